@@ -1,1 +1,30 @@
+//! The boot of every service, written once: configuration, logs, spans, health, metrics, signals, connections.
+//!
+//! A service implements [`Service`] and its `main` is one call of [`main`]; [`run_service`] runs the same code inside a
+//! process that holds several services, or a test.
 
+mod clock;
+mod config;
+mod connect;
+mod entry;
+mod error;
+mod health;
+mod http;
+mod metrics;
+mod service;
+mod shutdown;
+mod telemetry;
+
+pub use clock::{Clock, ClockHand, Stamp, Stopwatch};
+pub use config::{
+    Cell, ClickhouseConfig, ClockConfig, Config, ConfigError, HttpConfig, LogConfig, LogFormat,
+    NatsConfig, PostgresConfig, Secret, TelemetryConfig, check_sample,
+};
+pub use entry::main;
+pub use error::{BootError, Failure};
+pub use health::{ComponentHandle, Health};
+pub use metrics::Metrics;
+pub use opentelemetry::trace::SpanKind;
+pub use service::{Context, Needs, Servers, Service, run_service};
+pub use shutdown::Shutdown;
+pub use telemetry::{Attribute, Journey, OpenSpan, TraceParent, init_logs};

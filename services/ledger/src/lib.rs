@@ -1,1 +1,31 @@
+//! The ledger: the one ordered record from which everything else is folded.
+//!
+//! A deciding service is a [`Decider`] (pure) driven by a [`Leader`] (reads inputs, appends one frame at a time). A
+//! read model is a [`Projection`] (pure) driven by a [`Projector`] into a [`Sink`]. Both stand on the thin [`Bus`],
+//! which JetStream and a seeded in-memory double implement.
 
+pub mod bus;
+pub mod cell;
+mod decider;
+mod frame;
+pub mod jetstream;
+mod leader;
+pub mod memory;
+mod projector;
+mod replica;
+mod safety;
+mod snapshot;
+mod verify;
+pub mod wire;
+
+pub use bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Tail, Time};
+pub use decider::{Decider, Draft, IllegalEvent};
+pub use frame::{Chain, ChainError, Digest, Frame, Head};
+pub use leader::{Leader, LeaderError, LeaderOptions, NoObserver, Observer, Standing};
+pub use projector::{
+    Batch, Projection, Projector, ProjectorError, ProjectorObserver, Resume, Sink, SinkError,
+};
+pub use replica::{Replica, ReplicaError, Sealed};
+pub use safety::{UnsafeLedger, check_ledger_settings};
+pub use snapshot::{Snapshot, state_digest};
+pub use verify::{Verified, verify};

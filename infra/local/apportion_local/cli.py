@@ -1,0 +1,375 @@
+"""The commands of the launcher."""
+
+import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from . import paths, stack, wheels
+from .net import http_ok, wait_until
+from .paths import CHECKOUT, LOCAL, StackError, StateDir
+from .stack import Stack
+from .supervisor import child_setup
+
+UP_STATE = LOCAL / "up"
+UP_TENANTS = ["team-a", "team-b"]
+TEST_TENANTS = ["tenant-a", "tenant-b", "tenant-c"]
+COMMAND_GRACE_S = 15.0
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopped(Exception):
+    """SIGINT or SIGTERM: stop what was started, in order."""
+
+    def __init__(self, number):
+        self.exit_code = 128 + number
+        super().__init__(signal.Signals(number).name)
+
+
+def main(arguments=None):
+    # What follows "--" belongs to another program; argparse would look into it.
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    rest = []
+    if "--" in arguments:
+        at = arguments.index("--")
+        arguments, rest = arguments[:at], arguments[at + 1:]
+    options = parser().parse_args(arguments)
+    options.rest = rest
+    for number in STOP_SIGNALS:
+        # A hang-up that nohup has switched off stays off.
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, raise_stopped)
+    try:
+        return options.run(options)
+    except StackError as error:
+        print(f"\n{error}", file=sys.stderr)
+        return 1
+    except Stopped as stopped:
+        print(f"\nStopped by {stopped}.", file=sys.stderr)
+        return stopped.exit_code
+
+
+def raise_stopped(number, _frame):
+    # Once: while things are being stopped, an impatient second Ctrl-C must not leave half of them running.
+    ignore_stop_signals()
+    raise Stopped(number)
+
+
+def ignore_stop_signals():
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def parser():
+    top = argparse.ArgumentParser(
+        prog="stack.py", description="NATS, Postgres, ClickHouse and the five services on free loopback ports.")
+    commands = top.add_subparsers(dest="command", required=True)
+
+    def command(name, run, help_text):
+        sub = commands.add_parser(name, help=help_text, description=help_text)
+        sub.set_defaults(run=run)
+        return sub
+
+    def stack_options(sub):
+        sub.add_argument("--profile", choices=("release", "debug"), default="release", help="cargo's profile")
+        sub.add_argument("--bin-dir", type=Path, help="where the built programs are, if not in target/<profile>")
+        sub.add_argument("--cell", default="local", help="name of the cell (default: local)")
+        sub.add_argument("--state", type=Path, help="directory for data, logs and configuration")
+
+    command("setup", cmd_setup, "install the pinned wheels into .local/venv")
+
+    run = command("run", cmd_run, "start everything, replay a workload, stop everything")
+    run.add_argument("--workload", type=Path, default=CHECKOUT / "loadtest/workloads/openb")
+    run.add_argument("--report", type=Path, default=CHECKOUT / "target/run/report.json")
+    stack_options(run)
+
+    for name, function in (("up", cmd_up), ("_serve", cmd_serve)):
+        up = command(name, function, "start everything and leave it running")
+        up.add_argument("--workload", type=Path, help="take tenants and clock from a workload")
+        up.add_argument("--rate", type=int, help="recorded milliseconds per real one, instead of the workload's")
+        stack_options(up)
+        if name == "_serve":
+            up.add_argument("--report-fd", type=int, required=True)
+
+    for name, function, text in (("down", cmd_down, "stop what `up` started"),
+                                 ("status", cmd_status, "show what `up` started and how it is")):
+        sub = command(name, function, text)
+        sub.add_argument("--state", type=Path, help="the directory given to `up`")
+
+    servers = command("with-servers", cmd_with_servers, "run a command beside fresh servers: with-servers -- CMD...")
+    servers.add_argument("--state", type=Path, help="directory for data, logs and configuration")
+    return top
+
+
+# setup
+
+
+def cmd_setup(_options):
+    wheels.setup()
+    print(f"Ready: {paths.VENV.relative_to(CHECKOUT)}")
+    return 0
+
+
+# run
+
+
+def cmd_run(options):
+    programs = programs_of(options)
+    workload = options.workload.resolve()
+    plan = stack.plan(programs / "loadtest", workload)
+    paths.sweep("run")
+    state = open_state(options.state or LOCAL / f"run-{os.getpid()}")
+    stack_ = Stack(state, cell=options.cell, tenants=plan["tenants"],
+                   clock=stack.recorded_clock(plan, plan["rate"]))
+    code = 1
+    try:
+        print(f"Starting the stack in {short(state.path)}:", flush=True)
+        stack_.start_servers(say)
+        stack_.start_services(programs, say)
+        report = options.report.resolve()
+        report.parent.mkdir(parents=True, exist_ok=True)
+        code = run_command(stack_, [
+            str(programs / "loadtest"), "drive", "--stack", str(stack_.file), "--workload", str(workload),
+            "--report", str(report), *options.rest], {})
+    finally:
+        finish(stack_, state, code, keep_all=options.state is not None)
+    return code
+
+
+def programs_of(options):
+    return options.bin_dir.resolve() if options.bin_dir else paths.bin_dir(options.profile)
+
+
+def open_state(path):
+    return StateDir(path.resolve(), traversable=os.geteuid() == 0)
+
+
+def say(line):
+    print(line, flush=True)
+
+
+def run_command(stack_, argv, environment):
+    """Runs a command in the foreground, on this terminal, while the supervisor does its work."""
+    process = subprocess.Popen(argv, env={**os.environ, **environment},
+                               preexec_fn=child_setup(os.getpid(), None, signal.SIGTERM))
+    try:
+        while process.poll() is None:
+            stack_.supervisor.poll(timeout_s=1.0)
+    except Stopped as stopped:
+        end_command(process, stopped)
+        raise
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+def end_command(process, stopped):
+    """Ctrl-C has reached the command as well, for it shares the terminal; any other signal is passed on."""
+    started = [process.pid] + descendants(process.pid)
+    if stopped.exit_code != 128 + signal.SIGINT or not os.isatty(0):
+        for pid in started:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+    try:
+        process.wait(COMMAND_GRACE_S)
+    except subprocess.TimeoutExpired:
+        for pid in [process.pid] + descendants(process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+
+
+def descendants(pid):
+    """The processes below one, by their parents in /proc."""
+    children = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                # The name, in parentheses, may hold anything; the parent is the second field after it.
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                children.setdefault(parent, []).append(int(entry.name))
+    found, todo = [], [pid]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
+def finish(stack_, state, code, keep_all):
+    """Stops everything; keeps the logs when something went wrong."""
+    ignore_stop_signals()
+    stack_.stop()
+    keep = "everything" if keep_all else "nothing" if code == 0 else "logs"
+    state.close(keep)
+    if keep != "nothing":
+        print(f"Logs: {short(state.path / 'log')}", file=sys.stderr)
+
+
+def short(path):
+    """A path as one would type it in the checkout."""
+    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else path
+
+
+# with-servers
+
+
+def cmd_with_servers(options):
+    if not options.rest:
+        raise StackError("with-servers needs a command: stack.py with-servers -- CMD...")
+    paths.sweep("test")
+    state = open_state(options.state or LOCAL / f"test-{os.getpid()}")
+    # Every test takes a cell of its own, so the server's permissions cannot name one.
+    stack_ = Stack(state, cell="*", tenants=TEST_TENANTS, for_tests=True)
+    code = 1
+    try:
+        stack_.start_servers(lambda _line: None)
+        code = run_command(stack_, options.rest, {
+            "APPORTION_TEST_STACK": str(stack_.file),
+            "DATABASE_URL": stack_.value["postgres"]["admin_url"],
+        })
+    except FileNotFoundError as error:
+        raise StackError(f"Cannot run {options.rest[0]}: {error.strerror}") from None
+    finally:
+        finish(stack_, state, code, keep_all=options.state is not None)
+    return code
+
+
+# up, down, status
+
+
+def cmd_up(options):
+    """Starts a launcher of its own session and waits for its word that all is ready."""
+    state = (options.state or UP_STATE).resolve()
+    if is_up(state):
+        print(f"The stack already runs from {short(state)}.")
+        show(stack.read(state / "stack.json"), state)
+        return 0
+    wheels.setup()
+    reader, writer = os.pipe()
+    command = [sys.executable, str(CHECKOUT / "infra/local/stack.py"), "_serve", "--report-fd", str(writer),
+               "--state", str(state), "--cell", options.cell, "--profile", options.profile]
+    if options.workload:
+        command += ["--workload", str(options.workload.resolve())]
+    if options.rate:
+        command += ["--rate", str(options.rate)]
+    if options.bin_dir:
+        command += ["--bin-dir", str(options.bin_dir.resolve())]
+    process = subprocess.Popen(command, pass_fds=[writer], start_new_session=True, cwd="/", stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    os.close(writer)
+    try:
+        with os.fdopen(reader, encoding="utf-8") as lines:
+            ready = False
+            for line in lines:
+                ready = line == "ready\n"
+                if not ready:
+                    print(line, end="", flush=True)
+    except Stopped:
+        process.terminate()
+        process.wait()
+        raise
+    if not ready:
+        return 1
+    show(stack.read(state / "stack.json"), state)
+    return 0
+
+
+def cmd_serve(options):
+    """The launcher behind `up`: reports its start-up on a pipe, then supervises until it is told to stop."""
+    with os.fdopen(options.report_fd, "w", encoding="utf-8", buffering=1) as report:
+        try:
+            stack_, state = serve_start(options, lambda line: print(line, file=report))
+        except (StackError, Stopped) as error:
+            print(f"\n{error}", file=report)
+            return 1
+        print("ready", file=report)
+    try:
+        while True:
+            stack_.supervisor.poll(timeout_s=60.0)
+    except Stopped:
+        return 0
+    finally:
+        finish(stack_, state, code=0, keep_all=True)
+
+
+def serve_start(options, tell):
+    programs = programs_of(options)
+    tenants, clock = UP_TENANTS, None
+    if options.workload:
+        plan = stack.plan(programs / "loadtest", options.workload)
+        tenants, clock = plan["tenants"], stack.recorded_clock(plan, options.rate or plan["rate"])
+    elif options.rate:
+        raise StackError("--rate needs --workload: without recorded time the clock is the real one.")
+    state = open_state(options.state)
+    paths.write_private(state.path / "launcher.pid", f"{os.getpid()}\n")
+    stack_ = Stack(state, cell=options.cell, tenants=tenants, clock=clock)
+    try:
+        tell(f"Starting the stack in {state.path}:")
+        stack_.start_servers(tell)
+        stack_.start_services(programs, tell)
+    except BaseException:
+        finish(stack_, state, code=1, keep_all=True)
+        raise
+    return stack_, state
+
+
+def is_up(state):
+    """Whether a launcher holds the directory."""
+    if not (state / "lock").exists():
+        return False
+    lock = paths.try_lock(state / "lock")
+    if lock is None:
+        return True
+    lock.close()
+    return False
+
+
+def cmd_down(options):
+    state = (options.state or UP_STATE).resolve()
+    if not is_up(state):
+        print("Nothing runs.")
+        return 0
+    pid = int((state / "launcher.pid").read_text(encoding="utf-8"))
+    os.kill(pid, signal.SIGTERM)
+    if not wait_until(lambda: not is_up(state), timeout_s=60.0):
+        raise StackError(f"The launcher, process {pid}, is still stopping things after 60 s.")
+    print("Stopped.")
+    return 0
+
+
+def cmd_status(options):
+    state = (options.state or UP_STATE).resolve()
+    if not is_up(state) or not (state / "stack.json").exists():
+        print("Nothing runs. Start it with: make up")
+        return 1
+    value, supervised = stack.read(state / "stack.json"), stack.read(state / "supervisor.json")
+    for name, child in supervised.items():
+        service = value["services"].get(name)
+        health = "" if service is None else "ready" if http_ok(f"http://{service['http']}/readyz") else "not ready"
+        pid = child["pid"] or f"down ({child['last_exit']})"
+        print(f"{name:<15} pid {pid!s:<10} restarts {child['restarts']:<4} {health}")
+    return 0
+
+
+def show(value, state):
+    """Where everything is, and what to try."""
+    stack_file = short(state / "stack.json")
+    reader = value["clickhouse"]["reader"]
+    print(f"""
+NATS         {value['nats']['url']}   monitor {value['nats']['monitor_url']}
+Postgres     {value['postgres']['url']}
+ClickHouse   {value['clickhouse']['url']}   user {reader['user']}, password {reader['password']}""")
+    for name, service in value["services"].items():
+        print(f"{name:<15} http://{service['http']}/metrics")
+    print(f"""
+Tenants: {', '.join(value['tenants'])}. Passwords of all users: {stack_file}
+Logs:    {short(state / 'log')}
+
+Try:
+  target/release/apportion --stack {stack_file} --help
+  target/release/apportion --stack {stack_file} submit --help
+  python3 infra/local/stack.py status
+  make down
+""")

@@ -1,0 +1,81 @@
+"""Free loopback ports and one-line HTTP checks."""
+
+import random
+import socket
+import time
+import urllib.error
+import urllib.request
+
+LOOPBACK = "127.0.0.1"
+EPHEMERAL_RANGE_FILE = "/proc/sys/net/ipv4/ip_local_port_range"
+PORT_MIN = 12_000
+
+_given = set()
+
+
+def ephemeral_first():
+    """The first port the kernel hands to outgoing connections."""
+    try:
+        with open(EPHEMERAL_RANGE_FILE, encoding="ascii") as file:
+            return int(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 32_768
+
+
+def now_ms():
+    return time.time_ns() // 1_000_000
+
+
+def free_port():
+    """
+    A port nobody listens on, below the range of outgoing connections.
+
+    A port from that range (what binding to 0 gives) can be lost while its server is stopped: a client that keeps
+    reconnecting is sooner or later given the very port it dials, connects to itself, and the server cannot bind again.
+    """
+    last = max(ephemeral_first(), PORT_MIN + 1_000)
+    for _ in range(1_000):
+        port = random.randrange(PORT_MIN, last)
+        if port not in _given and is_free(port):
+            _given.add(port)
+            return port
+    raise RuntimeError(f"no free port between {PORT_MIN} and {last}")
+
+
+def is_free(port):
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
+
+
+def http_ok(url, timeout_s=2.0):
+    """Whether a GET is answered with 2xx."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=timeout_s) as answer:
+            return 200 <= answer.status < 300
+    except (OSError, urllib.error.URLError, ValueError):
+        return False
+
+
+def port_open(port):
+    try:
+        with socket.create_connection((LOOPBACK, port), timeout=1.0):
+            return True
+    except OSError:
+        return False
+
+
+def wait_until(condition, timeout_s, interval_s=0.05):
+    """Polls until the condition holds; False when the time is over."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        if condition():
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(interval_s)

@@ -1,0 +1,142 @@
+"""Where things are, and how files are written so that no reader sees half of one."""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+LOCAL = CHECKOUT / ".local"
+VENV = LOCAL / "venv"
+VENV_PYTHON = VENV / "bin" / "python"
+REQUIREMENTS = CHECKOUT / "infra" / "local" / "requirements.txt"
+
+# A Unix socket's address holds 108 bytes with the closing zero; Postgres adds ".s.PGSQL.<port>".
+SOCKET_PATH_BYTES_MAX = 100
+
+
+class StackError(Exception):
+    """Something the user can act on; printed without a traceback."""
+
+
+def bin_dir(profile):
+    """Where cargo puts the programs of a profile."""
+    target = os.environ.get("CARGO_TARGET_DIR")
+    base = (CHECKOUT / target) if target else CHECKOUT / "target"
+    return base / profile
+
+
+def write_private(path, text):
+    """Writes a file only its owner can read, in one step."""
+    path = Path(path)
+    part = path.with_name(path.name + ".part")
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(part, path)
+
+
+def write_json(path, value):
+    write_private(path, json.dumps(value, indent=2) + "\n")
+
+
+def make_dir(path, mode=0o700):
+    path = Path(path)
+    path.mkdir(parents=True, exist_ok=True)
+    path.chmod(mode)
+    return path
+
+
+def try_lock(path):
+    """Takes an exclusive lock and returns its open file, or None when somebody holds it."""
+    file = open(path, "a", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return None
+        raise
+    return file
+
+
+@contextlib.contextmanager
+def locked(path):
+    """Waits for the lock: for work that two runs at once would spoil."""
+    with open(path, "a", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+class StateDir:
+    """A directory that one launcher owns for as long as it lives; the lock says whether that is still so."""
+
+    def __init__(self, path, traversable):
+        # Postgres refuses root, so under root it runs as another user who has to pass through here to its own
+        # directory. 0711 lets it through without letting it list or read anything.
+        if path.exists() and any(path.iterdir()) and not (path / "lock").exists():
+            raise StackError(f"{path} holds other things; the state directory must be empty or a stack's own.")
+        self.path = make_dir(path, 0o711 if traversable else 0o700)
+        self.lock = try_lock(self.path / "lock")
+        if self.lock is None:
+            raise StackError(f"A stack already runs from {self.path}.")
+        self.short_dirs = []
+        for entry in self.path.iterdir():
+            if entry.name != "lock":
+                remove(entry)
+        for name in ("log", "config", "pids"):
+            make_dir(self.path / name)
+
+    def log(self, name):
+        return self.path / "log" / f"{name}.log"
+
+    def socket_dir(self, name):
+        """A directory for Unix sockets: in the state directory if its path is short enough for one."""
+        path = self.path / name
+        if len(os.fsencode(str(path))) + len("/.s.PGSQL.65535") > SOCKET_PATH_BYTES_MAX:
+            path = Path(tempfile.mkdtemp(prefix="apportion-"))
+            self.short_dirs.append(path)
+        return make_dir(path)
+
+    def temporary_dir(self):
+        """A private directory outside the checkout, removed with the state."""
+        path = Path(tempfile.mkdtemp(prefix="apportion-"))
+        self.short_dirs.append(path)
+        return path
+
+    def close(self, keep):
+        """Removes what is not worth keeping. `keep` is "nothing", "logs" or "everything" (but temporary directories)."""
+        for path in self.short_dirs:
+            remove(path)
+        if keep == "logs":
+            for entry in self.path.iterdir():
+                if entry.name not in ("log", "lock"):
+                    remove(entry)
+        elif keep == "nothing":
+            remove(self.path)
+        self.lock.close()
+
+
+def sweep(prefix):
+    """Removes what runs that were killed left behind: directories whose lock nobody holds any more."""
+    for path in LOCAL.glob(prefix + "-*"):
+        lock = path / "lock"
+        if not lock.exists():
+            continue
+        held = try_lock(lock)
+        if held is not None:
+            # Logs of a failed run stay for the next reader; a run that was killed leaves its data as well.
+            if {entry.name for entry in path.iterdir()} - {"lock", "log"}:
+                remove(path)
+            held.close()
+
+
+def remove(path):
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

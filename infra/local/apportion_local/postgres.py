@@ -1,0 +1,183 @@
+"""Postgres: a fresh cluster, a role and a schema per service, and a reader of all of them."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+
+from . import wheels
+from .net import LOOPBACK, port_open
+from .paths import StackError, make_dir
+from .supervisor import Spec
+
+DATABASE = "apportion"
+SUPERUSER = "postgres"
+# Services with warm state, by the name of their schema and role.
+SCHEMAS = ("admission", "quota", "scheduler", "node_heartbeat", "analytics")
+READER = "reader"
+TEST_ROLE = "apportion_test"
+# Postgres refuses to run as root.
+UNPRIVILEGED = "nobody"
+
+
+class Postgres:
+    def __init__(self, state, port, passwords, connections_max=100, test_role=False):
+        """`passwords`: role → password, for the superuser, each schema, the reader and the test role."""
+        self.port = port
+        self.passwords = passwords
+        self.connections_max = connections_max
+        self.test_role = test_role
+        self.user = unprivileged_user()
+        self.install = wheels.postgres_install()
+        self.home = self._home(state)
+        self.data = self.home / "data"
+        self.socket_dir = state.socket_dir("postgres-socket")
+        if self.user is not None:
+            os.chown(self.socket_dir, *self.user)
+
+    def _home(self, state):
+        """
+        A directory the server's user reaches. Under root that user may be shut out of the checkout: then data and a
+        copy of the binaries go to a private temporary directory, removed with the state.
+        """
+        home = make_dir(state.path / "postgres")
+        if self.user is None:
+            return home
+        os.chown(home, *self.user)
+        if reachable(self.user, home) and reachable(self.user, self.install / "bin" / "postgres"):
+            return home
+        outer = state.temporary_dir()
+        outer.chmod(0o711)
+        self.install = shutil.copytree(self.install, outer / "install")
+        home = make_dir(outer / "postgres")
+        os.chown(home, *self.user)
+        return home
+
+    def create(self):
+        """initdb, with a password for the superuser and none trusted."""
+        password_file = self.home / "password"
+        fd = os.open(password_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(self.passwords[SUPERUSER] + "\n")
+        if self.user is not None:
+            os.chown(password_file, *self.user)
+        done = subprocess.run(
+            [self._bin("initdb"), "-D", str(self.data), "-U", SUPERUSER, "--auth=scram-sha-256",
+             "--pwfile", str(password_file), "--encoding=UTF8", "--no-locale", "--no-sync"],
+            cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, preexec_fn=drop_to(self.user))
+        password_file.unlink()
+        if done.returncode != 0:
+            raise StackError("initdb failed:\n" + (done.stderr or done.stdout).strip()
+                             + f"\nIs the disk full, or {self.home} not writable?")
+
+    def spec(self):
+        settings = {
+            "listen_addresses": LOOPBACK,
+            "port": self.port,
+            "unix_socket_directories": self.socket_dir,
+            "unix_socket_permissions": "0777",
+            "max_connections": self.connections_max,
+            "shared_buffers": "64MB",
+            "max_wal_size": "1GB",
+            "wal_level": "minimal",
+            "max_wal_senders": 0,
+            "max_parallel_workers_per_gather": 0,
+            "log_line_prefix": "%m [%p] %q%u@%d ",
+        }
+        arguments = [piece for name, value in settings.items() for piece in ("-c", f"{name}={value}")]
+        return Spec(
+            name="postgres",
+            argv=[self._bin("postgres"), "-D", str(self.data)] + arguments,
+            ready=self.ready,
+            user=self.user,
+            # SIGINT is Postgres's fast shutdown: sessions end, data is flushed. SIGQUIT leaves recovery to the next start.
+            stop_signal=signal.SIGINT,
+            death_signal=signal.SIGQUIT,
+            advice="If the log shows nothing, look for another Postgres on this port or a full disk.",
+        )
+
+    def ready(self):
+        if not port_open(self.port):
+            return False
+        done = subprocess.run([self._bin("pg_isready"), "-q", "-h", LOOPBACK, "-p", str(self.port)],
+                              stdin=subprocess.DEVNULL)
+        return done.returncode == 0
+
+    def _bin(self, name):
+        return str(self.install / "bin" / name)
+
+    def psql(self, sql, database=DATABASE):
+        """Runs SQL as the superuser; the text goes through standard input, so passwords are in no argument list."""
+        done = subprocess.run(
+            [self._bin("psql"), "--no-psqlrc", "--quiet", "-v", "ON_ERROR_STOP=1", "-h", LOOPBACK,
+             "-p", str(self.port), "-U", SUPERUSER, "-d", database],
+            input=sql, capture_output=True, text=True, env={**os.environ, "PGPASSWORD": self.passwords[SUPERUSER]})
+        if done.returncode != 0:
+            raise StackError("Postgres refused the set-up:\n" + done.stderr.strip())
+        return done.stdout
+
+    def create_roles(self):
+        self.psql(f"CREATE DATABASE {DATABASE};", database="postgres")
+        self.psql(roles_sql(self.passwords, self.test_role))
+
+    def url(self, role):
+        return f"postgres://{role}:{self.passwords[role]}@{LOOPBACK}:{self.port}/{DATABASE}"
+
+
+def roles_sql(passwords, test_role):
+    """Each service owns its schema and sees no other; the reader sees all and changes nothing."""
+    lines = [
+        f"REVOKE ALL ON DATABASE {DATABASE} FROM PUBLIC;",
+        "REVOKE ALL ON SCHEMA public FROM PUBLIC;",
+        f"CREATE ROLE {READER} LOGIN PASSWORD '{passwords[READER]}';",
+        f"ALTER ROLE {READER} SET default_transaction_read_only = on;",
+        f"GRANT CONNECT ON DATABASE {DATABASE} TO {READER};",
+    ]
+    for schema in SCHEMAS:
+        lines += [
+            f"CREATE ROLE {schema} LOGIN PASSWORD '{passwords[schema]}';",
+            f"CREATE SCHEMA {schema} AUTHORIZATION {schema};",
+            f"ALTER ROLE {schema} SET search_path = {schema};",
+            f"GRANT CONNECT ON DATABASE {DATABASE} TO {schema};",
+            f"GRANT USAGE ON SCHEMA {schema} TO {READER};",
+            f"ALTER DEFAULT PRIVILEGES FOR ROLE {schema} IN SCHEMA {schema} GRANT SELECT ON TABLES TO {READER};",
+        ]
+    lines.append(f"ALTER ROLE {READER} SET search_path = {', '.join(SCHEMAS)};")
+    if test_role:
+        # Tests make schemas of their own, and databases for the check of the queries.
+        lines += [
+            f"CREATE ROLE {TEST_ROLE} LOGIN CREATEDB PASSWORD '{passwords[TEST_ROLE]}';",
+            f"GRANT ALL ON DATABASE {DATABASE} TO {TEST_ROLE};",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def unprivileged_user():
+    """(uid, gid) to run as, or None when the launcher is not root."""
+    if os.geteuid() != 0:
+        return None
+    entry = pwd.getpwnam(UNPRIVILEGED)
+    return entry.pw_uid, entry.pw_gid
+
+
+def drop_to(user):
+    def setup():
+        if user is not None:
+            os.setgroups([])
+            os.setgid(user[1])
+            os.setuid(user[0])
+
+    return setup
+
+
+def reachable(user, path):
+    """Whether a user can pass through to a path and use it, found out by being that user."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            drop_to(user)()
+            os._exit(0 if os.access(path, os.X_OK) else 1)
+        finally:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -1,0 +1,81 @@
+"""The five services: their configuration files and how they are run."""
+
+import json
+
+from . import nats_conf
+from .net import LOOPBACK, http_ok
+from .supervisor import Spec
+
+CELL_NUMBER = 1
+LEASE_MS = 15_000
+WITH_POSTGRES = ("admission", "quota", "scheduler", "node-heartbeat")
+
+
+def schema(service):
+    """A service's schema and Postgres role: its name, as SQL likes it."""
+    return service.replace("-", "_")
+
+
+def spec(service, program, config, port):
+    return Spec(
+        name=service,
+        argv=[str(program), "--config", str(config)],
+        ready=lambda: http_ok(f"http://{LOOPBACK}:{port}/readyz"),
+        stop_grace_s=10.0,
+        ready_timeout_s=60.0,
+    )
+
+
+def config(service, stack):
+    """A service's configuration as tables of TOML."""
+    tables = common(service, stack)
+    if stack["clock"] is not None:
+        tables["clock"] = stack["clock"]
+    tables["http"] = {"listen": stack["services"][service]["http"]}
+    # Nobody listens there until a driver does; the exporters put up with that.
+    tables["telemetry"] = {"otlp_endpoint": f"http://{stack['otlp_listen']}"}
+    if service in WITH_POSTGRES:
+        role = schema(service)
+        tables["postgres"] = {"url": stack["postgres"]["urls"][role], "schema": role}
+    if service == "analytics":
+        tables["clickhouse"] = {key: stack["clickhouse"][key] for key in ("url", "user", "password", "database")}
+    if service == "node-heartbeat":
+        # Leases run on the cell's clock. Scaled with its rate, the heartbeats' real load stays what it is.
+        rate = stack["clock"]["rate"] if stack["clock"] else 1
+        tables["service"] = {"lease_ms": round(LEASE_MS * rate)}
+    return tables
+
+
+def operator_config(stack):
+    """What `apportion cell init` needs to create the cell's streams."""
+    return common("operator", stack)
+
+
+def common(user, stack):
+    return {
+        "cell": stack["cell"],
+        "nats": {
+            "url": stack["nats"]["url"],
+            "user": user,
+            "password": stack["nats"]["users"][user]["password"],
+            "monitor_url": stack["nats"]["monitor_url"],
+        },
+        "log": {"format": "json", "filter": "info"},
+    }
+
+
+def to_toml(tables):
+    """Tables of strings and integers, which is all these files hold. JSON's strings are TOML's basic strings."""
+    lines = []
+    for name, table in tables.items():
+        lines.append(f"[{name}]")
+        lines += [f"{key} = {json.dumps(value)}" for key, value in table.items()]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def nats_users(tenants):
+    """Who connects to NATS in a stack with these tenants: key in stack.json → user name."""
+    users = {name: name for name in nats_conf.SERVICES + ("operator", "fleet")}
+    users.update({f"tenant:{tenant}": tenant for tenant in tenants})
+    return users

@@ -1,0 +1,212 @@
+"""One stack: three servers, perhaps the services, and the file that tells others how to reach them."""
+
+import json
+import secrets
+import subprocess
+import time
+from pathlib import Path
+
+from . import nats_conf, net, paths, services, wheels
+from .clickhouse import DATABASE as CLICKHOUSE_DATABASE
+from .clickhouse import ClickHouse
+from .net import LOOPBACK, free_port, http_ok
+from .paths import StackError
+from .postgres import DATABASE as POSTGRES_DATABASE
+from .postgres import READER, SCHEMAS, SUPERUSER, TEST_ROLE, Postgres
+from .supervisor import Spec, StartError, Supervisor
+
+SERVERS = ("clickhouse", "postgres", "nats")
+# A port that was free when it was chosen may be gone when the server binds it.
+PORT_ATTEMPTS = 3
+CELL_INIT_TIMEOUT_S = 60
+
+
+def password():
+    # Hexadecimal needs no quoting anywhere it goes: URLs, SQL, XML, TOML.
+    return secrets.token_hex(16)
+
+
+class Stack:
+    def __init__(self, state, *, cell, tenants, clock=None, for_tests=False):
+        self.state = state
+        self.for_tests = for_tests
+        self.file = state.path / "stack.json"
+        self.supervisor = Supervisor(state, on_change=self._write)
+        self.service_names = ()
+        self.nats_passwords = {key: password() for key in services.nats_users(tenants)}
+        self.value = {
+            "cell": {"name": cell, "number": services.CELL_NUMBER},
+            "tenants": list(tenants),
+            "clock": clock,
+            "state_dir": str(state.path),
+            "services": {},
+        }
+
+    # Servers.
+
+    def start_servers(self, say):
+        for name, start in (("NATS", self._start_nats), ("Postgres", self._start_postgres),
+                            ("ClickHouse", self._start_clickhouse)):
+            began = time.monotonic()
+            retry_ports(start)
+            say(f"  {name:<11} ready in {time.monotonic() - began:.1f} s")
+        self.value["otlp_listen"] = f"{LOOPBACK}:{free_port()}"
+        control = self.state.socket_dir("control") / "control.sock"
+        self.supervisor.listen(control)
+        self.value["control"] = str(control)
+        self._write()
+
+    def _start_nats(self):
+        port, monitor_port = free_port(), free_port()
+        cell, tenants = self.value["cell"]["name"], self.value["tenants"]
+        config = self.state.path / "config" / "nats.conf"
+        paths.write_private(config, nats_conf.render(
+            port=port, monitor_port=monitor_port, store_dir=paths.make_dir(self.state.path / "nats"),
+            cell=cell, tenants=tenants, passwords=self.nats_passwords))
+        program = str(wheels.nats_server())
+        check = subprocess.run([program, "-t", "-c", str(config)], capture_output=True, text=True)
+        if check.returncode != 0:
+            raise StackError("NATS refuses the configuration:\n" + (check.stderr or check.stdout).strip())
+        self.supervisor.start(Spec(
+            name="nats",
+            argv=[program, "-c", str(config)],
+            ready=lambda: http_ok(f"http://{LOOPBACK}:{monitor_port}/healthz"),
+            advice="If the log shows nothing, is the disk full?",
+        ))
+        users = services.nats_users(tenants)
+        self.value["nats"] = {
+            "url": f"nats://{LOOPBACK}:{port}",
+            "monitor_url": f"http://{LOOPBACK}:{monitor_port}",
+            "users": {key: {"user": user, "password": self.nats_passwords[key]} for key, user in users.items()},
+        }
+
+    def _start_postgres(self):
+        roles = [SUPERUSER, READER, *SCHEMAS] + ([TEST_ROLE] if self.for_tests else [])
+        postgres = Postgres(self.state, free_port(), {role: password() for role in roles},
+                            connections_max=300 if self.for_tests else 100, test_role=self.for_tests)
+        if postgres.data.exists():
+            paths.remove(postgres.data)
+        postgres.create()
+        self.supervisor.start(postgres.spec())
+        postgres.create_roles()
+        self.value["postgres"] = {
+            "url": postgres.url(READER),
+            "admin_url": postgres.url(TEST_ROLE if self.for_tests else SUPERUSER),
+            "urls": {role: postgres.url(role) for role in SCHEMAS},
+            "port": postgres.port,
+            "database": POSTGRES_DATABASE,
+            "socket_dir": str(postgres.socket_dir),
+        }
+
+    def _start_clickhouse(self):
+        names = ("test", "analytics", "reader") if self.for_tests else ("analytics", "reader")
+        clickhouse = ClickHouse(self.state, free_port(), {name: password() for name in names})
+        clickhouse.configure()
+        self.supervisor.start(clickhouse.spec())
+        clickhouse.create_database()
+        owner = names[0]
+        self.value["clickhouse"] = {
+            "url": clickhouse.url(),
+            "user": owner,
+            "password": clickhouse.passwords[owner],
+            "database": CLICKHOUSE_DATABASE,
+            "reader": {"user": "reader", "password": clickhouse.passwords["reader"]},
+        }
+
+    # Services.
+
+    def start_services(self, programs, say):
+        """Creates the cell's streams and starts the services, whose programs are in a directory."""
+        self.service_names = nats_conf.SERVICES
+        missing = [name for name in ["apportion"] + [f"apportion-{name}" for name in self.service_names]
+                   if not (programs / name).exists()]
+        if missing:
+            raise StackError(f"{programs} has no {', '.join(missing)}. Run: make build")
+        began = time.monotonic()
+        self._cell_init(programs)
+        for name in self.service_names:
+            self._write_service(name)
+        for name in self.service_names:
+            self._launch(name, programs)
+        for name in self.service_names:
+            self._await_service(name, programs)
+        say(f"  {'services':<11} ready in {time.monotonic() - began:.1f} s")
+
+    def _cell_init(self, programs):
+        config = self.state.path / "config" / "operator.toml"
+        paths.write_private(config, services.to_toml(services.operator_config(self.value)))
+        try:
+            done = subprocess.run([str(programs / "apportion"), "cell", "init", "--config", str(config)],
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                  timeout=CELL_INIT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise StackError(f"`apportion cell init` did not finish in {CELL_INIT_TIMEOUT_S} s.") from None
+        output = done.stdout + done.stderr
+        paths.write_private(self.state.log("cell-init"), output)
+        if done.returncode != 0:
+            raise StackError("`apportion cell init` failed:\n" + output.strip())
+
+    def _write_service(self, name):
+        """Chooses the service's port and writes its configuration."""
+        config = self.state.path / "config" / f"{name}.toml"
+        self.value["services"][name] = {"http": f"{LOOPBACK}:{free_port()}", "config": str(config)}
+        paths.write_private(config, services.to_toml(services.config(name, self.value)))
+
+    def _launch(self, name, programs):
+        service = self.value["services"][name]
+        port = service["http"].rsplit(":", 1)[1]
+        self.supervisor.launch(services.spec(name, programs / f"apportion-{name}", service["config"], port))
+
+    def _await_service(self, name, programs):
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            try:
+                return self.supervisor.await_ready(name)
+            except StartError as error:
+                if not error.address_in_use or attempt == PORT_ATTEMPTS:
+                    raise
+            self._write_service(name)
+            self._launch(name, programs)
+
+    # The file.
+
+    def _write(self):
+        """Written whenever a pid changes, so that who reads it finds the processes that run now."""
+        if "control" in self.value:
+            paths.write_json(self.file, {**self.value, "pids": self.supervisor.pids()})
+
+    def stop(self):
+        """Services first, while what they flush to still runs."""
+        self.supervisor.stop_all([self.service_names, SERVERS])
+
+
+def retry_ports(start):
+    for attempt in range(1, PORT_ATTEMPTS + 1):
+        try:
+            return start()
+        except StartError as error:
+            if not error.address_in_use or attempt == PORT_ATTEMPTS:
+                raise
+
+
+def read(path):
+    return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def plan(loadtest, workload):
+    """What a workload is about to need, asked of the program that will drive it."""
+    if not loadtest.exists():
+        raise StackError(f"{loadtest} is missing. Run: make build")
+    done = subprocess.run([str(loadtest), "plan", "--workload", str(workload), "--json", "-"],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise StackError(f"The workload {workload} cannot be used:\n" + (done.stderr or done.stdout).strip())
+    return json.loads(done.stdout)
+
+
+# How long before a workload's first event its clock starts: time to register tenants and nodes.
+LEAD_MS = 20_000
+
+
+def recorded_clock(plan_value, rate):
+    """A clock on which the recorded time reaches the workload's epoch LEAD_MS of real time after now."""
+    return {"origin_ms": plan_value["epoch_ms"] - LEAD_MS * rate, "started_ms": net.now_ms(), "rate": rate}

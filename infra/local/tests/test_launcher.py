@@ -1,0 +1,262 @@
+"""The launcher without its servers: what it computes and how it keeps processes."""
+
+import json
+import os
+import signal
+import socket
+import stat
+import sys
+import tempfile
+import tomllib
+import unittest
+from pathlib import Path
+
+from . import support  # noqa: F401  (puts the launcher on the path)
+from apportion_local import nats_conf, net, paths, services
+from apportion_local.paths import StackError, StateDir
+from apportion_local.postgres import roles_sql
+from apportion_local.supervisor import Spec, StartError, Supervisor
+
+
+def stack_value():
+    users = services.nats_users(["team-a"])
+    return {
+        "cell": {"name": "local", "number": 1},
+        "nats": {"url": "nats://127.0.0.1:1", "monitor_url": "http://127.0.0.1:2",
+                 "users": {key: {"user": user, "password": "pw-" + key} for key, user in users.items()}},
+        "postgres": {"urls": {services.schema(name): f"postgres://{name}" for name in nats_conf.SERVICES}},
+        "clickhouse": {"url": "http://127.0.0.1:3", "user": "analytics", "password": "pw", "database": "apportion"},
+        "services": {name: {"http": "127.0.0.1:4"} for name in nats_conf.SERVICES},
+        "clock": {"origin_ms": 0, "started_ms": 5, "rate": 1000},
+        "otlp_listen": "127.0.0.1:6",
+    }
+
+
+class NatsConf(unittest.TestCase):
+    def setUp(self):
+        users = services.nats_users(["team-a", "team-b"])
+        self.accounts = nats_conf.accounts("local", ["team-a", "team-b"], {key: "pw-" + key for key in users})
+
+    def test_every_import_has_exactly_one_export_for_its_account(self):
+        exports = {(kind, entry[kind]): entry["accounts"] for entry in self.accounts["CELL"]["exports"]
+                   for kind in ("service", "stream") if kind in entry}
+        imported = {}
+        for account, value in self.accounts.items():
+            for entry in value.get("imports", []):
+                ((kind, source),) = entry.items()
+                self.assertEqual(source["account"], "CELL")
+                imported[(kind, source["subject"])] = [account]
+        self.assertEqual(imported, exports)
+
+    def test_only_the_cell_has_jetstream(self):
+        self.assertEqual([name for name, value in self.accounts.items() if "jetstream" in value], ["CELL"])
+
+    def test_every_user_is_limited_both_ways(self):
+        for value in self.accounts.values():
+            for user in value["users"]:
+                for direction in ("publish", "subscribe"):
+                    allowed = user["permissions"][direction]["allow"]
+                    self.assertTrue(allowed)
+                    self.assertNotIn(">", allowed)
+
+    def test_no_service_may_change_streams_or_another_ledger_subject(self):
+        for user in self.accounts["CELL"]["users"]:
+            if user["user"] == "operator":
+                continue
+            allowed = user["permissions"]["publish"]["allow"]
+            ledger = [name for name in allowed if name.startswith("apportion.v1.local.ledger.")]
+            own = f"apportion.v1.local.ledger.{user['user']}"
+            self.assertEqual(ledger, [] if user["user"] == "analytics" else [own])
+            for name in allowed:
+                self.assertNotRegex(name, r"STREAM\.(CREATE|UPDATE|DELETE|MSG\.DELETE)|^\$JS\.API\.>")
+
+    def test_the_ledger_can_be_purged_by_no_service(self):
+        for user in self.accounts["CELL"]["users"]:
+            self.assertNotIn("$JS.API.STREAM.PURGE.APPORTION_local_LEDGER", user["permissions"]["publish"]["allow"])
+
+
+class ServiceConfig(unittest.TestCase):
+    def test_each_service_gets_its_tables_and_no_others(self):
+        common = {"cell", "nats", "clock", "http", "log", "telemetry"}
+        expected = {
+            "admission": common | {"postgres"},
+            "quota": common | {"postgres"},
+            "scheduler": common | {"postgres"},
+            "node-heartbeat": common | {"postgres", "service"},
+            "analytics": common | {"clickhouse"},
+        }
+        for service, tables in expected.items():
+            config = tomllib.loads(services.to_toml(services.config(service, stack_value())))
+            self.assertEqual(set(config), tables, service)
+            self.assertEqual(config["nats"]["password"], "pw-" + service)
+
+    def test_the_lease_is_scaled_with_the_clock(self):
+        self.assertEqual(services.config("node-heartbeat", stack_value())["service"], {"lease_ms": 15_000_000})
+        value = {**stack_value(), "clock": None}
+        self.assertEqual(services.config("node-heartbeat", value)["service"], {"lease_ms": 15_000})
+        self.assertNotIn("clock", services.config("quota", value))
+
+    def test_the_operator_gets_only_the_bus(self):
+        self.assertEqual(set(services.operator_config(stack_value())), {"cell", "nats", "log"})
+
+
+class PostgresRoles(unittest.TestCase):
+    def test_a_service_is_granted_nothing_of_another_schema(self):
+        sql = roles_sql({name: "pw" for name in ("postgres", "reader", "admission", "quota", "scheduler",
+                                                 "node_heartbeat", "analytics")}, test_role=False)
+        for line in sql.splitlines():
+            if line.startswith("GRANT USAGE") or "GRANT SELECT" in line:
+                self.assertTrue(line.endswith("TO reader;"), line)
+
+
+class Ports(unittest.TestCase):
+    def test_a_port_is_below_the_outgoing_range_and_can_be_bound(self):
+        ports = {net.free_port() for _ in range(50)}
+        self.assertEqual(len(ports), 50)
+        for port in ports:
+            self.assertLess(port, net.ephemeral_first())
+
+    def test_a_listener_makes_its_port_taken(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self.assertFalse(net.is_free(server.getsockname()[1]))
+
+
+class StateDirs(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
+        self.addCleanup(directory.cleanup)
+        self.root = Path(directory.name)
+
+    def test_one_owner_at_a_time(self):
+        state = StateDir(self.root / "s", traversable=False)
+        with self.assertRaisesRegex(StackError, "already runs"):
+            StateDir(self.root / "s", traversable=False)
+        state.close("everything")
+        StateDir(self.root / "s", traversable=False).close("nothing")
+        self.assertFalse((self.root / "s").exists())
+
+    def test_a_directory_with_other_things_is_left_alone(self):
+        (self.root / "mine").mkdir()
+        (self.root / "mine" / "thesis.tex").touch()
+        with self.assertRaisesRegex(StackError, "holds other things"):
+            StateDir(self.root / "mine", traversable=False)
+        self.assertTrue((self.root / "mine" / "thesis.tex").exists())
+
+    def test_files_and_directories_are_private(self):
+        state = StateDir(self.root / "s", traversable=False)
+        self.addCleanup(state.close, "nothing")
+        paths.write_json(state.path / "stack.json", {})
+        self.assertEqual(stat.S_IMODE((state.path / "stack.json").stat().st_mode), 0o600)
+        for path in (state.path, state.path / "config"):
+            self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o700)
+
+
+class Supervision(unittest.TestCase):
+    """Real processes, small ones."""
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
+        self.addCleanup(directory.cleanup)
+        self.state = StateDir(Path(directory.name) / "s", traversable=False)
+        self.addCleanup(self.state.close, "nothing")
+        old = signal.getsignal(signal.SIGCHLD)
+        self.supervisor = Supervisor(self.state)
+        self.addCleanup(signal.signal, signal.SIGCHLD, old)
+        self.addCleanup(signal.set_wakeup_fd, -1)
+        self.addCleanup(lambda: self.supervisor.stop_all([list(self.supervisor.children)]))
+
+    def spec(self, code, ready=lambda: True, **more):
+        return Spec(name="child", argv=[sys.executable, "-c", code], ready=ready, ready_timeout_s=10, **more)
+
+    def pid(self):
+        return int((self.state.path / "pids" / "child.pid").read_text())
+
+    def poll_until(self, condition):
+        self.assertTrue(net.wait_until(lambda: self.supervisor.poll(0.05) or condition(), timeout_s=10, interval_s=0))
+
+    def test_a_killed_process_comes_back_with_a_new_pid(self):
+        self.supervisor.start(self.spec("import time; time.sleep(60)"))
+        first = self.pid()
+        self.assertEqual(self.supervisor.command("kill child"), "ok")
+        self.poll_until(lambda: self.pid() != first)
+        seen = json.loads((self.state.path / "supervisor.json").read_text())["child"]
+        self.assertEqual((seen["pid"], seen["restarts"], seen["last_exit"]), (self.pid(), 1, "signal SIGKILL"))
+
+    def test_a_stopped_process_stays_down_until_it_is_started(self):
+        self.supervisor.start(self.spec("import time; time.sleep(60)"))
+        first = self.pid()
+        self.assertEqual(self.supervisor.command("stop child"), "ok")
+        self.assertIn("error", self.supervisor.command("kill child"))
+        self.supervisor.poll(0.2)
+        self.assertEqual(self.supervisor.pids(), {})
+        self.assertEqual(self.supervisor.command("start child"), "ok")
+        self.assertEqual(self.supervisor.command("start child"), "ok")
+        self.assertNotEqual(self.pid(), first)
+
+    def test_a_process_that_ends_at_once_is_an_error_with_its_log(self):
+        with self.assertRaisesRegex(StartError, "exit code 3(.|\n)*the reason"):
+            self.supervisor.start(self.spec("print('the reason'); exit(3)", ready=lambda: False, advice="Do this."))
+
+    def test_the_backoff_doubles(self):
+        self.supervisor.launch(self.spec("exit(1)"))
+        child = self.supervisor.children["child"]
+        self.poll_until(lambda: child.restarts == 3)
+        self.assertGreaterEqual(child.backoff_s, 0.8)
+
+    def test_a_process_that_ignores_the_signal_is_killed(self):
+        ready = self.state.path / "ready"
+        self.supervisor.start(self.spec(
+            "import pathlib, signal, time; signal.signal(15, signal.SIG_IGN);"
+            f"pathlib.Path({str(ready)!r}).touch(); time.sleep(60)", ready=ready.exists, stop_grace_s=0.2))
+        self.assertEqual(self.supervisor.command("stop child"), "ok")
+        self.assertEqual(self.supervisor.children["child"].last_exit, "signal SIGKILL")
+
+    def test_the_control_socket_speaks_lines(self):
+        self.supervisor.start(self.spec("import time; time.sleep(60)"))
+        path = self.state.path / "control.sock"
+        self.supervisor.listen(path)
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            client.sendall(b"stop child\nstop nobody\ndance\n")
+            client.setblocking(False)
+            answer = bytearray()
+
+            def answered():
+                try:
+                    answer.extend(client.recv(4096))
+                except BlockingIOError:
+                    pass
+                return answer.count(b"\n") == 3
+
+            self.poll_until(answered)
+        first, second, third = bytes(answer).decode().splitlines()
+        self.assertEqual(first, "ok")
+        self.assertIn("no process 'nobody'", second)
+        self.assertIn("unknown command 'dance'", third)
+
+    def test_no_child_outlives_a_launcher_that_was_killed(self):
+        """A launcher of its own process starts a child, is killed, and the child goes with it."""
+        reader, writer = os.pipe()
+        launcher = os.fork()
+        if launcher == 0:
+            self.supervisor.launch(self.spec("import time; time.sleep(60)"))
+            os.write(writer, f"{self.pid()}\n".encode())
+            signal.pause()
+        os.close(writer)
+        with os.fdopen(reader) as lines:
+            child = int(lines.readline())
+        os.kill(launcher, signal.SIGKILL)
+        os.waitpid(launcher, 0)
+        self.assertTrue(net.wait_until(lambda: not alive(child), timeout_s=5))
+
+
+def alive(pid):
+    """Whether a process still runs; one that ended but was not collected yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+if __name__ == "__main__":
+    unittest.main()

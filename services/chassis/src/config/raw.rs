@@ -1,0 +1,199 @@
+//! The file as it is written: one struct per table, unknown keys refused in each.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::{
+    Cell, ClickhouseConfig, ClockConfig, ConfigError, HttpConfig, LogConfig, NatsConfig,
+    PostgresConfig,
+};
+use super::{Secret, TelemetryConfig, rules};
+
+#[derive(Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    bound(deserialize = "T: DeserializeOwned + Default")
+)]
+pub(super) struct Raw<T> {
+    pub cell: Cell,
+    pub nats: RawNats,
+    pub clock: Option<ClockConfig>,
+    pub http: HttpConfig,
+    #[serde(default)]
+    pub log: LogConfig,
+    pub telemetry: Option<TelemetryConfig>,
+    pub postgres: Option<RawPostgres>,
+    pub clickhouse: Option<RawClickhouse>,
+    #[serde(default)]
+    pub service: T,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawNats {
+    #[serde(deserialize_with = "rules::nats_url")]
+    url: String,
+    #[serde(deserialize_with = "rules::token")]
+    user: String,
+    password: Option<Secret>,
+    password_file: Option<PathBuf>,
+    #[serde(default, deserialize_with = "rules::http_url_option")]
+    monitor_url: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawPostgres {
+    #[serde(deserialize_with = "rules::postgres_url")]
+    url: Secret,
+    #[serde(deserialize_with = "rules::schema")]
+    schema: String,
+    password_file: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawClickhouse {
+    #[serde(deserialize_with = "rules::http_url")]
+    url: String,
+    #[serde(deserialize_with = "rules::not_empty")]
+    user: String,
+    password: Option<Secret>,
+    password_file: Option<PathBuf>,
+    #[serde(deserialize_with = "rules::not_empty")]
+    database: String,
+}
+
+/// Whether the files of secrets are read, or only checked to be named: a sample is checked where they do not exist.
+#[derive(Clone, Copy)]
+pub(super) enum SecretFiles<'a> {
+    /// Read them; a relative path starts at this directory.
+    Read(&'a Path),
+    /// Leave them alone.
+    Skip,
+}
+
+impl SecretFiles<'_> {
+    fn read(self, file: &str, key: &'static str, path: &Path) -> Result<Secret, ConfigError> {
+        let SecretFiles::Read(base) = self else {
+            return Ok(Secret::new("skipped"));
+        };
+        let path = base.join(path);
+        let text = fs::read_to_string(&path).map_err(|source| ConfigError::UnreadableSecret {
+            file: file.to_owned(),
+            key,
+            path,
+            source,
+        })?;
+        // Editors and `docker secret create` leave a newline that is not part of the password.
+        let text = text.trim_end_matches(['\r', '\n']);
+        if text.is_empty() {
+            return Err(bad(file, key, "must name a file that is not empty"));
+        }
+        Ok(Secret::new(text))
+    }
+
+    fn either(
+        self,
+        file: &str,
+        keys: [&'static str; 2],
+        password: Option<Secret>,
+        path: Option<PathBuf>,
+    ) -> Result<Secret, ConfigError> {
+        match (password, path) {
+            (Some(password), None) => Ok(password),
+            (None, Some(path)) => self.read(file, keys[1], &path),
+            (Some(_), Some(_)) => Err(bad(
+                file,
+                keys[1],
+                "must not be given together with password",
+            )),
+            (None, None) => Err(bad(
+                file,
+                keys[0],
+                "must be given, or password_file in its place",
+            )),
+        }
+    }
+}
+
+impl RawNats {
+    pub(super) fn resolve(
+        self,
+        file: &str,
+        secrets: SecretFiles<'_>,
+    ) -> Result<NatsConfig, ConfigError> {
+        let keys = ["nats.password", "nats.password_file"];
+        let password = secrets.either(file, keys, self.password, self.password_file)?;
+        Ok(NatsConfig {
+            url: self.url,
+            user: self.user,
+            password,
+            monitor_url: self.monitor_url,
+        })
+    }
+}
+
+impl RawPostgres {
+    pub(super) fn resolve(
+        self,
+        file: &str,
+        secrets: SecretFiles<'_>,
+    ) -> Result<PostgresConfig, ConfigError> {
+        let key = "postgres.password_file";
+        let password = match self.password_file {
+            Some(_) if carries_password(self.url.reveal()) => {
+                return Err(bad(
+                    file,
+                    key,
+                    "must not be given together with a password in postgres.url",
+                ));
+            }
+            Some(path) => Some(secrets.read(file, key, &path)?),
+            None => None,
+        };
+        Ok(PostgresConfig {
+            url: self.url,
+            schema: self.schema,
+            password,
+        })
+    }
+}
+
+impl RawClickhouse {
+    pub(super) fn resolve(
+        self,
+        file: &str,
+        secrets: SecretFiles<'_>,
+    ) -> Result<ClickhouseConfig, ConfigError> {
+        let keys = ["clickhouse.password", "clickhouse.password_file"];
+        let password = secrets.either(file, keys, self.password, self.password_file)?;
+        Ok(ClickhouseConfig {
+            url: self.url,
+            user: self.user,
+            password,
+            database: self.database,
+        })
+    }
+}
+
+fn carries_password(url: &str) -> bool {
+    let authority = url
+        .split_once("://")
+        .map_or("", |(_, rest)| rest.split(['/', '?']).next().unwrap_or(""));
+    authority
+        .rsplit_once('@')
+        .is_some_and(|(user, _)| user.contains(':'))
+        || url.contains("password=")
+}
+
+fn bad(file: &str, key: &str, rule: &str) -> ConfigError {
+    ConfigError::BadValue {
+        file: file.to_owned(),
+        key: key.to_owned(),
+        rule: rule.to_owned(),
+    }
+}

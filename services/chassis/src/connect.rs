@@ -1,0 +1,151 @@
+//! Connections to the three servers, made the same way by every service.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use async_nats::{ConnectErrorKind, ConnectOptions, Event};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::config::{ClickhouseConfig, NatsConfig, PostgresConfig};
+use crate::error::BootError;
+use crate::health::ComponentHandle;
+use crate::metrics::Metrics;
+use crate::shutdown::Shutdown;
+
+const BACKOFF_FIRST: Duration = Duration::from_millis(50);
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// A projector writes with one connection at a time; the others are for lookups beside it.
+const POSTGRES_CONNECTIONS_MAX: u32 = 4;
+const POSTGRES_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often each thing happened to a service's bus connection.
+#[derive(Clone, Debug)]
+pub(crate) struct NatsEvents(Family<Happening, Counter>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Happening {
+    event: &'static str,
+}
+
+impl NatsEvents {
+    pub(crate) fn new(metrics: &Metrics) -> NatsEvents {
+        NatsEvents(metrics.register(
+            "nats_events",
+            "What happened to the bus connection",
+            Family::default(),
+        ))
+    }
+}
+
+/// Connects to the bus and keeps trying until it works, the credentials are refused, or the service is to stop.
+pub(crate) async fn nats(
+    service: &'static str,
+    config: &NatsConfig,
+    events: &NatsEvents,
+    health: ComponentHandle,
+    shutdown: &Shutdown,
+) -> Result<async_nats::Client, BootError> {
+    let mut wait = BACKOFF_FIRST;
+    loop {
+        let attempt = options(service, config, events.clone(), health.clone()).connect(&config.url);
+        let error = tokio::select! {
+            () = shutdown.requested() => return Err(BootError::Stopped),
+            outcome = attempt => match outcome {
+                Ok(client) => return Ok(client),
+                Err(error) => error,
+            },
+        };
+        if matches!(
+            error.kind(),
+            ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation
+        ) {
+            let (url, user) = (config.url.clone(), config.user.clone());
+            return Err(BootError::NatsRefused {
+                url,
+                user,
+                source: error,
+            });
+        }
+        tracing::warn!(url = config.url, %error, retry_in_ms = wait.as_millis(), "nats unreachable");
+        tokio::select! {
+            () = shutdown.requested() => return Err(BootError::Stopped),
+            () = tokio::time::sleep(wait) => wait = (wait * 2).min(BACKOFF_MAX),
+        }
+    }
+}
+
+/// The inbox carries the user's name, so that the server's permissions can keep replies private.
+fn options(
+    service: &'static str,
+    config: &NatsConfig,
+    events: NatsEvents,
+    health: ComponentHandle,
+) -> ConnectOptions {
+    ConnectOptions::with_user_and_password(config.user.clone(), config.password.reveal().to_owned())
+        .name(service)
+        .custom_inbox_prefix(format!("_INBOX.{}", config.user))
+        .event_callback(move |event| {
+            note(&event, &events, &health);
+            std::future::ready(())
+        })
+}
+
+/// Every event is counted; those that lose something or need a person are logged.
+fn note(event: &Event, events: &NatsEvents, health: &ComponentHandle) {
+    let name = match event {
+        Event::Connected => "connected",
+        Event::Disconnected => "disconnected",
+        Event::LameDuckMode => "lame_duck",
+        Event::Draining => "draining",
+        Event::Closed => "closed",
+        Event::SlowConsumer(_) => "slow_consumer",
+        Event::ServerError(_) => "server_error",
+        Event::ClientError(_) => "client_error",
+    };
+    events.0.get_or_create(&Happening { event: name }).inc();
+    match event {
+        Event::Connected => health.ready(),
+        Event::Disconnected => health.not_ready("disconnected"),
+        Event::Closed => health.not_ready("closed"),
+        Event::SlowConsumer(subscription) => {
+            tracing::warn!(subscription, "nats slow consumer, messages dropped")
+        }
+        Event::ServerError(error) => tracing::warn!(%error, "nats server error"),
+        Event::ClientError(error) => tracing::warn!(%error, "nats client error"),
+        Event::LameDuckMode | Event::Draining => tracing::info!(event = name, "nats"),
+    }
+}
+
+/// A pool that connects when it is first used: decisions do not wait for warm state.
+pub(crate) fn postgres(
+    service: &'static str,
+    config: &PostgresConfig,
+) -> Result<PgPool, BootError> {
+    let options = PgConnectOptions::from_str(config.url.reveal()).map_err(BootError::Postgres)?;
+    let options = options
+        .application_name(&format!("apportion-{service}"))
+        .options([("search_path", config.schema.as_str())]);
+    let options = match &config.password {
+        Some(password) => options.password(password.reveal()),
+        None => options,
+    };
+    Ok(PgPoolOptions::new()
+        .max_connections(POSTGRES_CONNECTIONS_MAX)
+        .acquire_timeout(POSTGRES_ACQUIRE_TIMEOUT)
+        .connect_lazy_with(options))
+}
+
+/// A client that connects per request.
+pub(crate) fn clickhouse(service: &'static str, config: &ClickhouseConfig) -> clickhouse::Client {
+    clickhouse::Client::default()
+        .with_url(&config.url)
+        .with_user(&config.user)
+        .with_password(config.password.reveal())
+        .with_database(&config.database)
+        .with_product_info(format!("apportion-{service}"), env!("CARGO_PKG_VERSION"))
+}

@@ -1,0 +1,78 @@
+//! Why a service did not start, or did not end well.
+
+use std::error::Error;
+use std::net::SocketAddr;
+
+use crate::config::ConfigError;
+
+/// What a service's `run` may fail with. The boundary is outermost: nobody acts on the kind, it is printed.
+pub type Failure = Box<dyn Error + Send + Sync>;
+
+/// Why a service did not start, or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    /// The configuration is refused.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The async runtime cannot be built.
+    #[error("cannot start the runtime")]
+    Runtime(#[source] std::io::Error),
+    /// Signal handlers cannot be installed.
+    #[error("cannot watch signals")]
+    Signals(#[source] std::io::Error),
+    /// The HTTP address is taken or not ours.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The configured address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The exporter of spans cannot be built.
+    #[error("cannot export spans to {endpoint}")]
+    Telemetry {
+        /// The configured receiver.
+        endpoint: String,
+        /// What the exporter said.
+        source: Failure,
+    },
+    /// The bus refuses the credentials; trying again would not help.
+    #[error("{url} refuses user `{user}`")]
+    NatsRefused {
+        /// The bus.
+        url: String,
+        /// The configured user.
+        user: String,
+        /// What the client said.
+        source: async_nats::ConnectError,
+    },
+    /// The service was asked to stop before it had started; `main` counts that as a clean end.
+    #[error("stopped while starting")]
+    Stopped,
+    /// The Postgres URL is not understood.
+    #[error("cannot use postgres.url")]
+    Postgres(#[source] sqlx::Error),
+    /// The service itself gave up.
+    #[error("{service} failed")]
+    Service {
+        /// The service.
+        service: &'static str,
+        /// Its reason.
+        source: Failure,
+    },
+}
+
+/// An error with its causes in one line, for the last words of a process.
+pub(crate) fn one_line(error: &dyn Error) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        // Some errors print their cause themselves.
+        if !line.ends_with(&text) {
+            line = format!("{line}: {text}");
+        }
+        cause = error.source();
+    }
+    line.replace('\n', " ")
+}

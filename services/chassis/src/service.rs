@@ -1,0 +1,229 @@
+//! What a service is, what it gets, and how one is run.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use sqlx::PgPool;
+use tokio::sync::OnceCell;
+use tracing::Instrument;
+
+use crate::clock::Clock;
+use crate::config::{Cell, ClickhouseConfig, Config, ConfigError, NatsConfig, PostgresConfig};
+use crate::connect::{self, NatsEvents};
+use crate::error::{BootError, Failure};
+use crate::health::Health;
+use crate::http::{Page, Server};
+use crate::metrics::Metrics;
+use crate::shutdown::Shutdown;
+use crate::telemetry::{Journey, init_logs};
+
+/// Spans that cannot be sent by then are given up.
+const FLUSH_DEADLINE: Duration = Duration::from_secs(3);
+
+/// An optional table of the configuration that a service cannot do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// `[postgres]`
+    Postgres,
+    /// `[clickhouse]`
+    Clickhouse,
+}
+
+/// One of the suite's services. Everything around it is the chassis' work.
+pub trait Service: Send + Sync + 'static {
+    /// In lower case with hyphens: the name in logs, metrics, spans and on the bus.
+    const NAME: &'static str;
+
+    /// Missing tables are refused before anything starts, and by `--check`.
+    const NEEDS: &'static [Needs] = &[];
+
+    /// The `[service]` table; let it deny unknown fields.
+    type Settings: DeserializeOwned + Default + Send + 'static;
+
+    /// Works until `ctx.shutdown` is requested, then puts its things in order and returns. An early `Ok` ends the
+    /// service too.
+    fn run(ctx: Context<Self::Settings>) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+/// What a running service gets.
+#[derive(Debug)]
+pub struct Context<T> {
+    /// [`Service::NAME`].
+    pub service: &'static str,
+    /// The cell it belongs to.
+    pub cell: Cell,
+    /// Its own settings.
+    pub settings: T,
+    /// The recorded time.
+    pub clock: Clock,
+    /// When to stop; triggering it stops this service alone.
+    pub shutdown: Shutdown,
+    /// Where components say how they stand.
+    pub health: Health,
+    /// Its instruments.
+    pub metrics: Metrics,
+    /// Its spans.
+    pub journey: Journey,
+    /// Where its HTTP door really is, also when port 0 was configured.
+    pub http_address: SocketAddr,
+    /// The servers as configured.
+    pub servers: Servers,
+    nats: OnceCell<async_nats::Client>,
+    nats_events: NatsEvents,
+    stopped_early: Arc<AtomicBool>,
+}
+
+/// The servers as configured.
+#[derive(Clone, Debug)]
+pub struct Servers {
+    /// The bus.
+    pub nats: NatsConfig,
+    /// Warm state.
+    pub postgres: Option<PostgresConfig>,
+    /// Hourly usage.
+    pub clickhouse: Option<ClickhouseConfig>,
+    file: String,
+}
+
+impl<T> Context<T> {
+    /// The connection to the bus, made on the first call and shared by the later ones. It waits for the bus as long as
+    /// it takes and shows in the health as the component `nats`.
+    pub async fn nats(&self) -> Result<async_nats::Client, BootError> {
+        let connect = || {
+            let health = self.health.component("nats");
+            connect::nats(
+                self.service,
+                &self.servers.nats,
+                &self.nats_events,
+                health,
+                &self.shutdown,
+            )
+        };
+        let client = self.nats.get_or_try_init(connect).await;
+        if let Err(BootError::Stopped) = client {
+            self.stopped_early.store(true, Ordering::Relaxed);
+        }
+        client.cloned()
+    }
+
+    /// A small pool on the service's own schema. It connects when it is used, so Postgres may be away now.
+    pub fn postgres(&self) -> Result<PgPool, BootError> {
+        let config = self
+            .servers
+            .postgres
+            .as_ref()
+            .ok_or_else(|| self.missing("postgres"))?;
+        connect::postgres(self.service, config)
+    }
+
+    /// A client for the configured database. It connects when it is used.
+    pub fn clickhouse(&self) -> Result<clickhouse::Client, BootError> {
+        let config = self
+            .servers
+            .clickhouse
+            .as_ref()
+            .ok_or_else(|| self.missing("clickhouse"))?;
+        Ok(connect::clickhouse(self.service, config))
+    }
+
+    fn missing(&self, table: &'static str) -> ConfigError {
+        ConfigError::MissingTable {
+            file: self.servers.file.clone(),
+            table,
+            service: self.service,
+        }
+    }
+}
+
+/// Refuses a configuration that lacks a table the service needs.
+pub(crate) fn check_needs<S: Service>(config: &Config<S::Settings>) -> Result<(), ConfigError> {
+    for need in S::NEEDS {
+        let (table, given) = match need {
+            Needs::Postgres => ("postgres", config.postgres.is_some()),
+            Needs::Clickhouse => ("clickhouse", config.clickhouse.is_some()),
+        };
+        if !given {
+            return Err(ConfigError::MissingTable {
+                file: config.file.clone(),
+                table,
+                service: S::NAME,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Runs one service from its configuration to its end: used by [`crate::main`], by the process that holds all five, and
+/// by tests. Returns when the service has returned, its HTTP door is closed and its spans are sent or given up.
+pub async fn run_service<S: Service>(
+    config: Config<S::Settings>,
+    shutdown: Shutdown,
+) -> Result<(), BootError> {
+    init_logs(&config.log);
+    check_needs::<S>(&config)?;
+    let span = tracing::info_span!("service", name = S::NAME, cell = config.cell.name);
+    boot::<S>(config, shutdown).instrument(span).await
+}
+
+async fn boot<S: Service>(
+    config: Config<S::Settings>,
+    shutdown: Shutdown,
+) -> Result<(), BootError> {
+    let metrics = Metrics::new(S::NAME, &config.cell.name);
+    let health = Health::default();
+    let page = Page {
+        service: S::NAME,
+        cell: config.cell.clone(),
+        health: health.clone(),
+        metrics: metrics.clone(),
+    };
+    let server = Server::open(config.http.listen, page).await?;
+    tracing::info!(address = %server.address, version = env!("CARGO_PKG_VERSION"), "listening");
+    let journey = Journey::start(
+        S::NAME,
+        &config.cell.name,
+        config.telemetry.as_ref(),
+        &metrics,
+    )?;
+
+    let stopped_early = Arc::new(AtomicBool::new(false));
+    let context = Context {
+        service: S::NAME,
+        clock: config.clock(),
+        cell: config.cell,
+        settings: config.service,
+        shutdown: shutdown.child(),
+        health,
+        nats_events: NatsEvents::new(&metrics),
+        metrics,
+        journey: journey.clone(),
+        http_address: server.address,
+        servers: Servers {
+            nats: config.nats,
+            postgres: config.postgres,
+            clickhouse: config.clickhouse,
+            file: config.file,
+        },
+        nats: OnceCell::new(),
+        stopped_early: stopped_early.clone(),
+    };
+    let outcome = S::run(context).await;
+
+    server.stop().await;
+    journey.close(FLUSH_DEADLINE).await;
+    match outcome {
+        Ok(()) => tracing::info!("stopped"),
+        Err(_) if stopped_early.load(Ordering::Relaxed) => tracing::info!("stopped while starting"),
+        Err(source) => {
+            return Err(BootError::Service {
+                service: S::NAME,
+                source,
+            });
+        }
+    }
+    Ok(())
+}

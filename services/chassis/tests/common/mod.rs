@@ -1,0 +1,114 @@
+//! A service that hands its context to the test that runs it, and a one-request HTTP client.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+
+use chassis::{Config, Context, Failure, Service, Shutdown, run_service};
+use serde::Deserialize;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+
+/// Contexts on their way from services to tests, by the number of the test's cell.
+static MEETINGS: Mutex<BTreeMap<u64, mpsc::UnboundedSender<Context<Settings>>>> =
+    Mutex::new(BTreeMap::new());
+
+pub struct Tiny;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Fail with this text instead of waiting for the stop.
+    pub fail: Option<String>,
+}
+
+impl Service for Tiny {
+    const NAME: &'static str = "tiny-service";
+    type Settings = Settings;
+
+    async fn run(ctx: Context<Settings>) -> Result<(), Failure> {
+        if let Some(reason) = ctx.settings.fail {
+            return Err(reason.into());
+        }
+        let shutdown = ctx.shutdown.clone();
+        let meeting = MEETINGS
+            .lock()
+            .expect("no test panics while it holds this")
+            .get(&ctx.cell.number)
+            .cloned();
+        if let Some(meeting) = meeting {
+            meeting.send(ctx).map_err(|_| "the test is gone")?;
+        }
+        shutdown.requested().await;
+        Ok(())
+    }
+}
+
+/// A configuration on a free port; `more` adds tables. Each test of a binary takes its own cell number.
+pub fn config(number: u64, more: &str) -> Config<Settings> {
+    let text = format!(
+        r#"
+        [cell]
+        name = "test"
+        number = {number}
+        [nats]
+        url = "nats://127.0.0.1:1"
+        user = "tiny"
+        password = "secret"
+        [http]
+        listen = "127.0.0.1:0"
+        {more}
+        "#
+    );
+    Config::from_toml(&text).unwrap_or_else(|refusal| panic!("{refusal}"))
+}
+
+/// A running service, its context, and the way to stop it.
+pub struct Running {
+    pub context: Context<Settings>,
+    pub shutdown: Shutdown,
+    pub end: tokio::task::JoinHandle<Result<(), chassis::BootError>>,
+}
+
+pub async fn start(config: Config<Settings>) -> Running {
+    let (sender, mut contexts) = mpsc::unbounded_channel();
+    MEETINGS
+        .lock()
+        .expect("no test panics while it holds this")
+        .insert(config.cell.number, sender);
+    let shutdown = Shutdown::new();
+    let end = tokio::spawn(run_service::<Tiny>(config, shutdown.clone()));
+    let context = contexts
+        .recv()
+        .await
+        .expect("the service hands over its context");
+    Running {
+        context,
+        shutdown,
+        end,
+    }
+}
+
+/// Status and body of `GET path`.
+pub async fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).await.expect("the door is open");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    stream
+        .write_all(request.as_bytes())
+        .await
+        .expect("the door reads");
+    let mut answer = String::new();
+    stream
+        .read_to_string(&mut answer)
+        .await
+        .expect("the door answers in UTF-8");
+    let status = answer
+        .split(' ')
+        .nth(1)
+        .and_then(|code| code.parse().ok())
+        .expect("a status line");
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    (status, body.to_owned())
+}

@@ -1,0 +1,237 @@
+//! Spans against a real OTLP receiver, and against none.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use chassis::{
+    Attribute, Config, Context, Failure, Journey, Service, Shutdown, SpanKind, Stamp, TraceParent,
+    run_service,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
+    TraceService, TraceServiceServer,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::trace::v1::Span;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Request, Response, Status};
+
+/// A span with the resource it came from.
+type Received = (Vec<KeyValue>, Span);
+
+struct Receiver(mpsc::UnboundedSender<Received>);
+
+#[tonic::async_trait]
+impl TraceService for Receiver {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        for batch in request.into_inner().resource_spans {
+            let resource = batch.resource.unwrap_or_default().attributes;
+            for span in batch.scope_spans.into_iter().flat_map(|scope| scope.spans) {
+                self.0
+                    .send((resource.clone(), span))
+                    .map_err(|_| Status::unavailable("the test is gone"))?;
+            }
+        }
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+async fn receiver() -> (SocketAddr, mpsc::UnboundedReceiver<Received>) {
+    let listener = TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("loopback has a free port");
+    let address = listener
+        .local_addr()
+        .expect("a bound listener has an address");
+    let (sender, spans) = mpsc::unbounded_channel();
+    let service = TraceServiceServer::new(Receiver(sender));
+    tokio::spawn(
+        tonic::transport::Server::builder()
+            .add_service(service)
+            .serve_with_incoming(TcpIncoming::from(listener)),
+    );
+    (address, spans)
+}
+
+/// Records three hops, a frame and what must not be recorded, then ends.
+struct Traced;
+
+const DOOR: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+impl Service for Traced {
+    const NAME: &'static str = "quota";
+    type Settings = ();
+
+    async fn run(ctx: Context<()>) -> Result<(), Failure> {
+        let journey: &Journey = &ctx.journey;
+        let door = TraceParent::parse(DOOR).ok_or("a good header")?;
+        let unsampled =
+            TraceParent::new(door.trace_id(), door.span_id(), false).ok_or("good ids")?;
+        let (start, end) = (
+            Stamp::from_unix_ns(1_000_000_001),
+            Stamp::from_unix_ns(1_000_000_777),
+        );
+
+        let attributes = [
+            ("messaging.system", Attribute::from("nats")),
+            ("frame", Attribute::from(7_u64)),
+        ];
+        let decided = journey.span(
+            "process reserve",
+            SpanKind::Consumer,
+            &door,
+            start,
+            end,
+            &attributes,
+        );
+        let publish = journey.open("publish frame", SpanKind::Producer, &decided, start);
+        let published = publish.position();
+        publish.end(end, &[]);
+        journey.batch_span(
+            "append",
+            SpanKind::Producer,
+            &[door, unsampled, published],
+            start,
+            end,
+            &[],
+        );
+
+        if journey.span("unsampled", SpanKind::Consumer, &unsampled, start, end, &[]) != unsampled {
+            return Err("an unsampled parent passes through".into());
+        }
+        if journey
+            .batch_span(
+                "unsampled",
+                SpanKind::Consumer,
+                &[unsampled],
+                start,
+                end,
+                &[],
+            )
+            .is_some()
+        {
+            return Err("no sampled message, no span".into());
+        }
+        let root = journey.open_root("submit", SpanKind::Client, start);
+        root.ok_or("a receiver is configured")?.end(end, &[]);
+        Ok(())
+    }
+}
+
+fn config(endpoint: &str) -> Config<()> {
+    let text = format!(
+        r#"
+        [cell]
+        name = "test"
+        number = 1
+        [nats]
+        url = "nats://127.0.0.1:1"
+        user = "quota"
+        password = "secret"
+        [http]
+        listen = "127.0.0.1:0"
+        [telemetry]
+        otlp_endpoint = "{endpoint}"
+        "#
+    );
+    Config::from_toml(&text).unwrap_or_else(|refusal| panic!("{refusal}"))
+}
+
+fn text(attributes: &[KeyValue], key: &str) -> Option<String> {
+    let found = attributes.iter().find(|attribute| attribute.key == key)?;
+    match found.value.as_ref()?.value.as_ref()? {
+        any_value::Value::StringValue(text) => Some(text.clone()),
+        other => Some(format!("{other:?}")),
+    }
+}
+
+#[tokio::test]
+async fn a_journey_arrives_whole_by_the_end_of_the_service() {
+    let (address, mut spans) = receiver().await;
+    run_service::<Traced>(config(&format!("http://{address}")), Shutdown::new())
+        .await
+        .expect("the service ends well");
+
+    // The service's end is the flush: nothing is waited for here.
+    let received: Vec<Received> = std::iter::from_fn(|| spans.try_recv().ok()).collect();
+    let [(resource, decided), (_, published), (_, frame), (_, root)] = &received[..] else {
+        panic!("four spans in the order they ended, not {received:#?}");
+    };
+    assert_eq!(
+        text(resource, "service.name").as_deref(),
+        Some("apportion-quota")
+    );
+    assert_eq!(
+        text(resource, "service.namespace").as_deref(),
+        Some("apportion")
+    );
+    assert_eq!(text(resource, "apportion.cell").as_deref(), Some("test"));
+
+    let door = TraceParent::parse(DOOR).expect("a good header");
+    assert_eq!(decided.name, "process reserve");
+    assert_eq!(decided.kind, 5, "consumer");
+    assert_eq!(decided.trace_id, door.trace_id());
+    assert_eq!(decided.parent_span_id, door.span_id());
+    assert_eq!(
+        (decided.start_time_unix_nano, decided.end_time_unix_nano),
+        (1_000_000_001, 1_000_000_777)
+    );
+    assert_eq!(
+        text(&decided.attributes, "messaging.system").as_deref(),
+        Some("nats")
+    );
+    let seven = Some(AnyValue {
+        value: Some(any_value::Value::IntValue(7)),
+    });
+    assert!(
+        decided
+            .attributes
+            .iter()
+            .any(|attribute| attribute.key == "frame" && attribute.value == seven)
+    );
+
+    assert_eq!(published.name, "publish frame");
+    assert_eq!(published.trace_id, door.trace_id());
+    assert_eq!(published.parent_span_id, decided.span_id);
+
+    assert_eq!(frame.name, "append");
+    assert_ne!(frame.trace_id, door.trace_id());
+    assert!(frame.parent_span_id.is_empty());
+    let linked: Vec<_> = frame.links.iter().map(|link| &link.span_id[..]).collect();
+    assert_eq!(linked, [&door.span_id()[..], &published.span_id[..]]);
+
+    assert_eq!(root.name, "submit");
+    assert!(root.parent_span_id.is_empty());
+}
+
+#[tokio::test]
+async fn an_absent_receiver_costs_the_spans_and_nothing_else() {
+    run_service::<Traced>(config("http://127.0.0.1:1"), Shutdown::new())
+        .await
+        .expect("the service ends well");
+}
+
+#[tokio::test]
+async fn without_a_receiver_everything_passes_through() {
+    let journey = Journey::disabled();
+    let door = TraceParent::parse(DOOR).expect("a good header");
+    let now = Stamp::now();
+    assert!(!journey.enabled());
+    assert_eq!(
+        journey.span("process", SpanKind::Consumer, &door, now, now, &[]),
+        door
+    );
+    assert_eq!(
+        journey.batch_span("append", SpanKind::Producer, &[door], now, now, &[]),
+        None
+    );
+    assert!(journey.open_root("submit", SpanKind::Client, now).is_none());
+    journey.close(Duration::ZERO).await;
+}

@@ -1,0 +1,129 @@
+//! What the ledger needs from a bus, and no more: fenced append, ordered reading, the writer's last record, a door for
+//! requests from outside, and a place for snapshots.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use std::future::Future;
+use vocab::{Lsn, Millis, Token, TraceContext, Writer};
+
+/// One frame as it stands on the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    pub lsn: Lsn,
+    pub writer: Writer,
+    pub frame: Bytes,
+}
+
+/// Which door a request came in by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Door {
+    /// Tenants and operators, decided by admission.
+    Ingress,
+    /// Node agents, decided by node-heartbeat.
+    Report,
+}
+
+/// One message at a door. Who sent it is what the server authenticated; the payload has had no say in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DoorRecord {
+    pub seq: u64,
+    /// The tenant, the node, or `_operator`.
+    pub sender: Token,
+    pub reply_to: Option<Token>,
+    pub trace: Option<TraceContext>,
+    pub payload: Bytes,
+}
+
+/// Tells one ledger from another that was made anew under the same name: its time of creation, Unix nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerId(pub i64);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AppendError {
+    /// The server refused: somebody else has appended on this writer's subject.
+    #[error("fenced: another leader has appended")]
+    Fenced,
+    /// No answer. The frame may have landed or not.
+    #[error("no acknowledgement: {0}")]
+    Unknown(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BusError {
+    #[error("bus unavailable: {0}")]
+    Unavailable(String),
+    /// Something stands on the stream that this version cannot take for a record.
+    #[error("foreign record at {lsn:?}: {why}")]
+    Foreign { lsn: Lsn, why: String },
+}
+
+/// An ordered, gap-free reading position.
+pub trait Tail<T>: Send {
+    /// Waits for the next one. Cancel-safe.
+    fn recv(&mut self) -> impl Future<Output = Result<T, BusError>> + Send;
+    /// The next one, if it is here already.
+    fn try_recv(&mut self) -> Option<Result<T, BusError>>;
+}
+
+pub trait Bus: Clone + Send + Sync + 'static {
+    type Records: Tail<Record>;
+    type Messages: Tail<DoorRecord>;
+
+    fn ledger_id(&self) -> impl Future<Output = Result<LedgerId, BusError>> + Send;
+
+    /// Appends behind `expected_last`, the writer's own last frame (0: it has none). The server refuses otherwise.
+    fn append(
+        &self,
+        writer: Writer,
+        expected_last: Lsn,
+        frame: Bytes,
+    ) -> impl Future<Output = Result<Lsn, AppendError>> + Send;
+
+    /// The writer's last record, by a read that cannot be stale.
+    fn last(&self, writer: Writer)
+    -> impl Future<Output = Result<Option<Record>, BusError>> + Send;
+
+    /// Position of the ledger's last record, by a read that cannot be stale.
+    fn end(&self) -> impl Future<Output = Result<Lsn, BusError>> + Send;
+
+    /// All records from `from` on.
+    fn follow(&self, from: Lsn) -> impl Future<Output = Result<Self::Records, BusError>> + Send;
+
+    /// All messages at the door from `from` on.
+    fn door(
+        &self,
+        door: Door,
+        from: u64,
+    ) -> impl Future<Output = Result<Self::Messages, BusError>> + Send;
+
+    /// Number of the last message that came in by the door.
+    fn door_end(&self, door: Door) -> impl Future<Output = Result<u64, BusError>> + Send;
+
+    /// Lets the door forget messages up to `through`: they are decided, durably.
+    fn door_trim(
+        &self,
+        door: Door,
+        through: u64,
+    ) -> impl Future<Output = Result<(), BusError>> + Send;
+
+    fn load_snapshot(
+        &self,
+        name: &str,
+    ) -> impl Future<Output = Result<Option<Bytes>, BusError>> + Send;
+
+    fn save_snapshot(
+        &self,
+        name: &str,
+        bytes: Bytes,
+    ) -> impl Future<Output = Result<(), BusError>> + Send;
+}
+
+/// The one injected clock.
+pub trait Time: Clone + Send + Sync + 'static {
+    /// The cell's clock, which may be a recorded one.
+    fn now(&self) -> Millis;
+    /// Until the cell's clock shows `at`.
+    fn sleep_until(&self, at: Millis) -> impl Future<Output = ()> + Send;
+    /// For retries and the like, in real time.
+    fn pause(&self, real_ms: u64) -> impl Future<Output = ()> + Send;
+}

@@ -1,0 +1,124 @@
+//! What a deciding service's domain offers, and the draft that it decides into.
+
+use crate::wire;
+use prost::Message;
+use schemas::v1;
+use serde::{Serialize, de::DeserializeOwned};
+use std::fmt;
+use vocab::{At, Event, EventNo, Lsn, Millis, Writer};
+
+/// A fact that does not fit the state it is applied to: the ledger or the code is wrong, and going on would make it worse.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{state}: illegal event {event}")]
+pub struct IllegalEvent {
+    /// What the state knew, in a few words.
+    pub state: &'static str,
+    pub event: String,
+}
+
+impl IllegalEvent {
+    pub fn new(state: &'static str, event: &impl fmt::Debug) -> Self {
+        Self {
+            state,
+            event: format!("{event:?}"),
+        }
+    }
+}
+
+/// A pure state machine. Its state is a function of the ledger alone: the other writers' facts that it has observed, and
+/// its own. Nothing else may change what is serialised.
+pub trait Decider: Default + Serialize + DeserializeOwned + Send + 'static {
+    /// What comes in by its door or from its shell; `Infallible` where there is neither.
+    type Command: Send + 'static;
+    /// Settings that decisions depend on. `observe` and `evolve` never see them, so a changed setting cannot change history.
+    type Rules: Clone + Send + Sync + 'static;
+
+    const WRITER: Writer;
+    /// Counts the shapes of the serialised state; a snapshot of another shape is ignored.
+    const STATE_VERSION: u32;
+
+    /// Takes in another writer's fact: notes what is now to be decided, decides nothing.
+    fn observe(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent>;
+
+    /// Applies an own fact.
+    fn evolve(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent>;
+
+    /// Decides one command.
+    fn handle(&mut self, command: Self::Command, rules: &Self::Rules, draft: &mut Draft);
+
+    /// Decides what the state says is to be decided, until nothing is left or the draft is full.
+    fn decide(&mut self, rules: &Self::Rules, draft: &mut Draft);
+
+    /// When `decide` has something to do though nothing comes in.
+    fn wake_at(&self) -> Option<Millis>;
+}
+
+/// The events of a frame in the making. Each is applied as it is emitted, so that the next decision sees it.
+#[derive(Debug)]
+pub struct Draft {
+    pub now: Millis,
+    next: EventNo,
+    pub(crate) events: Vec<(At, Event)>,
+    pub(crate) encoded: Vec<v1::Event>,
+    bytes: usize,
+    pub(crate) illegal: Option<IllegalEvent>,
+}
+
+impl Draft {
+    /// A frame is closed when it holds this much; far below the bus's 8 MB and enough to make an fsync worth it.
+    pub const BYTES_MAX: usize = 1 << 20;
+
+    pub fn new(now: Millis, next: EventNo) -> Self {
+        Self {
+            now,
+            next,
+            events: Vec::new(),
+            encoded: Vec::new(),
+            bytes: 0,
+            illegal: None,
+        }
+    }
+
+    /// The number that the next emitted event will have.
+    pub fn next_no(&self) -> EventNo {
+        self.next
+    }
+
+    /// No more decisions now; the rest goes into the next frame.
+    pub fn full(&self) -> bool {
+        self.bytes >= Self::BYTES_MAX || self.illegal.is_some()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// Events so far, as a test wants to see them.
+    pub fn events(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter().map(|(_, event)| event)
+    }
+
+    /// Applies `event` to `state` and adds it to the frame. A decision that its own state refuses poisons the draft: the
+    /// leader stops instead of writing it.
+    pub fn emit<D: Decider>(&mut self, state: &mut D, event: Event) {
+        if self.illegal.is_some() {
+            return;
+        }
+        let at = At {
+            lsn: Lsn(0),
+            // A draft is full long before it holds 2^32 events.
+            index: self.events.len() as u32,
+            no: self.next,
+            now: self.now,
+        };
+        if let Err(illegal) = state.evolve(&at, &event) {
+            self.illegal = Some(illegal);
+            return;
+        }
+        let encoded = wire::event_to_proto(&event);
+        self.bytes += encoded.encoded_len() + 4;
+        self.next = EventNo(self.next.0 + 1);
+        self.encoded.push(encoded);
+        self.events.push((at, event));
+    }
+}

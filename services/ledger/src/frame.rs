@@ -1,0 +1,271 @@
+//! Frames and the hash chain that every reader checks.
+
+use crate::{bus::Record, wire};
+use bytes::Bytes;
+use prost::Message;
+use schemas::v1;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use std::{collections::BTreeMap, fmt};
+use vocab::{At, Event, EventNo, Lsn, Millis, Writer};
+
+/// SHA-256 of an encoded frame.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Digest(pub [u8; 32]);
+
+impl Digest {
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// The first 16 bytes, enough for content that nobody gains from colliding.
+    pub fn short(&self) -> [u8; 16] {
+        let mut short = [0; 16];
+        short.copy_from_slice(&self.0[..16]);
+        short
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A decoded frame, its place in the chain checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Frame {
+    pub lsn: Lsn,
+    pub writer: Writer,
+    pub epoch: u64,
+    pub frame_no: u64,
+    pub through_lsn: Lsn,
+    pub through_door: u64,
+    pub now: Millis,
+    pub first_event: EventNo,
+    pub events: Vec<Event>,
+}
+
+impl Frame {
+    /// The events with their places.
+    pub fn placed(&self) -> impl Iterator<Item = (At, &Event)> {
+        self.events.iter().enumerate().map(|(index, event)| {
+            let at = At {
+                lsn: self.lsn,
+                index: index as u32,
+                no: EventNo(self.first_event.0 + index as u64),
+                now: self.now,
+            };
+            (at, event)
+        })
+    }
+}
+
+/// A writer's last frame, as far as a reader has come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    pub lsn: Lsn,
+    pub digest: Digest,
+    pub epoch: u64,
+    pub frame_no: u64,
+    pub next_event: EventNo,
+    pub through_lsn: Lsn,
+    pub through_door: u64,
+    pub now: Millis,
+}
+
+impl Default for Head {
+    /// Before the first frame.
+    fn default() -> Self {
+        Self {
+            lsn: Lsn(0),
+            digest: Digest([0; 32]),
+            epoch: 0,
+            frame_no: 0,
+            next_event: EventNo(1),
+            through_lsn: Lsn(0),
+            through_door: 0,
+            now: Millis(i64::MIN),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChainError {
+    #[error("the ledger skips from {expected:?} to {found:?}")]
+    Gap { expected: Lsn, found: Lsn },
+    #[error("{lsn:?}: {writer:?}'s frame is not readable: {why}")]
+    Unreadable {
+        lsn: Lsn,
+        writer: Writer,
+        why: String,
+    },
+    #[error("{lsn:?}: {writer:?}'s frame does not follow its previous one: {rule}")]
+    Broken {
+        lsn: Lsn,
+        writer: Writer,
+        rule: &'static str,
+    },
+}
+
+/// All writers' heads. Accepts records one by one, and only the ones that continue the chain.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chain {
+    heads: BTreeMap<Writer, Head>,
+    /// Position of the last accepted record.
+    last: Lsn,
+}
+
+impl Chain {
+    pub fn head(&self, writer: Writer) -> Head {
+        self.heads.get(&writer).cloned().unwrap_or_default()
+    }
+
+    pub fn last(&self) -> Lsn {
+        self.last
+    }
+
+    /// The frame, or none if this chain knows it already.
+    pub fn accept(&mut self, record: &Record) -> Result<Option<Frame>, ChainError> {
+        let expected = Lsn(self.last.0 + 1);
+        if record.lsn != expected {
+            return Err(ChainError::Gap {
+                expected,
+                found: record.lsn,
+            });
+        }
+        let head = self.head(record.writer);
+        if record.lsn <= head.lsn {
+            self.last = record.lsn;
+            return Ok(None);
+        }
+        let (frame, next) = read(record, &head)?;
+        self.heads.insert(record.writer, next);
+        self.last = record.lsn;
+        Ok(Some(frame))
+    }
+
+    /// Sets a writer's head: of a frame that this process has just appended, whose record comes along later.
+    pub(crate) fn set(&mut self, writer: Writer, head: Head) {
+        self.heads.insert(writer, head);
+    }
+
+    /// The chain as it stood for a reader that has `head` of one writer and all others up to `last`.
+    pub(crate) fn at(&self, last: Lsn, writer: Writer, head: Head) -> Self {
+        let mut chain = self.clone();
+        chain.heads.insert(writer, head);
+        chain.last = last;
+        chain
+    }
+}
+
+fn read(record: &Record, head: &Head) -> Result<(Frame, Head), ChainError> {
+    let (lsn, writer) = (record.lsn, record.writer);
+    let broken = |rule| ChainError::Broken { lsn, writer, rule };
+    let unreadable = |why: String| ChainError::Unreadable { lsn, writer, why };
+    let raw = v1::Frame::decode(&record.frame[..]).map_err(|e| unreadable(e.to_string()))?;
+    let prev = if head.frame_no == 0 {
+        &[][..]
+    } else {
+        &head.digest.0[..]
+    };
+    let rules = [
+        (raw.prev_lsn == head.lsn.0, "position of the previous frame"),
+        (raw.prev_digest == prev, "digest of the previous frame"),
+        (raw.frame_no == head.frame_no + 1, "frame number"),
+        (raw.epoch >= head.epoch.max(1), "epoch goes backwards"),
+        (
+            raw.through_lsn >= head.through_lsn.0,
+            "watermark goes backwards",
+        ),
+        (raw.through_lsn < lsn.0, "watermark beyond the frame"),
+        (
+            raw.through_door >= head.through_door,
+            "door position goes backwards",
+        ),
+        (raw.now_ms >= head.now.0, "clock goes backwards"),
+        (
+            raw.first_event_no == head.next_event.0,
+            "number of the first event",
+        ),
+    ];
+    if let Some((_, rule)) = rules.iter().find(|(holds, _)| !holds) {
+        return Err(broken(rule));
+    }
+    let events = raw
+        .events
+        .into_iter()
+        .map(|event| wire::event_from_proto(event).map_err(|e| unreadable(e.to_string())))
+        .collect::<Result<Vec<_>, _>>()?;
+    if events.iter().any(|event| event.writer() != writer) {
+        return Err(broken("an event of another writer"));
+    }
+    let next = Head {
+        lsn,
+        digest: Digest::of(&record.frame),
+        epoch: raw.epoch,
+        frame_no: raw.frame_no,
+        next_event: EventNo(raw.first_event_no + events.len() as u64),
+        through_lsn: Lsn(raw.through_lsn),
+        through_door: raw.through_door,
+        now: Millis(raw.now_ms),
+    };
+    let frame = Frame {
+        lsn,
+        writer,
+        epoch: next.epoch,
+        frame_no: next.frame_no,
+        through_lsn: next.through_lsn,
+        through_door: next.through_door,
+        now: next.now,
+        first_event: EventNo(raw.first_event_no),
+        events,
+    };
+    Ok((frame, next))
+}
+
+/// A frame that continues `head`, and the head that it makes (its position is not known yet).
+pub(crate) fn write(
+    head: &Head,
+    leader: &[u8; 16],
+    epoch: u64,
+    now: Millis,
+    through: (Lsn, u64),
+    events: Vec<v1::Event>,
+) -> (Bytes, Head) {
+    let count = events.len() as u64;
+    let raw = v1::Frame {
+        epoch,
+        frame_no: head.frame_no + 1,
+        through_lsn: through.0.0,
+        through_door: through.1,
+        now_ms: now.0,
+        prev_lsn: head.lsn.0,
+        prev_digest: if head.frame_no == 0 {
+            Vec::new()
+        } else {
+            head.digest.0.to_vec()
+        },
+        first_event_no: head.next_event.0,
+        events,
+        leader: leader.to_vec(),
+    };
+    let bytes = Bytes::from(raw.encode_to_vec());
+    let next = Head {
+        lsn: Lsn(0),
+        digest: Digest::of(&bytes),
+        epoch,
+        frame_no: raw.frame_no,
+        next_event: EventNo(head.next_event.0 + count),
+        through_lsn: through.0,
+        through_door: through.1,
+        now,
+    };
+    (bytes, next)
+}

@@ -1,0 +1,516 @@
+//! Drives a decider: reads its inputs, decides, appends one frame at a time, and steps back when it is fenced.
+
+use crate::{
+    bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Tail, Time},
+    decider::Decider,
+    frame::Frame,
+    replica::{Replica, ReplicaError, Sealed},
+    snapshot::Snapshot,
+};
+use std::{future::pending, sync::Arc};
+use tokio::{select, sync::mpsc};
+use tracing::{info, warn};
+use vocab::{At, Event, Lsn};
+
+#[derive(Debug, thiserror::Error)]
+pub enum LeaderError {
+    /// The ledger breaks its own rules, or a decision its state's. Going on would make it worse.
+    #[error(transparent)]
+    Replica(#[from] ReplicaError),
+    #[error(transparent)]
+    Foreign(BusError),
+}
+
+/// What a leader is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    Recovering,
+    Leading,
+    /// Another leader is at work; this one folds along.
+    Standby,
+}
+
+/// What the shell wants to know of a leader's work: for metrics, traces and health. Never for decisions.
+pub trait Observer: Send {
+    fn standing(&mut self, _standing: Standing) {}
+    /// Another writer's frame is about to be folded.
+    fn received(&mut self, _frame: &Frame) {}
+    /// An own frame is about to be appended.
+    fn appending(&mut self, _events: &[(At, Event)], _bytes: usize) {}
+    /// It is durable.
+    fn committed(&mut self, _lsn: Lsn, _events: &[(At, Event)]) {}
+    fn fenced(&mut self) {}
+    /// The bus could not be reached and is tried again.
+    fn retrying(&mut self, _why: &BusError) {}
+}
+
+/// For who does not want to know.
+pub struct NoObserver;
+impl Observer for NoObserver {}
+
+/// Makes a command of a message at the door. Total: what cannot be read becomes a command that says so.
+pub type Decode<C> = Arc<dyn Fn(&DoorRecord) -> C + Send + Sync>;
+
+pub struct LeaderOptions<D: Decider> {
+    pub rules: D::Rules,
+    /// Random, of this process.
+    pub leader: [u8; 16],
+    pub door: Option<(Door, Decode<D::Command>)>,
+    /// Commands from the shell itself; they are not recorded and may be lost.
+    pub local: Option<mpsc::Receiver<D::Command>>,
+    /// Frames between snapshots.
+    pub snapshot_every: u64,
+    /// Real milliseconds without progress of the active leader after which a standby takes over.
+    pub takeover_after_ms: u64,
+}
+
+/// Records folded before the next decision, at the most: bounds the time to a frame.
+const INPUTS_MAX: usize = 4096;
+/// Messages at the door between trims.
+const TRIM_EVERY: u64 = 1000;
+/// Real milliseconds before the bus is tried again.
+const RETRY_MS: u64 = 100;
+
+pub struct Leader<D: Decider, B: Bus, T: Time> {
+    bus: B,
+    time: T,
+    options: LeaderOptions<D>,
+    observer: Box<dyn Observer>,
+    ledger: LedgerId,
+}
+
+struct Term<D: Decider, B: Bus> {
+    replica: Replica<D>,
+    records: B::Records,
+    epoch: u64,
+    /// Door position handled by the draft in the making.
+    through_door: u64,
+    trimmed: u64,
+    snapshot_frame: u64,
+}
+
+impl<D: Decider, B: Bus> Term<D, B> {
+    /// Continues behind the last frame, whoever wrote it.
+    fn take_over(&mut self) {
+        let head = self.replica.head();
+        self.epoch = head.epoch + 1;
+        self.through_door = head.through_door;
+        self.trimmed = head.through_door;
+    }
+}
+
+impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
+    /// Looks up which ledger it is, waiting for the bus if need be.
+    pub async fn new(
+        bus: B,
+        time: T,
+        options: LeaderOptions<D>,
+        mut observer: Box<dyn Observer>,
+    ) -> Self {
+        let ledger = loop {
+            match bus.ledger_id().await {
+                Ok(id) => break id,
+                Err(error) => observer.retrying(&error),
+            }
+            time.pause(RETRY_MS).await;
+        };
+        Self {
+            bus,
+            time,
+            options,
+            observer,
+            ledger,
+        }
+    }
+
+    /// Leads, steps back, follows, takes over; ends only on an error that no retry can mend. Dropping it is a crash, and
+    /// as safe as one.
+    pub async fn run(mut self) -> Result<std::convert::Infallible, LeaderError> {
+        self.observer.standing(Standing::Recovering);
+        let mut term = self.retry_recover().await?;
+        loop {
+            self.observer.standing(Standing::Leading);
+            self.lead(&mut term).await?;
+            self.observer.fenced();
+            warn!(writer = D::WRITER.name(), epoch = term.epoch, "fenced");
+            // The state holds what was never recorded.
+            self.observer.standing(Standing::Recovering);
+            term = self.retry_recover().await?;
+            self.observer.standing(Standing::Standby);
+            self.stand_by(&mut term).await?;
+            term.take_over();
+        }
+    }
+
+    async fn retry_recover(&mut self) -> Result<Term<D, B>, LeaderError> {
+        loop {
+            match self.recover().await {
+                Ok(term) => return Ok(term),
+                Err(Trouble::Bus(error)) => self.wait_for_bus(error).await?,
+                Err(Trouble::Replica(ReplicaError::Overtaken(_))) => {}
+                Err(Trouble::Replica(error)) => return Err(error.into()),
+            }
+        }
+    }
+
+    async fn wait_for_bus(&mut self, error: BusError) -> Result<(), LeaderError> {
+        if matches!(error, BusError::Foreign { .. }) {
+            return Err(LeaderError::Foreign(error));
+        }
+        self.observer.retrying(&error);
+        self.time.pause(RETRY_MS).await;
+        Ok(())
+    }
+
+    /// Folds, from a snapshot if there is one, up to the writer's own last frame.
+    async fn recover(&mut self) -> Result<Term<D, B>, Trouble> {
+        let own = self.bus.last(D::WRITER).await?;
+        let target = own.map_or(Lsn(0), |record| record.lsn);
+        let mut replica = self
+            .bus
+            .load_snapshot(D::WRITER.name())
+            .await?
+            .and_then(|bytes| Snapshot::from_bytes(&bytes, self.ledger))
+            .filter(|snapshot| snapshot.chain.head(D::WRITER).lsn <= target)
+            .and_then(|snapshot| Replica::restore(&snapshot))
+            .unwrap_or_default();
+        let snapshot_frame = replica.head().frame_no;
+        let mut records = self.bus.follow(replica.next()).await?;
+        while replica.head().lsn < target {
+            let record = records.recv().await?;
+            if let Some(frame) = replica.receive(&record)? {
+                self.observer.received(&frame);
+            }
+        }
+        let head = replica.head();
+        info!(
+            writer = D::WRITER.name(),
+            frame_no = head.frame_no,
+            from_frame = snapshot_frame,
+            "recovered"
+        );
+        let mut term = Term {
+            replica,
+            records,
+            epoch: 0,
+            through_door: 0,
+            trimmed: 0,
+            snapshot_frame,
+        };
+        term.take_over();
+        Ok(term)
+    }
+
+    /// Until fenced.
+    async fn lead(&mut self, term: &mut Term<D, B>) -> Result<(), LeaderError> {
+        let mut messages = self.open_door(term.through_door + 1).await?;
+        // The first round decides what recovery has left over.
+        let mut woken: Option<Woken<D::Command>> = None;
+        loop {
+            match self.round(term, &mut messages, woken.take()).await {
+                Ok(Round::Again) => {}
+                Ok(Round::Idle) => match self.wait(term, &mut messages).await {
+                    Ok(what) => woken = Some(what),
+                    Err(error) => {
+                        self.wait_for_bus(error).await?;
+                        self.reopen(term, &mut messages).await?;
+                    }
+                },
+                Ok(Round::Fenced) => return Ok(()),
+                Err(Trouble::Bus(error)) => {
+                    self.wait_for_bus(error).await?;
+                    self.reopen(term, &mut messages).await?;
+                }
+                Err(Trouble::Replica(ReplicaError::Overtaken(_))) => return Ok(()),
+                Err(Trouble::Replica(error)) => return Err(error.into()),
+            }
+        }
+    }
+
+    async fn open_door(&mut self, from: u64) -> Result<Option<B::Messages>, LeaderError> {
+        let Some((door, _)) = &self.options.door else {
+            return Ok(None);
+        };
+        let door = *door;
+        loop {
+            match self.bus.door(door, from).await {
+                Ok(messages) => return Ok(Some(messages)),
+                Err(error) => self.wait_for_bus(error).await?,
+            }
+        }
+    }
+
+    async fn reopen(
+        &mut self,
+        term: &mut Term<D, B>,
+        messages: &mut Option<B::Messages>,
+    ) -> Result<(), LeaderError> {
+        self.reopen_records(term).await?;
+        *messages = self.open_door(term.through_door + 1).await?;
+        Ok(())
+    }
+
+    async fn reopen_records(&mut self, term: &mut Term<D, B>) -> Result<(), LeaderError> {
+        term.records = loop {
+            match self.bus.follow(term.replica.next()).await {
+                Ok(records) => break records,
+                Err(error) => self.wait_for_bus(error).await?,
+            }
+        };
+        Ok(())
+    }
+
+    /// Nothing to decide: waits for an input, a message, a command or the state's own deadline.
+    async fn wait(
+        &mut self,
+        term: &mut Term<D, B>,
+        messages: &mut Option<B::Messages>,
+    ) -> Result<Woken<D::Command>, BusError> {
+        let wake_at = term.replica.state().wake_at();
+        let local = self.options.local.as_mut();
+        select! {
+            biased;
+            record = term.records.recv() => Ok(Woken::Record(record?)),
+            message = async { match messages { Some(m) => m.recv().await, None => pending().await } } => {
+                Ok(Woken::Message(message?))
+            }
+            command = async { match local { Some(l) => match l.recv().await { Some(c) => c, None => pending().await }, None => pending().await } } => {
+                Ok(Woken::Command(command))
+            }
+            () = async { match wake_at { Some(at) => self.time.sleep_until(at).await, None => pending().await } } => {
+                Ok(Woken::Deadline)
+            }
+        }
+    }
+
+    /// Takes in what has piled up, decides, and appends one frame.
+    async fn round(
+        &mut self,
+        term: &mut Term<D, B>,
+        messages: &mut Option<B::Messages>,
+        woken: Option<Woken<D::Command>>,
+    ) -> Result<Round, Trouble> {
+        let (mut first_message, mut first_command) = (None, None);
+        match woken {
+            Some(Woken::Record(record)) => self.take_in(term, &record)?,
+            Some(Woken::Message(message)) => first_message = Some(message),
+            Some(Woken::Command(command)) => first_command = Some(command),
+            Some(Woken::Deadline) | None => {}
+        }
+        for _ in 0..INPUTS_MAX {
+            match term.records.try_recv() {
+                Some(record) => self.take_in(term, &record?)?,
+                None => break,
+            }
+        }
+        term.replica.fold_all()?;
+
+        let mut draft = term.replica.draft(self.time.now());
+        let rules = self.options.rules.clone();
+        let state = term.replica.state_mut();
+        if let Some(command) = first_command {
+            state.handle(command, &rules, &mut draft);
+        }
+        if let Some(local) = self.options.local.as_mut() {
+            for _ in 0..INPUTS_MAX {
+                match local.try_recv() {
+                    Ok(command) if !draft.full() => state.handle(command, &rules, &mut draft),
+                    _ => break,
+                }
+            }
+        }
+        let mut door_lost = None;
+        if let (Some((_, decode)), Some(messages)) = (&self.options.door, messages.as_mut()) {
+            let mut next = first_message.map(Ok).or_else(|| messages.try_recv());
+            while let Some(message) = next {
+                // What has been handled is in the state and must get into a frame first.
+                let message = match message {
+                    Ok(message) => message,
+                    Err(error) => {
+                        door_lost = Some(error);
+                        break;
+                    }
+                };
+                // A door that was opened anew may repeat what this term has handled.
+                if message.seq > term.through_door {
+                    state.handle(decode(&message), &rules, &mut draft);
+                    term.through_door = message.seq;
+                }
+                if draft.full() {
+                    break;
+                }
+                next = messages.try_recv();
+            }
+        }
+        state.decide(&rules, &mut draft);
+        let more = draft.full();
+
+        let leader = self.options.leader;
+        let sealed = term
+            .replica
+            .seal(draft, &leader, term.epoch, term.through_door)?;
+        let Some(sealed) = sealed else {
+            self.trim(term).await?;
+            return door_lost.map_or(Ok(Round::Idle), |error| Err(error.into()));
+        };
+        self.observer.appending(&sealed.events, sealed.bytes.len());
+        let Some(lsn) = self.append(&sealed).await? else {
+            return Ok(Round::Fenced);
+        };
+        term.replica.committed(&sealed, lsn);
+        self.observer.committed(lsn, &sealed.events);
+        if term.through_door >= term.trimmed + TRIM_EVERY {
+            self.trim(term).await?;
+        }
+        self.save_snapshot(term).await;
+        if let Some(error) = door_lost {
+            return Err(error.into());
+        }
+        Ok(if more { Round::Again } else { Round::Idle })
+    }
+
+    fn take_in(&mut self, term: &mut Term<D, B>, record: &crate::Record) -> Result<(), Trouble> {
+        if let Some(frame) = term.replica.receive(record)? {
+            if frame.writer == D::WRITER {
+                // Somebody else leads. What this term knows is folded, but its own door and clock are behind.
+                return Err(ReplicaError::Overtaken(frame.lsn).into());
+            }
+            self.observer.received(&frame);
+        }
+        Ok(())
+    }
+
+    /// The position, or none when fenced. After a lost acknowledgement the writer's last record tells which of the two.
+    async fn append(&mut self, sealed: &Sealed) -> Result<Option<Lsn>, Trouble> {
+        loop {
+            let outcome = self
+                .bus
+                .append(D::WRITER, sealed.expected_last, sealed.bytes.clone())
+                .await;
+            match outcome {
+                Ok(lsn) => return Ok(Some(lsn)),
+                Err(AppendError::Unknown(why)) => {
+                    self.observer.retrying(&BusError::Unavailable(why));
+                }
+                // A retry of a frame that had landed is refused like any other: look before believing it.
+                Err(AppendError::Fenced) => {}
+            }
+            match self.bus.last(D::WRITER).await {
+                Ok(Some(record)) if record.frame == sealed.bytes => return Ok(Some(record.lsn)),
+                Ok(last) => {
+                    let lsn = last.map_or(Lsn(0), |record| record.lsn);
+                    if lsn != sealed.expected_last {
+                        return Ok(None);
+                    }
+                }
+                Err(error) => self.observer.retrying(&error),
+            }
+            self.time.pause(RETRY_MS).await;
+        }
+    }
+
+    async fn trim(&mut self, term: &mut Term<D, B>) -> Result<(), BusError> {
+        let through = term.replica.head().through_door;
+        if let Some((door, _)) = &self.options.door
+            && through > term.trimmed
+        {
+            self.bus.door_trim(*door, through).await?;
+            term.trimmed = through;
+        }
+        Ok(())
+    }
+
+    /// A snapshot that cannot be saved is only a slower start.
+    async fn save_snapshot(&mut self, term: &mut Term<D, B>) {
+        let frame_no = term.replica.head().frame_no;
+        if frame_no < term.snapshot_frame + self.options.snapshot_every {
+            return;
+        }
+        term.snapshot_frame = frame_no;
+        let bytes = term.replica.snapshot().to_bytes(self.ledger);
+        if let Err(error) = self.bus.save_snapshot(D::WRITER.name(), bytes).await {
+            warn!(%error, writer = D::WRITER.name(), "snapshot not saved");
+        }
+    }
+
+    /// Folds along behind the active leader, until that one has made no progress for a while though it had cause to.
+    async fn stand_by(&mut self, term: &mut Term<D, B>) -> Result<(), LeaderError> {
+        loop {
+            let before = term.replica.head().frame_no;
+            let outcome = select! {
+                biased;
+                outcome = follow_along(&mut term.replica, &mut term.records) => outcome,
+                () = self.time.pause(self.options.takeover_after_ms) => Ok(()),
+            };
+            match outcome {
+                Ok(()) => {}
+                Err(Trouble::Bus(error)) => {
+                    self.wait_for_bus(error).await?;
+                    self.reopen_records(term).await?;
+                    continue;
+                }
+                Err(Trouble::Replica(error)) => return Err(error.into()),
+            }
+            if term.replica.head().frame_no == before && self.has_cause(term).await {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether a live leader would have written something by now.
+    async fn has_cause(&self, term: &Term<D, B>) -> bool {
+        let due = term
+            .replica
+            .state()
+            .wake_at()
+            .is_some_and(|at| at <= self.time.now());
+        let at_door = match &self.options.door {
+            Some((door, _)) => self
+                .bus
+                .door_end(*door)
+                .await
+                .is_ok_and(|end| end > term.replica.head().through_door),
+            None => false,
+        };
+        due || at_door || term.replica.has_pending()
+    }
+}
+
+/// Never returns `Ok`: it is dropped when the time is up.
+async fn follow_along<D: Decider, R: Tail<crate::Record>>(
+    replica: &mut Replica<D>,
+    records: &mut R,
+) -> Result<(), Trouble> {
+    loop {
+        let record = records.recv().await?;
+        replica.receive(&record)?;
+    }
+}
+
+enum Woken<C> {
+    Record(crate::Record),
+    Message(DoorRecord),
+    Command(C),
+    Deadline,
+}
+
+enum Round {
+    /// The draft was full: there is more to decide.
+    Again,
+    Idle,
+    Fenced,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error(transparent)]
+    Bus(#[from] BusError),
+    #[error(transparent)]
+    Replica(#[from] ReplicaError),
+}
+
+impl From<crate::frame::ChainError> for Trouble {
+    fn from(error: crate::frame::ChainError) -> Self {
+        Self::Replica(error.into())
+    }
+}

@@ -1,0 +1,308 @@
+//! The seeded in-memory bus: the same promises as JetStream's, and all of its ways to fail, repeatable.
+//!
+//! Every call yields once before it acts and once before it answers, so that whoever polls it (the simulation, or any
+//! executor) decides what happens in between, and dropping a caller there is a crash between two steps.
+
+use crate::bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Tail};
+use bytes::Bytes;
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard},
+    task::{Context, Poll, Waker},
+};
+use vocab::{
+    Lsn, Writer,
+    sabotage::{self, Bug},
+};
+
+/// A small seeded generator (SplitMix64, Steele et al. 2014): the simulation must repeat exactly across versions of any
+/// library.
+#[derive(Debug, Clone)]
+pub struct Seeded(u64);
+
+impl Seeded {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Below `bound`, which must not be 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    /// True in `per_mille` of 1000 cases.
+    pub fn chance(&mut self, per_mille: u64) -> bool {
+        self.below(1000) < per_mille
+    }
+}
+
+/// How often, per mille of the calls, something goes wrong.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Faults {
+    /// The append lands, its acknowledgement does not come back.
+    pub lost_ack: u64,
+    /// The append does not land, and no answer comes.
+    pub lost_append: u64,
+    /// A reader loses its connection.
+    pub lost_tail: u64,
+    /// A door sends a message again.
+    pub duplicate: u64,
+    /// A reader sees the next record only later.
+    pub delay: u64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    ledger: Vec<Record>,
+    doors: [Vec<DoorRecord>; 2],
+    snapshots: BTreeMap<String, Bytes>,
+    random: Seeded,
+    faults: Faults,
+    wakers: Vec<Waker>,
+}
+
+#[derive(Debug, Clone)]
+pub struct MemoryBus(Arc<Mutex<Shared>>);
+
+impl MemoryBus {
+    pub fn new(seed: u64, faults: Faults) -> Self {
+        Self(Arc::new(Mutex::new(Shared {
+            ledger: Vec::new(),
+            doors: [Vec::new(), Vec::new()],
+            snapshots: BTreeMap::new(),
+            random: Seeded::new(seed),
+            faults,
+            wakers: Vec::new(),
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        // A poisoned lock means that a test has panicked already; its state is still whole.
+        self.0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// What a client publishes at a door, acknowledged. `seq` is set here.
+    pub fn publish(&self, door: Door, mut message: DoorRecord) -> u64 {
+        let mut shared = self.lock();
+        let messages = &mut shared.doors[door as usize];
+        message.seq = messages.len() as u64 + 1;
+        let seq = message.seq;
+        messages.push(message);
+        shared.wake();
+        seq
+    }
+
+    /// The ledger as it stands.
+    pub fn records(&self) -> Vec<Record> {
+        self.lock().ledger.clone()
+    }
+
+    pub fn records_from(&self, index: usize) -> Vec<Record> {
+        self.lock().ledger[index..].to_vec()
+    }
+
+    /// From here on nothing goes wrong any more.
+    pub fn heal(&self) {
+        let mut shared = self.lock();
+        shared.faults = Faults::default();
+        shared.wake();
+    }
+}
+
+impl Shared {
+    fn wake(&mut self) {
+        self.wakers.drain(..).for_each(Waker::wake);
+    }
+
+    fn last_of(&self, writer: Writer) -> Option<&Record> {
+        self.ledger.iter().rev().find(|r| r.writer == writer)
+    }
+
+    fn fails(&mut self, per_mille: fn(&Faults) -> u64) -> bool {
+        let per_mille = per_mille(&self.faults);
+        per_mille > 0 && self.random.chance(per_mille)
+    }
+}
+
+/// Pending once, ready then.
+async fn step() {
+    let mut yielded = false;
+    std::future::poll_fn(move |context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+impl Bus for MemoryBus {
+    type Records = MemoryTail<Record>;
+    type Messages = MemoryTail<DoorRecord>;
+
+    async fn ledger_id(&self) -> Result<LedgerId, BusError> {
+        Ok(LedgerId(1))
+    }
+
+    async fn append(
+        &self,
+        writer: Writer,
+        expected_last: Lsn,
+        frame: Bytes,
+    ) -> Result<Lsn, AppendError> {
+        step().await;
+        let lsn = {
+            let mut shared = self.lock();
+            if shared.fails(|f| f.lost_append) {
+                return Err(AppendError::Unknown("lost on the way".into()));
+            }
+            let last = shared.last_of(writer).map_or(Lsn(0), |r| r.lsn);
+            if last != expected_last && !sabotage::armed(Bug::NoFence) {
+                return Err(AppendError::Fenced);
+            }
+            let lsn = Lsn(shared.ledger.len() as u64 + 1);
+            shared.ledger.push(Record { lsn, writer, frame });
+            shared.wake();
+            if shared.fails(|f| f.lost_ack) {
+                return Err(AppendError::Unknown("acknowledgement lost".into()));
+            }
+            lsn
+        };
+        step().await;
+        Ok(lsn)
+    }
+
+    async fn last(&self, writer: Writer) -> Result<Option<Record>, BusError> {
+        step().await;
+        Ok(self.lock().last_of(writer).cloned())
+    }
+
+    async fn end(&self) -> Result<Lsn, BusError> {
+        step().await;
+        Ok(Lsn(self.lock().ledger.len() as u64))
+    }
+
+    async fn follow(&self, from: Lsn) -> Result<MemoryTail<Record>, BusError> {
+        step().await;
+        Ok(MemoryTail::new(self.clone(), from.0, |shared| {
+            &shared.ledger
+        }))
+    }
+
+    async fn door(&self, door: Door, from: u64) -> Result<MemoryTail<DoorRecord>, BusError> {
+        step().await;
+        let of: fn(&Shared) -> &Vec<DoorRecord> = match door {
+            Door::Ingress => |shared| &shared.doors[0],
+            Door::Report => |shared| &shared.doors[1],
+        };
+        let mut tail = MemoryTail::new(self.clone(), from, of);
+        // A door, unlike the ledger, may send again what it has sent.
+        tail.repeats = true;
+        Ok(tail)
+    }
+
+    async fn door_end(&self, door: Door) -> Result<u64, BusError> {
+        step().await;
+        Ok(self.lock().doors[door as usize].len() as u64)
+    }
+
+    async fn door_trim(&self, _door: Door, _through: u64) -> Result<(), BusError> {
+        step().await;
+        Ok(())
+    }
+
+    async fn load_snapshot(&self, name: &str) -> Result<Option<Bytes>, BusError> {
+        step().await;
+        Ok(self.lock().snapshots.get(name).cloned())
+    }
+
+    async fn save_snapshot(&self, name: &str, bytes: Bytes) -> Result<(), BusError> {
+        step().await;
+        self.lock().snapshots.insert(name.to_owned(), bytes);
+        Ok(())
+    }
+}
+
+/// A reading position in one of the vectors.
+pub struct MemoryTail<T> {
+    bus: MemoryBus,
+    /// Sequence number of the next one, from 1.
+    next: u64,
+    of: fn(&Shared) -> &Vec<T>,
+    repeats: bool,
+}
+
+impl<T: Clone> MemoryTail<T> {
+    fn new(bus: MemoryBus, from: u64, of: fn(&Shared) -> &Vec<T>) -> Self {
+        Self {
+            bus,
+            next: from.max(1),
+            of,
+            repeats: false,
+        }
+    }
+
+    fn poll_next(&mut self, context: Option<&mut Context<'_>>) -> Option<Result<T, BusError>> {
+        let mut shared = self.bus.lock();
+        let index = (self.next - 1) as usize;
+        let here = (self.of)(&shared).get(index).cloned();
+        let Some(item) = here else {
+            if let Some(context) = context {
+                shared.wakers.push(context.waker().clone());
+            }
+            return None;
+        };
+        if shared.fails(|f| f.lost_tail) {
+            return Some(Err(BusError::Unavailable("connection lost".into())));
+        }
+        if shared.fails(|f| f.delay) {
+            if let Some(context) = context {
+                context.waker().wake_by_ref();
+            }
+            return None;
+        }
+        let again = self.repeats && shared.fails(|f| f.duplicate);
+        if !again {
+            self.next += 1;
+        }
+        Some(Ok(item))
+    }
+}
+
+impl<T: Clone + Send + 'static> Tail<T> for MemoryTail<T> {
+    fn recv(&mut self) -> impl Future<Output = Result<T, BusError>> + Send {
+        Recv { tail: self }
+    }
+
+    fn try_recv(&mut self) -> Option<Result<T, BusError>> {
+        self.poll_next(None)
+    }
+}
+
+struct Recv<'t, T> {
+    tail: &'t mut MemoryTail<T>,
+}
+
+impl<T: Clone> Future for Recv<'_, T> {
+    type Output = Result<T, BusError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.tail.poll_next(Some(context)) {
+            Some(item) => Poll::Ready(item),
+            None => Poll::Pending,
+        }
+    }
+}

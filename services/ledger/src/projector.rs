@@ -1,0 +1,316 @@
+//! Drives a read model: folds the ledger in its own order, and hands each batch to a sink together with its position.
+
+use crate::{
+    bus::{Bus, BusError, LedgerId, Record, Tail, Time},
+    decider::IllegalEvent,
+    frame::{Chain, ChainError, Frame},
+    snapshot::Snapshot,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use std::future::Future;
+use tracing::{info, warn};
+use vocab::{At, Event, Lsn};
+
+/// A pure fold of the whole ledger, in its order, into changes of a read model.
+pub trait Projection: Default + Serialize + DeserializeOwned + Send + 'static {
+    type Change: Send + 'static;
+
+    /// Names its snapshots.
+    const NAME: &'static str;
+    const STATE_VERSION: u32;
+
+    fn project(
+        &mut self,
+        at: &At,
+        event: &Event,
+        out: &mut Vec<Self::Change>,
+    ) -> Result<(), IllegalEvent>;
+}
+
+/// Changes of the frames `from..=to`; the same bounds give the same changes.
+#[derive(Debug)]
+pub struct Batch<C> {
+    pub ledger: LedgerId,
+    /// The last position that the sink had applied before.
+    pub after: Lsn,
+    pub to: Lsn,
+    pub changes: Vec<C>,
+}
+
+/// Where a sink stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resume {
+    /// Everything up to here is applied.
+    pub through: Lsn,
+    /// A batch up to here was begun; it must be sent again with exactly these bounds.
+    pub begun: Option<Lsn>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SinkError {
+    /// Try the same batch again.
+    #[error("sink unavailable: {0}")]
+    Unavailable(String),
+    /// Another projector has moved the position.
+    #[error("sink moved on by another projector")]
+    Moved,
+}
+
+/// Where changes go. Applies a batch together with its position, at once or so that a repeat does no harm.
+pub trait Sink: Send + 'static {
+    type Change: Send;
+
+    /// The position; a sink that belongs to another ledger wipes itself first.
+    fn resume(
+        &mut self,
+        ledger: LedgerId,
+    ) -> impl Future<Output = Result<Resume, SinkError>> + Send;
+
+    fn apply(
+        &mut self,
+        batch: &Batch<Self::Change>,
+    ) -> impl Future<Output = Result<(), SinkError>> + Send;
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ProjectorError {
+    #[error(transparent)]
+    Chain(#[from] ChainError),
+    #[error("{lsn:?}: {illegal}")]
+    Illegal { lsn: Lsn, illegal: IllegalEvent },
+    #[error(transparent)]
+    Foreign(BusError),
+}
+
+/// What the shell wants to know of a projector's work.
+pub trait ProjectorObserver: Send {
+    fn received(&mut self, _frame: &Frame) {}
+    fn applied(&mut self, _to: Lsn, _changes: usize) {}
+    /// The sink or the bus is tried again.
+    fn retrying(&mut self, _why: &str) {}
+}
+
+impl ProjectorObserver for crate::NoObserver {}
+
+/// Changes in a batch, at the most; a single frame may go beyond.
+const CHANGES_MAX: usize = 4096;
+/// Frames in a batch, at the most.
+const FRAMES_MAX: usize = 1024;
+/// Frames between snapshots of the fold.
+const SNAPSHOT_EVERY: u64 = 5000;
+const RETRY_MS: u64 = 200;
+
+pub struct Projector<P: Projection, B: Bus, S, T> {
+    bus: B,
+    time: T,
+    sink: S,
+    observer: Box<dyn ProjectorObserver>,
+    fold: Fold<P>,
+}
+
+struct Fold<P> {
+    state: P,
+    chain: Chain,
+}
+
+impl<P: Projection> Fold<P> {
+    fn new() -> Self {
+        Self {
+            state: P::default(),
+            chain: Chain::default(),
+        }
+    }
+
+    fn next(&self) -> Lsn {
+        Lsn(self.chain.last().0 + 1)
+    }
+
+    fn take(&mut self, record: &Record, out: &mut Vec<P::Change>) -> Result<Frame, ProjectorError> {
+        let lsn = record.lsn;
+        // A projection appends nothing, so every record is new to its chain.
+        let frame = self.chain.accept(record)?.ok_or(ChainError::Gap {
+            expected: self.next(),
+            found: lsn,
+        })?;
+        for (at, event) in frame.placed() {
+            self.state
+                .project(&at, event, out)
+                .map_err(|illegal| ProjectorError::Illegal { lsn, illegal })?;
+        }
+        Ok(frame)
+    }
+}
+
+enum Stop {
+    Fatal(ProjectorError),
+    Bus(BusError),
+    /// Begin again at the sink's position.
+    Moved,
+}
+
+impl<E: Into<ProjectorError>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Fatal(error.into())
+    }
+}
+
+impl<P, B, S, T> Projector<P, B, S, T>
+where
+    P: Projection,
+    B: Bus,
+    S: Sink<Change = P::Change>,
+    T: Time,
+{
+    pub fn new(bus: B, time: T, sink: S, observer: Box<dyn ProjectorObserver>) -> Self {
+        Self {
+            bus,
+            time,
+            sink,
+            observer,
+            fold: Fold::new(),
+        }
+    }
+
+    /// Ends only on an error that no retry can mend.
+    pub async fn run(mut self) -> Result<std::convert::Infallible, ProjectorError> {
+        loop {
+            match self.term().await {
+                Ok(never) => match never {},
+                Err(Stop::Fatal(error)) => return Err(error),
+                Err(Stop::Bus(error @ BusError::Foreign { .. })) => {
+                    return Err(ProjectorError::Foreign(error));
+                }
+                Err(Stop::Bus(error)) => self.observer.retrying(&error.to_string()),
+                Err(Stop::Moved) => self.observer.retrying("position moved"),
+            }
+            self.time.pause(RETRY_MS).await;
+        }
+    }
+
+    async fn term(&mut self) -> Result<std::convert::Infallible, Stop> {
+        let ledger = self.bus.ledger_id().await.map_err(Stop::Bus)?;
+        let resume = self.sink_position(ledger).await;
+        self.load_fold(ledger, resume.through).await?;
+        let mut records = self.bus.follow(self.fold.next()).await.map_err(Stop::Bus)?;
+        let mut skipped = Vec::new();
+        while self.fold.chain.last() < resume.through {
+            let record = records.recv().await.map_err(Stop::Bus)?;
+            let frame = self.fold.take(&record, &mut skipped)?;
+            self.observer.received(&frame);
+            skipped.clear();
+        }
+        info!(projection = P::NAME, lsn = resume.through.0, "resumed");
+        let mut after = resume.through;
+        let mut begun = resume.begun;
+        let mut saved = after;
+        loop {
+            let batch = self
+                .gather(&mut records, ledger, after, begun.take())
+                .await?;
+            if batch.changes.is_empty() {
+                continue;
+            }
+            self.apply(&batch).await?;
+            after = batch.to;
+            self.observer.applied(after, batch.changes.len());
+            if after.0 >= saved.0 + SNAPSHOT_EVERY {
+                saved = after;
+                self.save_fold(ledger).await;
+            }
+        }
+    }
+
+    async fn sink_position(&mut self, ledger: LedgerId) -> Resume {
+        loop {
+            match self.sink.resume(ledger).await {
+                Ok(resume) => return resume,
+                Err(error) => self.observer.retrying(&error.to_string()),
+            }
+            self.time.pause(RETRY_MS).await;
+        }
+    }
+
+    /// The latest snapshot that is not ahead of the sink, or the beginning.
+    async fn load_fold(&mut self, ledger: LedgerId, through: Lsn) -> Result<(), Stop> {
+        let stored = self
+            .bus
+            .load_snapshot(&snapshot_name::<P>())
+            .await
+            .map_err(Stop::Bus)?;
+        self.fold = stored
+            .and_then(|bytes| Snapshot::from_bytes(&bytes, ledger))
+            .filter(|snapshot| snapshot.position() <= through)
+            .and_then(|snapshot| {
+                Some(Fold {
+                    state: snapshot.state(P::STATE_VERSION)?,
+                    chain: snapshot.chain,
+                })
+            })
+            .unwrap_or_else(Fold::new);
+        Ok(())
+    }
+
+    async fn save_fold(&mut self, ledger: LedgerId) {
+        let snapshot = Snapshot::of(P::STATE_VERSION, self.fold.chain.clone(), &self.fold.state);
+        let saved = self
+            .bus
+            .save_snapshot(&snapshot_name::<P>(), snapshot.to_bytes(ledger))
+            .await;
+        if let Err(error) = saved {
+            warn!(%error, projection = P::NAME, "snapshot not saved");
+        }
+    }
+
+    async fn gather(
+        &mut self,
+        records: &mut B::Records,
+        ledger: LedgerId,
+        after: Lsn,
+        begun: Option<Lsn>,
+    ) -> Result<Batch<P::Change>, Stop> {
+        let mut changes = Vec::new();
+        for taken in 0.. {
+            let open = match begun {
+                // Exactly the bounds of the batch that was begun.
+                Some(to) => self.fold.chain.last() < to,
+                None => changes.len() < CHANGES_MAX && taken < FRAMES_MAX,
+            };
+            if !open {
+                break;
+            }
+            let record = if begun.is_some() || taken == 0 {
+                records.recv().await
+            } else {
+                match records.try_recv() {
+                    Some(record) => record,
+                    None => break,
+                }
+            };
+            let frame = self.fold.take(&record.map_err(Stop::Bus)?, &mut changes)?;
+            self.observer.received(&frame);
+        }
+        Ok(Batch {
+            ledger,
+            after,
+            to: self.fold.chain.last(),
+            changes,
+        })
+    }
+
+    async fn apply(&mut self, batch: &Batch<P::Change>) -> Result<(), Stop> {
+        loop {
+            match self.sink.apply(batch).await {
+                Ok(()) => return Ok(()),
+                Err(SinkError::Moved) => return Err(Stop::Moved),
+                Err(error @ SinkError::Unavailable(_)) => {
+                    self.observer.retrying(&error.to_string());
+                }
+            }
+            self.time.pause(RETRY_MS).await;
+        }
+    }
+}
+
+fn snapshot_name<P: Projection>() -> String {
+    format!("projection-{}", P::NAME)
+}

@@ -1,0 +1,204 @@
+//! A decider's state at a position of the ledger, without any IO: folds records, drafts frames, knows its own.
+
+use crate::{
+    bus::Record,
+    decider::{Decider, Draft, IllegalEvent},
+    frame::{self, Chain, ChainError, Frame, Head},
+    snapshot::Snapshot,
+};
+use bytes::Bytes;
+use std::collections::VecDeque;
+use vocab::{
+    At, Event, Lsn, Millis,
+    sabotage::{self, Bug},
+};
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReplicaError {
+    #[error(transparent)]
+    Chain(#[from] ChainError),
+    #[error("{lsn:?}: {illegal}")]
+    Illegal { lsn: Lsn, illegal: IllegalEvent },
+    /// Another leader of the same writer appended a frame while this replica had already gone another way.
+    #[error("another leader's frame at {0:?} overtook this replica")]
+    Overtaken(Lsn),
+}
+
+/// A frame ready to be appended.
+#[derive(Debug, Clone)]
+pub struct Sealed {
+    pub bytes: Bytes,
+    /// The writer's own last position, the fence of the append.
+    pub expected_last: Lsn,
+    pub events: Vec<(At, Event)>,
+    head: Head,
+}
+
+impl Sealed {
+    pub fn digest(&self) -> frame::Digest {
+        self.head.digest
+    }
+}
+
+/// The state of `D`, folded in the order in which its leader saw things: the other writers' frames up to a frame's
+/// `through_lsn`, then that frame.
+#[derive(Debug)]
+pub struct Replica<D> {
+    state: D,
+    /// What this replica has read.
+    seen: Chain,
+    /// What its state has taken in of the other writers.
+    folded: Lsn,
+    /// The other writers' heads at `folded`.
+    folded_chain: Chain,
+    pending: VecDeque<(Frame, Head)>,
+}
+
+impl<D: Decider> Default for Replica<D> {
+    fn default() -> Self {
+        Self {
+            state: D::default(),
+            seen: Chain::default(),
+            folded: Lsn(0),
+            folded_chain: Chain::default(),
+            pending: VecDeque::new(),
+        }
+    }
+}
+
+impl<D: Decider> Replica<D> {
+    pub fn state(&self) -> &D {
+        &self.state
+    }
+
+    /// For the leader, which decides on it.
+    pub(crate) fn state_mut(&mut self) -> &mut D {
+        &mut self.state
+    }
+
+    pub fn head(&self) -> Head {
+        self.seen.head(D::WRITER)
+    }
+
+    /// The next record to read.
+    pub fn next(&self) -> Lsn {
+        Lsn(self.seen.last().0 + 1)
+    }
+
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Takes in one record. An own frame that somebody else appended is folded behind the inputs that it names; if this
+    /// state has gone beyond those, it cannot be mended and must be built anew.
+    pub fn receive(&mut self, record: &Record) -> Result<Option<Frame>, ReplicaError> {
+        let Some(frame) = self.seen.accept(record)? else {
+            return Ok(None);
+        };
+        if frame.writer != D::WRITER {
+            let head = self.seen.head(frame.writer);
+            self.pending.push_back((frame.clone(), head));
+            return Ok(Some(frame));
+        }
+        if self.folded > frame.through_lsn {
+            return Err(ReplicaError::Overtaken(frame.lsn));
+        }
+        self.fold_through(frame.through_lsn)?;
+        for (at, event) in frame.placed() {
+            self.state
+                .evolve(&at, event)
+                .map_err(|illegal| ReplicaError::Illegal {
+                    lsn: frame.lsn,
+                    illegal,
+                })?;
+        }
+        Ok(Some(frame))
+    }
+
+    /// Folds all inputs that have been read.
+    pub fn fold_all(&mut self) -> Result<(), ReplicaError> {
+        self.fold_through(self.seen.last())
+    }
+
+    fn fold_through(&mut self, through: Lsn) -> Result<(), ReplicaError> {
+        while self.pending.front().is_some_and(|(f, _)| f.lsn <= through) {
+            let Some((frame, head)) = self.pending.pop_front() else {
+                break;
+            };
+            for (at, event) in frame.placed() {
+                self.state
+                    .observe(&at, event)
+                    .map_err(|illegal| ReplicaError::Illegal {
+                        lsn: frame.lsn,
+                        illegal,
+                    })?;
+            }
+            self.folded_chain.set(frame.writer, head);
+        }
+        self.folded = self.folded.max(through);
+        Ok(())
+    }
+
+    /// Begins a frame. The clock never goes backwards along the chain.
+    pub fn draft(&self, now: Millis) -> Draft {
+        let head = self.head();
+        Draft::new(now.max(head.now), head.next_event)
+    }
+
+    /// Closes a frame. None if there is nothing to record: no event, and no progress at the door.
+    pub fn seal(
+        &self,
+        draft: Draft,
+        leader: &[u8; 16],
+        epoch: u64,
+        through_door: u64,
+    ) -> Result<Option<Sealed>, ReplicaError> {
+        if let Some(illegal) = draft.illegal {
+            return Err(ReplicaError::Illegal {
+                lsn: Lsn(0),
+                illegal,
+            });
+        }
+        let head = self.head();
+        if draft.events.is_empty() && through_door == head.through_door {
+            return Ok(None);
+        }
+        let off = u64::from(sabotage::armed(Bug::WatermarkOffByOne));
+        let through = (Lsn(self.folded.0 + off), through_door);
+        let (bytes, next) = frame::write(&head, leader, epoch, draft.now, through, draft.encoded);
+        Ok(Some(Sealed {
+            bytes,
+            expected_last: head.lsn,
+            events: draft.events,
+            head: next,
+        }))
+    }
+
+    /// The sealed frame is durable at `lsn`; the state has its events already.
+    pub fn committed(&mut self, sealed: &Sealed, lsn: Lsn) {
+        let head = Head {
+            lsn,
+            ..sealed.head.clone()
+        };
+        self.seen.set(D::WRITER, head);
+    }
+
+    /// The state at the frame just committed or folded. Valid only there: in between, the state may hold inputs that no
+    /// frame has confirmed.
+    pub fn snapshot(&self) -> Snapshot {
+        let chain = self.folded_chain.at(self.folded, D::WRITER, self.head());
+        Snapshot::of(D::STATE_VERSION, chain, &self.state)
+    }
+
+    /// Continues from a snapshot; none if it is of another shape.
+    pub fn restore(snapshot: &Snapshot) -> Option<Self> {
+        let state = snapshot.state::<D>(D::STATE_VERSION)?;
+        Some(Self {
+            state,
+            folded: snapshot.chain.last(),
+            folded_chain: snapshot.chain.clone(),
+            seen: snapshot.chain.clone(),
+            pending: VecDeque::new(),
+        })
+    }
+}

@@ -1,0 +1,56 @@
+//! Reads the whole ledger and checks every link.
+
+use crate::{
+    bus::{Bus, BusError, Tail},
+    frame::{Chain, ChainError, Head},
+};
+use std::collections::BTreeMap;
+use vocab::{Lsn, Writer};
+
+/// What a ledger that holds consists of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    pub frames: u64,
+    pub events: u64,
+    pub bytes: u64,
+    pub last: Lsn,
+    pub heads: BTreeMap<Writer, Head>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    #[error(transparent)]
+    Bus(#[from] BusError),
+    #[error(transparent)]
+    Chain(#[from] ChainError),
+}
+
+/// From the first record to the last one that is there at the start.
+pub async fn verify<B: Bus>(bus: &B) -> Result<Verified, VerifyError> {
+    let end = bus.end().await?;
+    let mut chain = Chain::default();
+    let (mut frames, mut events, mut bytes) = (0, 0, 0);
+    if end > Lsn(0) {
+        let mut records = bus.follow(Lsn(1)).await?;
+        while chain.last() < end {
+            let record = records.recv().await?;
+            if let Some(frame) = chain.accept(&record)? {
+                frames += 1;
+                events += frame.events.len() as u64;
+                bytes += record.frame.len() as u64;
+            }
+        }
+    }
+    let heads = Writer::ALL
+        .into_iter()
+        .map(|writer| (writer, chain.head(writer)))
+        .filter(|(_, head)| head.frame_no > 0)
+        .collect();
+    Ok(Verified {
+        frames,
+        events,
+        bytes,
+        last: end,
+        heads,
+    })
+}

@@ -1,0 +1,143 @@
+//! A refusal names the broken rule. Numbers are part of the contract.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The broken rule; `subject`, `limit` and `actual` say what it was about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Refusal {
+    pub rule: Rule,
+    /// The field, resource or feature; never the offending value.
+    pub subject: String,
+    pub limit: u64,
+    pub actual: u64,
+}
+
+impl Refusal {
+    pub fn new(rule: Rule, subject: impl Into<String>) -> Self {
+        Self::over(rule, subject, 0, 0)
+    }
+
+    pub fn over(rule: Rule, subject: impl Into<String>, limit: u64, actual: u64) -> Self {
+        Self {
+            rule,
+            subject: subject.into(),
+            limit,
+            actual,
+        }
+    }
+}
+
+macro_rules! rules {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal, $retryable:literal;)*) => {
+        /// Stable numbers, the same as the contract's `Rule`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum Rule { $($(#[$doc])* $name = $number,)* }
+
+        impl Rule {
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The name on reports and metrics, in snake case.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            /// Whether the same request can succeed later without a change to it.
+            pub fn retryable(self) -> bool {
+                match self { $(Self::$name => $retryable,)* }
+            }
+        }
+    };
+}
+
+rules! {
+    /// The bytes are not a request.
+    MalformedMessage = 1, "malformed_message", false;
+    /// No verb, or none that this version knows on this subject.
+    UnknownVerb = 2, "unknown_verb", false;
+    /// The message has fields, or an encoding, that this version does not know.
+    UnknownField = 3, "unknown_field", false;
+    PayloadTooLarge = 4, "payload_too_large", false;
+    OperationIdInvalid = 5, "operation_id_invalid", false;
+    /// The operation id was used with other content.
+    OperationConflict = 6, "operation_conflict", false;
+    OperationTableFull = 7, "operation_table_full", true;
+    TenantUnknown = 8, "tenant_unknown", true;
+    /// A name is not a token.
+    NameInvalid = 9, "name_invalid", false;
+    QuantityZero = 10, "quantity_zero", false;
+    QuantityNegative = 11, "quantity_negative", false;
+    QuantityTooLarge = 12, "quantity_too_large", false;
+    /// Shares are of one device, 1 to 1000 thousandths.
+    GpuShareInvalid = 13, "gpu_share_invalid", false;
+    TooManyElements = 14, "too_many_elements", false;
+    /// Not one of this tenant's allocations.
+    AllocationNotFound = 15, "allocation_not_found", false;
+    AllocationEnded = 16, "allocation_ended", false;
+    /// `limit` is the quota, `actual` what use would have come to.
+    QuotaExceeded = 17, "quota_exceeded", true;
+    /// A feature that this version does not have.
+    NotSupported = 18, "not_supported", false;
+    /// `limit` is the current version, `actual` the expected one.
+    VersionConflict = 19, "version_conflict", false;
+    RateNotOnTheHour = 20, "rate_not_on_the_hour", false;
+    ResourceUnknown = 21, "resource_unknown", false;
+    PriorityOutOfRange = 22, "priority_out_of_range", false;
+    AllocationIdInvalid = 23, "allocation_id_invalid", false;
+    /// The cell holds as many live allocations as it may.
+    AllocationTableFull = 24, "allocation_table_full", true;
+    /// A rate may not change what was already billed.
+    RateForAPastHour = 25, "rate_for_a_past_hour", false;
+}
+
+impl Rule {
+    pub fn number(self) -> i32 {
+        self as i32
+    }
+
+    pub fn from_number(number: i32) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|rule| rule.number() == number)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.rule.name().replace('_', " "))?;
+        if !self.subject.is_empty() {
+            write!(f, ": {}", self.subject)?;
+        }
+        if self.limit != 0 || self.actual != 0 {
+            write!(f, " (limit {}, actual {})", self.limit, self.actual)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_are_unique() {
+        for (i, a) in Rule::ALL.iter().enumerate() {
+            assert_eq!(Rule::from_number(a.number()), Some(*a));
+            for b in &Rule::ALL[i + 1..] {
+                assert_ne!(a.number(), b.number());
+                assert_ne!(a.name(), b.name());
+            }
+        }
+        assert_eq!(Rule::from_number(0), None);
+    }
+
+    #[test]
+    fn a_refusal_reads_as_a_sentence() {
+        let refusal = Refusal::over(Rule::QuotaExceeded, "gpu", 8000, 9000);
+        assert_eq!(
+            refusal.to_string(),
+            "quota exceeded: gpu (limit 8000, actual 9000)"
+        );
+    }
+}

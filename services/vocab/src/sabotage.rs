@@ -1,0 +1,48 @@
+//! Bugs put in on purpose, so that the simulation can show that it finds them. Only behind the feature `sabotage`,
+//! which no shipped binary has; without it `armed` is constant false.
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bug {
+    /// Appends without the expected sequence.
+    NoFence,
+    /// Records one position more than was folded, so that recovery skips an input.
+    WatermarkOffByOne,
+    /// Takes a repeated operation for a new one.
+    DuplicateNotRecognised,
+    /// Ends a node's lease before its time.
+    ExpiryEarly,
+    /// Gives a node its resources back twice.
+    DoubleRelease,
+}
+
+impl Bug {
+    pub const ALL: [Self; 5] = [
+        Self::NoFence,
+        Self::WatermarkOffByOne,
+        Self::DuplicateNotRecognised,
+        Self::ExpiryEarly,
+        Self::DoubleRelease,
+    ];
+}
+
+#[cfg(feature = "sabotage")]
+thread_local! {
+    static ARMED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
+}
+
+/// Arms one bug, or none, on this thread.
+#[cfg(feature = "sabotage")]
+pub fn arm(bug: Option<Bug>) {
+    ARMED.with(|cell| cell.set(bug));
+}
+
+#[cfg(feature = "sabotage")]
+pub fn armed(bug: Bug) -> bool {
+    ARMED.with(std::cell::Cell::get) == Some(bug)
+}
+
+#[cfg(not(feature = "sabotage"))]
+#[inline(always)]
+pub const fn armed(_bug: Bug) -> bool {
+    false
+}

@@ -1,0 +1,88 @@
+//! Names that may stand in a subject.
+
+use serde::{Deserialize, Serialize};
+use std::{borrow::Borrow, fmt, sync::Arc};
+
+/// A name of 1 to 64 characters from `[A-Za-z0-9_-]`. It can stand in a subject, a file name or a URL as it is.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Token(Arc<str>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a name is 1 to 64 characters from A-Z a-z 0-9 _ -")]
+pub struct BadToken;
+
+impl Token {
+    pub const LENGTH_MAX: usize = 64;
+
+    pub fn new(text: &str) -> Result<Self, BadToken> {
+        let fits = (1..=Self::LENGTH_MAX).contains(&text.len());
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+        if fits && text.bytes().all(plain) {
+            Ok(Self(text.into()))
+        } else {
+            Err(BadToken)
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Token {
+    type Error = BadToken;
+    fn try_from(text: String) -> Result<Self, BadToken> {
+        Self::new(&text)
+    }
+}
+
+impl From<Token> for String {
+    fn from(token: Token) -> Self {
+        token.0.as_ref().to_owned()
+    }
+}
+
+impl Borrow<str> for Token {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", &self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_short_names_are_tokens() {
+        for good in ["a", "A-1_b", &"x".repeat(64)] {
+            assert!(Token::new(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "a.b",
+            "*",
+            ">",
+            "a b",
+            "nul\0",
+            "раураl",
+            "é",
+            "a\n",
+            &"x".repeat(65),
+        ] {
+            assert_eq!(Token::new(bad), Err(BadToken), "{bad:?}");
+        }
+    }
+}
