@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import paths, stack, wheels
+from . import compose, paths, stack, wheels
 from .net import http_ok, wait_until
 from .paths import CHECKOUT, LOCAL, StackError, StateDir
 from .stack import Stack
@@ -99,6 +99,8 @@ def parser():
         sub = command(name, function, text)
         sub.add_argument("--state", type=Path, help="the directory given to `up`")
 
+    command("compose-accounts", cmd_compose_accounts, "write infra/nats/accounts.conf for docker-compose.yml")
+
     servers = command("with-servers", cmd_with_servers, "run a command beside fresh servers: with-servers -- CMD...")
     servers.add_argument("--state", type=Path, help="directory for data, logs and configuration")
     return top
@@ -113,21 +115,26 @@ def cmd_setup(_options):
     return 0
 
 
+def cmd_compose_accounts(_options):
+    compose.ACCOUNTS.write_text(compose.accounts_conf(), encoding="utf-8")
+    return 0
+
+
 # run
 
 
 def cmd_run(options):
     programs = programs_of(options)
+    stack.need_programs(programs)
     workload = options.workload.resolve()
     plan = stack.plan(programs / "loadtest", workload)
-    paths.sweep("run")
-    state = open_state(options.state or LOCAL / f"run-{os.getpid()}")
-    stack_ = Stack(state, cell=options.cell, tenants=plan["tenants"],
-                   clock=stack.recorded_clock(plan, plan["rate"]))
+    state = open_run_state("run", options)
+    stack_ = Stack(state, cell=options.cell, tenants=plan["tenants"])
     code = 1
     try:
         print(f"Starting the stack in {short(state.path)}:", flush=True)
         stack_.start_servers(say)
+        stack_.start_clock(plan, plan["rate"])
         stack_.start_services(programs, say)
         report = options.report.resolve()
         report.parent.mkdir(parents=True, exist_ok=True)
@@ -145,6 +152,14 @@ def programs_of(options):
 
 def open_state(path):
     return StateDir(path.resolve(), traversable=os.geteuid() == 0)
+
+
+def open_run_state(prefix, options):
+    """A directory for one run. One launcher at a time looks here, so that none sweeps what another just made."""
+    paths.make_dir(LOCAL, 0o755)
+    with paths.locked(LOCAL / "state.lock"):
+        paths.sweep(prefix)
+        return open_state(options.state or LOCAL / f"{prefix}-{os.getpid()}")
 
 
 def say(line):
@@ -218,8 +233,7 @@ def short(path):
 def cmd_with_servers(options):
     if not options.rest:
         raise StackError("with-servers needs a command: stack.py with-servers -- CMD...")
-    paths.sweep("test")
-    state = open_state(options.state or LOCAL / f"test-{os.getpid()}")
+    state = open_run_state("test", options)
     # Every test takes a cell of its own, so the server's permissions cannot name one.
     stack_ = Stack(state, cell="*", tenants=TEST_TENANTS, for_tests=True)
     code = 1
@@ -296,18 +310,21 @@ def cmd_serve(options):
 
 def serve_start(options, tell):
     programs = programs_of(options)
-    tenants, clock = UP_TENANTS, None
+    stack.need_programs(programs)
+    tenants, plan = UP_TENANTS, None
     if options.workload:
         plan = stack.plan(programs / "loadtest", options.workload)
-        tenants, clock = plan["tenants"], stack.recorded_clock(plan, options.rate or plan["rate"])
+        tenants = plan["tenants"]
     elif options.rate:
         raise StackError("--rate needs --workload: without recorded time the clock is the real one.")
     state = open_state(options.state)
     paths.write_private(state.path / "launcher.pid", f"{os.getpid()}\n")
-    stack_ = Stack(state, cell=options.cell, tenants=tenants, clock=clock)
+    stack_ = Stack(state, cell=options.cell, tenants=tenants)
     try:
         tell(f"Starting the stack in {state.path}:")
         stack_.start_servers(tell)
+        if plan is not None:
+            stack_.start_clock(plan, options.rate or plan["rate"])
         stack_.start_services(programs, tell)
     except BaseException:
         finish(stack_, state, code=1, keep_all=True)

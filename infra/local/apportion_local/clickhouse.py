@@ -43,6 +43,7 @@ class ClickHouse:
             argv=[str(paths.VENV_PYTHON), str(runner), str(self.home / "data")],
             # The engine looks for config.xml here.
             cwd=str(self.home),
+            env={"TZ": "UTC"},
             ready=self.ready,
             # The pipe also ends when the launcher dies, and then the engine still stops cleanly.
             stop_by_stdin=True,
@@ -100,10 +101,11 @@ def config_xml(port, home, log, passwords):
   <background_message_broker_schedule_pool_size>1</background_message_broker_schedule_pool_size>
   <background_distributed_schedule_pool_size>1</background_distributed_schedule_pool_size>
   <merge_tree>
-    <!-- A part may not grow so big that merging it takes both cores for long; few free pool entries are normal here. -->
+    <!-- These count free entries of the merge pool and must not exceed it; the defaults suit 32. -->
     <number_of_free_entries_in_pool_to_lower_max_size_of_merge>2</number_of_free_entries_in_pool_to_lower_max_size_of_merge>
     <number_of_free_entries_in_pool_to_execute_mutation>2</number_of_free_entries_in_pool_to_execute_mutation>
-    <number_of_free_entries_in_pool_to_execute_optimize_entire_partition>2</number_of_free_entries_in_pool_to_execute_optimize_entire_partition>
+    <number_of_free_entries_in_pool_to_execute_optimize_entire_partition
+      >2</number_of_free_entries_in_pool_to_execute_optimize_entire_partition>
   </merge_tree>
   <http_handlers>
 {http_handlers_xml(passwords)}

@@ -94,7 +94,9 @@ def operator_permissions(cell):
     """The only one who creates, changes and deletes streams, and whose commands reach the cell's administration."""
     publish = ["$JS.API.>", "$JS.ACK.>", "$JS.FC.>", object_store(cell),
                subject(cell, "admin"), subject(cell, "query", ">")]
-    return permissions(publish, [INBOX], answers=False)
+    # Answers to the operators come under a tenant name that no tenant may have.
+    subscribe = [subject(cell, "reply", "_operator", ">"), subject(cell, "event", ">"), INBOX]
+    return permissions(publish, subscribe, answers=False)
 
 
 def tenant_permissions(cell, tenant):

@@ -17,6 +17,7 @@ REQUIREMENTS = CHECKOUT / "infra" / "local" / "requirements.txt"
 
 # A Unix socket's address holds 108 bytes with the closing zero; Postgres adds ".s.PGSQL.<port>".
 SOCKET_PATH_BYTES_MAX = 100
+FAILED_RUNS_KEPT = 3
 
 
 class StackError(Exception):
@@ -77,7 +78,7 @@ class StateDir:
 
     def __init__(self, path, traversable):
         # Postgres refuses root, so under root it runs as another user who has to pass through here to its own
-        # directory. 0711 lets it through without letting it list or read anything.
+        # directory: 0711 lets it through without letting it list or read anything.
         if path.exists() and any(path.iterdir()) and not (path / "lock").exists():
             raise StackError(f"{path} holds other things; the state directory must be empty or a stack's own.")
         self.path = make_dir(path, 0o711 if traversable else 0o700)
@@ -122,17 +123,22 @@ class StateDir:
 
 
 def sweep(prefix):
-    """Removes what runs that were killed left behind: directories whose lock nobody holds any more."""
+    """
+    Clears up after earlier runs: what one that was killed left behind, and all but the newest logs of those that
+    failed. Nobody holds the lock of their directories any more.
+    """
+    ended = []
     for path in LOCAL.glob(prefix + "-*"):
-        lock = path / "lock"
-        if not lock.exists():
+        lock = try_lock(path / "lock") if (path / "lock").exists() else None
+        if lock is None:
             continue
-        held = try_lock(lock)
-        if held is not None:
-            # Logs of a failed run stay for the next reader; a run that was killed leaves its data as well.
-            if {entry.name for entry in path.iterdir()} - {"lock", "log"}:
-                remove(path)
-            held.close()
+        if {entry.name for entry in path.iterdir()} <= {"lock", "log"}:
+            ended.append(path)
+        else:
+            remove(path)
+        lock.close()
+    for path in sorted(ended, key=lambda path: path.stat().st_mtime)[:-FAILED_RUNS_KEPT]:
+        remove(path)
 
 
 def remove(path):

@@ -2,7 +2,6 @@
 
 import os
 import pwd
-import shutil
 import signal
 import subprocess
 
@@ -30,29 +29,28 @@ class Postgres:
         self.test_role = test_role
         self.user = unprivileged_user()
         self.install = wheels.postgres_install()
-        self.home = self._home(state)
+        self.home, self.socket_dir = self._directories(state)
         self.data = self.home / "data"
-        self.socket_dir = state.socket_dir("postgres-socket")
-        if self.user is not None:
-            os.chown(self.socket_dir, *self.user)
 
-    def _home(self, state):
+    def _directories(self, state):
         """
-        A directory the server's user reaches. Under root that user may be shut out of the checkout: then data and a
-        copy of the binaries go to a private temporary directory, removed with the state.
+        Directories for data and for sockets that the server's user reaches. Under root that user may be shut out of
+        the checkout: then they and a copy of the binaries go to a private temporary directory, removed with the state.
         """
-        home = make_dir(state.path / "postgres")
+        home, socket_dir = make_dir(state.path / "postgres"), state.socket_dir("postgres-socket")
         if self.user is None:
-            return home
+            return home, socket_dir
         os.chown(home, *self.user)
+        os.chown(socket_dir, *self.user)
         if reachable(self.user, home) and reachable(self.user, self.install / "bin" / "postgres"):
-            return home
+            return home, socket_dir
         outer = state.temporary_dir()
         outer.chmod(0o711)
-        self.install = shutil.copytree(self.install, outer / "install")
-        home = make_dir(outer / "postgres")
+        self.install = wheels.copy_postgres(self.install, outer)
+        home, socket_dir = make_dir(outer / "postgres"), make_dir(outer / "socket")
         os.chown(home, *self.user)
-        return home
+        os.chown(socket_dir, *self.user)
+        return home, socket_dir
 
     def create(self):
         """initdb, with a password for the superuser and none trusted."""
@@ -91,7 +89,7 @@ class Postgres:
             argv=[self._bin("postgres"), "-D", str(self.data)] + arguments,
             ready=self.ready,
             user=self.user,
-            # SIGINT is Postgres's fast shutdown: sessions end, data is flushed. SIGQUIT leaves recovery to the next start.
+            # SIGINT is the fast shutdown: sessions end, data is flushed. SIGQUIT leaves recovery to the next start.
             stop_signal=signal.SIGINT,
             death_signal=signal.SIGQUIT,
             advice="If the log shows nothing, look for another Postgres on this port or a full disk.",

@@ -15,10 +15,13 @@ from .postgres import DATABASE as POSTGRES_DATABASE
 from .postgres import READER, SCHEMAS, SUPERUSER, TEST_ROLE, Postgres
 from .supervisor import Spec, StartError, Supervisor
 
+PROGRAMS = ("apportion", *(f"apportion-{name}" for name in nats_conf.SERVICES))
 SERVERS = ("clickhouse", "postgres", "nats")
 # A port that was free when it was chosen may be gone when the server binds it.
 PORT_ATTEMPTS = 3
 CELL_INIT_TIMEOUT_S = 60
+# How long before a workload's first event its clock starts: time to register tenants and nodes.
+LEAD_MS = 20_000
 
 
 def password():
@@ -27,7 +30,7 @@ def password():
 
 
 class Stack:
-    def __init__(self, state, *, cell, tenants, clock=None, for_tests=False):
+    def __init__(self, state, *, cell, tenants, for_tests=False):
         self.state = state
         self.for_tests = for_tests
         self.file = state.path / "stack.json"
@@ -37,7 +40,7 @@ class Stack:
         self.value = {
             "cell": {"name": cell, "number": services.CELL_NUMBER},
             "tenants": list(tenants),
-            "clock": clock,
+            "clock": None,
             "state_dir": str(state.path),
             "services": {},
         }
@@ -115,13 +118,17 @@ class Stack:
 
     # Services.
 
+    def start_clock(self, plan_value, rate):
+        """From now on the services' time is recorded time; it reaches the workload's epoch after LEAD_MS."""
+        self.value["clock"] = {
+            "origin_ms": plan_value["epoch_ms"] - LEAD_MS * rate,
+            "started_ms": net.now_ms(),
+            "rate": rate,
+        }
+
     def start_services(self, programs, say):
         """Creates the cell's streams and starts the services, whose programs are in a directory."""
         self.service_names = nats_conf.SERVICES
-        missing = [name for name in ["apportion"] + [f"apportion-{name}" for name in self.service_names]
-                   if not (programs / name).exists()]
-        if missing:
-            raise StackError(f"{programs} has no {', '.join(missing)}. Run: make build")
         began = time.monotonic()
         self._cell_init(programs)
         for name in self.service_names:
@@ -177,6 +184,14 @@ class Stack:
     def stop(self):
         """Services first, while what they flush to still runs."""
         self.supervisor.stop_all([self.service_names, SERVERS])
+        self.supervisor.close()
+
+
+def need_programs(programs):
+    """Before anything is started: a missing program is cheaper to hear about now."""
+    missing = [name for name in PROGRAMS if not (programs / name).exists()]
+    if missing:
+        raise StackError(f"{programs} has no {', '.join(missing)}. Run: make build")
 
 
 def retry_ports(start):
@@ -201,12 +216,3 @@ def plan(loadtest, workload):
     if done.returncode != 0:
         raise StackError(f"The workload {workload} cannot be used:\n" + (done.stderr or done.stdout).strip())
     return json.loads(done.stdout)
-
-
-# How long before a workload's first event its clock starts: time to register tenants and nodes.
-LEAD_MS = 20_000
-
-
-def recorded_clock(plan_value, rate):
-    """A clock on which the recorded time reaches the workload's epoch LEAD_MS of real time after now."""
-    return {"origin_ms": plan_value["epoch_ms"] - LEAD_MS * rate, "started_ms": net.now_ms(), "rate": rate}

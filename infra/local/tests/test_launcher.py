@@ -159,10 +159,8 @@ class Supervision(unittest.TestCase):
         self.addCleanup(directory.cleanup)
         self.state = StateDir(Path(directory.name) / "s", traversable=False)
         self.addCleanup(self.state.close, "nothing")
-        old = signal.getsignal(signal.SIGCHLD)
         self.supervisor = Supervisor(self.state)
-        self.addCleanup(signal.signal, signal.SIGCHLD, old)
-        self.addCleanup(signal.set_wakeup_fd, -1)
+        self.addCleanup(self.supervisor.close)
         self.addCleanup(lambda: self.supervisor.stop_all([list(self.supervisor.children)]))
 
     def spec(self, code, ready=lambda: True, **more):
@@ -239,9 +237,12 @@ class Supervision(unittest.TestCase):
         reader, writer = os.pipe()
         launcher = os.fork()
         if launcher == 0:
-            self.supervisor.launch(self.spec("import time; time.sleep(60)"))
-            os.write(writer, f"{self.pid()}\n".encode())
-            signal.pause()
+            try:
+                self.supervisor.launch(self.spec("import time; time.sleep(60)"))
+                os.write(writer, f"{self.pid()}\n".encode())
+                signal.pause()
+            finally:
+                os._exit(1)
         os.close(writer)
         with os.fdopen(reader) as lines:
             child = int(lines.readline())

@@ -99,9 +99,14 @@ impl ComponentHandle {
     }
 
     fn set(&self, standing: Standing) {
-        let before = self.health.lock().insert(self.name, standing.clone());
-        if before.as_ref() == Some(&standing) {
-            return;
+        {
+            let mut components = self.health.lock();
+            match components.get(self.name) {
+                Some(before) if *before == standing => return,
+                // What has failed for good stays failed, whatever its tasks still report.
+                Some(Standing::Failed(_)) => return,
+                _ => components.insert(self.name, standing.clone()),
+            };
         }
         match standing {
             Standing::Ready => tracing::info!(component = self.name, "ready"),
@@ -123,13 +128,18 @@ mod tests {
         let not_ready: Move = |handle| handle.not_ready("connecting");
         let degraded: Move = |handle| handle.degraded("12 frames behind");
         let failed: Move = |handle| handle.failed("chain broken");
-        let table: [(&str, &[Move], bool, bool); 7] = [
+        let revived: Move = |handle| {
+            handle.failed("chain broken");
+            handle.ready();
+        };
+        let table: [(&str, &[Move], bool, bool); 8] = [
             ("nothing registered", &[], false, true),
             ("one ready", &[ready], true, true),
             ("two ready", &[ready, ready], true, true),
             ("one of two not ready", &[ready, not_ready], false, true),
             ("degraded", &[ready, degraded], true, true),
             ("failed", &[ready, failed], false, false),
+            ("failed stays failed", &[ready, revived], false, false),
             ("failed and degraded", &[failed, degraded], false, false),
         ];
         for (case, moves, is_ready, is_alive) in table {

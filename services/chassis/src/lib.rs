@@ -6,14 +6,17 @@
 mod clock;
 mod config;
 mod connect;
+mod deciding;
 mod entry;
 mod error;
 mod health;
 mod http;
 mod metrics;
+mod monitor;
 mod service;
 mod shutdown;
 mod telemetry;
+pub mod warm;
 
 pub use clock::{Clock, ClockHand, Stamp, Stopwatch};
 pub use config::{
@@ -21,6 +24,7 @@ pub use config::{
     NatsConfig, PostgresConfig, Secret, TelemetryConfig, check_sample,
 };
 pub use entry::main;
+pub use deciding::{Deciding, JourneyTap};
 pub use error::{BootError, Failure};
 pub use health::{ComponentHandle, Health};
 pub use metrics::Metrics;

@@ -15,7 +15,8 @@ use prometheus_client::registry::{Metric, Registry};
 pub struct Metrics(Arc<Mutex<Registry>>);
 
 impl Metrics {
-    pub(crate) fn new(service: &str, cell: &str) -> Metrics {
+    /// An empty registry. A service finds its own in its context; this is for programs that are none.
+    pub fn new(service: &str, cell: &str) -> Metrics {
         let prefix = format!("apportion_{}", service.replace('-', "_"));
         let cell = (Cow::Borrowed("cell"), Cow::Owned(cell.to_owned()));
         Metrics(Arc::new(Mutex::new(Registry::with_prefix_and_labels(

@@ -105,7 +105,7 @@ impl<T> Context<T> {
         };
         let client = self.nats.get_or_try_init(connect).await;
         if let Err(BootError::Stopped) = client {
-            self.stopped_early.store(true, Ordering::Relaxed);
+            return Err(self.stopped());
         }
         client.cloned()
     }
@@ -128,6 +128,12 @@ impl<T> Context<T> {
             .as_ref()
             .ok_or_else(|| self.missing("clickhouse"))?;
         Ok(connect::clickhouse(self.service, config))
+    }
+
+    /// For who was waiting for something when the service was asked to stop: counts as a clean end.
+    pub(crate) fn stopped(&self) -> BootError {
+        self.stopped_early.store(true, Ordering::Relaxed);
+        BootError::Stopped
     }
 
     fn missing(&self, table: &'static str) -> ConfigError {
@@ -165,7 +171,7 @@ pub async fn run_service<S: Service>(
 ) -> Result<(), BootError> {
     init_logs(&config.log);
     check_needs::<S>(&config)?;
-    let span = tracing::info_span!("service", name = S::NAME, cell = config.cell.name);
+    let span = tracing::info_span!("service", service = S::NAME, cell = config.cell.name);
     boot::<S>(config, shutdown).instrument(span).await
 }
 

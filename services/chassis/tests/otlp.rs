@@ -1,11 +1,13 @@
 //! Spans against a real OTLP receiver, and against none.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use chassis::{
-    Attribute, Config, Context, Failure, Journey, Service, Shutdown, SpanKind, Stamp, TraceParent,
-    run_service,
+    Attribute, Config, Context, Failure, Journey, Metrics, Service, Shutdown, SpanKind, Stamp,
+    TraceParent, run_service,
 };
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
     TraceService, TraceServiceServer,
@@ -70,6 +72,10 @@ impl Service for Traced {
     type Settings = ();
 
     async fn run(ctx: Context<()>) -> Result<(), Failure> {
+        METRICS
+            .lock()
+            .map_err(|_| "a test panicked")?
+            .insert(ctx.cell.name.clone(), ctx.metrics.clone());
         let journey: &Journey = &ctx.journey;
         let door = TraceParent::parse(DOOR).ok_or("a good header")?;
         let unsampled =
@@ -125,11 +131,14 @@ impl Service for Traced {
     }
 }
 
-fn config(endpoint: &str) -> Config<()> {
+/// Where an instance leaves its metrics for the test, by the name of its cell.
+static METRICS: Mutex<BTreeMap<String, Metrics>> = Mutex::new(BTreeMap::new());
+
+fn config(cell: &str, endpoint: &str) -> Config<()> {
     let text = format!(
         r#"
         [cell]
-        name = "test"
+        name = "{cell}"
         number = 1
         [nats]
         url = "nats://127.0.0.1:1"
@@ -155,9 +164,12 @@ fn text(attributes: &[KeyValue], key: &str) -> Option<String> {
 #[tokio::test]
 async fn a_journey_arrives_whole_by_the_end_of_the_service() {
     let (address, mut spans) = receiver().await;
-    run_service::<Traced>(config(&format!("http://{address}")), Shutdown::new())
-        .await
-        .expect("the service ends well");
+    run_service::<Traced>(
+        config("present", &format!("http://{address}")),
+        Shutdown::new(),
+    )
+    .await
+    .expect("the service ends well");
 
     // The service's end is the flush: nothing is waited for here.
     let received: Vec<Received> = std::iter::from_fn(|| spans.try_recv().ok()).collect();
@@ -172,7 +184,7 @@ async fn a_journey_arrives_whole_by_the_end_of_the_service() {
         text(resource, "service.namespace").as_deref(),
         Some("apportion")
     );
-    assert_eq!(text(resource, "apportion.cell").as_deref(), Some("test"));
+    assert_eq!(text(resource, "apportion.cell").as_deref(), Some("present"));
 
     let door = TraceParent::parse(DOOR).expect("a good header");
     assert_eq!(decided.name, "process reserve");
@@ -213,9 +225,19 @@ async fn a_journey_arrives_whole_by_the_end_of_the_service() {
 
 #[tokio::test]
 async fn an_absent_receiver_costs_the_spans_and_nothing_else() {
-    run_service::<Traced>(config("http://127.0.0.1:1"), Shutdown::new())
+    run_service::<Traced>(config("absent", "http://127.0.0.1:1"), Shutdown::new())
         .await
         .expect("the service ends well");
+    let metrics = METRICS
+        .lock()
+        .expect("no test panics while it holds this")
+        .remove("absent")
+        .expect("it ran");
+    let text = metrics.text().expect("a string takes every write");
+    assert!(
+        text.contains("apportion_quota_spans_lost_total{cell=\"absent\"} 4"),
+        "{text}"
+    );
 }
 
 #[tokio::test]

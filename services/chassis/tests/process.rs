@@ -16,8 +16,9 @@ fn main() -> ExitCode {
     check_only();
     stops_cleanly("TERM", &[]);
     stops_cleanly("INT", &["--worker-threads", "2"]);
+    the_second_signal_is_the_last();
     last_words();
-    println!("process: 4 checks passed");
+    println!("process: 5 checks passed");
     ExitCode::SUCCESS
 }
 
@@ -72,22 +73,45 @@ fn check_only() {
     assert_eq!(outcome(&path, &["--chek"]).0, Some(2));
 }
 
-fn stops_cleanly(signal: &str, more: &[&str]) {
-    let mut child = service(&config(signal, ""), more);
-    let mut log = BufReader::new(child.stdout.take().expect("standard output is piped"));
+/// Reads a log up to the line with this message.
+fn read_to(log: &mut impl BufRead, message: &str) {
     let mut line = String::new();
-    while !line.contains("\"message\":\"listening\"") {
+    while !line.contains(&format!("\"message\":\"{message}\"")) {
         line.clear();
         assert!(
             log.read_line(&mut line).expect("the log is UTF-8") > 0,
-            "the service ended early"
+            "no {message} in the log"
         );
     }
+}
+
+fn send(signal: &str, child: &Child) {
     let killed = Command::new("kill")
         .arg(format!("-{signal}"))
         .arg(child.id().to_string())
         .status();
     assert!(killed.expect("there is a kill command").success());
+}
+
+fn the_second_signal_is_the_last() {
+    let mut child = service(&config("stubborn", "service = {stubborn = true}\n"), &[]);
+    let mut log = BufReader::new(child.stdout.take().expect("standard output is piped"));
+    read_to(&mut log, "listening");
+    send("TERM", &child);
+    read_to(&mut log, "stopping");
+    send("TERM", &child);
+    read_to(&mut log, "stopping at once");
+    assert_eq!(
+        child.wait().expect("the service ends").code(),
+        Some(128 + 15)
+    );
+}
+
+fn stops_cleanly(signal: &str, more: &[&str]) {
+    let mut child = service(&config(signal, ""), more);
+    let mut log = BufReader::new(child.stdout.take().expect("standard output is piped"));
+    read_to(&mut log, "listening");
+    send(signal, &child);
     let mut rest = String::new();
     log.read_to_string(&mut rest).expect("the log is UTF-8");
     assert!(

@@ -33,6 +33,9 @@ pub trait Decider: Default + Serialize + DeserializeOwned + Send + 'static {
     /// Settings that decisions depend on. `observe` and `evolve` never see them, so a changed setting cannot change history.
     type Rules: Clone + Send + Sync + 'static;
 
+    /// What the shell is to do outside of the ledger, as data. Best effort: lost with the process, never replayed.
+    type Effect: Send + 'static;
+
     const WRITER: Writer;
     /// Counts the shapes of the serialised state; a snapshot of another shape is ignored.
     const STATE_VERSION: u32;
@@ -48,6 +51,11 @@ pub trait Decider: Default + Serialize + DeserializeOwned + Send + 'static {
 
     /// Decides what the state says is to be decided, until nothing is left or the draft is full.
     fn decide(&mut self, rules: &Self::Rules, draft: &mut Draft);
+
+    /// Hands out the effects since the last call; they are no part of the serialised state.
+    fn take_effects(&mut self) -> Vec<Self::Effect> {
+        Vec::new()
+    }
 
     /// When `decide` has something to do though nothing comes in.
     fn wake_at(&self) -> Option<Millis>;

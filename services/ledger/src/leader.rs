@@ -58,6 +58,8 @@ pub struct LeaderOptions<D: Decider> {
     pub door: Option<(Door, Decode<D::Command>)>,
     /// Commands from the shell itself; they are not recorded and may be lost.
     pub local: Option<mpsc::Receiver<D::Command>>,
+    /// Where effects go, once what caused them is durable.
+    pub effects: Option<mpsc::UnboundedSender<D::Effect>>,
     /// Frames between snapshots.
     pub snapshot_every: u64,
     /// Real milliseconds without progress of the active leader after which a standby takes over.
@@ -203,6 +205,8 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
 
     /// Until fenced.
     async fn lead(&mut self, term: &mut Term<D, B>) -> Result<(), LeaderError> {
+        // What the fold has left behind is of another time.
+        drop(term.replica.state_mut().take_effects());
         let mut messages = self.open_door(term.through_door + 1).await?;
         // The first round decides what recovery has left over.
         let mut woken: Option<Woken<D::Command>> = None;
@@ -350,6 +354,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             .replica
             .seal(draft, &leader, term.epoch, term.through_door)?;
         let Some(sealed) = sealed else {
+            self.release_effects(term);
             self.trim(term).await?;
             return door_lost.map_or(Ok(Round::Idle), |error| Err(error.into()));
         };
@@ -359,6 +364,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         };
         term.replica.committed(&sealed, lsn);
         self.observer.committed(lsn, &sealed.events);
+        self.release_effects(term);
         if term.through_door >= term.trimmed + TRIM_EVERY {
             self.trim(term).await?;
         }
@@ -367,6 +373,15 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             return Err(error.into());
         }
         Ok(if more { Round::Again } else { Round::Idle })
+    }
+
+    fn release_effects(&mut self, term: &mut Term<D, B>) {
+        for effect in term.replica.state_mut().take_effects() {
+            if let Some(effects) = &self.options.effects {
+                // The receiver ends only with the process.
+                let _ = effects.send(effect);
+            }
+        }
     }
 
     fn take_in(&mut self, term: &mut Term<D, B>, record: &crate::Record) -> Result<(), Trouble> {

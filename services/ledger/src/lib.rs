@@ -21,7 +21,7 @@ pub mod wire;
 pub use bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Tail, Time};
 pub use decider::{Decider, Draft, IllegalEvent};
 pub use frame::{Chain, ChainError, Digest, Frame, Head};
-pub use leader::{Leader, LeaderError, LeaderOptions, NoObserver, Observer, Standing};
+pub use leader::{Decode, Leader, LeaderError, LeaderOptions, NoObserver, Observer, Standing};
 pub use projector::{
     Batch, Projection, Projector, ProjectorError, ProjectorObserver, Resume, Sink, SinkError,
 };

@@ -1,1 +1,73 @@
+//! The door for nodes: is the node there, and what is it to run? The rules are in [`domain`]; here is the wiring.
 
+mod agents;
+pub mod domain;
+pub mod project;
+pub mod store;
+mod wire;
+
+use agents::Agents;
+use chassis::{Context, Deciding, Failure, Needs, Service};
+use domain::{Nodes, Rules};
+use ledger::Door;
+use serde::Deserialize;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+pub use wire::{assignment, report};
+
+/// The service, for the chassis.
+pub struct NodeHeartbeatService;
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// How long a node counts as there after its last heartbeat, in milliseconds of the cell's clock.
+    pub lease_ms: i64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { lease_ms: 15_000 }
+    }
+}
+
+/// Heartbeats on their way to the leader; more are dropped, as the bus might have done.
+const HEARTBEATS_MAX: usize = 16_384;
+
+impl Service for NodeHeartbeatService {
+    const NAME: &'static str = "node-heartbeat";
+    const NEEDS: &'static [Needs] = &[Needs::Postgres];
+    type Settings = Settings;
+
+    async fn run(ctx: Context<Settings>) -> Result<(), Failure> {
+        let bus = ctx.ledger().await?;
+        let (commands, local) = mpsc::channel(HEARTBEATS_MAX);
+        let (effects_in, effects) = mpsc::unbounded_channel();
+        let cell = ctx.cell_no();
+        let deciding = Deciding {
+            door: Some((Door::Report, Arc::new(move |m| wire::report(m, cell)))),
+            local: Some(local),
+            effects: Some(effects_in),
+            ..Deciding::on_ledger(Rules {
+                lease_ms: ctx.settings.lease_ms,
+            })
+        };
+        let agents = Agents::new(&ctx, bus.subjects().clone()).await?;
+        let warm = store::sink(ctx.postgres()?);
+        tokio::try_join!(
+            ctx.decide::<Nodes>(&bus, deciding),
+            ctx.project::<project::WarmProjection, _>(&bus, warm),
+            agents.serve(commands, effects, &ctx.shutdown),
+        )?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_sample_configuration_is_accepted() {
+        chassis::check_sample::<super::Settings>(include_str!("../config.example.toml"));
+    }
+}

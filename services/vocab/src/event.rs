@@ -300,4 +300,54 @@ impl Event {
             | Self::RunReported { .. } => Writer::NodeHeartbeat,
         }
     }
+
+    /// The allocation that it is about, where `no` is the event's own number.
+    pub fn allocation(&self, no: EventNo) -> Option<AllocationNo> {
+        match self {
+            Self::AllocationRequested { .. } => Some(AllocationNo(no.0)),
+            Self::CancelRequested { allocation, .. }
+            | Self::QuotaReserved { allocation }
+            | Self::QuotaDenied { allocation, .. }
+            | Self::QuotaReleased { allocation }
+            | Self::AllocationPlaced { allocation, .. }
+            | Self::AllocationWaiting { allocation, .. }
+            | Self::AllocationStarted { allocation, .. }
+            | Self::AllocationStopping { allocation }
+            | Self::AllocationEnded { allocation, .. }
+            | Self::CancelDecided { allocation, .. }
+            | Self::RunReported { allocation, .. } => Some(*allocation),
+            Self::AdminApplied { .. }
+            | Self::OperationRefused { .. }
+            | Self::OperationRepeated { .. }
+            | Self::OperationsForgotten { .. }
+            | Self::NodeRegistered { .. }
+            | Self::NodeReady { .. }
+            | Self::NodeLost { .. } => None,
+        }
+    }
+
+    /// The name on metrics and spans, in snake case.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::AdminApplied { .. } => "admin_applied",
+            Self::AllocationRequested { .. } => "allocation_requested",
+            Self::CancelRequested { .. } => "cancel_requested",
+            Self::OperationRefused { .. } => "operation_refused",
+            Self::OperationRepeated { .. } => "operation_repeated",
+            Self::OperationsForgotten { .. } => "operations_forgotten",
+            Self::QuotaReserved { .. } => "quota_reserved",
+            Self::QuotaDenied { .. } => "quota_denied",
+            Self::QuotaReleased { .. } => "quota_released",
+            Self::AllocationPlaced { .. } => "allocation_placed",
+            Self::AllocationWaiting { .. } => "allocation_waiting",
+            Self::AllocationStarted { .. } => "allocation_started",
+            Self::AllocationStopping { .. } => "allocation_stopping",
+            Self::AllocationEnded { .. } => "allocation_ended",
+            Self::CancelDecided { .. } => "cancel_decided",
+            Self::NodeRegistered { .. } => "node_registered",
+            Self::NodeReady { .. } => "node_ready",
+            Self::NodeLost { .. } => "node_lost",
+            Self::RunReported { .. } => "run_reported",
+        }
+    }
 }

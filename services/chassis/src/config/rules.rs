@@ -28,23 +28,11 @@ pub(super) fn cell_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
 }
 
 pub(super) fn nats_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    let text = secretive::<D>(deserializer)?;
-    let known = ["nats://", "tls://"]
-        .iter()
-        .any(|scheme| text.starts_with(scheme));
-    match async_nats::ServerAddr::from_str(&text) {
-        Ok(_) if text.contains('@') => Err(D::Error::custom(
-            "must not carry credentials, they have keys of their own",
-        )),
-        Ok(_) if known => Ok(text),
-        _ => Err(D::Error::custom(
-            "must be nats://host:port or tls://host:port",
-        )),
-    }
+    plain_url::<D>(secretive::<D>(deserializer)?, &["nats", "tls"])
 }
 
 pub(super) fn http_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    web_url::<D>(secretive::<D>(deserializer)?, &["http", "https"])
+    plain_url::<D>(secretive::<D>(deserializer)?, &["http", "https"])
 }
 
 pub(super) fn http_url_option<'de, D: Deserializer<'de>>(
@@ -55,10 +43,14 @@ pub(super) fn http_url_option<'de, D: Deserializer<'de>>(
 
 /// Plain HTTP only: the exporter is built without TLS, its receiver is a neighbour.
 pub(super) fn otlp_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    web_url::<D>(secretive::<D>(deserializer)?, &["http"])
+    plain_url::<D>(secretive::<D>(deserializer)?, &["http"])
 }
 
-fn web_url<'de, D: Deserializer<'de>>(text: String, schemes: &[&str]) -> Result<String, D::Error> {
+/// An address and nothing secret: credentials have keys of their own, which do not print.
+fn plain_url<'de, D: Deserializer<'de>>(
+    text: String,
+    schemes: &[&str],
+) -> Result<String, D::Error> {
     let expected = || D::Error::custom(format!("must be {}://host:port", schemes.join(":// or ")));
     let url = axum::http::Uri::from_str(&text).map_err(|_| expected())?;
     let authority = url.authority().ok_or_else(expected)?;

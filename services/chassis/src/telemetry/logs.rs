@@ -6,9 +6,9 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::{LogConfig, LogFormat};
 
-/// The libraries under the exporter are quiet unless the filter names them: a receiver that is away must not fill the
-/// log, and logs about sending spans are not news.
-const QUIET: &str = "h2=off,hyper=off,hyper_util=off,tonic=off,tower=off,opentelemetry=off,opentelemetry_sdk=off,opentelemetry_otlp=off";
+/// Quiet unless the filter names them: the libraries under the exporter, since a receiver that is away must not fill the
+/// log and sending spans is no news; the bus client, whose events are counted and logged as health.
+const QUIET: &str = "h2=off,hyper=off,hyper_util=off,tonic=off,tower=off,opentelemetry=off,opentelemetry_sdk=off,opentelemetry_otlp=off,async_nats=warn";
 
 /// Starts the process's log on standard output. In a process with several services the first call decides.
 pub fn init_logs(config: &LogConfig) {
@@ -16,7 +16,11 @@ pub fn init_logs(config: &LogConfig) {
     ONCE.call_once(|| {
         let builder = tracing_subscriber::fmt().with_env_filter(filter(&config.filter));
         let set = match config.format {
-            LogFormat::Json => builder.json().flatten_event(true).try_init(),
+            LogFormat::Json => builder
+                .json()
+                .flatten_event(true)
+                .with_span_list(false)
+                .try_init(),
             LogFormat::Pretty => builder
                 .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stdout()))
                 .try_init(),

@@ -22,6 +22,8 @@ pub struct Tiny;
 pub struct Settings {
     /// Fail with this text instead of waiting for the stop.
     pub fail: Option<String>,
+    /// Never end, whoever asks.
+    pub stubborn: bool,
 }
 
 impl Service for Tiny {
@@ -33,6 +35,7 @@ impl Service for Tiny {
             return Err(reason.into());
         }
         let shutdown = ctx.shutdown.clone();
+        let stubborn = ctx.settings.stubborn;
         let meeting = MEETINGS
             .lock()
             .expect("no test panics while it holds this")
@@ -42,6 +45,9 @@ impl Service for Tiny {
             meeting.send(ctx).map_err(|_| "the test is gone")?;
         }
         shutdown.requested().await;
+        if stubborn {
+            std::future::pending::<()>().await;
+        }
         Ok(())
     }
 }

@@ -1,0 +1,223 @@
+"""docker-compose.yml without Docker: everything it names exists and fits together."""
+
+import os
+import re
+import subprocess
+import tempfile
+import tomllib
+import unittest
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import yaml
+
+from . import support  # noqa: F401  (puts the launcher on the path)
+from apportion_local import clickhouse, compose, nats_conf, postgres, services, wheels
+from apportion_local.paths import CHECKOUT
+
+TEXT = (CHECKOUT / "docker-compose.yml").read_text(encoding="utf-8")
+COMPOSE = yaml.safe_load(TEXT)
+SERVICES = COMPOSE["services"]
+CONFIGS = CHECKOUT / "infra" / "compose" / "config"
+# Ports that images listen on without being told in a file of ours.
+IMAGE_PORTS = {"postgres": {5432}, "clickhouse": {8123}, "jaeger": {4317, 16686}, "prometheus": {9090},
+               "grafana": {3000}}
+
+
+def read(*parts):
+    return CHECKOUT.joinpath("infra", *parts).read_text(encoding="utf-8")
+
+
+def env_example():
+    lines = [line for line in read("env.example").splitlines() if line and not line.startswith("#")]
+    return dict(line.split("=", 1) for line in lines)
+
+
+def config(service):
+    return tomllib.loads((CONFIGS / f"{service}.toml").read_text(encoding="utf-8"))
+
+
+def ports():
+    """Where each compose service listens, by its own configuration."""
+    found = {name: set(values) for name, values in IMAGE_PORTS.items()}
+    for key in ("listen", "http"):
+        (port,) = re.findall(rf'^{key}: "0\.0\.0\.0:(\d+)"', read("nats", "nats.conf"), re.MULTILINE)
+        for name in ("nats-1", "nats-2", "nats-3", "nats"):
+            found.setdefault(name, set()).add(int(port))
+    endpoint = yaml.safe_load(read("otel", "collector.yaml"))["receivers"]["otlp"]["protocols"]["grpc"]["endpoint"]
+    found["otel-collector"] = {int(endpoint.rsplit(":", 1)[1])}
+    for name in nats_conf.SERVICES:
+        found[name] = {int(config(name)["http"]["listen"].rsplit(":", 1)[1])}
+    return found
+
+
+class Files(unittest.TestCase):
+    def test_every_mounted_file_exists_and_every_volume_is_declared(self):
+        for name, service in SERVICES.items():
+            for mount in service.get("volumes", []):
+                source = mount.split(":")[0]
+                if source.startswith("."):
+                    self.assertTrue((CHECKOUT / source).exists(), f"{name}: {source}")
+                else:
+                    self.assertIn(source, COMPOSE["volumes"], name)
+
+    def test_every_config_that_a_command_names_is_mounted(self):
+        for name, service in SERVICES.items():
+            if service.get("image") != "apportion:local":
+                continue
+            command = service["command"]
+            file = Path(command[command.index("--config") + 1])
+            self.assertEqual(file.parent, Path("/etc/apportion"), name)
+            self.assertTrue((CONFIGS / file.name).exists(), f"{name}: {file}")
+            self.assertIn("./infra/compose/config:/etc/apportion:ro", service["volumes"])
+
+    def test_the_image_has_every_program_that_a_command_names(self):
+        dockerfile = read("Dockerfile")
+        for name, service in SERVICES.items():
+            if service.get("image") == "apportion:local":
+                self.assertEqual(service["build"]["dockerfile"], "infra/Dockerfile")
+                for program in [service["command"][0], *service.get("healthcheck", {}).get("test", ["", ""])[1:2]]:
+                    self.assertRegex(dockerfile, rf"[\s/]{re.escape(program)}[\s;\\]", name)
+        for source in re.findall(r"^COPY (?:--chmod=\d+ )?(infra/\S+)", dockerfile, re.MULTILINE):
+            self.assertTrue((CHECKOUT / source).exists(), source)
+
+    def test_images_are_pinned(self):
+        for name, service in SERVICES.items():
+            self.assertRegex(service["image"], r":[\w.-]*\d|^apportion:local$", name)
+
+    def test_dependencies_and_conditions_can_be_met(self):
+        for name, service in SERVICES.items():
+            for other, how in service.get("depends_on", {}).items():
+                self.assertIn(other, SERVICES, name)
+                if how["condition"] == "service_healthy":
+                    self.assertIn("healthcheck", SERVICES[other], f"{name} waits for {other}")
+
+
+class Environment(unittest.TestCase):
+    def test_the_example_has_exactly_the_variables_that_are_used(self):
+        used = set(re.findall(r"\$\{(\w+)", TEXT))
+        used |= {secret["environment"] for secret in COMPOSE["secrets"].values()}
+        self.assertEqual(set(env_example()), used)
+
+    def test_values_of_the_example_work_where_they_go(self):
+        for name, value in env_example().items():
+            self.assertRegex(value, r"^[A-Za-z][A-Za-z0-9_-]*$", name)
+
+    def test_scripts_and_configurations_use_only_variables_their_container_has(self):
+        used = {
+            "postgres": set(re.findall(r"POSTGRES_PASSWORD_\w+", read("postgres", "init.sh"))),
+            "clickhouse": set(re.findall(r'from_env="(\w+)"', read("clickhouse", "users.d", "apportion.xml"))),
+        }
+        bus = set(re.findall(r"\$(NATS_\w+)", read("nats", "nats.conf") + read("nats", "accounts.conf")))
+        used.update({name: bus for name in ("nats-1", "nats-2", "nats-3")})
+        for name, variables in used.items():
+            self.assertTrue(variables)
+            self.assertLessEqual(variables, set(SERVICES[name]["environment"]), name)
+
+    def test_every_secret_file_is_given_to_the_service_that_reads_it(self):
+        for service, file in [("cell-init", "operator")] + [(name, name) for name in nats_conf.SERVICES]:
+            tables = config(file)
+            wanted = {Path(table["password_file"]).name for table in tables.values() if "password_file" in table}
+            self.assertEqual(wanted, set(SERVICES[service]["secrets"]), service)
+            self.assertLessEqual(wanted, set(COMPOSE["secrets"]))
+
+    def test_both_ends_of_a_password_read_the_same_variable(self):
+        for secret, source in COMPOSE["secrets"].items():
+            server, _, user = secret.partition("-")
+            expected = f"{server}_PASSWORD_{user}".upper().replace("-", "_")
+            self.assertEqual(source["environment"], expected)
+
+
+class Ports(unittest.TestCase):
+    def test_published_ports_are_on_loopback_unique_and_listened_on(self):
+        published = []
+        for name, service in SERVICES.items():
+            for port in service.get("ports", []):
+                address, outside, inside = port.split(":")
+                self.assertEqual(address, "127.0.0.1", name)
+                self.assertIn(int(inside), ports()[name], name)
+                published.append(outside)
+        self.assertEqual(len(published), len(set(published)))
+
+    def test_health_checks_ask_the_port_of_their_service(self):
+        for name in nats_conf.SERVICES:
+            self.assertEqual({int(SERVICES[name]["healthcheck"]["test"][-1])}, ports()[name])
+
+    def test_every_address_in_a_configuration_is_a_service_that_listens_there(self):
+        addresses = []
+        for path in sorted(CONFIGS.glob("*.toml")):
+            text = path.read_text(encoding="utf-8")
+            addresses += re.findall(r'"(?:nats|http|postgres)://(?:[\w-]+@)?([\w-]+):(\d+)', text)
+        addresses += re.findall(r"http://([\w-]+):(\d+)", read("grafana", "provisioning", "datasources",
+                                                               "apportion.yaml"))
+        exporter = yaml.safe_load(read("otel", "collector.yaml"))["exporters"]["otlp/jaeger"]["endpoint"]
+        addresses.append(tuple(exporter.split(":")))
+        (job,) = yaml.safe_load(read("otel", "prometheus.yaml"))["scrape_configs"]
+        scraped = job["static_configs"][0]["targets"]
+        self.assertEqual({target.split(":")[0] for target in scraped}, set(nats_conf.SERVICES))
+        addresses += [tuple(target.split(":")) for target in scraped]
+        for host, port in addresses:
+            self.assertIn(int(port), ports()[host], host)
+
+    def test_the_alias_of_the_bus_is_given_to_all_three(self):
+        for name in ("nats-1", "nats-2", "nats-3"):
+            self.assertEqual(SERVICES[name]["networks"]["default"]["aliases"], ["nats"])
+
+
+class Configs(unittest.TestCase):
+    def test_each_service_has_the_tables_and_users_that_the_local_stack_gives_it(self):
+        for name in nats_conf.SERVICES:
+            tables = config(name)
+            self.assertEqual(tables["cell"]["name"], compose.CELL)
+            self.assertEqual(tables["nats"]["user"], name)
+            self.assertEqual(tables["nats"]["password_file"], f"/run/secrets/nats-{name}")
+            self.assertEqual("postgres" in tables, name in services.WITH_POSTGRES)
+            if "postgres" in tables:
+                url = urlsplit(tables["postgres"]["url"])
+                self.assertEqual((url.username, url.path), (services.schema(name), "/" + postgres.DATABASE))
+                self.assertEqual(tables["postgres"]["schema"], services.schema(name))
+            self.assertEqual("clickhouse" in tables, name == "analytics")
+        self.assertEqual(config("operator")["nats"]["user"], "operator")
+        self.assertEqual(set(config("operator")), {"cell", "nats", "log"})
+        self.assertEqual(config("node-heartbeat")["service"], {"lease_ms": services.LEASE_MS})
+
+
+class Servers(unittest.TestCase):
+    def test_the_committed_accounts_are_what_the_local_stack_uses(self):
+        self.assertEqual(compose.ACCOUNTS.read_text(encoding="utf-8"), compose.accounts_conf(),
+                         "run: python3 infra/local/stack.py compose-accounts")
+
+    def test_nats_accepts_the_configuration(self):
+        with tempfile.TemporaryDirectory(prefix="apportion-test-") as home:
+            for name in ("nats.conf", "accounts.conf"):
+                text = read("nats", name).replace('"/data"', f'"{home}/data"')
+                Path(home, name).write_text(text, encoding="utf-8")
+            environment = {**os.environ, **env_example(), "NATS_SERVER_NAME": "nats-1"}
+            routes = SERVICES["nats-1"]["command"][-1]
+            routes = re.sub(r"\$\{(\w+)[^}]*\}", lambda match: environment[match[1]], routes)
+            done = subprocess.run([str(wheels.nats_server()), "-t", "-c", f"{home}/nats.conf", "--routes", routes],
+                                  env=environment, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_an_acknowledged_message_is_on_disk(self):
+        self.assertRegex(read("nats", "nats.conf"), r"(?m)^  sync_interval: always$")
+
+    def test_postgres_gets_the_same_roles_as_the_local_stack(self):
+        """Both are brought to one form: the script's variables replaced, statements sorted."""
+        script = read("postgres", "init.sh")
+        first, per_role = [block for block in re.findall(r"<<'SQL'\n(.*?)\nSQL", script, re.DOTALL)][::-1]
+        roles = re.findall(r"^owner (\w+)", script, re.MULTILINE)
+        text = first + "\n" + "\n".join(per_role.replace(':"role"', role) for role in roles)
+        passwords = {role: "pw" for role in (*postgres.SCHEMAS, postgres.READER)}
+        local = postgres.roles_sql(passwords, test_role=False)
+        self.assertEqual(sorted(text.replace(":'password'", "'pw'").splitlines()), sorted(local.splitlines()))
+
+    def test_clickhouse_gets_the_same_users_and_grants_as_the_local_stack(self):
+        users = ElementTree.fromstring(read("clickhouse", "users.d", "apportion.xml")).find("users")
+        grants = {user.tag: [query.text.removeprefix("GRANT ") for query in user.iter("query")] for user in users}
+        self.assertEqual(grants, {name: clickhouse.USER_GRANTS[name] for name in ("analytics", "reader")})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,426 @@
+//! A simulated fleet: every node's agent, over one connection and in one task.
+//!
+//! The agents speak the nodes' protocol as it stands in `node.proto`. They know how long a run takes from whoever
+//! starts the fleet, and tell time by the recorded clock.
+
+mod agent;
+
+pub use agent::{Act, Agent, Conflict};
+
+use crate::workload::Node;
+use async_nats::jetstream;
+use bytes::Bytes;
+use chassis::{Clock, Stamp, Stopwatch};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use prost::Message;
+use schemas::{
+    subjects::Subjects,
+    v1::{
+        Assignment, AssignmentList, Heartbeat, NodeCapacity, NodeReport, Register, Run, RunPhase,
+        node_report::Report,
+    },
+};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+    future::pending,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::task::JoinHandle;
+
+/// Reports whose acknowledgement is outstanding; more wait their turn.
+const UNACKNOWLEDGED_MAX: usize = 2_048;
+const ACK_TIMEOUT: Duration = Duration::from_secs(5);
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// Heartbeats are spread over their period in steps of this length.
+const HEARTBEAT_STEP: Duration = Duration::from_millis(25);
+
+/// How long an assigned run takes, in recorded ms; none: until it is stopped.
+pub type Lifetime = Arc<dyn Fn(&Assignment) -> Option<i64> + Send + Sync>;
+
+pub struct FleetOptions {
+    pub url: String,
+    pub user: String,
+    pub password: String,
+    pub cell: String,
+    pub nodes: Vec<Node>,
+    pub clock: Clock,
+    /// Real time between two heartbeats of a node.
+    pub heartbeat: Duration,
+    pub lifetime: Lifetime,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum FleetError {
+    #[error("the fleet cannot connect to {url}: {source}")]
+    Connect {
+        url: String,
+        source: async_nats::ConnectError,
+    },
+    #[error("the fleet cannot hear its assignments: {0}")]
+    Subscribe(#[from] async_nats::SubscribeError),
+}
+
+/// What the agents did and saw.
+#[derive(Debug, Clone, Default)]
+pub struct FleetTally {
+    pub assignments: u64,
+    pub started: u64,
+    pub finished: u64,
+    pub heartbeats: u64,
+    pub syncs: u64,
+    /// Reports that were sent again because their acknowledgement did not come.
+    pub resent: u64,
+    pub conflicts: Vec<Conflict>,
+}
+
+type Shared<T> = Arc<Mutex<T>>;
+
+/// Counters are never left half changed, so a poisoned lock is as good as any.
+fn locked<T>(shared: &Shared<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs until it is dropped.
+pub struct Fleet {
+    tally: Shared<FleetTally>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Fleet {
+    /// Connects, registers every node and goes on by itself. Returns when all registrations are acknowledged.
+    pub async fn start(options: FleetOptions) -> Result<Self, FleetError> {
+        let nats = async_nats::ConnectOptions::with_user_and_password(options.user, options.password)
+            .name("apportion simulated fleet")
+            .connect(&options.url)
+            .await
+            .map_err(|source| FleetError::Connect {
+                url: options.url.clone(),
+                source,
+            })?;
+        let subjects = Subjects::new(options.cell);
+        let assignments = nats.subscribe(subjects.node("*", "assign")).await?;
+        let jetstream = jetstream::ContextBuilder::new()
+            .timeout(ACK_TIMEOUT)
+            .ack_timeout(ACK_TIMEOUT)
+            .max_ack_inflight(UNACKNOWLEDGED_MAX)
+            .backpressure_on_inflight(true)
+            .build(nats.clone());
+        let tally = Shared::<FleetTally>::default();
+        let nodes: Vec<String> = options.nodes.iter().map(|node| node.name.to_string()).collect();
+        let by_name = nodes.iter().cloned().zip(0..).collect();
+        // Grows each time a fleet starts, which takes longer than a millisecond.
+        let incarnation = Stamp::now().unix_ns() / 1_000_000;
+        let door = Door {
+            nats,
+            jetstream,
+            subjects: Arc::new(subjects),
+            tally: tally.clone(),
+            incarnation,
+        };
+        let mut registrations: FuturesUnordered<_> = options
+            .nodes
+            .iter()
+            .map(|node| door.report(node.name.as_str(), register(node)))
+            .collect();
+        while registrations.next().await.is_some() {}
+        let agents = nodes.iter().map(|_| Agent::default()).collect();
+        let brain = Brain {
+            door,
+            clock: options.clock,
+            lifetime: options.lifetime,
+            heartbeat: options.heartbeat,
+            nodes,
+            by_name,
+            agents,
+            wakes: BinaryHeap::new(),
+            under_way: FuturesUnordered::new(),
+        };
+        Ok(Self {
+            tally,
+            task: tokio::spawn(brain.run(assignments)),
+        })
+    }
+
+    pub fn tally(&self) -> FleetTally {
+        locked(&self.tally).clone()
+    }
+}
+
+fn register(node: &Node) -> Report {
+    Report::Register(Register {
+        capacity: Some(NodeCapacity {
+            cpu_milli: node.capacity.cpu_milli,
+            memory_bytes: node.capacity.memory_bytes,
+            gpus: u32::from(node.capacity.gpus),
+            gpu_model: node.capacity.gpu_model.as_ref().map(ToString::to_string).unwrap_or_default(),
+        }),
+    })
+}
+
+/// The way to node-heartbeat.
+#[derive(Clone)]
+struct Door {
+    nats: async_nats::Client,
+    jetstream: jetstream::Context,
+    subjects: Arc<Subjects>,
+    tally: Shared<FleetTally>,
+    incarnation: u64,
+}
+
+impl Door {
+    /// Publishes a report until it is acknowledged. Reports are idempotent, so sending one twice does no harm.
+    fn report(&self, node: &str, report: Report) -> impl Future<Output = ()> + Send + 'static {
+        let door = self.clone();
+        let subject = self.subjects.node(node, "report");
+        let message = NodeReport {
+            incarnation: self.incarnation,
+            report: Some(report),
+        };
+        let payload = Bytes::from(message.encode_to_vec());
+        async move {
+            loop {
+                let published = door.jetstream.publish(subject.clone(), payload.clone()).await;
+                let error = match published {
+                    Ok(ack) => match ack.await {
+                        Ok(_) => return,
+                        Err(error) => error,
+                    },
+                    Err(error) => error,
+                };
+                tracing::debug!(subject, %error, "report not acknowledged, sending it again");
+                locked(&door.tally).resent += 1;
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+        }
+    }
+
+    fn heartbeat_of(&self, revision: u64) -> Bytes {
+        let message = Heartbeat {
+            incarnation: self.incarnation,
+            revision,
+        };
+        message.encode_to_vec().into()
+    }
+
+    /// Lossy by design: a heartbeat that cannot be sent is as good as one that gets lost.
+    async fn heartbeat(&self, node: &str, revision: u64) {
+        let subject = self.subjects.node(node, "heartbeat");
+        if let Err(error) = self.nats.publish(subject, self.heartbeat_of(revision)).await {
+            tracing::debug!(node, %error, "heartbeat not sent");
+        }
+    }
+
+    async fn sync(self, node: String, revision: u64) -> Option<AssignmentList> {
+        let subject = self.subjects.node(&node, "sync");
+        let answer = self.nats.request(subject, self.heartbeat_of(revision)).await;
+        let answer = answer.inspect_err(|error| tracing::debug!(node, %error, "no list")).ok()?;
+        AssignmentList::decode(answer.payload).ok()
+    }
+}
+
+/// What came of something that was under way.
+enum Done {
+    Reported {
+        node: usize,
+        allocation: String,
+        phase: RunPhase,
+    },
+    Synced {
+        node: usize,
+        list: Option<AssignmentList>,
+    },
+}
+
+/// All agents. One task owns them, so nothing is locked.
+struct Brain {
+    door: Door,
+    clock: Clock,
+    lifetime: Lifetime,
+    heartbeat: Duration,
+    nodes: Vec<String>,
+    by_name: BTreeMap<String, usize>,
+    agents: Vec<Agent>,
+    /// Ends of runs, earliest first.
+    wakes: BinaryHeap<Reverse<(i64, usize, String)>>,
+    under_way: FuturesUnordered<BoxFuture<'static, Done>>,
+}
+
+impl Brain {
+    async fn run(mut self, mut assignments: async_nats::Subscriber) {
+        let mut step = tokio::time::interval(HEARTBEAT_STEP);
+        step.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut beats = Beats::new(self.nodes.len(), self.heartbeat);
+        let since = Stopwatch::start();
+        loop {
+            let next_wake = self.wakes.peek().map(|Reverse((at_ms, ..))| *at_ms);
+            let clock = self.clock.clone();
+            tokio::select! {
+                message = assignments.next() => match message {
+                    Some(message) => self.pushed(&message),
+                    None => return,
+                },
+                Some(done) = self.under_way.next() => self.done(done),
+                () = async { match next_wake {
+                    Some(at_ms) => clock.sleep_until(at_ms).await,
+                    None => pending().await,
+                }} => self.wake(),
+                _ = step.tick() => for node in beats.due(since.elapsed()) {
+                    self.door.heartbeat(&self.nodes[node], self.agents[node].revision()).await;
+                    locked(&self.door.tally).heartbeats += 1;
+                },
+            }
+        }
+    }
+
+    fn pushed(&mut self, message: &async_nats::Message) {
+        let node = self.door.subjects.token(&message.subject, 1);
+        let Some(&node) = node.and_then(|name| self.by_name.get(name)) else {
+            return;
+        };
+        match Assignment::decode(message.payload.clone()) {
+            Ok(change) => {
+                locked(&self.door.tally).assignments += 1;
+                let lifetime_ms = (self.lifetime)(&change);
+                let acts = self.agents[node].assigned(&change, lifetime_ms, self.clock.now_ms());
+                self.act(node, acts);
+            }
+            Err(error) => tracing::warn!(subject = %message.subject, %error, "no assignment"),
+        }
+    }
+
+    fn done(&mut self, done: Done) {
+        let now_ms = self.clock.now_ms();
+        let (node, acts) = match done {
+            Done::Reported {
+                node,
+                allocation,
+                phase,
+            } => {
+                match phase {
+                    RunPhase::Started => locked(&self.door.tally).started += 1,
+                    _ => locked(&self.door.tally).finished += 1,
+                }
+                (node, self.agents[node].reported(&allocation, phase, now_ms))
+            }
+            Done::Synced { node, list } => match list {
+                Some(list) => {
+                    let lifetime = self.lifetime.clone();
+                    let agent = &mut self.agents[node];
+                    (node, agent.listed(&list, |change| lifetime(change), now_ms))
+                }
+                None => {
+                    self.agents[node].unanswered();
+                    (node, Vec::new())
+                }
+            },
+        };
+        self.act(node, acts);
+    }
+
+    fn wake(&mut self) {
+        let now_ms = self.clock.now_ms();
+        while let Some(Reverse((at_ms, ..))) = self.wakes.peek() {
+            if *at_ms > now_ms {
+                return;
+            }
+            // Never empty: just peeked.
+            let Some(Reverse((_, node, allocation))) = self.wakes.pop() else {
+                return;
+            };
+            let acts = self.agents[node].due(&allocation, now_ms);
+            self.act(node, acts);
+        }
+    }
+
+    fn act(&mut self, node: usize, acts: Vec<Act>) {
+        let known = locked(&self.door.tally).conflicts.len();
+        let seen: usize = self.agents[node].conflicts().len();
+        if seen > 0 {
+            // Rare to the point of never, so collecting them anew each time costs nothing.
+            let all: Vec<Conflict> = self.agents.iter().flat_map(|agent| agent.conflicts().to_vec()).collect();
+            if all.len() > known {
+                locked(&self.door.tally).conflicts = all;
+            }
+        }
+        for act in acts {
+            match act {
+                Act::Wake { allocation, at_ms } => self.wakes.push(Reverse((at_ms, node, allocation))),
+                Act::Report {
+                    allocation,
+                    phase,
+                    at_ms,
+                } => {
+                    let run = Report::Run(Run {
+                        allocation_id: allocation.clone(),
+                        phase: phase.into(),
+                        at_ms,
+                    });
+                    let report = self.door.report(&self.nodes[node], run);
+                    let done = report.map(move |()| Done::Reported {
+                        node,
+                        allocation,
+                        phase,
+                    });
+                    self.under_way.push(done.boxed());
+                }
+                Act::Sync => {
+                    locked(&self.door.tally).syncs += 1;
+                    let sync = self.door.clone().sync(self.nodes[node].clone(), self.agents[node].revision());
+                    self.under_way.push(sync.map(move |list| Done::Synced { node, list }).boxed());
+                }
+            }
+        }
+    }
+}
+
+/// Spreads one heartbeat per node and period evenly, whatever the steps are.
+struct Beats {
+    nodes: u128,
+    period_us: u128,
+    sent: u128,
+}
+
+impl Beats {
+    fn new(nodes: usize, period: Duration) -> Self {
+        Self {
+            nodes: nodes as u128,
+            period_us: period.as_micros().max(1),
+            sent: 0,
+        }
+    }
+
+    /// The nodes whose turn has come. After a long pause each at most once: late heartbeats say nothing new.
+    fn due(&mut self, elapsed: Duration) -> Vec<usize> {
+        let target = elapsed.as_micros() * self.nodes / self.period_us;
+        self.sent = self.sent.max(target.saturating_sub(self.nodes));
+        let due = (self.sent..target).map(|beat| (beat % self.nodes.max(1)) as usize);
+        let due = due.collect();
+        self.sent = target.max(self.sent);
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_node_beats_once_in_a_period() {
+        let mut beats = Beats::new(3, Duration::from_millis(300));
+        let at = |ms| Duration::from_millis(ms);
+        assert_eq!(beats.due(at(50)), [0usize; 0]);
+        assert_eq!(beats.due(at(100)), [0]);
+        assert_eq!(beats.due(at(300)), [1, 2]);
+        assert_eq!(beats.due(at(300)), [0usize; 0]);
+        assert_eq!(beats.due(at(60_000)).len(), 3);
+        assert_eq!(beats.due(at(60_100)).len(), 1);
+    }
+}

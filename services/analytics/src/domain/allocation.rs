@@ -1,0 +1,180 @@
+//! An allocation from its request to its end, and the interval that it is billed by.
+
+use super::{
+    Outbox,
+    change::{Account, Amounts, Fact, Interval},
+    node::{Holding, Nodes},
+};
+use ledger::IllegalEvent;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use vocab::{AllocationNo, AllocationSpec, EndCause, Event, Millis, ResourceKind, Token};
+
+/// What has been requested and has not ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allocations(BTreeMap<AllocationNo, Live>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Live {
+    tenant: Token,
+    job_set: Token,
+    name: Option<Token>,
+    cpu_milli: u64,
+    memory_bytes: u64,
+    gpu_milli: u64,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum Stage {
+    Requested,
+    OnNode {
+        holding: Holding,
+        gpu_model: Option<Token>,
+        placed_at: Millis,
+        started_at: Option<Millis>,
+    },
+}
+
+impl Live {
+    fn amounts(&self) -> Amounts {
+        Amounts {
+            cpu_milli: self.cpu_milli.into(),
+            memory_bytes: self.memory_bytes.into(),
+            gpu_milli: self.gpu_milli.into(),
+        }
+    }
+}
+
+impl Allocations {
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn requested(&mut self, allocation: AllocationNo, tenant: &Token, spec: &AllocationSpec) {
+        let live = Live {
+            tenant: tenant.clone(),
+            job_set: spec.job_set.clone(),
+            name: spec.name.clone(),
+            cpu_milli: spec.amount(ResourceKind::Cpu),
+            memory_bytes: spec.amount(ResourceKind::Memory),
+            gpu_milli: spec.amount(ResourceKind::Gpu),
+            stage: Stage::Requested,
+        };
+        self.0.insert(allocation, live);
+    }
+
+    /// It will never run. The scheduler may have ended it before quota denied it, so it need not be there.
+    pub fn denied(&mut self, allocation: AllocationNo) {
+        self.0.remove(&allocation);
+    }
+
+    pub fn placed(
+        &mut self,
+        nodes: &mut Nodes,
+        allocation: AllocationNo,
+        (node, incarnation): (&Token, u64),
+        now: Millis,
+        outbox: &mut Outbox<'_>,
+        event: &Event,
+    ) -> Result<(), IllegalEvent> {
+        let live = self
+            .0
+            .get_mut(&allocation)
+            .filter(|live| live.stage == Stage::Requested)
+            .ok_or_else(|| IllegalEvent::new("not waiting for a place", event))?;
+        let holding = Holding {
+            allocation,
+            node: node.clone(),
+            incarnation,
+            amounts: live.amounts(),
+        };
+        let gpu_model = nodes.placed(&holding, now, outbox, event)?;
+        live.stage = Stage::OnNode {
+            holding,
+            gpu_model,
+            placed_at: now,
+            started_at: None,
+        };
+        Ok(())
+    }
+
+    /// The agent says when. It cannot have been before the placement or after the scheduler knew of it, so a moment
+    /// outside is a difference of clocks and is moved inside.
+    pub fn started(
+        &mut self,
+        nodes: &Nodes,
+        allocation: AllocationNo,
+        at: Millis,
+        now: Millis,
+        outbox: &mut Outbox<'_>,
+        event: &Event,
+    ) -> Result<(), IllegalEvent> {
+        let live = self.0.get_mut(&allocation);
+        let Some(Live {
+            stage:
+                Stage::OnNode {
+                    holding,
+                    placed_at,
+                    started_at: started_at @ None,
+                    ..
+                },
+            ..
+        }) = live
+        else {
+            return Err(IllegalEvent::new("not placed, or started already", event));
+        };
+        let at = at.between(*placed_at, now);
+        *started_at = Some(at);
+        let way = (Account::Reserved, Account::Allocated);
+        nodes.moved(holding, way, at, outbox);
+        Ok(())
+    }
+
+    /// What ran is billed up to `at`, moved between its start and now; what is left until now is held, not used. An
+    /// unknown allocation is one that quota denied while the scheduler ended it: nothing was held.
+    pub fn ended(
+        &mut self,
+        nodes: &mut Nodes,
+        allocation: AllocationNo,
+        (cause, at): (EndCause, Millis),
+        now: Millis,
+        outbox: &mut Outbox<'_>,
+    ) {
+        let Some(live) = self.0.remove(&allocation) else {
+            return;
+        };
+        let Stage::OnNode {
+            holding,
+            gpu_model,
+            started_at,
+            ..
+        } = live.stage
+        else {
+            return;
+        };
+        if let Some(started_at) = started_at {
+            let ended_at = at.between(started_at, now);
+            let way = (Account::Allocated, Account::Reserved);
+            nodes.moved(&holding, way, ended_at, outbox);
+            if started_at < ended_at {
+                outbox.push(Fact::Interval(Interval {
+                    allocation,
+                    tenant: live.tenant,
+                    job_set: live.job_set,
+                    name: live.name,
+                    node: holding.node.clone(),
+                    incarnation: holding.incarnation,
+                    gpu_model,
+                    cpu_milli: live.cpu_milli,
+                    memory_bytes: live.memory_bytes,
+                    gpu_milli: live.gpu_milli,
+                    started_at,
+                    ended_at,
+                    cause,
+                }));
+            }
+        }
+        nodes.released(&holding, now, outbox);
+    }
+}

@@ -1,0 +1,163 @@
+//! What the fold gives out: facts for the bill, entries of the nodes' books, rates.
+
+use serde::{Deserialize, Serialize};
+use std::ops::{AddAssign, Neg, Sub, SubAssign};
+use vocab::{
+    AllocationNo, AllocationSpec, EndCause, Lsn, Millis, NodeCapacity, ResourceKey, ResourceKind,
+    Token,
+};
+
+/// Something that becomes a row, with the event that it became known by. `(lsn, index, part)` is unique.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    pub lsn: Lsn,
+    pub index: u32,
+    /// Counts the changes of one event.
+    pub part: u32,
+    pub fact: Fact,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fact {
+    Interval(Interval),
+    Entry(Entry),
+    Rate(Rate),
+}
+
+/// A run that is over: what a tenant used of a node, and from when to when. The bill's raw fact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interval {
+    pub allocation: AllocationNo,
+    pub tenant: Token,
+    pub job_set: Token,
+    pub name: Option<Token>,
+    pub node: Token,
+    pub incarnation: u64,
+    pub gpu_model: Option<Token>,
+    pub cpu_milli: u64,
+    pub memory_bytes: u64,
+    pub gpu_milli: u64,
+    pub started_at: Millis,
+    /// After `started_at`; the first moment that is not used any more.
+    pub ended_at: Millis,
+    pub cause: EndCause,
+}
+
+/// Where a node's capacity is at a moment. At every moment the last four add up to the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Account {
+    Capacity,
+    Allocated,
+    Reserved,
+    Idle,
+    Unavailable,
+}
+
+impl Account {
+    pub const ALL: [Self; 5] = [
+        Self::Capacity,
+        Self::Allocated,
+        Self::Reserved,
+        Self::Idle,
+        Self::Unavailable,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Capacity => "capacity",
+            Self::Allocated => "allocated",
+            Self::Reserved => "reserved",
+            Self::Idle => "idle",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
+/// From `at` on, `account` of the node has `amounts` more (or less). The running totals are the node's timeline, and
+/// because additions commute it does not matter that a start is known only some time after it happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub node: Token,
+    pub incarnation: u64,
+    pub gpu_model: Option<Token>,
+    pub allocation: Option<AllocationNo>,
+    pub account: Account,
+    pub at: Millis,
+    pub amounts: Amounts,
+}
+
+/// The price of a resource from a moment on, until a newer one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rate {
+    pub resource: ResourceKey,
+    pub micro_per_unit_hour: u64,
+    pub effective_from: Millis,
+    pub version: u64,
+}
+
+/// One amount per resource type. Signed and wide, so that every sum and difference of recorded quantities exists and a
+/// scheduler that gave out too much shows as a negative rest instead of stopping the projection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Amounts {
+    pub cpu_milli: i128,
+    pub memory_bytes: i128,
+    pub gpu_milli: i128,
+}
+
+impl Amounts {
+    fn each(mut amount: impl FnMut(ResourceKind) -> i128) -> Self {
+        Self {
+            cpu_milli: amount(ResourceKind::Cpu),
+            memory_bytes: amount(ResourceKind::Memory),
+            gpu_milli: amount(ResourceKind::Gpu),
+        }
+    }
+
+    pub fn of_spec(spec: &AllocationSpec) -> Self {
+        Self::each(|kind| spec.amount(kind).into())
+    }
+
+    pub fn of_node(capacity: &NodeCapacity) -> Self {
+        Self::each(|kind| capacity.amount(kind).into())
+    }
+
+    pub fn get(&self, kind: ResourceKind) -> i128 {
+        match kind {
+            ResourceKind::Cpu => self.cpu_milli,
+            ResourceKind::Memory => self.memory_bytes,
+            ResourceKind::Gpu => self.gpu_milli,
+        }
+    }
+
+    pub fn is_zero(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl AddAssign for Amounts {
+    fn add_assign(&mut self, other: Self) {
+        *self = Self::each(|kind| self.get(kind) + other.get(kind));
+    }
+}
+
+impl SubAssign for Amounts {
+    fn sub_assign(&mut self, other: Self) {
+        *self = *self - other;
+    }
+}
+
+impl Sub for Amounts {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self::each(|kind| self.get(kind) - other.get(kind))
+    }
+}
+
+impl Neg for Amounts {
+    type Output = Self;
+
+    fn neg(self) -> Self {
+        Self::default() - self
+    }
+}

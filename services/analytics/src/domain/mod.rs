@@ -1,0 +1,171 @@
+//! The pure fold: the ledger in its own order → facts for the bill and entries of the nodes' books.
+//!
+//! A node's timeline is cut by two clocks: the scheduler's (placed, released) and node-heartbeat's (registered, lost,
+//! ready). They differ by some milliseconds, and cutting by both could show a placement before the node was there. So
+//! the scheduler's clock leads: a node's fact waits until the scheduler's next frame and then stands at its own moment,
+//! moved between the scheduler's clock before and after it. The ledger's order then is the timeline's order, and all
+//! totals stay at or above zero unless the scheduler really gave out too much.
+
+mod allocation;
+mod change;
+mod node;
+
+pub use change::{Account, Amounts, Change, Entry, Fact, Interval, Rate};
+
+use allocation::Allocations;
+use ledger::{IllegalEvent, Projection};
+use node::Nodes;
+use serde::{Deserialize, Serialize};
+use vocab::{AdminChange, AllocationNo, At, Event, Millis, Writer};
+
+/// What analytics must remember to make rows: what is live, the nodes, and what waits for the scheduler's clock.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    allocations: Allocations,
+    nodes: Nodes,
+    /// The scheduler's clock at its last event.
+    scheduler_now: Option<Millis>,
+    /// Facts of nodes since then, with node-heartbeat's clock.
+    waiting: Vec<(Millis, Event)>,
+}
+
+/// Takes the changes of one event and numbers them.
+pub struct Outbox<'o> {
+    at: At,
+    part: u32,
+    changes: &'o mut Vec<Change>,
+}
+
+impl Outbox<'_> {
+    fn push(&mut self, fact: Fact) {
+        self.changes.push(Change {
+            lsn: self.at.lsn,
+            index: self.at.index,
+            part: self.part,
+            fact,
+        });
+        self.part += 1;
+    }
+}
+
+impl Usage {
+    /// Allocations that have not ended.
+    pub fn live(&self) -> usize {
+        self.allocations.len()
+    }
+
+    /// Puts the nodes' facts that have waited onto the timeline.
+    fn advance(&mut self, now: Millis, outbox: &mut Outbox<'_>) -> Result<(), IllegalEvent> {
+        let before = self.scheduler_now.unwrap_or(Millis(i64::MIN));
+        for (said, event) in std::mem::take(&mut self.waiting) {
+            let at = said.between(before, now);
+            match &event {
+                Event::NodeRegistered {
+                    node,
+                    incarnation,
+                    capacity,
+                } => self
+                    .nodes
+                    .registered(node, *incarnation, capacity, at, outbox, &event)?,
+                Event::NodeReady { node, incarnation } => {
+                    self.nodes.ready(node, *incarnation, at, outbox, &event)?;
+                }
+                Event::NodeLost {
+                    node, incarnation, ..
+                } => self.nodes.lost(node, *incarnation, at, outbox, &event)?,
+                other => return Err(IllegalEvent::new("not a fact of a node", other)),
+            }
+        }
+        self.scheduler_now = Some(now);
+        Ok(())
+    }
+}
+
+impl Projection for Usage {
+    type Change = Change;
+
+    const NAME: &'static str = "analytics";
+    const STATE_VERSION: u32 = 1;
+
+    fn project(
+        &mut self,
+        at: &At,
+        event: &Event,
+        out: &mut Vec<Change>,
+    ) -> Result<(), IllegalEvent> {
+        let outbox = &mut Outbox {
+            at: *at,
+            part: 0,
+            changes: out,
+        };
+        let now = at.now;
+        if event.writer() == Writer::Scheduler {
+            self.advance(now, outbox)?;
+        }
+        let Self {
+            allocations, nodes, ..
+        } = self;
+        match event {
+            Event::AllocationRequested { operation, spec } => {
+                allocations.requested(AllocationNo(at.no.0), &operation.tenant, spec);
+            }
+            Event::QuotaDenied { allocation, .. } => allocations.denied(*allocation),
+            Event::AllocationPlaced {
+                allocation,
+                node,
+                incarnation,
+                ..
+            } => {
+                let place = (node, *incarnation);
+                allocations.placed(nodes, *allocation, place, now, outbox, event)?;
+            }
+            Event::AllocationStarted { allocation, at } => {
+                allocations.started(nodes, *allocation, *at, now, outbox, event)?;
+            }
+            Event::AllocationEnded {
+                allocation,
+                cause,
+                at,
+            } => allocations.ended(nodes, *allocation, (*cause, *at), now, outbox),
+            Event::AdminApplied {
+                change:
+                    AdminChange::Rate {
+                        resource,
+                        micro_per_unit_hour,
+                        effective_from,
+                    },
+                version,
+                ..
+            } => outbox.push(Fact::Rate(Rate {
+                resource: resource.clone(),
+                micro_per_unit_hour: *micro_per_unit_hour,
+                effective_from: *effective_from,
+                version: *version,
+            })),
+            Event::NodeRegistered { .. } | Event::NodeReady { .. } | Event::NodeLost { .. } => {
+                self.waiting.push((now, event.clone()));
+            }
+            // Nothing is held, used or priced by these.
+            Event::AdminApplied {
+                change: AdminChange::Tenant { .. } | AdminChange::Quota { .. },
+                ..
+            }
+            | Event::CancelRequested { .. }
+            | Event::OperationRefused { .. }
+            | Event::OperationRepeated { .. }
+            | Event::OperationsForgotten { .. }
+            | Event::QuotaReserved { .. }
+            | Event::QuotaReleased { .. }
+            | Event::AllocationWaiting { .. }
+            | Event::AllocationStopping { .. }
+            | Event::CancelDecided { .. }
+            | Event::RunReported { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! What the command line, the load test and people ask.
+
+use super::{Store, StoreError};
+use clickhouse::Row;
+use serde::{Deserialize, Serialize};
+use vocab::{Lsn, Millis, Token};
+
+/// What a tenant owes for a resource in a month.
+#[derive(Debug, Clone, PartialEq, Eq, Row, Serialize, Deserialize)]
+pub struct BillLine {
+    pub tenant: String,
+    /// `2026-11`.
+    pub month: String,
+    pub resource: String,
+    /// Millionths of the currency.
+    pub amount_micro: u128,
+}
+
+/// What a tenant used of a resource in an hour, and what it costs.
+#[derive(Debug, Clone, PartialEq, Eq, Row, Serialize, Deserialize)]
+pub struct UsageLine {
+    /// Unix milliseconds of its beginning.
+    pub hour_ms: i64,
+    pub resource: String,
+    /// Millicore-, byte- or milli-GPU-milliseconds.
+    pub quantity: u128,
+    pub micro_per_unit_hour: u64,
+    /// False: no rate was effective, so it costs nothing yet.
+    pub has_rate: bool,
+    pub amount_micro: u128,
+}
+
+/// One way in which the books could fail to add up, and by how much they do.
+#[derive(Debug, Clone, PartialEq, Eq, Row, Serialize, Deserialize)]
+pub struct Imbalance {
+    /// See the view `conservation`.
+    pub kind: String,
+    /// A resource; for the kind `rows` a table.
+    pub resource: String,
+    /// Unit-milliseconds (millicore-, byte- or milli-GPU-milliseconds); for the kind `rows` rows.
+    pub error: u128,
+}
+
+/// The outcome of the conservation check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conservation {
+    /// Everything before is in the tables that were compared.
+    pub through: Lsn,
+    pub imbalances: Vec<Imbalance>,
+}
+
+impl Conservation {
+    /// The sum of all errors: 0 only if everything adds up to the millisecond and no row is missing or doubled.
+    pub fn conservation_error_ms(&self) -> u128 {
+        self.imbalances
+            .iter()
+            .fold(0, |sum, imbalance| sum.saturating_add(imbalance.error))
+    }
+}
+
+impl Store {
+    /// Everything up to here is in the tables.
+    pub async fn through(&self) -> Result<Lsn, StoreError> {
+        let query = self.query("SELECT max(to_lsn) FROM ledger_ranges WHERE state = 'applied'");
+        Ok(Lsn(self.fetch_one(query).await?))
+    }
+
+    /// Every tenant's bill, by month and resource.
+    pub async fn monthly_bill(&self) -> Result<Vec<BillLine>, StoreError> {
+        let query = self.query(
+            "SELECT toString(tenant) AS tenant, formatDateTime(month, '%Y-%m') AS month,
+                 toString(resource) AS resource, amount_micro
+             FROM chargeback_monthly
+             ORDER BY tenant, month, resource",
+        );
+        self.fetch_all(query).await
+    }
+
+    /// A tenant's lines whose hours begin in `[from, to)`.
+    pub async fn tenant_usage(
+        &self,
+        tenant: &Token,
+        (from, to): (Millis, Millis),
+    ) -> Result<Vec<UsageLine>, StoreError> {
+        let query = self
+            .query(
+                "SELECT toInt64(toUnixTimestamp(hour)) * 1000 AS hour_ms, toString(resource) AS resource, quantity,
+                     micro_per_unit_hour, has_rate = 1 AS has_rate, amount_micro
+                 FROM chargeback_hourly
+                 WHERE tenant = ? AND hour_ms >= ? AND hour_ms < ?
+                 ORDER BY hour_ms, resource",
+            )
+            .bind(tenant.as_str())
+            .bind(from.0)
+            .bind(to.0);
+        self.fetch_all(query).await
+    }
+
+    /// Hours in which anything was billed, over all tenants.
+    pub async fn hours_billed(&self) -> Result<u64, StoreError> {
+        let query = self.query("SELECT uniqExact(tenant, hour) FROM usage_hourly");
+        self.fetch_one(query).await
+    }
+
+    /// Checks that everything adds up. Exact when nothing is being sent meanwhile.
+    pub async fn conservation(&self) -> Result<Conservation, StoreError> {
+        let through = self.through().await?;
+        let query = self.query(
+            "SELECT kind, toString(resource) AS resource,
+                 toUInt128(least(error, toUInt256('340282366920938463463374607431768211455'))) AS error
+             FROM conservation
+             ORDER BY kind, resource",
+        );
+        Ok(Conservation {
+            through,
+            imbalances: self.fetch_all(query).await?,
+        })
+    }
+}

@@ -1,0 +1,211 @@
+//! Batches into ClickHouse, exactly once.
+//!
+//! ClickHouse has no transaction over several tables. What it has is this: an INSERT with a token that it has seen is
+//! taken as done. So a batch is (1) recorded with its bounds, (2) sent table by table with tokens made of the bounds,
+//! (3) recorded as applied. Whoever comes after a kill finds a range that was begun and not applied, folds the same
+//! range again, which gives the same rows, and sends them with the same tokens: what had landed is skipped, also behind
+//! the materialized view, and what had not lands now.
+//!
+//! Two projectors at once do the same work and no harm: the token of (1) has only the range's beginning, so the first
+//! one sets its end, and the other sees that when it reads back and begins again with these bounds.
+
+use super::{
+    Store, StoreError,
+    rows::{RangeRow, Rows, Weigh, chunks},
+};
+use crate::{domain::Change, metrics::Rows as RowsMetric};
+use clickhouse::{Row, RowOwned, RowWrite};
+use ledger::{Batch, LedgerId, Resume, Sink, SinkError};
+use serde::{Deserialize, Serialize};
+use vocab::Lsn;
+
+const INTERVALS: &str = "allocation_intervals";
+const ENTRIES: &str = "node_entries";
+const RATES: &str = "rates";
+const RANGES: &str = "ledger_ranges";
+
+/// The view writes here as well.
+const USAGE: &str = "usage_hourly";
+
+const BEGUN: &str = "begun";
+const APPLIED: &str = "applied";
+
+/// Rows that one INSERT makes in a table, far below the million at which ClickHouse would cut a block in two.
+const INSERT_WEIGHT_MAX: usize = 100_000;
+
+#[derive(Row, Deserialize)]
+struct Ends {
+    applied: u64,
+    begun: u64,
+}
+
+#[derive(Row, Serialize, Deserialize)]
+struct Range {
+    after_lsn: u64,
+    to_lsn: u64,
+    state: String,
+}
+
+/// What is known of a range before it is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// Its rows may or may not be there.
+    Open,
+    /// All of them are.
+    Applied,
+}
+
+impl Store {
+    /// Where the tables stand. The tables of another ledger are emptied, the ranges last: a kill in between leaves the
+    /// reason to empty them.
+    pub async fn resume(&self, ledger: LedgerId) -> Result<Resume, StoreError> {
+        let foreign: u64 = self
+            .fetch_one(
+                self.query("SELECT count() FROM ledger_ranges WHERE ledger != ?")
+                    .bind(ledger.0),
+            )
+            .await?;
+        if foreign > 0 {
+            tracing::warn!(ledger = ledger.0, "tables of another ledger emptied");
+            self.wipe().await?;
+        }
+        let ends: Ends = self
+            .fetch_one(
+                self.query(
+                    "WITH (SELECT max(to_lsn) FROM ledger_ranges WHERE state = 'applied') AS through
+                     SELECT through AS applied, min(to_lsn) AS begun
+                     FROM ledger_ranges
+                     WHERE state = 'begun' AND to_lsn > through AND after_lsn = through",
+                ),
+            )
+            .await?;
+        Ok(Resume {
+            through: Lsn(ends.applied),
+            begun: (ends.begun > ends.applied).then_some(Lsn(ends.begun)),
+        })
+    }
+
+    /// Empties all tables, so that they are built anew from the ledger.
+    pub async fn wipe(&self) -> Result<(), StoreError> {
+        for table in [INTERVALS, ENTRIES, RATES, USAGE, RANGES] {
+            self.execute(&format!("TRUNCATE TABLE {table}")).await?;
+        }
+        Ok(())
+    }
+
+    /// Step 1: records the bounds, and makes sure that they are the only ones.
+    pub async fn begin(&self, batch: &Batch<Change>, rows: &Rows) -> Result<Begun, StoreError> {
+        let token = format!("{}:{}:{BEGUN}", batch.ledger.0, batch.after.0);
+        self.insert(RANGES, &[rows.range(batch, BEGUN)], &token)
+            .await?;
+        let found: Vec<Range> = self
+            .fetch_all(
+                self.query(
+                    "SELECT after_lsn, to_lsn, toString(state) AS state FROM ledger_ranges
+                     WHERE ledger = ? AND to_lsn >= ? ORDER BY to_lsn",
+                )
+                .bind(batch.ledger.0)
+                .bind(batch.after.0),
+            )
+            .await?;
+        let (after, to) = (batch.after.0, batch.to.0);
+        let applied = |range: &&Range| range.state == APPLIED;
+        let joins = after == 0 || found.iter().filter(applied).any(|r| r.to_lsn == after);
+        let ours = |range: &Range| (range.after_lsn, range.to_lsn) == (after, to);
+        let first = found.iter().find(|r| r.after_lsn == after);
+        let overtaken = found
+            .iter()
+            .filter(applied)
+            .any(|r| r.to_lsn > after && !ours(r));
+        if !joins || overtaken || !first.is_some_and(ours) {
+            return Err(StoreError::Moved);
+        }
+        let landed = found.iter().filter(applied).any(ours);
+        Ok(if landed { Begun::Applied } else { Begun::Open })
+    }
+
+    /// Step 2: sends the rows. Each part of it may be repeated.
+    pub async fn send(&self, batch: &Batch<Change>, rows: &Rows) -> Result<(), StoreError> {
+        self.send_table(batch, RATES, &rows.rates).await?;
+        self.send_table(batch, ENTRIES, &rows.entries).await?;
+        self.send_table(batch, INTERVALS, &rows.intervals).await
+    }
+
+    async fn send_table<R>(
+        &self,
+        batch: &Batch<Change>,
+        table: &'static str,
+        rows: &[R],
+    ) -> Result<(), StoreError>
+    where
+        R: Weigh + RowOwned + RowWrite,
+    {
+        let (ledger, after, to) = (batch.ledger.0, batch.after.0, batch.to.0);
+        for (chunk_no, chunk) in chunks(rows, INSERT_WEIGHT_MAX).into_iter().enumerate() {
+            let token = format!("{ledger}:{after}-{to}:{table}:{chunk_no}");
+            self.insert(table, chunk, &token).await?;
+        }
+        Ok(())
+    }
+
+    /// Step 3: everything up to the end of the range is there.
+    pub async fn complete(&self, batch: &Batch<Change>, rows: &Rows) -> Result<(), StoreError> {
+        let (ledger, after, to) = (batch.ledger.0, batch.after.0, batch.to.0);
+        let token = format!("{ledger}:{after}-{to}:{APPLIED}");
+        let row: RangeRow = rows.range(batch, APPLIED);
+        self.insert(RANGES, &[row], &token).await
+    }
+
+    /// All three steps.
+    pub async fn apply(&self, batch: &Batch<Change>) -> Result<Rows, StoreError> {
+        let rows = Rows::of(self.cell(), &batch.changes);
+        if self.begin(batch, &rows).await? == Begun::Open {
+            self.send(batch, &rows).await?;
+            self.complete(batch, &rows).await?;
+        }
+        Ok(rows)
+    }
+}
+
+/// The store as the projector's sink.
+pub struct ClickHouseSink {
+    store: Store,
+    metrics: RowsMetric,
+    on_resume: Box<dyn Fn(Lsn) + Send + Sync>,
+}
+
+impl ClickHouseSink {
+    /// `on_resume` hears from where the rows go on.
+    pub fn new(
+        store: Store,
+        metrics: RowsMetric,
+        on_resume: impl Fn(Lsn) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            store,
+            metrics,
+            on_resume: Box::new(on_resume),
+        }
+    }
+}
+
+impl Sink for ClickHouseSink {
+    type Change = Change;
+
+    /// Also makes tables that somebody has dropped.
+    async fn resume(&mut self, ledger: LedgerId) -> Result<Resume, SinkError> {
+        self.store.migrate().await?;
+        let resume = self.store.resume(ledger).await?;
+        (self.on_resume)(resume.through);
+        Ok(resume)
+    }
+
+    async fn apply(&mut self, batch: &Batch<Change>) -> Result<(), SinkError> {
+        let rows = self.store.apply(batch).await?;
+        self.metrics
+            .inserted(INTERVALS, rows.intervals.len() as u64);
+        self.metrics.inserted(ENTRIES, rows.entries.len() as u64);
+        self.metrics.inserted(RATES, rows.rates.len() as u64);
+        Ok(())
+    }
+}

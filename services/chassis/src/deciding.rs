@@ -1,0 +1,151 @@
+//! A service on its ledger: the boot check, the leader, the projectors, with their health, metrics and spans. Written
+//! once for all services.
+
+mod observe;
+mod trace;
+
+pub use trace::JourneyTap;
+
+use std::convert::Infallible;
+
+use ledger::{
+    Decider, Decode, Door, Leader, LeaderOptions, Projection, Projector, Sink, Time,
+    check_ledger_settings, jetstream::JetStreamBus,
+};
+use schemas::subjects::Subjects;
+use tokio::sync::mpsc;
+use vocab::{CellNo, Millis};
+
+use crate::clock::Clock;
+use crate::error::Failure;
+use crate::service::Context;
+use observe::{LeaderShell, ProjectorShell};
+
+/// Frames between snapshots of a decider.
+const SNAPSHOT_EVERY: u64 = 2000;
+/// Real milliseconds without progress after which a standby takes over.
+const TAKEOVER_AFTER_MS: u64 = 3000;
+/// Real milliseconds between tries while the streams are not there yet.
+const RETRY_MS: u64 = 200;
+
+impl Time for Clock {
+    fn now(&self) -> Millis {
+        Millis(self.now_ms())
+    }
+
+    async fn sleep_until(&self, at: Millis) {
+        Clock::sleep_until(self, at.0).await;
+    }
+
+    async fn pause(&self, real_ms: u64) {
+        tokio::time::sleep(std::time::Duration::from_millis(real_ms)).await;
+    }
+}
+
+/// What a decider needs beside its rules.
+pub struct Deciding<D: Decider> {
+    pub rules: D::Rules,
+    /// Its door and how to read what comes in by it.
+    pub door: Option<(Door, Decode<D::Command>)>,
+    pub local: Option<mpsc::Receiver<D::Command>>,
+    pub effects: Option<mpsc::UnboundedSender<D::Effect>>,
+}
+
+impl<D: Decider> Deciding<D> {
+    /// Decides on what stands on the ledger alone.
+    pub fn on_ledger(rules: D::Rules) -> Self {
+        Self {
+            rules,
+            door: None,
+            local: None,
+            effects: None,
+        }
+    }
+}
+
+impl<T> Context<T> {
+    pub fn cell_no(&self) -> CellNo {
+        CellNo(self.cell.number)
+    }
+
+    pub fn subjects(&self) -> Subjects {
+        Subjects::new(&self.cell.name)
+    }
+
+    /// The cell's ledger, once it is there; refused if it could lose what it has acknowledged.
+    pub async fn ledger(&self) -> Result<JetStreamBus, Failure> {
+        let component = self.health.component("ledger");
+        component.not_ready("looking for the stream");
+        let client = self.nats().await?;
+        let bus = JetStreamBus::open(client, self.subjects()).await?;
+        let config = loop {
+            match bus.ledger_config().await {
+                Ok(config) => break config,
+                Err(error) => component.not_ready(format!("{error}; has the cell been made?")),
+            }
+            tokio::select! {
+                () = self.clock.pause(RETRY_MS) => {}
+                () = self.shutdown.requested() => return Err(self.stopped().into()),
+            }
+        };
+        let syncs = match &self.servers.nats.monitor_url {
+            Some(url) => crate::monitor::server_syncs_always(url).await,
+            None => None,
+        };
+        check_ledger_settings(&config, syncs)?;
+        component.ready();
+        Ok(bus)
+    }
+
+    /// Leads, or stands by, until shutdown. Returns early only on an error that no retry can mend.
+    pub async fn decide<D: Decider>(
+        &self,
+        bus: &JetStreamBus,
+        deciding: Deciding<D>,
+    ) -> Result<(), Failure> {
+        let observer = LeaderShell::new(D::WRITER, self);
+        let mut leader = [0; 16];
+        leader.copy_from_slice(uuid::Uuid::new_v4().as_bytes());
+        let options = LeaderOptions {
+            rules: deciding.rules,
+            leader,
+            door: deciding.door,
+            local: deciding.local,
+            effects: deciding.effects,
+            snapshot_every: SNAPSHOT_EVERY,
+            takeover_after_ms: TAKEOVER_AFTER_MS,
+        };
+        let work = async {
+            let leader: Leader<D, _, _> =
+                Leader::new(bus.clone(), self.clock.clone(), options, Box::new(observer)).await;
+            leader.run().await
+        };
+        self.until_shutdown(work).await
+    }
+
+    /// Projects into `sink` until shutdown.
+    pub async fn project<P, S>(&self, bus: &JetStreamBus, sink: S) -> Result<(), Failure>
+    where
+        P: Projection,
+        S: Sink<Change = P::Change>,
+    {
+        let observer = ProjectorShell::new(P::NAME, self);
+        let projector: Projector<P, _, _, _> =
+            Projector::new(bus.clone(), self.clock.clone(), sink, Box::new(observer));
+        self.until_shutdown(projector.run()).await
+    }
+
+    /// Dropping a leader or a projector is as safe as a crash, and needs no more care.
+    async fn until_shutdown<E: Into<Failure>>(
+        &self,
+        work: impl Future<Output = Result<Infallible, E>>,
+    ) -> Result<(), Failure> {
+        tokio::select! {
+            outcome = work => match outcome {
+                Ok(never) => match never {},
+                Err(error) => Err(error.into()),
+            },
+            () = self.shutdown.requested() => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Leaders and projectors as instruments and health see them.
+
+use ledger::{BusError, Frame, Observer, ProjectorObserver, Standing};
+use prometheus_client::metrics::{counter::Counter, gauge::Gauge, histogram::Histogram};
+use vocab::{At, Event, Lsn, Writer};
+
+use super::JourneyTap;
+use crate::clock::{Stamp, Stopwatch};
+use crate::health::ComponentHandle;
+use crate::service::Context;
+
+const BYTES: [f64; 7] = [256.0, 1e3, 4e3, 16e3, 64e3, 256e3, 1e6];
+const SECONDS: [f64; 9] = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0];
+
+pub(super) struct LeaderShell {
+    frames: Counter,
+    events: Counter,
+    fenced: Counter,
+    retries: Counter,
+    leading: Gauge,
+    lsn: Gauge,
+    frame_bytes: Histogram,
+    append_seconds: Histogram,
+    health: ComponentHandle,
+    tap: JourneyTap,
+    append: Option<(Stopwatch, Stamp)>,
+}
+
+impl LeaderShell {
+    pub fn new<T>(writer: Writer, ctx: &Context<T>) -> Self {
+        let m = &ctx.metrics;
+        Self {
+            frames: m.counter("frames", "Frames appended to the ledger"),
+            events: m.counter("events", "Events appended to the ledger"),
+            fenced: m.counter("fenced", "Times that another leader was found at work"),
+            retries: m.counter("bus_retries", "Times that the bus was tried again"),
+            leading: m.gauge("leading", "1 while this process decides, 0 while it stands by"),
+            lsn: m.gauge("frame_lsn", "Position of the last own frame"),
+            frame_bytes: m.histogram("frame_bytes", "Size of frames", &BYTES),
+            append_seconds: m.histogram("append_seconds", "Real time of one append", &SECONDS),
+            health: ctx.health.component("leader"),
+            tap: JourneyTap::new(writer.name(), ctx.journey.clone()),
+            append: None,
+        }
+    }
+}
+
+impl Observer for LeaderShell {
+    fn standing(&mut self, standing: Standing) {
+        self.leading.set(i64::from(standing == Standing::Leading));
+        match standing {
+            Standing::Recovering => self.health.not_ready("folding the ledger"),
+            Standing::Leading => self.health.ready(),
+            Standing::Standby => self.health.degraded("standing by behind another leader"),
+        }
+        tracing::info!(?standing, "leader");
+    }
+
+    fn received(&mut self, frame: &Frame) {
+        self.tap.received(frame);
+    }
+
+    fn appending(&mut self, _events: &[(At, Event)], bytes: usize) {
+        self.frame_bytes.observe(bytes as f64);
+        self.append = Some((Stopwatch::start(), Stamp::now()));
+    }
+
+    fn committed(&mut self, lsn: Lsn, events: &[(At, Event)]) {
+        self.frames.inc();
+        self.events.inc_by(events.len() as u64);
+        self.lsn.set(i64::try_from(lsn.0).unwrap_or(i64::MAX));
+        if let Some((watch, start)) = self.append.take() {
+            self.append_seconds.observe(watch.elapsed().as_secs_f64());
+            self.tap.committed(start, events);
+        }
+        self.health.ready();
+    }
+
+    fn fenced(&mut self) {
+        self.fenced.inc();
+    }
+
+    fn retrying(&mut self, why: &BusError) {
+        self.retries.inc();
+        self.health.not_ready(why.to_string());
+    }
+}
+
+pub(super) struct ProjectorShell {
+    name: &'static str,
+    applied: Counter,
+    retries: Counter,
+    lsn: Gauge,
+    health: ComponentHandle,
+}
+
+/// Instruments of a projection carry its name; one process may run several.
+fn instrument(projection: &'static str, what: &'static str) -> &'static str {
+    match (projection, what) {
+        ("feed", "changes") => "feed_changes",
+        ("feed", "retries") => "feed_retries",
+        ("feed", "lsn") => "feed_lsn",
+        (_, "changes") => "projection_changes",
+        (_, "retries") => "projection_retries",
+        _ => "projection_lsn",
+    }
+}
+
+impl ProjectorShell {
+    pub fn new<T>(projection: &'static str, ctx: &Context<T>) -> Self {
+        let m = &ctx.metrics;
+        let name = |what| instrument(projection, what);
+        let health = ctx.health.component(projection);
+        health.degraded("catching up");
+        Self {
+            name: projection,
+            applied: m.counter(name("changes"), "Changes applied by the projection"),
+            retries: m.counter(name("retries"), "Times that sink or bus were tried again"),
+            lsn: m.gauge(name("lsn"), "Position that the projection has applied"),
+            health,
+        }
+    }
+}
+
+impl ProjectorObserver for ProjectorShell {
+    fn applied(&mut self, to: Lsn, changes: usize) {
+        self.applied.inc_by(changes as u64);
+        self.lsn.set(i64::try_from(to.0).unwrap_or(i64::MAX));
+        self.health.ready();
+    }
+
+    fn retrying(&mut self, why: &str) {
+        self.retries.inc();
+        self.health.degraded(why.to_owned());
+        tracing::warn!(projection = self.name, why, "retrying");
+    }
+}

@@ -1,0 +1,221 @@
+//! Warm state: how a read model in Postgres keeps up with the ledger. Written once; a service brings its tables.
+//!
+//! A batch and the position that it leads to are one transaction, so a repeat, a crash or a second projector can neither
+//! skip nor double a change. Everything here can be lost: it is rebuilt from the ledger.
+
+mod fault;
+mod value;
+
+#[cfg(feature = "scratch")]
+pub mod scratch;
+
+pub use fault::WarmError;
+pub use value::{Moment, OutOfRange, bigint, unsigned};
+
+use ledger::{Batch, LedgerId, Resume, Sink, SinkError};
+use sqlx::{Connection, PgConnection, PgPool, Postgres, Transaction, migrate::Migrator};
+use std::{future::Future, time::Duration};
+use vocab::Lsn;
+
+/// Rows that go into one statement: beyond about a thousand it is not faster, only larger.
+pub const ROWS_MAX: usize = 1000;
+
+/// A batch takes milliseconds; by then the server is gone, and the answer with it.
+const APPLY_DEADLINE: Duration = Duration::from_secs(30);
+/// Another process may be migrating first.
+const MIGRATE_DEADLINE: Duration = Duration::from_secs(120);
+
+/// A crash of the server may take back the last commits, together with their position: they are applied again, and the
+/// disk is left to the bus, whose syncs decisions wait for. A projector that hangs in the middle is put out, because its
+/// successor waits for the position's row.
+const BEGIN: &str = "BEGIN; SET LOCAL synchronous_commit = off; \
+                     SET LOCAL idle_in_transaction_session_timeout = '15s'";
+
+/// A service's tables.
+pub trait WarmState: Send + Sync + 'static {
+    /// What the service's projection makes of events.
+    type Change: Send + Sync + 'static;
+
+    /// Names the position.
+    const NAME: &'static str;
+
+    /// The service's migrations; one of them makes `projection_position`.
+    fn migrator() -> &'static Migrator;
+
+    /// Writes one batch. What it changes is taken back when it fails.
+    fn write(
+        &self,
+        tx: &mut PgConnection,
+        changes: &[Self::Change],
+    ) -> impl Future<Output = Result<(), WarmError>> + Send;
+
+    /// Empties the tables that `write` fills.
+    fn wipe(&self, tx: &mut PgConnection) -> impl Future<Output = Result<(), WarmError>> + Send;
+}
+
+/// Applies batches to Postgres. Survives its absence: what fails is to be tried again.
+#[derive(Debug)]
+pub struct PgSink<T> {
+    pool: PgPool,
+    tables: T,
+    migrated: bool,
+    /// The last failure that was logged as an error, so that retries do not repeat it.
+    reported: Option<String>,
+}
+
+impl<T: WarmState> PgSink<T> {
+    /// `pool` finds the service's own schema first. Nothing is sent to the database yet.
+    pub fn new(pool: PgPool, tables: T) -> Self {
+        Self {
+            pool,
+            tables,
+            migrated: false,
+            reported: None,
+        }
+    }
+
+    /// On a connection of its own: when this ends early, closing it gives up sqlx's lock on the migrations.
+    async fn migrate(&self) -> Result<(), WarmError> {
+        let mut connection = self.pool.acquire().await?.detach();
+        T::migrator().run_direct(&mut connection).await?;
+        connection.close().await?;
+        Ok(())
+    }
+
+    async fn try_resume(&mut self, ledger: LedgerId) -> Result<Lsn, WarmError> {
+        if !self.migrated {
+            within(MIGRATE_DEADLINE, self.migrate()).await?;
+            self.migrated = true;
+        }
+        within(APPLY_DEADLINE, self.position(ledger)).await
+    }
+
+    /// Rows without a position, or of another ledger, are none of this ledger's.
+    async fn position(&self, ledger: LedgerId) -> Result<Lsn, WarmError> {
+        let mut tx = self.begin().await?;
+        let inserted = sqlx::query(
+            "INSERT INTO projection_position (name, ledger_created, lsn) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING",
+        )
+        .bind(T::NAME)
+        .bind(ledger.0)
+        .execute(&mut *tx)
+        .await?;
+        let (created, lsn): (i64, i64) = sqlx::query_as(
+            "SELECT ledger_created, lsn FROM projection_position WHERE name = $1 FOR UPDATE",
+        )
+        .bind(T::NAME)
+        .fetch_one(&mut *tx)
+        .await?;
+        let lsn = if inserted.rows_affected() == 0 && created == ledger.0 {
+            Lsn(unsigned("lsn", lsn)?)
+        } else {
+            tracing::info!(
+                projection = T::NAME,
+                before = created,
+                ledger = ledger.0,
+                "rebuilding"
+            );
+            self.tables.wipe(&mut tx).await?;
+            sqlx::query(
+                "UPDATE projection_position SET ledger_created = $2, lsn = 0 WHERE name = $1",
+            )
+            .bind(T::NAME)
+            .bind(ledger.0)
+            .execute(&mut *tx)
+            .await?;
+            Lsn(0)
+        };
+        tx.commit().await?;
+        Ok(lsn)
+    }
+
+    async fn try_apply(&self, batch: &Batch<T::Change>) -> Result<(), WarmError> {
+        let (after, to) = (
+            bigint("lsn", batch.after.0)?,
+            bigint("lsn", batch.to.0)?,
+        );
+        let mut tx = self.begin().await?;
+        // Locks the row, so of two projectors one waits here and then finds the position moved.
+        let moved = sqlx::query(
+            "UPDATE projection_position SET lsn = $4 WHERE name = $1 AND ledger_created = $2 AND lsn = $3",
+        )
+        .bind(T::NAME)
+        .bind(batch.ledger.0)
+        .bind(after)
+        .bind(to)
+        .execute(&mut *tx)
+        .await?;
+        if moved.rows_affected() == 0 {
+            return Err(WarmError::Moved);
+        }
+        self.tables.write(&mut tx, &batch.changes).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    async fn begin(&self) -> Result<Transaction<'static, Postgres>, WarmError> {
+        Ok(self.pool.begin_with(BEGIN).await?)
+    }
+
+    /// What passes by itself is for the caller to show; what needs a person is logged, once.
+    fn failed(&mut self, error: WarmError, doing: &'static str) -> SinkError {
+        if let WarmError::Moved = error {
+            return SinkError::Moved;
+        }
+        if error.tables_missing() {
+            self.migrated = false;
+        }
+        let text = error.to_string();
+        if !error.passes() && self.reported.as_ref() != Some(&text) {
+            tracing::error!(
+                projection = T::NAME,
+                doing,
+                error = text,
+                sqlstate = error.sqlstate(),
+                table = error.table(),
+                constraint = error.constraint(),
+                "warm state refuses what the ledger says"
+            );
+            self.reported = Some(text.clone());
+        }
+        SinkError::Unavailable(text)
+    }
+}
+
+impl<T: WarmState> Sink for PgSink<T> {
+    type Change = T::Change;
+
+    async fn resume(&mut self, ledger: LedgerId) -> Result<Resume, SinkError> {
+        match self.try_resume(ledger).await {
+            Ok(through) => Ok(Resume {
+                through,
+                begun: None,
+            }),
+            Err(error) => Err(self.failed(error, "resume")),
+        }
+    }
+
+    async fn apply(&mut self, batch: &Batch<T::Change>) -> Result<(), SinkError> {
+        // Tables that somebody dropped come back empty, and with them position 0.
+        if !self.migrated {
+            return Err(SinkError::Moved);
+        }
+        match within(APPLY_DEADLINE, self.try_apply(batch)).await {
+            Ok(()) => {
+                self.reported = None;
+                Ok(())
+            }
+            Err(error) => Err(self.failed(error, "apply")),
+        }
+    }
+}
+
+/// A connection that hears nothing any more would wait for hours.
+async fn within<V>(
+    deadline: Duration,
+    work: impl Future<Output = Result<V, WarmError>>,
+) -> Result<V, WarmError> {
+    tokio::time::timeout(deadline, work)
+        .await
+        .unwrap_or(Err(WarmError::TimedOut(deadline)))
+}

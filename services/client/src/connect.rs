@@ -1,0 +1,194 @@
+//! One connection of one tenant, or of an operator.
+
+use crate::pending::{Denial, Replies};
+use async_nats::{Event, ServerError, jetstream};
+use schemas::{
+    subjects::{OPERATOR, Subjects},
+    v1::Outcome,
+};
+use std::{sync::Arc, time::Duration};
+use tokio::{sync::mpsc, task::JoinHandle};
+use vocab::{BadToken, Token};
+
+/// Longer than any healthy cell takes, short enough that a person still waits for the retry.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Requests whose acknowledgement is outstanding. Whoever sends more waits, which bounds the client's memory.
+const UNACKNOWLEDGED_MAX: usize = 16_384;
+
+/// Who speaks. The server has the last word: it lets a user publish only on the user's own subjects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Party {
+    Tenant(Token),
+    Operator,
+}
+
+impl Party {
+    /// The token that stands for the party in subjects.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Tenant(tenant) => tenant.as_str(),
+            Self::Operator => OPERATOR,
+        }
+    }
+}
+
+/// Where to connect to, and as whom.
+#[derive(Clone)]
+pub struct ConnectOptions {
+    url: String,
+    cell: String,
+    party: Party,
+    login: Option<(String, String)>,
+    patience: Duration,
+    observer: Option<mpsc::UnboundedSender<Outcome>>,
+}
+
+impl ConnectOptions {
+    pub fn tenant(url: impl Into<String>, cell: impl Into<String>, tenant: Token) -> Self {
+        Self::new(url.into(), cell.into(), Party::Tenant(tenant))
+    }
+
+    pub fn operator(url: impl Into<String>, cell: impl Into<String>) -> Self {
+        Self::new(url.into(), cell.into(), Party::Operator)
+    }
+
+    fn new(url: String, cell: String, party: Party) -> Self {
+        Self {
+            url,
+            cell,
+            party,
+            login: None,
+            patience: PATIENCE,
+            observer: None,
+        }
+    }
+
+    pub fn user(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
+        self.login = Some((user.into(), password.into()));
+        self
+    }
+
+    /// How long one sending of an operation waits before its outcome counts as indefinite.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Gets a copy of every outcome that reaches the party, also the late ones that nobody waits for any more: for
+    /// drivers that check that no operation is answered in two ways.
+    pub fn observed_by(mut self, observer: mpsc::UnboundedSender<Outcome>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error("the cell's name: {0}")]
+    Cell(#[from] BadToken),
+    #[error("connecting to {url}: {source}")]
+    Connect {
+        url: String,
+        source: async_nats::ConnectError,
+    },
+    #[error("subscribing to replies: {0}")]
+    Subscribe(#[from] async_nats::SubscribeError),
+    #[error("subscribing to replies: {0}")]
+    Flush(#[from] async_nats::client::FlushError),
+}
+
+/// A connection. Clones share it; thousands of operations may be outstanding on it.
+#[derive(Clone)]
+pub struct Client(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) nats: async_nats::Client,
+    pub(crate) jetstream: jetstream::Context,
+    pub(crate) subjects: Subjects,
+    pub(crate) party: Party,
+    pub(crate) patience: Duration,
+    pub(crate) replies: Arc<Replies>,
+    dispatcher: JoinHandle<()>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.dispatcher.abort();
+    }
+}
+
+impl Client {
+    pub async fn connect(options: ConnectOptions) -> Result<Self, ConnectError> {
+        let cell = Token::new(&options.cell)?;
+        let denial = Denial::default();
+        let mut connect = async_nats::ConnectOptions::new()
+            .name(format!("apportion client {}", options.party.name()))
+            .event_callback({
+                let denial = denial.clone();
+                move |event| {
+                    note(&event, &denial);
+                    std::future::ready(())
+                }
+            });
+        if let Some((user, password)) = options.login {
+            connect = connect.user_and_password(user, password);
+        }
+        let nats = connect
+            .connect(&options.url)
+            .await
+            .map_err(|source| ConnectError::Connect {
+                url: options.url.clone(),
+                source,
+            })?;
+        let subjects = Subjects::new(cell.as_str());
+        // The token of a request is one token of the subject, so one subscription hears all of the party's replies.
+        let subscription = nats
+            .subscribe(subjects.reply(options.party.name(), "*"))
+            .await?;
+        nats.flush().await?;
+        let replies = Arc::new(Replies::new(denial));
+        let dispatcher = tokio::spawn(replies.clone().dispatch(subscription, options.observer));
+        let jetstream = jetstream::ContextBuilder::new()
+            .timeout(options.patience)
+            .ack_timeout(options.patience)
+            .max_ack_inflight(UNACKNOWLEDGED_MAX)
+            .backpressure_on_inflight(true)
+            .build(nats.clone());
+        Ok(Self(Arc::new(Inner {
+            nats,
+            jetstream,
+            subjects,
+            party: options.party,
+            patience: options.patience,
+            replies,
+            dispatcher,
+        })))
+    }
+
+    pub fn party(&self) -> &Party {
+        &self.0.party
+    }
+
+    pub fn subjects(&self) -> &Subjects {
+        &self.0.subjects
+    }
+}
+
+/// A refused publish or subscribe comes as an event and not as an error of the call, so the last one is kept for
+/// whoever waits in vain.
+fn note(event: &Event, denial: &Denial) {
+    match event {
+        Event::ServerError(ServerError::Other(text)) => {
+            tracing::warn!(error = text, "nats server error");
+            denial.set(text);
+        }
+        Event::ServerError(error) => {
+            tracing::warn!(%error, "nats server error");
+            denial.set(&error.to_string());
+        }
+        Event::SlowConsumer(subscription) => {
+            tracing::warn!(subscription, "nats slow consumer, replies dropped");
+        }
+        other => tracing::debug!(event = %other, "nats"),
+    }
+}

@@ -1,0 +1,242 @@
+//! The rules of node-heartbeat: which nodes are there, what runs on them, and what their agents may say. Pure; one file
+//! per subject.
+
+mod lease;
+mod register;
+mod run;
+
+use lease::Leases;
+use ledger::{Decider, Draft, IllegalEvent};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use vocab::{
+    AllocationNo, AllocationSpec, At, Event, GpuShare, Millis, NodeCapacity, RunState, Token,
+    Writer,
+};
+
+/// Everything that node-heartbeat knows; all but the leases folded from the ledger.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Nodes {
+    nodes: BTreeMap<Token, Node>,
+    runs: BTreeMap<AllocationNo, Run>,
+    /// Requested, not placed yet: what an assignment will have to say.
+    requested: BTreeMap<AllocationNo, (Token, AllocationSpec)>,
+    /// Hot state, not recorded: heartbeats are many and lossy. A new leader grants every ready node a full lease.
+    #[serde(skip)]
+    leases: Leases,
+    #[serde(skip)]
+    effects: Vec<Effect>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    pub incarnation: u64,
+    pub ready: bool,
+    pub capacity: NodeCapacity,
+    /// Counts what the agent has to know: placements and stops.
+    pub revision: u64,
+    runs: Vec<AllocationNo>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Run {
+    node: Token,
+    assignment: Assignment,
+    started: Option<Millis>,
+    /// The agent has reported its end; the scheduler has not recorded it yet.
+    over: bool,
+}
+
+/// What a node's agent is to do, as data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// The node's revision that it came with.
+    pub revision: u64,
+    pub allocation: AllocationNo,
+    pub tenant: Token,
+    pub spec: AllocationSpec,
+    pub gpus: Vec<GpuShare>,
+    pub placed: Millis,
+    pub stop: bool,
+}
+
+/// What comes in by the door, from heartbeats, and from agents that ask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    Register {
+        node: Token,
+        incarnation: u64,
+        capacity: NodeCapacity,
+    },
+    Report {
+        node: Token,
+        incarnation: u64,
+        allocation: AllocationNo,
+        state: RunState,
+        at: Millis,
+    },
+    Heartbeat {
+        node: Token,
+        incarnation: u64,
+        revision: u64,
+    },
+    /// An agent asks for all its assignments; `request` finds its way back with the answer.
+    Sync { node: Token, request: u64 },
+    /// A message that says nothing that could be decided. It moves the door's position on.
+    Unreadable { node: Token },
+}
+
+/// What the shell sends to an agent. Best effort: a heartbeat with an old revision makes it be sent again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    Assign {
+        node: Token,
+        assignment: Assignment,
+    },
+    RegisterAgain {
+        node: Token,
+    },
+    Synced {
+        request: u64,
+        revision: u64,
+        assignments: Vec<Assignment>,
+    },
+}
+
+/// Settings that decisions depend on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// How long a node counts as there after its last heartbeat, in milliseconds of the cell's clock.
+    pub lease_ms: i64,
+}
+
+impl Nodes {
+    pub fn node(&self, node: &str) -> Option<&Node> {
+        self.nodes.get(node)
+    }
+}
+
+impl Decider for Nodes {
+    type Command = Command;
+    type Rules = Rules;
+    type Effect = Effect;
+
+    const WRITER: Writer = Writer::NodeHeartbeat;
+    const STATE_VERSION: u32 = 1;
+
+    fn observe(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
+        match event {
+            Event::AllocationRequested { operation, spec } => {
+                let entry = (operation.tenant.clone(), spec.clone());
+                self.requested.insert(AllocationNo(at.no.0), entry);
+                Ok(())
+            }
+            Event::QuotaDenied { allocation, .. } => {
+                self.requested.remove(allocation);
+                Ok(())
+            }
+            Event::AllocationPlaced {
+                allocation,
+                node,
+                incarnation,
+                gpus,
+            } => self.assign(at, *allocation, node, *incarnation, gpus, event),
+            Event::AllocationStopping { allocation } => self.stop(*allocation, event),
+            Event::AllocationEnded { allocation, .. } => {
+                self.forget(*allocation);
+                Ok(())
+            }
+            // Not the nodes' business.
+            Event::AdminApplied { .. }
+            | Event::CancelRequested { .. }
+            | Event::OperationRefused { .. }
+            | Event::OperationRepeated { .. }
+            | Event::OperationsForgotten { .. }
+            | Event::QuotaReserved { .. }
+            | Event::QuotaReleased { .. }
+            | Event::AllocationWaiting { .. }
+            | Event::AllocationStarted { .. }
+            | Event::CancelDecided { .. } => Ok(()),
+            Event::NodeRegistered { .. }
+            | Event::NodeReady { .. }
+            | Event::NodeLost { .. }
+            | Event::RunReported { .. } => Err(IllegalEvent::new("an own fact as input", event)),
+        }
+    }
+
+    fn evolve(&mut self, _at: &At, event: &Event) -> Result<(), IllegalEvent> {
+        match event {
+            Event::NodeRegistered {
+                node,
+                incarnation,
+                capacity,
+            } => self.registered(node, *incarnation, capacity, event),
+            Event::NodeReady { node, incarnation } => self.ready(node, *incarnation, event),
+            Event::NodeLost {
+                node, incarnation, ..
+            } => self.lost(node, *incarnation, event),
+            Event::RunReported {
+                allocation,
+                state,
+                at,
+                ..
+            } => self.reported(*allocation, *state, *at, event),
+            Event::AdminApplied { .. }
+            | Event::AllocationRequested { .. }
+            | Event::CancelRequested { .. }
+            | Event::OperationRefused { .. }
+            | Event::OperationRepeated { .. }
+            | Event::OperationsForgotten { .. }
+            | Event::QuotaReserved { .. }
+            | Event::QuotaDenied { .. }
+            | Event::QuotaReleased { .. }
+            | Event::AllocationPlaced { .. }
+            | Event::AllocationWaiting { .. }
+            | Event::AllocationStarted { .. }
+            | Event::AllocationStopping { .. }
+            | Event::AllocationEnded { .. }
+            | Event::CancelDecided { .. } => {
+                Err(IllegalEvent::new("another writer's fact as own", event))
+            }
+        }
+    }
+
+    fn handle(&mut self, command: Command, rules: &Rules, draft: &mut Draft) {
+        match command {
+            Command::Register {
+                node,
+                incarnation,
+                capacity,
+            } => register::decide(self, node, incarnation, capacity, rules, draft),
+            Command::Report {
+                node,
+                incarnation,
+                allocation,
+                state,
+                at,
+            } => run::decide(self, &node, incarnation, (allocation, state, at), draft),
+            Command::Heartbeat {
+                node,
+                incarnation,
+                revision,
+            } => lease::heartbeat(self, node, incarnation, revision, rules, draft.now),
+            Command::Sync { node, request } => self.sync(&node, request),
+            Command::Unreadable { .. } => {}
+        }
+    }
+
+    fn decide(&mut self, rules: &Rules, draft: &mut Draft) {
+        lease::expire(self, rules, draft);
+    }
+
+    fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    fn wake_at(&self) -> Option<Millis> {
+        self.leases.next_expiry()
+    }
+}
+
+#[cfg(test)]
+mod tests;

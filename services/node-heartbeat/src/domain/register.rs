@@ -1,0 +1,113 @@
+//! Registration: a node comes, or comes back as a new incarnation with nothing running.
+
+use super::{Node, Nodes, Rules};
+use ledger::{Draft, IllegalEvent};
+use vocab::{AllocationSpec, Event, NodeCapacity, Token};
+
+/// An older incarnation is ignored, the current one only heard; a newer one ends the node's former life first.
+pub(super) fn decide(
+    state: &mut Nodes,
+    node: Token,
+    incarnation: u64,
+    capacity: NodeCapacity,
+    rules: &Rules,
+    draft: &mut Draft,
+) {
+    if !plausible(&capacity) {
+        return;
+    }
+    match state.nodes.get(&node) {
+        Some(known) if known.incarnation > incarnation => return,
+        Some(known) if known.incarnation == incarnation => {
+            // A lost incarnation stays lost: its runs were given to others.
+            if known.ready {
+                state.leases.renew(&node, draft.now, rules.lease_ms);
+            }
+            return;
+        }
+        Some(known) if known.ready => {
+            let lost = Event::NodeLost {
+                node: node.clone(),
+                incarnation: known.incarnation,
+                last_seen: draft.now,
+            };
+            draft.emit(state, lost);
+        }
+        Some(_) | None => {}
+    }
+    let registered = Event::NodeRegistered {
+        node: node.clone(),
+        incarnation,
+        capacity,
+    };
+    draft.emit(state, registered);
+    state.leases.renew(&node, draft.now, rules.lease_ms);
+}
+
+/// The limits that requests have, so that sums over a node stay far from overflow.
+fn plausible(capacity: &NodeCapacity) -> bool {
+    capacity.cpu_milli <= AllocationSpec::CPU_MILLI_MAX
+        && capacity.memory_bytes <= AllocationSpec::MEMORY_BYTES_MAX
+        && u64::from(capacity.gpus) <= AllocationSpec::GPUS_MAX
+        && (capacity.gpus > 0 || capacity.gpu_model.is_none())
+}
+
+impl Nodes {
+    pub(super) fn registered(
+        &mut self,
+        node: &Token,
+        incarnation: u64,
+        capacity: &NodeCapacity,
+        event: &Event,
+    ) -> Result<(), IllegalEvent> {
+        let before = self.nodes.get(node);
+        if before.is_some_and(|known| known.ready || known.incarnation >= incarnation) {
+            return Err(IllegalEvent::new("registered already", event));
+        }
+        let fresh = Node {
+            incarnation,
+            ready: true,
+            capacity: capacity.clone(),
+            // Goes on counting, so that no agent takes an old assignment for a new one.
+            revision: before.map_or(0, |known| known.revision),
+            runs: Vec::new(),
+        };
+        self.nodes.insert(node.clone(), fresh);
+        Ok(())
+    }
+
+    pub(super) fn ready(
+        &mut self,
+        node: &Token,
+        incarnation: u64,
+        event: &Event,
+    ) -> Result<(), IllegalEvent> {
+        match self.nodes.get_mut(node) {
+            Some(known) if !known.ready && known.incarnation == incarnation => {
+                known.ready = true;
+                Ok(())
+            }
+            _ => Err(IllegalEvent::new("not lost in this incarnation", event)),
+        }
+    }
+
+    /// Its runs are over with it, whatever its agent may say later.
+    pub(super) fn lost(
+        &mut self,
+        node: &Token,
+        incarnation: u64,
+        event: &Event,
+    ) -> Result<(), IllegalEvent> {
+        match self.nodes.get_mut(node) {
+            Some(known) if known.ready && known.incarnation == incarnation => {
+                known.ready = false;
+                for allocation in std::mem::take(&mut known.runs) {
+                    self.runs.remove(&allocation);
+                }
+                self.leases.drop(node);
+                Ok(())
+            }
+            _ => Err(IllegalEvent::new("not ready in this incarnation", event)),
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The fleet as rows. Pure.
+
+use ledger::{IllegalEvent, Projection};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use vocab::{At, Event, Millis, NodeCapacity, Token};
+
+/// A node as it stands after the event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRow {
+    pub node: Token,
+    pub incarnation: u64,
+    pub state: NodeState,
+    pub capacity: NodeCapacity,
+    /// When this capacity was registered.
+    pub registered_at: Millis,
+    /// In this state since then.
+    pub since: Millis,
+    /// The last sign of life that stands on the ledger.
+    pub last_seen: Millis,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NodeState {
+    Ready,
+    Lost,
+}
+
+impl NodeState {
+    pub const ALL: [Self; 2] = [Self::Ready, Self::Lost];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// Folds the ledger into the fleet. Nodes are few and are never forgotten, so all of them are held.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct NodeProjection {
+    nodes: BTreeMap<Token, NodeRow>,
+}
+
+impl NodeProjection {
+    fn registered(&mut self, at: &At, node: &Token, incarnation: u64, capacity: &NodeCapacity) {
+        let row = NodeRow {
+            node: node.clone(),
+            incarnation,
+            state: NodeState::Ready,
+            capacity: capacity.clone(),
+            registered_at: at.now,
+            since: at.now,
+            last_seen: at.now,
+        };
+        self.nodes.insert(node.clone(), row);
+    }
+
+    fn turned(
+        &mut self,
+        node: &Token,
+        incarnation: u64,
+        (state, since, last_seen): (NodeState, Millis, Millis),
+        event: &Event,
+    ) -> Result<(), IllegalEvent> {
+        match self.nodes.get_mut(node) {
+            Some(row) if row.incarnation == incarnation && row.state != state => {
+                row.state = state;
+                row.since = since;
+                row.last_seen = last_seen;
+                Ok(())
+            }
+            _ => Err(IllegalEvent::new("no such node to turn", event)),
+        }
+    }
+}
+
+impl Projection for NodeProjection {
+    type Change = NodeRow;
+
+    const NAME: &'static str = "node-heartbeat";
+    const STATE_VERSION: u32 = 1;
+
+    fn project(
+        &mut self,
+        at: &At,
+        event: &Event,
+        out: &mut Vec<NodeRow>,
+    ) -> Result<(), IllegalEvent> {
+        let node = match event {
+            Event::NodeRegistered {
+                node,
+                incarnation,
+                capacity,
+            } => {
+                self.registered(at, node, *incarnation, capacity);
+                node
+            }
+            Event::NodeReady { node, incarnation } => {
+                let turn = (NodeState::Ready, at.now, at.now);
+                self.turned(node, *incarnation, turn, event)?;
+                node
+            }
+            Event::NodeLost {
+                node,
+                incarnation,
+                last_seen,
+            } => {
+                let turn = (NodeState::Lost, at.now, *last_seen);
+                self.turned(node, *incarnation, turn, event)?;
+                node
+            }
+            // Says nothing of the node itself.
+            Event::RunReported { .. }
+            | Event::AdminApplied { .. }
+            | Event::AllocationRequested { .. }
+            | Event::CancelRequested { .. }
+            | Event::OperationRefused { .. }
+            | Event::OperationRepeated { .. }
+            | Event::OperationsForgotten { .. }
+            | Event::QuotaReserved { .. }
+            | Event::QuotaDenied { .. }
+            | Event::QuotaReleased { .. }
+            | Event::AllocationPlaced { .. }
+            | Event::AllocationWaiting { .. }
+            | Event::AllocationStarted { .. }
+            | Event::AllocationStopping { .. }
+            | Event::AllocationEnded { .. }
+            | Event::CancelDecided { .. } => return Ok(()),
+        };
+        out.extend(self.nodes.get(node).cloned());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vocab::{EventNo, Lsn};
+
+    /// Steps about one node, one millisecond apart: `registered`, `ready` or `lost`, and the incarnation; then the row as
+    /// `state incarnation registered/since/last_seen`.
+    fn check(steps: &str, expected: &str) {
+        let mut projection = NodeProjection::default();
+        let mut rows = Vec::new();
+        let mut illegal = None;
+        for (i, step) in steps.split(", ").enumerate() {
+            let (verb, incarnation) = step.split_once(' ').unwrap();
+            let node = Token::new("n").unwrap();
+            let incarnation = incarnation.parse().unwrap();
+            let event = match verb {
+                "registered" => Event::NodeRegistered {
+                    node,
+                    incarnation,
+                    capacity: NodeCapacity {
+                        cpu_milli: 1,
+                        memory_bytes: 1,
+                        gpus: 0,
+                        gpu_model: None,
+                    },
+                },
+                "ready" => Event::NodeReady { node, incarnation },
+                "lost" => Event::NodeLost {
+                    node,
+                    incarnation,
+                    last_seen: Millis(i as i64 * 10),
+                },
+                other => panic!("{other}"),
+            };
+            let at = At {
+                lsn: Lsn(1),
+                index: 0,
+                no: EventNo(1),
+                now: Millis(i as i64 + 1),
+            };
+            if let Err(error) = projection.project(&at, &event, &mut rows) {
+                illegal = Some(error.state);
+                break;
+            }
+        }
+        let found = match (illegal, rows.last()) {
+            (Some(state), _) => state.to_owned(),
+            (None, None) => "nothing".to_owned(),
+            (None, Some(row)) => format!(
+                "{} {} {}/{}/{}",
+                row.state.name(),
+                row.incarnation,
+                row.registered_at.0,
+                row.since.0,
+                row.last_seen.0
+            ),
+        };
+        assert_eq!(found, expected, "{steps}");
+    }
+
+    #[test]
+    fn a_node_comes_goes_and_comes_back() {
+        check("registered 1", "ready 1 1/1/1");
+        check("registered 1, lost 1", "lost 1 1/2/10");
+        check("registered 1, lost 1, ready 1", "ready 1 1/3/3");
+        check("registered 1, lost 1, registered 2", "ready 2 3/3/3");
+        check("registered 18446744073709551615", "ready 18446744073709551615 1/1/1");
+    }
+
+    #[test]
+    fn only_the_current_incarnation_turns() {
+        check("lost 1", "no such node to turn");
+        check("registered 1, ready 1", "no such node to turn");
+        check("registered 1, lost 2", "no such node to turn");
+        check("registered 1, lost 1, lost 1", "no such node to turn");
+    }
+}

@@ -1,0 +1,84 @@
+//! Between the agents' messages and the domain's words: the only file here that names generated types.
+
+use crate::domain::{Assignment, Command};
+use ledger::{
+    DoorRecord,
+    wire::{capacity_from_proto, shares_to_proto, spec_to_proto},
+};
+use prost::Message;
+use schemas::v1::{self, node_report};
+use vocab::{AllocationId, CellNo, Millis, RunState, Token};
+
+/// Total: what cannot be read moves the door on and nothing else.
+pub fn report(message: &DoorRecord, cell: CellNo) -> Command {
+    let node = message.sender.clone();
+    read(&node, &message.payload, cell).unwrap_or(Command::Unreadable { node })
+}
+
+fn read(node: &Token, payload: &[u8], cell: CellNo) -> Option<Command> {
+    let message = v1::NodeReport::decode(payload).ok()?;
+    let node = node.clone();
+    let incarnation = message.incarnation;
+    match message.report? {
+        node_report::Report::Register(register) => Some(Command::Register {
+            node,
+            incarnation,
+            capacity: capacity_from_proto(register.capacity).ok()?,
+        }),
+        node_report::Report::Run(run) => Some(Command::Report {
+            node,
+            incarnation,
+            allocation: AllocationId::parse(&run.allocation_id)?.in_cell(cell)?,
+            state: match run.phase() {
+                v1::RunPhase::Started => RunState::Started,
+                v1::RunPhase::FinishedOk => RunState::Finished,
+                v1::RunPhase::FailedRun => RunState::Failed,
+                v1::RunPhase::Rejected => RunState::Rejected,
+                v1::RunPhase::Unspecified => return None,
+            },
+            at: Millis(run.at_ms),
+        }),
+    }
+}
+
+pub fn heartbeat(node: Token, payload: &[u8]) -> Option<Command> {
+    let message = v1::Heartbeat::decode(payload).ok()?;
+    Some(Command::Heartbeat {
+        node,
+        incarnation: message.incarnation,
+        revision: message.revision,
+    })
+}
+
+fn to_proto(assignment: &Assignment, cell: CellNo) -> v1::Assignment {
+    v1::Assignment {
+        revision: assignment.revision,
+        allocation_id: assignment.allocation.id(cell).to_string(),
+        tenant: assignment.tenant.to_string(),
+        spec: Some(spec_to_proto(&assignment.spec)),
+        gpus: shares_to_proto(&assignment.gpus),
+        placed_ms: assignment.placed.0,
+        stop: assignment.stop,
+        register_again: false,
+    }
+}
+
+pub fn assignment(assignment: &Assignment, cell: CellNo) -> Vec<u8> {
+    to_proto(assignment, cell).encode_to_vec()
+}
+
+pub fn assignments(revision: u64, assignments: &[Assignment], cell: CellNo) -> Vec<u8> {
+    v1::AssignmentList {
+        revision,
+        assignments: assignments.iter().map(|a| to_proto(a, cell)).collect(),
+    }
+    .encode_to_vec()
+}
+
+pub fn register_again() -> Vec<u8> {
+    v1::Assignment {
+        register_again: true,
+        ..Default::default()
+    }
+    .encode_to_vec()
+}
