@@ -70,6 +70,8 @@ pub struct FleetTally {
     pub finished: u64,
     pub heartbeats: u64,
     pub syncs: u64,
+    /// Nodes that were told to register anew.
+    pub registered_again: u64,
     /// Reports that were sent again because their acknowledgement did not come.
     pub resent: u64,
     pub conflicts: Vec<Conflict>,
@@ -97,14 +99,15 @@ impl Drop for Fleet {
 impl Fleet {
     /// Connects, registers every node and goes on by itself. Returns when all registrations are acknowledged.
     pub async fn start(options: FleetOptions) -> Result<Self, FleetError> {
-        let nats = async_nats::ConnectOptions::with_user_and_password(options.user, options.password)
-            .name("apportion simulated fleet")
-            .connect(&options.url)
-            .await
-            .map_err(|source| FleetError::Connect {
-                url: options.url.clone(),
-                source,
-            })?;
+        let nats =
+            async_nats::ConnectOptions::with_user_and_password(options.user, options.password)
+                .name("apportion simulated fleet")
+                .connect(&options.url)
+                .await
+                .map_err(|source| FleetError::Connect {
+                    url: options.url.clone(),
+                    source,
+                })?;
         let subjects = Subjects::new(options.cell);
         let assignments = nats.subscribe(subjects.node("*", "assign")).await?;
         let jetstream = jetstream::ContextBuilder::new()
@@ -114,32 +117,27 @@ impl Fleet {
             .backpressure_on_inflight(true)
             .build(nats.clone());
         let tally = Shared::<FleetTally>::default();
-        let nodes: Vec<String> = options.nodes.iter().map(|node| node.name.to_string()).collect();
-        let by_name = nodes.iter().cloned().zip(0..).collect();
-        // Grows each time a fleet starts, which takes longer than a millisecond.
-        let incarnation = Stamp::now().unix_ns() / 1_000_000;
         let door = Door {
             nats,
             jetstream,
             subjects: Arc::new(subjects),
             tally: tally.clone(),
-            incarnation,
         };
-        let mut registrations: FuturesUnordered<_> = options
-            .nodes
+        let members: Vec<Member> = options.nodes.into_iter().map(Member::new).collect();
+        let mut registrations: FuturesUnordered<_> = members
             .iter()
-            .map(|node| door.report(node.name.as_str(), register(node)))
+            .map(|member| door.report(member, member.register()))
             .collect();
         while registrations.next().await.is_some() {}
-        let agents = nodes.iter().map(|_| Agent::default()).collect();
+        drop(registrations);
+        let names = members.iter().map(|member| member.node.name.to_string());
         let brain = Brain {
             door,
             clock: options.clock,
             lifetime: options.lifetime,
             heartbeat: options.heartbeat,
-            nodes,
-            by_name,
-            agents,
+            by_name: names.zip(0..).collect(),
+            members,
             wakes: BinaryHeap::new(),
             under_way: FuturesUnordered::new(),
         };
@@ -154,15 +152,54 @@ impl Fleet {
     }
 }
 
-fn register(node: &Node) -> Report {
-    Report::Register(Register {
-        capacity: Some(NodeCapacity {
-            cpu_milli: node.capacity.cpu_milli,
-            memory_bytes: node.capacity.memory_bytes,
-            gpus: u32::from(node.capacity.gpus),
-            gpu_model: node.capacity.gpu_model.as_ref().map(ToString::to_string).unwrap_or_default(),
-        }),
-    })
+/// A node with its agent.
+struct Member {
+    node: Node,
+    agent: Agent,
+    incarnation: u64,
+    /// Since the last registration.
+    registered: Stopwatch,
+}
+
+impl Member {
+    fn new(node: Node) -> Self {
+        Self {
+            node,
+            agent: Agent::default(),
+            incarnation: wall_ms(),
+            registered: Stopwatch::start(),
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.node.name.as_str()
+    }
+
+    fn register(&self) -> Report {
+        let capacity = &self.node.capacity;
+        let model = capacity.gpu_model.as_ref();
+        Report::Register(Register {
+            capacity: Some(NodeCapacity {
+                cpu_milli: capacity.cpu_milli,
+                memory_bytes: capacity.memory_bytes,
+                gpus: u32::from(capacity.gpus),
+                gpu_model: model.map(ToString::to_string).unwrap_or_default(),
+            }),
+        })
+    }
+
+    fn heartbeat(&self) -> Bytes {
+        let message = Heartbeat {
+            incarnation: self.incarnation,
+            revision: self.agent.revision(),
+        };
+        message.encode_to_vec().into()
+    }
+}
+
+/// Grows from one fleet to the next, which takes longer than a millisecond.
+fn wall_ms() -> u64 {
+    Stamp::now().unix_ns() / 1_000_000
 }
 
 /// The way to node-heartbeat.
@@ -172,22 +209,24 @@ struct Door {
     jetstream: jetstream::Context,
     subjects: Arc<Subjects>,
     tally: Shared<FleetTally>,
-    incarnation: u64,
 }
 
 impl Door {
     /// Publishes a report until it is acknowledged. Reports are idempotent, so sending one twice does no harm.
-    fn report(&self, node: &str, report: Report) -> impl Future<Output = ()> + Send + 'static {
+    fn report(&self, member: &Member, report: Report) -> impl Future<Output = ()> + Send + use<> {
         let door = self.clone();
-        let subject = self.subjects.node(node, "report");
+        let subject = self.subjects.node(member.name(), "report");
         let message = NodeReport {
-            incarnation: self.incarnation,
+            incarnation: member.incarnation,
             report: Some(report),
         };
         let payload = Bytes::from(message.encode_to_vec());
         async move {
             loop {
-                let published = door.jetstream.publish(subject.clone(), payload.clone()).await;
+                let published = door
+                    .jetstream
+                    .publish(subject.clone(), payload.clone())
+                    .await;
                 let error = match published {
                     Ok(ack) => match ack.await {
                         Ok(_) => return,
@@ -202,32 +241,29 @@ impl Door {
         }
     }
 
-    fn heartbeat_of(&self, revision: u64) -> Bytes {
-        let message = Heartbeat {
-            incarnation: self.incarnation,
-            revision,
-        };
-        message.encode_to_vec().into()
-    }
-
     /// Lossy by design: a heartbeat that cannot be sent is as good as one that gets lost.
-    async fn heartbeat(&self, node: &str, revision: u64) {
-        let subject = self.subjects.node(node, "heartbeat");
-        if let Err(error) = self.nats.publish(subject, self.heartbeat_of(revision)).await {
-            tracing::debug!(node, %error, "heartbeat not sent");
+    async fn heartbeat(&self, member: &Member) {
+        let subject = self.subjects.node(member.name(), "heartbeat");
+        if let Err(error) = self.nats.publish(subject, member.heartbeat()).await {
+            tracing::debug!(node = member.name(), %error, "heartbeat not sent");
         }
     }
 
-    async fn sync(self, node: String, revision: u64) -> Option<AssignmentList> {
-        let subject = self.subjects.node(&node, "sync");
-        let answer = self.nats.request(subject, self.heartbeat_of(revision)).await;
-        let answer = answer.inspect_err(|error| tracing::debug!(node, %error, "no list")).ok()?;
-        AssignmentList::decode(answer.payload).ok()
+    fn sync(&self, member: &Member) -> impl Future<Output = Option<AssignmentList>> + Send + use<> {
+        let nats = self.nats.clone();
+        let subject = self.subjects.node(member.name(), "sync");
+        let payload = member.heartbeat();
+        async move {
+            let answer = nats.request(subject.clone(), payload).await;
+            let answer = answer.inspect_err(|error| tracing::debug!(subject, %error, "no list"));
+            AssignmentList::decode(answer.ok()?.payload).ok()
+        }
     }
 }
 
 /// What came of something that was under way.
 enum Done {
+    Registered,
     Reported {
         node: usize,
         allocation: String,
@@ -245,9 +281,8 @@ struct Brain {
     clock: Clock,
     lifetime: Lifetime,
     heartbeat: Duration,
-    nodes: Vec<String>,
+    members: Vec<Member>,
     by_name: BTreeMap<String, usize>,
-    agents: Vec<Agent>,
     /// Ends of runs, earliest first.
     wakes: BinaryHeap<Reverse<(i64, usize, String)>>,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
@@ -257,7 +292,7 @@ impl Brain {
     async fn run(mut self, mut assignments: async_nats::Subscriber) {
         let mut step = tokio::time::interval(HEARTBEAT_STEP);
         step.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut beats = Beats::new(self.nodes.len(), self.heartbeat);
+        let mut beats = Beats::new(self.members.len(), self.heartbeat);
         let since = Stopwatch::start();
         loop {
             let next_wake = self.wakes.peek().map(|Reverse((at_ms, ..))| *at_ms);
@@ -273,7 +308,7 @@ impl Brain {
                     None => pending().await,
                 }} => self.wake(),
                 _ = step.tick() => for node in beats.due(since.elapsed()) {
-                    self.door.heartbeat(&self.nodes[node], self.agents[node].revision()).await;
+                    self.door.heartbeat(&self.members[node]).await;
                     locked(&self.door.tally).heartbeats += 1;
                 },
             }
@@ -286,19 +321,40 @@ impl Brain {
             return;
         };
         match Assignment::decode(message.payload.clone()) {
+            Ok(change) if change.register_again => self.register_again(node),
             Ok(change) => {
                 locked(&self.door.tally).assignments += 1;
                 let lifetime_ms = (self.lifetime)(&change);
-                let acts = self.agents[node].assigned(&change, lifetime_ms, self.clock.now_ms());
+                let acts =
+                    self.members[node]
+                        .agent
+                        .assigned(&change, lifetime_ms, self.clock.now_ms());
                 self.act(node, acts);
             }
             Err(error) => tracing::warn!(subject = %message.subject, %error, "no assignment"),
         }
     }
 
+    /// The cell gave the node up: it comes back as a new incarnation with nothing running. Words to the former one that
+    /// were under way meanwhile must not end the new one.
+    fn register_again(&mut self, node: usize) {
+        let member = &mut self.members[node];
+        if member.registered.elapsed() < self.heartbeat * 2 {
+            return;
+        }
+        member.agent.given_up();
+        member.incarnation = wall_ms().max(member.incarnation + 1);
+        member.registered = Stopwatch::start();
+        let report = self.door.report(member, member.register());
+        self.under_way
+            .push(report.map(|()| Done::Registered).boxed());
+        locked(&self.door.tally).registered_again += 1;
+    }
+
     fn done(&mut self, done: Done) {
         let now_ms = self.clock.now_ms();
         let (node, acts) = match done {
+            Done::Registered => return,
             Done::Reported {
                 node,
                 allocation,
@@ -308,16 +364,21 @@ impl Brain {
                     RunPhase::Started => locked(&self.door.tally).started += 1,
                     _ => locked(&self.door.tally).finished += 1,
                 }
-                (node, self.agents[node].reported(&allocation, phase, now_ms))
+                (
+                    node,
+                    self.members[node]
+                        .agent
+                        .reported(&allocation, phase, now_ms),
+                )
             }
             Done::Synced { node, list } => match list {
                 Some(list) => {
                     let lifetime = self.lifetime.clone();
-                    let agent = &mut self.agents[node];
+                    let agent = &mut self.members[node].agent;
                     (node, agent.listed(&list, |change| lifetime(change), now_ms))
                 }
                 None => {
-                    self.agents[node].unanswered();
+                    self.members[node].agent.unanswered();
                     (node, Vec::new())
                 }
             },
@@ -335,24 +396,30 @@ impl Brain {
             let Some(Reverse((_, node, allocation))) = self.wakes.pop() else {
                 return;
             };
-            let acts = self.agents[node].due(&allocation, now_ms);
+            let acts = self.members[node].agent.due(&allocation, now_ms);
             self.act(node, acts);
         }
     }
 
     fn act(&mut self, node: usize, acts: Vec<Act>) {
         let known = locked(&self.door.tally).conflicts.len();
-        let seen: usize = self.agents[node].conflicts().len();
+        let seen: usize = self.members[node].agent.conflicts().len();
         if seen > 0 {
             // Rare to the point of never, so collecting them anew each time costs nothing.
-            let all: Vec<Conflict> = self.agents.iter().flat_map(|agent| agent.conflicts().to_vec()).collect();
+            let all: Vec<Conflict> = self
+                .members
+                .iter()
+                .flat_map(|member| member.agent.conflicts().to_vec())
+                .collect();
             if all.len() > known {
                 locked(&self.door.tally).conflicts = all;
             }
         }
         for act in acts {
             match act {
-                Act::Wake { allocation, at_ms } => self.wakes.push(Reverse((at_ms, node, allocation))),
+                Act::Wake { allocation, at_ms } => {
+                    self.wakes.push(Reverse((at_ms, node, allocation)))
+                }
                 Act::Report {
                     allocation,
                     phase,
@@ -363,7 +430,7 @@ impl Brain {
                         phase: phase.into(),
                         at_ms,
                     });
-                    let report = self.door.report(&self.nodes[node], run);
+                    let report = self.door.report(&self.members[node], run);
                     let done = report.map(move |()| Done::Reported {
                         node,
                         allocation,
@@ -373,8 +440,9 @@ impl Brain {
                 }
                 Act::Sync => {
                     locked(&self.door.tally).syncs += 1;
-                    let sync = self.door.clone().sync(self.nodes[node].clone(), self.agents[node].revision());
-                    self.under_way.push(sync.map(move |list| Done::Synced { node, list }).boxed());
+                    let sync = self.door.sync(&self.members[node]);
+                    self.under_way
+                        .push(sync.map(move |list| Done::Synced { node, list }).boxed());
                 }
             }
         }

@@ -69,7 +69,12 @@ impl Spans {
 
     /// The spans of one trace, by start.
     pub fn trace(&self, trace_id: TraceId) -> Vec<Span> {
-        let mut spans = self.kept().by_trace.get(&trace_id).cloned().unwrap_or_default();
+        let mut spans = self
+            .kept()
+            .by_trace
+            .get(&trace_id)
+            .cloned()
+            .unwrap_or_default();
         spans.sort_by_key(|span| (span.start_ns, span.end_ns));
         spans
     }
@@ -78,7 +83,10 @@ impl Spans {
     pub fn services_by_trace(&self) -> BTreeMap<TraceId, BTreeSet<String>> {
         let kept = self.kept();
         let services = |spans: &Vec<Span>| spans.iter().map(|span| span.service.clone()).collect();
-        kept.by_trace.iter().map(|(id, spans)| (*id, services(spans))).collect()
+        kept.by_trace
+            .iter()
+            .map(|(id, spans)| (*id, services(spans)))
+            .collect()
     }
 
     /// Spans received and kept, and received but not kept.

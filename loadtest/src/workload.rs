@@ -222,7 +222,10 @@ impl Workload {
 
     /// The GPU models of the nodes, in order.
     pub fn gpu_models(&self) -> Vec<Token> {
-        let models = self.nodes.iter().filter_map(|node| node.capacity.gpu_model.as_ref());
+        let models = self
+            .nodes
+            .iter()
+            .filter_map(|node| node.capacity.gpu_model.as_ref());
         let all: BTreeSet<&Token> = models.collect();
         all.into_iter().cloned().collect()
     }
@@ -230,23 +233,36 @@ impl Workload {
     /// Positions in `pods` by name.
     pub fn pods_by_name(&self) -> BTreeMap<&str, usize> {
         let names = self.pods.iter().enumerate();
-        names.map(|(index, pod)| (pod.name.as_str(), index)).collect()
+        names
+            .map(|(index, pod)| (pod.name.as_str(), index))
+            .collect()
     }
 
     pub fn first_ms(&self) -> i64 {
         // Never empty: read() refuses that.
-        self.pods.iter().map(|pod| pod.created_ms).min().unwrap_or(EPOCH_MS)
+        self.pods
+            .iter()
+            .map(|pod| pod.created_ms)
+            .min()
+            .unwrap_or(EPOCH_MS)
     }
 
     /// When the last pod is deleted.
     pub fn last_ms(&self) -> i64 {
         // Never empty: read() refuses that.
-        self.pods.iter().map(Pod::deleted_ms).max().unwrap_or(EPOCH_MS)
+        self.pods
+            .iter()
+            .map(Pod::deleted_ms)
+            .max()
+            .unwrap_or(EPOCH_MS)
     }
 
     /// Thousandths of devices in all nodes.
     pub fn gpu_capacity_milli(&self) -> u64 {
-        self.nodes.iter().map(|node| u64::from(node.capacity.gpus) * 1000).sum()
+        self.nodes
+            .iter()
+            .map(|node| u64::from(node.capacity.gpus) * 1000)
+            .sum()
     }
 }
 
@@ -305,7 +321,16 @@ mod tests {
         let tenants: Vec<String> = all.tenants().iter().map(Token::to_string).collect();
         assert_eq!(
             tenants,
-            ["be-0", "be-1", "burstable", "guaranteed", "ls-0", "ls-1", "ls-2", "ls-3"]
+            [
+                "be-0",
+                "be-1",
+                "burstable",
+                "guaranteed",
+                "ls-0",
+                "ls-1",
+                "ls-2",
+                "ls-3"
+            ]
         );
         assert_eq!(all.first_ms(), EPOCH_MS);
         assert_eq!(all.last_ms(), EPOCH_MS + 12_902_960_000);

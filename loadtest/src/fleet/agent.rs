@@ -72,7 +72,12 @@ impl Agent {
     }
 
     /// One pushed change. `lifetime_ms` is how long the run takes if nobody stops it.
-    pub fn assigned(&mut self, change: &Assignment, lifetime_ms: Option<i64>, now_ms: i64) -> Vec<Act> {
+    pub fn assigned(
+        &mut self,
+        change: &Assignment,
+        lifetime_ms: Option<i64>,
+        now_ms: i64,
+    ) -> Vec<Act> {
         let mut acts = self.apply(change, lifetime_ms, now_ms);
         if change.revision == self.revision + 1 {
             self.revision = change.revision;
@@ -107,6 +112,13 @@ impl Agent {
         }
         self.revision = self.revision.max(list.revision);
         acts
+    }
+
+    /// The cell gave the node up, and with it all that ran on it. Revisions go on counting.
+    pub fn given_up(&mut self) {
+        for run in self.runs.values_mut() {
+            run.phase = Phase::Done;
+        }
     }
 
     /// The door did not answer; the next gap asks again.
@@ -229,7 +241,10 @@ mod tests {
             allocation_id: allocation.to_owned(),
             placed_ms,
             stop,
-            gpus: vec![GpuShare { device: 0, milli: 600 }],
+            gpus: vec![GpuShare {
+                device: 0,
+                milli: 600,
+            }],
             ..Assignment::default()
         }
     }
@@ -246,18 +261,35 @@ mod tests {
     fn a_run_starts_when_placed_and_lasts_its_lifetime() {
         let mut agent = Agent::default();
         let started = report("a", RunPhase::Started, 100);
-        assert_eq!(agent.assigned(&change(1, "a", 100, false), Some(50), 120), [started]);
+        assert_eq!(
+            agent.assigned(&change(1, "a", 100, false), Some(50), 120),
+            [started]
+        );
         // Again, because an acknowledgement of the push does not exist.
-        assert!(agent.assigned(&change(1, "a", 100, false), Some(50), 121).is_empty());
-        assert!(agent.due("a", 125).is_empty(), "Finished must not overtake Started");
+        assert!(
+            agent
+                .assigned(&change(1, "a", 100, false), Some(50), 121)
+                .is_empty()
+        );
+        assert!(
+            agent.due("a", 125).is_empty(),
+            "Finished must not overtake Started"
+        );
         let wake = Act::Wake {
             allocation: "a".to_owned(),
             at_ms: 150,
         };
         assert_eq!(agent.reported("a", RunPhase::Started, 130), [wake]);
-        assert_eq!(agent.due("a", 163), [report("a", RunPhase::FinishedOk, 150)]);
+        assert_eq!(
+            agent.due("a", 163),
+            [report("a", RunPhase::FinishedOk, 150)]
+        );
         assert!(agent.reported("a", RunPhase::FinishedOk, 170).is_empty());
-        assert!(agent.assigned(&change(2, "a", 100, true), Some(50), 180).is_empty());
+        assert!(
+            agent
+                .assigned(&change(2, "a", 100, true), Some(50), 180)
+                .is_empty()
+        );
         assert_eq!((agent.revision(), agent.conflicts().len()), (2, 0));
     }
 
@@ -273,7 +305,11 @@ mod tests {
     fn a_stop_ends_a_run_now_or_when_it_has_started() {
         let mut agent = Agent::default();
         agent.assigned(&change(1, "a", 100, false), Some(500), 100);
-        assert!(agent.assigned(&change(2, "a", 100, true), Some(500), 150).is_empty());
+        assert!(
+            agent
+                .assigned(&change(2, "a", 100, true), Some(500), 150)
+                .is_empty()
+        );
         let finished = report("a", RunPhase::FinishedOk, 160);
         assert_eq!(agent.reported("a", RunPhase::Started, 160), [finished]);
 
@@ -281,19 +317,44 @@ mod tests {
         agent.assigned(&change(1, "a", 100, false), None, 100);
         assert!(agent.reported("a", RunPhase::Started, 110).is_empty());
         let finished = report("a", RunPhase::FinishedOk, 170);
-        assert_eq!(agent.assigned(&change(2, "a", 100, true), None, 170), [finished]);
+        assert_eq!(
+            agent.assigned(&change(2, "a", 100, true), None, 170),
+            [finished]
+        );
 
         let mut agent = Agent::default();
         let finished = report("a", RunPhase::FinishedOk, 100);
-        assert_eq!(agent.assigned(&change(1, "a", 100, true), None, 90), [finished]);
+        assert_eq!(
+            agent.assigned(&change(1, "a", 100, true), None, 90),
+            [finished]
+        );
+    }
+
+    #[test]
+    fn nothing_is_said_of_runs_that_went_with_their_node() {
+        let mut agent = Agent::default();
+        agent.assigned(&change(1, "a", 0, false), Some(5), 0);
+        agent.given_up();
+        assert!(agent.reported("a", RunPhase::Started, 10).is_empty());
+        assert!(agent.due("a", 10).is_empty());
+        agent.assigned(&change(2, "b", 20, false), Some(5), 20);
+        assert_eq!((agent.revision(), agent.conflicts().len()), (2, 0));
     }
 
     #[test]
     fn a_gap_is_asked_for_once_and_closed_by_the_list() {
         let mut agent = Agent::default();
         agent.assigned(&change(1, "a", 0, false), None, 0);
-        assert!(agent.assigned(&change(3, "c", 0, false), None, 0).contains(&Act::Sync));
-        assert!(!agent.assigned(&change(4, "d", 0, false), None, 0).contains(&Act::Sync));
+        assert!(
+            agent
+                .assigned(&change(3, "c", 0, false), None, 0)
+                .contains(&Act::Sync)
+        );
+        assert!(
+            !agent
+                .assigned(&change(4, "d", 0, false), None, 0)
+                .contains(&Act::Sync)
+        );
         assert_eq!(agent.revision(), 1);
         let list = AssignmentList {
             revision: 3,
@@ -304,9 +365,15 @@ mod tests {
         assert_eq!(agent.revision(), 3);
         // "a" is over for the cell, "d" is newer than the list.
         assert!(agent.reported("a", RunPhase::Started, 1).is_empty());
-        assert_eq!(agent.assigned(&change(5, "a", 0, true), None, 2), [Act::Sync]);
+        assert_eq!(
+            agent.assigned(&change(5, "a", 0, true), None, 2),
+            [Act::Sync]
+        );
         assert_eq!(agent.assigned(&change(5, "d", 0, true), None, 2), []);
-        assert_eq!(agent.reported("d", RunPhase::Started, 3), [report("d", RunPhase::FinishedOk, 3)]);
+        assert_eq!(
+            agent.reported("d", RunPhase::Started, 3),
+            [report("d", RunPhase::FinishedOk, 3)]
+        );
     }
 
     #[test]

@@ -65,7 +65,10 @@ fn choose<'n>(names: &'n [String], list: &str, preferred: &str) -> Result<&'n st
         .iter()
         .filter(|name| name.contains(&stem) && name.ends_with(".csv"))
         .collect();
-    let after = |name: &str| name.split_once(&stem).is_some_and(|(_, rest)| rest.contains(preferred));
+    let after = |name: &str| {
+        name.split_once(&stem)
+            .is_some_and(|(_, rest)| rest.contains(preferred))
+    };
     let favourites: Vec<&String> = lists.iter().copied().filter(|name| after(name)).collect();
     if let Some(name) = lists.iter().find(|name| ***name == exact) {
         return Ok(name);
@@ -96,10 +99,34 @@ mod tests {
         ];
         check(&openb, "node", "gpu", Ok("openb_node_list_gpu_node.csv"));
         check(&openb, "pod", "default", Ok("openb_pod_list_default.csv"));
-        check(&["node_list.csv", "x_node_list_gpu.csv"], "node", "gpu", Ok("node_list.csv"));
-        check(&["gpu_node_list_a.csv"], "node", "gpu", Ok("gpu_node_list_a.csv"));
-        check(&["a_pod_list_x.csv", "b_pod_list_x.csv"], "pod", "default", Err(2));
-        check(&["a_pod_list_default.csv", "b_pod_list_default.csv", "c_pod_list.csv"], "pod", "default", Err(2));
+        check(
+            &["node_list.csv", "x_node_list_gpu.csv"],
+            "node",
+            "gpu",
+            Ok("node_list.csv"),
+        );
+        check(
+            &["gpu_node_list_a.csv"],
+            "node",
+            "gpu",
+            Ok("gpu_node_list_a.csv"),
+        );
+        check(
+            &["a_pod_list_x.csv", "b_pod_list_x.csv"],
+            "pod",
+            "default",
+            Err(2),
+        );
+        check(
+            &[
+                "a_pod_list_default.csv",
+                "b_pod_list_default.csv",
+                "c_pod_list.csv",
+            ],
+            "pod",
+            "default",
+            Err(2),
+        );
         check(&["pod_list.csv.bak", "README.md"], "pod", "default", Err(0));
     }
 }

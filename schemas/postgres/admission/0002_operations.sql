@@ -15,6 +15,9 @@ CREATE TABLE operations (
     operation_id  text,
     -- First 16 bytes of SHA-256 over the request's canonical content.
     digest        bytea       NOT NULL CHECK (octet_length(digest) = 16),
+    -- Whether the operation id stands for this one: a repeat is answered with its outcome. Not when it was refused for a
+    -- reason that says nothing of it, such as a conflict with the one that stands.
+    stands        boolean     NOT NULL,
     -- None when refused at the door: it may have had none.
     verb          text        CHECK (verb IN ('submit', 'cancel', 'set_tenant', 'set_quota', 'set_rate')),
     state         text        NOT NULL
@@ -50,8 +53,9 @@ CREATE TABLE operations (
         CHECK ((state = 'applied') = (version IS NOT NULL))
 );
 
--- A refused operation leaves its id free to be used again: the newest row is the one that counts.
-CREATE INDEX operations_by_id ON operations (tenant, operation_id, event_no DESC) WHERE operation_id IS NOT NULL;
+-- One outcome for an operation id, within its retention window.
+CREATE UNIQUE INDEX operations_one_stands ON operations (tenant, operation_id)
+    WHERE stands AND operation_id IS NOT NULL;
 CREATE INDEX operations_by_tenant ON operations (tenant, event_no DESC);
 CREATE INDEX operations_by_allocation ON operations (allocation_id) WHERE allocation_id IS NOT NULL;
 CREATE INDEX operations_pending ON operations (event_no) WHERE state = 'pending';

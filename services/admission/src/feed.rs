@@ -216,7 +216,13 @@ impl Feed {
         }
     }
 
-    fn submitted(&mut self, at: &At, allocation: AllocationNo, state: SubmitState, out: &mut Vec<FeedItem>) {
+    fn submitted(
+        &mut self,
+        at: &At,
+        allocation: AllocationNo,
+        state: SubmitState,
+        out: &mut Vec<FeedItem>,
+    ) {
         let kind = OutcomeKind::Submitted { allocation, state };
         self.answer(at, EventNo(allocation.0), kind, out);
     }
@@ -324,7 +330,12 @@ impl Projection for Feed {
                 at: moment,
             } => {
                 let (cause, moment) = (*cause, *moment);
-                self.submitted(at, *allocation, SubmitState::Ended { cause, at: moment }, out);
+                self.submitted(
+                    at,
+                    *allocation,
+                    SubmitState::Ended { cause, at: moment },
+                    out,
+                );
                 let started = self.live.get(allocation).and_then(|told| told.started);
                 let ended = FeedKind::Ended {
                     cause,

@@ -59,7 +59,7 @@ impl Service for AdmissionService {
             ..Deciding::on_ledger(rules)
         };
         let feed = publish::FeedSink::new(&bus, ctx.cell_no());
-        let warm = store::sink(ctx.postgres()?);
+        let warm = store::sink(ctx.postgres()?, ctx.cell_no());
         let client = ctx.nats().await?;
         tokio::try_join!(
             ctx.decide::<Admission>(&bus, deciding),

@@ -90,11 +90,16 @@ impl FeedSink {
         for item in items {
             let position = position_text(item.position);
             let mut headers = HeaderMap::new();
-            headers.insert(NATS_EXPECTED_LAST_SEQUENCE, last.sequence.to_string().as_str());
+            headers.insert(
+                NATS_EXPECTED_LAST_SEQUENCE,
+                last.sequence.to_string().as_str(),
+            );
             headers.insert(HEADER_LEDGER, ledger.0.to_string().as_str());
             headers.insert(NATS_MESSAGE_ID, format!("{}-{position}", ledger.0).as_str());
             headers.insert(HEADER_POSITION, position.as_str());
-            let subject = self.subjects.event(item.tenant.as_str(), item.job_set.as_str());
+            let subject = self
+                .subjects
+                .event(item.tenant.as_str(), item.job_set.as_str());
             let payload = wire::tenant_event(item, self.cell);
             let ack = self
                 .jetstream
@@ -132,7 +137,10 @@ impl Sink for FeedSink {
             position: FeedPosition::default(),
         };
         if stream.cached_info().state.messages > 0 {
-            let message = stream.get_raw_message(sequence).await.map_err(unavailable)?;
+            let message = stream
+                .get_raw_message(sequence)
+                .await
+                .map_err(unavailable)?;
             let header = |name: &str| message.headers.get(name).map(|v| v.as_str().to_owned());
             if header(HEADER_LEDGER) == Some(ledger.0.to_string()) {
                 let position = header(HEADER_POSITION).and_then(|text| parse_position(&text));

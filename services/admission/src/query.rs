@@ -24,11 +24,7 @@ const PAGE_MAX: u32 = 1000;
 const CONSUMER_TTL: Duration = Duration::from_secs(30);
 
 /// Answers until shutdown, one query after the other.
-pub async fn serve(
-    client: Client,
-    bus: &JetStreamBus,
-    shutdown: &Shutdown,
-) -> Result<(), Failure> {
+pub async fn serve(client: Client, bus: &JetStreamBus, shutdown: &Shutdown) -> Result<(), Failure> {
     let subjects = bus.subjects();
     let mut queries = client
         .queue_subscribe(subjects.query("*", "*"), "query".into())

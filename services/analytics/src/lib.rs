@@ -1,5 +1,81 @@
-//! What was used, and what does it cost?
+//! What was used, and what does it cost? The fold is in [`domain`], ClickHouse in [`store`]; here is only the wiring.
 
 pub mod domain;
-mod metrics;
+pub mod metrics;
+mod observe;
 pub mod store;
+
+use chassis::{Context, Failure, Needs, Service};
+use domain::Usage;
+use ledger::{Projection, Projector, Time};
+use metrics::Instruments;
+use observe::{ResumedThrough, Shell};
+use serde::Deserialize;
+use std::sync::atomic::Ordering;
+use store::{ClickHouseSink, Store};
+
+/// Real milliseconds between tries while ClickHouse is not there yet.
+const RETRY_MS: u64 = 500;
+
+/// The service, for the chassis.
+pub struct AnalyticsService;
+
+/// There is nothing to set yet.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {}
+
+impl Service for AnalyticsService {
+    const NAME: &'static str = "analytics";
+    const NEEDS: &'static [Needs] = &[Needs::Clickhouse];
+    type Settings = Settings;
+
+    async fn run(ctx: Context<Settings>) -> Result<(), Failure> {
+        let health = ctx.health.component(Usage::NAME);
+        let instruments = Instruments::register(&ctx.metrics);
+        let rows = instruments.rows.clone();
+        let store = Store::new(ctx.clickhouse()?, ctx.cell_no());
+        let resumed = ResumedThrough::default();
+        let told = resumed.clone();
+        let up = health.clone();
+        let sink = ClickHouseSink::new(store.clone(), rows, move |through| {
+            told.store(through.0, Ordering::Relaxed);
+            up.ready();
+        });
+        let bus = ctx.ledger().await?;
+        let shell = Shell::new(
+            instruments,
+            health.clone(),
+            ctx.journey.clone(),
+            ctx.clock.clone(),
+            resumed,
+        );
+        let work = async {
+            while let Err(error) = store.migrate().await {
+                if error.is_final() {
+                    return Err(Failure::from(error));
+                }
+                health.degraded(error.to_string());
+                ctx.clock.pause(RETRY_MS).await;
+            }
+            let projector: Projector<Usage, _, _, _> =
+                Projector::new(bus, ctx.clock.clone(), sink, Box::new(shell));
+            match projector.run().await {
+                Ok(never) => match never {},
+                Err(error) => Err(error.into()),
+            }
+        };
+        tokio::select! {
+            outcome = work => outcome,
+            () = ctx.shutdown.requested() => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_sample_configuration_is_accepted() {
+        chassis::check_sample::<super::Settings>(include_str!("../config.example.toml"));
+    }
+}

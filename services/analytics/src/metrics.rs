@@ -6,11 +6,12 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
 };
 
-/// How far the rows are, and what it took.
+/// How far the rows are, and what it took. The `projection_` names are those of every service's projection.
 #[derive(Debug, Clone)]
 pub struct Instruments {
-    pub rows: Rows,
+    pub rows: TableRows,
     pub batches: Counter,
+    pub changes: Counter,
     pub retries: Counter,
     pub position: Gauge,
     pub received: Gauge,
@@ -18,24 +19,22 @@ pub struct Instruments {
 }
 
 impl Instruments {
-    pub fn register(metrics: &Metrics) -> Self {
+    pub fn register(m: &Metrics) -> Self {
         Self {
-            rows: Rows(metrics.register(
+            rows: TableRows(m.register(
                 "rows_inserted",
                 "Rows of applied batches, by table",
                 Family::default(),
             )),
-            batches: metrics.counter("batches", "Batches applied"),
-            retries: metrics.counter("retries", "Times that the bus or the sink was tried again"),
-            position: metrics.gauge(
-                "position_lsn",
-                "Ledger position up to which the tables are complete",
+            batches: m.counter("batches", "Batches applied"),
+            changes: m.counter("projection_changes", "Changes applied by the projection"),
+            retries: m.counter(
+                "projection_retries",
+                "Times that sink or bus were tried again",
             ),
-            received: metrics.gauge(
-                "received_lsn",
-                "Ledger position up to which frames are folded",
-            ),
-            lag_ms: metrics.gauge(
+            position: m.gauge("projection_lsn", "Position that the projection has applied"),
+            received: m.gauge("received_lsn", "Position of the last frame that was folded"),
+            lag_ms: m.gauge(
                 "lag_ms",
                 "Age of the last applied frame when it was applied, by the recorded clock",
             ),
@@ -45,15 +44,15 @@ impl Instruments {
 
 /// Rows by table.
 #[derive(Debug, Clone, Default)]
-pub struct Rows(Family<Table, Counter>);
+pub struct TableRows(Family<Table, Counter>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Table {
     table: &'static str,
 }
 
-impl Rows {
-    pub fn inserted(&self, table: &'static str, rows: u64) {
-        self.0.get_or_create(&Table { table }).inc_by(rows);
+impl TableRows {
+    pub fn inserted(&self, table: &'static str, rows: usize) {
+        self.0.get_or_create(&Table { table }).inc_by(rows as u64);
     }
 }

@@ -90,11 +90,9 @@ impl Store {
             ("max_insert_threads", "1"),
             ("parallel_view_processing", "0"),
         ];
-        let client = settings
-            .into_iter()
-            .fold(client, |client, (name, value)| {
-                client.with_setting(name, value)
-            });
+        let client = settings.into_iter().fold(client, |client, (name, value)| {
+            client.with_setting(name, value)
+        });
         Self { client, cell }
     }
 

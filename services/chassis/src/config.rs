@@ -89,6 +89,15 @@ pub struct HttpConfig {
     pub listen: SocketAddr,
 }
 
+impl Default for HttpConfig {
+    /// Any free port of this machine: for programs that nobody asks how they are.
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        }
+    }
+}
+
 /// The `[log]` table.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -15,6 +15,7 @@ mod metrics;
 mod monitor;
 mod service;
 mod shutdown;
+pub mod stack;
 mod telemetry;
 pub mod warm;
 
@@ -23,8 +24,8 @@ pub use config::{
     Cell, ClickhouseConfig, ClockConfig, Config, ConfigError, HttpConfig, LogConfig, LogFormat,
     NatsConfig, PostgresConfig, Secret, TelemetryConfig, check_sample,
 };
-pub use entry::main;
 pub use deciding::{Deciding, JourneyTap};
+pub use entry::main;
 pub use error::{BootError, Failure};
 pub use health::{ComponentHandle, Health};
 pub use metrics::Metrics;

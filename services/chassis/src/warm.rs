@@ -130,10 +130,7 @@ impl<T: WarmState> PgSink<T> {
     }
 
     async fn try_apply(&self, batch: &Batch<T::Change>) -> Result<(), WarmError> {
-        let (after, to) = (
-            bigint("lsn", batch.after.0)?,
-            bigint("lsn", batch.to.0)?,
-        );
+        let (after, to) = (bigint("lsn", batch.after.0)?, bigint("lsn", batch.to.0)?);
         let mut tx = self.begin().await?;
         // Locks the row, so of two projectors one waits here and then finds the position moved.
         let moved = sqlx::query(

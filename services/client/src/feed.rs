@@ -12,7 +12,7 @@ pub const PAGE_MAX: u32 = 1_000;
 /// A follower asks this often without having heard anything: live messages may be lost.
 const FOLLOW_IDLE: Duration = Duration::from_secs(1);
 /// And never more often than this, so that a page holds many events when there are many.
-const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
+const FOLLOW_PAUSE: Duration = Duration::from_millis(200);
 const SERVICE_ERROR: &str = "Nats-Service-Error";
 
 /// Where an event stands in a tenant's feed. Resume after it.
@@ -192,7 +192,12 @@ mod tests {
         };
         let after = Position { lsn: 4, index: 1 };
         assert!(in_order(after, &page(&[(4, 2), (5, 0), (5, 1)])).is_ok());
-        for bad in [&[(4, 1)][..], &[(3, 9)], &[(5, 1), (5, 1)], &[(6, 0), (5, 9)]] {
+        for bad in [
+            &[(4, 1)][..],
+            &[(3, 9)],
+            &[(5, 1), (5, 1)],
+            &[(6, 0), (5, 9)],
+        ] {
             assert!(in_order(after, &page(bad)).is_err(), "{bad:?}");
         }
     }

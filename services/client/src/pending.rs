@@ -216,9 +216,8 @@ impl Pending {
         match tokio::time::timeout(patience, waiting).await {
             Ok(done) => done,
             Err(_) => {
-                let why = doubt.unwrap_or_else(|| {
-                    format!("no outcome within {} ms", patience.as_millis())
-                });
+                let why = doubt
+                    .unwrap_or_else(|| format!("no outcome within {} ms", patience.as_millis()));
                 Err(NoOutcome::Indefinite {
                     why: denial.append_to(why),
                 })
@@ -277,16 +276,25 @@ mod tests {
         let of = |kind| unacknowledged(&PublishError::new(kind), &denial);
         assert!(matches!(
             of(PublishErrorKind::StreamNotFound),
-            NoOutcome::NotReceived { retryable: true, .. }
+            NoOutcome::NotReceived {
+                retryable: true,
+                ..
+            }
         ));
         assert!(matches!(
             of(PublishErrorKind::MaxPayloadExceeded),
-            NoOutcome::NotReceived { retryable: false, .. }
+            NoOutcome::NotReceived {
+                retryable: false,
+                ..
+            }
         ));
         denial.set("Permissions Violation");
         let NoOutcome::Indefinite { why } = of(PublishErrorKind::TimedOut) else {
             panic!("a lost acknowledgement is indefinite");
         };
-        assert!(why.ends_with("the server said: Permissions Violation"), "{why}");
+        assert!(
+            why.ends_with("the server said: Permissions Violation"),
+            "{why}"
+        );
     }
 }

@@ -13,7 +13,10 @@ impl Client {
         submit: Submit,
         operation_id: impl Into<String>,
     ) -> Result<Submitted, Failed> {
-        match self.decide(operation_id.into(), Verb::Submit(submit)).await? {
+        match self
+            .decide(operation_id.into(), Verb::Submit(submit))
+            .await?
+        {
             (_, Decided::Submitted(submitted)) => Ok(submitted),
             (operation_id, other) => Err(against(operation_id, other)),
         }

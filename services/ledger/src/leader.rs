@@ -31,7 +31,7 @@ pub enum Standing {
 }
 
 /// What the shell wants to know of a leader's work: for metrics, traces and health. Never for decisions.
-pub trait Observer: Send {
+pub trait Observer: Send + Sync {
     fn standing(&mut self, _standing: Standing) {}
     /// Another writer's frame is about to be folded.
     fn received(&mut self, _frame: &Frame) {}

@@ -27,7 +27,7 @@ impl Seeded {
         Self(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -37,7 +37,7 @@ impl Seeded {
 
     /// Below `bound`, which must not be 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.draw() % bound
     }
 
     /// True in `per_mille` of 1000 cases.
@@ -53,6 +53,12 @@ pub struct Faults {
     pub lost_ack: u64,
     /// The append does not land, and no answer comes.
     pub lost_append: u64,
+    /// The append is neither answered nor gone: it lands later, even after its sender's death.
+    pub late_append: u64,
+    /// A read gets no answer.
+    pub lost_read: u64,
+    /// A snapshot is not saved; or what comes back is an older or a damaged one.
+    pub bad_snapshot: u64,
     /// A reader loses its connection.
     pub lost_tail: u64,
     /// A door sends a message again.
@@ -65,7 +71,12 @@ pub struct Faults {
 struct Shared {
     ledger: Vec<Record>,
     doors: [Vec<DoorRecord>; 2],
-    snapshots: BTreeMap<String, Bytes>,
+    /// What each door has forgotten.
+    trimmed: [u64; 2],
+    /// All that were saved under a name, the newest last.
+    snapshots: BTreeMap<String, Vec<Bytes>>,
+    /// Appends that are still on their way.
+    late: Vec<(Writer, Lsn, Bytes)>,
     random: Seeded,
     faults: Faults,
     wakers: Vec<Waker>,
@@ -79,7 +90,9 @@ impl MemoryBus {
         Self(Arc::new(Mutex::new(Shared {
             ledger: Vec::new(),
             doors: [Vec::new(), Vec::new()],
+            trimmed: [0; 2],
             snapshots: BTreeMap::new(),
+            late: Vec::new(),
             random: Seeded::new(seed),
             faults,
             wakers: Vec::new(),
@@ -91,6 +104,16 @@ impl MemoryBus {
         self.0
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The lock, or no answer at all.
+    async fn answered(&self) -> Result<MutexGuard<'_, Shared>, BusError> {
+        step().await;
+        let mut shared = self.lock();
+        if shared.fails(|f| f.lost_read) {
+            return Err(BusError::Unavailable("no answer".into()));
+        }
+        Ok(shared)
     }
 
     /// What a client publishes at a door, acknowledged. `seq` is set here.
@@ -113,10 +136,18 @@ impl MemoryBus {
         self.lock().ledger[index..].to_vec()
     }
 
-    /// From here on nothing goes wrong any more.
+    /// The snapshots saved under `name`, the newest last, from `index` on.
+    pub fn snapshots_from(&self, name: &str, index: usize) -> Vec<Bytes> {
+        let shared = self.lock();
+        let saved = shared.snapshots.get(name);
+        saved.map_or_else(Vec::new, |all| all[index..].to_vec())
+    }
+
+    /// From here on nothing goes wrong any more. What is still on its way arrives.
     pub fn heal(&self) {
         let mut shared = self.lock();
         shared.faults = Faults::default();
+        while shared.land_late() {}
         shared.wake();
     }
 }
@@ -130,11 +161,42 @@ impl Shared {
         self.ledger.iter().rev().find(|r| r.writer == writer)
     }
 
+    /// The append itself, fenced.
+    fn land(
+        &mut self,
+        writer: Writer,
+        expected_last: Lsn,
+        frame: Bytes,
+    ) -> Result<Lsn, AppendError> {
+        let last = self.last_of(writer).map_or(Lsn(0), |r| r.lsn);
+        if last != expected_last && !sabotage::armed(Bug::NoFence) {
+            return Err(AppendError::Fenced);
+        }
+        let lsn = Lsn(self.ledger.len() as u64 + 1);
+        self.ledger.push(Record { lsn, writer, frame });
+        self.wake();
+        Ok(lsn)
+    }
+
+    /// One of the late appends arrives, or is refused: nobody is there to hear which.
+    fn land_late(&mut self) -> bool {
+        if self.late.is_empty() {
+            return false;
+        }
+        let index = self.random.below(self.late.len() as u64) as usize;
+        let (writer, expected_last, frame) = self.late.swap_remove(index);
+        let _ = self.land(writer, expected_last, frame);
+        true
+    }
+
     fn fails(&mut self, per_mille: fn(&Faults) -> u64) -> bool {
         let per_mille = per_mille(&self.faults);
         per_mille > 0 && self.random.chance(per_mille)
     }
 }
+
+/// How often a late append gets in ahead of another one, per mille.
+const LATE_LANDS: u64 = 300;
 
 /// Pending once, ready then.
 async fn step() {
@@ -166,16 +228,17 @@ impl Bus for MemoryBus {
         step().await;
         let lsn = {
             let mut shared = self.lock();
+            if shared.fails(|f| f.late_append) {
+                shared.late.push((writer, expected_last, frame));
+                return Err(AppendError::Unknown("under way".into()));
+            }
+            if shared.random.chance(LATE_LANDS) {
+                shared.land_late();
+            }
             if shared.fails(|f| f.lost_append) {
                 return Err(AppendError::Unknown("lost on the way".into()));
             }
-            let last = shared.last_of(writer).map_or(Lsn(0), |r| r.lsn);
-            if last != expected_last && !sabotage::armed(Bug::NoFence) {
-                return Err(AppendError::Fenced);
-            }
-            let lsn = Lsn(shared.ledger.len() as u64 + 1);
-            shared.ledger.push(Record { lsn, writer, frame });
-            shared.wake();
+            let lsn = shared.land(writer, expected_last, frame)?;
             if shared.fails(|f| f.lost_ack) {
                 return Err(AppendError::Unknown("acknowledgement lost".into()));
             }
@@ -186,52 +249,60 @@ impl Bus for MemoryBus {
     }
 
     async fn last(&self, writer: Writer) -> Result<Option<Record>, BusError> {
-        step().await;
-        Ok(self.lock().last_of(writer).cloned())
+        Ok(self.answered().await?.last_of(writer).cloned())
     }
 
     async fn end(&self) -> Result<Lsn, BusError> {
-        step().await;
-        Ok(Lsn(self.lock().ledger.len() as u64))
+        Ok(Lsn(self.answered().await?.ledger.len() as u64))
     }
 
     async fn follow(&self, from: Lsn) -> Result<MemoryTail<Record>, BusError> {
-        step().await;
-        Ok(MemoryTail::new(self.clone(), from.0, |shared| {
+        drop(self.answered().await?);
+        Ok(MemoryTail::new(self.clone(), from.0, None, |shared| {
             &shared.ledger
         }))
     }
 
     async fn door(&self, door: Door, from: u64) -> Result<MemoryTail<DoorRecord>, BusError> {
-        step().await;
+        drop(self.answered().await?);
         let of: fn(&Shared) -> &Vec<DoorRecord> = match door {
             Door::Ingress => |shared| &shared.doors[0],
             Door::Report => |shared| &shared.doors[1],
         };
-        let mut tail = MemoryTail::new(self.clone(), from, of);
-        // A door, unlike the ledger, may send again what it has sent.
-        tail.repeats = true;
-        Ok(tail)
+        Ok(MemoryTail::new(self.clone(), from, Some(door), of))
     }
 
     async fn door_end(&self, door: Door) -> Result<u64, BusError> {
-        step().await;
-        Ok(self.lock().doors[door as usize].len() as u64)
+        Ok(self.answered().await?.doors[door as usize].len() as u64)
     }
 
-    async fn door_trim(&self, _door: Door, _through: u64) -> Result<(), BusError> {
-        step().await;
+    async fn door_trim(&self, door: Door, through: u64) -> Result<(), BusError> {
+        let trimmed = &mut self.answered().await?.trimmed[door as usize];
+        *trimmed = through.max(*trimmed);
         Ok(())
     }
 
     async fn load_snapshot(&self, name: &str) -> Result<Option<Bytes>, BusError> {
-        step().await;
-        Ok(self.lock().snapshots.get(name).cloned())
+        let mut shared = self.answered().await?;
+        let spoilt = shared.fails(|f| f.bad_snapshot);
+        let older = shared.random.chance(500);
+        let Some(saved) = shared.snapshots.get(name) else {
+            return Ok(None);
+        };
+        Ok(match saved.as_slice() {
+            [.., before, _] if spoilt && older => Some(before.clone()),
+            [.., last] if spoilt => Some(last.slice(..last.len() - 1)),
+            all => all.last().cloned(),
+        })
     }
 
     async fn save_snapshot(&self, name: &str, bytes: Bytes) -> Result<(), BusError> {
-        step().await;
-        self.lock().snapshots.insert(name.to_owned(), bytes);
+        let mut shared = self.answered().await?;
+        if shared.fails(|f| f.bad_snapshot) {
+            return Err(BusError::Unavailable("no room".into()));
+        }
+        let saved = shared.snapshots.entry(name.to_owned()).or_default();
+        saved.push(bytes);
         Ok(())
     }
 }
@@ -241,22 +312,25 @@ pub struct MemoryTail<T> {
     bus: MemoryBus,
     /// Sequence number of the next one, from 1.
     next: u64,
+    /// A door, unlike the ledger, forgets, and may send again what it has sent.
+    door: Option<Door>,
     of: fn(&Shared) -> &Vec<T>,
-    repeats: bool,
 }
 
 impl<T: Clone> MemoryTail<T> {
-    fn new(bus: MemoryBus, from: u64, of: fn(&Shared) -> &Vec<T>) -> Self {
+    fn new(bus: MemoryBus, from: u64, door: Option<Door>, of: fn(&Shared) -> &Vec<T>) -> Self {
         Self {
             bus,
             next: from.max(1),
+            door,
             of,
-            repeats: false,
         }
     }
 
     fn poll_next(&mut self, context: Option<&mut Context<'_>>) -> Option<Result<T, BusError>> {
         let mut shared = self.bus.lock();
+        let trimmed = self.door.map_or(0, |door| shared.trimmed[door as usize]);
+        self.next = self.next.max(trimmed + 1);
         let index = (self.next - 1) as usize;
         let here = (self.of)(&shared).get(index).cloned();
         let Some(item) = here else {
@@ -274,7 +348,7 @@ impl<T: Clone> MemoryTail<T> {
             }
             return None;
         }
-        let again = self.repeats && shared.fails(|f| f.duplicate);
+        let again = self.door.is_some() && shared.fails(|f| f.duplicate);
         if !again {
             self.next += 1;
         }

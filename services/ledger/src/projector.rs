@@ -83,7 +83,7 @@ pub enum ProjectorError {
 }
 
 /// What the shell wants to know of a projector's work.
-pub trait ProjectorObserver: Send {
+pub trait ProjectorObserver: Send + Sync {
     fn received(&mut self, _frame: &Frame) {}
     fn applied(&mut self, _to: Lsn, _changes: usize) {}
     /// The sink or the bus is tried again.

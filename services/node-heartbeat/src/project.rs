@@ -39,11 +39,11 @@ impl NodeState {
 
 /// Folds the ledger into the fleet. Nodes are few and are never forgotten, so all of them are held.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct NodeProjection {
+pub struct WarmProjection {
     nodes: BTreeMap<Token, NodeRow>,
 }
 
-impl NodeProjection {
+impl WarmProjection {
     fn registered(&mut self, at: &At, node: &Token, incarnation: u64, capacity: &NodeCapacity) {
         let row = NodeRow {
             node: node.clone(),
@@ -76,7 +76,7 @@ impl NodeProjection {
     }
 }
 
-impl Projection for NodeProjection {
+impl Projection for WarmProjection {
     type Change = NodeRow;
 
     const NAME: &'static str = "node-heartbeat";
@@ -142,7 +142,7 @@ mod tests {
     /// Steps about one node, one millisecond apart: `registered`, `ready` or `lost`, and the incarnation; then the row as
     /// `state incarnation registered/since/last_seen`.
     fn check(steps: &str, expected: &str) {
-        let mut projection = NodeProjection::default();
+        let mut projection = WarmProjection::default();
         let mut rows = Vec::new();
         let mut illegal = None;
         for (i, step) in steps.split(", ").enumerate() {
@@ -200,7 +200,10 @@ mod tests {
         check("registered 1, lost 1", "lost 1 1/2/10");
         check("registered 1, lost 1, ready 1", "ready 1 1/3/3");
         check("registered 1, lost 1, registered 2", "ready 2 3/3/3");
-        check("registered 18446744073709551615", "ready 18446744073709551615 1/1/1");
+        check(
+            "registered 18446744073709551615",
+            "ready 18446744073709551615 1/1/1",
+        );
     }
 
     #[test]

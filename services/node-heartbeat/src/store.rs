@@ -1,7 +1,7 @@
 //! Warm state of node-heartbeat: the only file with SQL.
 
-use crate::project::{NodeProjection, NodeRow, NodeState};
-use chassis::warm::{Moment, OutOfRange, ROWS_MAX, WarmError, WarmState, bigint, unsigned};
+use crate::project::{NodeRow, NodeState, WarmProjection};
+use chassis::warm::{Moment, OutOfRange, PgSink, ROWS_MAX, WarmError, WarmState, bigint, unsigned};
 use ledger::Projection;
 use sqlx::{PgConnection, PgPool, migrate::Migrator};
 use std::collections::BTreeMap;
@@ -11,10 +11,15 @@ use vocab::{NodeCapacity, Token};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NodeTables;
 
+/// Where the projection's changes go.
+pub fn sink(pool: PgPool) -> PgSink<NodeTables> {
+    PgSink::new(pool, NodeTables)
+}
+
 impl WarmState for NodeTables {
     type Change = NodeRow;
 
-    const NAME: &'static str = NodeProjection::NAME;
+    const NAME: &'static str = WarmProjection::NAME;
 
     fn migrator() -> &'static Migrator {
         static MIGRATOR: Migrator = sqlx::migrate!("../../schemas/postgres/node-heartbeat");
@@ -123,7 +128,8 @@ pub async fn nodes(pool: &PgPool) -> Result<Vec<NodeRow>, WarmError> {
             capacity: NodeCapacity {
                 cpu_milli: unsigned("cpu_milli", record.cpu_milli)?,
                 memory_bytes: unsigned("memory_bytes", record.memory_bytes)?,
-                gpus: u16::try_from(record.gpus).map_err(|_| OutOfRange::new("gpus", record.gpus))?,
+                gpus: u16::try_from(record.gpus)
+                    .map_err(|_| OutOfRange::new("gpus", record.gpus))?,
                 gpu_model: record
                     .gpu_model
                     .map(|model| token("gpu_model", &model))

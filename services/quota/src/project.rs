@@ -3,9 +3,7 @@
 use ledger::{IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use vocab::{
-    AdminChange, AllocationNo, AllocationSpec, At, Event, Millis, ResourceKind, Token,
-};
+use vocab::{AdminChange, AllocationNo, AllocationSpec, At, Event, Millis, ResourceKind, Token};
 
 /// One tenant's share of one resource type, as it stands after the event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +40,7 @@ pub struct Peak {
 
 /// Folds the ledger into accounts. Holds what is live, and nothing of what has ended.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct QuotaProjection {
+pub struct WarmProjection {
     accounts: BTreeMap<(Token, ResourceKind), Account>,
     /// Not decided by quota yet.
     asked: BTreeMap<AllocationNo, Claim>,
@@ -104,7 +102,7 @@ impl Account {
     }
 }
 
-impl QuotaProjection {
+impl WarmProjection {
     fn apply(
         &mut self,
         claim: &Claim,
@@ -147,7 +145,7 @@ impl QuotaProjection {
     }
 }
 
-impl Projection for QuotaProjection {
+impl Projection for WarmProjection {
     type Change = QuotaRow;
 
     const NAME: &'static str = "quota";
@@ -170,7 +168,10 @@ impl Projection for QuotaProjection {
                 version,
                 ..
             } => {
-                let account = self.accounts.entry((tenant.clone(), *resource)).or_default();
+                let account = self
+                    .accounts
+                    .entry((tenant.clone(), *resource))
+                    .or_default();
                 account.limit = Some(Limit {
                     hard: *limit,
                     version: *version,
@@ -322,7 +323,7 @@ mod tests {
 
     /// Steps, one millisecond apart; then `reserved/used/peak@ms` of the GPUs in thousands and what is still remembered.
     fn check(steps: &str, expected: &str) {
-        let mut projection = QuotaProjection::default();
+        let mut projection = WarmProjection::default();
         let mut rows = Vec::new();
         let mut illegal = None;
         for (i, step) in steps.split(", ").enumerate() {
@@ -381,7 +382,10 @@ mod tests {
         check("ask 1 4, ended 1, denied 1", "0/0/0@0 live 0");
         check("ask 1 4, denied 1, ended 1", "0/0/0@0 live 0");
         // Passed over, so never to be decided; the later one is not touched.
-        check("ask 1 4, ask 2 1, ask 3 1, ended 1, ended 3, reserved 2", "1/0/0@0 live 2");
+        check(
+            "ask 1 4, ask 2 1, ask 3 1, ended 1, ended 3, reserved 2",
+            "1/0/0@0 live 2",
+        );
     }
 
     #[test]

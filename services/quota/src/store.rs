@@ -1,7 +1,7 @@
 //! Warm state of quota: the only file with SQL.
 
-use crate::project::{Account, Limit, Peak, QuotaProjection, QuotaRow};
-use chassis::warm::{Moment, OutOfRange, ROWS_MAX, WarmError, WarmState, bigint, unsigned};
+use crate::project::{Account, Limit, Peak, QuotaRow, WarmProjection};
+use chassis::warm::{Moment, OutOfRange, PgSink, ROWS_MAX, WarmError, WarmState, bigint, unsigned};
 use ledger::Projection;
 use sqlx::{PgConnection, PgPool, migrate::Migrator};
 use std::collections::BTreeMap;
@@ -11,10 +11,15 @@ use vocab::{Millis, ResourceKind, Token};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct QuotaTables;
 
+/// Where the projection's changes go.
+pub fn sink(pool: PgPool) -> PgSink<QuotaTables> {
+    PgSink::new(pool, QuotaTables)
+}
+
 impl WarmState for QuotaTables {
     type Change = QuotaRow;
 
-    const NAME: &'static str = QuotaProjection::NAME;
+    const NAME: &'static str = WarmProjection::NAME;
 
     fn migrator() -> &'static Migrator {
         static MIGRATOR: Migrator = sqlx::migrate!("../../schemas/postgres/quota");

@@ -23,7 +23,7 @@ impl Service for SchedulerService {
 
     async fn run(ctx: Context<Settings>) -> Result<(), Failure> {
         let bus = ctx.ledger().await?;
-        let sink = store::sink(ctx.postgres()?);
+        let sink = store::sink(ctx.postgres()?, ctx.cell_no());
         tokio::try_join!(
             ctx.decide::<Scheduler>(&bus, Deciding::on_ledger(())),
             ctx.project::<project::WarmProjection, _>(&bus, sink),

@@ -89,11 +89,11 @@ impl AllocationState {
 
 /// Folds the ledger into allocations; holds those that have not ended.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct AllocationProjection {
+pub struct WarmProjection {
     live: BTreeMap<AllocationNo, AllocationRow>,
 }
 
-impl AllocationProjection {
+impl WarmProjection {
     /// The state after `event`, which is about a live allocation.
     fn next(
         state: &AllocationState,
@@ -180,7 +180,7 @@ impl AllocationProjection {
     }
 }
 
-impl Projection for AllocationProjection {
+impl Projection for WarmProjection {
     type Change = AllocationRow;
 
     const NAME: &'static str = "scheduler";
@@ -291,7 +291,7 @@ mod tests {
 
     /// Steps, one millisecond apart; then the row, how many rows there were, and whether it is still held.
     fn check(steps: &str, expected: &str) {
-        let mut projection = AllocationProjection::default();
+        let mut projection = WarmProjection::default();
         let mut rows = Vec::new();
         let mut illegal = None;
         for (i, step) in steps.split(", ").enumerate() {
@@ -315,7 +315,11 @@ mod tests {
                         .map_or(String::new(), |at| format!(" started {}", at.0));
                     format!(" placed {}{started}", place.placed_at.0)
                 });
-                let live = if projection.live.is_empty() { "" } else { ", live" };
+                let live = if projection.live.is_empty() {
+                    ""
+                } else {
+                    ", live"
+                };
                 format!(
                     "{}{place}, lsn {}, rows {}{live}",
                     row.state.name(),
@@ -335,7 +339,10 @@ mod tests {
         check("requested", "requested, lsn 1, rows 1, live");
         check("requested, reserved", "queued, lsn 2, rows 2, live");
         check("requested, denied", "denied, lsn 2, rows 2");
-        check("requested, reserved, waiting, waiting", "queued, lsn 4, rows 4, live");
+        check(
+            "requested, reserved, waiting, waiting",
+            "queued, lsn 4, rows 4, live",
+        );
         check(
             "requested, reserved, placed",
             "placed placed 3, lsn 3, rows 3, live",
@@ -361,7 +368,10 @@ mod tests {
     #[test]
     fn quota_and_cancel_may_cross() {
         check("requested, ended", "ended, lsn 2, rows 2");
-        check("requested, ended, reserved, released", "ended, lsn 2, rows 2");
+        check(
+            "requested, ended, reserved, released",
+            "ended, lsn 2, rows 2",
+        );
         check("requested, ended, denied", "ended, lsn 2, rows 2");
         check("requested, denied, ended", "denied, lsn 2, rows 2");
         check("requested, reserved, ended", "ended, lsn 3, rows 3");

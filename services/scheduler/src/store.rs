@@ -1,7 +1,7 @@
 //! Warm state of the scheduler: the only file with SQL.
 
-use crate::project::{AllocationProjection, AllocationRow, AllocationState};
-use chassis::warm::{Moment, OutOfRange, ROWS_MAX, WarmError, WarmState, bigint, unsigned};
+use crate::project::{AllocationRow, AllocationState, WarmProjection};
+use chassis::warm::{Moment, OutOfRange, PgSink, ROWS_MAX, WarmError, WarmState, bigint, unsigned};
 use ledger::Projection;
 use sqlx::{PgConnection, PgPool, migrate::Migrator};
 use std::collections::BTreeMap;
@@ -15,10 +15,15 @@ pub struct SchedulerTables {
     pub cell: CellNo,
 }
 
+/// Where the projection's changes go.
+pub fn sink(pool: PgPool, cell: CellNo) -> PgSink<SchedulerTables> {
+    PgSink::new(pool, SchedulerTables { cell })
+}
+
 impl WarmState for SchedulerTables {
     type Change = AllocationRow;
 
-    const NAME: &'static str = AllocationProjection::NAME;
+    const NAME: &'static str = WarmProjection::NAME;
 
     fn migrator() -> &'static Migrator {
         static MIGRATOR: Migrator = sqlx::migrate!("../../schemas/postgres/scheduler");
@@ -155,11 +160,14 @@ impl<'a> Columns<'a> {
         self.names.push(spec.name.as_ref().map(Token::as_str));
         self.priorities.push(spec.priority);
         self.cpus.push(bigint("cpu_milli", spec.cpu_milli)?);
-        self.memories.push(bigint("memory_bytes", spec.memory_bytes)?);
+        self.memories
+            .push(bigint("memory_bytes", spec.memory_bytes)?);
         self.gpu_counts.push(gpu.map_or(0, |gpu| gpu.count.into()));
         self.gpu_millis.push(gpu.map_or(0, |gpu| gpu.milli.into()));
-        self.gpu_models
-            .push(joined(gpu.map_or(&[][..], |gpu| &gpu.models), Token::as_str));
+        self.gpu_models.push(joined(
+            gpu.map_or(&[][..], |gpu| &gpu.models),
+            Token::as_str,
+        ));
         self.requested.push(row.requested_at.try_into()?);
         self.lsns.push(bigint("lsn", row.lsn.0)?);
 
@@ -180,8 +188,10 @@ impl<'a> Columns<'a> {
         self.gpu_devices.push(joined(gpus, |share| share.device));
         self.gpu_shares.push(joined(gpus, |share| share.milli));
         self.causes.push(cause);
-        self.placed.push(moment(place.map(|place| place.placed_at))?);
-        self.started.push(moment(place.and_then(|place| place.started_at))?);
+        self.placed
+            .push(moment(place.map(|place| place.placed_at))?);
+        self.started
+            .push(moment(place.and_then(|place| place.started_at))?);
         self.ended.push(moment(ended)?);
         Ok(())
     }

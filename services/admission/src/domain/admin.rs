@@ -1,9 +1,7 @@
 //! The operators' changes: tenants, quotas and rates, each with a version that the change may name.
 
 use super::{Admission, Verb};
-use vocab::{
-    AdminChange, HOUR_MS, Millis, Refusal, ResourceKey, ResourceKind, Rule, Token,
-};
+use vocab::{AdminChange, HOUR_MS, Millis, Refusal, ResourceKey, ResourceKind, Rule, Token};
 
 /// Quotas stay exact in every client's number type.
 const QUOTA_MAX: u64 = 1 << 53;
@@ -21,9 +19,7 @@ fn tenant_name(text: &str) -> Result<Token, Refusal> {
 fn amount(value: i64, max: u64, field: &str) -> Result<u64, Refusal> {
     match u64::try_from(value) {
         Err(_) => Err(Refusal::new(Rule::QuantityNegative, field)),
-        Ok(value) if value > max => {
-            Err(Refusal::over(Rule::QuantityTooLarge, field, max, value))
-        }
+        Ok(value) if value > max => Err(Refusal::over(Rule::QuantityTooLarge, field, max, value)),
         Ok(value) => Ok(value),
     }
 }

@@ -252,7 +252,10 @@ impl Admission {
                     allocation,
                 })
             }
-            (verb @ (Verb::SetTenant { .. } | Verb::SetQuota { .. } | Verb::SetRate { .. }), true) => {
+            (
+                verb @ (Verb::SetTenant { .. } | Verb::SetQuota { .. } | Verb::SetRate { .. }),
+                true,
+            ) => {
                 let (change, version) = self.check_admin(verb, now)?;
                 Ok(Event::AdminApplied {
                     operation: operation.clone(),

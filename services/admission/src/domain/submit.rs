@@ -26,9 +26,7 @@ fn quantity(value: i64, max: u64, field: &str) -> Result<u64, Refusal> {
     match u64::try_from(value) {
         Err(_) => Err(Refusal::new(Rule::QuantityNegative, field)),
         Ok(0) => Err(Refusal::new(Rule::QuantityZero, field)),
-        Ok(value) if value > max => {
-            Err(Refusal::over(Rule::QuantityTooLarge, field, max, value))
-        }
+        Ok(value) if value > max => Err(Refusal::over(Rule::QuantityTooLarge, field, max, value)),
         Ok(value) => Ok(value),
     }
 }

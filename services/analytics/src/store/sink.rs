@@ -13,7 +13,7 @@ use super::{
     Store, StoreError,
     rows::{RangeRow, Rows, Weigh, chunks},
 };
-use crate::{domain::Change, metrics::Rows as RowsMetric};
+use crate::{domain::Change, metrics::TableRows};
 use clickhouse::{Row, RowOwned, RowWrite};
 use ledger::{Batch, LedgerId, Resume, Sink, SinkError};
 use serde::{Deserialize, Serialize};
@@ -72,7 +72,7 @@ impl Store {
         let ends: Ends = self
             .fetch_one(
                 self.query(
-                    "WITH (SELECT max(to_lsn) FROM ledger_ranges WHERE state = 'applied') AS through
+                    "WITH ifNull((SELECT max(to_lsn) FROM ledger_ranges WHERE state = 'applied'), 0) AS through
                      SELECT through AS applied, min(to_lsn) AS begun
                      FROM ledger_ranges
                      WHERE state = 'begun' AND to_lsn > through AND after_lsn = through",
@@ -170,7 +170,7 @@ impl Store {
 /// The store as the projector's sink.
 pub struct ClickHouseSink {
     store: Store,
-    metrics: RowsMetric,
+    metrics: TableRows,
     on_resume: Box<dyn Fn(Lsn) + Send + Sync>,
 }
 
@@ -178,7 +178,7 @@ impl ClickHouseSink {
     /// `on_resume` hears from where the rows go on.
     pub fn new(
         store: Store,
-        metrics: RowsMetric,
+        metrics: TableRows,
         on_resume: impl Fn(Lsn) + Send + Sync + 'static,
     ) -> Self {
         Self {
@@ -202,10 +202,9 @@ impl Sink for ClickHouseSink {
 
     async fn apply(&mut self, batch: &Batch<Change>) -> Result<(), SinkError> {
         let rows = self.store.apply(batch).await?;
-        self.metrics
-            .inserted(INTERVALS, rows.intervals.len() as u64);
-        self.metrics.inserted(ENTRIES, rows.entries.len() as u64);
-        self.metrics.inserted(RATES, rows.rates.len() as u64);
+        self.metrics.inserted(INTERVALS, rows.intervals.len());
+        self.metrics.inserted(ENTRIES, rows.entries.len());
+        self.metrics.inserted(RATES, rows.rates.len());
         Ok(())
     }
 }

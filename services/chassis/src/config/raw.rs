@@ -21,6 +21,7 @@ pub(super) struct Raw<T> {
     pub cell: Cell,
     pub nats: RawNats,
     pub clock: Option<ClockConfig>,
+    #[serde(default)]
     pub http: HttpConfig,
     #[serde(default)]
     pub log: LogConfig,

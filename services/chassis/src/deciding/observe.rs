@@ -34,7 +34,10 @@ impl LeaderShell {
             events: m.counter("events", "Events appended to the ledger"),
             fenced: m.counter("fenced", "Times that another leader was found at work"),
             retries: m.counter("bus_retries", "Times that the bus was tried again"),
-            leading: m.gauge("leading", "1 while this process decides, 0 while it stands by"),
+            leading: m.gauge(
+                "leading",
+                "1 while this process decides, 0 while it stands by",
+            ),
             lsn: m.gauge("frame_lsn", "Position of the last own frame"),
             frame_bytes: m.histogram("frame_bytes", "Size of frames", &BYTES),
             append_seconds: m.histogram("append_seconds", "Real time of one append", &SECONDS),

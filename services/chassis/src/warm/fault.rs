@@ -1,10 +1,7 @@
 //! What goes wrong between a projector and Postgres: what passes, and what needs a person.
 
 use super::OutOfRange;
-use sqlx::{
-    migrate::MigrateError,
-    postgres::PgDatabaseError,
-};
+use sqlx::{migrate::MigrateError, postgres::PgDatabaseError};
 use std::time::Duration;
 
 /// Why warm state was not written. The same batch is tried again in every case: no other one may go first.
@@ -35,9 +32,9 @@ impl WarmError {
             Self::TimedOut(_) | Self::Moved => true,
             Self::OutOfRange(_) => false,
             Self::Database(error) => passes(error),
-            Self::Migrate(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
-                passes(error)
-            }
+            Self::Migrate(
+                MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _),
+            ) => passes(error),
             Self::Migrate(_) => false,
         }
     }
@@ -66,9 +63,9 @@ impl WarmError {
     fn refusal(&self) -> Option<&PgDatabaseError> {
         match self {
             Self::Database(error)
-            | Self::Migrate(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
-                error.as_database_error()?.try_downcast_ref()
-            }
+            | Self::Migrate(
+                MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _),
+            ) => error.as_database_error()?.try_downcast_ref(),
             _ => None,
         }
     }

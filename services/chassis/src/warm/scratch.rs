@@ -71,8 +71,9 @@ fn pool(options: PgConnectOptions) -> PgPool {
 }
 
 fn admin_url() -> String {
-    let file = std::env::var_os("APPORTION_TEST_STACK")
-        .expect("APPORTION_TEST_STACK is not set: this test needs the servers, run it by `make test`");
+    let file = std::env::var_os("APPORTION_TEST_STACK").expect(
+        "APPORTION_TEST_STACK is not set: this test needs the servers, run it by `make test`",
+    );
     let text = std::fs::read_to_string(&file).expect("APPORTION_TEST_STACK names a readable file");
     let stack: serde_json::Value = serde_json::from_str(&text).expect("the test stack is JSON");
     stack["postgres"]["admin_url"]

@@ -137,7 +137,9 @@ impl Nodes {
 
     fn assignments(&self, node: &Token) -> impl Iterator<Item = &Assignment> {
         let runs = self.nodes.get(node).map_or(&[][..], |known| &known.runs);
-        let runs = runs.iter().filter_map(|allocation| self.runs.get(allocation));
+        let runs = runs
+            .iter()
+            .filter_map(|allocation| self.runs.get(allocation));
         runs.filter(|run| !run.over).map(|run| &run.assignment)
     }
 

@@ -1,1 +1,273 @@
+//! Decisions as tables: what agents say and what stands on the ledger, then what is recorded.
 
+use super::*;
+use vocab::{EventNo, Lsn, Operation};
+
+const LEASE: i64 = 10;
+
+struct Table {
+    state: Nodes,
+    next: u64,
+    now: i64,
+}
+
+fn token(text: &str) -> Token {
+    Token::new(text).unwrap()
+}
+
+fn capacity() -> NodeCapacity {
+    NodeCapacity {
+        cpu_milli: 4000,
+        memory_bytes: 1 << 30,
+        gpus: 0,
+        gpu_model: None,
+    }
+}
+
+fn words(event: &Event) -> String {
+    match event {
+        Event::NodeRegistered {
+            node, incarnation, ..
+        } => format!("{node} registered {incarnation}"),
+        Event::NodeReady { node, .. } => format!("{node} ready"),
+        Event::NodeLost {
+            node, last_seen, ..
+        } => format!("{node} lost, seen {}", last_seen.0),
+        Event::RunReported {
+            allocation,
+            state,
+            at,
+            ..
+        } => format!("{} {state:?} at {}", allocation.0, at.0),
+        other => format!("{other:?}"),
+    }
+}
+
+impl Table {
+    fn new() -> Self {
+        Self {
+            state: Nodes::default(),
+            next: 1,
+            now: 0,
+        }
+    }
+
+    fn at(&self, no: u64) -> At {
+        At {
+            lsn: Lsn(0),
+            index: 0,
+            no: EventNo(no),
+            now: Millis(self.now),
+        }
+    }
+
+    fn observe(&mut self, no: u64, event: Event) {
+        let at = self.at(no);
+        self.state.observe(&at, &event).unwrap();
+    }
+
+    fn place(&mut self, no: u64, node: &str, incarnation: u64) {
+        let operation = Operation {
+            tenant: token("t"),
+            operation_id: None,
+            digest: [0; 16],
+            reply_to: None,
+            trace: None,
+        };
+        let spec = AllocationSpec {
+            job_set: token("default"),
+            name: None,
+            priority: 0,
+            cpu_milli: 1000,
+            memory_bytes: 1,
+            gpu: None,
+        };
+        self.observe(no, Event::AllocationRequested { operation, spec });
+        let placed = Event::AllocationPlaced {
+            allocation: AllocationNo(no),
+            node: token(node),
+            incarnation,
+            gpus: Vec::new(),
+        };
+        self.observe(0, placed);
+    }
+
+    fn check(&mut self, now: i64, command: Option<Command>, expected: &[&str]) {
+        self.now = now;
+        let rules = Rules { lease_ms: LEASE };
+        let mut draft = Draft::new(Millis(now), EventNo(self.next));
+        if let Some(command) = command {
+            self.state.handle(command, &rules, &mut draft);
+        }
+        self.state.decide(&rules, &mut draft);
+        self.next = draft.next_no().0;
+        let found: Vec<String> = draft.events().map(words).collect();
+        assert_eq!(found, expected);
+    }
+
+    fn effects(&mut self) -> Vec<String> {
+        let words = |effect: Effect| match effect {
+            Effect::Assign { node, assignment } => format!(
+                "{node} {} rev {} stop {}",
+                assignment.allocation.0, assignment.revision, assignment.stop
+            ),
+            Effect::RegisterAgain { node } => format!("{node} register again"),
+            Effect::Synced {
+                revision,
+                assignments,
+                ..
+            } => format!("synced rev {revision}: {}", assignments.len()),
+        };
+        self.state.take_effects().into_iter().map(words).collect()
+    }
+}
+
+fn register(incarnation: u64) -> Option<Command> {
+    Some(Command::Register {
+        node: token("n"),
+        incarnation,
+        capacity: capacity(),
+    })
+}
+
+fn heartbeat(incarnation: u64, revision: u64) -> Option<Command> {
+    Some(Command::Heartbeat {
+        node: token("n"),
+        incarnation,
+        revision,
+    })
+}
+
+fn report(incarnation: u64, no: u64, state: RunState, at: i64) -> Option<Command> {
+    Some(Command::Report {
+        node: token("n"),
+        incarnation,
+        allocation: AllocationNo(no),
+        state,
+        at: Millis(at),
+    })
+}
+
+#[test]
+fn a_lease_ends_late_but_never_early() {
+    let mut t = Table::new();
+    t.check(0, register(1), &["n registered 1"]);
+    t.check(5, heartbeat(1, 0), &[]);
+    assert_eq!(t.state.wake_at(), Some(Millis(16)));
+    t.check(15, None, &[]);
+    t.check(16, None, &["n lost, seen 5"]);
+    t.check(17, None, &[]);
+}
+
+#[test]
+fn a_lost_incarnation_stays_lost_and_a_new_one_is_welcome() {
+    let mut t = Table::new();
+    t.check(0, register(1), &["n registered 1"]);
+    t.check(11, None, &["n lost, seen 0"]);
+    t.check(12, heartbeat(1, 0), &[]);
+    assert_eq!(t.effects(), ["n register again"]);
+    t.check(13, register(1), &[]);
+    t.check(14, register(2), &["n registered 2"]);
+    // A former life has no say any more.
+    t.check(15, heartbeat(1, 0), &[]);
+    t.check(15, register(1), &[]);
+    assert!(t.effects().is_empty());
+}
+
+#[test]
+fn an_agent_that_restarts_ends_its_former_life_first() {
+    let mut t = Table::new();
+    t.check(0, register(1), &["n registered 1"]);
+    t.place(7, "n", 1);
+    t.check(3, register(2), &["n lost, seen 3", "n registered 2"]);
+    t.check(4, report(2, 7, RunState::Started, 4), &[]);
+}
+
+#[test]
+fn a_new_leader_grants_every_ready_node_a_full_lease() {
+    let mut t = Table::new();
+    t.check(0, register(1), &["n registered 1"]);
+    t.state = postcard_round_trip(&t.state);
+    t.check(100, None, &[]);
+    t.check(110, None, &[]);
+    t.check(111, None, &["n lost, seen 100"]);
+}
+
+fn postcard_round_trip(state: &Nodes) -> Nodes {
+    let chain = ledger::Chain::default();
+    let snapshot = ledger::Snapshot::of(Nodes::STATE_VERSION, chain, state);
+    snapshot.state(Nodes::STATE_VERSION).unwrap()
+}
+
+#[test]
+fn reports_move_a_run_on_once_and_in_bounds() {
+    let mut t = Table::new();
+    t.check(0, register(1), &["n registered 1"]);
+    t.now = 5;
+    t.place(7, "n", 1);
+    assert_eq!(t.effects(), ["n 7 rev 1 stop false"]);
+    // Before the placement and after the door's clock are no times of a run.
+    t.check(6, report(1, 7, RunState::Started, 2), &["7 Started at 5"]);
+    t.check(6, report(1, 7, RunState::Started, 6), &[]);
+    t.check(8, report(9, 7, RunState::Finished, 8), &[]);
+    t.check(
+        8,
+        report(1, 7, RunState::Finished, 99),
+        &["7 Finished at 8"],
+    );
+    t.check(8, report(1, 7, RunState::Failed, 8), &[]);
+    t.check(8, report(1, 8, RunState::Started, 8), &[]);
+}
+
+#[test]
+fn a_heartbeat_with_an_old_revision_gets_what_it_missed() {
+    let mut t = Table::new();
+    t.check(0, register(1), &["n registered 1"]);
+    t.place(7, "n", 1);
+    t.place(8, "n", 1);
+    t.observe(
+        0,
+        Event::AllocationStopping {
+            allocation: AllocationNo(7),
+        },
+    );
+    t.effects();
+    t.check(1, heartbeat(1, 1), &[]);
+    assert_eq!(t.effects(), ["n 7 rev 3 stop true", "n 8 rev 2 stop false"]);
+    t.check(1, heartbeat(1, 3), &[]);
+    assert!(t.effects().is_empty());
+    let sync = Command::Sync {
+        node: token("n"),
+        request: 1,
+    };
+    t.check(1, Some(sync), &[]);
+    assert_eq!(t.effects(), ["synced rev 3: 2"]);
+}
+
+#[test]
+fn a_placement_on_a_lost_incarnation_is_void() {
+    let mut t = Table::new();
+    t.check(0, register(1), &["n registered 1"]);
+    t.check(11, None, &["n lost, seen 0"]);
+    t.place(7, "n", 1);
+    assert!(t.effects().is_empty());
+    t.check(12, register(2), &["n registered 2"]);
+    t.place(8, "n", 1);
+    assert!(t.effects().is_empty());
+    t.check(12, report(2, 8, RunState::Started, 12), &[]);
+}
+
+#[test]
+fn an_implausible_node_is_not_registered() {
+    let mut t = Table::new();
+    let huge = NodeCapacity {
+        cpu_milli: u64::MAX,
+        ..capacity()
+    };
+    let command = Command::Register {
+        node: token("n"),
+        incarnation: 1,
+        capacity: huge,
+    };
+    t.check(0, Some(command), &[]);
+}

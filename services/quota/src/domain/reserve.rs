@@ -28,9 +28,8 @@ impl Quota {
             let account = self.account(&claim.tenant, kind);
             let taken = account.reserved.saturating_add(account.used);
             let would_be = taken.saturating_add(amount);
-            (would_be > account.limit).then(|| {
-                Refusal::over(Rule::QuotaExceeded, kind.name(), account.limit, would_be)
-            })
+            (would_be > account.limit)
+                .then(|| Refusal::over(Rule::QuotaExceeded, kind.name(), account.limit, would_be))
         })
     }
 

@@ -10,7 +10,12 @@ pub(super) fn decide_lost(state: &mut Scheduler, draft: &mut Draft) {
         if draft.full() {
             return;
         }
-        let at = draft.now;
+        // A node's clock may be ahead of this one; no run ends before it started.
+        let started = match state.live.get(&allocation).map(|live| &live.phase) {
+            Some(Phase::Held(hold)) => hold.started,
+            _ => None,
+        };
+        let at = started.map_or(draft.now, |started| draft.now.max(started));
         let cause = EndCause::NodeLost;
         let ended = Event::AllocationEnded {
             allocation,

@@ -26,7 +26,10 @@ pub fn best_fit(
         Some((name, node)) => Ok(Placement {
             node: name.clone(),
             incarnation: node.incarnation,
-            gpus: spec.gpu.as_ref().map_or_else(Vec::new, |g| devices(node, g)),
+            gpus: spec
+                .gpu
+                .as_ref()
+                .map_or_else(Vec::new, |g| devices(node, g)),
         }),
         None => Err(reason(nodes, spec)),
     }
@@ -148,7 +151,11 @@ mod tests {
         check(&[big(), small()], spec(4, 0, 0, &[]), "small");
         check(&[big(), small()], spec(4, 1, 400, &[]), "small 2:400");
         check(&[big(), small()], spec(4, 1, 1000, &[]), "small 0:1000");
-        check(&[big(), small()], spec(4, 2, 1000, &[]), "big 0:1000 1:1000");
+        check(
+            &[big(), small()],
+            spec(4, 2, 1000, &[]),
+            "big 0:1000 1:1000",
+        );
         check(&[big(), small()], spec(4, 1, 1000, &["G2"]), "big 0:1000");
         check(&[big(), small()], spec(32, 0, 0, &[]), "big");
     }

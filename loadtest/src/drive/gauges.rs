@@ -1,0 +1,52 @@
+//! Where the services' read models stand, from their metrics pages.
+
+use std::{io, net::SocketAddr, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// Far more than any page has.
+const PAGE_BYTES_MAX: u64 = 4 << 20;
+
+/// The position that a service's projection has applied; nothing when it does not say, or does not answer.
+pub async fn projected_lsn(service: &str, address: SocketAddr) -> Option<u64> {
+    let page = tokio::time::timeout(TIMEOUT, page(address)).await;
+    let name = format!("apportion_{}_projection_lsn", service.replace('-', "_"));
+    value(&page.ok()?.ok()?, &name)
+}
+
+/// HTTP 1.0, so that the end of the page is the end of the connection.
+async fn page(address: SocketAddr) -> io::Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
+    let request = format!("GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut text = String::new();
+    stream
+        .take(PAGE_BYTES_MAX)
+        .read_to_string(&mut text)
+        .await?;
+    Ok(text)
+}
+
+fn value(page: &str, name: &str) -> Option<u64> {
+    page.lines().find_map(|line| {
+        let rest = line.strip_prefix(name)?;
+        let labelled = rest.starts_with('{') || rest.starts_with(' ');
+        let number = rest.rsplit(' ').next()?;
+        labelled.then(|| number.parse().ok())?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::value;
+
+    #[test]
+    fn a_gauge_is_found_by_its_whole_name() {
+        let page = "# TYPE a_lsn gauge\na_lsn_other{cell=\"c\"} 7\na_lsn{cell=\"c 1\"} 42\n# EOF\n";
+        assert_eq!(value(page, "a_lsn"), Some(42));
+        assert_eq!(value(page, "b_lsn"), None);
+    }
+}

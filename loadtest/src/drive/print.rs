@@ -1,0 +1,288 @@
+//! What a user sees at the end.
+
+use super::{draw, report::Report, witness::Interval};
+use crate::{otlp::Span, workload::Workload};
+use std::{collections::BTreeMap, fmt::Display, path::Path};
+
+/// Columns of the charts; each holds two values.
+const COLUMNS: usize = 72;
+const PROBLEMS_MAX: usize = 12;
+
+/// Everything that is shown.
+pub struct Shown<'a> {
+    pub report: &'a Report,
+    pub workload: &'a Workload,
+    pub intervals: &'a [Interval],
+    pub trace: &'a [Span],
+    pub report_path: &'a Path,
+    pub stack_path: &'a Path,
+}
+
+/// The whole summary, line by line.
+pub fn summary(shown: &Shown<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    decisions(shown.report, &mut lines);
+    use_over_time(shown, &mut lines);
+    latency(shown.report, &mut lines);
+    waiting(shown.report, &mut lines);
+    bill(shown.report, &mut lines);
+    conservation(shown.report, &mut lines);
+    memory(shown.report, &mut lines);
+    trace(shown, &mut lines);
+    next(shown, &mut lines);
+    verdict(shown.report, &mut lines);
+    lines
+}
+
+fn section(title: impl Display, lines: &mut Vec<String>) {
+    lines.push(String::new());
+    lines.push(format!("── {title} "));
+}
+
+fn indented(rows: Vec<String>, lines: &mut Vec<String>) {
+    lines.extend(rows.into_iter().map(|row| format!("  {row}")));
+}
+
+fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.iter().map(|cell| (*cell).to_owned()).collect()
+}
+
+fn count(value: u64) -> String {
+    draw::thousands(value.into())
+}
+
+fn decisions(report: &Report, lines: &mut Vec<String>) {
+    section("Decisions", lines);
+    let refused: u64 = report.refused.values().sum();
+    let mut rows = vec![
+        row(["requests", &count(report.requests)]),
+        row(["outcomes", &count(report.outcomes)]),
+        row(["accepted", &count(report.accepted)]),
+    ];
+    for (state, number) in &report.first_state {
+        rows.push(row([&format!("  {state} at first"), &count(*number)]));
+    }
+    rows.push(row(["refused", &count(refused)]));
+    for (reason, number) in &report.refused {
+        rows.push(row([
+            &format!("  {}", reason.replace('_', " ")),
+            &count(*number),
+        ]));
+    }
+    rows.push(row(["placed", &count(report.placed)]));
+    for (cause, number) in &report.ended {
+        rows.push(row([
+            &format!("ended: {}", cause.replace('_', " ")),
+            &count(*number),
+        ]));
+    }
+    indented(draw::table(&rows), lines);
+    let (rate, seconds) = (report.decisions_per_s, report.replay_s);
+    let (retries, lost, duplicated) = (report.retries, report.lost, report.duplicated);
+    lines.push(format!("  {rate:.0} outcomes/s over {seconds:.1} s of replay; {retries} sent again, {lost} lost, {duplicated} duplicated"));
+    for fault in &report.faults {
+        let (began, ended) = (fault.began_s, fault.ended_s);
+        lines.push(format!(
+            "  fault: {} from {began:.1} s to {ended:.1} s",
+            fault.what
+        ));
+    }
+}
+
+fn use_over_time(shown: &Shown<'_>, lines: &mut Vec<String>) {
+    let from_ms = shown.workload.first_ms();
+    let ends = shown.intervals.iter().map(|interval| interval.ended_ms);
+    let Some(to_ms) = ends.max() else {
+        return;
+    };
+    section("Use over the recorded months", lines);
+    let runs = |amount: fn(&Interval) -> f64| {
+        let runs = shown.intervals.iter();
+        let runs = runs.map(move |run| (run.started_ms, run.ended_ms, amount(run)));
+        draw::means(runs, from_ms, to_ms, COLUMNS * 2)
+    };
+    let chart = |title: &str, values: &[f64], unit: &str, lines: &mut Vec<String>| {
+        lines.extend(
+            draw::chart(title, values, from_ms, to_ms, unit)
+                .into_iter()
+                .map(|line| format!("  {line}")),
+        );
+    };
+    chart("allocations running", &runs(|_| 1.0), "", lines);
+    let gpus = shown.workload.gpu_capacity_milli() / 1000;
+    let title = format!("GPUs allocated, of {}", count(gpus));
+    chart(
+        &title,
+        &runs(|run| run.gpu_milli as f64 / 1000.0),
+        "",
+        lines,
+    );
+}
+
+fn latency(report: &Report, lines: &mut Vec<String>) {
+    section(
+        "Latency from the moment a request was due to its outcome",
+        lines,
+    );
+    let latency = &report.latency;
+    let ms = |value: f64| format!("{value:.1} ms");
+    let rows = [
+        row(["p50", "p90", "p99", "p99.9", "max"]),
+        [
+            latency.p50_ms,
+            latency.p90_ms,
+            latency.p99_ms,
+            latency.p999_ms,
+            latency.max_ms,
+        ]
+        .map(ms)
+        .to_vec(),
+    ];
+    // The first column of a table is for names.
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .map(|row| [vec![String::new()], row].concat())
+        .collect();
+    indented(draw::table(&rows), lines);
+}
+
+fn waiting(report: &Report, lines: &mut Vec<String>) {
+    section("Why allocations waited", lines);
+    if report.waiting.is_empty() {
+        lines.push("  none did".to_owned());
+    }
+    let rows = report.waiting.iter();
+    let rows: Vec<_> = rows
+        .map(|(reason, number)| row([&reason.replace('_', " "), &count(*number)]))
+        .collect();
+    indented(draw::table(&rows), lines);
+}
+
+fn bill(report: &Report, lines: &mut Vec<String>) {
+    section("Monthly bill per tenant", lines);
+    let mut sums: BTreeMap<&str, u128> = BTreeMap::new();
+    for (month, micro) in report.charges_micro.values().flatten() {
+        *sums.entry(month).or_default() += micro;
+    }
+    let months: Vec<&str> = sums.keys().copied().collect();
+    let line = |name: &str, amounts: &dyn Fn(&str) -> u128| {
+        let all = months.iter().map(|month| amounts(month));
+        let sum: u128 = all.clone().sum();
+        let cells = all.chain([sum]).map(draw::money);
+        std::iter::once(name.to_owned())
+            .chain(cells)
+            .collect::<Vec<_>>()
+    };
+    let head = std::iter::once("tenant")
+        .chain(months.iter().copied())
+        .chain(["all"]);
+    let mut rows = vec![head.map(str::to_owned).collect::<Vec<_>>()];
+    for (tenant, charges) in &report.charges_micro {
+        rows.push(line(tenant, &|month| {
+            charges.get(month).copied().unwrap_or(0)
+        }));
+    }
+    rows.push(line("all", &|month| sums.get(month).copied().unwrap_or(0)));
+    indented(draw::table(&rows), lines);
+    lines.push(format!(
+        "  {} hours with a bill; {:.1} hours of allocation in {} runs",
+        count(report.hours_billed),
+        report.allocation_hours,
+        count(report.intervals_billed)
+    ));
+}
+
+fn conservation(report: &Report, lines: &mut Vec<String>) {
+    section("Conservation", lines);
+    let checks = report.conservation.len();
+    lines.push(match report.conservation_error_ms {
+        0 if checks > 0 => format!(
+            "  allocated + reserved + idle + unavailable = capacity × time, and the bill covers it: {checks} sums, error 0 ms"
+        ),
+        error => format!("  {checks} sums, error {error} unit-milliseconds"),
+    });
+}
+
+fn memory(report: &Report, lines: &mut Vec<String>) {
+    section("Peak memory", lines);
+    let rows = report.peak_rss_mb.iter();
+    let rows: Vec<_> = rows
+        .map(|(name, mb)| row([name, &format!("{mb:.1} MB")]))
+        .collect();
+    indented(draw::table(&rows), lines);
+}
+
+fn trace(shown: &Shown<'_>, lines: &mut Vec<String>) {
+    section(
+        "One request's way through the services (start, length)",
+        lines,
+    );
+    if shown.trace.is_empty() {
+        lines.push("  no trace was received".to_owned());
+    }
+    indented(draw::trace(shown.trace), lines);
+}
+
+fn next(shown: &Shown<'_>, lines: &mut Vec<String>) {
+    section("Where to look next", lines);
+    let report = shown.report_path.display();
+    let rows = [
+        row(["this report as JSON", &report.to_string()]),
+        row([
+            "every run",
+            &shown
+                .report_path
+                .with_file_name("intervals.csv")
+                .display()
+                .to_string(),
+        ]),
+        row([
+            "check the bill yourself",
+            &format!("python3 loadtest/check_bill.py --report {report}"),
+        ]),
+        row(["keep a stack running", "make up"]),
+        row([
+            "break it on purpose",
+            "make run ARGS='--fault kill:quota@0.4'",
+        ]),
+        row([
+            "the stack's addresses",
+            &shown.stack_path.display().to_string(),
+        ]),
+    ];
+    // Paths read better to the left.
+    let width = rows
+        .iter()
+        .map(|row| row[0].chars().count())
+        .max()
+        .unwrap_or(0);
+    lines.extend(
+        rows.iter()
+            .map(|row| format!("  {:<width$}  {}", row[0], row[1])),
+    );
+}
+
+fn verdict(report: &Report, lines: &mut Vec<String>) {
+    lines.push(String::new());
+    if report.good() {
+        let (requests, wall) = (count(report.requests), report.wall_s);
+        lines.push(format!(
+            "Good: {requests} requests, {requests} outcomes, none lost, none twice; {wall:.1} s."
+        ));
+        return;
+    }
+    lines.push(format!("NOT good, {} problems:", report.problems.len()));
+    lines.extend(
+        report
+            .problems
+            .iter()
+            .take(PROBLEMS_MAX)
+            .map(|problem| format!("  - {problem}")),
+    );
+    if report.problems.len() > PROBLEMS_MAX {
+        lines.push(format!(
+            "  - and {} more, in the report",
+            report.problems.len() - PROBLEMS_MAX
+        ));
+    }
+}

@@ -1,0 +1,64 @@
+//! How far the replay is, on the way: a bar on a terminal, lines elsewhere.
+
+use super::scene::Scene;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::{
+    io::{IsTerminal, stderr},
+    sync::Arc,
+    time::Duration,
+};
+use time::OffsetDateTime;
+
+const PERIOD: Duration = Duration::from_millis(250);
+/// Lines are written at each of so many parts of the whole.
+const LINES: usize = 10;
+
+/// Shows until it is aborted, or the replay is over.
+pub async fn show(scene: Arc<Scene>) {
+    let all = scene.workload.pods.len();
+    let bar = stderr().is_terminal().then(|| bar(all as u64));
+    let mut shown = 0;
+    loop {
+        let submitted = scene.submitted();
+        let part = submitted * LINES / all.max(1);
+        match &bar {
+            Some(bar) => {
+                bar.set_message(status(&scene));
+                bar.set_position(submitted as u64);
+            }
+            None if part > shown => println!("  {submitted:>6} of {all}  {}", status(&scene)),
+            None => {}
+        }
+        shown = shown.max(part);
+        if submitted >= all {
+            if let Some(bar) = &bar {
+                bar.finish();
+            }
+            return;
+        }
+        tokio::time::sleep(PERIOD).await;
+    }
+}
+
+fn bar(all: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("  {bar:32} {pos:>5}/{len} pods  {msg}");
+    let style = style.expect("the template is good").progress_chars("━╸─");
+    ProgressBar::new(all).with_style(style)
+}
+
+fn status(scene: &Scene) -> String {
+    let (_, placed, ended) = scene.witness().progress();
+    let latency = scene.desk().latency();
+    let running = placed.saturating_sub(ended);
+    let date = date(scene.clock.now_ms());
+    format!(
+        "{date}  {running} running  p50 {:.0} ms  p99 {:.0} ms",
+        latency.p50_ms, latency.p99_ms
+    )
+}
+
+/// The recorded day.
+pub fn date(ms: i64) -> String {
+    let moment = OffsetDateTime::from_unix_timestamp(ms.div_euclid(1000));
+    moment.map_or_else(|_| ms.to_string(), |moment| moment.date().to_string())
+}

@@ -1,0 +1,249 @@
+//! Reads the ledger with eyes of its own and knows what must hold at every position of it.
+//!
+//! Nothing here is shared with what it checks: frames are decoded from the contract's messages, the model is naive,
+//! and each rule is written down a second time. Files: one per part of the ledger.
+
+mod allocations;
+mod chain;
+mod doors;
+mod nodes;
+mod outcomes;
+mod quotas;
+mod replay;
+
+pub use allocations::Demand;
+pub use doors::{Ask, Expect};
+pub use nodes::Heartbeat;
+pub use outcomes::{Outcome, State, Step, Told, What};
+pub use replay::{Replay, Replays};
+
+use ledger::Record;
+use prost::Message;
+use schemas::v1::{self, event::Kind};
+use serde::Serialize;
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicU64},
+};
+
+/// The invariants of the design, by its numbers; 0 is for code that broke down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Invariant {
+    /// A panic, or a process that gave up.
+    Breakdown = 0,
+    /// No device, core or byte is held twice.
+    Exclusive = 1,
+    /// No quota is exceeded.
+    Quota = 2,
+    /// An acknowledged request gets exactly one outcome.
+    Outcome = 3,
+    /// An operation repeated is not done again.
+    Operation = 4,
+    /// Expiry may be late, never early.
+    Expiry = 5,
+    /// What is terminal stays so.
+    Terminal = 6,
+    /// One history: the chain, the watermarks, and states that follow from them.
+    Replay = 7,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invariant {}, {invariant:?}: lsn {lsn}: {text}", *.invariant as u8)]
+pub struct Violation {
+    pub invariant: Invariant,
+    /// Where on the ledger, or how long it was.
+    pub lsn: u64,
+    pub text: String,
+}
+
+/// Settings of the deciders that the rules depend on.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    pub cell: u64,
+    pub lease_ms: i64,
+    pub window_ms: i64,
+    pub operations_max: u64,
+    pub allocations_max: u64,
+}
+
+/// Who wrote a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Writer {
+    Admission,
+    Quota,
+    Scheduler,
+    Nodes,
+}
+
+/// Where an event stands.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    lsn: u64,
+    index: u32,
+    no: u64,
+    now: i64,
+    /// What the writer says it had seen.
+    through: u64,
+}
+
+impl Place {
+    fn wrong(&self, invariant: Invariant, text: impl fmt::Display) -> Violation {
+        Violation {
+            invariant,
+            lsn: self.lsn,
+            text: text.to_string(),
+        }
+    }
+
+    fn rule(
+        &self,
+        holds: bool,
+        invariant: Invariant,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Violation> {
+        if holds {
+            Ok(())
+        } else {
+            Err(self.wrong(invariant, text()))
+        }
+    }
+
+    /// Whether the writer had seen what stands at `lsn`.
+    fn saw(&self, lsn: u64) -> bool {
+        lsn <= self.through
+    }
+}
+
+/// The checker's own model of the world.
+pub struct Checker {
+    limits: Limits,
+    chain: chain::Chain,
+    doors: doors::Doors,
+    allocations: allocations::Allocations,
+    quotas: quotas::Quotas,
+    nodes: nodes::Nodes,
+    outcomes: outcomes::Outcomes,
+    events: u64,
+}
+
+impl Checker {
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            chain: chain::Chain::default(),
+            doors: doors::Doors::default(),
+            allocations: allocations::Allocations::default(),
+            quotas: quotas::Quotas::default(),
+            nodes: nodes::Nodes::default(),
+            outcomes: outcomes::Outcomes::default(),
+            events: 0,
+        }
+    }
+
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// SHA-256 over all records, chained.
+    pub fn digest(&self) -> [u8; 32] {
+        self.chain.digest()
+    }
+
+    /// Allocations that stand on the ledger, for whoever wants to cancel one.
+    pub fn allocations(&self) -> impl Iterator<Item = (u64, &str)> {
+        self.allocations.all()
+    }
+
+    /// A message was published at ingress, acknowledged.
+    pub fn asked(&mut self, ask: Ask) {
+        self.doors.asked(ask);
+    }
+
+    /// A message was published at the nodes' door, acknowledged.
+    pub fn reported(&mut self, node: &str, payload: &[u8]) {
+        self.nodes.reported(node, payload);
+    }
+
+    /// A process began, its clock showing `clock_ms`; `drafted` holds the step of its latest draft.
+    pub fn began(&mut self, process: u64, clock_ms: i64, drafted: Arc<AtomicU64>) {
+        self.nodes.began(process, clock_ms, drafted);
+    }
+
+    /// A heartbeat reached a process.
+    pub fn heard(&mut self, heartbeat: Heartbeat) {
+        self.nodes.heard(heartbeat);
+    }
+
+    /// Takes in the next record. `step` is the world's.
+    pub fn record(&mut self, record: &Record, step: u64) -> Result<(), Violation> {
+        let (writer, frame) = self.chain.accept(record)?;
+        self.events += frame.events.len() as u64;
+        let lsn = record.lsn.0;
+        let place = |index: usize| Place {
+            lsn,
+            index: index as u32,
+            no: frame.first_event_no + index as u64,
+            now: frame.now_ms,
+            through: frame.through_lsn,
+        };
+        let kinds = frame
+            .events
+            .iter()
+            .enumerate()
+            .map(|(index, event)| match &event.kind {
+                Some(kind) => Ok((place(index), kind)),
+                None => Err(place(index).wrong(Invariant::Replay, "an event without a kind")),
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        match writer {
+            Writer::Admission => self.admission(&place(0), frame.through_door, &kinds)?,
+            Writer::Quota => self.quota(&place(0), &kinds)?,
+            Writer::Scheduler => self.scheduler(&place(0), &kinds)?,
+            Writer::Nodes => self.node_heartbeat(&place(0), &frame, &kinds, step)?,
+        }
+        kinds.iter().try_for_each(|(at, kind)| {
+            let allocations = &self.allocations;
+            self.outcomes.derive(at, kind, allocations)
+        })
+    }
+
+    /// The feed has told something.
+    pub fn told(&mut self, told: &Told) -> Result<(), Violation> {
+        self.outcomes.told(told)
+    }
+
+    /// All is quiet: nothing may be left over.
+    pub fn finish(&self) -> Result<(), Violation> {
+        let end = Place {
+            lsn: self.chain.end(),
+            index: 0,
+            no: 0,
+            now: 0,
+            through: self.chain.end(),
+        };
+        self.doors.finish(&end)?;
+        self.allocations.finish(&end)?;
+        self.quotas.finish(&end, &self.allocations)?;
+        self.outcomes.finish(&end, &self.doors)
+    }
+}
+
+fn foreign(at: &Place, kind: &Kind) -> Violation {
+    at.wrong(Invariant::Replay, format!("not this writer's: {kind:?}"))
+}
+
+fn decode<M: Message + Default>(bytes: &[u8]) -> Option<M> {
+    M::decode(bytes).ok()
+}
+
+/// The name of a node, tenant or job set.
+fn is_token(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= 64
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+}
+
+type Frame = v1::Frame;

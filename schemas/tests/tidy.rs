@@ -1,0 +1,184 @@
+//! Guards the architecture: what may stand where.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+fn root() -> PathBuf {
+    // The manifest lies one level below the workspace's root.
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn sources(under: &str, ending: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(under)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() && name != "target" && !name.starts_with('.') {
+                folders.push(path);
+            } else if name.ends_with(ending) {
+                let text = fs::read_to_string(&path).unwrap();
+                found.push((path.to_string_lossy().replace('\\', "/"), text));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "nothing under {under}");
+    found
+}
+
+/// Lines of code, without comments.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let comment = |line: &str| line.trim_start().starts_with("//");
+    (1..)
+        .zip(text.lines())
+        .filter(move |(_, line)| !comment(line))
+}
+
+fn check(
+    files: &[(String, String)],
+    applies: impl Fn(&str) -> bool,
+    forbidden: &[&str],
+    why: &str,
+) {
+    let mut found = Vec::new();
+    for (path, text) in files.iter().filter(|(path, _)| applies(path)) {
+        for (number, line) in code(text) {
+            if let Some(word) = forbidden.iter().find(|word| line.contains(**word)) {
+                found.push(format!("{path}:{number}: `{word}`"));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{why}\n{}", found.join("\n"));
+}
+
+#[test]
+fn domains_are_pure() {
+    let files = sources("services", ".rs");
+    let forbidden = [
+        "async ",
+        ".await",
+        "tokio",
+        "async_nats",
+        "sqlx",
+        "clickhouse::",
+        "axum",
+        "SystemTime",
+        "Instant",
+        "std::env",
+        "std::fs",
+        "std::net",
+        "println!",
+        "tracing::",
+        "rand::",
+        "f32",
+        "f64",
+        "schemas::v1",
+        "prost",
+    ];
+    let domain = |path: &str| path.contains("/src/domain/");
+    check(
+        &files,
+        domain,
+        &forbidden,
+        "a domain decides; the shell does the rest:",
+    );
+}
+
+#[test]
+fn the_vocabulary_is_pure() {
+    let files = sources("services/vocab/src", ".rs");
+    let forbidden = [
+        "async ",
+        "tokio",
+        "SystemTime",
+        "Instant",
+        "std::env",
+        "std::fs",
+        "schemas::",
+        "f32",
+        "f64",
+    ];
+    check(&files, |_| true, &forbidden, "words have no effects:");
+}
+
+#[test]
+fn sql_stands_in_the_stores() {
+    let files = sources("services", ".rs");
+    let elsewhere = |path: &str| {
+        let store = path.ends_with("/store.rs") || path.contains("/store/");
+        // The position of a projection is kept by the mechanism that all stores share.
+        let shared = path.contains("/chassis/src/warm");
+        !store && !shared && !path.contains("/tests/")
+    };
+    let forbidden = [
+        "sqlx::query",
+        "INSERT INTO",
+        "SELECT ",
+        "UPDATE SET",
+        "DELETE FROM",
+        "TRUNCATE",
+    ];
+    check(&files, elsewhere, &forbidden, "SQL stands in store.rs:");
+}
+
+#[test]
+fn generated_types_stand_in_wire() {
+    let files = sources("services", ".rs");
+    // A client library and the ledger's codec speak the contract as their job; the rest goes through wire.rs.
+    let allowed = [
+        "/wire.rs",
+        "/client/",
+        "/cli/",
+        "/ledger/src/frame.rs",
+        "/ledger/src/decider.rs",
+        "/admission/src/query.rs",
+        "/tests/",
+    ];
+    let elsewhere = |path: &str| !allowed.iter().any(|part| path.contains(part));
+    check(
+        &files,
+        elsewhere,
+        &["schemas::v1", "v1::"],
+        "generated types stand in wire.rs:",
+    );
+}
+
+#[test]
+fn the_clock_is_read_in_one_file() {
+    let mut files = sources("services", ".rs");
+    files.extend(sources("loadtest/src", ".rs"));
+    let elsewhere = |path: &str| !path.ends_with("/chassis/src/clock.rs");
+    let forbidden = ["SystemTime::now", "Instant::now"];
+    check(&files, elsewhere, &forbidden, "time is a parameter:");
+}
+
+#[test]
+fn nothing_is_left_half_done() {
+    let mut files = sources("services", ".rs");
+    files.extend(sources("loadtest", ".rs"));
+    let forbidden = [
+        "todo!(",
+        "unimplemented!(",
+        "dbg!(",
+        "#[ignore",
+        "allow(dead_code",
+        "allow(unused",
+    ];
+    check(&files, |_| true, &forbidden, "finish it or take it out:");
+}
+
+/// Every subject begins here; whoever spells one elsewhere will forget it when it changes.
+#[test]
+fn subjects_are_spelt_in_one_file() {
+    let mut files = sources("services", ".rs");
+    files.extend(sources("loadtest/src", ".rs"));
+    check(
+        &files,
+        |_| true,
+        &["\"apportion.v1"],
+        "subjects stand in schemas/src/subjects.rs:",
+    );
+}

@@ -1,0 +1,499 @@
+//! Tenants and operations as rows: who may ask, what was asked, and what became of it. Pure.
+
+use crate::domain::is_kept;
+use ledger::{IllegalEvent, Projection};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use vocab::{
+    AdminChange, AllocationNo, At, CancelVerdict, Event, EventNo, Millis, Operation, Refusal, Rule,
+    Token,
+};
+
+/// One change of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    Tenant(TenantRow),
+    Operation(OperationRow),
+    /// The operations up to this event are over their retention window.
+    Forgotten {
+        through: EventNo,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TenantRow {
+    pub tenant: Token,
+    pub version: u64,
+    pub at: Millis,
+}
+
+/// An operation as it stands after the event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationRow {
+    /// Of the event that recorded it.
+    pub no: EventNo,
+    pub tenant: Token,
+    pub operation_id: Option<Token>,
+    pub digest: [u8; 16],
+    /// None when it was refused at the door: it may have had none.
+    pub verb: Option<Verb>,
+    /// The allocation that it made or that it is about.
+    pub allocation: Option<AllocationNo>,
+    pub requested_at: Millis,
+    pub state: OperationState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verb {
+    Submit,
+    Cancel,
+    SetTenant,
+    SetQuota,
+    SetRate,
+}
+
+impl Verb {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Submit => "submit",
+            Self::Cancel => "cancel",
+            Self::SetTenant => "set_tenant",
+            Self::SetQuota => "set_quota",
+            Self::SetRate => "set_rate",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OperationState {
+    Pending,
+    Decided { at: Millis, outcome: Outcome },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    Placed,
+    Waiting,
+    /// Before it was placed.
+    Ended,
+    Cancelled,
+    Applied {
+        version: u64,
+    },
+    Refused(Refusal),
+}
+
+impl Outcome {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Placed => "placed",
+            Self::Waiting => "waiting",
+            Self::Ended => "ended",
+            Self::Cancelled => "cancelled",
+            Self::Applied { .. } => "applied",
+            Self::Refused(_) => "refused",
+        }
+    }
+}
+
+impl OperationRow {
+    fn new(
+        at: &At,
+        operation: &Operation,
+        verb: Option<Verb>,
+        allocation: Option<AllocationNo>,
+        state: OperationState,
+    ) -> Self {
+        Self {
+            no: at.no,
+            tenant: operation.tenant.clone(),
+            operation_id: operation.operation_id.clone(),
+            digest: operation.digest,
+            verb,
+            allocation,
+            requested_at: at.now,
+            state,
+        }
+    }
+
+    /// Whether the operation's id stands for this one: a repeat is answered with its outcome.
+    pub fn stands(&self) -> bool {
+        match &self.state {
+            // At the door, where no verb is known.
+            OperationState::Decided {
+                outcome: Outcome::Refused(refusal),
+                ..
+            } if self.verb.is_none() => is_kept(refusal.rule),
+            OperationState::Pending | OperationState::Decided { .. } => true,
+        }
+    }
+}
+
+/// Folds the ledger into tenants and operations; holds the operations that are not decided.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct WarmProjection {
+    submits: BTreeMap<AllocationNo, OperationRow>,
+    cancels: BTreeMap<EventNo, OperationRow>,
+}
+
+/// The row that an event decides; none when it was decided before, or forgotten.
+fn decided(pending: Option<OperationRow>, at: &At, outcome: Outcome, out: &mut Vec<Change>) {
+    if let Some(row) = pending {
+        out.push(Change::Operation(OperationRow {
+            state: OperationState::Decided {
+                at: at.now,
+                outcome,
+            },
+            ..row
+        }));
+    }
+}
+
+impl WarmProjection {
+    fn applied(
+        at: &At,
+        operation: &Operation,
+        change: &AdminChange,
+        version: u64,
+        out: &mut Vec<Change>,
+    ) {
+        let verb = match change {
+            AdminChange::Tenant { tenant } => {
+                out.push(Change::Tenant(TenantRow {
+                    tenant: tenant.clone(),
+                    version,
+                    at: at.now,
+                }));
+                Verb::SetTenant
+            }
+            AdminChange::Quota { .. } => Verb::SetQuota,
+            AdminChange::Rate { .. } => Verb::SetRate,
+        };
+        let state = OperationState::Decided {
+            at: at.now,
+            outcome: Outcome::Applied { version },
+        };
+        out.push(Change::Operation(OperationRow::new(
+            at,
+            operation,
+            Some(verb),
+            None,
+            state,
+        )));
+    }
+
+    fn asked(
+        at: &At,
+        operation: &Operation,
+        verb: Verb,
+        allocation: AllocationNo,
+        out: &mut Vec<Change>,
+    ) -> OperationRow {
+        let state = OperationState::Pending;
+        let row = OperationRow::new(at, operation, Some(verb), Some(allocation), state);
+        out.push(Change::Operation(row.clone()));
+        row
+    }
+
+    fn submit_decided(
+        &mut self,
+        allocation: AllocationNo,
+        at: &At,
+        outcome: Outcome,
+        out: &mut Vec<Change>,
+    ) {
+        decided(self.submits.remove(&allocation), at, outcome, out);
+    }
+}
+
+impl Projection for WarmProjection {
+    type Change = Change;
+
+    const NAME: &'static str = "admission";
+    const STATE_VERSION: u32 = 1;
+
+    fn project(
+        &mut self,
+        at: &At,
+        event: &Event,
+        out: &mut Vec<Change>,
+    ) -> Result<(), IllegalEvent> {
+        match event {
+            Event::AdminApplied {
+                operation,
+                change,
+                version,
+            } => Self::applied(at, operation, change, *version, out),
+            Event::AllocationRequested { operation, .. } => {
+                let allocation = AllocationNo(at.no.0);
+                let row = Self::asked(at, operation, Verb::Submit, allocation, out);
+                self.submits.insert(allocation, row);
+            }
+            Event::CancelRequested {
+                operation,
+                allocation,
+            } => {
+                let row = Self::asked(at, operation, Verb::Cancel, *allocation, out);
+                self.cancels.insert(at.no, row);
+            }
+            Event::OperationRefused {
+                operation, refusal, ..
+            } => {
+                let state = OperationState::Decided {
+                    at: at.now,
+                    outcome: Outcome::Refused(refusal.clone()),
+                };
+                let row = OperationRow::new(at, operation, None, None, state);
+                out.push(Change::Operation(row));
+            }
+            Event::OperationsForgotten { through } => {
+                self.submits.retain(|_, row| row.no > *through);
+                self.cancels.retain(|_, row| row.no > *through);
+                out.push(Change::Forgotten { through: *through });
+            }
+            // The first of these is the outcome.
+            Event::QuotaDenied {
+                allocation,
+                refusal,
+            } => self.submit_decided(*allocation, at, Outcome::Refused(refusal.clone()), out),
+            Event::AllocationPlaced { allocation, .. } => {
+                self.submit_decided(*allocation, at, Outcome::Placed, out);
+            }
+            Event::AllocationWaiting { allocation, .. } => {
+                self.submit_decided(*allocation, at, Outcome::Waiting, out);
+            }
+            Event::AllocationEnded { allocation, .. } => {
+                self.submit_decided(*allocation, at, Outcome::Ended, out);
+            }
+            Event::CancelDecided {
+                request, verdict, ..
+            } => {
+                let outcome = match verdict {
+                    CancelVerdict::WasLive => Outcome::Cancelled,
+                    CancelVerdict::HadEnded => {
+                        Outcome::Refused(Refusal::new(Rule::AllocationEnded, "allocation_id"))
+                    }
+                };
+                decided(self.cancels.remove(request), at, outcome, out);
+            }
+            // Changes no operation.
+            Event::OperationRepeated { .. }
+            | Event::QuotaReserved { .. }
+            | Event::QuotaReleased { .. }
+            | Event::AllocationStarted { .. }
+            | Event::AllocationStopping { .. }
+            | Event::NodeRegistered { .. }
+            | Event::NodeReady { .. }
+            | Event::NodeLost { .. }
+            | Event::RunReported { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vocab::{AllocationSpec, EndCause, Lsn, WaitingReason};
+
+    fn token(text: &str) -> Token {
+        Token::new(text).unwrap()
+    }
+
+    /// Allocation 1 and its cancel 2.
+    fn event(step: &str) -> (u64, Event) {
+        let allocation = AllocationNo(1);
+        let request = EventNo(2);
+        let operation = Operation {
+            tenant: token("t"),
+            operation_id: Some(token("op")),
+            digest: [7; 16],
+            reply_to: None,
+            trace: None,
+        };
+        let refused = |operation, rule| Event::OperationRefused {
+            operation,
+            job_set: None,
+            refusal: Refusal::new(rule, "x"),
+        };
+        match step {
+            "submit" => (
+                1,
+                Event::AllocationRequested {
+                    operation,
+                    spec: AllocationSpec {
+                        job_set: token("j"),
+                        name: None,
+                        priority: 0,
+                        cpu_milli: 1,
+                        memory_bytes: 1,
+                        gpu: None,
+                    },
+                },
+            ),
+            "cancel" => (
+                2,
+                Event::CancelRequested {
+                    operation,
+                    allocation,
+                },
+            ),
+            "bad" => (3, refused(operation, Rule::QuantityZero)),
+            "conflict" => (3, refused(operation, Rule::OperationConflict)),
+            "tenant" => (
+                3,
+                Event::AdminApplied {
+                    operation,
+                    change: AdminChange::Tenant { tenant: token("t") },
+                    version: 5,
+                },
+            ),
+            "forget 1" => (
+                4,
+                Event::OperationsForgotten {
+                    through: EventNo(1),
+                },
+            ),
+            "forget 2" => (
+                4,
+                Event::OperationsForgotten {
+                    through: EventNo(2),
+                },
+            ),
+            "denied" => (
+                1,
+                Event::QuotaDenied {
+                    allocation,
+                    refusal: Refusal::over(Rule::QuotaExceeded, "gpu", 1, 2),
+                },
+            ),
+            "reserved" => (1, Event::QuotaReserved { allocation }),
+            "placed" => (
+                1,
+                Event::AllocationPlaced {
+                    allocation,
+                    node: token("n"),
+                    incarnation: 1,
+                    gpus: Vec::new(),
+                },
+            ),
+            "waiting" => (
+                1,
+                Event::AllocationWaiting {
+                    allocation,
+                    reason: WaitingReason::NoRoomNow,
+                },
+            ),
+            "ended" => (
+                1,
+                Event::AllocationEnded {
+                    allocation,
+                    cause: EndCause::Cancelled,
+                    at: Millis(0),
+                },
+            ),
+            "was live" | "had ended" => (
+                1,
+                Event::CancelDecided {
+                    request,
+                    allocation,
+                    verdict: if step == "was live" {
+                        CancelVerdict::WasLive
+                    } else {
+                        CancelVerdict::HadEnded
+                    },
+                },
+            ),
+            other => panic!("{other}"),
+        }
+    }
+
+    /// Steps, one millisecond apart; then the changes in a few words and how many operations are held.
+    fn check(steps: &str, expected: &str) {
+        let mut projection = WarmProjection::default();
+        let mut changes = Vec::new();
+        for (i, step) in steps.split(", ").enumerate() {
+            let (no, event) = event(step);
+            let at = At {
+                lsn: Lsn(1),
+                index: 0,
+                no: EventNo(no),
+                now: Millis(i as i64 + 1),
+            };
+            projection.project(&at, &event, &mut changes).unwrap();
+        }
+        let words: Vec<_> = changes
+            .iter()
+            .map(|change| match change {
+                Change::Tenant(row) => format!("tenant v{}", row.version),
+                Change::Forgotten { through } => format!("forgotten {}", through.0),
+                Change::Operation(row) => {
+                    let rests = if row.stands() { "" } else { " void" };
+                    match &row.state {
+                        OperationState::Pending => format!("{} pending{rests}", row.no.0),
+                        OperationState::Decided { at, outcome } => {
+                            let rule = match outcome {
+                                Outcome::Refused(refusal) => format!(" {}", refusal.rule.name()),
+                                _ => String::new(),
+                            };
+                            format!("{} {}{rule} @{}{rests}", row.no.0, outcome.name(), at.0)
+                        }
+                    }
+                }
+            })
+            .collect();
+        let held = projection.submits.len() + projection.cancels.len();
+        assert_eq!(
+            format!("{} held {held}", words.join(", ")),
+            expected,
+            "{steps}"
+        );
+    }
+
+    #[test]
+    fn the_first_decision_is_the_outcome() {
+        check("submit", "1 pending held 1");
+        check("submit, reserved", "1 pending held 1");
+        check("submit, reserved, placed", "1 pending, 1 placed @3 held 0");
+        check(
+            "submit, reserved, waiting, placed",
+            "1 pending, 1 waiting @3 held 0",
+        );
+        check(
+            "submit, denied, ended",
+            "1 pending, 1 refused quota_exceeded @2 held 0",
+        );
+        check("submit, ended, denied", "1 pending, 1 ended @2 held 0");
+    }
+
+    #[test]
+    fn a_cancel_is_decided_by_the_scheduler() {
+        check(
+            "submit, cancel, ended, was live",
+            "1 pending, 2 pending, 1 ended @3, 2 cancelled @4 held 0",
+        );
+        check(
+            "cancel, had ended",
+            "2 pending, 2 refused allocation_ended @2 held 0",
+        );
+    }
+
+    #[test]
+    fn what_the_door_decides_is_decided_at_once() {
+        check("bad", "3 refused quantity_zero @1 held 0");
+        check("conflict", "3 refused operation_conflict @1 void held 0");
+        check("tenant", "tenant v5, 3 applied @1 held 0");
+    }
+
+    #[test]
+    fn what_is_forgotten_does_not_come_back() {
+        check(
+            "submit, cancel, forget 1, placed, was live",
+            "1 pending, 2 pending, forgotten 1, 2 cancelled @5 held 0",
+        );
+        check(
+            "submit, cancel, forget 2, placed, was live",
+            "1 pending, 2 pending, forgotten 2 held 0",
+        );
+    }
+}

@@ -1,0 +1,394 @@
+//! Warm state of admission: the only file with SQL.
+
+use crate::project::{
+    Change, OperationRow, OperationState, Outcome, TenantRow, Verb, WarmProjection,
+};
+use chassis::warm::{Moment, OutOfRange, PgSink, ROWS_MAX, WarmError, WarmState, bigint, unsigned};
+use ledger::Projection;
+use sqlx::{PgConnection, PgPool, migrate::Migrator};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+use vocab::{AllocationId, CellNo, EventNo, Millis, Token};
+
+/// The tables `tenants`, `operations` and `projection_position`.
+#[derive(Debug, Clone, Copy)]
+pub struct AdmissionTables {
+    /// Part of every allocation's id.
+    pub cell: CellNo,
+}
+
+/// Where the projection's changes go.
+pub fn sink(pool: PgPool, cell: CellNo) -> PgSink<AdmissionTables> {
+    PgSink::new(pool, AdmissionTables { cell })
+}
+
+impl WarmState for AdmissionTables {
+    type Change = Change;
+
+    const NAME: &'static str = WarmProjection::NAME;
+
+    fn migrator() -> &'static Migrator {
+        static MIGRATOR: Migrator = sqlx::migrate!("../../schemas/postgres/admission");
+        &MIGRATOR
+    }
+
+    /// Forgets first: an operation id may be used again from then on.
+    async fn write(&self, tx: &mut PgConnection, changes: &[Change]) -> Result<(), WarmError> {
+        let rows = Rows::of(changes);
+        if let Some(through) = rows.forgotten {
+            forget(tx, through).await?;
+        }
+        for tenants in rows.tenants.chunks(ROWS_MAX) {
+            upsert_tenants(tx, tenants).await?;
+        }
+        for operations in rows.operations.chunks(ROWS_MAX) {
+            upsert_operations(tx, self.cell, operations).await?;
+        }
+        Ok(())
+    }
+
+    async fn wipe(&self, tx: &mut PgConnection) -> Result<(), WarmError> {
+        sqlx::query!("TRUNCATE tenants, operations")
+            .execute(tx)
+            .await?;
+        Ok(())
+    }
+}
+
+/// A batch with one row per key, as a statement may not touch a row twice.
+#[derive(Default)]
+struct Rows<'a> {
+    forgotten: Option<EventNo>,
+    tenants: Vec<Tenant>,
+    operations: Vec<&'a OperationRow>,
+}
+
+/// A tenant's changes in one batch, as one row.
+struct Tenant {
+    tenant: Token,
+    version: u64,
+    first_at: Millis,
+    last_at: Millis,
+}
+
+impl<'a> Rows<'a> {
+    fn of(changes: &'a [Change]) -> Self {
+        let mut forgotten = None;
+        let mut tenants: BTreeMap<&Token, Tenant> = BTreeMap::new();
+        let mut operations = BTreeMap::new();
+        for change in changes {
+            match change {
+                Change::Tenant(TenantRow {
+                    tenant,
+                    version,
+                    at,
+                }) => {
+                    let row = tenants.entry(tenant).or_insert_with(|| Tenant {
+                        tenant: tenant.clone(),
+                        version: *version,
+                        first_at: *at,
+                        last_at: *at,
+                    });
+                    row.version = *version;
+                    row.last_at = *at;
+                }
+                Change::Operation(row) => {
+                    operations.insert(row.no, row);
+                }
+                Change::Forgotten { through } => forgotten = forgotten.max(Some(*through)),
+            }
+        }
+        operations.retain(|no, _| Some(*no) > forgotten);
+        Self {
+            forgotten,
+            tenants: tenants.into_values().collect(),
+            operations: operations.into_values().collect(),
+        }
+    }
+}
+
+async fn forget(tx: &mut PgConnection, through: EventNo) -> Result<(), WarmError> {
+    let through = bigint("event_no", through.0)?;
+    sqlx::query!("DELETE FROM operations WHERE event_no <= $1", through)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+async fn upsert_tenants(tx: &mut PgConnection, rows: &[Tenant]) -> Result<(), WarmError> {
+    let mut tenants = Vec::with_capacity(rows.len());
+    let mut versions = Vec::with_capacity(rows.len());
+    let mut created = Vec::with_capacity(rows.len());
+    let mut changed = Vec::with_capacity(rows.len());
+    for row in rows {
+        tenants.push(row.tenant.as_str());
+        versions.push(bigint("version", row.version)?);
+        created.push(Moment::try_from(row.first_at)?);
+        changed.push(Moment::try_from(row.last_at)?);
+    }
+    sqlx::query!(
+        "INSERT INTO tenants (tenant, version, created_at, changed_at)
+         SELECT * FROM UNNEST($1::text[], $2::bigint[], $3::timestamptz[], $4::timestamptz[])
+         ON CONFLICT (tenant) DO UPDATE SET version = excluded.version, changed_at = excluded.changed_at",
+        &tenants as _,
+        &versions,
+        &created as _,
+        &changed as _,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+async fn upsert_operations(
+    tx: &mut PgConnection,
+    cell: CellNo,
+    rows: &[&OperationRow],
+) -> Result<(), WarmError> {
+    let mut columns = Columns::default();
+    for row in rows {
+        columns.push(cell, row)?;
+    }
+    sqlx::query!(
+        "INSERT INTO operations
+             (event_no, tenant, operation_id, digest, stands, verb, state, allocation_id, version, rule, subject,
+              rule_limit, rule_actual, requested_at, decided_at)
+         SELECT event_no, tenant, operation_id, digest, stands, verb, state, allocation_id, version, rule, subject,
+                rule_limit::numeric, rule_actual::numeric, requested_at, decided_at
+         FROM UNNEST($1::bigint[], $2::text[], $3::text[], $4::bytea[], $5::boolean[], $6::text[], $7::text[],
+                     $8::uuid[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::text[],
+                     $14::timestamptz[], $15::timestamptz[])
+             AS row (event_no, tenant, operation_id, digest, stands, verb, state, allocation_id, version, rule,
+                     subject, rule_limit, rule_actual, requested_at, decided_at)
+         ON CONFLICT (event_no) DO UPDATE SET
+             state = excluded.state, version = excluded.version, rule = excluded.rule, subject = excluded.subject,
+             rule_limit = excluded.rule_limit, rule_actual = excluded.rule_actual,
+             decided_at = excluded.decided_at",
+        &columns.numbers,
+        &columns.tenants as _,
+        &columns.operation_ids as _,
+        &columns.digests as _,
+        &columns.stands,
+        &columns.verbs as _,
+        &columns.states as _,
+        &columns.allocations as _,
+        &columns.versions as _,
+        &columns.rules as _,
+        &columns.subjects as _,
+        &columns.limits as _,
+        &columns.actuals as _,
+        &columns.requested as _,
+        &columns.decided as _,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// The rows, column by column. A refusal's numbers go as text: a tenant may name any unsigned number, and more than half
+/// of them are no `bigint`.
+#[derive(Default)]
+struct Columns<'a> {
+    numbers: Vec<i64>,
+    tenants: Vec<&'a str>,
+    operation_ids: Vec<Option<&'a str>>,
+    digests: Vec<&'a [u8]>,
+    stands: Vec<bool>,
+    verbs: Vec<Option<&'static str>>,
+    states: Vec<&'static str>,
+    allocations: Vec<Option<Uuid>>,
+    versions: Vec<Option<i64>>,
+    rules: Vec<Option<&'static str>>,
+    subjects: Vec<Option<&'a str>>,
+    limits: Vec<Option<String>>,
+    actuals: Vec<Option<String>>,
+    requested: Vec<Moment>,
+    decided: Vec<Option<Moment>>,
+}
+
+impl<'a> Columns<'a> {
+    fn push(&mut self, cell: CellNo, row: &'a OperationRow) -> Result<(), OutOfRange> {
+        self.numbers.push(bigint("event_no", row.no.0)?);
+        self.tenants.push(row.tenant.as_str());
+        self.operation_ids
+            .push(row.operation_id.as_ref().map(Token::as_str));
+        self.digests.push(&row.digest);
+        self.stands.push(row.stands());
+        self.verbs.push(row.verb.map(Verb::name));
+        self.allocations
+            .push(row.allocation.map(|no| no.id(cell).0));
+        self.requested.push(row.requested_at.try_into()?);
+
+        let (state, decided, outcome) = match &row.state {
+            OperationState::Pending => ("pending", None, None),
+            OperationState::Decided { at, outcome } => {
+                (outcome.name(), Some(Moment::try_from(*at)?), Some(outcome))
+            }
+        };
+        let (mut version, mut refusal) = (None, None);
+        match outcome {
+            Some(Outcome::Applied { version: applied }) => {
+                version = Some(bigint("version", *applied)?);
+            }
+            Some(Outcome::Refused(why)) => refusal = Some(why),
+            Some(Outcome::Placed | Outcome::Waiting | Outcome::Ended | Outcome::Cancelled)
+            | None => {}
+        }
+        self.states.push(state);
+        self.decided.push(decided);
+        self.versions.push(version);
+        self.rules.push(refusal.map(|why| why.rule.name()));
+        self.subjects.push(refusal.map(|why| why.subject.as_str()));
+        self.limits.push(refusal.map(|why| why.limit.to_string()));
+        self.actuals.push(refusal.map(|why| why.actual.to_string()));
+        Ok(())
+    }
+}
+
+/// An operation as the table has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredOperation {
+    pub no: EventNo,
+    pub verb: Option<String>,
+    /// `pending`, `placed`, `waiting`, `ended`, `cancelled`, `applied` or `refused`.
+    pub state: String,
+    pub allocation: Option<AllocationId>,
+    pub version: Option<u64>,
+    pub refusal: Option<StoredRefusal>,
+    pub requested_at: Millis,
+    pub decided_at: Option<Millis>,
+}
+
+/// The broken rule, by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredRefusal {
+    pub rule: String,
+    pub subject: String,
+    pub limit: u64,
+    pub actual: u64,
+}
+
+/// The operation that the id stands for, within the retention window.
+pub async fn operation(
+    pool: &PgPool,
+    tenant: &Token,
+    operation_id: &Token,
+) -> Result<Option<StoredOperation>, WarmError> {
+    let record = sqlx::query!(
+        r#"SELECT event_no, verb, state, allocation_id, version, rule, subject, rule_limit::text AS rule_limit,
+                  rule_actual::text AS rule_actual, requested_at AS "requested_at: Moment",
+                  decided_at AS "decided_at: Moment"
+           FROM operations WHERE tenant = $1 AND operation_id = $2 AND stands"#,
+        tenant.as_str(),
+        operation_id.as_str(),
+    )
+    .fetch_optional(pool)
+    .await?;
+    let Some(record) = record else {
+        return Ok(None);
+    };
+    let refusal = match (
+        record.rule,
+        record.subject,
+        record.rule_limit,
+        record.rule_actual,
+    ) {
+        (Some(rule), Some(subject), Some(limit), Some(actual)) => {
+            let number = |what, text: String| text.parse().map_err(|_| OutOfRange::new(what, text));
+            Some(StoredRefusal {
+                rule,
+                subject,
+                limit: number("rule_limit", limit)?,
+                actual: number("rule_actual", actual)?,
+            })
+        }
+        // All or none of them, by the table's own check.
+        _ => None,
+    };
+    Ok(Some(StoredOperation {
+        no: EventNo(unsigned("event_no", record.event_no)?),
+        verb: record.verb,
+        state: record.state,
+        allocation: record.allocation_id.map(AllocationId),
+        version: record
+            .version
+            .map(|version| unsigned("version", version))
+            .transpose()?,
+        refusal,
+        requested_at: record.requested_at.into(),
+        decided_at: record.decided_at.map(Millis::from),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(text: &str) -> Token {
+        Token::new(text).unwrap()
+    }
+
+    fn operation(no: u64, state: OperationState) -> Change {
+        Change::Operation(OperationRow {
+            no: EventNo(no),
+            tenant: token("t"),
+            operation_id: None,
+            digest: [0; 16],
+            verb: Some(Verb::Submit),
+            allocation: None,
+            requested_at: Millis(0),
+            state,
+        })
+    }
+
+    fn tenant(name: &str, version: u64, at: i64) -> Change {
+        Change::Tenant(TenantRow {
+            tenant: token(name),
+            version,
+            at: Millis(at),
+        })
+    }
+
+    #[test]
+    fn a_batch_has_one_row_per_key() {
+        let placed = OperationState::Decided {
+            at: Millis(9),
+            outcome: Outcome::Placed,
+        };
+        let changes = [
+            operation(1, OperationState::Pending),
+            operation(3, OperationState::Pending),
+            tenant("a", 1, 5),
+            operation(2, OperationState::Pending),
+            Change::Forgotten {
+                through: EventNo(2),
+            },
+            tenant("a", 2, 6),
+            operation(3, placed.clone()),
+            Change::Forgotten {
+                through: EventNo(1),
+            },
+        ];
+        let rows = Rows::of(&changes);
+        assert_eq!(rows.forgotten, Some(EventNo(2)));
+        let operations: Vec<_> = rows
+            .operations
+            .iter()
+            .map(|row| (row.no.0, &row.state))
+            .collect();
+        assert_eq!(operations, [(3, &placed)]);
+        let tenants: Vec<_> = rows
+            .tenants
+            .iter()
+            .map(|row| {
+                (
+                    row.tenant.as_str(),
+                    row.version,
+                    row.first_at.0,
+                    row.last_at.0,
+                )
+            })
+            .collect();
+        assert_eq!(tenants, [("a", 2, 5, 6)]);
+    }
+}

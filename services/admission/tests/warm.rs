@@ -1,0 +1,264 @@
+//! Admission's tables against a real Postgres.
+
+use admission::{
+    project::{Change, OperationRow, OperationState, Outcome, TenantRow, Verb},
+    store,
+};
+use chassis::warm::{WarmError, scratch::Scratch};
+use ledger::{Batch, LedgerId, Sink, SinkError};
+use sqlx::{Executor, PgPool};
+use vocab::{AllocationNo, CellNo, EventNo, Lsn, Millis, Refusal, Rule, Token};
+
+const CELL: CellNo = CellNo(3);
+const LEDGER: LedgerId = LedgerId(1);
+
+fn token(text: &str) -> Token {
+    Token::new(text).unwrap()
+}
+
+fn decided(outcome: Outcome) -> OperationState {
+    OperationState::Decided {
+        at: Millis(1_700_000_000_009),
+        outcome,
+    }
+}
+
+fn row(no: u64, id: &str, verb: Option<Verb>, state: OperationState) -> OperationRow {
+    let about = matches!(verb, Some(Verb::Submit | Verb::Cancel));
+    OperationRow {
+        no: EventNo(no),
+        tenant: token("t"),
+        operation_id: Some(token(id)),
+        digest: [9; 16],
+        verb,
+        allocation: about.then_some(AllocationNo(1)),
+        requested_at: Millis(1_700_000_000_001),
+        state,
+    }
+}
+
+fn refused(rule: Rule, limit: u64, actual: u64) -> OperationState {
+    decided(Outcome::Refused(Refusal::over(rule, "x", limit, actual)))
+}
+
+async fn ready(name: &str) -> Scratch {
+    let scratch = Scratch::open(name).await;
+    let mut sink = store::sink(scratch.pool(), CELL);
+    sink.resume(LEDGER).await.unwrap();
+    scratch
+}
+
+/// Applies behind whatever was applied before.
+async fn apply(pool: &PgPool, changes: Vec<Change>) -> Result<(), SinkError> {
+    let mut sink = store::sink(pool.clone(), CELL);
+    let after = sink.resume(LEDGER).await?.through;
+    let batch = Batch {
+        ledger: LEDGER,
+        after,
+        to: Lsn(after.0 + 1),
+        changes,
+    };
+    sink.apply(&batch).await
+}
+
+async fn operation(pool: &PgPool, id: &str) -> Option<store::StoredOperation> {
+    store::operation(pool, &token("t"), &token(id))
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn every_outcome_is_read_as_it_was_written() {
+    let scratch = ready("ops_states").await;
+    let pool = scratch.pool();
+    let cases = [
+        (Some(Verb::Submit), OperationState::Pending),
+        (Some(Verb::Submit), decided(Outcome::Placed)),
+        (Some(Verb::Submit), decided(Outcome::Waiting)),
+        (Some(Verb::Submit), decided(Outcome::Ended)),
+        (Some(Verb::Submit), refused(Rule::QuotaExceeded, 8, 9)),
+        (Some(Verb::Cancel), OperationState::Pending),
+        (Some(Verb::Cancel), decided(Outcome::Cancelled)),
+        (
+            Some(Verb::SetTenant),
+            decided(Outcome::Applied { version: 1 }),
+        ),
+        (
+            Some(Verb::SetQuota),
+            decided(Outcome::Applied {
+                version: i64::MAX as u64,
+            }),
+        ),
+        (
+            Some(Verb::SetRate),
+            decided(Outcome::Applied { version: 2 }),
+        ),
+        // What a client may name is no bigint.
+        (None, refused(Rule::VersionConflict, 1, u64::MAX)),
+    ];
+    for (i, (verb, state)) in cases.into_iter().enumerate() {
+        let id = format!("op{i}");
+        let written = row(i as u64 + 1, &id, verb, state.clone());
+        apply(&pool, vec![Change::Operation(written)])
+            .await
+            .unwrap();
+        let found = operation(&pool, &id).await.unwrap();
+        assert_eq!(found.verb.as_deref(), verb.map(Verb::name));
+        assert_eq!(found.requested_at, Millis(1_700_000_000_001));
+        let about = matches!(verb, Some(Verb::Submit | Verb::Cancel));
+        assert_eq!(found.allocation, about.then(|| AllocationNo(1).id(CELL)));
+        match state {
+            OperationState::Pending => {
+                assert_eq!((found.state.as_str(), found.decided_at), ("pending", None));
+            }
+            OperationState::Decided { at, outcome } => {
+                assert_eq!(found.state, outcome.name());
+                assert_eq!(found.decided_at, Some(at));
+                let (version, refusal) = match outcome {
+                    Outcome::Applied { version } => (Some(version), None),
+                    Outcome::Refused(refusal) => (None, Some(refusal)),
+                    _ => (None, None),
+                };
+                assert_eq!(found.version, version);
+                let found = found
+                    .refusal
+                    .map(|r| (r.rule, r.subject, r.limit, r.actual));
+                let wanted =
+                    refusal.map(|r| (r.rule.name().to_owned(), r.subject, r.limit, r.actual));
+                assert_eq!(found, wanted);
+            }
+        }
+    }
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn an_id_stands_for_one_operation_until_it_is_forgotten() {
+    let scratch = ready("ops_once").await;
+    let pool = scratch.pool();
+    let submit = |no, state| Change::Operation(row(no, "op", Some(Verb::Submit), state));
+    let conflict = Change::Operation(row(2, "op", None, refused(Rule::OperationConflict, 0, 0)));
+    apply(
+        &pool,
+        vec![
+            submit(1, OperationState::Pending),
+            conflict,
+            submit(1, decided(Outcome::Placed)),
+        ],
+    )
+    .await
+    .unwrap();
+    let found = operation(&pool, "op").await.unwrap();
+    assert_eq!((found.no, found.state.as_str()), (EventNo(1), "placed"));
+
+    // A second outcome for the same id would break the promise.
+    let again = apply(&pool, vec![submit(3, OperationState::Pending)]).await;
+    match again {
+        Err(SinkError::Unavailable(why)) => assert!(why.contains("operations_one_stands"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    let forgotten = Change::Forgotten {
+        through: EventNo(2),
+    };
+    apply(&pool, vec![forgotten, submit(3, OperationState::Pending)])
+        .await
+        .unwrap();
+    assert_eq!(operation(&pool, "op").await.unwrap().no, EventNo(3));
+    let count: i64 = sqlx::query_scalar("SELECT count(*) FROM operations")
+        .fetch_one(&pool)
+        .await
+        .unwrap();
+    assert_eq!(count, 1);
+    assert_eq!(
+        store::operation(&pool, &token("other"), &token("op"))
+            .await
+            .unwrap(),
+        None
+    );
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn a_tenant_keeps_the_time_of_its_first_version() {
+    let scratch = ready("ops_tenants").await;
+    let pool = scratch.pool();
+    let tenant = |version, at| {
+        Change::Tenant(TenantRow {
+            tenant: token("t"),
+            version,
+            at: Millis(at),
+        })
+    };
+    apply(&pool, vec![tenant(1, 1000), tenant(2, 2000)])
+        .await
+        .unwrap();
+    apply(&pool, vec![tenant(3, 3000)]).await.unwrap();
+    let found: (i64, String, String) = sqlx::query_as(
+        "SELECT version, extract(epoch FROM created_at)::bigint::text, extract(epoch FROM changed_at)::bigint::text
+         FROM tenants",
+    )
+    .fetch_one(&pool)
+    .await
+    .unwrap();
+    assert_eq!(found, (3, "1".to_owned(), "3".to_owned()));
+    let mut sink = store::sink(pool.clone(), CELL);
+    sink.resume(LedgerId(2)).await.unwrap();
+    let count: i64 = sqlx::query_scalar("SELECT count(*) FROM tenants")
+        .fetch_one(&pool)
+        .await
+        .unwrap();
+    assert_eq!(count, 0);
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn impossible_rows_are_refused() {
+    let scratch = ready("ops_checks").await;
+    let pool = scratch.pool();
+    let operation = |no, id, verb, state| Change::Operation(row(no, id, verb, state));
+    apply(
+        &pool,
+        vec![
+            operation(1, "a", Some(Verb::Submit), OperationState::Pending),
+            operation(2, "b", None, refused(Rule::QuantityZero, 0, 0)),
+            operation(
+                3,
+                "c",
+                Some(Verb::SetRate),
+                decided(Outcome::Applied { version: 1 }),
+            ),
+        ],
+    )
+    .await
+    .unwrap();
+    let cases = [
+        (1, "digest = '\\x00'", "operations_digest_check"),
+        (1, "state = 'placed'", "decided_when_not_pending"),
+        (1, "decided_at = now()", "decided_when_not_pending"),
+        (
+            1,
+            "state = 'cancelled', decided_at = now()",
+            "state_fits_verb",
+        ),
+        (1, "allocation_id = NULL", "allocation_of_submit_or_cancel"),
+        (1, "verb = NULL", "state_fits_verb"),
+        (1, "rule = 'x'", "refused_by_a_rule"),
+        (2, "rule = NULL", "refused_by_a_rule"),
+        (
+            2,
+            "allocation_id = gen_random_uuid()",
+            "verb_known_unless_refused",
+        ),
+        (2, "rule_actual = -1", "operations_rule_actual_check"),
+        (3, "verb = 'drop'", "operations_verb_check"),
+        (3, "state = 'lost'", "operations_state_check"),
+        (3, "version = NULL", "version_when_applied"),
+        (3, "version = 0", "operations_version_check"),
+    ];
+    for (no, change, constraint) in cases {
+        let update = format!("UPDATE operations SET {change} WHERE event_no = {no}");
+        let error = WarmError::from(pool.execute(&*update).await.unwrap_err());
+        assert_eq!(error.constraint(), Some(constraint), "{change}");
+    }
+    scratch.close().await;
+}

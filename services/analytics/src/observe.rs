@@ -1,0 +1,146 @@
+//! The projection as instruments, health and sampled journeys see it.
+
+use crate::metrics::Instruments;
+use chassis::{Clock, ComponentHandle, Journey, SpanKind, Stamp, TraceParent};
+use ledger::{Frame, ProjectorObserver};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use vocab::{AllocationNo, At, Event, Lsn, Millis};
+
+/// Sampled allocations followed at the same time; more are not followed.
+const FOLLOWED_MAX: usize = 10_000;
+
+/// What the sink tells the observer: everything up to here was in the tables when the projection began.
+pub type ResumedThrough = Arc<AtomicU64>;
+
+struct Followed {
+    parent: TraceParent,
+    started: bool,
+}
+
+/// A sampled run that is over and not yet in the tables.
+struct Billing {
+    lsn: Lsn,
+    parent: TraceParent,
+    since: Stamp,
+}
+
+/// Counts, and ends the journey of a sampled request with the span `bill allocation`.
+pub struct Shell {
+    instruments: Instruments,
+    health: ComponentHandle,
+    journey: Journey,
+    clock: Clock,
+    resumed: ResumedThrough,
+    followed: BTreeMap<AllocationNo, Followed>,
+    billing: VecDeque<Billing>,
+    newest: Millis,
+}
+
+impl Shell {
+    pub fn new(
+        instruments: Instruments,
+        health: ComponentHandle,
+        journey: Journey,
+        clock: Clock,
+        resumed: ResumedThrough,
+    ) -> Self {
+        health.degraded("catching up");
+        Self {
+            instruments,
+            health,
+            journey,
+            clock,
+            resumed,
+            followed: BTreeMap::new(),
+            billing: VecDeque::new(),
+            newest: Millis::default(),
+        }
+    }
+
+    fn follow(&mut self, at: &At, event: &Event) {
+        match event {
+            Event::AllocationRequested { operation, .. } => {
+                let parent = operation.trace.and_then(|trace| {
+                    TraceParent::new(trace.trace_id, trace.span_id, trace.flags & 1 == 1)
+                });
+                if let Some(parent) = parent.filter(TraceParent::sampled)
+                    && self.followed.len() < FOLLOWED_MAX
+                {
+                    let started = false;
+                    let followed = Followed { parent, started };
+                    self.followed.insert(AllocationNo(at.no.0), followed);
+                }
+            }
+            Event::AllocationStarted { allocation, .. } => {
+                if let Some(followed) = self.followed.get_mut(allocation) {
+                    followed.started = true;
+                }
+            }
+            Event::QuotaDenied { allocation, .. } => {
+                self.followed.remove(allocation);
+            }
+            Event::AllocationEnded { allocation, .. } => {
+                let over = self.followed.remove(allocation);
+                let known = at.lsn.0 <= self.resumed.load(Ordering::Relaxed);
+                if let Some(Followed { parent, .. }) = over.filter(|f| f.started && !known) {
+                    let (lsn, since) = (at.lsn, Stamp::now());
+                    self.billing.push_back(Billing { lsn, parent, since });
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn gauge(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+impl ProjectorObserver for Shell {
+    fn received(&mut self, frame: &Frame) {
+        self.instruments.received.set(gauge(frame.lsn.0));
+        self.newest = frame.now;
+        if self.journey.enabled() {
+            for (at, event) in frame.placed() {
+                self.follow(&at, event);
+            }
+        }
+    }
+
+    fn applied(&mut self, to: Lsn, changes: usize) {
+        self.instruments.batches.inc();
+        self.instruments.changes.inc_by(changes as u64);
+        self.instruments.position.set(gauge(to.0));
+        let lag_ms = self.clock.now_ms().saturating_sub(self.newest.0);
+        self.instruments.lag_ms.set(lag_ms);
+        self.health.ready();
+        let end = Stamp::now();
+        while let Some(billing) = self.billing.pop_front_if(|billing| billing.lsn <= to) {
+            let kind = SpanKind::Consumer;
+            self.journey.span(
+                "bill allocation",
+                kind,
+                &billing.parent,
+                billing.since,
+                end,
+                &[
+                    ("messaging.system", "nats".into()),
+                    ("apportion.service", "analytics".into()),
+                    ("apportion.lsn", billing.lsn.0.into()),
+                ],
+            );
+        }
+    }
+
+    fn retrying(&mut self, why: &str) {
+        self.instruments.retries.inc();
+        self.health.degraded(why.to_owned());
+        tracing::warn!(projection = "analytics", why, "retrying");
+    }
+}

@@ -1,0 +1,326 @@
+//! The bill against sums made without ClickHouse, and the conservation check against damage done on purpose.
+
+mod common;
+
+use analytics::store::Conservation;
+use common::{Database, Journal, Outcome, token};
+use std::collections::BTreeMap;
+use vocab::{HOUR_MS, Millis};
+
+/// 2026-11-01 00:00 UTC.
+const NOVEMBER: i64 = 1_793_491_200_000;
+
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    tenant: usize,
+    amounts: (u64, u64, u16),
+    from: i64,
+    to: i64,
+}
+
+/// Repeats exactly; the multiplier is Knuth's.
+fn runs(count: u64) -> Vec<Run> {
+    let mut seed = 1u64;
+    let mut next = |bound: u64| {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % bound
+    };
+    (0..count)
+        .map(|no| {
+            let from = NOVEMBER - 3 * HOUR_MS + next(40 * HOUR_MS as u64) as i64;
+            let ms = match no % 4 {
+                0 => 1 + next(5) as i64,
+                1 => next(HOUR_MS as u64) as i64 + 1,
+                2 => HOUR_MS * (1 + next(3) as i64) - from.rem_euclid(HOUR_MS),
+                _ => next(60 * HOUR_MS as u64) as i64 + 1,
+            };
+            Run {
+                tenant: next(3) as usize,
+                amounts: (next(900) + 1, next(9_999_999) + 1, next(1001) as u16),
+                from,
+                to: from + ms.max(1),
+            }
+        })
+        .collect()
+}
+
+const RATES: [(&str, u64, i64, u64); 6] = [
+    ("cpu", 31_007, 0, 1),
+    ("cpu", 40_001, NOVEMBER, 1),
+    // A correction of the same moment: the higher version counts.
+    ("cpu", 39_989, NOVEMBER, 2),
+    ("memory", 4_099, NOVEMBER - HOUR_MS, 1),
+    ("gpu", 2_500_003, 0, 1),
+    ("gpu:V100", 3_100_019, NOVEMBER + HOUR_MS, 1),
+];
+
+fn rate(resource: &str, hour: i64) -> Option<u64> {
+    let newest = |key: &str| {
+        RATES
+            .iter()
+            .filter(|(of, _, from, _)| *of == key && *from <= hour)
+            .max_by_key(|(_, _, from, version)| (*from, *version))
+            .map(|(_, micro, ..)| *micro)
+    };
+    let kind = resource.split(':').next().unwrap_or(resource);
+    newest(resource).or_else(|| newest(kind))
+}
+
+type Lines = BTreeMap<(String, i64, String), u128>;
+
+fn expected_lines(runs: &[Run]) -> Lines {
+    let mut lines = Lines::new();
+    for run in runs {
+        let mut hour = run.from - run.from.rem_euclid(HOUR_MS);
+        while hour < run.to {
+            let ms = (run.to.min(hour + HOUR_MS) - run.from.max(hour)) as u128;
+            let (cpu, memory, gpu) = run.amounts;
+            let used = [
+                ("cpu", cpu),
+                ("memory", memory),
+                ("gpu:V100", u64::from(gpu)),
+            ];
+            for (resource, amount) in used {
+                if amount > 0 {
+                    let key = (format!("t{}", run.tenant), hour, resource.to_owned());
+                    *lines.entry(key).or_default() += u128::from(amount) * ms;
+                }
+            }
+            hour += HOUR_MS;
+        }
+    }
+    lines
+}
+
+/// Half up, by adding the half before the division.
+fn amount(resource: &str, hour: i64, quantity: u128) -> u128 {
+    let unit: u128 = if resource == "memory" { 1 << 30 } else { 1000 };
+    let per_hour = unit * HOUR_MS as u128;
+    let micro = rate(resource, hour).unwrap_or(0);
+    (quantity * u128::from(micro) + per_hour / 2) / per_hour
+}
+
+async fn filled(
+    runs: &[Run],
+) -> Result<(Database, analytics::store::Store), Box<dyn std::error::Error>> {
+    let (database, store) = Database::store().await?;
+    let mut journal = Journal::default();
+    for no in 0..runs.len() {
+        journal.node(0, &format!("n{no}"), Some("V100"));
+    }
+    for (resource, micro, from, version) in RATES {
+        journal.rate(resource, micro, from, version);
+    }
+    store.apply(&journal.batch()).await?;
+    // By the scheduler's clock, as it writes.
+    let mut events: Vec<(i64, bool, usize)> = runs
+        .iter()
+        .enumerate()
+        .flat_map(|(no, run)| [(run.from, true, no), (run.to, false, no)])
+        .collect();
+    events.sort_unstable();
+    for (written, (at, starts, no)) in events.into_iter().enumerate() {
+        let (allocation, run) = (no as u64 + 1, &runs[no]);
+        if starts {
+            let (tenant, node) = (format!("t{}", run.tenant), format!("n{no}"));
+            journal.start(allocation, &tenant, &node, run.amounts, at);
+        } else {
+            journal.end(allocation, at);
+        }
+        if written % 97 == 0 {
+            store.apply(&journal.batch()).await?;
+        }
+    }
+    store.apply(&journal.batch()).await?;
+    Ok((database, store))
+}
+
+#[tokio::test]
+async fn the_bill_equals_an_independent_sum() -> Outcome {
+    let runs = runs(300);
+    let (database, store) = filled(&runs).await?;
+    let lines = expected_lines(&runs);
+    let mut months: BTreeMap<(String, String, String), u128> = BTreeMap::new();
+    let mut found = Lines::new();
+    for tenant in ["t0", "t1", "t2"] {
+        let all = (Millis(0), Millis(i64::MAX));
+        for line in store.tenant_usage(&token(tenant), all).await? {
+            let (hour, resource) = (line.hour_ms, line.resource);
+            assert_eq!(line.has_rate, rate(&resource, hour).is_some());
+            assert_eq!(line.amount_micro, amount(&resource, hour, line.quantity));
+            let month = if hour < NOVEMBER {
+                "2026-10"
+            } else {
+                "2026-11"
+            };
+            let key = (tenant.to_owned(), month.to_owned(), resource.clone());
+            *months.entry(key).or_default() += line.amount_micro;
+            found.insert((tenant.to_owned(), hour, resource), line.quantity);
+        }
+    }
+    assert_eq!(found, lines);
+    let bill: BTreeMap<(String, String, String), u128> = store
+        .monthly_bill()
+        .await?
+        .into_iter()
+        .map(|line| ((line.tenant, line.month, line.resource), line.amount_micro))
+        .collect();
+    assert_eq!(bill, months);
+    assert!(bill.values().all(|micro| *micro > 0));
+    let unrated = lines
+        .keys()
+        .filter(|(_, hour, of)| rate(of, *hour).is_none());
+    assert_eq!(
+        database.count("unrated_usage").await?,
+        unrated.count() as u64
+    );
+    let hours: std::collections::BTreeSet<_> = lines.keys().map(|(t, hour, _)| (t, hour)).collect();
+    assert_eq!(store.hours_billed().await?, hours.len() as u64);
+    let conservation = store.conservation().await?;
+    assert_eq!(
+        conservation.conservation_error_ms(),
+        0,
+        "{:?}",
+        conservation.imbalances
+    );
+    database.drop().await
+}
+
+fn kinds(conservation: &Conservation) -> Vec<&str> {
+    let wrong = conservation.imbalances.iter().filter(|i| i.error > 0);
+    let mut kinds: Vec<&str> = wrong.map(|imbalance| imbalance.kind.as_str()).collect();
+    kinds.dedup();
+    kinds
+}
+
+#[tokio::test]
+async fn damage_is_found() -> Outcome {
+    // What is done to the tables, and the kinds of error that must be among those found.
+    let table: [(&str, &[&str]); 9] = [
+        (
+            "DELETE FROM allocation_intervals WHERE lsn = (SELECT max(lsn) FROM allocation_intervals)",
+            &["rows", "runs", "tenants"],
+        ),
+        (
+            "INSERT INTO allocation_intervals SETTINGS insert_deduplicate = 0 SELECT * FROM allocation_intervals LIMIT 1",
+            &["hours", "rows", "runs"],
+        ),
+        (
+            "INSERT INTO usage_hourly SETTINGS insert_deduplicate = 0 SELECT * FROM usage_hourly LIMIT 1",
+            &["hours", "tenants"],
+        ),
+        // The totals stay, the hours do not.
+        (
+            "INSERT INTO usage_hourly SELECT tenant, job_set, hour + toIntervalHour(n), resource,
+                 if(n = 0, -quantity, quantity), if(n = 0, -ms, ms)
+             FROM (SELECT tenant, job_set, hour, resource, sum(quantity) AS quantity, sum(ms) AS ms
+                   FROM usage_hourly GROUP BY tenant, job_set, hour, resource LIMIT 1)
+             ARRAY JOIN [0, 1] AS n",
+            &["hours"],
+        ),
+        // The other tenant pays.
+        (
+            "INSERT INTO usage_hourly SELECT if(n = 0, tenant, 'other'), job_set, hour, resource,
+                 if(n = 0, -quantity, quantity), if(n = 0, -ms, ms)
+             FROM (SELECT tenant, job_set, hour, resource, sum(quantity) AS quantity, sum(ms) AS ms
+                   FROM usage_hourly GROUP BY tenant, job_set, hour, resource LIMIT 1)
+             ARRAY JOIN [0, 1] AS n",
+            &["tenants"],
+        ),
+        (
+            "DELETE FROM node_entries WHERE lsn = (SELECT max(lsn) FROM node_entries) AND part = 0",
+            &["rows", "unbalanced"],
+        ),
+        // One whole event.
+        (
+            "DELETE FROM node_entries WHERE lsn = (SELECT min(lsn) FROM node_entries WHERE account = 'allocated')",
+            &["overdrawn", "rows", "runs"],
+        ),
+        ("DELETE FROM rates WHERE version = 2", &["rows"]),
+        (
+            "DELETE FROM ledger_ranges WHERE to_lsn = (SELECT min(to_lsn) FROM ledger_ranges)",
+            &["rows"],
+        ),
+    ];
+    let runs = runs(12);
+    for (damage, expected) in table {
+        let (database, store) = filled(&runs).await?;
+        database.execute(damage).await?;
+        let conservation = store.conservation().await?;
+        let found = kinds(&conservation);
+        let missing: Vec<_> = expected.iter().filter(|k| !found.contains(k)).collect();
+        assert!(missing.is_empty(), "{damage}: {missing:?} not in {found:?}");
+        database.drop().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_still_runs_is_booked_and_not_billed() -> Outcome {
+    let (database, store) = Database::store().await?;
+    let mut journal = Journal::default();
+    journal.node(0, "n1", Some("V100"));
+    journal.start(1, "t1", "n1", (1000, 1 << 30, 500), NOVEMBER);
+    journal.start(2, "t1", "n1", (1000, 1 << 30, 500), NOVEMBER + 5);
+    journal.end(2, NOVEMBER + 7);
+    store.apply(&journal.batch()).await?;
+    assert_eq!(store.conservation().await?.conservation_error_ms(), 0);
+    assert_eq!(database.count("allocation_intervals").await?, 1);
+    let segments: Vec<(i64, Option<i64>, i128, i128, i128)> = database
+        .client
+        .query(
+            "SELECT toUnixTimestamp64Milli(started_at), toUnixTimestamp64Milli(ended_at), allocated, idle, capacity
+             FROM node_segments WHERE resource = 'cpu' ORDER BY started_at",
+        )
+        .fetch_all()
+        .await?;
+    let at = |ms: i64| NOVEMBER + ms;
+    assert_eq!(
+        segments,
+        [
+            (0, Some(at(0)), 0, 64_000, 64_000),
+            (at(0), Some(at(5)), 1000, 63_000, 64_000),
+            (at(5), Some(at(7)), 2000, 62_000, 64_000),
+            (at(7), None, 1000, 63_000, 64_000),
+        ]
+    );
+    database.drop().await
+}
+
+#[tokio::test]
+async fn a_year_of_hours_in_one_run_and_the_largest_amounts() -> Outcome {
+    let (database, store) = Database::store().await?;
+    let mut journal = Journal::default();
+    journal.node(0, "n1", Some("V100"));
+    journal.rate("memory", u64::MAX, 0, 1);
+    let year = 365 * 24 * HOUR_MS;
+    for allocation in 1..=60 {
+        let amounts = (1, 1 << 50, 1);
+        let from = NOVEMBER + allocation as i64;
+        journal.start(allocation, "t1", "n1", amounts, from);
+    }
+    for allocation in 1..=60 {
+        journal.end(allocation, NOVEMBER + year + allocation as i64);
+    }
+    store.apply(&journal.batch()).await?;
+    let memory: u128 = database
+        .client
+        .query("SELECT sum(quantity) FROM usage_hourly WHERE resource = 'memory'")
+        .fetch_one()
+        .await?;
+    assert_eq!(memory, 60 * (1u128 << 50) * year as u128);
+    let conservation = store.conservation().await?;
+    // The node never had that much memory, and the check says so; everything else adds up.
+    assert_eq!(kinds(&conservation), ["overdrawn"]);
+    let bill = store.monthly_bill().await?;
+    let micro: u128 = bill
+        .iter()
+        .filter(|line| line.resource == "memory")
+        .map(|line| line.amount_micro)
+        .sum();
+    let exact = 60 * (1u128 << 20) * (year / HOUR_MS) as u128 * u128::from(u64::MAX);
+    assert!(micro.abs_diff(exact) <= 366 * 24, "{micro} {exact}");
+    database.drop().await
+}

@@ -1,0 +1,231 @@
+//! A database of its own for each test, and a ledger to fill it from.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use analytics::{
+    domain::{Change, Usage},
+    store::Store,
+};
+use clickhouse::Client;
+use ledger::{Batch, LedgerId, Projection};
+use std::{
+    error::Error,
+    sync::atomic::{AtomicU32, Ordering},
+};
+use vocab::{
+    AdminChange, AllocationNo, AllocationSpec, At, CellNo, EndCause, Event, EventNo, GpuRequest,
+    Lsn, Millis, NodeCapacity, Operation, ResourceKey, Token,
+};
+
+pub type Outcome = Result<(), Box<dyn Error>>;
+
+pub const CELL: CellNo = CellNo(3);
+pub const LEDGER: LedgerId = LedgerId(77);
+
+static DATABASES: AtomicU32 = AtomicU32::new(0);
+
+/// A fresh database on the test stack's ClickHouse.
+pub struct Database {
+    pub client: Client,
+    pub name: String,
+}
+
+impl Database {
+    pub async fn create() -> Result<Self, Box<dyn Error>> {
+        let file = std::env::var("APPORTION_TEST_STACK").map_err(|_| {
+            "APPORTION_TEST_STACK is not set: this test needs the servers, run it by `make test`"
+        })?;
+        let stack: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file)?)?;
+        let text = |key: &str| stack["clickhouse"][key].as_str().ok_or(key.to_owned());
+        let server = Client::default()
+            .with_url(text("url")?)
+            .with_user(text("user")?)
+            .with_password(text("password")?);
+        let name = format!(
+            "analytics_{}_{}",
+            std::process::id(),
+            DATABASES.fetch_add(1, Ordering::Relaxed)
+        );
+        server
+            .query(&format!("CREATE DATABASE {name}"))
+            .execute()
+            .await?;
+        Ok(Self {
+            client: server.with_database(&name),
+            name,
+        })
+    }
+
+    /// With its tables.
+    pub async fn store() -> Result<(Self, Store), Box<dyn Error>> {
+        let database = Self::create().await?;
+        let store = Store::new(database.client.clone(), CELL);
+        store.migrate().await?;
+        Ok((database, store))
+    }
+
+    pub async fn execute(&self, sql: &str) -> Outcome {
+        Ok(self.client.query(sql).execute().await?)
+    }
+
+    pub async fn count(&self, table: &str) -> Result<u64, Box<dyn Error>> {
+        let query = self.client.query(&format!("SELECT count() FROM {table}"));
+        Ok(query.fetch_one().await?)
+    }
+
+    pub async fn drop(self) -> Outcome {
+        self.execute(&format!("DROP DATABASE {}", self.name)).await
+    }
+}
+
+pub fn token(text: &str) -> Token {
+    Token::new(text).expect("a token")
+}
+
+/// A ledger in the making, one event per frame, and the fold of it.
+#[derive(Default)]
+pub struct Journal {
+    usage: Usage,
+    lsn: u64,
+    after: u64,
+    pub changes: Vec<Change>,
+    pub events: Vec<(At, Event)>,
+}
+
+fn operation(tenant: &str) -> Operation {
+    Operation {
+        tenant: token(tenant),
+        operation_id: None,
+        digest: [0; 16],
+        reply_to: None,
+        trace: None,
+    }
+}
+
+impl Journal {
+    pub fn write(&mut self, now: i64, no: u64, event: Event) {
+        self.lsn += 1;
+        let at = At {
+            lsn: Lsn(self.lsn),
+            index: 0,
+            no: EventNo(no),
+            now: Millis(now),
+        };
+        self.usage
+            .project(&at, &event, &mut self.changes)
+            .expect("the test writes legal events");
+        self.events.push((at, event));
+    }
+
+    pub fn node(&mut self, now: i64, node: &str, model: Option<&str>) {
+        let capacity = NodeCapacity {
+            cpu_milli: 64_000,
+            memory_bytes: 256 << 30,
+            gpus: if model.is_some() { 8 } else { 0 },
+            gpu_model: model.map(token),
+        };
+        let node = token(node);
+        let incarnation = 1;
+        let event = Event::NodeRegistered {
+            node,
+            incarnation,
+            capacity,
+        };
+        self.write(now, 0, event);
+    }
+
+    pub fn rate(&mut self, resource: &str, micro: u64, from: i64, version: u64) {
+        let change = AdminChange::Rate {
+            resource: ResourceKey::parse(resource).expect("a resource"),
+            micro_per_unit_hour: micro,
+            effective_from: Millis(from),
+        };
+        let operation = operation("_operator");
+        let event = Event::AdminApplied {
+            operation,
+            change,
+            version,
+        };
+        self.write(0, 0, event);
+    }
+
+    /// Asks for `(cpu_milli, memory_bytes, gpu_milli)` and gets it at once.
+    pub fn start(
+        &mut self,
+        allocation: u64,
+        tenant: &str,
+        node: &str,
+        (cpu_milli, memory_bytes, gpu_milli): (u64, u64, u16),
+        at: i64,
+    ) {
+        let gpu = (gpu_milli > 0).then(|| GpuRequest {
+            count: 1,
+            milli: gpu_milli,
+            models: vec![],
+        });
+        let spec = AllocationSpec {
+            job_set: token("jobs"),
+            name: None,
+            priority: 0,
+            cpu_milli,
+            memory_bytes,
+            gpu,
+        };
+        let operation = operation(tenant);
+        let requested = Event::AllocationRequested { operation, spec };
+        self.write(at, allocation, requested);
+        let allocation = AllocationNo(allocation);
+        let placed = Event::AllocationPlaced {
+            allocation,
+            node: token(node),
+            incarnation: 1,
+            gpus: vec![],
+        };
+        self.write(at, 0, placed);
+        let at = Millis(at);
+        self.write(at.0, 0, Event::AllocationStarted { allocation, at });
+    }
+
+    pub fn end(&mut self, allocation: u64, at: i64) {
+        let ended = Event::AllocationEnded {
+            allocation: AllocationNo(allocation),
+            cause: EndCause::Finished,
+            at: Millis(at),
+        };
+        self.write(at, 0, ended);
+    }
+
+    /// A whole run. Runs of one journal come in the order of the scheduler's clock only if nobody looks at its node's
+    /// timeline in between, which the bill does not.
+    pub fn run(
+        &mut self,
+        allocation: u64,
+        tenant: &str,
+        node: &str,
+        amounts: (u64, u64, u16),
+        (from, to): (i64, i64),
+    ) {
+        self.start(allocation, tenant, node, amounts, from);
+        self.end(allocation, to);
+    }
+
+    /// Everything since the last batch.
+    pub fn batch(&mut self) -> Batch<Change> {
+        let after = std::mem::replace(&mut self.after, self.lsn);
+        Batch {
+            ledger: LEDGER,
+            after: Lsn(after),
+            to: Lsn(self.lsn),
+            changes: std::mem::take(&mut self.changes),
+        }
+    }
+}
+
+/// The same batch again, as a restart makes it.
+pub fn again(batch: &Batch<Change>) -> Batch<Change> {
+    Batch {
+        ledger: batch.ledger,
+        after: batch.after,
+        to: batch.to,
+        changes: batch.changes.clone(),
+    }
+}

@@ -1,0 +1,255 @@
+//! A batch lands once, wherever the process or the server is killed.
+
+mod common;
+
+use analytics::{
+    domain::Change,
+    store::{Begun, Rows, Store, StoreError},
+};
+use common::{CELL, Database, Journal, LEDGER, Outcome, again};
+use ledger::{Batch, LedgerId, Resume};
+use vocab::{HOUR_MS, Lsn};
+
+fn journal() -> Journal {
+    let mut journal = Journal::default();
+    journal.node(0, "n1", Some("V100"));
+    journal.rate("cpu", 1000, 0, 1);
+    for allocation in 1..=5 {
+        let from = allocation as i64 * 1000;
+        let to = from + allocation as i64 * HOUR_MS;
+        journal.start(allocation, "t1", "n1", (1000, 1 << 30, 500), from);
+        journal.end(allocation, to);
+    }
+    journal
+}
+
+/// What every case must come to.
+async fn check(database: &Database, store: &Store, to: Lsn) -> Outcome {
+    let resume = store.resume(LEDGER).await?;
+    let through = Resume {
+        through: to,
+        begun: None,
+    };
+    assert_eq!(resume, through);
+    assert_eq!(database.count("allocation_intervals").await?, 5);
+    assert_eq!(database.count("rates").await?, 1);
+    let ms: u64 = database
+        .client
+        .query("SELECT sum(ms) FROM usage_hourly WHERE resource = 'cpu'")
+        .fetch_one()
+        .await?;
+    assert_eq!(ms, (1 + 2 + 3 + 4 + 5) * HOUR_MS as u64);
+    let conservation = store.conservation().await?;
+    assert_eq!(
+        conservation.conservation_error_ms(),
+        0,
+        "{:?}",
+        conservation.imbalances
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn killed_after_the_range_was_recorded() -> Outcome {
+    let (database, store) = Database::store().await?;
+    let batch = journal().batch();
+    let rows = Rows::of(CELL, &batch.changes);
+    assert_eq!(store.begin(&batch, &rows).await?, Begun::Open);
+    let resume = store.resume(LEDGER).await?;
+    assert_eq!((resume.through, resume.begun), (Lsn(0), Some(batch.to)));
+    store.apply(&again(&batch)).await?;
+    check(&database, &store, batch.to).await?;
+    database.drop().await
+}
+
+#[tokio::test]
+async fn killed_between_the_rows_and_their_view() -> Outcome {
+    let (database, store) = Database::store().await?;
+    let batch = journal().batch();
+    let rows = Rows::of(CELL, &batch.changes);
+    store.begin(&batch, &rows).await?;
+    let broken = "ALTER TABLE usage_hourly ADD CONSTRAINT broken CHECK ms = 0";
+    database.execute(broken).await?;
+    let failed = store.send(&batch, &rows).await;
+    assert!(failed.is_err(), "{failed:?}");
+    let mended = "ALTER TABLE usage_hourly DROP CONSTRAINT broken";
+    database.execute(mended).await?;
+    // The rows have landed, what the view makes of them has not: the case that a repeat must heal.
+    assert_eq!(database.count("allocation_intervals").await?, 5);
+    assert_eq!(database.count("usage_hourly").await?, 0);
+    assert_eq!(store.resume(LEDGER).await?.begun, Some(batch.to));
+    store.apply(&again(&batch)).await?;
+    check(&database, &store, batch.to).await?;
+    database.drop().await
+}
+
+#[tokio::test]
+async fn killed_before_the_range_was_recorded_as_applied() -> Outcome {
+    let (database, store) = Database::store().await?;
+    let batch = journal().batch();
+    let rows = Rows::of(CELL, &batch.changes);
+    store.begin(&batch, &rows).await?;
+    store.send(&batch, &rows).await?;
+    assert_eq!(store.resume(LEDGER).await?.begun, Some(batch.to));
+    store.apply(&again(&batch)).await?;
+    check(&database, &store, batch.to).await?;
+    database.drop().await
+}
+
+#[tokio::test]
+async fn applied_twice() -> Outcome {
+    let (database, store) = Database::store().await?;
+    let batch = journal().batch();
+    store.apply(&batch).await?;
+    store.apply(&again(&batch)).await?;
+    // Also when nothing is known of the first time.
+    let rows = Rows::of(CELL, &batch.changes);
+    store.send(&batch, &rows).await?;
+    store.complete(&batch, &rows).await?;
+    check(&database, &store, batch.to).await?;
+    database.drop().await
+}
+
+#[tokio::test]
+async fn merged_parts_and_a_restarted_table_keep_their_tokens() -> Outcome {
+    let (database, store) = Database::store().await?;
+    let batch = journal().batch();
+    store.apply(&batch).await?;
+    for table in ["allocation_intervals", "node_entries", "usage_hourly"] {
+        database
+            .execute(&format!("OPTIMIZE TABLE {table} FINAL"))
+            .await?;
+        database.execute(&format!("DETACH TABLE {table}")).await?;
+        database.execute(&format!("ATTACH TABLE {table}")).await?;
+    }
+    let rows = Rows::of(CELL, &batch.changes);
+    store.send(&batch, &rows).await?;
+    check(&database, &store, batch.to).await?;
+    database.drop().await
+}
+
+/// The same ledger, cut into batches in two ways: after 4 of its 5 events, and not at all.
+fn two_cuts() -> [Batch<Change>; 3] {
+    let mut journal = Journal::default();
+    journal.node(0, "n1", None);
+    journal.start(1, "t1", "n1", (1000, 1, 0), 10);
+    let short = journal.batch();
+    journal.end(1, 20);
+    let tail = journal.batch();
+    let mut whole = again(&short);
+    whole.to = tail.to;
+    whole.changes.extend(tail.changes.iter().cloned());
+    [short, tail, whole]
+}
+
+fn moved(outcome: Result<Rows, StoreError>) {
+    assert!(matches!(outcome, Err(StoreError::Moved)), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn of_two_projectors_the_first_sets_the_bounds() -> Outcome {
+    for short_first in [true, false] {
+        let (database, store) = Database::store().await?;
+        let [short, tail, whole] = two_cuts();
+        let (first, late) = if short_first {
+            (&short, &whole)
+        } else {
+            (&whole, &short)
+        };
+        let rows = Rows::of(CELL, &first.changes);
+        assert_eq!(store.begin(first, &rows).await?, Begun::Open);
+        moved(store.apply(late).await);
+        assert_eq!(store.resume(LEDGER).await?.begun, Some(first.to));
+        // Both go on with the first one's bounds, at the same time.
+        let (one, other) = tokio::join!(store.apply(first), store.apply(first));
+        one?;
+        other?;
+        if short_first {
+            store.apply(&tail).await?;
+            // Whoever is behind is told.
+            moved(store.apply(&short).await);
+        }
+        moved(store.apply(late).await);
+        assert_eq!(database.count("allocation_intervals").await?, 1);
+        assert_eq!(store.conservation().await?.conservation_error_ms(), 0);
+        database.drop().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn equal_use_in_two_batches_counts_twice() -> Outcome {
+    let (database, store) = Database::store().await?;
+    let mut journal = Journal::default();
+    journal.node(0, "n1", None);
+    journal.start(1, "t1", "n1", (1000, 1, 0), 10);
+    journal.start(2, "t1", "n1", (1000, 1, 0), 10);
+    for allocation in [1, 2] {
+        journal.end(allocation, 30);
+        store.apply(&journal.batch()).await?;
+    }
+    let ms: u64 = database
+        .client
+        .query("SELECT sum(ms) FROM usage_hourly WHERE resource = 'cpu'")
+        .fetch_one()
+        .await?;
+    assert_eq!(ms, 40);
+    assert_eq!(store.conservation().await?.conservation_error_ms(), 0);
+    database.drop().await
+}
+
+#[tokio::test]
+async fn another_ledger_empties_the_tables() -> Outcome {
+    let (database, store) = Database::store().await?;
+    let batch = journal().batch();
+    store.apply(&batch).await?;
+    let fresh = Resume {
+        through: Lsn(0),
+        begun: None,
+    };
+    assert_eq!(store.resume(LedgerId(LEDGER.0 + 1)).await?, fresh);
+    for table in ["allocation_intervals", "usage_hourly", "ledger_ranges"] {
+        assert_eq!(database.count(table).await?, 0, "{table}");
+    }
+    // The old tokens are no obstacle when the first ledger comes back.
+    assert_eq!(store.resume(LEDGER).await?, fresh);
+    store.apply(&again(&batch)).await?;
+    check(&database, &store, batch.to).await?;
+    database.drop().await
+}
+
+#[tokio::test]
+async fn emptied_or_dropped_tables_are_noticed() -> Outcome {
+    let (database, store) = Database::store().await?;
+    let mut journal = journal();
+    let batch = journal.batch();
+    store.apply(&batch).await?;
+    journal.node(9, "n2", None);
+    journal.start(6, "t1", "n2", (1, 1, 0), 50 * HOUR_MS);
+    let next = journal.batch();
+    store.wipe().await?;
+    let lost = store.apply(&next).await;
+    assert!(matches!(lost, Err(StoreError::Moved)), "{lost:?}");
+    database.execute("DROP TABLE ledger_ranges").await?;
+    let lost = store.apply(&next).await;
+    assert!(matches!(lost, Err(StoreError::Moved)), "{lost:?}");
+    database.drop().await
+}
+
+#[tokio::test]
+async fn migrations_repeat_and_refuse_an_edited_file() -> Outcome {
+    let (database, store) = Database::store().await?;
+    store.migrate().await?;
+    let files = [("0001_ledger_ranges.sql", "SELECT 1;\n")];
+    let refused = store.migrate_by(&files).await;
+    assert!(
+        matches!(&refused, Err(StoreError::MigrationChanged { file }) if file == files[0].0),
+        "{refused:?}"
+    );
+    let newer = store.migrate_by(&[]).await;
+    assert!(
+        matches!(newer, Err(StoreError::MigrationUnknown { .. })),
+        "{newer:?}"
+    );
+    database.drop().await
+}

@@ -1,0 +1,122 @@
+//! The whole projection, from frames on a bus to rows, killed again and again.
+
+mod common;
+
+use analytics::{
+    domain::Usage,
+    store::{ClickHouseSink, Store},
+};
+use chassis::Clock;
+use common::{CELL, Database, Journal, Outcome};
+use ledger::{
+    Bus, Digest, NoObserver, Projector,
+    memory::{Faults, MemoryBus, Seeded},
+    wire,
+};
+use prost::Message;
+use schemas::v1;
+use std::{collections::BTreeMap, error::Error, time::Duration};
+use vocab::{At, Event, HOUR_MS, Lsn, Writer};
+
+/// Appends frames as the writers would.
+struct Pen {
+    bus: MemoryBus,
+    heads: BTreeMap<Writer, (v1::Frame, Lsn, Digest)>,
+    end: Lsn,
+}
+
+impl Pen {
+    async fn write(&mut self, at: &At, event: &Event) -> Outcome {
+        let writer = event.writer();
+        let head = self.heads.get(&writer);
+        let frame = v1::Frame {
+            epoch: 1,
+            frame_no: head.map_or(1, |(frame, ..)| frame.frame_no + 1),
+            through_lsn: 0,
+            through_door: 0,
+            now_ms: at.now.0,
+            prev_lsn: head.map_or(0, |(_, lsn, _)| lsn.0),
+            prev_digest: head.map_or(vec![], |(_, _, digest)| digest.0.to_vec()),
+            first_event_no: head.map_or(1, |(frame, ..)| frame.first_event_no + 1),
+            events: vec![wire::event_to_proto(event)],
+            leader: vec![0; 16],
+        };
+        let bytes = frame.encode_to_vec();
+        let digest = Digest::of(&bytes);
+        let expected = head.map_or(Lsn(0), |(_, lsn, _)| *lsn);
+        let lsn = self.bus.append(writer, expected, bytes.into()).await?;
+        self.end = lsn;
+        self.heads.insert(writer, (frame, lsn, digest));
+        Ok(())
+    }
+}
+
+/// Runs of one hour and one millisecond each, on one node; admission's events are the requests in order.
+fn events(runs: u64) -> Vec<(At, Event)> {
+    let mut journal = Journal::default();
+    journal.node(0, "n1", Some("V100"));
+    for run in 1..=runs {
+        let at = run as i64 * 1000;
+        journal.start(run, ["t1", "t2"][run as usize % 2], "n1", (10, 10, 1), at);
+    }
+    for run in 1..=runs {
+        journal.end(run, run as i64 * 1000 + HOUR_MS + 1);
+    }
+    journal.events
+}
+
+async fn through(store: &Store, end: Lsn) -> Result<bool, Box<dyn Error>> {
+    Ok(store.through().await? >= end)
+}
+
+#[tokio::test]
+async fn killed_again_and_again_every_run_is_billed_once() -> Outcome {
+    let (database, store) = Database::store().await?;
+    let bus = MemoryBus::new(1, Faults::default());
+    let mut pen = Pen {
+        bus: bus.clone(),
+        heads: BTreeMap::new(),
+        end: Lsn(0),
+    };
+    let runs = 400;
+    let events = events(runs);
+    let mut random = Seeded::new(7);
+    let (mut written, mut lives) = (0, 0u64);
+    loop {
+        let next = (written + random.below(90) as usize).min(events.len());
+        for (at, event) in &events[written..next] {
+            pen.write(at, event).await?;
+        }
+        written = next;
+        if written == events.len() && through(&store, pen.end).await? {
+            break;
+        }
+        // One life of the service. Dropping it is a kill between any two of its steps.
+        let sink = ClickHouseSink::new(store.clone(), Default::default(), |_| {});
+        let projector: Projector<Usage, _, _, _> =
+            Projector::new(bus.clone(), Clock::real(), sink, Box::new(NoObserver));
+        // Ever longer ones, so that a slow machine comes to the end too.
+        let life = Duration::from_millis(random.below(40 + 4 * lives));
+        let killed = tokio::time::timeout(life, projector.run()).await;
+        assert!(killed.is_err(), "it never ends by itself: {killed:?}");
+        lives += 1;
+    }
+    assert!(lives > 10, "{lives} lives");
+    assert_eq!(database.count("allocation_intervals").await?, runs);
+    let ms: u64 = database
+        .client
+        .query("SELECT sum(ms) FROM usage_hourly WHERE resource = 'gpu:V100'")
+        .fetch_one()
+        .await?;
+    assert_eq!(ms, runs * (HOUR_MS as u64 + 1));
+    let conservation = store.conservation().await?;
+    assert_eq!(conservation.through, pen.end);
+    assert_eq!(
+        conservation.conservation_error_ms(),
+        0,
+        "{:?}",
+        conservation.imbalances
+    );
+    assert_eq!(store.cell(), CELL);
+    database.drop().await
+}

@@ -1,0 +1,170 @@
+//! The file in which the local launcher says how to reach a running stack: for the command line and the load tests.
+
+use crate::clock::Clock;
+use serde::Deserialize;
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    net::SocketAddr,
+    num::NonZeroU32,
+    path::{Path, PathBuf},
+};
+
+/// What is read here; the file holds more.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Stack {
+    pub cell: Cell,
+    pub nats: Nats,
+    pub postgres: Postgres,
+    pub clickhouse: Clickhouse,
+    #[serde(default)]
+    pub services: BTreeMap<String, ServiceAddress>,
+    /// Absent: recorded time is real time.
+    pub clock: Option<ClockLine>,
+    pub otlp_listen: SocketAddr,
+    pub control: Option<PathBuf>,
+    pub state_dir: PathBuf,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Cell {
+    pub name: String,
+    pub number: u64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Nats {
+    pub url: String,
+    pub users: BTreeMap<String, User>,
+}
+
+#[derive(Clone, Deserialize)]
+pub struct User {
+    pub user: String,
+    pub password: String,
+}
+
+impl std::fmt::Debug for User {
+    /// Without the password: this may end up in a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.user)
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Clickhouse {
+    pub url: String,
+    pub database: String,
+    pub reader: User,
+}
+
+/// Where services' warm state can be read; the URL holds the reader's password.
+#[derive(Clone, Deserialize)]
+pub struct Postgres {
+    pub url: String,
+}
+
+impl std::fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Postgres")
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct ServiceAddress {
+    pub http: SocketAddr,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub struct ClockLine {
+    pub origin_ms: i64,
+    pub started_ms: i64,
+    pub rate: NonZeroU32,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StackError {
+    #[error("{path}: {source}", path = .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{path} is no stack's file: {source}", path = .path.display())]
+    Json {
+        path: PathBuf,
+        source: serde_json::Error,
+    },
+    #[error("the stack has no NATS user for {0}; was it started for this workload?")]
+    NoUser(String),
+}
+
+impl Stack {
+    pub fn read(path: &Path) -> Result<Self, StackError> {
+        let text = fs::read_to_string(path).map_err(|source| StackError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        serde_json::from_str(&text).map_err(|source| StackError::Json {
+            path: path.to_owned(),
+            source,
+        })
+    }
+
+    /// Credentials of `operator`, `fleet` or `tenant:<name>`.
+    pub fn user(&self, key: &str) -> Result<&User, StackError> {
+        let user = self.nats.users.get(key);
+        user.ok_or_else(|| StackError::NoUser(key.to_owned()))
+    }
+
+    pub fn clock(&self) -> Clock {
+        match self.clock {
+            None => Clock::real(),
+            Some(ClockLine {
+                origin_ms,
+                started_ms,
+                rate,
+            }) => Clock::scaled(origin_ms, started_ms, rate),
+        }
+    }
+
+    /// Recorded milliseconds per real one.
+    pub fn rate(&self) -> u32 {
+        self.clock.map_or(1, |clock| clock.rate.get())
+    }
+
+    /// The processes that run now, by name. The launcher rewrites a file when it restarts its process.
+    pub fn pids(&self) -> Vec<(String, u32)> {
+        let Ok(entries) = fs::read_dir(self.state_dir.join("pids")) else {
+            return Vec::new();
+        };
+        entries
+            .filter_map(|entry| {
+                let path = entry.ok()?.path();
+                let name = path.file_name()?.to_str()?.strip_suffix(".pid")?.to_owned();
+                let pid = fs::read_to_string(&path).ok()?.trim().parse().ok()?;
+                Some((name, pid))
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launchers_file_is_read_and_its_passwords_are_not_shown() {
+        let text = r#"{
+            "cell": {"name": "c1", "number": 1}, "tenants": ["a"], "unknown": 1,
+            "nats": {"url": "nats://127.0.0.1:4222", "monitor_url": "x",
+                     "users": {"tenant:a": {"user": "a", "password": "hush"}}},
+            "postgres": {"url": "postgres://reader:hush@127.0.0.1/apportion"}, "services": {"quota": {"http": "127.0.0.1:9", "config": "x"}},
+            "clickhouse": {"url": "http://127.0.0.1:8123", "user": "analytics", "password": "hush",
+                           "database": "apportion", "reader": {"user": "reader", "password": "hush"}},
+            "clock": {"origin_ms": 5, "started_ms": 7, "rate": 100},
+            "otlp_listen": "127.0.0.1:4317", "control": "c.sock", "state_dir": "state"
+        }"#;
+        let stack: Stack = serde_json::from_str(text).expect("a launcher's file");
+        assert_eq!(stack.user("tenant:a").expect("it is there").user, "a");
+        assert!(stack.user("tenant:b").is_err());
+        assert_eq!(stack.rate(), 100);
+        assert!(!format!("{stack:?}").contains("hush"));
+    }
+}

@@ -1,0 +1,37 @@
+//! A cell's streams, made once by an operator.
+
+use crate::Failure;
+use chassis::Config;
+use clap::Subcommand;
+use schemas::subjects::Subjects;
+use std::path::PathBuf;
+
+#[derive(Subcommand)]
+pub enum CellCommand {
+    /// Create the streams that are missing. Run twice it changes nothing.
+    Init {
+        /// An operator's configuration: the tables [cell] and [nats].
+        #[arg(long)]
+        config: PathBuf,
+        /// Copies of every stream on the NATS cluster.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
+        replicas: u8,
+    },
+}
+
+pub async fn run(command: CellCommand) -> Result<(), Failure> {
+    let CellCommand::Init { config, replicas } = command;
+    let config: Config<()> = Config::load(&config)?;
+    let client = async_nats::ConnectOptions::with_user_and_password(
+        config.nats.user.clone(),
+        config.nats.password.reveal().to_owned(),
+    )
+    .name("apportion cell init")
+    .connect(&config.nats.url)
+    .await?;
+    let jetstream = async_nats::jetstream::new(client);
+    let subjects = Subjects::new(&config.cell.name);
+    ledger::cell::init(&jetstream, &subjects, replicas.into()).await?;
+    println!("cell {}: streams are there", config.cell.name);
+    Ok(())
+}

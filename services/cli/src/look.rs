@@ -1,0 +1,188 @@
+//! What is read: warm state, usage, the ledger itself.
+
+use crate::{Failure, amount, stack};
+use chassis::stack::Stack;
+use clap::Args;
+use ledger::jetstream::JetStreamBus;
+use schemas::{subjects::Subjects, v1};
+use std::collections::BTreeMap;
+use vocab::{AllocationId, Millis, Token};
+
+/// A node and the shares of its devices.
+pub fn place(node: &str, gpus: &[v1::GpuShare]) -> String {
+    let shares = gpus
+        .iter()
+        .map(|share| format!(" gpu{}:{}", share.device, share.milli));
+    format!("on {node}{}", shares.collect::<String>())
+}
+
+#[derive(Args)]
+pub struct Get {
+    #[arg(long)]
+    tenant: String,
+    allocation_id: String,
+}
+
+impl Get {
+    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        let pool = stack::warm_state(stack, "scheduler").await?;
+        let tenant = Token::new(&self.tenant)?;
+        let id = AllocationId::parse(&self.allocation_id).ok_or("an allocation id is a UUID")?;
+        let Some(found) = scheduler::store::allocation(&pool, &tenant, id).await? else {
+            return Err(format!("{tenant} has no allocation {id}").into());
+        };
+        let moment = |at: Option<Millis>| at.map_or("-".into(), amount::moment);
+        println!("allocation  {id}");
+        println!("name        {}", found.name.as_deref().unwrap_or("-"));
+        println!("job set     {}", found.job_set);
+        println!("state       {}", found.state);
+        if let Some(reason) = found.waiting_reason {
+            println!("waits       {}", reason.name());
+        }
+        if let Some(cause) = found.end_cause {
+            println!("ended by    {}", cause.name());
+        }
+        println!("node        {}", found.node.as_deref().unwrap_or("-"));
+        for share in &found.gpus {
+            println!("gpu         {} ({} of 1000)", share.device, share.milli);
+        }
+        println!("requested   {}", amount::moment(found.requested_at));
+        println!("placed      {}", moment(found.placed_at));
+        println!("started     {}", moment(found.started_at));
+        println!("ended       {}", moment(found.ended_at));
+        println!("as of lsn   {}", found.lsn.0);
+        Ok(())
+    }
+}
+
+#[derive(Args)]
+pub struct Queue {
+    tenant: String,
+    #[arg(long, default_value_t = 50)]
+    limit: u32,
+}
+
+impl Queue {
+    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        let pool = stack::warm_state(stack, "scheduler").await?;
+        let tenant = Token::new(&self.tenant)?;
+        for one in scheduler::store::queue(&pool, &tenant, self.limit).await? {
+            let reason = one.waiting_reason.map_or("not tried yet", |r| r.name());
+            println!(
+                "{:>6} {} priority {} {reason} since {}",
+                one.position,
+                one.id,
+                one.priority,
+                amount::moment(one.since)
+            );
+        }
+        Ok(())
+    }
+}
+
+pub async fn quota(stack: &Stack, tenant: &str) -> Result<(), Failure> {
+    let pool = stack::warm_state(stack, "quota").await?;
+    println!(
+        "{:<8} {:>20} {:>20} {:>20} {:>20}",
+        "resource", "limit", "reserved", "used", "peak"
+    );
+    for row in quota::store::quota(&pool, &Token::new(tenant)?).await? {
+        let account = row.account;
+        let of = |amount| amount::human(row.resource, amount);
+        println!(
+            "{:<8} {:>20} {:>20} {:>20} {:>20}",
+            row.resource.name(),
+            account.limit.map_or("none set".into(), |l| of(l.hard)),
+            of(account.reserved),
+            of(account.used),
+            account.peak.map_or("-".into(), |peak| of(peak.used)),
+        );
+    }
+    Ok(())
+}
+
+pub async fn nodes(stack: &Stack) -> Result<(), Failure> {
+    let pool = stack::warm_state(stack, "node_heartbeat").await?;
+    let nodes = node_heartbeat::store::nodes(&pool).await?;
+    let mut ready = 0;
+    for row in &nodes {
+        let is_ready = row.state.name() == "ready";
+        ready += usize::from(is_ready);
+        let capacity = &row.capacity;
+        println!(
+            "{:<24} {:<6} {:>16} {:>16} {:>3} {}",
+            row.node.as_str(),
+            row.state.name(),
+            amount::human(vocab::ResourceKind::Cpu, capacity.cpu_milli),
+            amount::human(vocab::ResourceKind::Memory, capacity.memory_bytes),
+            capacity.gpus,
+            capacity.gpu_model.as_ref().map_or("", Token::as_str),
+        );
+    }
+    println!("{} nodes, {ready} ready", nodes.len());
+    Ok(())
+}
+
+pub async fn bill(stack: &Stack) -> Result<(), Failure> {
+    let mut totals: BTreeMap<(String, String), u128> = BTreeMap::new();
+    for line in stack::usage(stack).monthly_bill().await? {
+        println!(
+            "{} {:<16} {:<16} {:>20}",
+            line.month,
+            line.tenant,
+            line.resource,
+            amount::money(line.amount_micro)
+        );
+        *totals.entry((line.month, line.tenant)).or_default() += line.amount_micro;
+    }
+    for ((month, tenant), micro) in totals {
+        println!(
+            "{month} {tenant:<16} {:<16} {:>20}",
+            "total",
+            amount::money(micro)
+        );
+    }
+    Ok(())
+}
+
+pub async fn conservation(stack: &Stack) -> Result<(), Failure> {
+    let found = stack::usage(stack).conservation().await?;
+    for imbalance in &found.imbalances {
+        println!(
+            "{} {}: {} unit-ms",
+            imbalance.kind, imbalance.resource, imbalance.error
+        );
+    }
+    let error = found.conservation_error_ms();
+    println!("checked through lsn {}: error {error} ms", found.through.0);
+    if error == 0 {
+        return Ok(());
+    }
+    Err("time is missing or billed twice".into())
+}
+
+pub async fn verify(stack: &Stack) -> Result<(), Failure> {
+    let login = stack.user("operator")?;
+    let client = async_nats::ConnectOptions::with_user_and_password(
+        login.user.clone(),
+        login.password.clone(),
+    )
+    .connect(&stack.nats.url)
+    .await?;
+    let bus = JetStreamBus::open(client, Subjects::new(&stack.cell.name)).await?;
+    let verified = ledger::verify(&bus).await?;
+    println!(
+        "{} frames, {} events, {} bytes, through lsn {}: every link holds",
+        verified.frames, verified.events, verified.bytes, verified.last.0
+    );
+    for (writer, head) in verified.heads {
+        println!(
+            "{:<15} frame {:>8} epoch {:>4} {}",
+            writer.name(),
+            head.frame_no,
+            head.epoch,
+            head.digest
+        );
+    }
+    Ok(())
+}

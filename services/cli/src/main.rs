@@ -1,0 +1,104 @@
+//! `apportion`: the suite from the command line.
+
+mod amount;
+mod ask;
+mod cell;
+mod look;
+mod serve;
+mod stack;
+
+use clap::{Parser, Subcommand};
+use std::{path::PathBuf, process::ExitCode};
+
+/// What a command may fail with; it is printed and nobody acts on its kind.
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Shares out machines among tenants, and shows why and for how much.
+#[derive(Parser)]
+#[command(name = "apportion", version, arg_required_else_help = true)]
+struct Args {
+    /// File of the running stack, as `make up` names it.
+    #[arg(long, global = true, default_value = ".local/up/stack.json")]
+    stack: PathBuf,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make a cell's streams.
+    Cell {
+        #[command(subcommand)]
+        command: cell::CellCommand,
+    },
+    /// Run all five services in this one process.
+    Serve(serve::Serve),
+    /// Ask for an allocation, and wait for the outcome.
+    Submit(ask::Submit),
+    /// End an allocation, or take it out of the queue.
+    Cancel(ask::Cancel),
+    /// Follow a tenant's events.
+    Watch(ask::Watch),
+    /// Bring a tenant into being.
+    Tenant(ask::Tenant),
+    /// Limit what a tenant may hold, or show it.
+    Quota {
+        #[command(subcommand)]
+        command: ask::QuotaCommand,
+    },
+    /// Say what a resource costs.
+    Rate(ask::Rate),
+    /// Show an allocation.
+    Get(look::Get),
+    /// Show what a tenant has waiting.
+    Queue(look::Queue),
+    /// Show the nodes.
+    Nodes,
+    /// Show what each tenant owes, by month.
+    Bill,
+    /// Check that no moment of any machine is lost or billed twice.
+    Conservation,
+    /// Read the whole ledger and check its chain.
+    Verify,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("apportion: cannot start the runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(run(args)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("apportion: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: Args) -> Result<(), Failure> {
+    let stack = || stack::read(&args.stack);
+    match args.command {
+        Command::Cell { command } => cell::run(command).await,
+        Command::Serve(serve) => serve.run().await,
+        Command::Submit(submit) => submit.run(&stack()?).await,
+        Command::Cancel(cancel) => cancel.run(&stack()?).await,
+        Command::Watch(watch) => watch.run(&stack()?).await,
+        Command::Tenant(tenant) => tenant.run(&stack()?).await,
+        Command::Quota { command } => command.run(&stack()?).await,
+        Command::Rate(rate) => rate.run(&stack()?).await,
+        Command::Get(get) => get.run(&stack()?).await,
+        Command::Queue(queue) => queue.run(&stack()?).await,
+        Command::Nodes => look::nodes(&stack()?).await,
+        Command::Bill => look::bill(&stack()?).await,
+        Command::Conservation => look::conservation(&stack()?).await,
+        Command::Verify => look::verify(&stack()?).await,
+    }
+}

@@ -1,0 +1,49 @@
+//! Connections to a running stack.
+
+use crate::Failure;
+use chassis::stack::Stack;
+use client::{Client, ConnectOptions};
+use sqlx::{
+    PgPool,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+use std::{path::Path, str::FromStr};
+use vocab::Token;
+
+pub fn read(path: &Path) -> Result<Stack, Failure> {
+    Stack::read(path)
+        .map_err(|error| format!("{error}\nIs the stack up? `make up` starts it.").into())
+}
+
+pub async fn tenant(stack: &Stack, name: &str) -> Result<Client, Failure> {
+    let tenant = Token::new(name)?;
+    let login = stack.user(&format!("tenant:{name}"))?;
+    let options = ConnectOptions::tenant(&stack.nats.url, &stack.cell.name, tenant)
+        .user(&login.user, &login.password);
+    Ok(Client::connect(options).await?)
+}
+
+pub async fn operator(stack: &Stack) -> Result<Client, Failure> {
+    let login = stack.user("operator")?;
+    let options = ConnectOptions::operator(&stack.nats.url, &stack.cell.name)
+        .user(&login.user, &login.password);
+    Ok(Client::connect(options).await?)
+}
+
+/// A reader of one service's warm state.
+pub async fn warm_state(stack: &Stack, schema: &str) -> Result<PgPool, Failure> {
+    let options = PgConnectOptions::from_str(&stack.postgres.url)?;
+    let options = options.options([("search_path", schema)]);
+    let pool = PgPoolOptions::new().max_connections(1);
+    Ok(pool.connect_with(options).await?)
+}
+
+pub fn usage(stack: &Stack) -> analytics::store::Store {
+    let reader = &stack.clickhouse.reader;
+    let client = clickhouse::Client::default()
+        .with_url(&stack.clickhouse.url)
+        .with_user(&reader.user)
+        .with_password(&reader.password)
+        .with_database(&stack.clickhouse.database);
+    analytics::store::Store::new(client, vocab::CellNo(stack.cell.number))
+}

@@ -1,0 +1,149 @@
+//! The bus on a real NATS server: each test in a cell of its own.
+
+use bytes::Bytes;
+use ledger::{
+    AppendError, Bus, Door, LedgerId, Record, Tail, cell, jetstream::JetStreamBus, verify,
+};
+use schemas::subjects::{HEADER_REPLY, Subjects};
+use serde_json::Value;
+use uuid::Uuid;
+use vocab::{Lsn, Writer};
+
+/// A connection to the servers of `make test`.
+async fn client(user: &str) -> async_nats::Client {
+    let path = std::env::var("APPORTION_TEST_STACK")
+        .expect("APPORTION_TEST_STACK names no stack: run this through `make test`");
+    let stack: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let login = &stack["nats"]["users"][user];
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    async_nats::ConnectOptions::with_user_and_password(
+        text(&login["user"]),
+        text(&login["password"]),
+    )
+    .connect(text(&stack["nats"]["url"]))
+    .await
+    .unwrap()
+}
+
+/// A cell of its own, as its services see it.
+struct Cell(Subjects);
+
+impl Cell {
+    async fn new() -> Self {
+        let subjects = Subjects::new(format!("t{}", Uuid::new_v4().simple()));
+        let operator = async_nats::jetstream::new(client("operator").await);
+        cell::init(&operator, &subjects, 1).await.unwrap();
+        Self(subjects)
+    }
+
+    async fn bus(&self, user: &str) -> JetStreamBus {
+        JetStreamBus::open(client(user).await, self.0.clone())
+            .await
+            .unwrap()
+    }
+}
+
+async fn bus() -> JetStreamBus {
+    Cell::new().await.bus("quota").await
+}
+
+async fn put(bus: &JetStreamBus, expected: u64, text: &'static str) -> Result<Lsn, AppendError> {
+    bus.append(
+        Writer::Quota,
+        Lsn(expected),
+        Bytes::from_static(text.as_bytes()),
+    )
+    .await
+}
+
+#[tokio::test]
+async fn an_append_behind_the_wrong_position_is_refused() {
+    let cell = Cell::new().await;
+    let bus = cell.bus("quota").await;
+    assert_eq!(bus.last(Writer::Quota).await.unwrap(), None);
+    assert_eq!(put(&bus, 0, "one").await, Ok(Lsn(1)));
+    assert_eq!(put(&bus, 0, "other").await, Err(AppendError::Fenced));
+    let scheduler = cell
+        .bus("scheduler")
+        .await
+        .append(Writer::Scheduler, Lsn(0), Bytes::from_static(b"s"))
+        .await;
+    assert_eq!(scheduler, Ok(Lsn(2)));
+    assert_eq!(put(&bus, 1, "two").await, Ok(Lsn(3)));
+    assert_eq!(put(&bus, 1, "late").await, Err(AppendError::Fenced));
+    let last = bus.last(Writer::Quota).await.unwrap().unwrap();
+    assert_eq!((last.lsn, &last.frame[..]), (Lsn(3), &b"two"[..]));
+    assert_eq!(bus.end().await.unwrap(), Lsn(3));
+}
+
+#[tokio::test]
+async fn a_tail_reads_all_in_order_and_goes_on() {
+    let bus = bus().await;
+    put(&bus, 0, "one").await.unwrap();
+    let mut tail = bus.follow(Lsn(1)).await.unwrap();
+    put(&bus, 1, "two").await.unwrap();
+    for (lsn, text) in [(1, "one"), (2, "two")] {
+        let expected = Record {
+            lsn: Lsn(lsn),
+            writer: Writer::Quota,
+            frame: Bytes::from_static(text.as_bytes()),
+        };
+        assert_eq!(tail.recv().await.unwrap(), expected);
+    }
+    let mut later = bus.follow(Lsn(2)).await.unwrap();
+    assert_eq!(later.recv().await.unwrap().lsn, Lsn(2));
+}
+
+#[tokio::test]
+async fn a_door_names_its_sender_by_the_subject_alone() {
+    let cell = Cell::new().await;
+    let (operator, bus) = (cell.bus("operator").await, cell.bus("admission").await);
+    let mut headers = async_nats::HeaderMap::new();
+    headers.insert(HEADER_REPLY, "r1");
+    let publish = |subject: String| {
+        let jetstream = operator.context().clone();
+        let headers = headers.clone();
+        async move {
+            let ack = jetstream.publish_with_headers(subject, headers, "x".into());
+            ack.await.unwrap().await.unwrap().sequence
+        }
+    };
+    assert_eq!(publish(bus.subjects().admin()).await, 1);
+    assert_eq!(publish(bus.subjects().admin()).await, 2);
+    let mut door = bus.door(Door::Ingress, 1).await.unwrap();
+    let message = door.recv().await.unwrap();
+    assert_eq!((message.seq, message.sender.as_str()), (1, "_operator"));
+    assert_eq!(message.reply_to.unwrap().as_str(), "r1");
+    assert_eq!(bus.door_end(Door::Ingress).await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_snapshot_is_read_back_whole_and_replaced() {
+    let bus = bus().await;
+    assert_eq!(bus.load_snapshot("quota").await.unwrap(), None);
+    let large = Bytes::from(vec![7; 3_000_000]);
+    bus.save_snapshot("quota", large.clone()).await.unwrap();
+    assert_eq!(bus.load_snapshot("quota").await.unwrap(), Some(large));
+    bus.save_snapshot("quota", Bytes::from_static(b"new"))
+        .await
+        .unwrap();
+    let read = bus.load_snapshot("quota").await.unwrap();
+    assert_eq!(read, Some(Bytes::from_static(b"new")));
+}
+
+#[tokio::test]
+async fn a_ledger_made_anew_has_another_id() {
+    let (one, two) = (bus().await, bus().await);
+    let id = |bus: JetStreamBus| async move { bus.ledger_id().await.unwrap() };
+    let (one, two): (LedgerId, LedgerId) = (id(one).await, id(two).await);
+    assert_ne!(one, two);
+}
+
+#[tokio::test]
+async fn verify_names_what_does_not_belong() {
+    let bus = bus().await;
+    assert_eq!(verify(&bus).await.unwrap().frames, 0);
+    put(&bus, 0, "no frame at all").await.unwrap();
+    let error = verify(&bus).await.unwrap_err().to_string();
+    assert!(error.contains("not readable"), "{error}");
+}

@@ -1,0 +1,103 @@
+//! Node-heartbeat's tables against a real Postgres.
+
+use chassis::warm::{WarmError, WarmState, scratch::Scratch};
+use ledger::{Batch, LedgerId, Sink, SinkError};
+use node_heartbeat::{
+    project::{NodeRow, NodeState},
+    store::{self, NodeTables},
+};
+use sqlx::Executor;
+use vocab::{Lsn, Millis, NodeCapacity, Token};
+
+fn row(node: &str, incarnation: u64, state: NodeState) -> NodeRow {
+    NodeRow {
+        node: Token::new(node).unwrap(),
+        incarnation,
+        state,
+        capacity: NodeCapacity {
+            cpu_milli: 96_000,
+            memory_bytes: 1 << 50,
+            gpus: 8,
+            gpu_model: Some(Token::new("V100M32").unwrap()),
+        },
+        registered_at: Millis(1_700_000_000_001),
+        since: Millis(1_700_000_000_002),
+        last_seen: Millis(1_700_000_000_003),
+    }
+}
+
+async fn ready(name: &str) -> Scratch {
+    let scratch = Scratch::open(name).await;
+    let mut sink = store::sink(scratch.pool());
+    sink.resume(LedgerId(1)).await.unwrap();
+    scratch
+}
+
+#[tokio::test]
+async fn the_fleet_is_read_as_it_was_written() {
+    let scratch = ready("nodes_rows").await;
+    let pool = scratch.pool();
+    let mut sink = store::sink(pool.clone());
+    sink.resume(LedgerId(1)).await.unwrap();
+    let a = row("a", u64::MAX, NodeState::Lost);
+    let mut b = row("b", 0, NodeState::Ready);
+    b.capacity.gpus = 0;
+    b.capacity.gpu_model = None;
+    let first = row("a", 7, NodeState::Ready);
+    let batch = Batch {
+        ledger: LedgerId(1),
+        after: Lsn(0),
+        to: Lsn(1),
+        changes: vec![first, b.clone(), a.clone()],
+    };
+    sink.apply(&batch).await.unwrap();
+    assert_eq!(sink.apply(&batch).await, Err(SinkError::Moved));
+    assert_eq!(store::nodes(&pool).await.unwrap(), [a, b]);
+    sink.resume(LedgerId(2)).await.unwrap();
+    assert!(store::nodes(&pool).await.unwrap().is_empty());
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn what_a_column_cannot_hold_is_an_error_and_no_other_number() {
+    let scratch = ready("nodes_limits").await;
+    let mut tx = scratch.pool().begin().await.unwrap();
+    let mut large = row("a", 1, NodeState::Ready);
+    large.capacity.cpu_milli = i64::MAX as u64;
+    NodeTables.write(&mut tx, &[large.clone()]).await.unwrap();
+    large.capacity.cpu_milli += 1;
+    let error = NodeTables.write(&mut tx, &[large]).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cpu_milli out of range: 9223372036854775808"
+    );
+    drop(tx);
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn impossible_rows_are_refused() {
+    let scratch = ready("nodes_checks").await;
+    let pool = scratch.pool();
+    let cases = [
+        ("('a b', 1, 'ready', 1, 1, 0, NULL", "nodes_node_check"),
+        (
+            "('n', -1, 'ready', 1, 1, 0, NULL",
+            "nodes_incarnation_check",
+        ),
+        ("('n', 1, 'gone', 1, 1, 0, NULL", "nodes_state_check"),
+        ("('n', 1, 'ready', -1, 1, 0, NULL", "nodes_cpu_milli_check"),
+        (
+            "('n', 1, 'ready', 1, -1, 0, NULL",
+            "nodes_memory_bytes_check",
+        ),
+        ("('n', 1, 'ready', 1, 1, -1, NULL", "nodes_gpus_check"),
+        ("('n', 1, 'ready', 1, 1, 0, 'T4'", "nodes_check"),
+    ];
+    for (values, constraint) in cases {
+        let insert = format!("INSERT INTO nodes VALUES {values}, now(), now(), now())");
+        let error = WarmError::from(pool.execute(&*insert).await.unwrap_err());
+        assert_eq!(error.constraint(), Some(constraint), "{values}");
+    }
+    scratch.close().await;
+}
