@@ -31,9 +31,9 @@ use crate::{
     fleet::{Fleet, FleetError, FleetOptions, FleetTally},
     otlp::{Collector, Span, Spans},
     plan::Plan,
-    stack::{Stack, StackError, User},
     workload::{EPOCH_MS, Selection, Workload, WorkloadError},
 };
+use chassis::stack::{Stack, StackError, User};
 use chassis::{Journey, Metrics, Stopwatch, TelemetryConfig};
 use client::{Client, ConnectError, ConnectOptions, Outcome};
 use memory::MemoryWatch;

@@ -5,5 +5,4 @@ pub mod drive;
 pub mod fleet;
 pub mod otlp;
 pub mod plan;
-pub mod stack;
 pub mod workload;

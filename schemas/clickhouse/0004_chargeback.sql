@@ -33,7 +33,9 @@ WITH
         SELECT
             e.*,
             if(exact_found = 1, exact_micro, g.micro) AS micro_per_unit_hour,
-            if(exact_found = 1 OR g.found = 1, 1, 0) AS has_rate
+            if(exact_found = 1 OR g.found = 1, 1, 0) AS has_rate,
+            -- Unit-milliseconds in a billed unit and hour.
+            toUInt256(if(kind = 'memory', 1073741824, 1000)) * 3600000 AS per_unit_hour
         FROM exact AS e
         ASOF LEFT JOIN prices AS g ON e.kind = g.priced AND e.began >= g.effective_from
     )
@@ -45,8 +47,6 @@ SELECT
     ms,
     micro_per_unit_hour,
     has_rate,
-    -- Unit-milliseconds in a billed unit and hour.
-    toUInt256(if(kind = 'memory', 1073741824, 1000)) * 3600000 AS per_unit_hour,
     toUInt128(intDiv(toUInt256(quantity) * micro_per_unit_hour * 2 + per_unit_hour, per_unit_hour * 2)) AS amount_micro
 FROM rated;
 

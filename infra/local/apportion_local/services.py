@@ -8,6 +8,8 @@ from .supervisor import Spec
 
 CELL_NUMBER = 1
 LEASE_MS = 15_000
+# How long an operation id is remembered.
+OPERATION_WINDOW_MS = 24 * 3_600_000
 WITH_POSTGRES = ("admission", "quota", "scheduler", "node-heartbeat")
 
 
@@ -39,10 +41,12 @@ def config(service, stack):
         tables["postgres"] = {"url": stack["postgres"]["urls"][role], "schema": role}
     if service == "analytics":
         tables["clickhouse"] = {key: stack["clickhouse"][key] for key in ("url", "user", "password", "database")}
+    # Both run on the cell's clock. Scaled with its rate, the real load of heartbeats and retries stays what it is.
+    rate = stack["clock"]["rate"] if stack["clock"] else 1
     if service == "node-heartbeat":
-        # Leases run on the cell's clock. Scaled with its rate, the heartbeats' real load stays what it is.
-        rate = stack["clock"]["rate"] if stack["clock"] else 1
         tables["service"] = {"lease_ms": round(LEASE_MS * rate)}
+    if service == "admission":
+        tables["service"] = {"operation_window_ms": round(OPERATION_WINDOW_MS * rate)}
     return tables
 
 

@@ -1,6 +1,6 @@
 //! The bill and its proof, as analytics has them in ClickHouse, with the reader's rights.
 
-use crate::stack;
+use chassis::stack;
 use analytics::store::{Imbalance, Store, StoreError};
 use clickhouse::Client;
 use std::collections::BTreeMap;

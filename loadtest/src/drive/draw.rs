@@ -58,18 +58,20 @@ pub fn braille(values: &[f64], rows: usize, top: f64) -> Vec<String> {
 pub fn months(from_ms: i64, to_ms: i64, width: usize) -> String {
     let mut line = String::new();
     let span = (to_ms - from_ms).max(1) as f64;
-    let mut last = None;
+    let mut before = None;
     for column in 0..width {
         let ms = from_ms + (span * column as f64 / width as f64) as i64;
         let Ok(date) = OffsetDateTime::from_unix_timestamp(ms.div_euclid(1000)) else {
             continue;
         };
         let month = (date.year(), date.month());
-        if last != Some(month) && line.chars().count() <= column && column + 3 <= width {
-            line.push_str(&" ".repeat(column - line.chars().count()));
+        let begins = before != Some(month);
+        before = Some(month);
+        let written = line.chars().count();
+        if begins && written <= column && column + 3 <= width {
+            line.push_str(&" ".repeat(column - written));
             line.push_str(short(date.month()));
             line.push(' ');
-            last = Some(month);
         }
     }
     line.trim_end().to_owned()
@@ -219,8 +221,8 @@ mod tests {
     fn months_stand_where_they_begin() {
         let day = 86_400_000;
         let january = crate::workload::EPOCH_MS;
-        assert_eq!(months(january, january + 60 * day, 12), "Jan   Feb");
-        assert_eq!(months(january, january + 366 * day, 12), "Jan Apr Jul Oct");
+        assert_eq!(months(january, january + 60 * day, 12), "Jan    Feb");
+        assert_eq!(months(january, january + 366 * day, 12), "Jan May Sep");
     }
 
     #[test]

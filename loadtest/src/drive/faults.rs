@@ -1,6 +1,6 @@
 //! Things that go wrong on purpose at a given point of the replay.
 
-use crate::stack::Stack;
+use chassis::stack::Stack;
 use chassis::Stopwatch;
 use serde::Serialize;
 use std::{fmt, io, path::Path, str::FromStr, time::Duration};

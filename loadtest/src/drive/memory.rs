@@ -1,6 +1,6 @@
 //! Peak memory of the stack's processes, as the kernel counts it.
 
-use crate::stack::Stack;
+use chassis::stack::Stack;
 use std::{
     collections::BTreeMap,
     fs,

@@ -5,7 +5,8 @@ use super::{
     faults::{Fault, FaultDone, FaultError},
     scene::Scene,
 };
-use crate::{stack::Stack, workload::Pod};
+use crate::workload::Pod;
+use chassis::stack::Stack;
 use chassis::{Attribute, SpanKind, Stamp, Stopwatch};
 use client::{Operation, Outcome};
 use schemas::v1::{Cancel, Submit, outcome::Result as Decided, request::Verb, submitted::State};

@@ -5,7 +5,7 @@ use super::{
     gauges,
     scene::Scene,
 };
-use crate::stack::Stack;
+use chassis::stack::Stack;
 use analytics::store::Imbalance;
 use chassis::Stopwatch;
 use std::time::Duration;

@@ -46,6 +46,12 @@ pub trait Decider: Default + Serialize + DeserializeOwned + Send + 'static {
     /// Applies an own fact.
     fn evolve(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent>;
 
+    /// Whether the command speaks of something that stands on the ledger and has not been read here yet, as far as the
+    /// state can tell. Its leader then reads up to the ledger's end before it handles the command.
+    fn is_behind(&self, _command: &Self::Command) -> bool {
+        false
+    }
+
     /// Decides one command.
     fn handle(&mut self, command: Self::Command, rules: &Self::Rules, draft: &mut Draft);
 

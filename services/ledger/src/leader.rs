@@ -87,6 +87,8 @@ struct Term<D: Decider, B: Bus> {
     epoch: u64,
     /// Door position handled by the draft in the making.
     through_door: u64,
+    /// A message that knows more than this replica. It waits until that has caught up.
+    ahead: Option<DoorRecord>,
     trimmed: u64,
     snapshot_frame: u64,
 }
@@ -196,6 +198,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             records,
             epoch: 0,
             through_door: 0,
+            ahead: None,
             trimmed: 0,
             snapshot_frame,
         };
@@ -295,15 +298,27 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         woken: Option<Woken<D::Command>>,
     ) -> Result<Round, Trouble> {
         let (mut first_message, mut first_command) = (None, None);
+        // If catching up fails, the door is opened anew and sends it again.
+        if let Some(message) = term.ahead.take() {
+            self.catch_up(term).await?;
+            first_message = Some(message);
+        }
+        let mut caught_up = first_message.is_some();
         match woken {
             Some(Woken::Record(record)) => self.take_in(term, &record)?,
             Some(Woken::Message(message)) => first_message = Some(message),
             Some(Woken::Command(command)) => first_command = Some(command),
             Some(Woken::Deadline) | None => {}
         }
+        let mut lost = None;
         for _ in 0..INPUTS_MAX {
             match term.records.try_recv() {
-                Some(record) => self.take_in(term, &record?)?,
+                Some(Ok(record)) => self.take_in(term, &record)?,
+                // A command comes only once, so it is handled on what is known before anything is opened anew.
+                Some(Err(error)) => {
+                    lost = Some(error);
+                    break;
+                }
                 None => break,
             }
         }
@@ -323,7 +338,6 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 }
             }
         }
-        let mut door_lost = None;
         if let (Some((_, decode)), Some(messages)) = (&self.options.door, messages.as_mut()) {
             let mut next = first_message.map(Ok).or_else(|| messages.try_recv());
             while let Some(message) = next {
@@ -331,13 +345,19 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 let message = match message {
                     Ok(message) => message,
                     Err(error) => {
-                        door_lost = Some(error);
+                        lost = Some(error);
                         break;
                     }
                 };
                 // A door that was opened anew may repeat what this term has handled.
                 if message.seq > term.through_door {
-                    state.handle(decode(&message), &rules, &mut draft);
+                    let command = decode(&message);
+                    // Inputs cannot be folded into a draft that has begun.
+                    if !std::mem::take(&mut caught_up) && state.is_behind(&command) {
+                        term.ahead = Some(message);
+                        break;
+                    }
+                    state.handle(command, &rules, &mut draft);
                     term.through_door = message.seq;
                 }
                 if draft.full() {
@@ -347,7 +367,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             }
         }
         state.decide(&rules, &mut draft);
-        let more = draft.full();
+        let more = draft.full() || term.ahead.is_some();
 
         let leader = self.options.leader;
         let sealed = term
@@ -356,7 +376,11 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         let Some(sealed) = sealed else {
             self.release_effects(term);
             self.trim(term).await?;
-            return door_lost.map_or(Ok(Round::Idle), |error| Err(error.into()));
+            return match lost {
+                Some(error) => Err(error.into()),
+                None if more => Ok(Round::Again),
+                None => Ok(Round::Idle),
+            };
         };
         self.observer.appending(&sealed.events, sealed.bytes.len());
         let Some(lsn) = self.append(&sealed).await? else {
@@ -369,10 +393,20 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             self.trim(term).await?;
         }
         self.save_snapshot(term).await;
-        if let Some(error) = door_lost {
+        if let Some(error) = lost {
             return Err(error.into());
         }
         Ok(if more { Round::Again } else { Round::Idle })
+    }
+
+    /// Reads up to where the ledger ends now.
+    async fn catch_up(&mut self, term: &mut Term<D, B>) -> Result<(), Trouble> {
+        let end = self.bus.end().await?;
+        while term.replica.next() <= end {
+            let record = term.records.recv().await?;
+            self.take_in(term, &record)?;
+        }
+        Ok(())
     }
 
     fn release_effects(&mut self, term: &mut Term<D, B>) {

@@ -96,7 +96,7 @@ impl ProjectorObserver for crate::NoObserver {}
 const CHANGES_MAX: usize = 4096;
 /// Frames in a batch, at the most.
 const FRAMES_MAX: usize = 1024;
-/// Frames between snapshots of the fold.
+/// Frames between snapshots of the fold, unless told otherwise.
 const SNAPSHOT_EVERY: u64 = 5000;
 const RETRY_MS: u64 = 200;
 
@@ -106,6 +106,7 @@ pub struct Projector<P: Projection, B: Bus, S, T> {
     sink: S,
     observer: Box<dyn ProjectorObserver>,
     fold: Fold<P>,
+    snapshot_every: u64,
 }
 
 struct Fold<P> {
@@ -168,7 +169,14 @@ where
             sink,
             observer,
             fold: Fold::new(),
+            snapshot_every: SNAPSHOT_EVERY,
         }
+    }
+
+    /// Frames between snapshots of the fold.
+    pub fn snapshot_every(mut self, frames: u64) -> Self {
+        self.snapshot_every = frames;
+        self
     }
 
     /// Ends only on an error that no retry can mend.
@@ -213,7 +221,7 @@ where
             self.apply(&batch).await?;
             after = batch.to;
             self.observer.applied(after, batch.changes.len());
-            if after.0 >= saved.0 + SNAPSHOT_EVERY {
+            if after.0 >= saved.0 + self.snapshot_every {
                 saved = after;
                 self.save_fold(ledger).await;
             }

@@ -90,24 +90,29 @@ impl Agents {
 
     async fn perform(&mut self, effect: Effect) -> Result<(), Failure> {
         let (subject, payload) = match effect {
-            Effect::Assign { node, assignment } => {
+            Effect::Assign {
+                node,
+                incarnation,
+                assignment,
+            } => {
                 self.sent.inc();
                 let subject = self.subjects.node(node.as_str(), "assign");
-                (subject.into(), wire::assignment(&assignment, self.cell))
+                (subject.into(), wire::assignment(&assignment, incarnation, self.cell))
             }
-            Effect::RegisterAgain { node } => {
+            Effect::RegisterAgain { node, incarnation } => {
                 let subject = self.subjects.node(node.as_str(), "assign");
-                (subject.into(), wire::register_again())
+                (subject.into(), wire::register_again(incarnation))
             }
             Effect::Synced {
                 request,
+                incarnation,
                 revision,
                 assignments,
             } => {
                 let Some(reply) = self.asked.remove(&request) else {
                     return Ok(());
                 };
-                (reply, wire::assignments(revision, &assignments, self.cell))
+                (reply, wire::assignments(revision, &assignments, incarnation, self.cell))
             }
         };
         Ok(self.client.publish(subject, payload.into()).await?)

@@ -50,7 +50,7 @@ pub fn heartbeat(node: Token, payload: &[u8]) -> Option<Command> {
     })
 }
 
-fn to_proto(assignment: &Assignment, cell: CellNo) -> v1::Assignment {
+fn to_proto(assignment: &Assignment, incarnation: u64, cell: CellNo) -> v1::Assignment {
     v1::Assignment {
         revision: assignment.revision,
         allocation_id: assignment.allocation.id(cell).to_string(),
@@ -60,24 +60,33 @@ fn to_proto(assignment: &Assignment, cell: CellNo) -> v1::Assignment {
         placed_ms: assignment.placed.0,
         stop: assignment.stop,
         register_again: false,
+        incarnation,
     }
 }
 
-pub fn assignment(assignment: &Assignment, cell: CellNo) -> Vec<u8> {
-    to_proto(assignment, cell).encode_to_vec()
+pub fn assignment(assignment: &Assignment, incarnation: u64, cell: CellNo) -> Vec<u8> {
+    to_proto(assignment, incarnation, cell).encode_to_vec()
 }
 
-pub fn assignments(revision: u64, assignments: &[Assignment], cell: CellNo) -> Vec<u8> {
+pub fn assignments(
+    revision: u64,
+    assignments: &[Assignment],
+    incarnation: u64,
+    cell: CellNo,
+) -> Vec<u8> {
+    let of_cell = |assignment| to_proto(assignment, incarnation, cell);
     v1::AssignmentList {
         revision,
-        assignments: assignments.iter().map(|a| to_proto(a, cell)).collect(),
+        assignments: assignments.iter().map(of_cell).collect(),
+        incarnation,
     }
     .encode_to_vec()
 }
 
-pub fn register_again() -> Vec<u8> {
+pub fn register_again(incarnation: u64) -> Vec<u8> {
     v1::Assignment {
         register_again: true,
+        incarnation,
         ..Default::default()
     }
     .encode_to_vec()

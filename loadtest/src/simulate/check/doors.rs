@@ -249,12 +249,21 @@ impl Checker {
                 })
             }
             (Some(Verb::Cancel(cancel)), _) => self.judge_cancel(at, kind, ask, refused, &cancel),
-            (Some(Verb::SetTenant(_)), Kind::TenantSet(e)) => {
+            (Some(Verb::SetTenant(asked)), Kind::TenantSet(e)) => {
                 let version = self.doors.tenants.entry(e.tenant.clone()).or_default();
+                let expected = asked.expected_version.is_none_or(|v| v == *version);
                 *version += 1;
-                at.rule(e.version == *version, Invariant::Outcome, || {
-                    format!("{e:?}, expected version {version}")
-                })
+                if !expected || e.tenant != asked.tenant || e.version != *version {
+                    return Err(wrong());
+                }
+                Ok(())
+            }
+            (Some(Verb::SetTenant(asked)), _) if refused == Some(VERSION_CONFLICT) => {
+                let version = self.doors.tenants.get(&asked.tenant).copied().unwrap_or(0);
+                if asked.expected_version.is_none_or(|v| v == version) {
+                    return Err(wrong());
+                }
+                Ok(())
             }
             (Some(Verb::SetQuota(asked)), Kind::QuotaSet(e)) => {
                 let key = (e.tenant.clone(), e.resource.clone());

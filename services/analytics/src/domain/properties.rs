@@ -72,8 +72,10 @@ impl World {
             last_seen: Millis(0),
         };
         let (events, after) = match before {
-            Some(seen) if seen.ready && kind % 2 == 0 => (vec![lost], (incarnation, false)),
-            Some(seen) if !seen.ready && kind % 2 == 0 => {
+            Some(seen) if seen.ready && kind.is_multiple_of(2) => {
+                (vec![lost], (incarnation, false))
+            }
+            Some(seen) if !seen.ready && kind.is_multiple_of(2) => {
                 let node = node.clone();
                 let ready = Event::NodeReady { node, incarnation };
                 (vec![ready], (incarnation, true))
@@ -205,7 +207,7 @@ impl World {
         let allocation = live[choice as usize % live.len()];
         let truth = self.truths[&allocation].clone();
         match truth.started {
-            None if choice % 5 > 0 => {
+            None if !choice.is_multiple_of(5) => {
                 let at = self.said(truth.placed, choice);
                 let started = Event::AllocationStarted {
                     allocation,

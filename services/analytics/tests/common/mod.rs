@@ -194,20 +194,6 @@ impl Journal {
         self.write(at, 0, ended);
     }
 
-    /// A whole run. Runs of one journal come in the order of the scheduler's clock only if nobody looks at its node's
-    /// timeline in between, which the bill does not.
-    pub fn run(
-        &mut self,
-        allocation: u64,
-        tenant: &str,
-        node: &str,
-        amounts: (u64, u64, u16),
-        (from, to): (i64, i64),
-    ) {
-        self.start(allocation, tenant, node, amounts, from);
-        self.end(allocation, to);
-    }
-
     /// Everything since the last batch.
     pub fn batch(&mut self) -> Batch<Change> {
         let after = std::mem::replace(&mut self.after, self.lsn);

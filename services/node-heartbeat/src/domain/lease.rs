@@ -65,7 +65,7 @@ pub(super) fn heartbeat(
             }
         }
         Some(known) if known.incarnation == incarnation => {
-            state.effects.push(Effect::RegisterAgain { node });
+            state.effects.push(Effect::RegisterAgain { node, incarnation });
         }
         Some(_) | None => {}
     }

@@ -33,7 +33,7 @@ pub struct Node {
     pub incarnation: u64,
     pub ready: bool,
     pub capacity: NodeCapacity,
-    /// Counts what the agent has to know: placements and stops.
+    /// Counts what the agent of this incarnation has to know: placements and stops.
     pub revision: u64,
     runs: Vec<AllocationNo>,
 }
@@ -91,13 +91,17 @@ pub enum Command {
 pub enum Effect {
     Assign {
         node: Token,
+        /// For this life of the agent and no other.
+        incarnation: u64,
         assignment: Assignment,
     },
     RegisterAgain {
         node: Token,
+        incarnation: u64,
     },
     Synced {
         request: u64,
+        incarnation: u64,
         revision: u64,
         assignments: Vec<Assignment>,
     },
@@ -198,6 +202,16 @@ impl Decider for Nodes {
             | Event::CancelDecided { .. } => {
                 Err(IllegalEvent::new("another writer's fact as own", event))
             }
+        }
+    }
+
+    fn is_behind(&self, command: &Command) -> bool {
+        match command {
+            Command::Report { allocation, .. } => self.may_be_placed(*allocation),
+            Command::Register { .. }
+            | Command::Heartbeat { .. }
+            | Command::Sync { .. }
+            | Command::Unreadable { .. } => false,
         }
     }
 

@@ -68,8 +68,9 @@ impl Nodes {
             incarnation,
             ready: true,
             capacity: capacity.clone(),
-            // Goes on counting, so that no agent takes an old assignment for a new one.
-            revision: before.map_or(0, |known| known.revision),
+            // Begins anew with each life. How far a former one was counted depends on what its leader had read when the
+            // node was lost, and a leader that was fenced meanwhile may have told its agent of more.
+            revision: 0,
             runs: Vec::new(),
         };
         self.nodes.insert(node.clone(), fresh);

@@ -38,6 +38,15 @@ pub(super) fn decide(
 }
 
 impl Nodes {
+    /// Whether an allocation without a run here may have been placed already: an agent that another leader has told of it
+    /// can be faster than this one's reading, and its report comes only once.
+    pub(super) fn may_be_placed(&self, allocation: AllocationNo) -> bool {
+        let newer = |last: Option<&AllocationNo>| last.is_none_or(|last| *last < allocation);
+        let unheard = newer(self.requested.last_key_value().map(|(no, _)| no))
+            && newer(self.runs.last_key_value().map(|(no, _)| no));
+        !self.runs.contains_key(&allocation) && (self.requested.contains_key(&allocation) || unheard)
+    }
+
     /// A placement on a node that was lost meanwhile is void; the scheduler learns of the loss and ends it.
     pub(super) fn assign(
         &mut self,
@@ -71,6 +80,7 @@ impl Nodes {
         };
         self.effects.push(Effect::Assign {
             node: node.clone(),
+            incarnation,
             assignment: assignment.clone(),
         });
         let run = Run {
@@ -101,6 +111,7 @@ impl Nodes {
         run.assignment.stop = true;
         self.effects.push(Effect::Assign {
             node: run.node.clone(),
+            incarnation: known.incarnation,
             assignment: run.assignment.clone(),
         });
         Ok(())
@@ -145,6 +156,7 @@ impl Nodes {
 
     /// Sends again what the agent has not seen.
     pub(super) fn push_since(&mut self, node: &Token, revision: u64) {
+        let incarnation = self.nodes.get(node).map_or(0, |known| known.incarnation);
         let missed: Vec<_> = self
             .assignments(node)
             .filter(|assignment| assignment.revision > revision)
@@ -153,6 +165,7 @@ impl Nodes {
         for assignment in missed {
             self.effects.push(Effect::Assign {
                 node: node.clone(),
+                incarnation,
                 assignment,
             });
         }
@@ -160,9 +173,11 @@ impl Nodes {
 
     pub(super) fn sync(&mut self, node: &Token, request: u64) {
         let assignments = self.assignments(node).cloned().collect();
-        let revision = self.nodes.get(node).map_or(0, |known| known.revision);
+        let known = self.nodes.get(node);
+        let (incarnation, revision) = known.map_or((0, 0), |n| (n.incarnation, n.revision));
         self.effects.push(Effect::Synced {
             request,
+            incarnation,
             revision,
             assignments,
         });

@@ -107,11 +107,13 @@ impl Table {
 
     fn effects(&mut self) -> Vec<String> {
         let words = |effect: Effect| match effect {
-            Effect::Assign { node, assignment } => format!(
+            Effect::Assign {
+                node, assignment, ..
+            } => format!(
                 "{node} {} rev {} stop {}",
                 assignment.allocation.0, assignment.revision, assignment.stop
             ),
-            Effect::RegisterAgain { node } => format!("{node} register again"),
+            Effect::RegisterAgain { node, .. } => format!("{node} register again"),
             Effect::Synced {
                 revision,
                 assignments,

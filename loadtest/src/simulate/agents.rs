@@ -1,0 +1,296 @@
+//! Simulated node agents: they keep the nodes' protocol, but die, fall silent, repeat themselves and come back late.
+
+use ledger::memory::Seeded;
+use prost::Message;
+use schemas::v1::{self, NodeReport, Register, Run, RunPhase, node_report::Report};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What an agent does, for the world to carry out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// To the nodes' door, acknowledged.
+    Report(Vec<u8>),
+    Heartbeat { incarnation: u64, revision: u64 },
+    Sync,
+}
+
+/// An assignment whose device, core or byte something else on the node still uses.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{node}/{incarnation} is to run {allocation} beside {beside:?}, beyond its capacity")]
+pub struct Overcommitted {
+    node: String,
+    incarnation: u64,
+    allocation: String,
+    beside: Vec<String>,
+}
+
+#[derive(Debug)]
+pub struct Agent {
+    pub name: String,
+    pub capacity: v1::NodeCapacity,
+    incarnation: u64,
+    revision: u64,
+    registered: bool,
+    pub silent: bool,
+    /// Dead, and nobody will come to repair it.
+    pub gone: bool,
+    wants_list: bool,
+    runs: BTreeMap<String, Local>,
+    /// Over, by this agent's own word; reported again whenever a list still has them.
+    done: BTreeMap<String, RunPhase>,
+    /// What it has sent, some of which arrives again much later.
+    sent: Vec<Vec<u8>>,
+}
+
+#[derive(Debug, Clone)]
+struct Local {
+    demand: v1::AllocationSpec,
+    gpus: Vec<v1::GpuShare>,
+    started: bool,
+    stop: bool,
+}
+
+impl Agent {
+    pub fn new(name: String, capacity: v1::NodeCapacity) -> Self {
+        Self {
+            name,
+            capacity,
+            incarnation: 1,
+            revision: 0,
+            registered: false,
+            silent: false,
+            gone: false,
+            wants_list: false,
+            runs: BTreeMap::new(),
+            done: BTreeMap::new(),
+            sent: Vec::new(),
+        }
+    }
+
+    pub fn idle(&self) -> bool {
+        self.gone || (self.registered && self.runs.is_empty() && !self.wants_list)
+    }
+
+    fn report(&mut self, report: Report) -> Act {
+        let message = NodeReport {
+            incarnation: self.incarnation,
+            report: Some(report),
+        };
+        let bytes = message.encode_to_vec();
+        self.sent.push(bytes.clone());
+        Act::Report(bytes)
+    }
+
+    fn register(&mut self) -> Act {
+        self.registered = true;
+        let capacity = Some(self.capacity.clone());
+        self.report(Report::Register(Register { capacity }))
+    }
+
+    fn phase(&mut self, allocation: &str, phase: RunPhase, at_ms: i64) -> Act {
+        self.report(Report::Run(Run {
+            allocation_id: allocation.to_owned(),
+            phase: phase.into(),
+            at_ms,
+        }))
+    }
+
+    fn heartbeat(&self) -> Act {
+        Act::Heartbeat {
+            incarnation: self.incarnation,
+            revision: self.revision,
+        }
+    }
+
+    /// A new life with nothing running.
+    fn restart(&mut self, random: &mut Seeded) {
+        self.incarnation += 1 + random.below(2);
+        self.registered = false;
+        self.wants_list = false;
+        self.runs.clear();
+        self.revision = 0;
+        if random.chance(500) {
+            self.done.clear();
+        }
+    }
+
+    /// Something that an agent may do at any time.
+    pub fn act(&mut self, random: &mut Seeded, now_ms: i64, troubled: bool) -> Vec<Act> {
+        if self.gone {
+            return Vec::new();
+        }
+        if self.silent {
+            if random.chance(60) {
+                self.silent = false;
+            }
+            // It does not know that nobody hears it: what it runs goes on, and ends.
+            return Vec::new();
+        }
+        if !self.registered {
+            return self.twice(random, troubled, Self::register);
+        }
+        if !troubled {
+            let mut acts = vec![self.heartbeat()];
+            acts.extend(self.wants_list.then_some(Act::Sync));
+            acts.extend(self.work(random, now_ms, false));
+            return acts;
+        }
+        match random.below(100) {
+            0..=2 => {
+                self.silent = true;
+                return Vec::new();
+            }
+            3..=4 => {
+                self.restart(random);
+                return Vec::new();
+            }
+            // A late message of this life or a former one.
+            5..=8 => return self.again(random),
+            // A stray report of what it was never given.
+            9 => {
+                let at = random.below(40) + 1;
+                let stray = uuid_text(1, at);
+                return vec![self.phase(&stray, RunPhase::Started, now_ms)];
+            }
+            _ => {}
+        }
+        if self.wants_list && random.chance(500) {
+            return vec![Act::Sync];
+        }
+        match random.below(10) {
+            0..=4 => vec![self.heartbeat()],
+            _ => self.work(random, now_ms, troubled),
+        }
+    }
+
+    fn twice(
+        &mut self,
+        random: &mut Seeded,
+        troubled: bool,
+        act: impl FnOnce(&mut Self) -> Act,
+    ) -> Vec<Act> {
+        let act = act(self);
+        if troubled && random.chance(200) {
+            return vec![act.clone(), act];
+        }
+        vec![act]
+    }
+
+    fn again(&mut self, random: &mut Seeded) -> Vec<Act> {
+        let index = random.below(self.sent.len().max(1) as u64) as usize;
+        let late = self.sent.get(index).cloned();
+        late.into_iter().map(Act::Report).collect()
+    }
+
+    /// Moves one run on.
+    fn work(&mut self, random: &mut Seeded, now_ms: i64, troubled: bool) -> Vec<Act> {
+        let index = random.below(self.runs.len().max(1) as u64) as usize;
+        let Some((allocation, run)) = self.runs.iter_mut().nth(index) else {
+            return Vec::new();
+        };
+        let allocation = allocation.clone();
+        // An agent's clock is its own.
+        let at_ms = now_ms + random.below(200) as i64 - 100;
+        let phase = match (run.started, run.stop) {
+            (false, false) if random.chance(60) => RunPhase::Rejected,
+            (false, false) => RunPhase::Started,
+            (_, true) => RunPhase::FinishedOk,
+            (true, false) if random.chance(150) => RunPhase::FailedRun,
+            (true, false) => RunPhase::FinishedOk,
+        };
+        if phase == RunPhase::Started {
+            run.started = true;
+        } else {
+            self.runs.remove(&allocation);
+            self.done.insert(allocation.clone(), phase);
+        }
+        self.twice(random, troubled, |agent| agent.phase(&allocation, phase, at_ms))
+    }
+
+    /// One pushed change.
+    pub fn assigned(&mut self, change: &v1::Assignment, random: &mut Seeded) -> Result<(), Overcommitted> {
+        if change.incarnation != self.incarnation {
+            return Ok(());
+        }
+        if change.register_again {
+            if self.registered && !self.silent {
+                self.restart(random);
+            }
+            return Ok(());
+        }
+        if change.revision == self.revision + 1 {
+            self.revision += 1;
+            return self.run(change);
+        }
+        if change.revision > self.revision {
+            self.wants_list = true;
+        }
+        Ok(())
+    }
+
+    /// All that is to run here.
+    pub fn listed(
+        &mut self,
+        incarnation: u64,
+        revision: u64,
+        assignments: &[v1::Assignment],
+    ) -> Result<(), Overcommitted> {
+        if incarnation != self.incarnation || revision < self.revision {
+            return Ok(());
+        }
+        self.wants_list = false;
+        self.revision = revision;
+        let listed: BTreeSet<&str> = assignments.iter().map(|a| a.allocation_id.as_str()).collect();
+        self.runs.retain(|allocation, _| listed.contains(allocation.as_str()));
+        for change in assignments {
+            self.run(change)?;
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, change: &v1::Assignment) -> Result<(), Overcommitted> {
+        let id = &change.allocation_id;
+        if self.done.contains_key(id) {
+            return Ok(());
+        }
+        if let Some(run) = self.runs.get_mut(id) {
+            run.stop |= change.stop;
+            return Ok(());
+        }
+        let run = Local {
+            demand: change.spec.clone().unwrap_or_default(),
+            gpus: change.gpus.clone(),
+            started: false,
+            stop: change.stop,
+        };
+        self.runs.insert(id.clone(), run);
+        if self.fits() {
+            return Ok(());
+        }
+        Err(Overcommitted {
+            node: self.name.clone(),
+            incarnation: self.incarnation,
+            allocation: id.clone(),
+            beside: self.runs.keys().filter(|other| *other != id).cloned().collect(),
+        })
+    }
+
+    fn fits(&self) -> bool {
+        let cpu: u64 = self.runs.values().map(|run| run.demand.cpu_milli).sum();
+        let memory: u64 = self.runs.values().map(|run| run.demand.memory_bytes).sum();
+        let mut devices: BTreeMap<u32, u32> = BTreeMap::new();
+        for share in self.runs.values().flat_map(|run| &run.gpus) {
+            *devices.entry(share.device).or_default() += share.milli;
+        }
+        cpu <= self.capacity.cpu_milli
+            && memory <= self.capacity.memory_bytes
+            && devices.values().all(|milli| *milli <= 1000)
+    }
+}
+
+/// `(cell << 64) | number` as the contract writes it.
+pub fn uuid_text(cell: u64, number: u64) -> String {
+    let hex = format!("{cell:016x}{number:016x}");
+    let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+    parts.join("-")
+}

@@ -1,0 +1,256 @@
+//! One process of the cell: a leader or the feed's projector, as a future that the world polls or drops.
+
+use super::{clock::SimTime, sink::MemorySink};
+use admission::{
+    domain::{Admission, Rules as AdmissionRules},
+    feed::Feed,
+};
+use ledger::{
+    Decider, Decode, Door, Leader, LeaderError, LeaderOptions, NoObserver, Observer, Projector,
+    ProjectorError, memory::MemoryBus,
+};
+use node_heartbeat::domain::{Command, Effect, Nodes, Rules as NodeRules};
+use quota::domain::Quota;
+use scheduler::domain::Scheduler;
+use std::{
+    any::Any,
+    cell::{Cell, RefCell},
+    convert::Infallible,
+    fmt,
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::{
+        Arc, Once,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+use tokio::sync::mpsc;
+use vocab::{At, CellNo, Event};
+
+/// What a process is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    Admission,
+    Quota,
+    Scheduler,
+    Nodes,
+    Feed,
+}
+
+impl Role {
+    pub const ALL: [Self; 5] = [
+        Self::Admission,
+        Self::Quota,
+        Self::Scheduler,
+        Self::Nodes,
+        Self::Feed,
+    ];
+}
+
+/// What all processes of a world have in common.
+#[derive(Clone)]
+pub struct Shared {
+    pub bus: MemoryBus,
+    pub sink: MemorySink,
+    pub cell: CellNo,
+    pub admission: AdmissionRules,
+    pub nodes: NodeRules,
+    pub takeover_after_ms: u64,
+    /// The world's step.
+    pub step: Arc<AtomicU64>,
+}
+
+/// Why a process is no more, though nobody has killed it.
+#[derive(Debug, thiserror::Error)]
+pub enum Ended {
+    #[error("gave up: {0}")]
+    Leader(#[from] LeaderError),
+    #[error("gave up: {0}")]
+    Projector(#[from] ProjectorError),
+    #[error("panicked: {0}")]
+    Panicked(String),
+}
+
+type Work = Pin<Box<dyn Future<Output = Result<Infallible, Ended>>>>;
+
+pub struct Process {
+    pub id: u64,
+    pub role: Role,
+    pub time: SimTime,
+    /// The step at which it has last made a frame.
+    pub drafted: Arc<AtomicU64>,
+    pub commands: Option<mpsc::Sender<Command>>,
+    effects: Option<mpsc::UnboundedReceiver<Effect>>,
+    work: Work,
+}
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}#{}", self.role, self.id)
+    }
+}
+
+/// Heartbeats that may wait for a leader that is never polled.
+const COMMANDS_MAX: usize = 4096;
+
+struct Watch {
+    step: Arc<AtomicU64>,
+    drafted: Arc<AtomicU64>,
+}
+
+impl Observer for Watch {
+    fn appending(&mut self, _events: &[(At, Event)], _bytes: usize) {
+        let step = self.step.load(Ordering::Relaxed);
+        self.drafted.store(step, Ordering::Relaxed);
+    }
+}
+
+/// The parts of a process that differ from role to role.
+struct Parts<D: Decider> {
+    rules: D::Rules,
+    door: Option<(Door, Decode<D::Command>)>,
+    local: Option<mpsc::Receiver<D::Command>>,
+    effects: Option<mpsc::UnboundedSender<D::Effect>>,
+}
+
+impl Process {
+    pub fn start(id: u64, role: Role, shared: &Shared, time: SimTime, snapshot_every: u64) -> Self {
+        let drafted = Arc::new(AtomicU64::new(0));
+        let mut process = Self {
+            id,
+            role,
+            time,
+            drafted,
+            commands: None,
+            effects: None,
+            work: Box::pin(std::future::pending()),
+        };
+        process.work = match role {
+            Role::Admission => process.lead::<Admission>(shared, snapshot_every, Parts {
+                rules: shared.admission,
+                door: Some((Door::Ingress, Arc::new(admission::command))),
+                local: None,
+                effects: None,
+            }),
+            Role::Quota => process.lead::<Quota>(shared, snapshot_every, on_ledger()),
+            Role::Scheduler => process.lead::<Scheduler>(shared, snapshot_every, on_ledger()),
+            Role::Nodes => {
+                let (commands, local) = mpsc::channel(COMMANDS_MAX);
+                let (effects_in, effects) = mpsc::unbounded_channel();
+                process.commands = Some(commands);
+                process.effects = Some(effects);
+                let cell = shared.cell;
+                process.lead::<Nodes>(shared, snapshot_every, Parts {
+                    rules: shared.nodes,
+                    door: Some((
+                        Door::Report,
+                        Arc::new(move |message| node_heartbeat::report(message, cell)),
+                    )),
+                    local: Some(local),
+                    effects: Some(effects_in),
+                })
+            }
+            Role::Feed => {
+                let sink = shared.sink.clone();
+                let time = process.time.clone();
+                let projector: Projector<Feed, _, _, _> =
+                    Projector::new(shared.bus.clone(), time, sink, Box::new(NoObserver))
+                        .snapshot_every(snapshot_every);
+                Box::pin(async move { Ok(projector.run().await?) })
+            }
+        };
+        process
+    }
+
+    fn lead<D: Decider>(&self, shared: &Shared, snapshot_every: u64, parts: Parts<D>) -> Work {
+        let mut leader = [0; 16];
+        leader[..8].copy_from_slice(&self.id.to_le_bytes());
+        let options = LeaderOptions {
+            rules: parts.rules,
+            leader,
+            door: parts.door,
+            local: parts.local,
+            effects: parts.effects,
+            snapshot_every,
+            takeover_after_ms: shared.takeover_after_ms,
+        };
+        let watch = Watch {
+            step: shared.step.clone(),
+            drafted: self.drafted.clone(),
+        };
+        let (bus, time) = (shared.bus.clone(), self.time.clone());
+        Box::pin(async move {
+            let leader: Leader<D, _, _> = Leader::new(bus, time, options, Box::new(watch)).await;
+            Ok(leader.run().await?)
+        })
+    }
+
+    /// One step, up to the next point at which it waits.
+    pub fn poll(&mut self) -> Result<(), Ended> {
+        let mut context = Context::from_waker(Waker::noop());
+        let work = &mut self.work;
+        let polled = quietly(|| work.as_mut().poll(&mut context));
+        match polled {
+            Ok(Poll::Pending) => Ok(()),
+            Ok(Poll::Ready(Err(ended))) => Err(ended),
+            Ok(Poll::Ready(Ok(never))) => match never {},
+            Err(text) => Err(Ended::Panicked(text)),
+        }
+    }
+
+    /// What it has sent to the agents since.
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        let mut taken = Vec::new();
+        if let Some(effects) = &mut self.effects {
+            while let Ok(effect) = effects.try_recv() {
+                taken.push(effect);
+            }
+        }
+        taken
+    }
+}
+
+fn on_ledger<D: Decider<Rules = ()>>() -> Parts<D> {
+    Parts {
+        rules: (),
+        door: None,
+        local: None,
+        effects: None,
+    }
+}
+
+thread_local! {
+    /// Whether a panic on this thread is to be kept instead of printed, and where it was.
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+    static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+static HOOK: Once = Once::new();
+
+/// Runs `work`; a panic comes back as text, with its place.
+fn quietly<R>(work: impl FnOnce() -> R) -> Result<R, String> {
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if QUIET.get() {
+                let place = info.location().map(ToString::to_string).unwrap_or_default();
+                PLACE.set(place);
+            } else {
+                before(info);
+            }
+        }));
+    });
+    QUIET.set(true);
+    let outcome = catch_unwind(AssertUnwindSafe(work));
+    QUIET.set(false);
+    outcome.map_err(|panic| format!("{} at {}", panic_text(panic.as_ref()), PLACE.take()))
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let literal = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    literal
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without words".to_owned())
+}
