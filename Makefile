@@ -3,6 +3,8 @@
 PYTHON   ?= python3
 CARGO    ?= cargo
 WORKLOAD ?= loadtest/workloads/openb
+# For the driver of `make run`, such as --fault kill:quota@0.4
+ARGS     ?=
 SEEDS    ?= 2000
 
 TARGET  := $(or $(CARGO_TARGET_DIR),target)
@@ -25,7 +27,7 @@ build: ## build the programs, optimised
 	$(OFFLINE) $(CARGO) build --release --locked --workspace --bins
 
 run: setup build ## start everything, replay WORKLOAD (default: the openb cluster), report, stop everything
-	@$(STACK) run --workload '$(WORKLOAD)' --report target/run/report.json
+	@$(STACK) run --workload '$(WORKLOAD)' --report target/run/report.json -- $(ARGS)
 
 up: setup build ## start everything and leave it running
 	@$(STACK) up

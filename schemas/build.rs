@@ -1,5 +1,6 @@
 //! Compiles the .proto files with protox, so that no protoc is needed.
 
+use protox::prost::Message;
 use std::{env, error::Error, fs, path::PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -9,8 +10,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         .collect::<Result<_, _>>()?;
     files.sort();
     let descriptors = protox::compile(&files, ["proto"])?;
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
     prost_build::Config::new()
-        .out_dir(PathBuf::from(env::var("OUT_DIR")?))
+        .out_dir(out)
         .compile_fds(descriptors)?;
     Ok(())
 }

@@ -157,8 +157,6 @@ struct Member {
     node: Node,
     agent: Agent,
     incarnation: u64,
-    /// Since the last registration.
-    registered: Stopwatch,
 }
 
 impl Member {
@@ -167,7 +165,6 @@ impl Member {
             node,
             agent: Agent::default(),
             incarnation: wall_ms(),
-            registered: Stopwatch::start(),
         }
     }
 
@@ -321,6 +318,8 @@ impl Brain {
             return;
         };
         match Assignment::decode(message.payload.clone()) {
+            // To a former life of the agent; it was under way when this one began.
+            Ok(change) if change.incarnation != self.members[node].incarnation => {}
             Ok(change) if change.register_again => self.register_again(node),
             Ok(change) => {
                 locked(&self.door.tally).assignments += 1;
@@ -335,16 +334,11 @@ impl Brain {
         }
     }
 
-    /// The cell gave the node up: it comes back as a new incarnation with nothing running. Words to the former one that
-    /// were under way meanwhile must not end the new one.
+    /// The cell gave the node up: it comes back as a new incarnation with nothing running.
     fn register_again(&mut self, node: usize) {
         let member = &mut self.members[node];
-        if member.registered.elapsed() < self.heartbeat * 2 {
-            return;
-        }
         member.agent.given_up();
         member.incarnation = wall_ms().max(member.incarnation + 1);
-        member.registered = Stopwatch::start();
         let report = self.door.report(member, member.register());
         self.under_way
             .push(report.map(|()| Done::Registered).boxed());
@@ -372,12 +366,12 @@ impl Brain {
                 )
             }
             Done::Synced { node, list } => match list {
-                Some(list) => {
+                Some(list) if list.incarnation == self.members[node].incarnation => {
                     let lifetime = self.lifetime.clone();
                     let agent = &mut self.members[node].agent;
                     (node, agent.listed(&list, |change| lifetime(change), now_ms))
                 }
-                None => {
+                _ => {
                     self.members[node].agent.unanswered();
                     (node, Vec::new())
                 }

@@ -1,0 +1,61 @@
+//! The simulation finds bugs that were put in on purpose, each as the broken invariant that it is.
+//! `cargo test -p loadtest --features sabotage --test sabotage`
+#![cfg(feature = "sabotage")]
+
+use loadtest::simulate::{Invariant, run_seed};
+use vocab::sabotage::{Bug, arm};
+
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=300;
+
+/// The first violation of each seed. Bugs are armed per thread, as tests run.
+fn violations(bug: Option<Bug>) -> Vec<(u64, Invariant)> {
+    arm(bug);
+    let found = SEEDS.filter_map(|seed| {
+        let violation = run_seed(seed).violation?;
+        Some((seed, violation.invariant))
+    });
+    let found = found.collect();
+    arm(None);
+    found
+}
+
+/// Every seed that fails must fail by one of `expected`, and the first of them by at least one seed.
+fn check(bug: Bug, expected: &[Invariant]) {
+    let found = violations(Some(bug));
+    println!("{bug:?}: {} of {} seeds: {found:?}", found.len(), SEEDS.count());
+    let main = expected[0];
+    assert!(found.iter().any(|(_, invariant)| *invariant == main), "{bug:?} was not found");
+    for (seed, invariant) in found {
+        assert!(expected.contains(&invariant), "{bug:?} shows as {invariant:?} in seed {seed}");
+    }
+}
+
+#[test]
+fn nothing_is_found_where_nothing_is() {
+    assert_eq!(violations(None), []);
+}
+
+#[test]
+fn a_missing_fence() {
+    check(Bug::NoFence, &[Invariant::Replay]);
+}
+
+#[test]
+fn a_watermark_off_by_one() {
+    check(Bug::WatermarkOffByOne, &[Invariant::Replay]);
+}
+
+#[test]
+fn a_duplicate_not_recognised() {
+    check(Bug::DuplicateNotRecognised, &[Invariant::Operation]);
+}
+
+#[test]
+fn an_early_expiry() {
+    check(Bug::ExpiryEarly, &[Invariant::Expiry]);
+}
+
+#[test]
+fn a_double_release() {
+    check(Bug::DoubleRelease, &[Invariant::Exclusive, Invariant::Breakdown]);
+}

@@ -7,3 +7,6 @@ pub mod subjects;
 pub mod v1 {
     include!(concat!(env!("OUT_DIR"), "/apportion.v1.rs"));
 }
+
+/// `proto/apportion/v1` as an encoded `google.protobuf.FileDescriptorSet`, for languages that build their messages from it.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

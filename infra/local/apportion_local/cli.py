@@ -84,6 +84,11 @@ def parser():
     run = command("run", cmd_run, "start everything, replay a workload, stop everything")
     run.add_argument("--workload", type=Path, default=CHECKOUT / "loadtest/workloads/openb")
     run.add_argument("--report", type=Path, default=CHECKOUT / "target/run/report.json")
+    run.add_argument("--limit-pods", type=int, help="replay only the first pods of the workload")
+    run.add_argument("--limit-nodes", type=int, help="use only the first nodes of the workload")
+    run.add_argument("--replay-seconds", type=int, help="real time for the whole recorded time (default: 75)")
+    run.add_argument("--lead-seconds", type=int, default=stack.LEAD_MS // 1000,
+                     help="real time before the recorded time begins (default: %(default)s)")
     stack_options(run)
 
     for name, function in (("up", cmd_up), ("_serve", cmd_serve)):
@@ -127,23 +132,30 @@ def cmd_run(options):
     programs = programs_of(options)
     stack.need_programs(programs)
     workload = options.workload.resolve()
-    plan = stack.plan(programs / "loadtest", workload)
+    limits = chosen(options, "limit_pods", "limit_nodes")
+    plan = stack.plan(programs / "loadtest", workload, [*limits, *chosen(options, "replay_seconds")])
     state = open_run_state("run", options)
     stack_ = Stack(state, cell=options.cell, tenants=plan["tenants"])
     code = 1
     try:
         print(f"Starting the stack in {short(state.path)}:", flush=True)
         stack_.start_servers(say)
-        stack_.start_clock(plan, plan["rate"])
+        stack_.start_clock(plan, plan["rate"], options.lead_seconds * 1000)
         stack_.start_services(programs, say)
         report = options.report.resolve()
         report.parent.mkdir(parents=True, exist_ok=True)
         code = run_command(stack_, [
             str(programs / "loadtest"), "drive", "--stack", str(stack_.file), "--workload", str(workload),
-            "--report", str(report), *options.rest], {})
+            "--report", str(report), *limits, *options.rest], {})
     finally:
         finish(stack_, state, code, keep_all=options.state is not None)
     return code
+
+
+def chosen(options, *names):
+    """The options that were given, as arguments for another program that has them too."""
+    given = [(name, getattr(options, name)) for name in names]
+    return [text for name, value in given if value is not None for text in (f"--{name.replace('_', '-')}", str(value))]
 
 
 def programs_of(options):

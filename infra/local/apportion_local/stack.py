@@ -21,6 +21,7 @@ SERVERS = ("clickhouse", "postgres", "nats")
 PORT_ATTEMPTS = 3
 CELL_INIT_TIMEOUT_S = 60
 # How long before a workload's first event its clock starts: time to register tenants and nodes.
+# Real time for the services and the nodes to come up before the recorded time begins.
 LEAD_MS = 20_000
 
 
@@ -118,10 +119,10 @@ class Stack:
 
     # Services.
 
-    def start_clock(self, plan_value, rate):
-        """From now on the services' time is recorded time; it reaches the workload's epoch after LEAD_MS."""
+    def start_clock(self, plan_value, rate, lead_ms=LEAD_MS):
+        """From now on the services' time is recorded time; it reaches the workload's epoch after the lead."""
         self.value["clock"] = {
-            "origin_ms": plan_value["epoch_ms"] - LEAD_MS * rate,
+            "origin_ms": plan_value["epoch_ms"] - lead_ms * rate,
             "started_ms": net.now_ms(),
             "rate": rate,
         }
@@ -207,11 +208,11 @@ def read(path):
     return json.loads(Path(path).read_text(encoding="utf-8"))
 
 
-def plan(loadtest, workload):
-    """What a workload is about to need, asked of the program that will drive it."""
+def plan(loadtest, workload, selection=()):
+    """What a workload is about to need, asked of the program that will drive it. `selection` are its own arguments."""
     if not loadtest.exists():
         raise StackError(f"{loadtest} is missing. Run: make build")
-    done = subprocess.run([str(loadtest), "plan", "--workload", str(workload), "--json", "-"],
+    done = subprocess.run([str(loadtest), "plan", "--workload", str(workload), *selection, "--json", "-"],
                           stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
         raise StackError(f"The workload {workload} cannot be used:\n" + (done.stderr or done.stdout).strip())

@@ -114,8 +114,10 @@ impl Agent {
         acts
     }
 
-    /// The cell gave the node up, and with it all that ran on it. Revisions go on counting.
+    /// The cell gave the node up, and with it all that ran on it. Revisions begin anew with the next incarnation.
     pub fn given_up(&mut self) {
+        self.revision = 0;
+        self.syncing = false;
         for run in self.runs.values_mut() {
             run.phase = Phase::Done;
         }
@@ -337,8 +339,8 @@ mod tests {
         agent.given_up();
         assert!(agent.reported("a", RunPhase::Started, 10).is_empty());
         assert!(agent.due("a", 10).is_empty());
-        agent.assigned(&change(2, "b", 20, false), Some(5), 20);
-        assert_eq!((agent.revision(), agent.conflicts().len()), (2, 0));
+        agent.assigned(&change(1, "b", 20, false), Some(5), 20);
+        assert_eq!((agent.revision(), agent.conflicts().len()), (1, 0));
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod amount;
 mod ask;
 mod cell;
 mod look;
+mod schema;
 mod serve;
 mod stack;
 
@@ -30,6 +31,11 @@ enum Command {
     Cell {
         #[command(subcommand)]
         command: cell::CellCommand,
+    },
+    /// Hand out the contract.
+    Schema {
+        #[command(subcommand)]
+        command: schema::SchemaCommand,
     },
     /// Run all five services in this one process.
     Serve(serve::Serve),
@@ -87,6 +93,7 @@ async fn run(args: Args) -> Result<(), Failure> {
     let stack = || stack::read(&args.stack);
     match args.command {
         Command::Cell { command } => cell::run(command).await,
+        Command::Schema { command } => schema::run(command),
         Command::Serve(serve) => serve.run().await,
         Command::Submit(submit) => submit.run(&stack()?).await,
         Command::Cancel(cancel) => cancel.run(&stack()?).await,

@@ -1,0 +1,141 @@
+"""A node's agent in plain Python: registers one machine, keeps its lease, and lets every run take some seconds.
+
+    .local/venv/bin/python examples/node.py --gpus 8 --gpu-model A100
+
+It shows the protocol and runs nothing. Ctrl-C ends it; the node is lost when its lease is over.
+"""
+
+import argparse
+import asyncio
+import json
+import time
+
+import nats
+from apportion_messages import Messages, subject
+
+HEARTBEAT_S = 5
+TIMEOUT_S = 5
+
+
+class Agent:
+    def __init__(self, bus, stack, messages, options):
+        self.bus, self.stack, self.m, self.options = bus, stack, messages, options
+        # Grows each time the agent starts anew: the last life's runs are over.
+        self.incarnation = now_ms()
+        self.revision = 0
+        self.runs = {}
+        self.done = set()
+
+    async def run(self):
+        await self.bus.subscribe(self.subject("assign"), cb=self.assigned)
+        await self.register()
+        while True:
+            beat = self.m.Heartbeat(incarnation=self.incarnation, revision=self.revision)
+            await self.bus.publish(self.subject("heartbeat"), beat.SerializeToString())
+            await asyncio.sleep(HEARTBEAT_S)
+
+    def subject(self, what):
+        return subject(self.stack, "node", self.options.name, what)
+
+    async def report(self, **what):
+        """Received once the stream has acknowledged it, and repeated until then: the door ignores what it knows."""
+        payload = self.m.NodeReport(incarnation=self.incarnation, **what).SerializeToString()
+        while True:
+            try:
+                ack = json.loads((await self.bus.request(self.subject("report"), payload, timeout=TIMEOUT_S)).data)
+                if "error" not in ack:
+                    return
+                print("report refused:", ack["error"]["description"])
+            except nats.errors.TimeoutError:
+                print("report not acknowledged")
+            await asyncio.sleep(1)
+
+    async def register(self):
+        capacity = self.m.NodeCapacity(cpu_milli=self.options.cpu * 1000, memory_bytes=self.options.memory_gib << 30,
+                                       gpus=self.options.gpus, gpu_model=self.options.gpu_model)
+        await self.report(register=self.m.Register(capacity=capacity))
+        print(f"{self.options.name} registered, incarnation {self.incarnation}")
+
+    async def assigned(self, message):
+        """A hint that something has changed: messages may be lost, so the whole list is asked for."""
+        hint = self.m.Assignment.FromString(message.data)
+        if hint.incarnation != self.incarnation:
+            return
+        if hint.register_again:
+            self.end_all()
+            self.incarnation += 1
+            await self.register()
+            return
+        try:
+            answer = await self.bus.request(self.subject("sync"), b"", timeout=TIMEOUT_S)
+        except nats.errors.TimeoutError:
+            # The next heartbeat still has the old revision, and the door sends the hint again.
+            return
+        wanted = self.m.AssignmentList.FromString(answer.data)
+        if wanted.incarnation == self.incarnation:
+            for one in wanted.assignments:
+                self.take(one)
+            self.revision = max(self.revision, wanted.revision)
+
+    def take(self, assignment):
+        id_ = assignment.allocation_id
+        if id_ in self.done:
+            return
+        if id_ not in self.runs:
+            self.runs[id_] = asyncio.create_task(self.perform(assignment))
+        elif assignment.stop:
+            self.runs.pop(id_).cancel()
+            self.done.add(id_)
+            asyncio.create_task(self.tell(id_, "FINISHED_OK", "stopped"))
+
+    async def perform(self, assignment):
+        id_ = assignment.allocation_id
+        devices = ", ".join(f"{share.milli}/1000 of device {share.device}" for share in assignment.gpus) or "no device"
+        await self.tell(id_, "STARTED", f"started for {assignment.tenant} with {devices}")
+        await asyncio.sleep(self.options.run_seconds)
+        self.done.add(id_)
+        await self.tell(id_, "FINISHED_OK", "finished")
+
+    async def tell(self, id_, phase, words):
+        print(id_, words)
+        await self.report(run=self.m.Run(allocation_id=id_, phase=phase, at_ms=now_ms()))
+
+    def end_all(self):
+        for task in self.runs.values():
+            task.cancel()
+        self.runs.clear()
+        self.done.clear()
+        self.revision = 0
+
+
+def now_ms():
+    return time.time_ns() // 1_000_000
+
+
+async def main():
+    options = parse()
+    with open(options.stack, encoding="utf-8") as file:
+        stack = json.load(file)
+    login = stack["nats"]["users"]["fleet"]
+    bus = await nats.connect(stack["nats"]["url"], user=login["user"], password=login["password"])
+    await Agent(bus, stack, Messages(options.descriptors), options).run()
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--stack", default=".local/up/stack.json")
+    parser.add_argument("--descriptors", default="target/apportion.binpb")
+    parser.add_argument("--name", default="node-1")
+    parser.add_argument("--cpu", type=int, default=64, help="cores")
+    parser.add_argument("--memory-gib", type=int, default=256)
+    parser.add_argument("--gpus", type=int, default=8)
+    parser.add_argument("--gpu-model", default="A100")
+    parser.add_argument("--run-seconds", type=float, default=20)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(main())
+    except KeyboardInterrupt:
+        pass

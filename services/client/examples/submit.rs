@@ -1,0 +1,53 @@
+//! Asks for one allocation and waits until it has ended.
+//!
+//! `cargo run -p client --example submit -- nats://127.0.0.1:4222 local team-a PASSWORD`
+
+use client::{Client, ConnectOptions, Failed, Operation, Position, Submit};
+use schemas::v1::tenant_event::Kind;
+use std::{env, error::Error};
+use vocab::Token;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let [url, cell, tenant, password] = args.as_slice() else {
+        return Err("usage: submit URL CELL TENANT PASSWORD".into());
+    };
+    let tenant = Token::new(tenant)?;
+    let options = ConnectOptions::tenant(url, cell, tenant.clone()).user(tenant.as_str(), password);
+    let client = Client::connect(options).await?;
+
+    // Written down before it is sent: whoever repeats it repeats the same operation.
+    let operation_id = Operation::fresh_id();
+    let request = Submit {
+        job_set: "examples".into(),
+        name: "from-rust".into(),
+        cpu_milli: 4_000,
+        memory_bytes: 8 << 30,
+        gpu_count: 1,
+        gpu_milli: 500,
+        ..Submit::default()
+    };
+    let submitted = match client.submit(request, &operation_id).await {
+        Ok(submitted) => submitted,
+        Err(Failed::Refused(refused)) => {
+            println!("refused: {}", refused.explanation);
+            return Ok(());
+        }
+        Err(other) => return Err(format!("{other}; repeat it as operation {operation_id}").into()),
+    };
+    println!("{} {:?}", submitted.allocation_id, submitted.state);
+
+    // Its events, from the beginning of the feed until it has ended.
+    let job_set = Some("examples".to_owned());
+    let mut feed = client.follow(Position::default(), job_set).await?;
+    loop {
+        for event in feed.next_page().await? {
+            println!("{}.{} {:?}", event.lsn, event.index, event.kind);
+            let ended = matches!(event.kind, Some(Kind::Ended(_)));
+            if ended && event.allocation_id == submitted.allocation_id {
+                return Ok(());
+            }
+        }
+    }
+}
