@@ -81,12 +81,13 @@ class Agent:
         id_ = assignment.allocation_id
         if id_ in self.done:
             return
-        if id_ not in self.runs:
-            self.runs[id_] = asyncio.create_task(self.perform(assignment))
-        elif assignment.stop:
-            self.runs.pop(id_).cancel()
+        if assignment.stop:
             self.done.add(id_)
-            asyncio.create_task(self.tell(id_, "FINISHED_OK", "stopped"))
+            if id_ in self.runs:
+                self.runs.pop(id_).cancel()
+            self.runs[id_] = asyncio.create_task(self.tell(id_, "FINISHED_OK", "stopped"))
+        elif id_ not in self.runs:
+            self.runs[id_] = asyncio.create_task(self.perform(assignment))
 
     async def perform(self, assignment):
         id_ = assignment.allocation_id

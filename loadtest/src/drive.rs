@@ -316,7 +316,9 @@ impl Drive {
         report.ended(witness.ended_by_cause());
         report.waiting = witness.waiting_reasons();
         let intervals = witness.intervals(workload);
-        report.intervals = intervals.len() as u64;
+        // A run without length is no use, and has no interval on the bill.
+        let took_time = |run: &&Interval| run.ended_ms > run.started_ms;
+        report.intervals = intervals.iter().filter(took_time).count() as u64;
         let lengths = intervals.iter().map(|run| run.ended_ms - run.started_ms);
         report.allocation_hours = lengths.sum::<i64>() as f64 / HOUR_MS as f64;
         let mut findings = witness.findings(workload);

@@ -4,6 +4,7 @@
 //! starts the fleet, and tell time by the recorded clock.
 
 mod agent;
+pub mod stand;
 
 pub use agent::{Act, Agent, Conflict};
 

@@ -5,4 +5,5 @@ pub mod drive;
 pub mod fleet;
 pub mod otlp;
 pub mod plan;
+pub mod simulate;
 pub mod workload;

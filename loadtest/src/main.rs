@@ -1,7 +1,7 @@
 //! `loadtest`: one module of the library per command.
 
 use clap::{Parser, Subcommand};
-use loadtest::{drive, plan};
+use loadtest::{drive, fleet::stand, plan, simulate};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -17,11 +17,17 @@ enum Command {
     Plan(plan::Options),
     /// Replays a workload against a running stack and checks what came of it.
     Drive(drive::Options),
+    /// Brings up a few simulated nodes beside a running stack, until it is stopped.
+    Fleet(stand::Options),
+    /// Runs all deciders on a seeded bus where everything goes wrong that can, and checks the invariants.
+    Simulate(simulate::Options),
 }
 
 fn main() -> ExitCode {
     match Options::parse().command {
         Command::Plan(options) => plan::main(&options),
         Command::Drive(options) => drive::main(options),
+        Command::Fleet(options) => stand::main(&options),
+        Command::Simulate(options) => simulate::main(&options),
     }
 }

@@ -22,11 +22,21 @@ fn violations(bug: Option<Bug>) -> Vec<(u64, Invariant)> {
 /// Every seed that fails must fail by one of `expected`, and the first of them by at least one seed.
 fn check(bug: Bug, expected: &[Invariant]) {
     let found = violations(Some(bug));
-    println!("{bug:?}: {} of {} seeds: {found:?}", found.len(), SEEDS.count());
+    println!(
+        "{bug:?}: {} of {} seeds: {found:?}",
+        found.len(),
+        SEEDS.count()
+    );
     let main = expected[0];
-    assert!(found.iter().any(|(_, invariant)| *invariant == main), "{bug:?} was not found");
+    assert!(
+        found.iter().any(|(_, invariant)| *invariant == main),
+        "{bug:?} was not found"
+    );
     for (seed, invariant) in found {
-        assert!(expected.contains(&invariant), "{bug:?} shows as {invariant:?} in seed {seed}");
+        assert!(
+            expected.contains(&invariant),
+            "{bug:?} shows as {invariant:?} in seed {seed}"
+        );
     }
 }
 
@@ -57,5 +67,8 @@ fn an_early_expiry() {
 
 #[test]
 fn a_double_release() {
-    check(Bug::DoubleRelease, &[Invariant::Exclusive, Invariant::Breakdown]);
+    check(
+        Bug::DoubleRelease,
+        &[Invariant::Exclusive, Invariant::Breakdown],
+    );
 }

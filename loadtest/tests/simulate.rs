@@ -17,7 +17,11 @@ fn a_seed_writes_the_same_ledger_again() {
         let (first, second) = (run_seed(seed), run_seed(seed));
         assert!(first.events > 0, "seed {seed}");
         let same = (first.records, first.events, first.digest);
-        assert_eq!(same, (second.records, second.events, second.digest), "seed {seed}");
+        assert_eq!(
+            same,
+            (second.records, second.events, second.digest),
+            "seed {seed}"
+        );
     }
 }
 

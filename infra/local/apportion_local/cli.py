@@ -338,6 +338,8 @@ def serve_start(options, tell):
         if plan is not None:
             stack_.start_clock(plan, options.rate or plan["rate"])
         stack_.start_services(programs, tell)
+        if plan is None:
+            stack_.start_fleet(programs, CHECKOUT / "loadtest/workloads/openb", tell)
     except BaseException:
         finish(stack_, state, code=1, keep_all=True)
         raise

@@ -20,9 +20,12 @@ SERVERS = ("clickhouse", "postgres", "nats")
 # A port that was free when it was chosen may be gone when the server binds it.
 PORT_ATTEMPTS = 3
 CELL_INIT_TIMEOUT_S = 60
-# How long before a workload's first event its clock starts: time to register tenants and nodes.
 # Real time for the services and the nodes to come up before the recorded time begins.
 LEAD_MS = 20_000
+FLEET = "fleet"
+# What each tenant of `up` may hold: 256 cores, 2 TiB, 32 GPUs; and what it costs, in millionths per unit and hour.
+UP_QUOTA = {"cpu": 256_000, "memory": 2 << 40, "gpu": 32_000}
+UP_RATES = {"cpu": 40_000, "memory": 5_000, "gpu": 2_000_000}
 
 
 def password():
@@ -139,6 +142,25 @@ class Stack:
         for name in self.service_names:
             self._await_service(name, programs)
         say(f"  {'services':<11} ready in {time.monotonic() - began:.1f} s")
+
+    def start_fleet(self, programs, workload, say):
+        """A few simulated nodes, tenants with quotas, and rates: so that the first request by hand finds a place."""
+        command = [str(programs / "loadtest"), "fleet", "--stack", str(self.file), "--workload", str(workload)]
+        self.supervisor.launch(Spec(name=FLEET, argv=command, ready=lambda: True))
+        self.service_names = (*self.service_names, FLEET)
+        for tenant in self.value["tenants"]:
+            self._operator(programs, "tenant", tenant)
+            for resource, limit in UP_QUOTA.items():
+                self._operator(programs, "quota", "set", tenant, resource, str(limit))
+        for resource, micro in UP_RATES.items():
+            self._operator(programs, "rate", resource, str(micro))
+        say(f"  {'fleet':<11} simulated nodes; tenants have quotas, resources have rates")
+
+    def _operator(self, programs, *words):
+        done = subprocess.run([str(programs / "apportion"), "--stack", str(self.file), *words],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise StackError(f"`apportion {' '.join(words)}` failed:\n" + (done.stdout + done.stderr).strip())
 
     def _cell_init(self, programs):
         config = self.state.path / "config" / "operator.toml"

@@ -1,7 +1,7 @@
 //! The bill and its proof, as analytics has them in ClickHouse, with the reader's rights.
 
-use chassis::stack;
 use analytics::store::{Imbalance, Store, StoreError};
+use chassis::stack;
 use clickhouse::Client;
 use std::collections::BTreeMap;
 use vocab::CellNo;

@@ -1,7 +1,7 @@
 //! Things that go wrong on purpose at a given point of the replay.
 
-use chassis::stack::Stack;
 use chassis::Stopwatch;
+use chassis::stack::Stack;
 use serde::Serialize;
 use std::{fmt, io, path::Path, str::FromStr, time::Duration};
 use tokio::{

@@ -59,7 +59,7 @@ pub struct Report {
     /// Allocations that waited, by reason.
     pub waiting: BTreeMap<&'static str, u64>,
     pub retries: u64,
-    /// Runs that are over, in the feeds and in ClickHouse.
+    /// Runs that are over and took any time, in the feeds and in ClickHouse.
     pub intervals: u64,
     pub intervals_billed: u64,
     pub rates: BTreeMap<String, u64>,
@@ -188,7 +188,7 @@ impl Report {
         }
         if self.intervals != self.intervals_billed {
             self.problems.push(format!(
-                "the feeds show {} runs that are over, ClickHouse has {}",
+                "the feeds show {} runs that took time and are over, ClickHouse has {}",
                 self.intervals, self.intervals_billed
             ));
         }

@@ -5,9 +5,9 @@ use super::{
     gauges,
     scene::Scene,
 };
-use chassis::stack::Stack;
 use analytics::store::Imbalance;
 use chassis::Stopwatch;
+use chassis::stack::Stack;
 use std::time::Duration;
 
 const PERIOD: Duration = Duration::from_millis(100);

@@ -361,6 +361,7 @@ mod tests {
         let list = AssignmentList {
             revision: 3,
             assignments: vec![change(2, "b", 0, false), change(3, "c", 0, false)],
+            ..AssignmentList::default()
         };
         let started = report("b", RunPhase::Started, 0);
         assert_eq!(agent.listed(&list, |_| None, 0), [started]);

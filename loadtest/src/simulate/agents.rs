@@ -10,7 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum Act {
     /// To the nodes' door, acknowledged.
     Report(Vec<u8>),
-    Heartbeat { incarnation: u64, revision: u64 },
+    Heartbeat {
+        incarnation: u64,
+        revision: u64,
+    },
     Sync,
 }
 
@@ -204,11 +207,17 @@ impl Agent {
             self.runs.remove(&allocation);
             self.done.insert(allocation.clone(), phase);
         }
-        self.twice(random, troubled, |agent| agent.phase(&allocation, phase, at_ms))
+        self.twice(random, troubled, |agent| {
+            agent.phase(&allocation, phase, at_ms)
+        })
     }
 
     /// One pushed change.
-    pub fn assigned(&mut self, change: &v1::Assignment, random: &mut Seeded) -> Result<(), Overcommitted> {
+    pub fn assigned(
+        &mut self,
+        change: &v1::Assignment,
+        random: &mut Seeded,
+    ) -> Result<(), Overcommitted> {
         if change.incarnation != self.incarnation {
             return Ok(());
         }
@@ -240,8 +249,12 @@ impl Agent {
         }
         self.wants_list = false;
         self.revision = revision;
-        let listed: BTreeSet<&str> = assignments.iter().map(|a| a.allocation_id.as_str()).collect();
-        self.runs.retain(|allocation, _| listed.contains(allocation.as_str()));
+        let listed: BTreeSet<&str> = assignments
+            .iter()
+            .map(|a| a.allocation_id.as_str())
+            .collect();
+        self.runs
+            .retain(|allocation, _| listed.contains(allocation.as_str()));
         for change in assignments {
             self.run(change)?;
         }
@@ -271,7 +284,12 @@ impl Agent {
             node: self.name.clone(),
             incarnation: self.incarnation,
             allocation: id.clone(),
-            beside: self.runs.keys().filter(|other| *other != id).cloned().collect(),
+            beside: self
+                .runs
+                .keys()
+                .filter(|other| *other != id)
+                .cloned()
+                .collect(),
         })
     }
 
@@ -291,6 +309,12 @@ impl Agent {
 /// `(cell << 64) | number` as the contract writes it.
 pub fn uuid_text(cell: u64, number: u64) -> String {
     let hex = format!("{cell:016x}{number:016x}");
-    let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+    let parts = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ];
     parts.join("-")
 }

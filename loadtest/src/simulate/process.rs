@@ -128,12 +128,16 @@ impl Process {
             work: Box::pin(std::future::pending()),
         };
         process.work = match role {
-            Role::Admission => process.lead::<Admission>(shared, snapshot_every, Parts {
-                rules: shared.admission,
-                door: Some((Door::Ingress, Arc::new(admission::command))),
-                local: None,
-                effects: None,
-            }),
+            Role::Admission => process.lead::<Admission>(
+                shared,
+                snapshot_every,
+                Parts {
+                    rules: shared.admission,
+                    door: Some((Door::Ingress, Arc::new(admission::command))),
+                    local: None,
+                    effects: None,
+                },
+            ),
             Role::Quota => process.lead::<Quota>(shared, snapshot_every, on_ledger()),
             Role::Scheduler => process.lead::<Scheduler>(shared, snapshot_every, on_ledger()),
             Role::Nodes => {
@@ -142,15 +146,19 @@ impl Process {
                 process.commands = Some(commands);
                 process.effects = Some(effects);
                 let cell = shared.cell;
-                process.lead::<Nodes>(shared, snapshot_every, Parts {
-                    rules: shared.nodes,
-                    door: Some((
-                        Door::Report,
-                        Arc::new(move |message| node_heartbeat::report(message, cell)),
-                    )),
-                    local: Some(local),
-                    effects: Some(effects_in),
-                })
+                process.lead::<Nodes>(
+                    shared,
+                    snapshot_every,
+                    Parts {
+                        rules: shared.nodes,
+                        door: Some((
+                            Door::Report,
+                            Arc::new(move |message| node_heartbeat::report(message, cell)),
+                        )),
+                        local: Some(local),
+                        effects: Some(effects_in),
+                    },
+                )
             }
             Role::Feed => {
                 let sink = shared.sink.clone();

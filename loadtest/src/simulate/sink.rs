@@ -45,7 +45,10 @@ impl MemorySink {
 
     pub fn told_from(&self, index: usize) -> Vec<Told> {
         let store = self.lock();
-        store.items[index..].iter().map(|(_, t)| t.clone()).collect()
+        store.items[index..]
+            .iter()
+            .map(|(_, t)| t.clone())
+            .collect()
     }
 
     fn lost(&self) -> Result<(), SinkError> {
@@ -74,7 +77,10 @@ impl MemorySink {
 impl Store {
     fn take(&mut self, item: &FeedItem) {
         let told = told(item);
-        match self.items.binary_search_by_key(&item.position, |(at, _)| *at) {
+        match self
+            .items
+            .binary_search_by_key(&item.position, |(at, _)| *at)
+        {
             Ok(index) if self.items[index].1 == told => {}
             Ok(index) => {
                 let before = &self.items[index].1;

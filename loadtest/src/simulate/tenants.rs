@@ -24,7 +24,9 @@ pub struct Tenants {
 
 impl Tenants {
     pub fn new(random: &mut Seeded) -> Self {
-        let names: Vec<String> = (0..=random.below(3)).map(|i| format!("tenant-{i}")).collect();
+        let names: Vec<String> = (0..=random.below(3))
+            .map(|i| format!("tenant-{i}"))
+            .collect();
         let mut setup = Vec::new();
         for tenant in &names {
             for resource in ["cpu", "memory", "gpu"] {
@@ -46,7 +48,13 @@ impl Tenants {
         }
     }
 
-    fn ask(&mut self, tenant: String, verb: Option<Verb>, expect: Expect, random: &mut Seeded) -> Ask {
+    fn ask(
+        &mut self,
+        tenant: String,
+        verb: Option<Verb>,
+        expect: Expect,
+        random: &mut Seeded,
+    ) -> Ask {
         let request = Request {
             operation_id: format!("op-{}", self.next),
             verb,
@@ -54,7 +62,13 @@ impl Tenants {
         self.raw(tenant, request.encode_to_vec(), expect, random)
     }
 
-    fn raw(&mut self, tenant: String, payload: Vec<u8>, expect: Expect, random: &mut Seeded) -> Ask {
+    fn raw(
+        &mut self,
+        tenant: String,
+        payload: Vec<u8>,
+        expect: Expect,
+        random: &mut Seeded,
+    ) -> Ask {
         self.next += 1;
         let reply_to = random.chance(900).then(|| format!("reply-{}", self.next));
         let ask = Ask {
@@ -105,7 +119,12 @@ impl Tenants {
     }
 
     /// Mostly one's own, sometimes somebody else's or none at all.
-    fn cancel(&mut self, tenant: String, allocations: &[(u64, String)], random: &mut Seeded) -> Ask {
+    fn cancel(
+        &mut self,
+        tenant: String,
+        allocations: &[(u64, String)],
+        random: &mut Seeded,
+    ) -> Ask {
         let own: Vec<u64> = allocations
             .iter()
             .filter(|(_, owner)| *owner == tenant || random.chance(100))
@@ -160,9 +179,27 @@ impl Tenants {
                 let payload = payload.encode_to_vec();
                 return self.raw(tenant, payload, Expect::Breaks(5), random);
             }
-            4 => (Some(Verb::Submit(Submit { job_set: "a.b".into(), ..good })), 9),
-            5 => (Some(Verb::Submit(Submit { cpu_milli: 0, ..good })), 10),
-            6 => (Some(Verb::Submit(Submit { memory_bytes: -1, ..good })), 11),
+            4 => (
+                Some(Verb::Submit(Submit {
+                    job_set: "a.b".into(),
+                    ..good
+                })),
+                9,
+            ),
+            5 => (
+                Some(Verb::Submit(Submit {
+                    cpu_milli: 0,
+                    ..good
+                })),
+                10,
+            ),
+            6 => (
+                Some(Verb::Submit(Submit {
+                    memory_bytes: -1,
+                    ..good
+                })),
+                11,
+            ),
             7 => {
                 let share = Submit {
                     gpu_count: 2,
@@ -182,7 +219,12 @@ fn pick<'a, T>(items: &'a [T], random: &mut Seeded) -> Option<&'a T> {
     items.get(random.below(items.len().max(1) as u64) as usize)
 }
 
-fn quota(tenant: &str, resource: &str, expected: Option<u64>, random: &mut Seeded) -> (String, Verb) {
+fn quota(
+    tenant: &str,
+    resource: &str,
+    expected: Option<u64>,
+    random: &mut Seeded,
+) -> (String, Verb) {
     let amount = match resource {
         "cpu" => 4000 * (1 + random.below(16)) as i64,
         "memory" => 4 * GIB * (1 + random.below(16)) as i64,
@@ -218,7 +260,11 @@ fn submit(random: &mut Seeded) -> Submit {
             0 => String::new(),
             other => format!("set-{other}"),
         },
-        name: if random.chance(300) { "name".into() } else { String::new() },
+        name: if random.chance(300) {
+            "name".into()
+        } else {
+            String::new()
+        },
         priority: random.below(5) as i32 - 2,
         cpu_milli: 500 * (1 + random.below(12)) as i64,
         memory_bytes: GIB * (1 + random.below(8)) as i64,

@@ -1,8 +1,12 @@
 //! One seed's world: five roles, some nodes, some tenants, and a die that says who goes next and what goes wrong.
 
+mod fleet;
+mod temper;
+mod trace;
+
 use super::{
-    agents::{Act, Agent},
-    check::{Checker, Heartbeat, Invariant, Limits, Replay, Replays, Violation},
+    agents::Agent,
+    check::{Checker, Invariant, Limits, Replay, Replays, Violation},
     clock::WorldClock,
     process::{Process, Role, Shared},
     sink::MemorySink,
@@ -11,9 +15,9 @@ use super::{
 use admission::domain::{Admission, Rules as AdmissionRules};
 use ledger::{
     Door, DoorRecord,
-    memory::{Faults, MemoryBus, Seeded},
+    memory::{MemoryBus, Seeded},
 };
-use node_heartbeat::domain::{Command, Effect, Nodes, Rules as NodeRules};
+use node_heartbeat::domain::{Effect, Nodes, Rules as NodeRules};
 use prost::Message;
 use quota::domain::Quota;
 use scheduler::domain::Scheduler;
@@ -25,6 +29,8 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
+use temper::{Temper, capacity, faults, limits};
+use trace::{Trace, describe};
 use vocab::{CellNo, Token};
 
 /// What came of one seed.
@@ -36,31 +42,13 @@ pub struct Outcome {
     pub digest: [u8; 32],
     pub violation: Option<Violation>,
     /// The last steps, if asked for.
-    pub trace: VecDeque<String>,
+    pub trace: Vec<String>,
 }
 
-const TRACE_MAX: usize = 80;
 /// Processes of one role at the same time: a leader, and others that think that they are.
 const OVERLAP_MAX: usize = 3;
-const GIB: u64 = 1 << 30;
 /// Rounds after the faults, at most; a round is some milliseconds.
 const DRAIN_ROUNDS_MAX: u64 = 3000;
-
-/// How wild this seed is.
-#[derive(Debug)]
-struct Temper {
-    operations: u64,
-    snapshot_every: u64,
-    /// Polls in a row.
-    burst: u64,
-    /// Per mille of the steps.
-    crash: u64,
-    overlap: u64,
-    heartbeat_lost: u64,
-    effect_lost: u64,
-    troubled_agents: bool,
-    skew_ms: u64,
-}
 
 pub struct World {
     random: Seeded,
@@ -80,53 +68,15 @@ pub struct World {
     replays: Vec<Box<dyn Replay>>,
     read: usize,
     told: usize,
-    trace: Option<VecDeque<String>>,
-}
-
-/// Rates of a calm, a usual and a wild seed.
-fn faults(random: &mut Seeded) -> Faults {
-    let wild = match random.below(4) {
-        0 => 0,
-        1 | 2 => 1,
-        _ => 4,
-    };
-    let mut rate = |most: u64| random.below(most * wild + 1);
-    Faults {
-        lost_ack: rate(60),
-        lost_append: rate(60),
-        late_append: rate(60),
-        lost_read: rate(20),
-        bad_snapshot: rate(100),
-        lost_tail: rate(20),
-        duplicate: rate(100),
-        delay: rate(200),
-    }
+    trace: Option<Trace>,
 }
 
 impl World {
     pub fn new(seed: u64, traced: bool) -> Self {
-        let mut random = Seeded::new(seed ^ 0x5eed_0f_a11_0ca7e);
+        let mut random = Seeded::new(seed ^ 0x5eed_a110_ca7e);
         let faults = faults(&mut random);
-        let small = random.chance(150);
-        let limits = Limits {
-            cell: CELL,
-            lease_ms: 100 + random.below(500) as i64,
-            window_ms: 100 + random.below(1500) as i64,
-            operations_max: if small { 6 + random.below(10) } else { 10_000 },
-            allocations_max: if small { 2 + random.below(10) } else { 10_000 },
-        };
-        let wild = random.below(3);
-        let temper = Temper {
-            operations: 20 + random.below(61),
-            snapshot_every: 3 + random.below(18),
-            burst: 1 + random.below(6),
-            crash: random.below(4) * wild,
-            overlap: random.below(4) * wild,
-            heartbeat_lost: random.below(300),
-            effect_lost: random.below(300),
-            troubled_agents: random.chance(800),
-            skew_ms: random.below(2) * random.below(400),
-        };
+        let limits = limits(&mut random);
+        let temper = Temper::new(&mut random);
         let cell = CellNo(CELL);
         let clock = WorldClock::new(1_700_000_000_000);
         let sink_lost = random.below(2) * random.below(100);
@@ -170,7 +120,7 @@ impl World {
             ],
             read: 0,
             told: 0,
-            trace: traced.then(VecDeque::new),
+            trace: traced.then(Trace::default),
         };
         world.note(|w| format!("{:?} {:?} {faults:?}", w.temper, w.limits));
         world
@@ -184,7 +134,7 @@ impl World {
             records: self.read as u64,
             digest: self.checker.digest(),
             violation,
-            trace: self.trace.unwrap_or_default(),
+            trace: self.trace.map(Trace::lines).unwrap_or_default(),
         }
     }
 
@@ -197,7 +147,9 @@ impl World {
             left -= u64::from(self.step()?);
         }
         self.drain()?;
-        self.replays.iter().try_for_each(|replay| replay.restore(&self.shared.bus))?;
+        self.replays
+            .iter()
+            .try_for_each(|replay| replay.restore(&self.shared.bus))?;
         self.checker.finish()
     }
 
@@ -206,12 +158,13 @@ impl World {
             return;
         }
         let step = self.shared.step.load(Ordering::Relaxed);
-        let line = format!("{step:>6} {:>6} ms  {}", self.clock.now_ms() % 1_000_000, text(self));
+        let line = format!(
+            "{step:>6} {:>6} ms  {}",
+            self.clock.now_ms() % 1_000_000,
+            text(self)
+        );
         if let Some(trace) = &mut self.trace {
-            trace.push_back(line);
-            if trace.len() > TRACE_MAX {
-                trace.pop_front();
-            }
+            trace.push(line);
         }
     }
 
@@ -360,158 +313,6 @@ impl World {
         self.shared.bus.publish(Door::Ingress, message);
     }
 
-    fn agent_acts(&mut self, index: usize, troubled: bool) {
-        let now_ms = self.clock.now_ms();
-        let acts = self.agents[index].act(&mut self.random, now_ms, troubled);
-        self.perform(index, acts);
-    }
-
-    fn perform(&mut self, index: usize, acts: Vec<Act>) {
-        for act in acts {
-            let name = self.agents[index].name.clone();
-            match act {
-                Act::Report(payload) => {
-                    self.note(|_| {
-                        let report = v1::NodeReport::decode(&payload[..]);
-                        format!("{name} reports {report:?}")
-                    });
-                    self.checker.reported(&name, &payload);
-                    let message = DoorRecord {
-                        seq: 0,
-                        sender: token(&name),
-                        reply_to: None,
-                        trace: None,
-                        payload: payload.into(),
-                    };
-                    self.shared.bus.publish(Door::Report, message);
-                }
-                Act::Heartbeat {
-                    incarnation,
-                    revision,
-                } => self.heartbeat(&name, incarnation, revision),
-                Act::Sync => {
-                    let request = self.asked.len() as u64;
-                    self.asked.insert(request, index);
-                    let node = token(&name);
-                    self.to_leaders(|_| Command::Sync {
-                        node: node.clone(),
-                        request,
-                    });
-                }
-            }
-        }
-    }
-
-    fn heartbeat(&mut self, name: &str, incarnation: u64, revision: u64) {
-        let step = self.shared.step.load(Ordering::Relaxed);
-        let node = token(name);
-        let reached = self.to_leaders(|_| Command::Heartbeat {
-            node: node.clone(),
-            incarnation,
-            revision,
-        });
-        for (process, clock_ms) in reached {
-            self.checker.heard(Heartbeat {
-                process,
-                node: name.to_owned(),
-                incarnation,
-                step,
-                clock_ms,
-            });
-        }
-    }
-
-    /// Whom it reaches: every process that serves the nodes hears everything, unless it gets lost.
-    fn to_leaders(&mut self, command: impl Fn(u64) -> Command) -> Vec<(u64, i64)> {
-        let mut reached = Vec::new();
-        for process in &self.processes {
-            let Some(commands) = &process.commands else {
-                continue;
-            };
-            if self.random.chance(self.temper.heartbeat_lost) {
-                continue;
-            }
-            if commands.try_send(command(process.id)).is_ok() {
-                reached.push((process.id, process.time.now_ms()));
-            }
-        }
-        reached
-    }
-
-    /// The oldest message of some sender arrives, or not.
-    fn deliver(&mut self, lost: u64) -> Result<(), Violation> {
-        let senders: Vec<u64> = self.mail.keys().copied().collect();
-        if senders.is_empty() {
-            return Ok(());
-        }
-        let sender = senders[self.random.below(senders.len() as u64) as usize];
-        let Some(queue) = self.mail.get_mut(&sender) else {
-            return Ok(());
-        };
-        let effect = queue.pop_front();
-        if queue.is_empty() {
-            self.mail.remove(&sender);
-        }
-        if let Some(effect) = effect
-            && !self.random.chance(lost)
-        {
-            self.arrives(effect)?;
-        }
-        Ok(())
-    }
-
-    fn arrives(&mut self, effect: Effect) -> Result<(), Violation> {
-        self.note(|_| format!("arrives {effect:?}"));
-        let read = self.read as u64;
-        let overcommitted = |error: super::agents::Overcommitted| Violation {
-            invariant: Invariant::Exclusive,
-            lsn: read,
-            text: error.to_string(),
-        };
-        let cell = self.shared.cell;
-        match effect {
-            Effect::Assign {
-                node,
-                incarnation,
-                assignment,
-            } => {
-                let bytes = node_heartbeat::assignment(&assignment, incarnation, cell);
-                let change = v1::Assignment::decode(&bytes[..]).unwrap_or_default();
-                let random = &mut self.random;
-                let agent = self.agents.iter_mut().find(|a| a.name == node.as_str());
-                agent.map_or(Ok(()), |agent| agent.assigned(&change, random)).map_err(overcommitted)
-            }
-            Effect::RegisterAgain { node, incarnation } => {
-                let change = v1::Assignment {
-                    register_again: true,
-                    incarnation,
-                    ..Default::default()
-                };
-                let random = &mut self.random;
-                let agent = self.agents.iter_mut().find(|a| a.name == node.as_str());
-                agent.map_or(Ok(()), |agent| agent.assigned(&change, random)).map_err(overcommitted)
-            }
-            Effect::Synced {
-                request,
-                incarnation,
-                revision,
-                assignments,
-            } => {
-                let Some(index) = self.asked.get(&request).copied() else {
-                    return Ok(());
-                };
-                let list: Vec<v1::Assignment> = assignments
-                    .iter()
-                    .map(|a| node_heartbeat::assignment(a, incarnation, cell))
-                    .map(|bytes| v1::Assignment::decode(&bytes[..]).unwrap_or_default())
-                    .collect();
-                self.agents[index]
-                    .listed(incarnation, revision, &list)
-                    .map_err(overcommitted)
-            }
-        }
-    }
-
     /// Nothing goes wrong any more; whatever is under way comes to its end.
     fn drain(&mut self) -> Result<(), Violation> {
         self.note(|_| "heals".to_owned());
@@ -567,40 +368,7 @@ impl World {
     }
 }
 
-fn capacity(random: &mut Seeded) -> v1::NodeCapacity {
-    let gpus = match random.below(4) {
-        0 => 0,
-        1 => 8,
-        _ => random.below(9) as u32,
-    };
-    v1::NodeCapacity {
-        cpu_milli: 2000 * (1 + random.below(8)),
-        memory_bytes: 4 * GIB * (1 + random.below(8)),
-        gpus,
-        gpu_model: match random.below(3) {
-            _ if gpus == 0 => String::new(),
-            0 => String::new(),
-            1 => "t4".to_owned(),
-            _ => "a100".to_owned(),
-        },
-    }
-}
-
 /// The world's own names are tokens.
 fn token(text: &str) -> Token {
     Token::new(text).unwrap_or_else(|_| unreachable!("{text} is a token"))
-}
-
-fn describe(record: &ledger::Record) -> String {
-    let (lsn, writer) = (record.lsn.0, record.writer.name());
-    match v1::Frame::decode(&record.frame[..]) {
-        Err(error) => format!("lsn {lsn} {writer}: {error}"),
-        Ok(frame) => {
-            let kinds = frame.events.iter().filter_map(|event| event.kind.as_ref());
-            let kinds: Vec<String> = kinds.map(|kind| format!("{kind:?}")).collect();
-            let (epoch, through) = (frame.epoch, frame.through_lsn);
-            let door = frame.through_door;
-            format!("lsn {lsn} {writer} epoch {epoch} through {through} door {door}: {}", kinds.join(", "))
-        }
-    }
 }

@@ -5,8 +5,13 @@ use chassis::stack::Stack;
 use clap::Args;
 use ledger::jetstream::JetStreamBus;
 use schemas::{subjects::Subjects, v1};
-use std::collections::BTreeMap;
+use sqlx::PgPool;
+use std::{collections::BTreeMap, time::Duration};
 use vocab::{AllocationId, Millis, Token};
+
+/// How often and how far apart the read model is looked at before something counts as not there.
+const LOOKS: u32 = 10;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
 /// A node and the shares of its devices.
 pub fn place(node: &str, gpus: &[v1::GpuShare]) -> String {
@@ -28,9 +33,9 @@ impl Get {
         let pool = stack::warm_state(stack, "scheduler").await?;
         let tenant = Token::new(&self.tenant)?;
         let id = AllocationId::parse(&self.allocation_id).ok_or("an allocation id is a UUID")?;
-        let Some(found) = scheduler::store::allocation(&pool, &tenant, id).await? else {
-            return Err(format!("{tenant} has no allocation {id}").into());
-        };
+        let found = read(&pool, &tenant, id)
+            .await?
+            .ok_or_else(|| format!("{tenant} has no allocation {id}"))?;
         let moment = |at: Option<Millis>| at.map_or("-".into(), amount::moment);
         println!("allocation  {id}");
         println!("name        {}", found.name.as_deref().unwrap_or("-"));
@@ -53,6 +58,21 @@ impl Get {
         println!("as of lsn   {}", found.lsn.0);
         Ok(())
     }
+}
+
+/// The read model follows the ledger at a small distance: what was asked for a moment ago is looked for again.
+async fn read(
+    pool: &PgPool,
+    tenant: &Token,
+    id: AllocationId,
+) -> Result<Option<scheduler::store::Allocation>, Failure> {
+    for _ in 0..LOOKS {
+        if let Some(found) = scheduler::store::allocation(pool, tenant, id).await? {
+            return Ok(Some(found));
+        }
+        tokio::time::sleep(BETWEEN_LOOKS).await;
+    }
+    Ok(None)
 }
 
 #[derive(Args)]

@@ -97,7 +97,10 @@ impl Agents {
             } => {
                 self.sent.inc();
                 let subject = self.subjects.node(node.as_str(), "assign");
-                (subject.into(), wire::assignment(&assignment, incarnation, self.cell))
+                (
+                    subject.into(),
+                    wire::assignment(&assignment, incarnation, self.cell),
+                )
             }
             Effect::RegisterAgain { node, incarnation } => {
                 let subject = self.subjects.node(node.as_str(), "assign");
@@ -112,7 +115,10 @@ impl Agents {
                 let Some(reply) = self.asked.remove(&request) else {
                     return Ok(());
                 };
-                (reply, wire::assignments(revision, &assignments, incarnation, self.cell))
+                (
+                    reply,
+                    wire::assignments(revision, &assignments, incarnation, self.cell),
+                )
             }
         };
         Ok(self.client.publish(subject, payload.into()).await?)

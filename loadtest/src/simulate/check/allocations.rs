@@ -177,7 +177,10 @@ impl Allocations {
 
     fn get_mut(&mut self, at: &Place, no: u64) -> Result<&mut Allocation, Violation> {
         self.all.get_mut(&no).ok_or_else(|| {
-            at.wrong(Invariant::Terminal, format!("allocation {no} was never requested"))
+            at.wrong(
+                Invariant::Terminal,
+                format!("allocation {no} was never requested"),
+            )
         })
     }
 
@@ -221,12 +224,17 @@ impl Checker {
         let node = self.nodes.known(&e.node, at.through);
         let ready = node.is_some_and(|known| known.ready && known.incarnation == e.incarnation);
         at.rule(ready, Invariant::Exclusive, || {
-            format!("allocation {no} placed on {}/{}, which is {node:?}", e.node, e.incarnation)
+            format!(
+                "allocation {no} placed on {}/{}, which is {node:?}",
+                e.node, e.incarnation
+            )
         })?;
         let a = self.allocations.get_mut(at, no)?;
         let granted = matches!(a.quota, Some((lsn, true)) if at.saw(lsn));
         let legal = granted && a.hold.is_none() && a.ended_lsn.is_none();
-        at.rule(legal, Invariant::Terminal, || format!("{no} placed, but {a:?}"))?;
+        at.rule(legal, Invariant::Terminal, || {
+            format!("{no} placed, but {a:?}")
+        })?;
         a.hold = Some(Hold {
             node: e.node.clone(),
             incarnation: e.incarnation,
@@ -239,12 +247,18 @@ impl Checker {
         let devices: BTreeSet<u32> = e.gpus.iter().map(|share| share.device).collect();
         let as_asked = e.gpus.len() as u64 == demand.gpus
             && devices.len() == e.gpus.len()
-            && e.gpus.iter().all(|share| u64::from(share.milli) == demand.gpu_milli);
+            && e.gpus
+                .iter()
+                .all(|share| u64::from(share.milli) == demand.gpu_milli);
         at.rule(as_asked, Invariant::Exclusive, || {
             format!("{no} got {:?} for {demand:?}", e.gpus)
         })?;
         let key = (e.node.clone(), e.incarnation);
-        self.allocations.held.entry(key.clone()).or_default().insert(no);
+        self.allocations
+            .held
+            .entry(key.clone())
+            .or_default()
+            .insert(no);
         self.within_capacity(at, &key)
     }
 
@@ -263,8 +277,11 @@ impl Checker {
             cpu += a.demand.cpu_milli;
             memory += a.demand.memory_bytes;
             let model = &a.demand.models;
-            let fits = a.demand.gpus == 0 || model.is_empty() || model.contains(&capacity.gpu_model);
-            at.rule(fits, Invariant::Exclusive, || format!("{no} on a foreign GPU model"))?;
+            let fits =
+                a.demand.gpus == 0 || model.is_empty() || model.contains(&capacity.gpu_model);
+            at.rule(fits, Invariant::Exclusive, || {
+                format!("{no} on a foreign GPU model")
+            })?;
             for share in a.hold.iter().flat_map(|hold| &hold.gpus) {
                 match devices.get_mut(share.device as usize) {
                     Some(milli) => *milli += share.milli,
@@ -287,7 +304,9 @@ impl Checker {
         let a = self.allocations.get_mut(at, no)?;
         let granted = matches!(a.quota, Some((lsn, true)) if at.saw(lsn));
         let legal = granted && a.hold.is_none() && a.ended_lsn.is_none();
-        at.rule(legal, Invariant::Terminal, || format!("{no} waits, but {a:?}"))?;
+        at.rule(legal, Invariant::Terminal, || {
+            format!("{no} waits, but {a:?}")
+        })?;
         a.waiting = true;
         Ok(())
     }
@@ -297,7 +316,9 @@ impl Checker {
         let report = self.nodes.started(no).filter(|report| at.saw(report.lsn));
         let a = self.allocations.get_mut(at, no)?;
         let legal = a.hold.is_some() && a.started.is_none() && a.ended_lsn.is_none();
-        at.rule(legal, Invariant::Terminal, || format!("{no} started, but {a:?}"))?;
+        at.rule(legal, Invariant::Terminal, || {
+            format!("{no} started, but {a:?}")
+        })?;
         let reported = report.is_some_and(|report| report.at_ms == e.at_ms);
         at.rule(reported, Invariant::Terminal, || {
             format!("{no} started at {}, reported {report:?}", e.at_ms)
@@ -310,7 +331,9 @@ impl Checker {
         let a = self.allocations.get_mut(at, no)?;
         let asked = a.cancel_lsn.is_some_and(|lsn| at.saw(lsn));
         let legal = asked && a.hold.is_some() && !a.stopping && a.ended_lsn.is_none();
-        at.rule(legal, Invariant::Terminal, || format!("{no} stopping, but {a:?}"))?;
+        at.rule(legal, Invariant::Terminal, || {
+            format!("{no} stopping, but {a:?}")
+        })?;
         a.stopping = true;
         Ok(())
     }
@@ -318,13 +341,20 @@ impl Checker {
     fn ended(&mut self, at: &Place, e: &v1::AllocationEnded) -> Result<(), Violation> {
         let no = e.allocation;
         let report = self.nodes.over(no).filter(|report| at.saw(report.lsn));
-        let lost = self.allocations.get(no).and_then(|a| a.hold.clone()).is_some_and(|hold| {
-            self.nodes.was_lost(&hold.node, hold.incarnation, at.through)
-        });
+        let lost = self
+            .allocations
+            .get(no)
+            .and_then(|a| a.hold.clone())
+            .is_some_and(|hold| {
+                self.nodes
+                    .was_lost(&hold.node, hold.incarnation, at.through)
+            });
         let a = self.allocations.get_mut(at, no)?;
         let denied = matches!(a.quota, Some((lsn, false)) if at.saw(lsn));
         let alive = a.ended_lsn.is_none() && !denied && at.saw(a.requested_lsn);
-        at.rule(alive, Invariant::Terminal, || format!("{no} ended, but {a:?}"))?;
+        at.rule(alive, Invariant::Terminal, || {
+            format!("{no} ended, but {a:?}")
+        })?;
         let reported = |phases: &[i32]| {
             report.is_some_and(|r| phases.contains(&r.state) && r.at_ms == e.at_ms)
         };
@@ -339,12 +369,17 @@ impl Checker {
             _ => false,
         };
         at.rule(cause_holds, Invariant::Terminal, || {
-            format!("{no} ended by cause {} with report {report:?}: {a:?}", e.cause)
+            format!(
+                "{no} ended by cause {} with report {report:?}: {a:?}",
+                e.cause
+            )
         })?;
         let begin = a.started.or(a.hold.as_ref().map(|hold| hold.now_ms));
-        at.rule(begin.is_none_or(|begin| begin <= e.at_ms), Invariant::Expiry, || {
-            format!("{no} ended at {} before it began: {a:?}", e.at_ms)
-        })?;
+        at.rule(
+            begin.is_none_or(|begin| begin <= e.at_ms),
+            Invariant::Expiry,
+            || format!("{no} ended at {} before it began: {a:?}", e.at_ms),
+        )?;
         a.ended_lsn = Some(at.lsn);
         if let Some(hold) = &a.hold {
             let key = (hold.node.clone(), hold.incarnation);
@@ -357,9 +392,11 @@ impl Checker {
     fn cancel_decided(&mut self, at: &Place, e: &v1::CancelDecided) -> Result<(), Violation> {
         let a = self.allocations.get_mut(at, e.allocation)?;
         let request = a.cancels.remove(&e.request);
-        at.rule(request.is_some_and(|lsn| at.saw(lsn)), Invariant::Outcome, || {
-            format!("{e:?} decides no open cancel")
-        })?;
+        at.rule(
+            request.is_some_and(|lsn| at.saw(lsn)),
+            Invariant::Outcome,
+            || format!("{e:?} decides no open cancel"),
+        )?;
         let denied = matches!(a.quota, Some((lsn, false)) if at.saw(lsn));
         // What this very cancel ends was live.
         let ended_before = a.ended_lsn.is_some_and(|lsn| lsn < at.lsn);
@@ -387,7 +424,9 @@ impl Checker {
             };
             let skipped = match (&a.hold, a.quota) {
                 (Some(hold), _) => {
-                    let lost = self.nodes.was_lost(&hold.node, hold.incarnation, frame.through);
+                    let lost = self
+                        .nodes
+                        .was_lost(&hold.node, hold.incarnation, frame.through);
                     let over = self.nodes.over(*no).map(|report| report.lsn);
                     let started = self.nodes.started(*no).map(|report| report.lsn);
                     lost || stale(over) || (a.started.is_none() && stale(started))

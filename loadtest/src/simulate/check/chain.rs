@@ -63,7 +63,8 @@ impl Chain {
                 "event number",
             ),
             (
-                frame.epoch > head.epoch || (frame.epoch == head.epoch && frame.leader == head.leader),
+                frame.epoch > head.epoch
+                    || (frame.epoch == head.epoch && frame.leader == head.leader),
                 "epoch of another leader",
             ),
             (frame.through_lsn < lsn, "watermark at or beyond itself"),

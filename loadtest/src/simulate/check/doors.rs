@@ -244,9 +244,11 @@ impl Checker {
             }
             (Some(Verb::Submit(_)), _) if refused == Some(ALLOCATION_TABLE_FULL) => {
                 let live = self.allocations.live_for_admission(at);
-                at.rule(live >= self.limits.allocations_max, Invariant::Outcome, || {
-                    format!("refused as full with {live} live allocations")
-                })
+                at.rule(
+                    live >= self.limits.allocations_max,
+                    Invariant::Outcome,
+                    || format!("refused as full with {live} live allocations"),
+                )
             }
             (Some(Verb::Cancel(cancel)), _) => self.judge_cancel(at, kind, ask, refused, &cancel),
             (Some(Verb::SetTenant(asked)), Kind::TenantSet(e)) => {

@@ -68,7 +68,8 @@ impl Nodes {
     }
 
     pub fn began(&mut self, process: u64, clock_ms: i64, drafted: Arc<AtomicU64>) {
-        self.processes.insert(process, Process { clock_ms, drafted });
+        self.processes
+            .insert(process, Process { clock_ms, drafted });
     }
 
     pub fn heard(&mut self, heartbeat: Heartbeat) {
@@ -111,7 +112,10 @@ impl Nodes {
     }
 
     fn remember(&mut self, node: &str, lsn: u64, known: Known) {
-        self.history.entry(node.to_owned()).or_default().push((lsn, known));
+        self.history
+            .entry(node.to_owned())
+            .or_default()
+            .push((lsn, known));
     }
 
     /// Whether the door has let in such a message from the node, up to where the frame has read.
@@ -159,7 +163,9 @@ impl Checker {
     ) -> Result<(), Violation> {
         let before = self.nodes.now(&e.node);
         let newer = before.is_none_or(|known| !known.ready && known.incarnation < e.incarnation);
-        at.rule(newer, Invariant::Terminal, || format!("{e:?} after {before:?}"))?;
+        at.rule(newer, Invariant::Terminal, || {
+            format!("{e:?} after {before:?}")
+        })?;
         let said = self.nodes.said(&e.node, frame.through_door, |report| {
             let same = |r: &v1::Register| r.capacity == e.capacity;
             report.incarnation == e.incarnation
@@ -190,7 +196,9 @@ impl Checker {
     ) -> Result<(), Violation> {
         let before = self.nodes.now(&e.node);
         let there = before.is_some_and(|known| known.ready && known.incarnation == e.incarnation);
-        at.rule(there, Invariant::Terminal, || format!("{e:?} after {before:?}"))?;
+        at.rule(there, Invariant::Terminal, || {
+            format!("{e:?} after {before:?}")
+        })?;
         if !again {
             let renewed = self.last_renewal(frame, e);
             let late = renewed.is_some_and(|ms| at.now > ms + self.limits.lease_ms);
@@ -234,12 +242,13 @@ impl Checker {
         e: &v1::RunReported,
     ) -> Result<(), Violation> {
         let current = self.nodes.now(&e.node).filter(|known| known.ready);
-        let hold = self.allocations.get(e.allocation).and_then(|a| a.hold.clone());
+        let hold = self
+            .allocations
+            .get(e.allocation)
+            .and_then(|a| a.hold.clone());
         let fits = match (&hold, current) {
             (Some(hold), Some(known)) => {
-                at.saw(hold.lsn)
-                    && hold.node == e.node
-                    && hold.incarnation == known.incarnation
+                at.saw(hold.lsn) && hold.node == e.node && hold.incarnation == known.incarnation
             }
             _ => false,
         };

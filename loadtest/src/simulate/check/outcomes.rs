@@ -6,7 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    Submitted { allocation: u64, state: State },
+    Submitted {
+        allocation: u64,
+        state: State,
+    },
     Cancelled(u64),
     Applied(u64),
     /// By the rule's number.
@@ -88,8 +91,12 @@ impl Outcomes {
         allocations: &Allocations,
     ) -> Result<(), Violation> {
         match kind {
-            Kind::TenantSet(e) => self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version)),
-            Kind::QuotaSet(e) => self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version)),
+            Kind::TenantSet(e) => {
+                self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version))
+            }
+            Kind::QuotaSet(e) => {
+                self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version))
+            }
             Kind::RateSet(e) => self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version)),
             Kind::OperationRefused(e) => {
                 let rule = e.refusal.as_ref().map_or(0, |refusal| refusal.rule);
@@ -174,11 +181,18 @@ impl Outcomes {
         let Some(open) = self.open.remove(&operation) else {
             return;
         };
-        self.expect(at, false, &open.tenant, open.reply_to.clone(), true, What::Outcome {
-            operation_id: open.operation_id.clone(),
-            lsn: at.lsn,
-            outcome: outcome.clone(),
-        });
+        self.expect(
+            at,
+            false,
+            &open.tenant,
+            open.reply_to.clone(),
+            true,
+            What::Outcome {
+                operation_id: open.operation_id.clone(),
+                lsn: at.lsn,
+                outcome: outcome.clone(),
+            },
+        );
         self.decided.insert(operation, (open, at.lsn, outcome));
     }
 
@@ -240,7 +254,9 @@ impl Outcomes {
         };
         let expected = self.expected.get(self.told);
         if expected != Some(told) {
-            return Err(wrong(format!("the feed tells {told:?} instead of {expected:?}")));
+            return Err(wrong(format!(
+                "the feed tells {told:?} instead of {expected:?}"
+            )));
         }
         self.told += 1;
         if let What::Outcome { outcome, .. } = &told.what {

@@ -127,17 +127,22 @@ impl Checker {
         refusal: &schemas::v1::Refusal,
     ) -> Result<(), Violation> {
         let (tenant, amounts) = self.claim(at, no)?;
-        let over = RESOURCES.into_iter().zip(amounts).any(|(resource, amount)| {
-            let account = (tenant.clone(), resource);
-            let limit = self.quotas.limit(&account, at);
-            let taken = self.quotas.taken(&account) + amount;
-            let named = (refusal.subject.as_str(), refusal.limit, refusal.actual)
-                == (resource, limit, taken);
-            named && amount > 0 && taken > limit
-        });
-        at.rule(over && refusal.rule == QUOTA_EXCEEDED, Invariant::Quota, || {
-            format!("{no} denied by {refusal:?} though it fits")
-        })?;
+        let over = RESOURCES
+            .into_iter()
+            .zip(amounts)
+            .any(|(resource, amount)| {
+                let account = (tenant.clone(), resource);
+                let limit = self.quotas.limit(&account, at);
+                let taken = self.quotas.taken(&account) + amount;
+                let named = (refusal.subject.as_str(), refusal.limit, refusal.actual)
+                    == (resource, limit, taken);
+                named && amount > 0 && taken > limit
+            });
+        at.rule(
+            over && refusal.rule == QUOTA_EXCEEDED,
+            Invariant::Quota,
+            || format!("{no} denied by {refusal:?} though it fits"),
+        )?;
         self.allocations.quota_decided(at, no, false);
         Ok(())
     }

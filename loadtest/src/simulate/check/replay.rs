@@ -3,7 +3,9 @@
 //! The live state shows itself in the snapshots that leaders save: each holds the digest of the state that decided.
 
 use super::{Invariant, Violation};
-use ledger::{Decider, Digest, LedgerId, Record, Replica, Snapshot, memory::MemoryBus, state_digest};
+use ledger::{
+    Decider, Digest, LedgerId, Record, Replica, Snapshot, memory::MemoryBus, state_digest,
+};
 
 /// A reader of one decider's states, fed with every record.
 pub trait Replay {
@@ -46,7 +48,10 @@ impl<D: Decider> Replays<D> {
         if self.digests.get(head.frame_no as usize) == Some(&snapshot.digest()) {
             return Ok(());
         }
-        Err(wrong::<D>(head.lsn.0, "the live state is not that of a replay"))
+        Err(wrong::<D>(
+            head.lsn.0,
+            "the live state is not that of a replay",
+        ))
     }
 }
 
@@ -91,6 +96,9 @@ impl<D: Decider> Replay for Replays<D> {
             return Ok(());
         }
         let lsn = replica.head().lsn.0;
-        Err(wrong::<D>(lsn, "snapshot and tail are not a replay from the beginning"))
+        Err(wrong::<D>(
+            lsn,
+            "snapshot and tail are not a replay from the beginning",
+        ))
     }
 }

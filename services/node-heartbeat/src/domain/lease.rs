@@ -36,12 +36,12 @@ impl Leases {
 
     fn due(&self, now: Millis) -> Option<(Token, Millis)> {
         let (expiry, node) = self.by_expiry.first()?;
+        let last_seen = self.seen.get(node)?.0;
         let early = if sabotage::armed(Bug::ExpiryEarly) {
-            i64::MAX / 4
+            (expiry.0 - last_seen.0) / 2
         } else {
             0
         };
-        let last_seen = self.seen.get(node)?.0;
         (*expiry < now.plus(early)).then(|| (node.clone(), last_seen))
     }
 }
@@ -65,7 +65,9 @@ pub(super) fn heartbeat(
             }
         }
         Some(known) if known.incarnation == incarnation => {
-            state.effects.push(Effect::RegisterAgain { node, incarnation });
+            state
+                .effects
+                .push(Effect::RegisterAgain { node, incarnation });
         }
         Some(_) | None => {}
     }

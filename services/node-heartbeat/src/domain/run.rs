@@ -44,7 +44,8 @@ impl Nodes {
         let newer = |last: Option<&AllocationNo>| last.is_none_or(|last| *last < allocation);
         let unheard = newer(self.requested.last_key_value().map(|(no, _)| no))
             && newer(self.runs.last_key_value().map(|(no, _)| no));
-        !self.runs.contains_key(&allocation) && (self.requested.contains_key(&allocation) || unheard)
+        !self.runs.contains_key(&allocation)
+            && (self.requested.contains_key(&allocation) || unheard)
     }
 
     /// A placement on a node that was lost meanwhile is void; the scheduler learns of the loss and ends it.

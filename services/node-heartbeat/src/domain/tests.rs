@@ -273,3 +273,31 @@ fn an_implausible_node_is_not_registered() {
     };
     t.check(0, Some(command), &[]);
 }
+
+#[test]
+fn a_report_that_may_be_ahead_of_the_ledger_as_read_waits() {
+    let mut t = Table::new();
+    t.check(0, register(1), &["n registered 1"]);
+    let behind = |t: &Table, no| {
+        let report = report(1, no, RunState::Started, 0);
+        t.state.is_behind(&report.unwrap())
+    };
+    assert!(behind(&t, 7), "never heard of");
+    t.place(7, "n", 1);
+    assert!(!behind(&t, 7), "runs here");
+    assert!(!behind(&t, 6), "ended before");
+    assert!(behind(&t, 8), "newer than all");
+}
+
+#[test]
+fn a_new_life_counts_its_changes_anew() {
+    let mut t = Table::new();
+    t.check(0, register(1), &["n registered 1"]);
+    t.place(7, "n", 1);
+    t.check(3, register(2), &["n lost, seen 3", "n registered 2"]);
+    t.place(8, "n", 2);
+    assert_eq!(
+        t.effects(),
+        ["n 7 rev 1 stop false", "n 8 rev 1 stop false"]
+    );
+}

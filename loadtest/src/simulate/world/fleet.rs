@@ -1,0 +1,170 @@
+//! The world between agents and leaders: reports and heartbeats in, assignments out, some of them late or lost.
+
+use super::{World, token};
+use crate::simulate::{
+    agents::{Act, Overcommitted},
+    check::{Heartbeat, Invariant, Violation},
+};
+use ledger::{Door, DoorRecord};
+use node_heartbeat::domain::{Command, Effect};
+use prost::Message;
+use schemas::v1;
+use std::sync::atomic::Ordering;
+
+impl World {
+    pub(super) fn agent_acts(&mut self, index: usize, troubled: bool) {
+        let now_ms = self.clock.now_ms();
+        let acts = self.agents[index].act(&mut self.random, now_ms, troubled);
+        self.perform(index, acts);
+    }
+
+    fn perform(&mut self, index: usize, acts: Vec<Act>) {
+        for act in acts {
+            let name = self.agents[index].name.clone();
+            match act {
+                Act::Report(payload) => {
+                    self.note(|_| {
+                        let report = v1::NodeReport::decode(&payload[..]);
+                        format!("{name} reports {report:?}")
+                    });
+                    self.checker.reported(&name, &payload);
+                    let message = DoorRecord {
+                        seq: 0,
+                        sender: token(&name),
+                        reply_to: None,
+                        trace: None,
+                        payload: payload.into(),
+                    };
+                    self.shared.bus.publish(Door::Report, message);
+                }
+                Act::Heartbeat {
+                    incarnation,
+                    revision,
+                } => self.heartbeat(&name, incarnation, revision),
+                Act::Sync => {
+                    let request = self.asked.len() as u64;
+                    self.asked.insert(request, index);
+                    let node = token(&name);
+                    self.tell_leaders(|_| Command::Sync {
+                        node: node.clone(),
+                        request,
+                    });
+                }
+            }
+        }
+    }
+
+    fn heartbeat(&mut self, name: &str, incarnation: u64, revision: u64) {
+        let step = self.shared.step.load(Ordering::Relaxed);
+        let node = token(name);
+        let reached = self.tell_leaders(|_| Command::Heartbeat {
+            node: node.clone(),
+            incarnation,
+            revision,
+        });
+        for (process, clock_ms) in reached {
+            self.checker.heard(Heartbeat {
+                process,
+                node: name.to_owned(),
+                incarnation,
+                step,
+                clock_ms,
+            });
+        }
+    }
+
+    /// Whom it reaches: every process that serves the nodes hears everything, unless it gets lost.
+    fn tell_leaders(&mut self, command: impl Fn(u64) -> Command) -> Vec<(u64, i64)> {
+        let mut reached = Vec::new();
+        for process in &self.processes {
+            let Some(commands) = &process.commands else {
+                continue;
+            };
+            if self.random.chance(self.temper.heartbeat_lost) {
+                continue;
+            }
+            if commands.try_send(command(process.id)).is_ok() {
+                reached.push((process.id, process.time.now_ms()));
+            }
+        }
+        reached
+    }
+
+    /// The oldest message of some sender arrives, or not.
+    pub(super) fn deliver(&mut self, lost: u64) -> Result<(), Violation> {
+        let senders: Vec<u64> = self.mail.keys().copied().collect();
+        if senders.is_empty() {
+            return Ok(());
+        }
+        let sender = senders[self.random.below(senders.len() as u64) as usize];
+        let Some(queue) = self.mail.get_mut(&sender) else {
+            return Ok(());
+        };
+        let effect = queue.pop_front();
+        if queue.is_empty() {
+            self.mail.remove(&sender);
+        }
+        if let Some(effect) = effect
+            && !self.random.chance(lost)
+        {
+            self.arrives(effect)?;
+        }
+        Ok(())
+    }
+
+    fn arrives(&mut self, effect: Effect) -> Result<(), Violation> {
+        self.note(|_| format!("arrives {effect:?}"));
+        let read = self.read as u64;
+        let overcommitted = |error: Overcommitted| Violation {
+            invariant: Invariant::Exclusive,
+            lsn: read,
+            text: error.to_string(),
+        };
+        let cell = self.shared.cell;
+        match effect {
+            Effect::Assign {
+                node,
+                incarnation,
+                assignment,
+            } => {
+                let bytes = node_heartbeat::assignment(&assignment, incarnation, cell);
+                let change = v1::Assignment::decode(&bytes[..]).unwrap_or_default();
+                let random = &mut self.random;
+                let agent = self.agents.iter_mut().find(|a| a.name == node.as_str());
+                agent
+                    .map_or(Ok(()), |agent| agent.assigned(&change, random))
+                    .map_err(overcommitted)
+            }
+            Effect::RegisterAgain { node, incarnation } => {
+                let change = v1::Assignment {
+                    register_again: true,
+                    incarnation,
+                    ..Default::default()
+                };
+                let random = &mut self.random;
+                let agent = self.agents.iter_mut().find(|a| a.name == node.as_str());
+                agent
+                    .map_or(Ok(()), |agent| agent.assigned(&change, random))
+                    .map_err(overcommitted)
+            }
+            Effect::Synced {
+                request,
+                incarnation,
+                revision,
+                assignments,
+            } => {
+                let Some(index) = self.asked.get(&request).copied() else {
+                    return Ok(());
+                };
+                let list: Vec<v1::Assignment> = assignments
+                    .iter()
+                    .map(|a| node_heartbeat::assignment(a, incarnation, cell))
+                    .map(|bytes| v1::Assignment::decode(&bytes[..]).unwrap_or_default())
+                    .collect();
+                self.agents[index]
+                    .listed(incarnation, revision, &list)
+                    .map_err(overcommitted)
+            }
+        }
+    }
+}

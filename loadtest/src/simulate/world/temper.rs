@@ -1,0 +1,90 @@
+//! What kind of world a seed makes: how wild, how tight, how large.
+
+use crate::simulate::{check::Limits, tenants::CELL};
+use ledger::memory::{Faults, Seeded};
+use schemas::v1;
+
+const GIB: u64 = 1 << 30;
+
+/// How wild this seed is.
+#[derive(Debug)]
+pub struct Temper {
+    pub operations: u64,
+    pub snapshot_every: u64,
+    /// Polls in a row.
+    pub burst: u64,
+    /// Per mille of the steps.
+    pub crash: u64,
+    pub overlap: u64,
+    pub heartbeat_lost: u64,
+    pub effect_lost: u64,
+    pub troubled_agents: bool,
+    pub skew_ms: u64,
+}
+
+impl Temper {
+    pub fn new(random: &mut Seeded) -> Self {
+        let wild = random.below(3);
+        Self {
+            operations: 20 + random.below(61),
+            snapshot_every: 3 + random.below(18),
+            burst: 1 + random.below(6),
+            crash: random.below(4) * wild,
+            overlap: random.below(4) * wild,
+            heartbeat_lost: random.below(300),
+            effect_lost: random.below(300),
+            troubled_agents: random.chance(800),
+            skew_ms: random.below(2) * random.below(400),
+        }
+    }
+}
+
+pub fn limits(random: &mut Seeded) -> Limits {
+    let small = random.chance(150);
+    Limits {
+        cell: CELL,
+        lease_ms: 100 + random.below(500) as i64,
+        window_ms: 100 + random.below(1500) as i64,
+        operations_max: if small { 6 + random.below(10) } else { 10_000 },
+        allocations_max: if small { 2 + random.below(10) } else { 10_000 },
+    }
+}
+
+/// Rates of a calm, a usual and a wild seed.
+pub fn faults(random: &mut Seeded) -> Faults {
+    let wild = match random.below(4) {
+        0 => 0,
+        1 | 2 => 1,
+        _ => 4,
+    };
+    let mut rate = |most: u64| random.below(most * wild + 1);
+    Faults {
+        lost_ack: rate(60),
+        lost_append: rate(60),
+        late_append: rate(60),
+        lost_read: rate(20),
+        bad_snapshot: rate(100),
+        lost_tail: rate(20),
+        duplicate: rate(100),
+        delay: rate(200),
+    }
+}
+
+pub fn capacity(random: &mut Seeded) -> v1::NodeCapacity {
+    let gpus = match random.below(4) {
+        0 => 0,
+        1 => 8,
+        _ => random.below(9) as u32,
+    };
+    v1::NodeCapacity {
+        cpu_milli: 2000 * (1 + random.below(8)),
+        memory_bytes: 4 * GIB * (1 + random.below(8)),
+        gpus,
+        gpu_model: match random.below(3) {
+            _ if gpus == 0 => String::new(),
+            0 => String::new(),
+            1 => "t4".to_owned(),
+            _ => "a100".to_owned(),
+        },
+    }
+}

@@ -1,0 +1,143 @@
+//! A node that falls silent, what becomes of its run, and how it comes back.
+
+use crate::{
+    agent::run,
+    suite::{Outcome, Setup, Suite, id, small},
+};
+use chassis::Clock;
+use schemas::v1::RunPhase;
+use std::time::Duration;
+use vocab::{AllocationId, At, EndCause, Event, Lsn};
+
+/// Short enough to wait for, and many heartbeats long.
+const LEASE_MS: i64 = 3_000;
+const HEARTBEAT: Duration = Duration::from_millis(100);
+
+#[tokio::test]
+async fn a_lost_node_ends_its_run_and_comes_back_empty() -> Outcome {
+    let suite = Suite::with(Setup {
+        lease_ms: LEASE_MS,
+        ..Setup::default()
+    })
+    .await;
+    let tenant = suite.tenant("tenant-a").await;
+    let mut agent = suite.node("n1").await;
+    agent.beat(HEARTBEAT);
+    let first = tenant.submit(small("first"), id()).await?.allocation_id;
+    let started = agent.assignment(&first, false).await.placed_ms;
+    agent.report(&first, RunPhase::Started, started).await;
+    let no = AllocationId::parse(&first).and_then(|id| id.in_cell(suite.cell_no()));
+    let no = no.expect("an id of this cell");
+    let has_started = |_: &At, event: &Event| {
+        matches!(event, Event::AllocationStarted { allocation, .. } if *allocation == no)
+            .then_some(())
+    };
+    suite.events_of("the start", 1, has_started).await;
+
+    agent.fall_silent();
+    let lost = |at: &At, event: &Event| match event {
+        Event::NodeLost {
+            incarnation,
+            last_seen,
+            ..
+        } => Some((*incarnation, *last_seen, at.now)),
+        _ => None,
+    };
+    let lost = suite.events_of("the loss", 1, lost).await;
+    let (incarnation, last_seen, lost_at) = lost[0];
+    assert_eq!(incarnation, agent.incarnation);
+    assert!(
+        lost_at.0 - last_seen.0 > LEASE_MS,
+        "{lost_at:?} {last_seen:?}"
+    );
+    let end = |at: &At, event: &Event| match event {
+        Event::AllocationEnded {
+            allocation,
+            cause,
+            at: ended,
+        } if *allocation == no => Some((*cause, ended.0, at.lsn)),
+        _ => None,
+    };
+    let ends = suite.events_of("the end", 1, end).await;
+    let (cause, ended, ended_lsn) = ends[0];
+    assert_eq!(cause, EndCause::NodeLost);
+    assert_eq!(
+        billed(&suite, ended_lsn, &first).await?,
+        ("node_lost".to_owned(), started, ended)
+    );
+
+    // Nothing is placed on it meanwhile.
+    let second = tenant.submit(small("second"), id()).await?;
+    assert!(
+        matches!(
+            second.state,
+            Some(schemas::v1::submitted::State::Waiting(_))
+        ),
+        "{second:?}"
+    );
+
+    // Its late word on the old run, in its old life; then it hears that this is over.
+    let now = Clock::real().now_ms();
+    agent.report(&first, RunPhase::FinishedOk, now).await;
+    agent.heartbeat(agent.incarnation).await;
+    agent.is_told_to_register().await;
+    // Neither an older life nor the same one brings it back.
+    agent.announce().await;
+    let (old, current) = (agent.incarnation, agent.incarnation + 1);
+    agent.register_again().await;
+    agent.beat(HEARTBEAT);
+    agent
+        .report_as(old, run(&first, RunPhase::FinishedOk, now))
+        .await;
+    agent
+        .report_as(current, run(&first, RunPhase::FinishedOk, now))
+        .await;
+    agent
+        .report_as(current, run(&first, RunPhase::Started, now))
+        .await;
+
+    let second = second.allocation_id;
+    let (_, _) = agent.run(&second, 5).await;
+    let finished = |at: &At, event: &Event| match event {
+        Event::AllocationEnded {
+            allocation, cause, ..
+        } if *allocation != no => Some((*cause, at.lsn)),
+        _ => None,
+    };
+    let finished = suite.events_of("the second run's end", 1, finished).await;
+    assert_eq!(finished[0].0, EndCause::Finished);
+
+    // The reports came by one door in order, so all that was late has been decided before.
+    let events = suite.events().await;
+    let ends: Vec<_> = events
+        .iter()
+        .filter_map(|(at, event)| end(at, event))
+        .collect();
+    assert_eq!(ends, [(EndCause::NodeLost, ended, ended_lsn)]);
+    let late = |(_, event): &&(At, Event)| matches!(event, Event::RunReported { allocation, .. } if *allocation == no);
+    assert_eq!(events.iter().filter(late).count(), 1, "the start alone");
+    let registered = |(_, event): &&(At, Event)| matches!(event, Event::NodeRegistered { .. });
+    assert_eq!(events.iter().filter(registered).count(), 2);
+    suite.billed_through(finished[0].1).await;
+    assert_eq!(
+        billed(&suite, ended_lsn, &first).await?,
+        ("node_lost".to_owned(), started, ended)
+    );
+    suite.assert_conserved().await;
+    suite.assert_verified().await;
+    suite.close().await;
+    Ok(())
+}
+
+async fn billed(
+    suite: &Suite,
+    lsn: Lsn,
+    allocation: &str,
+) -> Result<(String, i64, i64), clickhouse::error::Error> {
+    suite.billed_through(lsn).await;
+    let query = suite.clickhouse().query(
+        "SELECT toString(cause), toUnixTimestamp64Milli(started_at), toUnixTimestamp64Milli(ended_at)
+         FROM allocation_intervals WHERE toString(allocation) = ?",
+    );
+    query.bind(allocation).fetch_one().await
+}

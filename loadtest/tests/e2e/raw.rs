@@ -1,0 +1,76 @@
+//! Bytes as nobody's library would write them.
+
+use crate::suite::Login;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+/// A protobuf field of bytes, text or a message.
+pub fn field(number: u64, bytes: &[u8]) -> Vec<u8> {
+    let mut field = varint(number << 3 | 2);
+    field.extend(varint(bytes.len() as u64));
+    field.extend(bytes);
+    field
+}
+
+/// A protobuf field of a number.
+pub fn number(number: u64, value: u64) -> Vec<u8> {
+    let mut field = varint(number << 3);
+    field.extend(varint(value));
+    field
+}
+
+fn varint(mut value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+/// NATS by hand, for what no client would send.
+pub struct Wire(TcpStream);
+
+impl Wire {
+    pub async fn connect(url: &str, login: &Login) -> std::io::Result<Self> {
+        let address = url.trim_start_matches("nats://");
+        let mut stream = TcpStream::connect(address).await?;
+        let Login { user, password } = login;
+        let hello = format!(
+            "CONNECT {{\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,\
+             \"user\":\"{user}\",\"pass\":\"{password}\",\"lang\":\"test\",\"version\":\"0\",\"protocol\":1}}\r\n"
+        );
+        stream.write_all(hello.as_bytes()).await?;
+        Ok(Self(stream))
+    }
+
+    /// A message with a header block of any bytes.
+    pub async fn publish(
+        &mut self,
+        subject: &str,
+        headers: &[u8],
+        payload: &[u8],
+    ) -> std::io::Result<()> {
+        let (head, all) = (headers.len(), headers.len() + payload.len());
+        let line = format!("HPUB {subject} {head} {all}\r\n");
+        let message = [line.as_bytes(), headers, payload, b"\r\n"].concat();
+        self.0.write_all(&message).await
+    }
+
+    /// Returns what the server has said by the time that it has read everything.
+    pub async fn flush(&mut self) -> std::io::Result<String> {
+        self.0.write_all(b"PING\r\n").await?;
+        let (mut said, mut buffer) = (Vec::new(), [0; 4096]);
+        loop {
+            let read = self.0.read(&mut buffer).await?;
+            said.extend(&buffer[..read]);
+            let text = String::from_utf8_lossy(&said);
+            if read == 0 || text.contains("PONG") {
+                return Ok(text.into_owned());
+            }
+        }
+    }
+}

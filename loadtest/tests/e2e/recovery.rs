@@ -1,0 +1,255 @@
+//! A state is a function of the ledger: from the beginning, from a snapshot and the tail, and live, it is the same.
+
+use crate::{
+    agent::Agent,
+    suite::{Outcome, Setup, Suite, eventually, id, small},
+};
+use admission::domain::{Admission, Rules as AdmissionRules};
+use chassis::Clock;
+use client::{Client, Operation, SetQuota, SetTenant};
+use ledger::{
+    Bus, Decider, Door, Leader, LeaderOptions, NoObserver, Replica, Snapshot, Tail,
+    jetstream::JetStreamBus, state_digest,
+};
+use node_heartbeat::domain::{Nodes, Rules as NodeRules};
+use quota::domain::Quota;
+use scheduler::domain::Scheduler;
+use schemas::v1::{Cancel, RunPhase, request::Verb};
+use std::sync::Arc;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+use vocab::{AllocationNo, Event, Lsn};
+
+/// A leader of the suite's own, as the chassis drives it, that snapshots at every frame.
+struct Live(JoinHandle<()>);
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Live {
+    async fn lead<D: Decider + Sync>(
+        suite: &Suite,
+        rules: D::Rules,
+        door: Option<(Door, ledger::Decode<D::Command>)>,
+    ) -> Self {
+        let options = LeaderOptions {
+            rules,
+            leader: *Uuid::new_v4().as_bytes(),
+            door,
+            local: None,
+            effects: None,
+            snapshot_every: 1,
+            takeover_after_ms: 3000,
+        };
+        let bus = suite.bus(D::WRITER.name()).await;
+        let leader: Leader<D, _, _> =
+            Leader::new(bus, Clock::real(), options, Box::new(NoObserver)).await;
+        Self(tokio::spawn(async move {
+            let error = leader.run().await.expect_err("a leader leads for ever");
+            panic!("{}: {error}", D::WRITER.name());
+        }))
+    }
+
+    async fn all(suite: &Suite) -> [Self; 4] {
+        let cell = suite.cell_no();
+        let rules = AdmissionRules {
+            cell,
+            operation_window_ms: vocab::HOUR_MS,
+            operations_max: 1_000,
+            allocations_max: 1_000,
+        };
+        let ingress = (
+            Door::Ingress,
+            Arc::new(admission::command) as ledger::Decode<_>,
+        );
+        let report = (
+            Door::Report,
+            Arc::new(move |message: &_| node_heartbeat::report(message, cell)) as ledger::Decode<_>,
+        );
+        let nodes = NodeRules {
+            lease_ms: 3_600_000,
+        };
+        [
+            Self::lead::<Admission>(suite, rules, Some(ingress)).await,
+            Self::lead::<Quota>(suite, (), None).await,
+            Self::lead::<Scheduler>(suite, (), None).await,
+            Self::lead::<Nodes>(suite, nodes, Some(report)).await,
+        ]
+    }
+}
+
+async fn snapshot<D: Decider>(bus: &JetStreamBus) -> Option<Snapshot> {
+    let bytes = bus.load_snapshot(D::WRITER.name()).await.expect("a bucket");
+    let id = bus.ledger_id().await.expect("a ledger");
+    bytes.map(|bytes| Snapshot::from_bytes(&bytes, id).expect("an intact snapshot"))
+}
+
+/// The snapshot of the writer's last frame, once its leader has saved that.
+async fn live<D: Decider>(bus: &JetStreamBus) -> Snapshot {
+    eventually("a snapshot of the last frame", || async {
+        let last = bus.last(D::WRITER).await.expect("a ledger")?;
+        let snapshot = snapshot::<D>(bus).await?;
+        (snapshot.chain.head(D::WRITER).lsn == last.lsn).then_some(snapshot)
+    })
+    .await
+}
+
+/// Folds the ledger up to the writer's own frame at `target`.
+async fn fold<D: Decider>(bus: &JetStreamBus, mut replica: Replica<D>, target: Lsn) -> Replica<D> {
+    let mut records = bus.follow(replica.next()).await.expect("a ledger");
+    while replica.head().lsn < target {
+        let record = records.recv().await.expect("a record");
+        replica.receive(&record).expect("a legal one");
+    }
+    replica
+}
+
+async fn equal_on_all_ways<D: Decider>(bus: &JetStreamBus, early: &Snapshot) {
+    let name = D::WRITER.name();
+    let live = live::<D>(bus).await;
+    let position = |snapshot: &Snapshot| snapshot.chain.head(D::WRITER).lsn;
+    assert!(position(early) < position(&live), "{name}: no tail to fold");
+
+    let then = fold(bus, Replica::<D>::default(), position(early)).await;
+    assert_eq!(
+        state_digest(then.state()),
+        early.digest(),
+        "{name}: genesis and an early snapshot"
+    );
+    assert_eq!(then.snapshot(), *early, "{name}: with their chains");
+
+    let genesis = fold(bus, Replica::<D>::default(), position(&live)).await;
+    assert_eq!(
+        state_digest(genesis.state()),
+        live.digest(),
+        "{name}: genesis and live"
+    );
+    assert_eq!(genesis.snapshot(), live, "{name}: with their chains");
+
+    let restored = Replica::<D>::restore(early).expect("of this version");
+    let tail = fold(bus, restored, position(&live)).await;
+    assert_eq!(
+        state_digest(tail.state()),
+        live.digest(),
+        "{name}: snapshot and tail, and live"
+    );
+    assert_eq!(tail.snapshot(), live, "{name}: with their chains");
+}
+
+/// A request whose outcome nobody tells, for admission's feed does not run.
+async fn ask(client: &Client, verb: Verb) {
+    drop(
+        client
+            .send(&Operation::new(id(), verb))
+            .await
+            .expect("it is sent"),
+    );
+}
+
+/// Requests, starts, ends and cancels, each decided before the next, so that each makes frames of its own.
+async fn load(suite: &Suite, tenant: &Client, agent: &Agent, rounds: usize) {
+    let id = |allocation: &AllocationNo| allocation.id(suite.cell_no()).to_string();
+    for no in 0..rounds {
+        let before = suite.events().await.len();
+        ask(tenant, Verb::Submit(small("load"))).await;
+        let allocation = eventually("a placement", || async {
+            let all = suite.events().await;
+            all[before..].iter().find_map(|(_, event)| match event {
+                Event::AllocationPlaced { allocation, .. } => Some(*allocation),
+                _ => None,
+            })
+        })
+        .await;
+        agent.report(&id(&allocation), RunPhase::Started, 0).await;
+        if no % 3 == 0 {
+            let allocation_id = id(&allocation);
+            ask(tenant, Verb::Cancel(Cancel { allocation_id })).await;
+        }
+        if no % 2 == 0 {
+            agent
+                .report(&id(&allocation), RunPhase::FinishedOk, i64::MAX)
+                .await;
+            eventually("the release", || async {
+                let all = suite.events().await;
+                let released = |(_, event): &(_, Event)| {
+                    matches!(event, Event::QuotaReleased { allocation: of } if *of == allocation)
+                };
+                all.iter().any(released).then_some(())
+            })
+            .await;
+        }
+    }
+}
+
+async fn is_on_ledger(suite: &Suite, what: &str, wanted: impl Fn(&Event) -> bool) {
+    suite
+        .events_of(what, 1, |_, event| wanted(event).then_some(()))
+        .await;
+}
+
+#[tokio::test]
+async fn all_ways_to_a_state_lead_to_the_same() -> Outcome {
+    let mut suite = Suite::bare(Setup::default()).await;
+    suite.make_streams().await;
+    let leaders = Live::all(&suite).await;
+    let (operator, tenant) = (suite.operator().await, suite.tenant("tenant-a").await);
+    let named = || "tenant-a".to_owned();
+    ask(
+        &operator,
+        Verb::SetTenant(SetTenant {
+            tenant: named(),
+            expected_version: None,
+        }),
+    )
+    .await;
+    for resource in ["cpu", "memory", "gpu"] {
+        let quota = SetQuota {
+            tenant: named(),
+            resource: resource.to_owned(),
+            limit: 1 << 53,
+            expected_version: None,
+        };
+        ask(&operator, Verb::SetQuota(quota)).await;
+    }
+    let mut agent = Agent::connect(&suite, "n1").await;
+    agent.announce().await;
+    is_on_ledger(&suite, "the node", |event| {
+        matches!(event, Event::NodeRegistered { .. })
+    })
+    .await;
+
+    load(&suite, &tenant, &agent, 5).await;
+    let bus = suite.bus("analytics").await;
+    let early = (
+        snapshot::<Admission>(&bus)
+            .await
+            .expect("one of an early frame"),
+        snapshot::<Quota>(&bus)
+            .await
+            .expect("one of an early frame"),
+        snapshot::<Scheduler>(&bus)
+            .await
+            .expect("one of an early frame"),
+        snapshot::<Nodes>(&bus)
+            .await
+            .expect("one of an early frame"),
+    );
+    load(&suite, &tenant, &agent, 6).await;
+
+    equal_on_all_ways::<Admission>(&bus, &early.0).await;
+    equal_on_all_ways::<Quota>(&bus, &early.1).await;
+    equal_on_all_ways::<Scheduler>(&bus, &early.2).await;
+    equal_on_all_ways::<Nodes>(&bus, &early.3).await;
+
+    // The services themselves go on from there: snapshots for deciders, everything for the feed and the tables.
+    drop(leaders);
+    suite.boot_all().await;
+    agent.register_again().await;
+    tenant.submit(small("later"), id()).await?;
+    suite.assert_verified().await;
+    suite.close().await;
+    Ok(())
+}
