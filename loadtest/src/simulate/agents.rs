@@ -149,12 +149,7 @@ impl Agent {
             }
             // A late message of this life or a former one.
             5..=8 => return self.again(random),
-            // A stray report of what it was never given.
-            9 => {
-                let at = random.below(40) + 1;
-                let stray = uuid_text(1, at);
-                return vec![self.phase(&stray, RunPhase::Started, now_ms)];
-            }
+            9 => return vec![self.stray(random, now_ms)],
             _ => {}
         }
         if self.wants_list && random.chance(500) {
@@ -177,6 +172,19 @@ impl Agent {
             return vec![act.clone(), act];
         }
         vec![act]
+    }
+
+    /// A report of what there never was, or from another life.
+    fn stray(&mut self, random: &mut Seeded, now_ms: i64) -> Act {
+        let number = random.below(40) + 1;
+        if random.chance(300) {
+            let nothing = uuid_text(1, 1000 + number);
+            return self.phase(&nothing, RunPhase::Started, now_ms);
+        }
+        self.incarnation -= 1;
+        let act = self.phase(&uuid_text(1, number), RunPhase::FinishedOk, now_ms);
+        self.incarnation += 1;
+        act
     }
 
     fn again(&mut self, random: &mut Seeded) -> Vec<Act> {

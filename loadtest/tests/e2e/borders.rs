@@ -258,12 +258,12 @@ async fn a_reply_subject_is_no_way_out() -> Outcome {
     let mut of_victim = vec![
         victim.subscribe(s.event("tenant-b", ">")).await?,
         victim.subscribe(s.reply("tenant-b", "*")).await?,
-        victim.subscribe("_INBOX.>").await?,
+        victim.subscribe("_INBOX.victim.*").await?,
     ];
     let mut of_operator = vec![
         operator.subscribe(s.reply("_operator", "*")).await?,
         operator.subscribe(s.event("tenant-b", ">")).await?,
-        operator.subscribe("_INBOX.victim.>").await?,
+        operator.subscribe("_INBOX.victim.*").await?,
     ];
     let mut of_fleet = vec![fleet.subscribe(s.node("*", "assign")).await?];
     for nats in [&victim, &operator, &fleet] {

@@ -8,9 +8,10 @@ mod query;
 pub mod store;
 mod wire;
 
-use chassis::{Context, Deciding, Failure, Needs, Service};
+use chassis::{BootError, Config, Context, Deciding, Failure, Needs, Service, Shutdown};
 use domain::{Admission, Rules};
 use feed::Feed;
+use futures::future::BoxFuture;
 use ledger::Door;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -39,6 +40,19 @@ impl Default for Settings {
             allocations_max: 5_000_000,
         }
     }
+}
+
+/// The whole process. It stands here, and not in `main.rs`, so that the service is compiled once for all who run it.
+pub fn main() -> std::process::ExitCode {
+    chassis::main::<AdmissionService>()
+}
+
+/// The service inside a process that holds several.
+pub fn serve(
+    config: Config<Settings>,
+    shutdown: Shutdown,
+) -> BoxFuture<'static, Result<(), BootError>> {
+    Box::pin(chassis::run_service::<AdmissionService>(config, shutdown))
 }
 
 impl Service for AdmissionService {

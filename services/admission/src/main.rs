@@ -1,3 +1,3 @@
 fn main() -> std::process::ExitCode {
-    chassis::main::<admission::AdmissionService>()
+    admission::main()
 }

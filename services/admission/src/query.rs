@@ -121,6 +121,9 @@ async fn answer(
 /// The first sequence whose position is beyond `after`: positions grow with sequences.
 async fn first_after(stream: &Stream, after: FeedPosition) -> Result<Option<u64>, Trouble> {
     let state = &stream.cached_info().state;
+    if state.messages == 0 {
+        return Ok(None);
+    }
     let (mut low, mut high) = (state.first_sequence, state.last_sequence + 1);
     while low < high {
         let middle = low + (high - low) / 2;

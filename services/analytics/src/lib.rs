@@ -5,8 +5,9 @@ pub mod metrics;
 mod observe;
 pub mod store;
 
-use chassis::{Context, Failure, Needs, Service};
+use chassis::{BootError, Config, Context, Failure, Needs, Service, Shutdown};
 use domain::Usage;
+use futures::future::BoxFuture;
 use ledger::{Projection, Projector, Time};
 use metrics::Instruments;
 use observe::{ResumedThrough, Shell};
@@ -24,6 +25,19 @@ pub struct AnalyticsService;
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {}
+
+/// The whole process. It stands here, and not in `main.rs`, so that the service is compiled once for all who run it.
+pub fn main() -> std::process::ExitCode {
+    chassis::main::<AnalyticsService>()
+}
+
+/// The service inside a process that holds several.
+pub fn serve(
+    config: Config<Settings>,
+    shutdown: Shutdown,
+) -> BoxFuture<'static, Result<(), BootError>> {
+    Box::pin(chassis::run_service::<AnalyticsService>(config, shutdown))
+}
 
 impl Service for AnalyticsService {
     const NAME: &'static str = "analytics";

@@ -1,3 +1,3 @@
 fn main() -> std::process::ExitCode {
-    chassis::main::<analytics::AnalyticsService>()
+    analytics::main()
 }

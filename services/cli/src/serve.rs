@@ -3,7 +3,7 @@
 use crate::Failure;
 use admission::AdmissionService;
 use analytics::AnalyticsService;
-use chassis::{Config, Service, Shutdown, run_service};
+use chassis::{Config, Service, Shutdown};
 use clap::Args;
 use node_heartbeat::NodeHeartbeatService;
 use quota::QuotaService;
@@ -23,17 +23,17 @@ impl Serve {
         let shutdown = Shutdown::on_signals()?;
         let dir = &self.config_dir;
         tokio::try_join!(
-            one::<AdmissionService>(dir, &shutdown),
-            one::<QuotaService>(dir, &shutdown),
-            one::<SchedulerService>(dir, &shutdown),
-            one::<NodeHeartbeatService>(dir, &shutdown),
-            one::<AnalyticsService>(dir, &shutdown),
+            admission::serve(load::<AdmissionService>(dir)?, shutdown.clone()),
+            quota::serve(load::<QuotaService>(dir)?, shutdown.clone()),
+            scheduler::serve(load::<SchedulerService>(dir)?, shutdown.clone()),
+            node_heartbeat::serve(load::<NodeHeartbeatService>(dir)?, shutdown.clone()),
+            analytics::serve(load::<AnalyticsService>(dir)?, shutdown.clone()),
         )?;
         Ok(())
     }
 }
 
-async fn one<S: Service>(dir: &Path, shutdown: &Shutdown) -> Result<(), Failure> {
-    let config: Config<S::Settings> = Config::load(&dir.join(format!("{}.toml", S::NAME)))?;
-    Ok(run_service::<S>(config, shutdown.clone()).await?)
+fn load<S: Service>(dir: &Path) -> Result<Config<S::Settings>, Failure> {
+    let file = dir.join(format!("{}.toml", S::NAME));
+    Ok(Config::load(&file)?)
 }

@@ -1,4 +1,4 @@
-//! Asks for one allocation and waits until it has ended.
+//! Asks for one allocation, ends it as soon as it has started, and waits for the end.
 //!
 //! `cargo run -p client --example submit -- nats://127.0.0.1:4222 local team-a PASSWORD`
 
@@ -38,15 +38,22 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     println!("{} {:?}", submitted.allocation_id, submitted.state);
 
-    // Its events, from the beginning of the feed until it has ended.
+    // Its events: cancelled once it runs.
     let job_set = Some("examples".to_owned());
     let mut feed = client.follow(Position::default(), job_set).await?;
     loop {
         for event in feed.next_page().await? {
+            if event.allocation_id != submitted.allocation_id {
+                continue;
+            }
             println!("{}.{} {:?}", event.lsn, event.index, event.kind);
-            let ended = matches!(event.kind, Some(Kind::Ended(_)));
-            if ended && event.allocation_id == submitted.allocation_id {
-                return Ok(());
+            match event.kind {
+                Some(Kind::Started(_)) => {
+                    let id = submitted.allocation_id.as_str();
+                    client.cancel(id, Operation::fresh_id()).await?;
+                }
+                Some(Kind::Ended(_)) => return Ok(()),
+                _ => {}
             }
         }
     }

@@ -30,6 +30,8 @@ use uuid::Uuid;
 
 /// The server's code for a stream that did not store a message, such as a full one that discards new ones.
 const STREAM_STORE_FAILED: u64 = 10_077;
+/// The server's code for a message beyond what the door takes.
+const MESSAGE_TOO_LARGE: u64 = 10_054;
 
 /// The last thing the server forbade this connection.
 #[derive(Clone, Default)]
@@ -247,6 +249,7 @@ fn unacknowledged(error: &PublishError, denial: &Denial) -> NoOutcome {
         PublishErrorKind::StreamNotFound => refused(true),
         PublishErrorKind::MaxPayloadExceeded => refused(false),
         _ if code == Some(STREAM_STORE_FAILED) => refused(true),
+        _ if code == Some(MESSAGE_TOO_LARGE) => refused(false),
         _ => NoOutcome::Indefinite {
             why: denial.append_to(error.to_string()),
         },

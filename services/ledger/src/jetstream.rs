@@ -1,12 +1,17 @@
 //! The bus on NATS JetStream.
 
+mod door;
+
 use crate::bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Tail};
 use async_nats::{
     HeaderMap, HeaderValue,
     header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE,
     jetstream::{
         self,
-        consumer::{DeliverPolicy, pull::OrderedConfig},
+        consumer::{
+            DeliverPolicy,
+            pull::{Ordered, OrderedConfig},
+        },
         context::PublishErrorKind,
         message::StreamMessage,
         object_store::{GetErrorKind, ObjectStore},
@@ -15,10 +20,10 @@ use async_nats::{
 };
 use bytes::Bytes;
 use futures::StreamExt;
-use schemas::subjects::{HEADER_REPLY, HEADER_TRACEPARENT, OPERATOR, Subjects};
+use schemas::subjects::Subjects;
 use std::{sync::Arc, time::Duration};
 use tokio::{io::AsyncReadExt, sync::mpsc, task::JoinHandle};
-use vocab::{Lsn, Token, TraceContext, Writer};
+use vocab::{Lsn, Writer};
 
 /// Records read ahead of the fold.
 const READ_AHEAD: usize = 1024;
@@ -103,42 +108,21 @@ impl JetStreamBus {
             .map_err(unavailable)
     }
 
-    /// Reads a stream in order from `from` in a task of its own, which ends with the tail or its first error.
-    async fn tail<T: Send + 'static>(
-        &self,
-        stream: &str,
-        from: u64,
-        read: impl Fn(async_nats::Message, u64) -> Result<T, BusError> + Send + 'static,
-    ) -> Result<ChannelTail<T>, BusError> {
+    /// A stream in order, from `from` on.
+    async fn consume(&self, stream: &str, from: u64) -> Result<Ordered, BusError> {
         let stream = self
             .jetstream
             .get_stream_no_info(stream)
             .await
             .map_err(unavailable)?;
-        let consumer = stream
-            .create_consumer(OrderedConfig {
-                deliver_policy: DeliverPolicy::ByStartSequence {
-                    start_sequence: from.max(1),
-                },
-                ..Default::default()
-            })
-            .await
-            .map_err(unavailable)?;
-        let mut messages = consumer.messages().await.map_err(unavailable)?;
-        let (sender, receiver) = mpsc::channel(READ_AHEAD);
-        let task = tokio::spawn(async move {
-            while let Some(message) = messages.next().await {
-                let item = message.map_err(unavailable).and_then(|message| {
-                    let seq = message.info().map_err(unavailable)?.stream_sequence;
-                    read(message.message, seq)
-                });
-                let last = item.is_err();
-                if sender.send(item).await.is_err() || last {
-                    return;
-                }
-            }
-        });
-        Ok(ChannelTail { receiver, task })
+        let config = OrderedConfig {
+            deliver_policy: DeliverPolicy::ByStartSequence {
+                start_sequence: from.max(1),
+            },
+            ..Default::default()
+        };
+        let consumer = stream.create_consumer(config).await.map_err(unavailable)?;
+        consumer.messages().await.map_err(unavailable)
     }
 }
 
@@ -165,59 +149,6 @@ impl<T: Send> Tail<T> for ChannelTail<T> {
     fn try_recv(&mut self) -> Option<Result<T, BusError>> {
         self.receiver.try_recv().ok()
     }
-}
-
-/// A binary trace context from the text form, only if it is sampled: what is not sampled costs nothing further on.
-fn sampled_trace(text: &str) -> Option<TraceContext> {
-    let mut parts = text.split('-');
-    let (version, trace, span, flags) =
-        (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let well_formed = version.len() == 2
-        && version != "ff"
-        && trace.len() == 32
-        && span.len() == 16
-        && flags.len() == 2
-        && text.is_ascii();
-    if !well_formed {
-        return None;
-    }
-    let context = TraceContext {
-        trace_id: u128::from_str_radix(trace, 16).ok()?.to_be_bytes(),
-        span_id: u64::from_str_radix(span, 16).ok()?.to_be_bytes(),
-        flags: u8::from_str_radix(flags, 16).ok()?,
-    };
-    let sampled = context.flags & 1 == 1;
-    let real = context.trace_id != [0; 16] && context.span_id != [0; 8];
-    (sampled && real).then_some(context)
-}
-
-fn door_record(
-    subjects: &Subjects,
-    message: async_nats::Message,
-    seq: u64,
-) -> Result<DoorRecord, BusError> {
-    let header = |name: &str| {
-        let headers = message.headers.as_ref()?;
-        headers.get(name).map(HeaderValue::as_str)
-    };
-    let sender = if message.subject.as_str() == subjects.admin() {
-        Some(OPERATOR)
-    } else {
-        subjects.token(&message.subject, 1)
-    };
-    let sender = sender
-        .and_then(|name| Token::new(name).ok())
-        .ok_or_else(|| BusError::Foreign {
-            lsn: Lsn(seq),
-            why: format!("no sender has the subject {}", message.subject),
-        })?;
-    Ok(DoorRecord {
-        seq,
-        sender,
-        reply_to: header(HEADER_REPLY).and_then(|text| Token::new(text).ok()),
-        trace: header(HEADER_TRACEPARENT).and_then(sampled_trace),
-        payload: message.payload.clone(),
-    })
 }
 
 impl Bus for JetStreamBus {
@@ -275,24 +206,28 @@ impl Bus for JetStreamBus {
         Ok(Lsn(info.state.last_sequence))
     }
 
+    /// Reads in a task of its own, which ends with the tail or its first error.
     async fn follow(&self, from: Lsn) -> Result<ChannelTail<Record>, BusError> {
         let subjects = self.subjects.clone();
-        self.tail(
-            &self.subjects.ledger_stream(),
-            from.0,
-            move |message, seq| {
-                Self::record(&subjects, &message.subject, seq, message.payload.clone())
-            },
-        )
-        .await
+        let mut messages = self.consume(&subjects.ledger_stream(), from.0).await?;
+        let (sender, receiver) = mpsc::channel(READ_AHEAD);
+        let task = tokio::spawn(async move {
+            while let Some(message) = messages.next().await {
+                let item = message.map_err(unavailable).and_then(|message| {
+                    let seq = message.info().map_err(unavailable)?.stream_sequence;
+                    Self::record(&subjects, &message.subject, seq, message.payload.clone())
+                });
+                let last = item.is_err();
+                if sender.send(item).await.is_err() || last {
+                    return;
+                }
+            }
+        });
+        Ok(ChannelTail { receiver, task })
     }
 
     async fn door(&self, door: Door, from: u64) -> Result<ChannelTail<DoorRecord>, BusError> {
-        let subjects = self.subjects.clone();
-        self.tail(&self.door_stream(door), from, move |message, seq| {
-            door_record(&subjects, message, seq)
-        })
-        .await
+        door::tail(self.clone(), self.door_stream(door), from).await
     }
 
     async fn door_end(&self, door: Door) -> Result<u64, BusError> {
@@ -337,28 +272,5 @@ impl Bus for JetStreamBus {
             .await
             .map_err(unavailable)?;
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::sampled_trace;
-
-    #[test]
-    fn only_a_sampled_and_well_formed_trace_is_carried() {
-        let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        assert!(sampled_trace(good).is_some());
-        for bad in [
-            "",
-            "00",
-            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00",
-            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
-            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
-            "00-zzf7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-            "00-+af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-x1",
-        ] {
-            assert_eq!(sampled_trace(bad), None, "{bad}");
-        }
     }
 }

@@ -7,8 +7,9 @@ pub mod store;
 mod wire;
 
 use agents::Agents;
-use chassis::{Context, Deciding, Failure, Needs, Service};
+use chassis::{BootError, Config, Context, Deciding, Failure, Needs, Service, Shutdown};
 use domain::{Nodes, Rules};
+use futures::future::BoxFuture;
 use ledger::Door;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -34,6 +35,21 @@ impl Default for Settings {
 
 /// Heartbeats on their way to the leader; more are dropped, as the bus might have done.
 const HEARTBEATS_MAX: usize = 16_384;
+
+/// The whole process. It stands here, and not in `main.rs`, so that the service is compiled once for all who run it.
+pub fn main() -> std::process::ExitCode {
+    chassis::main::<NodeHeartbeatService>()
+}
+
+/// The service inside a process that holds several.
+pub fn serve(
+    config: Config<Settings>,
+    shutdown: Shutdown,
+) -> BoxFuture<'static, Result<(), BootError>> {
+    Box::pin(chassis::run_service::<NodeHeartbeatService>(
+        config, shutdown,
+    ))
+}
 
 impl Service for NodeHeartbeatService {
     const NAME: &'static str = "node-heartbeat";

@@ -1,3 +1,3 @@
 fn main() -> std::process::ExitCode {
-    chassis::main::<node_heartbeat::NodeHeartbeatService>()
+    node_heartbeat::main()
 }

@@ -4,8 +4,9 @@ pub mod domain;
 pub mod project;
 pub mod store;
 
-use chassis::{Context, Deciding, Failure, Needs, Service};
+use chassis::{BootError, Config, Context, Deciding, Failure, Needs, Service, Shutdown};
 use domain::Scheduler;
+use futures::future::BoxFuture;
 use serde::Deserialize;
 
 /// The service, for the chassis.
@@ -15,6 +16,19 @@ pub struct SchedulerService;
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {}
+
+/// The whole process. It stands here, and not in `main.rs`, so that the service is compiled once for all who run it.
+pub fn main() -> std::process::ExitCode {
+    chassis::main::<SchedulerService>()
+}
+
+/// The service inside a process that holds several.
+pub fn serve(
+    config: Config<Settings>,
+    shutdown: Shutdown,
+) -> BoxFuture<'static, Result<(), BootError>> {
+    Box::pin(chassis::run_service::<SchedulerService>(config, shutdown))
+}
 
 impl Service for SchedulerService {
     const NAME: &'static str = "scheduler";

@@ -1,3 +1,3 @@
 fn main() -> std::process::ExitCode {
-    chassis::main::<scheduler::SchedulerService>()
+    scheduler::main()
 }

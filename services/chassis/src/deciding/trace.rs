@@ -9,7 +9,8 @@ use crate::clock::Stamp;
 use crate::telemetry::{Attribute, Journey, TraceParent};
 use opentelemetry::trace::SpanKind;
 
-/// Sampled requests followed at the same time; more are not followed.
+/// Sampled requests followed at the same time; beyond that the oldest is let go. Only the scheduler's own frames say
+/// that one has ended, so elsewhere this is what bounds them.
 const FOLLOWED_MAX: usize = 10_000;
 
 /// Follows sampled allocations through one service.
@@ -40,8 +41,10 @@ impl JourneyTap {
     fn learn(&mut self, at: &At, event: &Event) {
         if let Event::AllocationRequested { operation, .. } = event
             && let Some(parent) = parent(operation)
-            && self.followed.len() < FOLLOWED_MAX
         {
+            if self.followed.len() >= FOLLOWED_MAX {
+                self.followed.pop_first();
+            }
             self.followed.insert(AllocationNo(at.no.0), parent);
         }
     }

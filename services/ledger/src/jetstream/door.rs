@@ -1,0 +1,233 @@
+//! Messages at a door: all of them, whatever their senders put into them.
+//!
+//! Header blocks are the senders' own bytes, stored and delivered as they are, and the client library closes a connection
+//! on which one comes that it cannot read. A consumer would then get the same message again after each reconnect, and
+//! nothing behind it. So when nothing comes though something is there, it is fetched by itself, which a header block
+//! cannot break.
+
+use super::{ChannelTail, JetStreamBus, READ_AHEAD, unavailable};
+use crate::bus::{BusError, DoorRecord};
+use async_nats::{
+    HeaderMap, HeaderValue,
+    jetstream::{
+        ErrorCode, consumer::pull::Ordered, message::StreamMessage, response::Response,
+        stream::RawMessage,
+    },
+};
+use bytes::Bytes;
+use futures::StreamExt;
+use schemas::subjects::{HEADER_REPLY, HEADER_TRACEPARENT, OPERATOR, Subjects};
+use serde::Deserialize;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use vocab::{Token, TraceContext};
+
+/// Real time without a message after which it is looked whether there is one.
+const STALLED: Duration = Duration::from_secs(1);
+/// Messages fetched one by one before a consumer is tried again: bad ones seldom come alone.
+const FETCHED_MAX: usize = 1000;
+/// Stands for a sender whose name is no token. Subjects take more than tokens, so such a message can be stored; it must
+/// be passed over like any other that cannot be read, and not stop the door for everybody.
+const NOBODY: &str = "_nobody";
+
+#[derive(Deserialize)]
+struct Fetched {
+    message: RawMessage,
+}
+
+struct Reader {
+    bus: JetStreamBus,
+    stream: String,
+    next: u64,
+    sender: mpsc::Sender<Result<DoorRecord, BusError>>,
+}
+
+/// Reads from `from` on in a task of its own, which ends with the tail or its first error.
+pub(super) async fn tail(
+    bus: JetStreamBus,
+    stream: String,
+    from: u64,
+) -> Result<ChannelTail<DoorRecord>, BusError> {
+    let (sender, receiver) = mpsc::channel(READ_AHEAD);
+    let mut reader = Reader {
+        bus,
+        stream,
+        next: from.max(1),
+        sender,
+    };
+    let messages = reader.consume().await?;
+    let task = tokio::spawn(async move {
+        if let Err(error) = reader.run(messages).await {
+            // The tail may be gone.
+            let _ = reader.sender.send(Err(error)).await;
+        }
+    });
+    Ok(ChannelTail { receiver, task })
+}
+
+impl Reader {
+    async fn consume(&self) -> Result<Ordered, BusError> {
+        self.bus.consume(&self.stream, self.next).await
+    }
+
+    /// Until the tail is gone.
+    async fn run(&mut self, mut messages: Ordered) -> Result<(), BusError> {
+        while !self.sender.is_closed() {
+            match tokio::time::timeout(STALLED, messages.next()).await {
+                Ok(Some(Ok(message))) => {
+                    let seq = message.info().map_err(unavailable)?.stream_sequence;
+                    let headers = message.headers.as_ref();
+                    self.deliver(seq, &message.subject, headers, &message.payload)
+                        .await;
+                    continue;
+                }
+                Ok(None) => return Err(unavailable("the reader has ended")),
+                // Nothing there: the usual reason for silence.
+                Err(_) if self.fetch_stalled().await == Ok(false) => continue,
+                Ok(Some(Err(_))) | Err(_) => {}
+            }
+            // Without the consumer, which would break the connection again and again.
+            drop(messages);
+            self.fetch_stalled().await?;
+            messages = self.consume().await?;
+        }
+        Ok(())
+    }
+
+    /// Whether there was anything that the consumer has not brought.
+    async fn fetch_stalled(&mut self) -> Result<bool, BusError> {
+        for count in 0..FETCHED_MAX {
+            let Some(raw) = self.fetch().await? else {
+                return Ok(count > 0);
+            };
+            let bare = RawMessage {
+                headers: None,
+                ..raw.clone()
+            };
+            // A header block that cannot be read is as good as none.
+            let message = StreamMessage::try_from(raw).or_else(|_| StreamMessage::try_from(bare));
+            let message = message.map_err(unavailable)?;
+            let headers = Some(&message.headers);
+            self.deliver(
+                message.sequence,
+                &message.subject,
+                headers,
+                &message.payload,
+            )
+            .await;
+        }
+        Ok(true)
+    }
+
+    /// The next message, by a read that cannot be stale.
+    async fn fetch(&self) -> Result<Option<RawMessage>, BusError> {
+        let subject = format!("STREAM.MSG.GET.{}", self.stream);
+        let wanted = serde_json::json!({ "seq": self.next, "next_by_subj": ">" });
+        let fetched: Response<Fetched> = self
+            .bus
+            .context()
+            .request(subject, &wanted)
+            .await
+            .map_err(unavailable)?;
+        match fetched {
+            Response::Ok(Fetched { message }) => Ok(Some(message)),
+            Response::Err { error } if error.error_code() == ErrorCode::NO_MESSAGE_FOUND => {
+                Ok(None)
+            }
+            Response::Err { error } => Err(unavailable(error)),
+        }
+    }
+
+    async fn deliver(
+        &mut self,
+        seq: u64,
+        subject: &str,
+        headers: Option<&HeaderMap>,
+        payload: &Bytes,
+    ) {
+        let record = record(self.bus.subjects(), seq, subject, headers, payload);
+        self.next = seq + 1;
+        // Closed: the loop ends by it.
+        let _ = self.sender.send(Ok(record)).await;
+    }
+}
+
+/// Total: whatever was stored is a message that can be decided.
+fn record(
+    subjects: &Subjects,
+    seq: u64,
+    subject: &str,
+    headers: Option<&HeaderMap>,
+    payload: &Bytes,
+) -> DoorRecord {
+    let header = |name: &str| headers?.get(name).map(HeaderValue::as_str);
+    let name = if subject == subjects.admin() {
+        Some(OPERATOR)
+    } else {
+        subjects.token(subject, 1)
+    };
+    match name.and_then(|name| Token::new(name).ok()) {
+        Some(sender) => DoorRecord {
+            seq,
+            sender,
+            reply_to: header(HEADER_REPLY).and_then(|text| Token::new(text).ok()),
+            trace: header(HEADER_TRACEPARENT).and_then(sampled_trace),
+            payload: payload.clone(),
+        },
+        None => DoorRecord {
+            seq,
+            // A literal of the token's alphabet.
+            sender: Token::new(NOBODY).expect("a token"),
+            reply_to: None,
+            trace: None,
+            payload: Bytes::new(),
+        },
+    }
+}
+
+/// A binary trace context from the text form, only if it is sampled: what is not sampled costs nothing further on.
+fn sampled_trace(text: &str) -> Option<TraceContext> {
+    let mut parts = text.split('-');
+    let (version, trace, span, flags) =
+        (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let well_formed = version.len() == 2
+        && version != "ff"
+        && trace.len() == 32
+        && span.len() == 16
+        && flags.len() == 2
+        && text.is_ascii();
+    if !well_formed {
+        return None;
+    }
+    let context = TraceContext {
+        trace_id: u128::from_str_radix(trace, 16).ok()?.to_be_bytes(),
+        span_id: u64::from_str_radix(span, 16).ok()?.to_be_bytes(),
+        flags: u8::from_str_radix(flags, 16).ok()?,
+    };
+    let sampled = context.flags & 1 == 1;
+    let real = context.trace_id != [0; 16] && context.span_id != [0; 8];
+    (sampled && real).then_some(context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sampled_trace;
+
+    #[test]
+    fn only_a_sampled_and_well_formed_trace_is_carried() {
+        let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        assert!(sampled_trace(good).is_some());
+        for bad in [
+            "",
+            "00",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00",
+            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+            "00-zzf7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-+af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-x1",
+        ] {
+            assert_eq!(sampled_trace(bad), None, "{bad}");
+        }
+    }
+}
