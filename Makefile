@@ -14,7 +14,9 @@ OFFLINE := SQLX_OFFLINE=true
 REPORTS := target/test
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-debug run up down status test test-infra test-rust sim \
+# One after the other: two builds at once only halve each other, and the fault tests want the machine for themselves.
+.NOTPARALLEL:
+.PHONY: help setup build build-debug run up down status test test-infra test-rust test-sabotage sim \
         check fmt-check clippy tidy sqlx-check sqlx-prepare
 
 help: ## list the targets
@@ -38,7 +40,7 @@ down: ## stop what `make up` started
 status: ## show what `make up` started
 	@$(STACK) status
 
-test: setup build-debug test-infra test-rust sim ## all tests, against real servers
+test: setup build-debug test-rust sim test-infra test-sabotage ## all tests, against real servers
 
 build-debug:
 	@echo '== build: programs and tests'
@@ -57,6 +59,11 @@ sim: build-debug ## simulate SEEDS (default 2000) seeds with crashes, lost acks,
 	@echo '== test: simulation, $(SEEDS) seeds'
 	@mkdir -p $(REPORTS)
 	$(TARGET)/debug/loadtest simulate --seeds $(SEEDS) --json $(REPORTS)/simulate.json
+
+# Last, because the feature builds the deciders anew.
+test-sabotage:
+	@echo '== test: the simulation finds each bug put in on purpose'
+	$(OFFLINE) $(CARGO) test --locked -p loadtest --features sabotage --test sabotage
 
 check: fmt-check clippy sqlx-check tidy ## format, lints, queries, architecture: no tests
 

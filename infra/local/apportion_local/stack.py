@@ -15,7 +15,7 @@ from .postgres import DATABASE as POSTGRES_DATABASE
 from .postgres import READER, SCHEMAS, SUPERUSER, TEST_ROLE, Postgres
 from .supervisor import Spec, StartError, Supervisor
 
-PROGRAMS = ("apportion", *(f"apportion-{name}" for name in nats_conf.SERVICES))
+PROGRAMS = ("apportion", "loadtest", *(f"apportion-{name}" for name in nats_conf.SERVICES))
 SERVERS = ("clickhouse", "postgres", "nats")
 # A port that was free when it was chosen may be gone when the server binds it.
 PORT_ATTEMPTS = 3

@@ -10,6 +10,7 @@ use ledger::Bus;
 use prost::Message;
 use schemas::v1::{
     NodeCapacity, NodeReport, Register, RunPhase, node_report::Report, request::Verb,
+    tenant_event::Kind,
 };
 use vocab::{Event, Writer};
 

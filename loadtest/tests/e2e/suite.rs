@@ -466,12 +466,12 @@ impl Suite {
             let sql = format!("DROP SCHEMA {} CASCADE", self.schema(service));
             self.pg.execute(&*sql).await.expect("its own schema");
         }
-        let sql = format!("DROP DATABASE {}", self.database());
-        self.clickhouse
-            .query(&sql)
-            .execute()
-            .await
-            .expect("its own database");
+        // What analytics was doing when it was stopped may still be under way on the server.
+        let sql = format!("DROP DATABASE IF EXISTS {}", self.database());
+        eventually("the database gone", || async {
+            self.clickhouse.query(&sql).execute().await.ok()
+        })
+        .await;
         let operator = async_nats::jetstream::new(self.servers.nats("operator").await);
         let bucket = format!("OBJ_{}", self.subjects.snapshot_bucket());
         for stream in [

@@ -191,11 +191,6 @@ fn a_missing_key_is_named() {
         "",
         "missing key `http.listen`",
     );
-    refused(
-        "[http]\nlisten = \"127.0.0.1:9101\"\n",
-        "",
-        "missing key `http`",
-    );
     refused("schema = \"quota\"\n", "", "missing key `postgres.schema`");
     refused(
         "user = \"quota\"\npassword = \"hunter2\"\n",

@@ -254,6 +254,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     ) -> Result<(), LeaderError> {
         self.reopen_records(term).await?;
         *messages = self.open_door(term.through_door + 1).await?;
+        self.observer.standing(Standing::Leading);
         Ok(())
     }
 
@@ -485,6 +486,10 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     /// Folds along behind the active leader, until that one has made no progress for a while though it had cause to.
     async fn stand_by(&mut self, term: &mut Term<D, B>) -> Result<(), LeaderError> {
         loop {
+            // What the shell says is for the one who decides.
+            if let Some(local) = self.options.local.as_mut() {
+                while local.try_recv().is_ok() {}
+            }
             let before = term.replica.head().frame_no;
             let outcome = select! {
                 biased;
@@ -496,6 +501,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 Err(Trouble::Bus(error)) => {
                     self.wait_for_bus(error).await?;
                     self.reopen_records(term).await?;
+                    self.observer.standing(Standing::Standby);
                     continue;
                 }
                 Err(Trouble::Replica(error)) => return Err(error.into()),

@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 use tokio::sync::mpsc;
 use vocab::{CellNo, Token};
 
+/// Questions remembered until they are answered.
+const ASKED_MAX: usize = 4096;
+
 pub struct Agents {
     client: Client,
     subjects: Subjects,
@@ -38,7 +41,10 @@ impl Agents {
             subjects,
             cell: ctx.cell_no(),
             heard: m.counter("heartbeats", "Heartbeats heard"),
-            dropped: m.counter("heartbeats_dropped", "Heartbeats unreadable or too many"),
+            dropped: m.counter(
+                "heartbeats_dropped",
+                "Heartbeats and questions unreadable or too many",
+            ),
             sent: m.counter("assignments_sent", "Assignments sent to agents"),
             asked: BTreeMap::new(),
             next_request: 0,
@@ -58,9 +64,11 @@ impl Agents {
                 () = shutdown.requested() => return Ok(()),
                 Some(effect) = effects.recv() => self.perform(effect).await?,
                 Some(message) = self.syncs.next() => {
-                    if let Some(command) = self.sync(&message) {
-                        // The leader ends only with the service.
-                        let _ = commands.send(command).await;
+                    // An agent whose question is dropped asks again.
+                    if let Some(command) = self.sync(&message)
+                        && commands.try_send(command).is_err()
+                    {
+                        self.dropped.inc();
                     }
                 }
                 Some(message) = self.heartbeats.next() => {
@@ -85,6 +93,10 @@ impl Agents {
         let request = self.next_request;
         self.next_request += 1;
         self.asked.insert(request, message.reply.clone()?);
+        // Nobody answers while this process stands by.
+        if self.asked.len() > ASKED_MAX {
+            self.asked.pop_first();
+        }
         Some(Command::Sync { node, request })
     }
 

@@ -179,6 +179,7 @@ impl Decider for Admission {
 
     /// A repeated operation first, whatever it says; then what the operation table can take; then the verb's own rules.
     fn handle(&mut self, command: Command, rules: &Rules, draft: &mut Draft) {
+        self.forget(rules, draft);
         let Command { operation, verb } = command;
         if let Some(event) = self.operations.known(&operation) {
             draft.emit(self, event);
@@ -200,11 +201,8 @@ impl Decider for Admission {
     }
 
     fn decide(&mut self, rules: &Rules, draft: &mut Draft) {
-        let over = self.operations.over(draft.now, rules.operation_window_ms);
-        if let Some(through) = over
-            && !draft.full()
-        {
-            draft.emit(self, Event::OperationsForgotten { through });
+        if !draft.full() {
+            self.forget(rules, draft);
         }
     }
 
@@ -215,6 +213,14 @@ impl Decider for Admission {
 }
 
 impl Admission {
+    /// Before anything is looked up, so that no operation is answered from the table after its window.
+    fn forget(&mut self, rules: &Rules, draft: &mut Draft) {
+        let over = self.operations.over(draft.now, rules.operation_window_ms);
+        if let Some(through) = over {
+            draft.emit(self, Event::OperationsForgotten { through });
+        }
+    }
+
     fn accept(
         &self,
         operation: &Operation,
