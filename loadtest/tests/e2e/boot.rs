@@ -115,6 +115,26 @@ async fn asynchronous_persistence_is_refused() -> Outcome {
     Ok(())
 }
 
+/// Its messages would count from 1 again, and be taken for ones that were decided.
+#[tokio::test]
+async fn a_door_that_was_made_anew_is_not_opened() -> Outcome {
+    let mut suite = Suite::start().await;
+    suite.take("admission").stop().await;
+    let operator = jetstream::new(suite.servers.nats("operator").await);
+    operator
+        .delete_stream(suite.subjects.ingress_stream())
+        .await?;
+    suite.make_streams().await;
+    let said = suite
+        .boot::<admission::AdmissionService>()
+        .await
+        .gives_up()
+        .await;
+    assert!(said.contains("it is another stream"), "{said}");
+    suite.close().await;
+    Ok(())
+}
+
 /// A cell that is not made yet is waited for.
 #[tokio::test]
 async fn a_service_waits_for_its_cell() -> Outcome {

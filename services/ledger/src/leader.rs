@@ -19,6 +19,11 @@ pub enum LeaderError {
     Replica(#[from] ReplicaError),
     #[error(transparent)]
     Foreign(BusError),
+    /// The door's stream was deleted and made anew: its messages would be taken for ones that were handled long ago.
+    #[error(
+        "{door:?}: the stream ends at {end}, but messages up to {decided} were decided; it is another stream"
+    )]
+    DoorMadeAnew { door: Door, end: u64, decided: u64 },
 }
 
 /// What a leader is doing.
@@ -240,11 +245,21 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         };
         let door = *door;
         loop {
-            match self.bus.door(door, from).await {
-                Ok(messages) => return Ok(Some(messages)),
+            match self.door_from(door, from).await {
+                Ok((end, _)) if end + 1 < from => {
+                    let decided = from - 1;
+                    return Err(LeaderError::DoorMadeAnew { door, end, decided });
+                }
+                Ok((_, messages)) => return Ok(Some(messages)),
                 Err(error) => self.wait_for_bus(error).await?,
             }
         }
+    }
+
+    /// The number of the door's last message, and its messages from `from` on.
+    async fn door_from(&self, door: Door, from: u64) -> Result<(u64, B::Messages), BusError> {
+        let end = self.bus.door_end(door).await?;
+        Ok((end, self.bus.door(door, from).await?))
     }
 
     async fn reopen(
