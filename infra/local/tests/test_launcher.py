@@ -79,7 +79,7 @@ class ServiceConfig(unittest.TestCase):
     def test_each_service_gets_its_tables_and_no_others(self):
         common = {"cell", "nats", "clock", "http", "log", "telemetry"}
         expected = {
-            "admission": common | {"postgres"},
+            "admission": common | {"postgres", "service"},
             "quota": common | {"postgres"},
             "scheduler": common | {"postgres"},
             "node-heartbeat": common | {"postgres", "service"},
@@ -90,7 +90,9 @@ class ServiceConfig(unittest.TestCase):
             self.assertEqual(set(config), tables, service)
             self.assertEqual(config["nats"]["password"], "pw-" + service)
 
-    def test_the_lease_is_scaled_with_the_clock(self):
+    def test_lease_and_window_are_scaled_with_the_clock(self):
+        window = services.OPERATION_WINDOW_MS
+        self.assertEqual(services.config("admission", stack_value())["service"], {"operation_window_ms": window * 1000})
         self.assertEqual(services.config("node-heartbeat", stack_value())["service"], {"lease_ms": 15_000_000})
         value = {**stack_value(), "clock": None}
         self.assertEqual(services.config("node-heartbeat", value)["service"], {"lease_ms": 15_000})
