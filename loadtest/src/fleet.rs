@@ -6,18 +6,19 @@
 mod agent;
 pub mod stand;
 
-pub use agent::{Act, Agent, Conflict};
+pub use agent::{Act, Agent, Conflict, RunId};
 
 use crate::workload::Node;
 use async_nats::jetstream;
 use bytes::Bytes;
 use chassis::{Clock, Stamp, Stopwatch};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use ledger::wire::capacity_to_proto;
 use prost::Message;
 use schemas::{
     subjects::Subjects,
     v1::{
-        Assignment, AssignmentList, Heartbeat, NodeCapacity, NodeReport, Register, Run, RunPhase,
+        Assignment, AssignmentList, Heartbeat, NodeReport, Register, Run, RunPhase,
         node_report::Report,
     },
 };
@@ -174,15 +175,8 @@ impl Member {
     }
 
     fn register(&self) -> Report {
-        let capacity = &self.node.capacity;
-        let model = capacity.gpu_model.as_ref();
         Report::Register(Register {
-            capacity: Some(NodeCapacity {
-                cpu_milli: capacity.cpu_milli,
-                memory_bytes: capacity.memory_bytes,
-                gpus: u32::from(capacity.gpus),
-                gpu_model: model.map(ToString::to_string).unwrap_or_default(),
-            }),
+            capacity: Some(capacity_to_proto(&self.node.capacity)),
         })
     }
 
@@ -264,7 +258,7 @@ enum Done {
     Registered,
     Reported {
         node: usize,
-        allocation: String,
+        run: RunId,
         phase: RunPhase,
     },
     Synced {
@@ -282,7 +276,7 @@ struct Brain {
     members: Vec<Member>,
     by_name: BTreeMap<String, usize>,
     /// Ends of runs, earliest first.
-    wakes: BinaryHeap<Reverse<(i64, usize, String)>>,
+    wakes: BinaryHeap<Reverse<(i64, usize, RunId)>>,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
 }
 
@@ -350,21 +344,13 @@ impl Brain {
         let now_ms = self.clock.now_ms();
         let (node, acts) = match done {
             Done::Registered => return,
-            Done::Reported {
-                node,
-                allocation,
-                phase,
-            } => {
+            Done::Reported { node, run, phase } => {
                 match phase {
                     RunPhase::Started => locked(&self.door.tally).started += 1,
                     _ => locked(&self.door.tally).finished += 1,
                 }
-                (
-                    node,
-                    self.members[node]
-                        .agent
-                        .reported(&allocation, phase, now_ms),
-                )
+                let acts = self.members[node].agent.reported(&run, phase, now_ms);
+                (node, acts)
             }
             Done::Synced { node, list } => match list {
                 Some(list) if list.incarnation == self.members[node].incarnation => {
@@ -388,10 +374,10 @@ impl Brain {
                 return;
             }
             // Never empty: just peeked.
-            let Some(Reverse((_, node, allocation))) = self.wakes.pop() else {
+            let Some(Reverse((_, node, run))) = self.wakes.pop() else {
                 return;
             };
-            let acts = self.members[node].agent.due(&allocation, now_ms);
+            let acts = self.members[node].agent.due(&run, now_ms);
             self.act(node, acts);
         }
     }
@@ -412,25 +398,15 @@ impl Brain {
         }
         for act in acts {
             match act {
-                Act::Wake { allocation, at_ms } => {
-                    self.wakes.push(Reverse((at_ms, node, allocation)))
-                }
-                Act::Report {
-                    allocation,
-                    phase,
-                    at_ms,
-                } => {
-                    let run = Report::Run(Run {
-                        allocation_id: allocation.clone(),
+                Act::Wake { run, at_ms } => self.wakes.push(Reverse((at_ms, node, run))),
+                Act::Report { run, phase, at_ms } => {
+                    let report = Report::Run(Run {
+                        allocation_id: run.allocation.clone(),
                         phase: phase.into(),
                         at_ms,
                     });
-                    let report = self.door.report(&self.members[node], run);
-                    let done = report.map(move |()| Done::Reported {
-                        node,
-                        allocation,
-                        phase,
-                    });
+                    let report = self.door.report(&self.members[node], report);
+                    let done = report.map(move |()| Done::Reported { node, run, phase });
                     self.under_way.push(done.boxed());
                 }
                 Act::Sync => {

@@ -5,5 +5,6 @@ pub mod drive;
 pub mod fleet;
 pub mod otlp;
 pub mod plan;
+pub mod queueing;
 pub mod simulate;
 pub mod workload;

@@ -1,7 +1,7 @@
 //! `loadtest`: one module of the library per command.
 
 use clap::{Parser, Subcommand};
-use loadtest::{drive, fleet::stand, plan, simulate};
+use loadtest::{drive, fleet::stand, plan, queueing, simulate};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -19,6 +19,8 @@ enum Command {
     Drive(drive::Options),
     /// Brings up a few simulated nodes beside a running stack, until it is stopped.
     Fleet(stand::Options),
+    /// Serves published batch and GPU traces with the scheduler's queue orders and backfilling, against published figures.
+    Queueing(queueing::Options),
     /// Runs all deciders on a seeded bus where everything goes wrong that can, and checks the invariants.
     Simulate(simulate::Options),
 }
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
         Command::Plan(options) => plan::main(&options),
         Command::Drive(options) => drive::main(options),
         Command::Fleet(options) => stand::main(&options),
+        Command::Queueing(options) => queueing::main(&options),
         Command::Simulate(options) => simulate::main(&options),
     }
 }

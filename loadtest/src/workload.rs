@@ -165,6 +165,7 @@ impl NodeRow {
                 memory_bytes: self.memory_mib.checked_mul(MIB).ok_or("too much memory")?,
                 gpus: self.gpu,
                 gpu_model: model.filter(|_| self.gpu > 0),
+                ..NodeCapacity::default()
             },
         })
     }

@@ -6,17 +6,27 @@ use std::collections::BTreeMap;
 /// Thousandths of one device.
 const DEVICE_MILLI: u64 = 1000;
 
+/// One of the runs that an allocation may have here, one after the other.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RunId {
+    pub allocation: String,
+    /// Counts the agent's runs, in all of its lives.
+    pub no: u64,
+    /// Of the assignment that it is reported to.
+    pub revision: u64,
+}
+
 /// What the agent wants done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
     /// Tell the door; `Agent::reported` is called once it has been acknowledged.
     Report {
-        allocation: String,
+        run: RunId,
         phase: RunPhase,
         at_ms: i64,
     },
     /// Call `Agent::due` when the recorded clock gets there.
-    Wake { allocation: String, at_ms: i64 },
+    Wake { run: RunId, at_ms: i64 },
     /// Ask the door for the whole list.
     Sync,
 }
@@ -41,8 +51,9 @@ enum Phase {
 
 #[derive(Debug, Clone)]
 struct Run {
+    no: u64,
     phase: Phase,
-    /// Of the assignment that began it.
+    /// Of the last change of it that was seen.
     revision: u64,
     placed_ms: i64,
     /// When it ends by itself; none: when it is stopped.
@@ -57,8 +68,10 @@ pub struct Agent {
     /// Up to here every change has been seen.
     revision: u64,
     syncing: bool,
-    /// Ended ones stay, so that an assignment that comes again does not begin anew.
+    /// The last run of each allocation. Ended ones stay, so that an assignment that comes again does not begin anew.
     runs: BTreeMap<String, Run>,
+    /// Runs so far.
+    begun: u64,
     conflicts: Vec<Conflict>,
 }
 
@@ -118,9 +131,7 @@ impl Agent {
     pub fn given_up(&mut self) {
         self.revision = 0;
         self.syncing = false;
-        for run in self.runs.values_mut() {
-            run.phase = Phase::Done;
-        }
+        self.runs.clear();
     }
 
     /// The door did not answer; the next gap asks again.
@@ -129,18 +140,25 @@ impl Agent {
     }
 
     fn apply(&mut self, change: &Assignment, lifetime_ms: Option<i64>, now_ms: i64) -> Vec<Act> {
-        if let Some(run) = self.runs.get_mut(&change.allocation_id) {
-            if !change.stop || run.stop {
+        let allocation = &change.allocation_id;
+        if let Some(run) = self.runs.get_mut(allocation) {
+            if change.revision <= run.revision {
                 return Vec::new();
             }
-            run.stop = true;
-            return match run.phase {
-                Phase::Running => vec![run.finish(&change.allocation_id, now_ms)],
-                Phase::Starting | Phase::Finishing | Phase::Done => Vec::new(),
-            };
+            if change.stop && change.placed_ms == run.placed_ms {
+                run.revision = change.revision;
+                run.stop = true;
+                return match run.phase {
+                    Phase::Running => vec![run.finish(allocation, now_ms)],
+                    Phase::Starting | Phase::Finishing | Phase::Done => Vec::new(),
+                };
+            }
+            // Placed here again: the cell knows that the former run is over, or it would not have.
         }
         self.note_conflicts(change);
+        self.begun += 1;
         let mut run = Run {
+            no: self.begun,
             phase: Phase::Starting,
             revision: change.revision,
             placed_ms: change.placed_ms,
@@ -150,15 +168,15 @@ impl Agent {
         };
         let act = if change.stop {
             // To be stopped before it was ever seen: it never started here.
-            run.finish(&change.allocation_id, now_ms)
+            run.finish(allocation, now_ms)
         } else {
             Act::Report {
-                allocation: change.allocation_id.clone(),
+                run: run.id(allocation),
                 phase: RunPhase::Started,
                 at_ms: change.placed_ms,
             }
         };
-        self.runs.insert(change.allocation_id.clone(), run);
+        self.runs.insert(allocation.clone(), run);
         vec![act]
     }
 
@@ -186,9 +204,14 @@ impl Agent {
         }
     }
 
+    fn run_mut(&mut self, id: &RunId) -> Option<&mut Run> {
+        let run = self.runs.get_mut(&id.allocation);
+        run.filter(|run| run.no == id.no)
+    }
+
     /// A report was acknowledged.
-    pub fn reported(&mut self, allocation: &str, phase: RunPhase, now_ms: i64) -> Vec<Act> {
-        let Some(run) = self.runs.get_mut(allocation) else {
+    pub fn reported(&mut self, id: &RunId, phase: RunPhase, now_ms: i64) -> Vec<Act> {
+        let Some(run) = self.run_mut(id) else {
             return Vec::new();
         };
         match (run.phase, phase) {
@@ -196,11 +219,11 @@ impl Agent {
                 run.phase = Phase::Running;
                 match run.ends_ms {
                     Some(at_ms) if at_ms > now_ms && !run.stop => vec![Act::Wake {
-                        allocation: allocation.to_owned(),
+                        run: id.clone(),
                         at_ms,
                     }],
                     None if !run.stop => Vec::new(),
-                    _ => vec![run.finish(allocation, now_ms)],
+                    _ => vec![run.finish(&id.allocation, now_ms)],
                 }
             }
             (Phase::Finishing, RunPhase::FinishedOk) => {
@@ -212,21 +235,29 @@ impl Agent {
     }
 
     /// The recorded clock got to where the run ends.
-    pub fn due(&mut self, allocation: &str, now_ms: i64) -> Vec<Act> {
-        match self.runs.get_mut(allocation) {
-            Some(run) if run.phase == Phase::Running => vec![run.finish(allocation, now_ms)],
+    pub fn due(&mut self, id: &RunId, now_ms: i64) -> Vec<Act> {
+        match self.run_mut(id) {
+            Some(run) if run.phase == Phase::Running => vec![run.finish(&id.allocation, now_ms)],
             _ => Vec::new(),
         }
     }
 }
 
 impl Run {
+    fn id(&self, allocation: &str) -> RunId {
+        RunId {
+            allocation: allocation.to_owned(),
+            no: self.no,
+            revision: self.revision,
+        }
+    }
+
     /// A run never lasts longer than it would have by itself, however late this is.
     fn finish(&mut self, allocation: &str, now_ms: i64) -> Act {
         self.phase = Phase::Finishing;
         let end = self.ends_ms.unwrap_or(i64::MAX).min(now_ms);
         Act::Report {
-            allocation: allocation.to_owned(),
+            run: self.id(allocation),
             phase: RunPhase::FinishedOk,
             at_ms: end.max(self.placed_ms),
         }
@@ -251,18 +282,26 @@ mod tests {
         }
     }
 
-    fn report(allocation: &str, phase: RunPhase, at_ms: i64) -> Act {
-        Act::Report {
+    /// `a1@3` is the agent's first run, of the allocation a, as of revision 3.
+    fn run(text: &str) -> RunId {
+        let (name, revision) = text.split_once('@').unwrap();
+        let (allocation, no) = name.split_at(1);
+        RunId {
             allocation: allocation.to_owned(),
-            phase,
-            at_ms,
+            no: no.parse().unwrap(),
+            revision: revision.parse().unwrap(),
         }
+    }
+
+    fn report(of: &str, phase: RunPhase, at_ms: i64) -> Act {
+        let run = run(of);
+        Act::Report { run, phase, at_ms }
     }
 
     #[test]
     fn a_run_starts_when_placed_and_lasts_its_lifetime() {
         let mut agent = Agent::default();
-        let started = report("a", RunPhase::Started, 100);
+        let started = report("a1@1", RunPhase::Started, 100);
         assert_eq!(
             agent.assigned(&change(1, "a", 100, false), Some(50), 120),
             [started]
@@ -274,19 +313,23 @@ mod tests {
                 .is_empty()
         );
         assert!(
-            agent.due("a", 125).is_empty(),
+            agent.due(&run("a1@1"), 125).is_empty(),
             "Finished must not overtake Started"
         );
         let wake = Act::Wake {
-            allocation: "a".to_owned(),
+            run: run("a1@1"),
             at_ms: 150,
         };
-        assert_eq!(agent.reported("a", RunPhase::Started, 130), [wake]);
+        assert_eq!(agent.reported(&run("a1@1"), RunPhase::Started, 130), [wake]);
         assert_eq!(
-            agent.due("a", 163),
-            [report("a", RunPhase::FinishedOk, 150)]
+            agent.due(&run("a1@1"), 163),
+            [report("a1@1", RunPhase::FinishedOk, 150)]
         );
-        assert!(agent.reported("a", RunPhase::FinishedOk, 170).is_empty());
+        assert!(
+            agent
+                .reported(&run("a1@1"), RunPhase::FinishedOk, 170)
+                .is_empty()
+        );
         assert!(
             agent
                 .assigned(&change(2, "a", 100, true), Some(50), 180)
@@ -299,8 +342,11 @@ mod tests {
     fn a_run_that_is_over_before_its_start_is_acknowledged_finishes_at_once() {
         let mut agent = Agent::default();
         agent.assigned(&change(1, "a", 100, false), Some(5), 200);
-        let finished = report("a", RunPhase::FinishedOk, 105);
-        assert_eq!(agent.reported("a", RunPhase::Started, 210), [finished]);
+        let finished = report("a1@1", RunPhase::FinishedOk, 105);
+        assert_eq!(
+            agent.reported(&run("a1@1"), RunPhase::Started, 210),
+            [finished]
+        );
     }
 
     #[test]
@@ -312,24 +358,108 @@ mod tests {
                 .assigned(&change(2, "a", 100, true), Some(500), 150)
                 .is_empty()
         );
-        let finished = report("a", RunPhase::FinishedOk, 160);
-        assert_eq!(agent.reported("a", RunPhase::Started, 160), [finished]);
+        let finished = report("a1@2", RunPhase::FinishedOk, 160);
+        assert_eq!(
+            agent.reported(&run("a1@1"), RunPhase::Started, 160),
+            [finished]
+        );
 
         let mut agent = Agent::default();
         agent.assigned(&change(1, "a", 100, false), None, 100);
-        assert!(agent.reported("a", RunPhase::Started, 110).is_empty());
-        let finished = report("a", RunPhase::FinishedOk, 170);
+        assert!(
+            agent
+                .reported(&run("a1@1"), RunPhase::Started, 110)
+                .is_empty()
+        );
+        let finished = report("a1@2", RunPhase::FinishedOk, 170);
         assert_eq!(
             agent.assigned(&change(2, "a", 100, true), None, 170),
             [finished]
         );
 
         let mut agent = Agent::default();
-        let finished = report("a", RunPhase::FinishedOk, 100);
+        let finished = report("a1@1", RunPhase::FinishedOk, 100);
         assert_eq!(
             agent.assigned(&change(1, "a", 100, true), None, 90),
             [finished]
         );
+    }
+
+    /// a has run and finished; its assignment had revision 1 and its stop 2.
+    fn finished() -> Agent {
+        let mut agent = Agent::default();
+        agent.assigned(&change(1, "a", 100, false), Some(50), 100);
+        agent.reported(&run("a1@1"), RunPhase::Started, 110);
+        agent.due(&run("a1@1"), 150);
+        agent.reported(&run("a1@1"), RunPhase::FinishedOk, 155);
+        agent
+    }
+
+    #[test]
+    fn an_allocation_that_is_placed_here_again_runs_again() {
+        let again = [report("a2@2", RunPhase::Started, 200)];
+        let mut agent = finished();
+        assert_eq!(
+            agent.assigned(&change(2, "a", 200, false), Some(50), 200),
+            again
+        );
+        // What is late of the former run does not touch this one.
+        assert!(
+            agent
+                .reported(&run("a1@1"), RunPhase::Started, 201)
+                .is_empty()
+        );
+        assert!(
+            agent
+                .reported(&run("a1@1"), RunPhase::FinishedOk, 201)
+                .is_empty()
+        );
+        let wake = Act::Wake {
+            run: run("a2@2"),
+            at_ms: 250,
+        };
+        assert_eq!(agent.reported(&run("a2@2"), RunPhase::Started, 210), [wake]);
+        assert!(agent.due(&run("a1@1"), 210).is_empty());
+        let late = change(1, "a", 100, true);
+        assert!(agent.assigned(&late, Some(50), 211).is_empty());
+        let ended = [report("a2@2", RunPhase::FinishedOk, 250)];
+        assert_eq!(agent.due(&run("a2@2"), 250), ended);
+
+        // In the list that closes a gap, too, and as one that is to be stopped at once.
+        let mut agent = finished();
+        let mut list = AssignmentList {
+            revision: 2,
+            assignments: vec![change(2, "a", 200, false)],
+            ..AssignmentList::default()
+        };
+        assert_eq!(agent.listed(&list, |_| Some(50), 200), again);
+        assert!(agent.listed(&list, |_| Some(50), 201).is_empty());
+        let mut agent = finished();
+        list.revision = 3;
+        list.assignments = vec![change(3, "a", 200, true)];
+        assert_eq!(
+            agent.listed(&list, |_| Some(50), 210),
+            [report("a2@3", RunPhase::FinishedOk, 210)]
+        );
+    }
+
+    #[test]
+    fn a_former_life_has_no_say_in_the_next_run() {
+        let mut agent = Agent::default();
+        agent.assigned(&change(7, "a", 0, false), Some(5), 0);
+        agent.given_up();
+        let again = [report("a2@1", RunPhase::Started, 20)];
+        assert_eq!(
+            agent.assigned(&change(1, "a", 20, false), Some(5), 20),
+            again
+        );
+        assert!(
+            agent
+                .reported(&run("a1@7"), RunPhase::Started, 21)
+                .is_empty()
+        );
+        assert!(agent.due(&run("a1@7"), 21).is_empty());
+        assert!(agent.conflicts().is_empty());
     }
 
     #[test]
@@ -337,8 +467,12 @@ mod tests {
         let mut agent = Agent::default();
         agent.assigned(&change(1, "a", 0, false), Some(5), 0);
         agent.given_up();
-        assert!(agent.reported("a", RunPhase::Started, 10).is_empty());
-        assert!(agent.due("a", 10).is_empty());
+        assert!(
+            agent
+                .reported(&run("a1@1"), RunPhase::Started, 10)
+                .is_empty()
+        );
+        assert!(agent.due(&run("a1@1"), 10).is_empty());
         agent.assigned(&change(1, "b", 20, false), Some(5), 20);
         assert_eq!((agent.revision(), agent.conflicts().len()), (1, 0));
     }
@@ -363,19 +497,23 @@ mod tests {
             assignments: vec![change(2, "b", 0, false), change(3, "c", 0, false)],
             ..AssignmentList::default()
         };
-        let started = report("b", RunPhase::Started, 0);
+        let started = report("b4@2", RunPhase::Started, 0);
         assert_eq!(agent.listed(&list, |_| None, 0), [started]);
         assert_eq!(agent.revision(), 3);
         // "a" is over for the cell, "d" is newer than the list.
-        assert!(agent.reported("a", RunPhase::Started, 1).is_empty());
+        assert!(
+            agent
+                .reported(&run("a1@1"), RunPhase::Started, 1)
+                .is_empty()
+        );
         assert_eq!(
             agent.assigned(&change(5, "a", 0, true), None, 2),
             [Act::Sync]
         );
         assert_eq!(agent.assigned(&change(5, "d", 0, true), None, 2), []);
         assert_eq!(
-            agent.reported("d", RunPhase::Started, 3),
-            [report("d", RunPhase::FinishedOk, 3)]
+            agent.reported(&run("d3@4"), RunPhase::Started, 3),
+            [report("d3@5", RunPhase::FinishedOk, 3)]
         );
     }
 
@@ -390,8 +528,8 @@ mod tests {
             assigned_to: "b".to_owned(),
         };
         assert_eq!(agent.conflicts(), [conflict]);
-        agent.reported("a", RunPhase::Started, 10);
-        agent.reported("b", RunPhase::Started, 10);
+        agent.reported(&run("a1@1"), RunPhase::Started, 10);
+        agent.reported(&run("b2@2"), RunPhase::Started, 10);
         agent.assigned(&change(3, "c", 10, false), Some(5), 10);
         assert_eq!(agent.conflicts().len(), 1);
     }

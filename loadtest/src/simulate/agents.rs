@@ -39,8 +39,8 @@ pub struct Agent {
     pub gone: bool,
     wants_list: bool,
     runs: BTreeMap<String, Local>,
-    /// Over, by this agent's own word; reported again whenever a list still has them.
-    done: BTreeMap<String, RunPhase>,
+    /// Over in this life, by this agent's own word, as of the revision that it had seen: a later one is of another run.
+    done: BTreeMap<String, u64>,
     /// What it has sent, some of which arrives again much later.
     sent: Vec<Vec<u8>>,
 }
@@ -49,6 +49,9 @@ pub struct Agent {
 struct Local {
     demand: v1::AllocationSpec,
     gpus: Vec<v1::GpuShare>,
+    /// Of the last change of it.
+    revision: u64,
+    placed_ms: i64,
     started: bool,
     stop: bool,
 }
@@ -111,10 +114,8 @@ impl Agent {
         self.registered = false;
         self.wants_list = false;
         self.runs.clear();
+        self.done.clear();
         self.revision = 0;
-        if random.chance(500) {
-            self.done.clear();
-        }
     }
 
     /// Something that an agent may do at any time.
@@ -200,8 +201,8 @@ impl Agent {
             return Vec::new();
         };
         let allocation = allocation.clone();
-        // An agent's clock is its own.
-        let at_ms = now_ms + random.below(200) as i64 - 100;
+        // An agent's clock is its own, but it knows that nothing runs before it was placed.
+        let at_ms = (now_ms + random.below(200) as i64 - 100).max(run.placed_ms);
         let phase = match (run.started, run.stop) {
             (false, false) if random.chance(60) => RunPhase::Rejected,
             (false, false) => RunPhase::Started,
@@ -212,8 +213,9 @@ impl Agent {
         if phase == RunPhase::Started {
             run.started = true;
         } else {
+            let revision = run.revision;
             self.runs.remove(&allocation);
-            self.done.insert(allocation.clone(), phase);
+            self.done.insert(allocation.clone(), revision);
         }
         self.twice(random, troubled, |agent| {
             agent.phase(&allocation, phase, at_ms)
@@ -271,16 +273,23 @@ impl Agent {
 
     fn run(&mut self, change: &v1::Assignment) -> Result<(), Overcommitted> {
         let id = &change.allocation_id;
-        if self.done.contains_key(id) {
+        if self.done.get(id).is_some_and(|seen| change.revision <= *seen) {
             return Ok(());
         }
         if let Some(run) = self.runs.get_mut(id) {
+            if change.placed_ms != run.placed_ms {
+                // This one goes on here, and nobody has said otherwise.
+                return Err(self.overcommitted(id));
+            }
+            run.revision = run.revision.max(change.revision);
             run.stop |= change.stop;
             return Ok(());
         }
         let run = Local {
             demand: change.spec.clone().unwrap_or_default(),
             gpus: change.gpus.clone(),
+            revision: change.revision,
+            placed_ms: change.placed_ms,
             started: false,
             stop: change.stop,
         };
@@ -288,29 +297,39 @@ impl Agent {
         if self.fits() {
             return Ok(());
         }
-        Err(Overcommitted {
+        Err(self.overcommitted(id))
+    }
+
+    fn overcommitted(&self, allocation: &str) -> Overcommitted {
+        Overcommitted {
             node: self.name.clone(),
             incarnation: self.incarnation,
-            allocation: id.clone(),
-            beside: self
-                .runs
-                .keys()
-                .filter(|other| *other != id)
-                .cloned()
-                .collect(),
-        })
+            allocation: allocation.to_owned(),
+            beside: self.runs.keys().cloned().collect(),
+        }
     }
 
     fn fits(&self) -> bool {
-        let cpu: u64 = self.runs.values().map(|run| run.demand.cpu_milli).sum();
-        let memory: u64 = self.runs.values().map(|run| run.demand.memory_bytes).sum();
+        // What is to be stopped before it has started never will.
+        let using = || self.runs.values().filter(|run| run.started || !run.stop);
+        let cpu: u64 = using().map(|run| run.demand.cpu_milli).sum();
+        let memory: u64 = using().map(|run| run.demand.memory_bytes).sum();
         let mut devices: BTreeMap<u32, u32> = BTreeMap::new();
-        for share in self.runs.values().flat_map(|run| &run.gpus) {
+        for share in using().flat_map(|run| &run.gpus) {
             *devices.entry(share.device).or_default() += share.milli;
         }
+        let mut extended: BTreeMap<&str, u64> = BTreeMap::new();
+        for used in using().flat_map(|run| &run.demand.extended) {
+            *extended.entry(&used.name).or_default() += used.amount;
+        }
+        let has = |(name, used): (&&str, &u64)| {
+            let own = self.capacity.extended.iter().find(|own| own.name == **name);
+            own.is_some_and(|own| *used <= own.amount)
+        };
         cpu <= self.capacity.cpu_milli
             && memory <= self.capacity.memory_bytes
             && devices.values().all(|milli| *milli <= 1000)
+            && extended.iter().all(has)
     }
 }
 

@@ -5,13 +5,18 @@
 
 mod allocations;
 mod chain;
+mod demand;
 mod doors;
+mod fit;
+mod gangs;
 mod nodes;
 mod outcomes;
 mod quotas;
 mod replay;
+mod runs;
+mod settings;
 
-pub use allocations::Demand;
+pub use demand::Demand;
 pub use doors::{Ask, Expect};
 pub use nodes::Heartbeat;
 pub use outcomes::{Outcome, State, Step, Told, What};
@@ -46,6 +51,8 @@ pub enum Invariant {
     Terminal = 6,
     /// One history: the chain, the watermarks, and states that follow from them.
     Replay = 7,
+    /// What is placed may be there: selectors, taints, cordons, whole gangs; and only what may be preempted is.
+    Fit = 8,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -123,6 +130,7 @@ pub struct Checker {
     allocations: allocations::Allocations,
     quotas: quotas::Quotas,
     nodes: nodes::Nodes,
+    settings: settings::Settings,
     outcomes: outcomes::Outcomes,
     events: u64,
 }
@@ -136,6 +144,7 @@ impl Checker {
             allocations: allocations::Allocations::default(),
             quotas: quotas::Quotas::default(),
             nodes: nodes::Nodes::default(),
+            settings: settings::Settings::default(),
             outcomes: outcomes::Outcomes::default(),
             events: 0,
         }

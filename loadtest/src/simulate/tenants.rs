@@ -1,12 +1,15 @@
 //! Simulated tenants and operators: they ask, repeat themselves, change their minds, and make mistakes.
 
+mod wishes;
+
 use super::{
     agents::uuid_text,
     check::{Ask, Expect},
 };
 use ledger::memory::Seeded;
 use prost::Message;
-use schemas::v1::{Cancel, Request, SetQuota, SetTenant, Submit, request::Verb};
+use schemas::v1::{Cancel, GangRequest, Request, SetQuota, SetTenant, Submit, request::Verb};
+use wishes::{change, gang, policies, submit};
 
 const OPERATOR: &str = "_operator";
 pub const CELL: u64 = 1;
@@ -20,6 +23,9 @@ pub struct Tenants {
     sent: Vec<Ask>,
     /// Setting-up that is still to be sent, last first.
     setup: Vec<(String, Verb)>,
+    /// Members of gangs that are still to be asked for.
+    members: Vec<(String, Submit)>,
+    gangs: u64,
 }
 
 impl Tenants {
@@ -27,7 +33,7 @@ impl Tenants {
         let names: Vec<String> = (0..=random.below(3))
             .map(|i| format!("tenant-{i}"))
             .collect();
-        let mut setup = Vec::new();
+        let mut setup = policies(random);
         for tenant in &names {
             for resource in ["cpu", "memory", "gpu"] {
                 setup.push(quota(tenant, resource, None, random));
@@ -45,6 +51,8 @@ impl Tenants {
             next: 0,
             sent: Vec::new(),
             setup,
+            members: Vec::new(),
+            gangs: 0,
         }
     }
 
@@ -90,11 +98,30 @@ impl Tenants {
         if let Some((tenant, verb)) = self.setup.pop() {
             return self.ask(tenant, Some(verb), Expect::Sound, random);
         }
+        // One after the other, with something else in between.
+        if random.chance(600)
+            && let Some((tenant, member)) = self.members.pop()
+        {
+            return self.ask(tenant, Some(Verb::Submit(member)), Expect::Sound, random);
+        }
         let tenant = self.tenant(random);
         match random.below(100) {
-            0..=48 => {
+            0..=4 => {
+                self.gangs += 1;
+                let mut members = gang(self.gangs, random);
+                // The last one may never be asked for.
+                let first = members.pop().unwrap_or_default();
+                let rest = members.into_iter().map(|member| (tenant.clone(), member));
+                self.members.extend(rest);
+                self.ask(tenant, Some(Verb::Submit(first)), Expect::Sound, random)
+            }
+            5..=44 => {
                 let verb = Verb::Submit(submit(random));
                 self.ask(tenant, Some(verb), Expect::Sound, random)
+            }
+            45..=48 => {
+                let verb = change(&tenant, random);
+                self.ask(OPERATOR.to_owned(), Some(verb), Expect::Sound, random)
             }
             49..=65 => self.cancel(tenant, allocations, random),
             66..=77 => self.again(tenant, random),
@@ -158,7 +185,7 @@ impl Tenants {
 
     fn mistake(&mut self, tenant: String, random: &mut Seeded) -> Ask {
         let good = submit(random);
-        let (verb, rule) = match random.below(9) {
+        let (verb, rule) = match random.below(10) {
             0 => return self.raw(tenant, vec![0xff, 0x01, 0x02], Expect::Breaks(1), random),
             1 => (None, 2),
             2 => {
@@ -208,6 +235,20 @@ impl Tenants {
                 };
                 (Some(Verb::Submit(share)), 13)
             }
+            8 => {
+                let asks = GangRequest {
+                    name: "g".into(),
+                    size: 2,
+                    min: 3,
+                    ..GangRequest::default()
+                };
+                let gang = Submit {
+                    gang: Some(asks),
+                    priority_class: String::new(),
+                    ..good
+                };
+                (Some(Verb::Submit(gang)), 29)
+            }
             // An operator's verb from a tenant.
             _ => (Some(quota(&tenant, "cpu", None, random).1), 2),
         };
@@ -237,39 +278,4 @@ fn quota(
         expected_version: expected,
     });
     (OPERATOR.to_owned(), verb)
-}
-
-fn submit(random: &mut Seeded) -> Submit {
-    let gpu_count = match random.below(10) {
-        0..=3 => 0,
-        4..=7 => 1,
-        more => more as i64 - 6,
-    };
-    let gpu_milli = match random.below(3) {
-        0 if gpu_count == 1 => 100 * (1 + random.below(10)) as i64,
-        1 if gpu_count > 0 => 1000,
-        _ => 0,
-    };
-    let gpu_models = match random.below(6) {
-        0 if gpu_count > 0 => vec!["a100".to_owned()],
-        1 if gpu_count > 0 => vec!["t4".to_owned(), "a100".to_owned()],
-        _ => Vec::new(),
-    };
-    Submit {
-        job_set: match random.below(3) {
-            0 => String::new(),
-            other => format!("set-{other}"),
-        },
-        name: if random.chance(300) {
-            "name".into()
-        } else {
-            String::new()
-        },
-        priority: random.below(5) as i32 - 2,
-        cpu_milli: 500 * (1 + random.below(12)) as i64,
-        memory_bytes: GIB * (1 + random.below(8)) as i64,
-        gpu_count,
-        gpu_milli,
-        gpu_models,
-    }
 }

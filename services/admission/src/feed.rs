@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vocab::{
     AllocationNo, At, CancelVerdict, EndCause, Event, EventNo, GpuShare, Lsn, Millis, Operation,
-    Refusal, Rule, Token, WaitingReason,
+    PreemptionCause, Refusal, Rule, Token, WaitingReason,
 };
 
 /// Place in a tenant's feed, strictly growing.
@@ -46,8 +46,19 @@ pub enum FeedKind {
     Stopping,
     Ended {
         cause: EndCause,
+        /// Of the last run.
         started: Option<Millis>,
         at: Millis,
+    },
+    Preempted {
+        cause: PreemptionCause,
+        grace_until: Millis,
+    },
+    /// The run was over at `at`, and it waits again.
+    Requeued {
+        cause: EndCause,
+        at: Millis,
+        not_before: Millis,
     },
 }
 
@@ -97,6 +108,7 @@ struct Told {
     tenant: Token,
     job_set: Token,
     name: Option<Token>,
+    /// The run that is not over.
     started: Option<Millis>,
 }
 
@@ -308,7 +320,9 @@ impl Projection for Feed {
                 self.submitted(at, *allocation, state, out);
                 self.tell(at, *allocation, FeedKind::Placed { node, gpus }, out);
             }
-            Event::AllocationWaiting { allocation, reason } => {
+            Event::AllocationWaiting {
+                allocation, reason, ..
+            } => {
                 self.submitted(at, *allocation, SubmitState::Waiting(*reason), out);
                 self.tell(at, *allocation, FeedKind::Waiting(*reason), out);
             }
@@ -323,6 +337,33 @@ impl Projection for Feed {
             }
             Event::AllocationStopping { allocation } => {
                 self.tell(at, *allocation, FeedKind::Stopping, out);
+            }
+            Event::AllocationPreempted {
+                allocation,
+                cause,
+                grace_until,
+                // Whoever it is, it may be another tenant's.
+                by: _,
+            } => {
+                let (cause, grace_until) = (*cause, *grace_until);
+                let preempted = FeedKind::Preempted { cause, grace_until };
+                self.tell(at, *allocation, preempted, out);
+            }
+            Event::AllocationRequeued {
+                allocation,
+                cause,
+                at: moment,
+                not_before,
+            } => {
+                if let Some(told) = self.live.get_mut(allocation) {
+                    told.started = None;
+                }
+                let requeued = FeedKind::Requeued {
+                    cause: *cause,
+                    at: *moment,
+                    not_before: *not_before,
+                };
+                self.tell(at, *allocation, requeued, out);
             }
             Event::AllocationEnded {
                 allocation,
@@ -361,7 +402,10 @@ impl Projection for Feed {
                 self.answer(at, *request, kind, out);
             }
             // Nothing that a tenant is told.
-            Event::QuotaReserved { .. }
+            Event::AllocationNominated { .. }
+            | Event::LineExplained { .. }
+            | Event::ReservationDecided { .. }
+            | Event::QuotaReserved { .. }
             | Event::QuotaReleased { .. }
             | Event::NodeRegistered { .. }
             | Event::NodeReady { .. }
@@ -369,5 +413,147 @@ impl Projection for Feed {
             | Event::RunReported { .. } => {}
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vocab::{AllocationSpec, LineNo, PlacementPolicy};
+
+    fn token(text: &str) -> Token {
+        Token::new(text).unwrap()
+    }
+
+    /// Of allocation 1.
+    fn event(step: &str, now: Millis) -> Event {
+        let allocation = AllocationNo(1);
+        let operation = Operation {
+            tenant: token("t"),
+            operation_id: Some(token("op")),
+            digest: [7; 16],
+            reply_to: None,
+            trace: None,
+        };
+        match step {
+            "submit" => Event::AllocationRequested {
+                operation,
+                spec: AllocationSpec::plain(token("j"), 1, 1),
+            },
+            "waiting" => Event::AllocationWaiting {
+                allocation,
+                reason: WaitingReason::Nominated,
+                line: Some(LineNo(4)),
+            },
+            "explained" => Event::LineExplained {
+                line: LineNo(4),
+                queue: token("t"),
+                reason: WaitingReason::NoRoomNow,
+                head: allocation,
+                counts: Vec::new(),
+                shortfall: Vec::new(),
+                share_ppm: 0,
+                fair_share_ppm: 0,
+            },
+            "nominated" => Event::AllocationNominated {
+                allocation,
+                node: token("n"),
+                incarnation: 1,
+            },
+            "placed" => Event::AllocationPlaced {
+                allocation,
+                node: token("n"),
+                incarnation: 1,
+                gpus: Vec::new(),
+                zones: 0,
+                policy: PlacementPolicy::Default,
+                candidates: Vec::new(),
+            },
+            "started" => Event::AllocationStarted {
+                allocation,
+                at: now,
+            },
+            "preempted" => Event::AllocationPreempted {
+                allocation,
+                cause: PreemptionCause::Priority,
+                by: Some(AllocationNo(2)),
+                grace_until: now.plus(100),
+            },
+            "stopping" => Event::AllocationStopping { allocation },
+            "requeued" => Event::AllocationRequeued {
+                allocation,
+                cause: EndCause::Preempted,
+                at: now,
+                not_before: now.plus(1000),
+            },
+            "ended" => Event::AllocationEnded {
+                allocation,
+                cause: EndCause::Finished,
+                at: now,
+            },
+            other => panic!("{other}"),
+        }
+    }
+
+    /// Steps, one millisecond apart; then what is told.
+    fn check(steps: &str, expected: &str) {
+        let mut feed = Feed::default();
+        let mut items = Vec::new();
+        for (i, step) in steps.split(", ").enumerate() {
+            let now = Millis(i as i64 + 1);
+            let at = At {
+                lsn: Lsn(i as u64 + 1),
+                index: 0,
+                no: EventNo(1),
+                now,
+            };
+            feed.project(&at, &event(step, now), &mut items).unwrap();
+        }
+        let positions = items.iter().map(|item| item.position);
+        assert!(positions.is_sorted_by(|a, b| a < b), "{steps}");
+        let words: Vec<String> = items
+            .iter()
+            .map(|item| match &item.kind {
+                FeedKind::Outcome(_) => "outcome".into(),
+                FeedKind::Placed { .. } => "placed".into(),
+                FeedKind::Waiting(reason) => reason.name().into(),
+                FeedKind::Started { at } => format!("started @{}", at.0),
+                FeedKind::Stopping => "stopping".into(),
+                FeedKind::Ended { started, at, .. } => {
+                    format!("ended {}..{}", started.map_or(0, |at| at.0), at.0)
+                }
+                FeedKind::Preempted { cause, grace_until } => {
+                    format!("preempted {} until {}", cause.name(), grace_until.0)
+                }
+                FeedKind::Requeued {
+                    cause,
+                    at,
+                    not_before,
+                } => format!("requeued {} @{} until {}", cause.name(), at.0, not_before.0),
+            })
+            .collect();
+        assert_eq!(words.join(", "), expected, "{steps}");
+    }
+
+    #[test]
+    fn the_first_decision_answers_and_the_inside_stays_inside() {
+        check(
+            "submit, nominated, waiting, explained, placed",
+            "outcome, nominated, placed",
+        );
+    }
+
+    #[test]
+    fn a_run_that_is_over_is_told_and_so_is_the_next() {
+        check(
+            "submit, placed, started, preempted, stopping, requeued, waiting, placed, started, ended",
+            "outcome, placed, started @3, preempted priority until 104, stopping, \
+             requeued preempted @6 until 1006, nominated, placed, started @9, ended 9..10",
+        );
+        // It never ran again.
+        check(
+            "submit, placed, started, requeued, ended",
+            "outcome, placed, started @3, requeued preempted @4 until 1004, ended 0..5",
+        );
     }
 }

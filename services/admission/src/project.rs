@@ -50,6 +50,11 @@ pub enum Verb {
     SetTenant,
     SetQuota,
     SetRate,
+    SetQueue,
+    SetPriorityClass,
+    SetScheduling,
+    SetCordon,
+    SetReservation,
 }
 
 impl Verb {
@@ -60,6 +65,11 @@ impl Verb {
             Self::SetTenant => "set_tenant",
             Self::SetQuota => "set_quota",
             Self::SetRate => "set_rate",
+            Self::SetQueue => "set_queue",
+            Self::SetPriorityClass => "set_priority_class",
+            Self::SetScheduling => "set_scheduling",
+            Self::SetCordon => "set_cordon",
+            Self::SetReservation => "set_reservation",
         }
     }
 }
@@ -168,6 +178,11 @@ impl WarmProjection {
             }
             AdminChange::Quota { .. } => Verb::SetQuota,
             AdminChange::Rate { .. } => Verb::SetRate,
+            AdminChange::Queue { .. } => Verb::SetQueue,
+            AdminChange::PriorityClass { .. } => Verb::SetPriorityClass,
+            AdminChange::Scheduling(_) => Verb::SetScheduling,
+            AdminChange::Cordon { .. } => Verb::SetCordon,
+            AdminChange::Reservation { .. } => Verb::SetReservation,
         };
         let state = OperationState::Decided {
             at: at.now,
@@ -282,6 +297,11 @@ impl Projection for WarmProjection {
             | Event::QuotaReleased { .. }
             | Event::AllocationStarted { .. }
             | Event::AllocationStopping { .. }
+            | Event::AllocationPreempted { .. }
+            | Event::AllocationNominated { .. }
+            | Event::AllocationRequeued { .. }
+            | Event::LineExplained { .. }
+            | Event::ReservationDecided { .. }
             | Event::NodeRegistered { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
@@ -294,7 +314,7 @@ impl Projection for WarmProjection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vocab::{AllocationSpec, EndCause, Lsn, WaitingReason};
+    use vocab::{AllocationSpec, EndCause, Lsn, PlacementPolicy, WaitingReason};
 
     fn token(text: &str) -> Token {
         Token::new(text).unwrap()
@@ -321,14 +341,7 @@ mod tests {
                 1,
                 Event::AllocationRequested {
                     operation,
-                    spec: AllocationSpec {
-                        job_set: token("j"),
-                        name: None,
-                        priority: 0,
-                        cpu_milli: 1,
-                        memory_bytes: 1,
-                        gpu: None,
-                    },
+                    spec: AllocationSpec::plain(token("j"), 1, 1),
                 },
             ),
             "cancel" => (
@@ -375,6 +388,9 @@ mod tests {
                     node: token("n"),
                     incarnation: 1,
                     gpus: Vec::new(),
+                    zones: 0,
+                    policy: PlacementPolicy::Default,
+                    candidates: Vec::new(),
                 },
             ),
             "waiting" => (
@@ -382,6 +398,7 @@ mod tests {
                 Event::AllocationWaiting {
                     allocation,
                     reason: WaitingReason::NoRoomNow,
+                    line: None,
                 },
             ),
             "ended" => (

@@ -93,6 +93,26 @@ async fn every_outcome_is_read_as_it_was_written() {
             Some(Verb::SetRate),
             decided(Outcome::Applied { version: 2 }),
         ),
+        (
+            Some(Verb::SetQueue),
+            decided(Outcome::Applied { version: 1 }),
+        ),
+        (
+            Some(Verb::SetPriorityClass),
+            decided(Outcome::Applied { version: 1 }),
+        ),
+        (
+            Some(Verb::SetScheduling),
+            decided(Outcome::Applied { version: 1 }),
+        ),
+        (
+            Some(Verb::SetCordon),
+            decided(Outcome::Applied { version: 1 }),
+        ),
+        (
+            Some(Verb::SetReservation),
+            decided(Outcome::Applied { version: 1 }),
+        ),
         // What a client may name is no bigint.
         (None, refused(Rule::VersionConflict, 1, u64::MAX)),
     ];

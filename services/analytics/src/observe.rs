@@ -85,15 +85,46 @@ impl Shell {
             Event::QuotaDenied { allocation, .. } => {
                 self.followed.remove(allocation);
             }
-            Event::AllocationEnded { allocation, .. } => {
-                let over = self.followed.remove(allocation);
-                let known = at.lsn.0 <= self.resumed.load(Ordering::Relaxed);
-                if let Some(Followed { parent, .. }) = over.filter(|f| f.started && !known) {
-                    let (lsn, since) = (at.lsn, Stamp::now());
-                    self.billing.push_back(Billing { lsn, parent, since });
+            Event::AllocationRequeued { allocation, .. } => {
+                if let Some(followed) = self.followed.get_mut(allocation) {
+                    let ran = std::mem::take(&mut followed.started);
+                    let parent = followed.parent;
+                    self.over(at, ran.then_some(parent));
                 }
             }
-            _ => {}
+            Event::AllocationEnded { allocation, .. } => {
+                let last = self.followed.remove(allocation);
+                self.over(at, last.filter(|f| f.started).map(|f| f.parent));
+            }
+            // Neither begins nor ends a run.
+            Event::AdminApplied { .. }
+            | Event::CancelRequested { .. }
+            | Event::OperationRefused { .. }
+            | Event::OperationRepeated { .. }
+            | Event::OperationsForgotten { .. }
+            | Event::QuotaReserved { .. }
+            | Event::QuotaReleased { .. }
+            | Event::AllocationPlaced { .. }
+            | Event::AllocationWaiting { .. }
+            | Event::LineExplained { .. }
+            | Event::AllocationPreempted { .. }
+            | Event::AllocationNominated { .. }
+            | Event::AllocationStopping { .. }
+            | Event::CancelDecided { .. }
+            | Event::ReservationDecided { .. }
+            | Event::NodeRegistered { .. }
+            | Event::NodeReady { .. }
+            | Event::NodeLost { .. }
+            | Event::RunReported { .. } => {}
+        }
+    }
+
+    /// A run is over; what was in the tables when the projection began has had its span.
+    fn over(&mut self, at: &At, parent: Option<TraceParent>) {
+        let known = at.lsn.0 <= self.resumed.load(Ordering::Relaxed);
+        if let Some(parent) = parent.filter(|_| !known) {
+            let (lsn, since) = (at.lsn, Stamp::now());
+            self.billing.push_back(Billing { lsn, parent, since });
         }
     }
 }

@@ -290,6 +290,45 @@ async fn what_still_runs_is_booked_and_not_billed() -> Outcome {
 }
 
 #[tokio::test]
+async fn every_run_of_an_allocation_is_billed_and_the_last_may_be_under_way() -> Outcome {
+    let (database, store) = Database::store().await?;
+    let mut journal = Journal::default();
+    journal.node(0, "n1", Some("V100"));
+    journal.node(0, "n2", Some("V100"));
+    journal.start(1, "t1", "n1", (1000, 1 << 30, 500), NOVEMBER);
+    // Twice on the same node, across an hour, then on another.
+    let starts = [("n1", NOVEMBER + 7), ("n2", NOVEMBER + HOUR_MS + 20)];
+    for (run, (node, at)) in starts.into_iter().enumerate() {
+        journal.requeue(1, at - 2);
+        journal.start_again(1, node, at);
+        store.apply(&journal.batch()).await?;
+        let runs = run as u64 + 1;
+        assert_eq!(database.count("allocation_intervals").await?, runs);
+        let conservation = store.conservation().await?;
+        assert_eq!(kinds(&conservation), Vec::<&str>::new(), "{runs}");
+    }
+    journal.end(1, NOVEMBER + HOUR_MS + 25);
+    store.apply(&journal.batch()).await?;
+    let lines = store
+        .tenant_usage(&token("t1"), (Millis(0), Millis(i64::MAX)))
+        .await?;
+    let cpu: Vec<u128> = lines
+        .iter()
+        .filter(|line| line.resource == "cpu")
+        .map(|line| line.quantity / 1000)
+        .collect();
+    assert_eq!(cpu, [5 + HOUR_MS as u128 - 7, 18 + 5]);
+    assert_eq!(kinds(&store.conservation().await?), Vec::<&str>::new());
+    // A former run's bill is missed though the allocation runs on.
+    database
+        .execute("DELETE FROM allocation_intervals WHERE lsn = (SELECT min(lsn) FROM allocation_intervals)")
+        .await?;
+    let found = kinds(&store.conservation().await?).join(" ");
+    assert_eq!(found, "rows runs tenants");
+    database.drop().await
+}
+
+#[tokio::test]
 async fn a_year_of_hours_in_one_run_and_the_largest_amounts() -> Outcome {
     let (database, store) = Database::store().await?;
     let mut journal = Journal::default();

@@ -1,12 +1,15 @@
 //! `apportion`: the suite from the command line.
 
 mod amount;
-mod ask;
+mod cancel;
 mod cell;
 mod look;
+mod operate;
 mod schema;
 mod serve;
 mod stack;
+mod submit;
+mod watch;
 
 use clap::{Parser, Subcommand};
 use std::{path::PathBuf, process::ExitCode};
@@ -40,20 +43,34 @@ enum Command {
     /// Run all five services in this one process.
     Serve(serve::Serve),
     /// Ask for an allocation, and wait for the outcome.
-    Submit(ask::Submit),
+    Submit(Box<submit::Submit>),
     /// End an allocation, or take it out of the queue.
-    Cancel(ask::Cancel),
+    Cancel(cancel::Cancel),
     /// Follow a tenant's events.
-    Watch(ask::Watch),
+    Watch(watch::Watch),
     /// Bring a tenant into being.
-    Tenant(ask::Tenant),
+    Tenant(operate::Tenant),
     /// Limit what a tenant may hold, or show it.
     Quota {
         #[command(subcommand)]
-        command: ask::QuotaCommand,
+        command: operate::QuotaCommand,
     },
     /// Say what a resource costs.
-    Rate(ask::Rate),
+    Rate(operate::Rate),
+    /// Set a queue: whom it is for, its part and its limits.
+    QueueSet(operate::QueueSet),
+    /// Set what a priority is worth against others.
+    PriorityClass(operate::PriorityClass),
+    /// Set the cell's scheduling policy.
+    Policy(operate::Policy),
+    /// Keep new allocations off a node.
+    Cordon(operate::Cordon),
+    /// Let new allocations on a node again.
+    Uncordon(operate::Uncordon),
+    /// Keep nodes for one queue in an interval.
+    Reserve(operate::Reserve),
+    /// Take a reservation back.
+    Unreserve(operate::Unreserve),
     /// Show an allocation.
     Get(look::Get),
     /// Show what a tenant has waiting.
@@ -101,6 +118,13 @@ async fn run(args: Args) -> Result<(), Failure> {
         Command::Tenant(tenant) => tenant.run(&stack()?).await,
         Command::Quota { command } => command.run(&stack()?).await,
         Command::Rate(rate) => rate.run(&stack()?).await,
+        Command::QueueSet(queue) => queue.run(&stack()?).await,
+        Command::PriorityClass(class) => class.run(&stack()?).await,
+        Command::Policy(policy) => policy.run(&stack()?).await,
+        Command::Cordon(cordon) => cordon.run(&stack()?).await,
+        Command::Uncordon(uncordon) => uncordon.run(&stack()?).await,
+        Command::Reserve(reserve) => reserve.run(&stack()?).await,
+        Command::Unreserve(unreserve) => unreserve.run(&stack()?).await,
         Command::Get(get) => get.run(&stack()?).await,
         Command::Queue(queue) => queue.run(&stack()?).await,
         Command::Nodes => look::nodes(&stack()?).await,

@@ -37,6 +37,9 @@ pub use operation::Operation;
 pub use outcome::{Failed, NoOutcome};
 pub use pending::Pending;
 pub use schemas::v1::{
-    Applied, Cancel, Cancelled, Outcome, Refused, SetQuota, SetRate, SetTenant, Submit, Submitted,
-    TenantEvent,
+    Applied, Cancel, Cancelled, DependencyRequest, ExtendedRequest, GangRequest, GroupTerm,
+    LimitRequest, NumaPolicy, Operator, Outcome, PlacementPolicy, PlacementRules, QueueOrder,
+    Refused, Requirement, ReservationRequest, SetCordon, SetPriorityClass, SetQueue, SetQuota,
+    SetRate, SetReservation, SetScheduling, SetTenant, Spread, Submit, Submitted, TenantEvent,
+    Toleration,
 };

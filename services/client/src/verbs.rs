@@ -2,8 +2,9 @@
 
 use crate::{Client, Failed, Operation};
 use schemas::v1::{
-    Applied, Cancel, Cancelled, Outcome, SetQuota, SetRate, SetTenant, Submit, Submitted,
-    outcome::Result as Decided, request::Verb,
+    Applied, Cancel, Cancelled, Outcome, SetCordon, SetPriorityClass, SetQueue, SetQuota, SetRate,
+    SetReservation, SetScheduling, SetTenant, Submit, Submitted, outcome::Result as Decided,
+    request::Verb,
 };
 
 impl Client {
@@ -64,6 +65,56 @@ impl Client {
         operation_id: impl Into<String>,
     ) -> Result<Applied, Failed> {
         self.administer(Verb::SetRate(change), operation_id.into())
+            .await
+    }
+
+    /// Operators only: sets all of one queue.
+    pub async fn set_queue(
+        &self,
+        change: SetQueue,
+        operation_id: impl Into<String>,
+    ) -> Result<Applied, Failed> {
+        self.administer(Verb::SetQueue(change), operation_id.into())
+            .await
+    }
+
+    /// Operators only: sets all of one priority class.
+    pub async fn set_priority_class(
+        &self,
+        change: SetPriorityClass,
+        operation_id: impl Into<String>,
+    ) -> Result<Applied, Failed> {
+        self.administer(Verb::SetPriorityClass(change), operation_id.into())
+            .await
+    }
+
+    /// Operators only: sets the cell's whole scheduling policy.
+    pub async fn set_scheduling(
+        &self,
+        change: SetScheduling,
+        operation_id: impl Into<String>,
+    ) -> Result<Applied, Failed> {
+        self.administer(Verb::SetScheduling(change), operation_id.into())
+            .await
+    }
+
+    /// Operators only: keeps new allocations off a node, or lets them on again.
+    pub async fn set_cordon(
+        &self,
+        change: SetCordon,
+        operation_id: impl Into<String>,
+    ) -> Result<Applied, Failed> {
+        self.administer(Verb::SetCordon(change), operation_id.into())
+            .await
+    }
+
+    /// Operators only: reserves nodes for an interval, or takes that back.
+    pub async fn set_reservation(
+        &self,
+        change: SetReservation,
+        operation_id: impl Into<String>,
+    ) -> Result<Applied, Failed> {
+        self.administer(Verb::SetReservation(change), operation_id.into())
             .await
     }
 

@@ -107,6 +107,11 @@ impl Draft {
         self.events.is_empty()
     }
 
+    /// The decision that its own state refused, if there was one.
+    pub fn illegal(&self) -> Option<&IllegalEvent> {
+        self.illegal.as_ref()
+    }
+
     /// Events so far, as a test wants to see them.
     pub fn events(&self) -> impl Iterator<Item = &Event> {
         self.events.iter().map(|(_, event)| event)

@@ -80,7 +80,7 @@ impl Projection for WarmProjection {
     type Change = NodeRow;
 
     const NAME: &'static str = "node-heartbeat";
-    const STATE_VERSION: u32 = 1;
+    const STATE_VERSION: u32 = 2;
 
     fn project(
         &mut self,
@@ -124,10 +124,15 @@ impl Projection for WarmProjection {
             | Event::QuotaReleased { .. }
             | Event::AllocationPlaced { .. }
             | Event::AllocationWaiting { .. }
+            | Event::LineExplained { .. }
+            | Event::AllocationPreempted { .. }
+            | Event::AllocationNominated { .. }
+            | Event::AllocationRequeued { .. }
             | Event::AllocationStarted { .. }
             | Event::AllocationStopping { .. }
             | Event::AllocationEnded { .. }
-            | Event::CancelDecided { .. } => return Ok(()),
+            | Event::CancelDecided { .. }
+            | Event::ReservationDecided { .. } => return Ok(()),
         };
         out.extend(self.nodes.get(node).cloned());
         Ok(())
@@ -153,12 +158,7 @@ mod tests {
                 "registered" => Event::NodeRegistered {
                     node,
                     incarnation,
-                    capacity: NodeCapacity {
-                        cpu_milli: 1,
-                        memory_bytes: 1,
-                        gpus: 0,
-                        gpu_model: None,
-                    },
+                    capacity: NodeCapacity::default(),
                 },
                 "ready" => Event::NodeReady { node, incarnation },
                 "lost" => Event::NodeLost {

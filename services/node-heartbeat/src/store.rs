@@ -1,5 +1,7 @@
 //! Warm state of node-heartbeat: the only file with SQL.
 
+mod json;
+
 use crate::project::{NodeRow, NodeState, WarmProjection};
 use chassis::warm::{Moment, OutOfRange, PgSink, ROWS_MAX, WarmError, WarmState, bigint, unsigned};
 use ledger::Projection;
@@ -57,6 +59,10 @@ async fn upsert(tx: &mut PgConnection, rows: &[&NodeRow]) -> Result<(), WarmErro
     let mut memories = Vec::with_capacity(count);
     let mut gpus = Vec::with_capacity(count);
     let mut models = Vec::with_capacity(count);
+    let mut labels = Vec::with_capacity(count);
+    let mut taints = Vec::with_capacity(count);
+    let mut extended = Vec::with_capacity(count);
+    let mut topologies = Vec::with_capacity(count);
     let mut registered = Vec::with_capacity(count);
     let mut since = Vec::with_capacity(count);
     let mut last_seen = Vec::with_capacity(count);
@@ -69,23 +75,31 @@ async fn upsert(tx: &mut PgConnection, rows: &[&NodeRow]) -> Result<(), WarmErro
         memories.push(bigint("memory_bytes", row.capacity.memory_bytes)?);
         gpus.push(i32::from(row.capacity.gpus));
         models.push(row.capacity.gpu_model.as_ref().map(Token::as_str));
+        labels.push(json::object(&row.capacity.labels)?);
+        taints.push(json::text(&row.capacity.taints)?);
+        extended.push(json::object(&row.capacity.extended)?);
+        topologies.push(row.capacity.topology.as_ref().map(json::text).transpose()?);
         registered.push(Moment::try_from(row.registered_at)?);
         since.push(Moment::try_from(row.since)?);
         last_seen.push(Moment::try_from(row.last_seen)?);
     }
     sqlx::query!(
         "INSERT INTO nodes
-             (node, incarnation, state, cpu_milli, memory_bytes, gpus, gpu_model, registered_at, since, last_seen)
+             (node, incarnation, state, cpu_milli, memory_bytes, gpus, gpu_model, registered_at, since, last_seen,
+              labels, taints, extended, topology)
          SELECT node, incarnation::numeric, state, cpu_milli, memory_bytes, gpus, gpu_model, registered_at, since,
-                last_seen
+                last_seen, labels::jsonb, taints::jsonb, extended::jsonb, topology::jsonb
          FROM UNNEST($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::integer[], $7::text[],
-                     $8::timestamptz[], $9::timestamptz[], $10::timestamptz[])
+                     $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::text[], $12::text[], $13::text[],
+                     $14::text[])
              AS row (node, incarnation, state, cpu_milli, memory_bytes, gpus, gpu_model, registered_at, since,
-                     last_seen)
+                     last_seen, labels, taints, extended, topology)
          ON CONFLICT (node) DO UPDATE SET
              incarnation = excluded.incarnation, state = excluded.state, cpu_milli = excluded.cpu_milli,
              memory_bytes = excluded.memory_bytes, gpus = excluded.gpus, gpu_model = excluded.gpu_model,
-             registered_at = excluded.registered_at, since = excluded.since, last_seen = excluded.last_seen",
+             registered_at = excluded.registered_at, since = excluded.since, last_seen = excluded.last_seen,
+             labels = excluded.labels, taints = excluded.taints, extended = excluded.extended,
+             topology = excluded.topology",
         &nodes as _,
         &incarnations,
         &states as _,
@@ -96,6 +110,10 @@ async fn upsert(tx: &mut PgConnection, rows: &[&NodeRow]) -> Result<(), WarmErro
         &registered as _,
         &since as _,
         &last_seen as _,
+        &labels,
+        &taints,
+        &extended,
+        &topologies as _,
     )
     .execute(tx)
     .await?;
@@ -107,7 +125,8 @@ pub async fn nodes(pool: &PgPool) -> Result<Vec<NodeRow>, WarmError> {
     let records = sqlx::query!(
         r#"SELECT node, incarnation::text AS "incarnation!", state, cpu_milli, memory_bytes, gpus, gpu_model,
                   registered_at AS "registered_at: Moment", since AS "since: Moment",
-                  last_seen AS "last_seen: Moment"
+                  last_seen AS "last_seen: Moment", labels::text AS "labels!", taints::text AS "taints!",
+                  extended::text AS "extended!", topology::text AS topology
            FROM nodes ORDER BY node"#
     )
     .fetch_all(pool)
@@ -134,6 +153,13 @@ pub async fn nodes(pool: &PgPool) -> Result<Vec<NodeRow>, WarmError> {
                     .gpu_model
                     .map(|model| token("gpu_model", &model))
                     .transpose()?,
+                labels: json::named("labels", &record.labels)?,
+                taints: json::value("taints", &record.taints)?,
+                extended: json::named("extended", &record.extended)?,
+                topology: record
+                    .topology
+                    .map(|text| json::value("topology", &text))
+                    .transpose()?,
             },
             registered_at: record.registered_at.into(),
             since: record.since.into(),
@@ -154,12 +180,7 @@ mod tests {
             node: Token::new(node).unwrap(),
             incarnation,
             state: NodeState::Ready,
-            capacity: NodeCapacity {
-                cpu_milli: 0,
-                memory_bytes: 0,
-                gpus: 0,
-                gpu_model: None,
-            },
+            capacity: NodeCapacity::default(),
             registered_at: Millis(0),
             since: Millis(0),
             last_seen: Millis(0),

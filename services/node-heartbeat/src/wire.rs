@@ -23,7 +23,7 @@ fn read(node: &Token, payload: &[u8], cell: CellNo) -> Option<Command> {
         node_report::Report::Register(register) => Some(Command::Register {
             node,
             incarnation,
-            capacity: capacity_from_proto(register.capacity).ok()?,
+            capacity: Box::new(capacity_from_proto(register.capacity).ok()?),
         }),
         node_report::Report::Run(run) => Some(Command::Report {
             node,
@@ -37,6 +37,7 @@ fn read(node: &Token, payload: &[u8], cell: CellNo) -> Option<Command> {
                 v1::RunPhase::Unspecified => return None,
             },
             at: Millis(run.at_ms),
+            revision: 0,
         }),
     }
 }

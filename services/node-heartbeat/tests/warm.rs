@@ -7,18 +7,47 @@ use node_heartbeat::{
     store::{self, NodeTables},
 };
 use sqlx::Executor;
-use vocab::{Lsn, Millis, NodeCapacity, Token};
+use vocab::{Lsn, Millis, NodeCapacity, Taint, Token, Topology, Zone};
+
+fn token(text: &str) -> Token {
+    Token::new(text).unwrap()
+}
 
 fn row(node: &str, incarnation: u64, state: NodeState) -> NodeRow {
     NodeRow {
-        node: Token::new(node).unwrap(),
+        node: token(node),
         incarnation,
         state,
         capacity: NodeCapacity {
             cpu_milli: 96_000,
             memory_bytes: 1 << 50,
             gpus: 8,
-            gpu_model: Some(Token::new("V100M32").unwrap()),
+            gpu_model: Some(token("V100M32")),
+            // The database keeps the shorter name first.
+            labels: vec![
+                (token("machine-type"), token("c-2")),
+                (token("zone"), token("z1")),
+            ],
+            taints: vec![
+                Taint {
+                    key: token("maintenance"),
+                    value: None,
+                },
+                Taint {
+                    key: token("dedicated"),
+                    value: Some(token("research")),
+                },
+            ],
+            extended: vec![(token("fpga"), 1 << 40)],
+            topology: Some(Box::new(Topology {
+                zones: vec![Zone {
+                    cpu_milli: 96_000,
+                    memory_bytes: 1 << 50,
+                    gpus: 0xff,
+                }],
+                distances: vec![10],
+                links: vec![(0, 1), (6, 7)],
+            })),
         },
         registered_at: Millis(1_700_000_000_001),
         since: Millis(1_700_000_000_002),
@@ -41,8 +70,7 @@ async fn the_fleet_is_read_as_it_was_written() {
     sink.resume(LedgerId(1)).await.unwrap();
     let a = row("a", u64::MAX, NodeState::Lost);
     let mut b = row("b", 0, NodeState::Ready);
-    b.capacity.gpus = 0;
-    b.capacity.gpu_model = None;
+    b.capacity = NodeCapacity::default();
     let first = row("a", 7, NodeState::Ready);
     let batch = Batch {
         ledger: LedgerId(1),
@@ -94,8 +122,20 @@ async fn impossible_rows_are_refused() {
         ("('n', 1, 'ready', 1, 1, -1, NULL", "nodes_gpus_check"),
         ("('n', 1, 'ready', 1, 1, 0, 'T4'", "nodes_check"),
     ];
-    for (values, constraint) in cases {
-        let insert = format!("INSERT INTO nodes VALUES {values}, now(), now(), now())");
+    let json = [
+        ("'[]', '[]', '{}', NULL", "nodes_labels_check"),
+        ("'{}', '{}', '{}', NULL", "nodes_taints_check"),
+        ("'{}', '[]', '[]', NULL", "nodes_extended_check"),
+        ("'{}', '[]', '{}', '1'", "nodes_topology_check"),
+    ];
+    let json = json.map(|(values, constraint)| {
+        let node = "('n', 1, 'ready', 1, 1, 0, NULL, now(), now(), now()";
+        (format!("{node}, {values})"), constraint)
+    });
+    let cases =
+        cases.map(|(values, constraint)| (format!("{values}, now(), now(), now())"), constraint));
+    for (values, constraint) in cases.into_iter().chain(json) {
+        let insert = format!("INSERT INTO nodes VALUES {values}");
         let error = WarmError::from(pool.execute(&*insert).await.unwrap_err());
         assert_eq!(error.constraint(), Some(constraint), "{values}");
     }

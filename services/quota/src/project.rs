@@ -66,6 +66,7 @@ struct Held {
 enum Move {
     Reserve,
     Start,
+    Requeue,
     ReleaseReserved,
     ReleaseUsed,
 }
@@ -88,6 +89,10 @@ impl Account {
             Move::Start => {
                 next.reserved = self.reserved.checked_sub(amount)?;
                 next.used = self.used.checked_add(amount)?;
+            }
+            Move::Requeue => {
+                next.used = self.used.checked_sub(amount)?;
+                next.reserved = self.reserved.checked_add(amount)?;
             }
             Move::ReleaseReserved => next.reserved = self.reserved.checked_sub(amount)?,
             Move::ReleaseUsed => next.used = self.used.checked_sub(amount)?,
@@ -211,6 +216,18 @@ impl Projection for WarmProjection {
                 };
                 self.apply(&claim, Move::Start, at, event, out)
             }
+            Event::AllocationRequeued { allocation, .. } => {
+                let held = self
+                    .held
+                    .get_mut(allocation)
+                    .ok_or_else(|| IllegalEvent::new("no quota reserved", event))?;
+                // A run that was over before it started has used nothing.
+                if !std::mem::replace(&mut held.started, false) {
+                    return Ok(());
+                }
+                let claim = held.claim.clone();
+                self.apply(&claim, Move::Requeue, at, event, out)
+            }
             // What is held stays held until quota gives it back.
             Event::AllocationEnded { allocation, .. } => {
                 if self.asked.contains_key(allocation) {
@@ -232,7 +249,14 @@ impl Projection for WarmProjection {
             }
             // Changes no account.
             Event::AdminApplied {
-                change: AdminChange::Tenant { .. } | AdminChange::Rate { .. },
+                change:
+                    AdminChange::Tenant { .. }
+                    | AdminChange::Rate { .. }
+                    | AdminChange::Queue { .. }
+                    | AdminChange::PriorityClass { .. }
+                    | AdminChange::Scheduling(_)
+                    | AdminChange::Cordon { .. }
+                    | AdminChange::Reservation { .. },
                 ..
             }
             | Event::CancelRequested { .. }
@@ -241,8 +265,12 @@ impl Projection for WarmProjection {
             | Event::OperationsForgotten { .. }
             | Event::AllocationPlaced { .. }
             | Event::AllocationWaiting { .. }
+            | Event::LineExplained { .. }
+            | Event::AllocationPreempted { .. }
+            | Event::AllocationNominated { .. }
             | Event::AllocationStopping { .. }
             | Event::CancelDecided { .. }
+            | Event::ReservationDecided { .. }
             | Event::NodeRegistered { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
@@ -289,16 +317,12 @@ mod tests {
             "ask" => Event::AllocationRequested {
                 operation: operation(),
                 spec: AllocationSpec {
-                    job_set: token("j"),
-                    name: None,
-                    priority: 0,
-                    cpu_milli: 0,
-                    memory_bytes: 0,
                     gpu: Some(GpuRequest {
                         count: words.next().unwrap().parse().unwrap(),
                         milli: 1000,
                         models: Vec::new(),
                     }),
+                    ..AllocationSpec::plain(token("j"), 0, 0)
                 },
             },
             "reserved" => Event::QuotaReserved { allocation },
@@ -310,6 +334,12 @@ mod tests {
             "started" => Event::AllocationStarted {
                 allocation,
                 at: Millis(0),
+            },
+            "requeued" => Event::AllocationRequeued {
+                allocation,
+                cause: EndCause::NodeLost,
+                at: Millis(0),
+                not_before: Millis(0),
             },
             "ended" => Event::AllocationEnded {
                 allocation,
@@ -375,6 +405,23 @@ mod tests {
     }
 
     #[test]
+    fn what_waits_again_stays_reserved() {
+        check("ask 1 4, reserved 1, requeued 1", "4/0/0@0 live 1");
+        check(
+            "ask 1 4, reserved 1, started 1, requeued 1",
+            "4/0/4@3 live 1",
+        );
+        check(
+            "ask 1 4, reserved 1, started 1, requeued 1, started 1, requeued 1, requeued 1, ended 1, released 1",
+            "0/0/4@3 live 0",
+        );
+        check(
+            "ask 1 4, reserved 1, started 1, requeued 1, started 1, ended 1, released 1",
+            "0/0/4@3 live 0",
+        );
+    }
+
+    #[test]
     fn the_end_may_come_before_the_decision() {
         check("ask 1 4, ended 1", "0/0/0@0 live 1");
         check("ask 1 4, ended 1, reserved 1", "4/0/0@0 live 1");
@@ -392,6 +439,7 @@ mod tests {
     fn what_cannot_be_is_refused() {
         check("reserved 1", "0/0/0@0 live 0: not asked");
         check("ask 1 4, started 1", "0/0/0@0 live 1: no quota reserved");
+        check("ask 1 4, requeued 1", "0/0/0@0 live 1: no quota reserved");
         check("ask 1 4, released 1", "0/0/0@0 live 1: nothing held");
         check(
             "ask 1 4, reserved 1, reserved 1",

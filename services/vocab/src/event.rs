@@ -1,8 +1,9 @@
 //! The facts of the ledger, in the past tense. Who writes which is in `Event::writer`.
 
 use crate::{
-    AllocationNo, AllocationSpec, EventNo, Lsn, Millis, NodeCapacity, Refusal, ResourceKey,
-    ResourceKind, Token,
+    AdvanceReservation, AllocationNo, AllocationSpec, EventNo, Lsn, Millis, NodeCapacity,
+    PlacementPolicy, PriorityClass, QueueSettings, Refusal, ResourceKey, ResourceKind,
+    SchedulingPolicy, Token,
 };
 use serde::{Deserialize, Serialize};
 
@@ -96,6 +97,135 @@ pub enum AdminChange {
         micro_per_unit_hour: u64,
         effective_from: Millis,
     },
+    Queue {
+        queue: Token,
+        settings: QueueSettings,
+    },
+    PriorityClass {
+        class: Token,
+        settings: PriorityClass,
+    },
+    Scheduling(SchedulingPolicy),
+    /// A cordoned node keeps what runs on it and takes nothing new.
+    Cordon {
+        node: Token,
+        cordoned: bool,
+    },
+    /// None takes it back.
+    Reservation {
+        reservation: Token,
+        wanted: Option<AdvanceReservation>,
+    },
+}
+
+/// Counts the lines of the queues: allocations of one queue that ask for the same, under the same rules, wait in one line
+/// for the same reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LineNo(pub u64);
+
+/// A node that was considered, and how well the policy thought of it; higher is better.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidate {
+    pub node: Token,
+    pub score: u32,
+}
+
+/// What kept a node from taking an allocation; the first that did, in this order. Stable numbers, the same as the
+/// contract's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Filter {
+    NotReady = 1,
+    Cordoned = 2,
+    Selector = 3,
+    Taint = 4,
+    GpuModel = 5,
+    /// Too small even when empty.
+    Capacity = 6,
+    Reserved = 7,
+    Cpu = 8,
+    Memory = 9,
+    Gpu = 10,
+    Extended = 11,
+    Numa = 12,
+    Affinity = 13,
+    Spread = 14,
+    /// Its last run failed there.
+    Avoided = 15,
+    /// Kept free for the one at the head of the line.
+    Backfill = 16,
+}
+
+impl Filter {
+    pub const ALL: [Self; 16] = [
+        Self::NotReady,
+        Self::Cordoned,
+        Self::Selector,
+        Self::Taint,
+        Self::GpuModel,
+        Self::Capacity,
+        Self::Reserved,
+        Self::Cpu,
+        Self::Memory,
+        Self::Gpu,
+        Self::Extended,
+        Self::Numa,
+        Self::Affinity,
+        Self::Spread,
+        Self::Avoided,
+        Self::Backfill,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NotReady => "not_ready",
+            Self::Cordoned => "cordoned",
+            Self::Selector => "selector",
+            Self::Taint => "taint",
+            Self::GpuModel => "gpu_model",
+            Self::Capacity => "capacity",
+            Self::Reserved => "reserved",
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::Gpu => "gpu",
+            Self::Extended => "extended",
+            Self::Numa => "numa",
+            Self::Affinity => "affinity",
+            Self::Spread => "spread",
+            Self::Avoided => "avoided",
+            Self::Backfill => "backfill",
+        }
+    }
+}
+
+/// For whose sake an allocation had to go. Stable numbers, the same as the contract's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum PreemptionCause {
+    /// Of higher priority.
+    Priority = 1,
+    /// Of a queue below its fair share.
+    FairShare = 2,
+    /// A member of its gang had to go.
+    Gang = 3,
+    /// A reservation of its node begins.
+    Reservation = 4,
+}
+
+impl PreemptionCause {
+    pub const ALL: [Self; 4] = [
+        Self::Priority,
+        Self::FairShare,
+        Self::Gang,
+        Self::Reservation,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Priority => "priority",
+            Self::FairShare => "fair_share",
+            Self::Gang => "gang",
+            Self::Reservation => "reservation",
+        }
+    }
 }
 
 /// Why an allocation waits. Stable numbers, the same as the contract's `WaitingReason`.
@@ -105,14 +235,44 @@ pub enum WaitingReason {
     NoNodeOfModel = 2,
     LargerThanAnyNode = 3,
     NoRoomNow = 4,
+    /// Selector, taints and cordons leave no node.
+    NoNodeMatches = 5,
+    /// Others go first; it was not tried yet.
+    FairShare = 6,
+    /// Its queue, or one above it, holds as much as it may.
+    QueueLimit = 7,
+    /// A pause before the next try.
+    Backoff = 8,
+    /// Something it depends on has not ended.
+    Dependency = 9,
+    /// Members of its gang are missing.
+    GangIncomplete = 10,
+    /// The gang does not fit now.
+    GangNoRoom = 11,
+    /// The gang asks for more than its queue may ever hold, or all nodes have.
+    GangOverLimit = 12,
+    /// No node has the label that the gang wants to be uniform.
+    NoUniformLabel = 13,
+    /// Its node is being cleared for it.
+    Nominated = 14,
 }
 
 impl WaitingReason {
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 14] = [
         Self::NoNodeReady,
         Self::NoNodeOfModel,
         Self::LargerThanAnyNode,
         Self::NoRoomNow,
+        Self::NoNodeMatches,
+        Self::FairShare,
+        Self::QueueLimit,
+        Self::Backoff,
+        Self::Dependency,
+        Self::GangIncomplete,
+        Self::GangNoRoom,
+        Self::GangOverLimit,
+        Self::NoUniformLabel,
+        Self::Nominated,
     ];
 
     pub fn name(self) -> &'static str {
@@ -121,6 +281,16 @@ impl WaitingReason {
             Self::NoNodeOfModel => "no_node_of_model",
             Self::LargerThanAnyNode => "larger_than_any_node",
             Self::NoRoomNow => "no_room_now",
+            Self::NoNodeMatches => "no_node_matches",
+            Self::FairShare => "fair_share",
+            Self::QueueLimit => "queue_limit",
+            Self::Backoff => "backoff",
+            Self::Dependency => "dependency",
+            Self::GangIncomplete => "gang_incomplete",
+            Self::GangNoRoom => "gang_no_room",
+            Self::GangOverLimit => "gang_over_limit",
+            Self::NoUniformLabel => "no_uniform_label",
+            Self::Nominated => "nominated",
         }
     }
 }
@@ -133,15 +303,20 @@ pub enum EndCause {
     Cancelled = 3,
     NodeLost = 4,
     RejectedByNode = 5,
+    Preempted = 6,
+    /// Something it depends on ended otherwise than it had to.
+    DependencyFailed = 7,
 }
 
 impl EndCause {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Finished,
         Self::Failed,
         Self::Cancelled,
         Self::NodeLost,
         Self::RejectedByNode,
+        Self::Preempted,
+        Self::DependencyFailed,
     ];
 
     pub fn name(self) -> &'static str {
@@ -151,6 +326,8 @@ impl EndCause {
             Self::Cancelled => "cancelled",
             Self::NodeLost => "node_lost",
             Self::RejectedByNode => "rejected_by_node",
+            Self::Preempted => "preempted",
+            Self::DependencyFailed => "dependency_failed",
         }
     }
 }
@@ -227,10 +404,61 @@ pub enum Event {
         node: Token,
         incarnation: u64,
         gpus: Vec<GpuShare>,
+        /// The NUMA zones that it takes from, as bits; 0 when the node has no topology.
+        zones: u8,
+        policy: PlacementPolicy,
+        /// The best few nodes, the chosen one first.
+        candidates: Vec<Candidate>,
     },
     AllocationWaiting {
         allocation: AllocationNo,
         reason: WaitingReason,
+        /// None while it is in no line, as during a backoff.
+        line: Option<LineNo>,
+    },
+    /// Why a whole line waits, and what would free it. Replaces what was said of the line before.
+    LineExplained {
+        line: LineNo,
+        queue: Token,
+        reason: WaitingReason,
+        /// The one at the line's head, which was tried.
+        head: AllocationNo,
+        /// How many nodes each filter kept off; what is not named kept off none.
+        counts: Vec<(Filter, u32)>,
+        /// The least that must be freed on one node for the head to fit, in the units of the resource types; empty when
+        /// freeing does not help.
+        shortfall: Vec<(ResourceKind, u64)>,
+        /// The queue's share of the cell and its fair share, in millionths.
+        share_ppm: u32,
+        fair_share_ppm: u32,
+    },
+    /// Is being cleared from its node for the sake of another; `AllocationStopping` follows.
+    AllocationPreempted {
+        allocation: AllocationNo,
+        cause: PreemptionCause,
+        /// Whom it makes room for; none for a reservation.
+        by: Option<AllocationNo>,
+        /// It should have stopped by then.
+        grace_until: Millis,
+    },
+    /// Its place is held for it until those who are in it have gone.
+    AllocationNominated {
+        allocation: AllocationNo,
+        node: Token,
+        incarnation: u64,
+    },
+    /// The run is over by `cause` at `at`; the allocation waits again, and not before `not_before` is it tried.
+    AllocationRequeued {
+        allocation: AllocationNo,
+        cause: EndCause,
+        at: Millis,
+        not_before: Millis,
+    },
+    /// The nodes of an advance reservation; empty when there are too few, or it was taken back or is over.
+    ReservationDecided {
+        reservation: Token,
+        version: u64,
+        nodes: Vec<Token>,
     },
     AllocationStarted {
         allocation: AllocationNo,
@@ -292,7 +520,12 @@ impl Event {
             | Self::AllocationWaiting { .. }
             | Self::AllocationStarted { .. }
             | Self::AllocationStopping { .. }
+            | Self::AllocationPreempted { .. }
+            | Self::AllocationNominated { .. }
+            | Self::AllocationRequeued { .. }
             | Self::AllocationEnded { .. }
+            | Self::LineExplained { .. }
+            | Self::ReservationDecided { .. }
             | Self::CancelDecided { .. } => Writer::Scheduler,
             Self::NodeRegistered { .. }
             | Self::NodeReady { .. }
@@ -313,6 +546,9 @@ impl Event {
             | Self::AllocationWaiting { allocation, .. }
             | Self::AllocationStarted { allocation, .. }
             | Self::AllocationStopping { allocation }
+            | Self::AllocationPreempted { allocation, .. }
+            | Self::AllocationNominated { allocation, .. }
+            | Self::AllocationRequeued { allocation, .. }
             | Self::AllocationEnded { allocation, .. }
             | Self::CancelDecided { allocation, .. }
             | Self::RunReported { allocation, .. } => Some(*allocation),
@@ -322,6 +558,8 @@ impl Event {
             | Self::OperationsForgotten { .. }
             | Self::NodeRegistered { .. }
             | Self::NodeReady { .. }
+            | Self::LineExplained { .. }
+            | Self::ReservationDecided { .. }
             | Self::NodeLost { .. } => None,
         }
     }
@@ -341,6 +579,11 @@ impl Event {
             Self::AllocationPlaced { .. } => "allocation_placed",
             Self::AllocationWaiting { .. } => "allocation_waiting",
             Self::AllocationStarted { .. } => "allocation_started",
+            Self::LineExplained { .. } => "line_explained",
+            Self::AllocationPreempted { .. } => "allocation_preempted",
+            Self::AllocationNominated { .. } => "allocation_nominated",
+            Self::AllocationRequeued { .. } => "allocation_requeued",
+            Self::ReservationDecided { .. } => "reservation_decided",
             Self::AllocationStopping { .. } => "allocation_stopping",
             Self::AllocationEnded { .. } => "allocation_ended",
             Self::CancelDecided { .. } => "cancel_decided",

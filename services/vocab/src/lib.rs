@@ -6,17 +6,28 @@
 mod event;
 mod ids;
 mod refusal;
+mod rules;
 pub mod sabotage;
+mod scheduling;
 mod spec;
 mod time;
 mod token;
 
 pub use event::{
-    AdminChange, At, CancelVerdict, EndCause, Event, GpuShare, Operation, RunState, TraceContext,
-    WaitingReason, Writer,
+    AdminChange, At, CancelVerdict, Candidate, EndCause, Event, Filter, GpuShare, LineNo,
+    Operation, PreemptionCause, RunState, TraceContext, WaitingReason, Writer,
 };
 pub use ids::{AllocationId, AllocationNo, CellNo, EventNo, Lsn};
 pub use refusal::{Refusal, Rule};
-pub use spec::{AllocationSpec, GpuRequest, NodeCapacity, ResourceKey, ResourceKind};
+pub use rules::{
+    GroupTerm, NumaPolicy, Operator, PlacementRules, Requirement, Spread, Taint, Toleration,
+    Topology, Zone,
+};
+pub use scheduling::{
+    AdvanceReservation, PlacementPolicy, PriorityClass, QueueOrder, QueueSettings, SchedulingPolicy,
+};
+pub use spec::{
+    AllocationSpec, Dependency, Gang, GpuRequest, NodeCapacity, ResourceKey, ResourceKind, Restart,
+};
 pub use time::{HOUR_MS, Millis};
 pub use token::{BadToken, Token};

@@ -88,6 +88,22 @@ rules! {
     AllocationTableFull = 24, "allocation_table_full", true;
     /// A rate may not change what was already billed.
     RateForAPastHour = 25, "rate_for_a_past_hour", false;
+    QueueUnknown = 26, "queue_unknown", true;
+    /// The tenant may not submit to this queue.
+    QueueForbidden = 27, "queue_forbidden", false;
+    PriorityClassUnknown = 28, "priority_class_unknown", true;
+    /// Size, minimum or members that cannot be.
+    GangInvalid = 29, "gang_invalid", false;
+    /// A selector, toleration, affinity or spread term that cannot be.
+    PlacementRuleInvalid = 30, "placement_rule_invalid", false;
+    /// A queue above itself, too deep, or below one that is not there.
+    QueueTreeInvalid = 31, "queue_tree_invalid", false;
+    /// It ends before it begins, or has ended.
+    IntervalInvalid = 32, "interval_invalid", false;
+    /// A setting outside of its range.
+    SettingInvalid = 33, "setting_invalid", false;
+    /// A name that may stand there once stands there twice.
+    NameRepeated = 34, "name_repeated", false;
 }
 
 impl Rule {

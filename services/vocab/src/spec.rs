@@ -1,6 +1,6 @@
 //! What an allocation asks for, what a node has, and the resource types that quota and bill speak of.
 
-use crate::Token;
+use crate::{AllocationNo, PlacementRules, Taint, Token, Topology};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -9,11 +9,56 @@ use std::fmt;
 pub struct AllocationSpec {
     pub job_set: Token,
     pub name: Option<Token>,
-    /// Higher goes first.
+    /// Higher goes first. With a priority class it is the class's value.
     pub priority: i32,
     pub cpu_milli: u64,
     pub memory_bytes: u64,
     pub gpu: Option<GpuRequest>,
+    /// None: the tenant's own, which has the tenant's name.
+    pub queue: Option<Token>,
+    /// None: not preemptible, and preempts nothing.
+    pub priority_class: Option<Token>,
+    /// Extended resources by name, sorted, none of them 0.
+    pub extended: Vec<(Token, u64)>,
+    /// Where it may run; none: anywhere.
+    pub rules: Option<Box<PlacementRules>>,
+    pub gang: Option<Gang>,
+    /// Starts only after these, which are the same tenant's.
+    pub depends_on: Vec<Dependency>,
+    pub restart: Restart,
+    /// How long it will run at the most, as the tenant believes; 0: not known. Never a limit.
+    pub run_time_ms: u64,
+}
+
+/// All or nothing: at least `min` of its `size` members are placed at once, or none.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Gang {
+    /// Names the gang among the tenant's.
+    pub name: Token,
+    /// Members to wait for before the first try, 1..=1024.
+    pub size: u32,
+    /// 1..=size.
+    pub min: u32,
+    /// All members run on nodes with one value of this label.
+    pub uniform_label: Option<Token>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Dependency {
+    pub allocation: AllocationNo,
+    /// It must have finished; otherwise any end will do.
+    pub success: bool,
+}
+
+/// What becomes of a run that did not finish.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Restart {
+    /// How often it is queued again after it failed, or was rejected by its node.
+    pub retries: u32,
+    /// It is not even queued again when its node was lost or it was preempted, which does not count as a retry.
+    pub never: bool,
 }
 
 impl AllocationSpec {
@@ -22,6 +67,33 @@ impl AllocationSpec {
     pub const MEMORY_BYTES_MAX: u64 = 1 << 50;
     pub const GPUS_MAX: u64 = 16;
     pub const GPU_MODELS_MAX: usize = 16;
+    pub const EXTENDED_MAX: usize = 8;
+    pub const EXTENDED_AMOUNT_MAX: u64 = 1 << 40;
+    pub const DEPENDENCIES_MAX: usize = 16;
+    pub const GANG_SIZE_MAX: u32 = 1024;
+    pub const RETRIES_MAX: u32 = 16;
+    /// A year.
+    pub const RUN_TIME_MS_MAX: u64 = 366 * 24 * 3_600_000;
+
+    /// Asks for these amounts and nothing else.
+    pub fn plain(job_set: Token, cpu_milli: u64, memory_bytes: u64) -> Self {
+        Self {
+            job_set,
+            name: None,
+            priority: 0,
+            cpu_milli,
+            memory_bytes,
+            gpu: None,
+            queue: None,
+            priority_class: None,
+            extended: Vec::new(),
+            rules: None,
+            gang: None,
+            depends_on: Vec::new(),
+            restart: Restart::default(),
+            run_time_ms: 0,
+        }
+    }
 
     /// The requested amount in the unit of `kind`.
     pub fn amount(&self, kind: ResourceKind) -> u64 {
@@ -54,15 +126,31 @@ impl GpuRequest {
 }
 
 /// What a node brings in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeCapacity {
     pub cpu_milli: u64,
     pub memory_bytes: u64,
     pub gpus: u16,
     pub gpu_model: Option<Token>,
+    /// Sorted by name, one value each.
+    pub labels: Vec<(Token, Token)>,
+    pub taints: Vec<Taint>,
+    /// Sorted by name.
+    pub extended: Vec<(Token, u64)>,
+    pub topology: Option<Box<Topology>>,
 }
 
 impl NodeCapacity {
+    pub const LABELS_MAX: usize = 64;
+    pub const TAINTS_MAX: usize = 16;
+
+    pub fn label(&self, name: &str) -> Option<&Token> {
+        let found = self
+            .labels
+            .binary_search_by(|(label, _)| label.as_str().cmp(name));
+        found.ok().map(|at| &self.labels[at].1)
+    }
+
     pub fn amount(&self, kind: ResourceKind) -> u64 {
         match kind {
             ResourceKind::Cpu => self.cpu_milli,

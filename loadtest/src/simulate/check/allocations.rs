@@ -1,68 +1,8 @@
 //! The life of each allocation, and what it holds on its node.
 
-use super::{Checker, Invariant, Place, Violation, foreign};
+use super::{Checker, Demand, Invariant, Place, Violation, foreign};
 use schemas::v1::{self, event::Kind};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What an allocation asks for, in the checker's words.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Demand {
-    pub job_set: String,
-    pub name: String,
-    pub priority: i32,
-    pub cpu_milli: u64,
-    pub memory_bytes: u64,
-    pub gpus: u64,
-    pub gpu_milli: u64,
-    pub models: BTreeSet<String>,
-}
-
-impl Demand {
-    /// Of a sound request.
-    pub fn asked(submit: &v1::Submit) -> Self {
-        let positive = |value: i64| u64::try_from(value).unwrap_or(0);
-        let job_set = match submit.job_set.as_str() {
-            "" => "default",
-            name => name,
-        };
-        let gpus = positive(submit.gpu_count);
-        Self {
-            job_set: job_set.to_owned(),
-            name: submit.name.clone(),
-            priority: submit.priority,
-            cpu_milli: positive(submit.cpu_milli),
-            memory_bytes: positive(submit.memory_bytes),
-            gpus,
-            gpu_milli: match positive(submit.gpu_milli) {
-                0 if gpus > 0 => 1000,
-                milli => milli,
-            },
-            models: submit.gpu_models.iter().cloned().collect(),
-        }
-    }
-
-    pub fn specified(spec: &v1::AllocationSpec) -> Self {
-        let gpu = spec.gpu.clone().unwrap_or_default();
-        Self {
-            job_set: spec.job_set.clone(),
-            name: spec.name.clone(),
-            priority: spec.priority,
-            cpu_milli: spec.cpu_milli,
-            memory_bytes: spec.memory_bytes,
-            gpus: gpu.count.into(),
-            gpu_milli: gpu.milli.into(),
-            models: gpu.models.into_iter().collect(),
-        }
-    }
-
-    pub fn of_resource(&self, resource: &str) -> u64 {
-        match resource {
-            "cpu" => self.cpu_milli,
-            "memory" => self.memory_bytes,
-            _ => self.gpus * self.gpu_milli,
-        }
-    }
-}
 
 #[derive(Debug, Clone)]
 pub struct Allocation {
@@ -75,11 +15,36 @@ pub struct Allocation {
     /// Positions of the cancels not decided yet, by number, and the first of all.
     cancels: BTreeMap<u64, u64>,
     cancel_lsn: Option<u64>,
-    waiting: bool,
+    /// It was told that it waits, the last time by this.
+    pub waiting: bool,
     pub hold: Option<Hold>,
-    started: Option<i64>,
-    stopping: bool,
+    /// How often it was queued again because its run failed, or its node did not want it.
+    pub retried: u64,
+    /// Not before this is it placed again.
+    pub not_before: i64,
     pub ended_lsn: Option<u64>,
+}
+
+impl Allocation {
+    /// Whether a cancel has got to the scheduler.
+    pub fn cancel_seen(&self, at: &Place) -> bool {
+        self.cancel_lsn.is_some_and(|lsn| at.saw(lsn))
+    }
+
+    pub fn denied(&self, at: &Place) -> bool {
+        matches!(self.quota, Some((lsn, false)) if at.saw(lsn))
+    }
+
+    /// Whether it may wait or be placed, as far as the scheduler has read.
+    pub fn queued(&self, at: &Place) -> bool {
+        let granted = matches!(self.quota, Some((lsn, true)) if at.saw(lsn));
+        granted && self.hold.is_none() && self.ended_lsn.is_none()
+    }
+
+    /// Whether it has ended for the scheduler.
+    pub fn over_for(&self, at: &Place) -> bool {
+        self.ended_lsn.is_some() || self.denied(at)
+    }
 }
 
 /// A place on a node.
@@ -87,9 +52,23 @@ pub struct Allocation {
 pub struct Hold {
     pub node: String,
     pub incarnation: u64,
-    gpus: Vec<v1::GpuShare>,
+    pub gpus: Vec<v1::GpuShare>,
+    /// As bits.
+    pub zones: u32,
     pub lsn: u64,
     pub now_ms: i64,
+    pub started: Option<i64>,
+    pub stop: Option<Stop>,
+}
+
+/// Why it was told to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Has to go, and is still to be told.
+    Preempted,
+    /// And was.
+    Cleared,
+    Cancelled,
 }
 
 #[derive(Debug, Default)]
@@ -100,12 +79,6 @@ pub struct Allocations {
     /// What the scheduler has not ended.
     open: BTreeSet<u64>,
 }
-
-const FINISHED: i32 = 1;
-const FAILED: i32 = 2;
-const CANCELLED: i32 = 3;
-const NODE_LOST: i32 = 4;
-const REJECTED: i32 = 5;
 
 impl Allocations {
     pub fn all(&self) -> impl Iterator<Item = (u64, &str)> {
@@ -135,8 +108,8 @@ impl Allocations {
             cancel_lsn: None,
             waiting: false,
             hold: None,
-            started: None,
-            stopping: false,
+            retried: 0,
+            not_before: i64::MIN,
             ended_lsn: None,
         };
         self.all.insert(at.no, allocation);
@@ -148,6 +121,39 @@ impl Allocations {
             allocation.cancels.insert(at.no, at.lsn);
             allocation.cancel_lsn.get_or_insert(at.lsn);
         }
+    }
+
+    /// What holds something of a node's incarnation.
+    pub fn held_on(&self, key: &(String, u64)) -> impl Iterator<Item = (u64, &Allocation, &Hold)> {
+        let held = self.held.get(key).into_iter().flatten();
+        held.filter_map(|no| {
+            let a = self.all.get(no)?;
+            Some((*no, a, a.hold.as_ref()?))
+        })
+    }
+
+    /// All that holds something.
+    pub fn held(&self) -> BTreeSet<u64> {
+        self.held.values().flatten().copied().collect()
+    }
+
+    /// It holds nothing any more. What it held.
+    pub fn let_go(&mut self, no: u64) -> Option<Hold> {
+        let hold = self.all.get_mut(&no)?.hold.take()?;
+        let key = (hold.node.clone(), hold.incarnation);
+        self.held.entry(key).or_default().remove(&no);
+        Some(hold)
+    }
+
+    pub fn end(&mut self, at: &Place, no: u64) {
+        if let Some(a) = self.all.get_mut(&no) {
+            a.ended_lsn = Some(at.lsn);
+        }
+        self.open.remove(&no);
+    }
+
+    pub fn cancel_done(&mut self, no: u64, request: u64) -> Option<u64> {
+        self.all.get_mut(&no)?.cancels.remove(&request)
     }
 
     pub fn quota_decided(&mut self, at: &Place, no: u64, granted: bool) {
@@ -175,7 +181,7 @@ impl Allocations {
         self.all.keys().filter(live).count() as u64
     }
 
-    fn get_mut(&mut self, at: &Place, no: u64) -> Result<&mut Allocation, Violation> {
+    pub fn get_mut(&mut self, at: &Place, no: u64) -> Result<&mut Allocation, Violation> {
         self.all.get_mut(&no).ok_or_else(|| {
             at.wrong(
                 Invariant::Terminal,
@@ -190,8 +196,7 @@ impl Allocations {
             end.rule(a.cancels.is_empty(), Invariant::Outcome, || {
                 format!("cancels of allocation {no} were never decided: {a:?}")
             })?;
-            let runs = a.hold.is_some() && a.ended_lsn.is_none();
-            end.rule(!runs, Invariant::Outcome, || {
+            end.rule(a.hold.is_none(), Invariant::Outcome, || {
                 format!("allocation {no} never ends: {a:?}")
             })?;
         }
@@ -205,54 +210,48 @@ impl Checker {
         frame: &Place,
         kinds: &[(Place, &Kind)],
     ) -> Result<(), Violation> {
+        let held_before = self.allocations.held();
         for (at, kind) in kinds {
             match kind {
                 Kind::AllocationPlaced(e) => self.placed(at, e)?,
                 Kind::AllocationWaiting(e) => self.waiting(at, e.allocation)?,
+                Kind::AllocationNominated(e) => self.nominated(at, e)?,
                 Kind::AllocationStarted(e) => self.started(at, e)?,
+                Kind::AllocationPreempted(e) => self.preempted(at, e)?,
                 Kind::AllocationStopping(e) => self.stopping(at, e.allocation)?,
+                Kind::AllocationRequeued(e) => self.requeued(at, e)?,
                 Kind::AllocationEnded(e) => self.ended(at, e)?,
                 Kind::CancelDecided(e) => self.cancel_decided(at, e)?,
+                // Says why, and changes nothing.
+                Kind::LineExplained(_) | Kind::ReservationDecided(_) => {}
                 other => return Err(foreign(at, other)),
             }
         }
+        self.gangs_come_whole(frame, kinds, &held_before)?;
+        self.all_are_told(frame)?;
         self.scheduler_left_nothing(frame)
     }
 
     fn placed(&mut self, at: &Place, e: &v1::AllocationPlaced) -> Result<(), Violation> {
         let no = e.allocation;
-        let node = self.nodes.known(&e.node, at.through);
-        let ready = node.is_some_and(|known| known.ready && known.incarnation == e.incarnation);
-        at.rule(ready, Invariant::Exclusive, || {
-            format!(
-                "allocation {no} placed on {}/{}, which is {node:?}",
-                e.node, e.incarnation
-            )
-        })?;
-        let a = self.allocations.get_mut(at, no)?;
-        let granted = matches!(a.quota, Some((lsn, true)) if at.saw(lsn));
-        let legal = granted && a.hold.is_none() && a.ended_lsn.is_none();
+        let a = self.allocations.get_mut(at, no)?.clone();
+        let legal = a.queued(at) && at.now >= a.not_before;
         at.rule(legal, Invariant::Terminal, || {
             format!("{no} placed, but {a:?}")
         })?;
+        self.may_be_on(at, e, &a.demand)?;
+        let a = self.allocations.get_mut(at, no)?;
         a.hold = Some(Hold {
             node: e.node.clone(),
             incarnation: e.incarnation,
             gpus: e.gpus.clone(),
+            zones: e.zones,
             lsn: at.lsn,
             now_ms: at.now,
+            started: None,
+            stop: None,
         });
         a.waiting = false;
-        let demand = &a.demand;
-        let devices: BTreeSet<u32> = e.gpus.iter().map(|share| share.device).collect();
-        let as_asked = e.gpus.len() as u64 == demand.gpus
-            && devices.len() == e.gpus.len()
-            && e.gpus
-                .iter()
-                .all(|share| u64::from(share.milli) == demand.gpu_milli);
-        at.rule(as_asked, Invariant::Exclusive, || {
-            format!("{no} got {:?} for {demand:?}", e.gpus)
-        })?;
         let key = (e.node.clone(), e.incarnation);
         self.allocations
             .held
@@ -262,151 +261,20 @@ impl Checker {
         self.within_capacity(at, &key)
     }
 
-    /// The sum of all that is held on a node's incarnation, against what it brought in.
-    fn within_capacity(&self, at: &Place, key: &(String, u64)) -> Result<(), Violation> {
-        let Some(capacity) = self.nodes.capacity(&key.0, key.1) else {
-            return Err(at.wrong(Invariant::Exclusive, format!("{key:?} has no capacity")));
-        };
-        let (mut cpu, mut memory) = (0, 0);
-        let mut devices = vec![0; capacity.gpus as usize];
-        let held = self.allocations.held.get(key).into_iter().flatten();
-        for no in held {
-            let Some(a) = self.allocations.all.get(no) else {
-                continue;
-            };
-            cpu += a.demand.cpu_milli;
-            memory += a.demand.memory_bytes;
-            let model = &a.demand.models;
-            let fits =
-                a.demand.gpus == 0 || model.is_empty() || model.contains(&capacity.gpu_model);
-            at.rule(fits, Invariant::Exclusive, || {
-                format!("{no} on a foreign GPU model")
-            })?;
-            for share in a.hold.iter().flat_map(|hold| &hold.gpus) {
-                match devices.get_mut(share.device as usize) {
-                    Some(milli) => *milli += share.milli,
-                    None => {
-                        let text = format!("{no} holds device {} of {key:?}", share.device);
-                        return Err(at.wrong(Invariant::Exclusive, text));
-                    }
-                }
-            }
-        }
-        let within = cpu <= capacity.cpu_milli
-            && memory <= capacity.memory_bytes
-            && devices.iter().all(|milli| *milli <= 1000);
-        at.rule(within, Invariant::Exclusive, || {
-            format!("{key:?} holds cpu {cpu}, memory {memory}, devices {devices:?} of {capacity:?}")
-        })
-    }
-
     fn waiting(&mut self, at: &Place, no: u64) -> Result<(), Violation> {
         let a = self.allocations.get_mut(at, no)?;
-        let granted = matches!(a.quota, Some((lsn, true)) if at.saw(lsn));
-        let legal = granted && a.hold.is_none() && a.ended_lsn.is_none();
-        at.rule(legal, Invariant::Terminal, || {
+        at.rule(a.queued(at), Invariant::Terminal, || {
             format!("{no} waits, but {a:?}")
         })?;
         a.waiting = true;
         Ok(())
     }
 
-    fn started(&mut self, at: &Place, e: &v1::AllocationStarted) -> Result<(), Violation> {
-        let no = e.allocation;
-        let report = self.nodes.started(no).filter(|report| at.saw(report.lsn));
-        let a = self.allocations.get_mut(at, no)?;
-        let legal = a.hold.is_some() && a.started.is_none() && a.ended_lsn.is_none();
-        at.rule(legal, Invariant::Terminal, || {
-            format!("{no} started, but {a:?}")
-        })?;
-        let reported = report.is_some_and(|report| report.at_ms == e.at_ms);
-        at.rule(reported, Invariant::Terminal, || {
-            format!("{no} started at {}, reported {report:?}", e.at_ms)
-        })?;
-        a.started = Some(e.at_ms);
-        Ok(())
-    }
-
-    fn stopping(&mut self, at: &Place, no: u64) -> Result<(), Violation> {
-        let a = self.allocations.get_mut(at, no)?;
-        let asked = a.cancel_lsn.is_some_and(|lsn| at.saw(lsn));
-        let legal = asked && a.hold.is_some() && !a.stopping && a.ended_lsn.is_none();
-        at.rule(legal, Invariant::Terminal, || {
-            format!("{no} stopping, but {a:?}")
-        })?;
-        a.stopping = true;
-        Ok(())
-    }
-
-    fn ended(&mut self, at: &Place, e: &v1::AllocationEnded) -> Result<(), Violation> {
-        let no = e.allocation;
-        let report = self.nodes.over(no).filter(|report| at.saw(report.lsn));
-        let lost = self
-            .allocations
-            .get(no)
-            .and_then(|a| a.hold.clone())
-            .is_some_and(|hold| {
-                self.nodes
-                    .was_lost(&hold.node, hold.incarnation, at.through)
-            });
-        let a = self.allocations.get_mut(at, no)?;
-        let denied = matches!(a.quota, Some((lsn, false)) if at.saw(lsn));
-        let alive = a.ended_lsn.is_none() && !denied && at.saw(a.requested_lsn);
-        at.rule(alive, Invariant::Terminal, || {
-            format!("{no} ended, but {a:?}")
-        })?;
-        let reported = |phases: &[i32]| {
-            report.is_some_and(|r| phases.contains(&r.state) && r.at_ms == e.at_ms)
-        };
-        let cancelled = a.cancel_lsn.is_some_and(|lsn| at.saw(lsn));
-        let cause_holds = match (e.cause, a.hold.is_some()) {
-            (FINISHED, true) => !a.stopping && reported(&[2]),
-            (FAILED, true) => !a.stopping && reported(&[3]),
-            (REJECTED, true) => reported(&[4]),
-            (CANCELLED, true) => a.stopping && reported(&[2, 3]),
-            (CANCELLED, false) => cancelled,
-            (NODE_LOST, true) => lost,
-            _ => false,
-        };
-        at.rule(cause_holds, Invariant::Terminal, || {
-            format!(
-                "{no} ended by cause {} with report {report:?}: {a:?}",
-                e.cause
-            )
-        })?;
-        let begin = a.started.or(a.hold.as_ref().map(|hold| hold.now_ms));
-        at.rule(
-            begin.is_none_or(|begin| begin <= e.at_ms),
-            Invariant::Expiry,
-            || format!("{no} ended at {} before it began: {a:?}", e.at_ms),
-        )?;
-        a.ended_lsn = Some(at.lsn);
-        if let Some(hold) = &a.hold {
-            let key = (hold.node.clone(), hold.incarnation);
-            self.allocations.held.entry(key).or_default().remove(&no);
-        }
-        self.allocations.open.remove(&no);
-        Ok(())
-    }
-
-    fn cancel_decided(&mut self, at: &Place, e: &v1::CancelDecided) -> Result<(), Violation> {
+    fn nominated(&mut self, at: &Place, e: &v1::AllocationNominated) -> Result<(), Violation> {
         let a = self.allocations.get_mut(at, e.allocation)?;
-        let request = a.cancels.remove(&e.request);
-        at.rule(
-            request.is_some_and(|lsn| at.saw(lsn)),
-            Invariant::Outcome,
-            || format!("{e:?} decides no open cancel"),
-        )?;
-        let denied = matches!(a.quota, Some((lsn, false)) if at.saw(lsn));
-        // What this very cancel ends was live.
-        let ended_before = a.ended_lsn.is_some_and(|lsn| lsn < at.lsn);
-        let acted = a.stopping || a.ended_lsn == Some(at.lsn);
-        let fits = if e.was_live {
-            !denied && !ended_before && acted
-        } else {
-            denied || a.ended_lsn.is_some()
-        };
-        at.rule(fits, Invariant::Outcome, || format!("{e:?}, but {a:?}"))
+        at.rule(a.queued(at), Invariant::Terminal, || {
+            format!("{e:?}, but {a:?}")
+        })
     }
 
     /// A watermark is a promise: what lies below it has been decided.
@@ -429,7 +297,7 @@ impl Checker {
                         .was_lost(&hold.node, hold.incarnation, frame.through);
                     let over = self.nodes.over(*no).map(|report| report.lsn);
                     let started = self.nodes.started(*no).map(|report| report.lsn);
-                    lost || stale(over) || (a.started.is_none() && stale(started))
+                    lost || stale(over) || (hold.started.is_none() && stale(started))
                 }
                 (None, Some((lsn, true))) => !a.waiting && frame.saw(lsn),
                 (None, _) => false,

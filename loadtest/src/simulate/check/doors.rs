@@ -51,6 +51,16 @@ const ALLOCATION_NOT_FOUND: i32 = 15;
 const ALLOCATION_ENDED: i32 = 16;
 const VERSION_CONFLICT: i32 = 19;
 const ALLOCATION_TABLE_FULL: i32 = 24;
+const PRIORITY_CLASS_UNKNOWN: i32 = 28;
+
+/// What a change of an operator turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admin {
+    /// Another message, or another event.
+    Other,
+    /// Whether the event is what the message asked for.
+    Set(bool),
+}
 
 impl Doors {
     pub fn asked(&mut self, ask: Ask) {
@@ -96,6 +106,11 @@ fn operation_of(kind: &Kind) -> Option<&v1::Operation> {
         Kind::TenantSet(e) => e.operation.as_ref(),
         Kind::QuotaSet(e) => e.operation.as_ref(),
         Kind::RateSet(e) => e.operation.as_ref(),
+        Kind::QueueSet(e) => e.operation.as_ref(),
+        Kind::PriorityClassSet(e) => e.operation.as_ref(),
+        Kind::SchedulingSet(e) => e.operation.as_ref(),
+        Kind::CordonSet(e) => e.operation.as_ref(),
+        Kind::ReservationSet(e) => e.operation.as_ref(),
         Kind::AllocationRequested(e) => e.operation.as_ref(),
         Kind::CancelRequested(e) => e.operation.as_ref(),
         Kind::OperationRefused(e) => e.operation.as_ref(),
@@ -232,15 +247,38 @@ impl Checker {
             _ if unknown || full => return Err(wrong()),
             _ => {}
         }
+        if let Some(verb) = &verb {
+            if let Some((expected, version)) = self.settings.versions(verb)
+                && refused == Some(VERSION_CONFLICT)
+            {
+                let conflict = expected.is_some_and(|expected| expected != version);
+                return if conflict { Ok(()) } else { Err(wrong()) };
+            }
+            match self.settings.set(at, verb, kind) {
+                Admin::Set(true) => return Ok(()),
+                Admin::Set(false) => return Err(wrong()),
+                Admin::Other => {}
+            }
+        }
         match (verb, kind) {
             (Some(Verb::Submit(submit)), Kind::AllocationRequested(e)) => {
-                let asked = Demand::asked(&submit);
+                let value = self.settings.class_value(&submit.priority_class);
+                if value.is_none() && !submit.priority_class.is_empty() {
+                    return Err(wrong());
+                }
+                let asked = Demand::asked(&ask.tenant, &submit, value);
                 let granted = e.spec.as_ref().map(Demand::specified);
                 if granted.as_ref() != Some(&asked) {
                     return Err(wrong());
                 }
                 self.allocations.requested(at, &ask.tenant, asked);
                 Ok(())
+            }
+            (Some(Verb::Submit(submit)), _) if refused == Some(PRIORITY_CLASS_UNKNOWN) => {
+                let known = self.settings.class_value(&submit.priority_class);
+                at.rule(known.is_none(), Invariant::Outcome, || {
+                    format!("{kind:?}, but the class is {known:?}")
+                })
             }
             (Some(Verb::Submit(_)), _) if refused == Some(ALLOCATION_TABLE_FULL) => {
                 let live = self.allocations.live_for_admission(at);

@@ -107,6 +107,12 @@ impl Nodes {
         self.over.get(&allocation).copied()
     }
 
+    /// What was said of a run that is over does not count for the next.
+    pub fn over_again(&mut self, allocation: u64) {
+        self.started.remove(&allocation);
+        self.over.remove(&allocation);
+    }
+
     fn now(&self, node: &str) -> Option<Known> {
         self.known(node, u64::MAX)
     }

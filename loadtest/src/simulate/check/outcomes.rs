@@ -29,7 +29,9 @@ pub enum Step {
     Placed,
     Waiting,
     Started,
+    Preempted,
     Stopping,
+    Requeued,
     Ended,
 }
 
@@ -98,6 +100,21 @@ impl Outcomes {
                 self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version))
             }
             Kind::RateSet(e) => self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version)),
+            Kind::QueueSet(e) => {
+                self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version))
+            }
+            Kind::PriorityClassSet(e) => {
+                self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version))
+            }
+            Kind::SchedulingSet(e) => {
+                self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version))
+            }
+            Kind::CordonSet(e) => {
+                self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version))
+            }
+            Kind::ReservationSet(e) => {
+                self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version))
+            }
             Kind::OperationRefused(e) => {
                 let rule = e.refusal.as_ref().map_or(0, |refusal| refusal.rule);
                 self.at_once(at, e.operation.as_ref(), Outcome::Refused(rule))
@@ -123,6 +140,14 @@ impl Outcomes {
             }
             Kind::AllocationStarted(e) => {
                 self.step(at, e.allocation, Step::Started, allocations);
+                Ok(())
+            }
+            Kind::AllocationPreempted(e) => {
+                self.step(at, e.allocation, Step::Preempted, allocations);
+                Ok(())
+            }
+            Kind::AllocationRequeued(e) => {
+                self.step(at, e.allocation, Step::Requeued, allocations);
                 Ok(())
             }
             Kind::AllocationStopping(e) => {

@@ -76,7 +76,7 @@ pub fn capacity(random: &mut Seeded) -> v1::NodeCapacity {
         1 => 8,
         _ => random.below(9) as u32,
     };
-    v1::NodeCapacity {
+    let mut capacity = v1::NodeCapacity {
         cpu_milli: 2000 * (1 + random.below(8)),
         memory_bytes: 4 * GIB * (1 + random.below(8)),
         gpus,
@@ -86,5 +86,54 @@ pub fn capacity(random: &mut Seeded) -> v1::NodeCapacity {
             1 => "t4".to_owned(),
             _ => "a100".to_owned(),
         },
+        ..v1::NodeCapacity::default()
+    };
+    if random.chance(400) {
+        capacity.labels.push(label("disk", "ssd"));
+    }
+    if random.chance(700) {
+        let zone = ["z1", "z2"][random.below(2) as usize];
+        capacity.labels.push(label("zone", zone));
+    }
+    if random.chance(100) {
+        capacity.taints.push(v1::Taint {
+            key: "maintenance".to_owned(),
+            value: String::new(),
+        });
+    }
+    if random.chance(200) {
+        capacity.extended.push(v1::ExtendedAmount {
+            name: "fpga".to_owned(),
+            amount: 1 + random.below(4),
+        });
+    }
+    capacity.topology = random.chance(300).then(|| halves(&capacity));
+    capacity
+}
+
+fn label(name: &str, value: &str) -> v1::Label {
+    v1::Label {
+        name: name.to_owned(),
+        value: value.to_owned(),
+    }
+}
+
+/// Two zones; the second has the odd device.
+fn halves(capacity: &v1::NodeCapacity) -> v1::Topology {
+    let all = (1u32 << capacity.gpus) - 1;
+    let low = (1u32 << (capacity.gpus / 2)) - 1;
+    let zone = |gpus| v1::Zone {
+        cpu_milli: capacity.cpu_milli / 2,
+        memory_bytes: capacity.memory_bytes / 2,
+        gpus,
+    };
+    let link = |high| v1::DeviceLink {
+        low: high - 1,
+        high,
+    };
+    v1::Topology {
+        zones: vec![zone(low), zone(all & !low)],
+        distances: vec![10, 21, 21, 10],
+        links: (1..capacity.gpus).step_by(2).map(link).collect(),
     }
 }

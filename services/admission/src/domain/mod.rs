@@ -2,30 +2,32 @@
 
 mod admin;
 mod cancel;
+mod check;
+mod command;
 mod operations;
+mod settings;
 mod submit;
 
+pub use admin::{ChangeRequest, ClassRequest, QueueRequest, ReservationRequest, SchedulingRequest};
+pub use command::{Command, Rules, Verb};
 pub use operations::is_kept;
-pub use submit::SubmitRequest;
+pub use submit::{
+    DependencyRequest, GangRequest, PlacementRequest, RequirementRequest, SpreadRequest,
+    SubmitRequest, TermRequest, TolerationRequest,
+};
 
 use ledger::{Decider, Draft, IllegalEvent};
 use operations::Operations;
 use serde::{Deserialize, Serialize};
+use settings::Settings;
 use std::collections::BTreeMap;
-use vocab::{
-    AdminChange, AllocationNo, At, CellNo, Event, Millis, Operation, Refusal, ResourceKey,
-    ResourceKind, Rule, Token, Writer,
-};
+use vocab::{AllocationNo, At, Event, Millis, Operation, Refusal, Rule, Token, Writer};
 
 /// Everything that admission knows, folded from the ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Admission {
     operations: Operations,
-    /// Versions of the tenants.
-    tenants: BTreeMap<Token, u64>,
-    quotas: BTreeMap<(Token, ResourceKind), u64>,
-    /// Versions of the rates.
-    rates: BTreeMap<ResourceKey, u64>,
+    settings: Settings,
     /// Whose the allocations are, live or ended within the retention window.
     allocations: BTreeMap<AllocationNo, Owned>,
     live: u64,
@@ -37,58 +39,13 @@ struct Owned {
     ended: bool,
 }
 
-/// What a message at the door comes to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Command {
-    pub operation: Operation,
-    /// Or the rule that reading it has broken already.
-    pub verb: Result<Verb, Refusal>,
-}
-
-/// What is asked, as it was written: nothing but its shape has been checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verb {
-    Submit(SubmitRequest),
-    Cancel {
-        allocation_id: String,
-    },
-    SetTenant {
-        tenant: String,
-        expected: Option<u64>,
-    },
-    SetQuota {
-        tenant: String,
-        resource: String,
-        limit: i64,
-        expected: Option<u64>,
-    },
-    SetRate {
-        resource: String,
-        micro_per_unit_hour: i64,
-        effective_from_ms: i64,
-        expected: Option<u64>,
-    },
-}
-
-/// Settings that decisions depend on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rules {
-    pub cell: CellNo,
-    /// How long an operation is remembered, in milliseconds of the cell's clock.
-    pub operation_window_ms: i64,
-    /// Operations remembered at the same time.
-    pub operations_max: u64,
-    /// Allocations that have not ended.
-    pub allocations_max: u64,
-}
-
 impl Decider for Admission {
     type Command = Command;
     type Rules = Rules;
     type Effect = std::convert::Infallible;
 
     const WRITER: Writer = Writer::Admission;
-    const STATE_VERSION: u32 = 1;
+    const STATE_VERSION: u32 = 2;
 
     fn observe(&mut self, _at: &At, event: &Event) -> Result<(), IllegalEvent> {
         match event {
@@ -96,13 +53,18 @@ impl Decider for Admission {
                 self.ended(*allocation);
                 Ok(())
             }
-            // Not admission's business.
+            // Not admission's business. What is queued again lives on.
             Event::QuotaReserved { .. }
             | Event::QuotaReleased { .. }
             | Event::AllocationPlaced { .. }
             | Event::AllocationWaiting { .. }
             | Event::AllocationStarted { .. }
             | Event::AllocationStopping { .. }
+            | Event::AllocationPreempted { .. }
+            | Event::AllocationNominated { .. }
+            | Event::AllocationRequeued { .. }
+            | Event::LineExplained { .. }
+            | Event::ReservationDecided { .. }
             | Event::CancelDecided { .. }
             | Event::NodeRegistered { .. }
             | Event::NodeReady { .. }
@@ -127,7 +89,7 @@ impl Decider for Admission {
                 version,
             } => {
                 self.operations.remember(operation, at);
-                self.applied(change, *version, event)
+                self.settings.apply(change, *version, event)
             }
             Event::AllocationRequested { operation, .. } => {
                 self.operations.remember(operation, at);
@@ -166,6 +128,11 @@ impl Decider for Admission {
             | Event::AllocationWaiting { .. }
             | Event::AllocationStarted { .. }
             | Event::AllocationStopping { .. }
+            | Event::AllocationPreempted { .. }
+            | Event::AllocationNominated { .. }
+            | Event::AllocationRequeued { .. }
+            | Event::LineExplained { .. }
+            | Event::ReservationDecided { .. }
             | Event::AllocationEnded { .. }
             | Event::CancelDecided { .. }
             | Event::NodeRegistered { .. }
@@ -230,7 +197,7 @@ impl Admission {
     ) -> Result<Event, Refusal> {
         let verb = verb?;
         let operator = operation.tenant.as_str() == schemas::subjects::OPERATOR;
-        if !operator && !self.tenants.contains_key(&operation.tenant) {
+        if !operator && !self.settings.knows_tenant(&operation.tenant) {
             return Err(Refusal::new(Rule::TenantUnknown, "tenant"));
         }
         if self.operations.len() >= rules.operations_max {
@@ -242,36 +209,30 @@ impl Admission {
                 actual,
             ));
         }
+        let (tenant, operation) = (&operation.tenant, operation.clone());
         match (verb, operator) {
             (Verb::Submit(request), false) => {
-                let spec = request.check()?;
+                let spec = self.check_submit(tenant, &request, rules)?;
                 self.check_room(rules)?;
-                Ok(Event::AllocationRequested {
-                    operation: operation.clone(),
-                    spec,
-                })
+                Ok(Event::AllocationRequested { operation, spec })
             }
             (Verb::Cancel { allocation_id }, false) => {
-                let allocation = self.check_cancel(operation, &allocation_id, rules)?;
+                let allocation = self.check_cancel(tenant, &allocation_id, rules)?;
                 Ok(Event::CancelRequested {
-                    operation: operation.clone(),
+                    operation,
                     allocation,
                 })
             }
-            (
-                verb @ (Verb::SetTenant { .. } | Verb::SetQuota { .. } | Verb::SetRate { .. }),
-                true,
-            ) => {
-                let (change, version) = self.check_admin(verb, now)?;
+            (Verb::Admin { change, expected }, true) => {
+                let (change, version) = self.check_admin(&change, expected, now)?;
                 Ok(Event::AdminApplied {
-                    operation: operation.clone(),
+                    operation,
                     change,
                     version,
                 })
             }
             // Right words at the wrong door.
-            (Verb::Submit(_) | Verb::Cancel { .. }, true)
-            | (Verb::SetTenant { .. } | Verb::SetQuota { .. } | Verb::SetRate { .. }, false) => {
+            (Verb::Submit(_) | Verb::Cancel { .. }, true) | (Verb::Admin { .. }, false) => {
                 Err(Refusal::new(Rule::UnknownVerb, "verb"))
             }
         }
@@ -299,29 +260,6 @@ impl Admission {
         if allocation.0 <= self.operations.forgotten().0 {
             self.allocations.remove(&allocation);
         }
-    }
-}
-
-/// What `AdminApplied` sets; beside `admin.rs`, which checks it.
-impl Admission {
-    fn applied(
-        &mut self,
-        change: &AdminChange,
-        version: u64,
-        event: &Event,
-    ) -> Result<(), IllegalEvent> {
-        let current = match change {
-            AdminChange::Tenant { tenant } => self.tenants.entry(tenant.clone()).or_default(),
-            AdminChange::Quota {
-                tenant, resource, ..
-            } => self.quotas.entry((tenant.clone(), *resource)).or_default(),
-            AdminChange::Rate { resource, .. } => self.rates.entry(resource.clone()).or_default(),
-        };
-        if version != *current + 1 {
-            return Err(IllegalEvent::new("another version", event));
-        }
-        *current = version;
-        Ok(())
     }
 }
 

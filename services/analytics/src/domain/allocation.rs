@@ -131,25 +131,59 @@ impl Allocations {
         Ok(())
     }
 
-    /// What ran is billed up to `at`, moved between its start and now; what is left until now is held, not used. An
-    /// unknown allocation is one that quota denied while the scheduler ended it: nothing was held.
+    /// The run is over, the allocation is not: it waits for another place.
+    pub fn requeued(
+        &mut self,
+        nodes: &mut Nodes,
+        allocation: AllocationNo,
+        end: (EndCause, Millis),
+        now: Millis,
+        outbox: &mut Outbox<'_>,
+        event: &Event,
+    ) -> Result<(), IllegalEvent> {
+        let live = self
+            .0
+            .get_mut(&allocation)
+            .filter(|live| live.stage != Stage::Requested)
+            .ok_or_else(|| IllegalEvent::new("not on a node", event))?;
+        let stage = std::mem::replace(&mut live.stage, Stage::Requested);
+        live.leave(stage, nodes, allocation, end, now, outbox);
+        Ok(())
+    }
+
+    /// An unknown allocation is one that quota denied while the scheduler ended it: nothing was held.
     pub fn ended(
         &mut self,
+        nodes: &mut Nodes,
+        allocation: AllocationNo,
+        end: (EndCause, Millis),
+        now: Millis,
+        outbox: &mut Outbox<'_>,
+    ) {
+        if let Some(mut live) = self.0.remove(&allocation) {
+            let stage = std::mem::replace(&mut live.stage, Stage::Requested);
+            live.leave(stage, nodes, allocation, end, now, outbox);
+        }
+    }
+}
+
+impl Live {
+    /// What ran is billed up to `at`, moved between its start and now; what is left until now is held, not used.
+    fn leave(
+        &self,
+        stage: Stage,
         nodes: &mut Nodes,
         allocation: AllocationNo,
         (cause, at): (EndCause, Millis),
         now: Millis,
         outbox: &mut Outbox<'_>,
     ) {
-        let Some(live) = self.0.remove(&allocation) else {
-            return;
-        };
         let Stage::OnNode {
             holding,
             gpu_model,
             started_at,
             ..
-        } = live.stage
+        } = stage
         else {
             return;
         };
@@ -160,15 +194,15 @@ impl Allocations {
             if started_at < ended_at {
                 outbox.push(Fact::Interval(Interval {
                     allocation,
-                    tenant: live.tenant,
-                    job_set: live.job_set,
-                    name: live.name,
+                    tenant: self.tenant.clone(),
+                    job_set: self.job_set.clone(),
+                    name: self.name.clone(),
                     node: holding.node.clone(),
                     incarnation: holding.incarnation,
                     gpu_model,
-                    cpu_milli: live.cpu_milli,
-                    memory_bytes: live.memory_bytes,
-                    gpu_milli: live.gpu_milli,
+                    cpu_milli: self.cpu_milli,
+                    memory_bytes: self.memory_bytes,
+                    gpu_milli: self.gpu_milli,
                     started_at,
                     ended_at,
                     cause,

@@ -85,7 +85,7 @@ impl Projection for Usage {
     type Change = Change;
 
     const NAME: &'static str = "analytics";
-    const STATE_VERSION: u32 = 1;
+    const STATE_VERSION: u32 = 2;
 
     fn project(
         &mut self,
@@ -127,6 +127,12 @@ impl Projection for Usage {
                 cause,
                 at,
             } => allocations.ended(nodes, *allocation, (*cause, *at), now, outbox),
+            Event::AllocationRequeued {
+                allocation,
+                cause,
+                at,
+                ..
+            } => allocations.requeued(nodes, *allocation, (*cause, *at), now, outbox, event)?,
             Event::AdminApplied {
                 change:
                     AdminChange::Rate {
@@ -147,7 +153,14 @@ impl Projection for Usage {
             }
             // Nothing is held, used or priced by these.
             Event::AdminApplied {
-                change: AdminChange::Tenant { .. } | AdminChange::Quota { .. },
+                change:
+                    AdminChange::Tenant { .. }
+                    | AdminChange::Quota { .. }
+                    | AdminChange::Queue { .. }
+                    | AdminChange::PriorityClass { .. }
+                    | AdminChange::Scheduling(_)
+                    | AdminChange::Cordon { .. }
+                    | AdminChange::Reservation { .. },
                 ..
             }
             | Event::CancelRequested { .. }
@@ -157,8 +170,12 @@ impl Projection for Usage {
             | Event::QuotaReserved { .. }
             | Event::QuotaReleased { .. }
             | Event::AllocationWaiting { .. }
+            | Event::LineExplained { .. }
+            | Event::AllocationPreempted { .. }
+            | Event::AllocationNominated { .. }
             | Event::AllocationStopping { .. }
             | Event::CancelDecided { .. }
+            | Event::ReservationDecided { .. }
             | Event::RunReported { .. } => {}
         }
         Ok(())

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use vocab::{
     AllocationNo, AllocationSpec, At, EndCause, Event, EventNo, HOUR_MS, Lsn, Millis, NodeCapacity,
-    Operation, ResourceKind, Token,
+    Operation, PlacementPolicy, ResourceKind, Token,
 };
 
 const CAPACITY: [u64; 3] = [10, 7, 0];
@@ -15,9 +15,10 @@ fn token(text: &str) -> Token {
     Token::new(text).expect("a token")
 }
 
-/// What happened to an allocation, as the world knows it.
+/// What happened to a run, as the world knows it.
 #[derive(Debug, Clone)]
 struct Truth {
+    allocation: AllocationNo,
     machine: (Token, u64),
     cpu: u64,
     memory: u64,
@@ -45,7 +46,10 @@ struct World {
     nodes: BTreeMap<Token, Seen>,
     seen: BTreeMap<Token, Seen>,
     unseen: Vec<Event>,
-    truths: BTreeMap<AllocationNo, Truth>,
+    /// All runs; an allocation that was requeued may have several, one after the other.
+    truths: Vec<Truth>,
+    /// Requested and not placed, or requeued.
+    queued: BTreeMap<AllocationNo, (u64, u64)>,
     requests: u64,
 }
 
@@ -88,8 +92,7 @@ impl World {
                     capacity: NodeCapacity {
                         cpu_milli: CAPACITY[0] + next % 3,
                         memory_bytes: CAPACITY[1],
-                        gpus: 0,
-                        gpu_model: None,
+                        ..NodeCapacity::default()
                     },
                 };
                 let lost = before.filter(|seen| seen.ready).map(|_| lost);
@@ -123,14 +126,11 @@ impl World {
             };
             self.seen.insert(node.clone(), Seen { incarnation, ready });
             let on_node = |truth: &Truth| truth.machine.0 == node && truth.released.is_none();
-            let over: Vec<AllocationNo> = self
-                .truths
-                .iter()
-                .filter(|(_, truth)| !ready && on_node(truth))
-                .map(|(allocation, _)| *allocation)
+            let over: Vec<usize> = (0..self.truths.len())
+                .filter(|run| !ready && on_node(&self.truths[*run]))
                 .collect();
-            for allocation in over {
-                self.end(allocation, self.scheduler_now, EndCause::NodeLost);
+            for run in over {
+                self.end(run, self.scheduler_now, EndCause::NodeLost, run % 3 > 0);
             }
         }
     }
@@ -138,14 +138,7 @@ impl World {
     fn place(&mut self, node: &Token, cpu: u64, memory: u64) {
         self.requests += 1;
         let allocation = AllocationNo(self.requests);
-        let spec = AllocationSpec {
-            job_set: token("jobs"),
-            name: None,
-            priority: 0,
-            cpu_milli: cpu,
-            memory_bytes: memory,
-            gpu: None,
-        };
+        let spec = AllocationSpec::plain(token("jobs"), cpu, memory);
         let operation = Operation {
             tenant: token("t1"),
             operation_id: None,
@@ -155,12 +148,21 @@ impl World {
         };
         let requested = Event::AllocationRequested { operation, spec };
         self.write(self.nodes_now, allocation.0, &requested);
+        self.queued.insert(allocation, (cpu, memory));
+        self.place_next(node);
+    }
+
+    /// The longest in the queue, if it fits.
+    fn place_next(&mut self, node: &Token) {
         let Some(seen) = self.seen.get(node).copied().filter(|seen| seen.ready) else {
+            return;
+        };
+        let Some((allocation, (cpu, memory))) = self.queued.pop_first() else {
             return;
         };
         let held = |amount: fn(&Truth) -> u64| -> u64 {
             self.truths
-                .values()
+                .iter()
                 .filter(|t| t.machine == (node.clone(), seen.incarnation) && t.released.is_none())
                 .map(amount)
                 .sum()
@@ -168,6 +170,7 @@ impl World {
         let fits = held(|t| t.cpu) + cpu <= CAPACITY[0] + seen.incarnation % 3
             && held(|t| t.memory) + memory <= CAPACITY[1];
         if !fits {
+            self.queued.insert(allocation, (cpu, memory));
             return;
         }
         let placed = Event::AllocationPlaced {
@@ -175,9 +178,13 @@ impl World {
             node: node.clone(),
             incarnation: seen.incarnation,
             gpus: vec![],
+            zones: 0,
+            policy: PlacementPolicy::Default,
+            candidates: vec![],
         };
         self.write(self.scheduler_now, 0, &placed);
-        let truth = Truth {
+        self.truths.push(Truth {
+            allocation,
             machine: (node.clone(), seen.incarnation),
             cpu,
             memory,
@@ -185,8 +192,7 @@ impl World {
             started: None,
             ended: None,
             released: None,
-        };
-        self.truths.insert(allocation, truth);
+        });
     }
 
     /// The agent's word of some moment between `low` and now.
@@ -195,49 +201,60 @@ impl World {
     }
 
     fn start_or_end(&mut self, choice: u64) {
-        let live: Vec<AllocationNo> = self
-            .truths
-            .iter()
-            .filter(|(_, truth)| truth.released.is_none())
-            .map(|(allocation, _)| *allocation)
+        let live: Vec<usize> = (0..self.truths.len())
+            .filter(|run| self.truths[*run].released.is_none())
             .collect();
         if live.is_empty() {
             return;
         }
-        let allocation = live[choice as usize % live.len()];
-        let truth = self.truths[&allocation].clone();
+        let run = live[choice as usize % live.len()];
+        let truth = self.truths[run].clone();
         match truth.started {
             None if !choice.is_multiple_of(5) => {
                 let at = self.said(truth.placed, choice);
                 let started = Event::AllocationStarted {
-                    allocation,
+                    allocation: truth.allocation,
                     at: Millis(at),
                 };
                 self.write(self.scheduler_now, 0, &started);
-                self.truth(allocation).started = Some(at);
+                self.truths[run].started = Some(at);
             }
             low => {
                 let at = self.said(low.unwrap_or(truth.placed), choice);
-                self.end(allocation, at, EndCause::Finished);
+                let again = choice.is_multiple_of(3);
+                self.end(run, at, EndCause::Failed, again);
             }
         }
     }
 
-    fn end(&mut self, allocation: AllocationNo, at: i64, cause: EndCause) {
-        let ended = Event::AllocationEnded {
+    /// The run is over, and with it the allocation, or it waits `again`.
+    fn end(&mut self, run: usize, at: i64, cause: EndCause, again: bool) {
+        let Truth {
             allocation,
-            cause,
-            at: Millis(at),
+            cpu,
+            memory,
+            ..
+        } = self.truths[run];
+        let at_ms = Millis(at);
+        let over = if again {
+            self.queued.insert(allocation, (cpu, memory));
+            Event::AllocationRequeued {
+                allocation,
+                cause,
+                at: at_ms,
+                not_before: at_ms,
+            }
+        } else {
+            Event::AllocationEnded {
+                allocation,
+                cause,
+                at: at_ms,
+            }
         };
-        self.write(self.scheduler_now, 0, &ended);
-        let now = self.scheduler_now;
-        let truth = self.truth(allocation);
+        self.write(self.scheduler_now, 0, &over);
+        let truth = &mut self.truths[run];
         truth.ended = truth.started.map(|_| at);
-        truth.released = Some(now);
-    }
-
-    fn truth(&mut self, allocation: AllocationNo) -> &mut Truth {
-        self.truths.get_mut(&allocation).expect("it was placed")
+        truth.released = Some(self.scheduler_now);
     }
 
     fn step(&mut self, (kind, choice, advance): (u8, u64, i64)) {
@@ -248,6 +265,7 @@ impl World {
             2 => self.node_fact(&node, choice / 2),
             3 => self.observe(choice as usize % 3),
             4 | 5 => self.place(&node, choice / 2 % 6, choice / 12 % 4),
+            9 => self.place_next(&node),
             _ => self.start_or_end(choice / 2),
         }
     }
@@ -271,7 +289,7 @@ fn timeline(changes: &[Change]) -> Timeline {
 /// What the world says the account had at a moment.
 fn expected(world: &World, machine: &(Token, u64), account: Account, at: i64) -> (i128, i128) {
     let mut sum = (0, 0);
-    for truth in world.truths.values().filter(|t| t.machine == *machine) {
+    for truth in world.truths.iter().filter(|t| t.machine == *machine) {
         let (placed, started) = (truth.placed, truth.started.unwrap_or(i64::MAX));
         let released = truth.released.unwrap_or(i64::MAX);
         let ended = truth.ended.unwrap_or(released);
@@ -321,12 +339,18 @@ fn check_bill(world: &World) -> Result<(), TestCaseError> {
     let over = |truth: &&Truth| truth.ended.is_some() && truth.started < truth.ended;
     let runs: i128 = world
         .truths
-        .values()
+        .iter()
         .filter(over)
         .map(|t| i128::from(t.cpu) * i128::from(t.ended.unwrap_or(0) - t.started.unwrap_or(0)))
         .sum();
     let mut billed = 0;
-    let mut booked = 0;
+    // What is under way is on the books from its start, without an end.
+    let mut booked: i128 = world
+        .truths
+        .iter()
+        .filter(|t| t.released.is_none())
+        .map(|t| i128::from(t.cpu) * i128::from(t.started.unwrap_or(0)))
+        .sum();
     let mut by_hour = 0;
     for change in &world.changes {
         match &change.fact {
@@ -339,10 +363,7 @@ fn check_bill(world: &World) -> Result<(), TestCaseError> {
                 }
             }
             Fact::Entry(e) if e.account == Account::Allocated => {
-                let truth = &world.truths[&e.allocation.expect("allocated to somebody")];
-                if truth.released.is_some() {
-                    booked -= e.amounts.cpu_milli * i128::from(e.at.0);
-                }
+                booked -= e.amounts.cpu_milli * i128::from(e.at.0);
             }
             Fact::Entry(_) | Fact::Rate(_) => {}
         }
@@ -358,7 +379,7 @@ proptest! {
 
     #[test]
     fn everything_adds_up(
-        steps in prop::collection::vec((0u8..9, any::<u64>(), 0i64..2 * HOUR_MS), 20..400),
+        steps in prop::collection::vec((0u8..10, any::<u64>(), 0i64..2 * HOUR_MS), 20..400),
     ) {
         let mut world = World::default();
         for step in steps {

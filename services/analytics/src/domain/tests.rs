@@ -4,7 +4,7 @@ use super::{Change, Fact, Usage};
 use ledger::Projection;
 use vocab::{
     AdminChange, AllocationNo, AllocationSpec, At, EndCause, Event, EventNo, GpuRequest, Lsn,
-    Millis, NodeCapacity, Operation, Refusal, ResourceKey, Rule, Token, Writer,
+    Millis, NodeCapacity, Operation, PlacementPolicy, Refusal, ResourceKey, Rule, Token, Writer,
 };
 
 fn token(text: &str) -> Token {
@@ -55,12 +55,8 @@ fn event(words: &[&str]) -> Event {
             Event::AllocationRequested {
                 operation: operation(words[2]),
                 spec: AllocationSpec {
-                    job_set: token("jobs"),
-                    name: None,
-                    priority: 0,
-                    cpu_milli,
-                    memory_bytes,
                     gpu,
+                    ..AllocationSpec::plain(token("jobs"), cpu_milli, memory_bytes)
                 },
             }
         }
@@ -85,6 +81,7 @@ fn event(words: &[&str]) -> Event {
                 memory_bytes,
                 gpus: (gpu_milli / 1000) as u16,
                 gpu_model: words.get(3).map(|model| token(model)),
+                ..NodeCapacity::default()
             };
             Event::NodeRegistered {
                 node,
@@ -111,11 +108,20 @@ fn event(words: &[&str]) -> Event {
                 node,
                 incarnation,
                 gpus: vec![],
+                zones: 0,
+                policy: PlacementPolicy::Default,
+                candidates: vec![],
             }
         }
         "start" => Event::AllocationStarted {
             allocation: allocation(),
             at: moment(words[2]),
+        },
+        "requeue" => Event::AllocationRequeued {
+            allocation: allocation(),
+            cause: EndCause::NodeLost,
+            at: moment(words[2]),
+            not_before: Millis(0),
         },
         "end" => Event::AllocationEnded {
             allocation: allocation(),
@@ -214,6 +220,58 @@ fn a_run_is_reserved_allocated_reserved_and_billed() {
             "n1.1 @40 idle +3000/+8/+500",
         ],
     );
+}
+
+#[test]
+fn every_run_of_an_allocation_is_billed() {
+    let rows = fold(&[
+        NODE,
+        ASK,
+        "10 place 5 n1.1",
+        "20 start 5 15",
+        "40 requeue 5 35",
+        "50 place 5 n1.1",
+        "60 start 5 55",
+        "70 end 5 65",
+    ])
+    .expect("legal");
+    assert_eq!(
+        rows[8..],
+        [
+            "bill 5 t1 n1.1 V100 3000/8/500 [15,35) node_lost",
+            "n1.1 @40 reserved -3000/-8/-500",
+            "n1.1 @40 idle +3000/+8/+500",
+            "n1.1 @50 idle -3000/-8/-500",
+            "n1.1 @50 reserved +3000/+8/+500",
+            "n1.1 @55 reserved -3000/-8/-500",
+            "n1.1 @55 allocated +3000/+8/+500",
+            "n1.1 @65 allocated -3000/-8/-500",
+            "n1.1 @65 reserved +3000/+8/+500",
+            "bill 5 t1 n1.1 V100 3000/8/500 [55,65) finished",
+            "n1.1 @70 reserved -3000/-8/-500",
+            "n1.1 @70 idle +3000/+8/+500",
+        ]
+    );
+}
+
+#[test]
+fn what_is_requeued_ends_as_any_run_does() {
+    // The same moments and the same entries as with an end, whether it started or not and whatever the agent's clock.
+    for run in [
+        &["10 place 5 n1.1"][..],
+        &["10 place 5 n1.1", "20 start 5 3"],
+        &["10 place 5 n1.1", "20 start 5 20"],
+    ] {
+        for at in [5, 20, 30, 99] {
+            let with = |end: &str| {
+                let end = format!("40 {end} 5 {at}");
+                let rows = fold(&[&[NODE, ASK], run, &[end.as_str()]].concat());
+                let rows = rows.expect("legal").join(", ");
+                rows.replace("node_lost", "finished")
+            };
+            assert_eq!(with("requeue"), with("end"), "{run:?} {at}");
+        }
+    }
 }
 
 #[test]
@@ -366,6 +424,13 @@ fn facts_that_do_not_fit_are_refused() {
     check_illegal(&again, "not waiting for a place");
     let twice = [&placed[..], &["3 start 5 3", "4 start 5 4"]].concat();
     check_illegal(&twice, "not placed, or started already");
+    check_illegal(&[NODE, "2 requeue 5 2"], "not on a node");
+    check_illegal(&[NODE, ASK, "2 requeue 5 2"], "not on a node");
+    let requeued = [&placed[..], &["3 requeue 5 3"]].concat();
+    let again = [&requeued[..], &["4 requeue 5 4"]].concat();
+    check_illegal(&again, "not on a node");
+    let started = [&requeued[..], &["4 start 5 4"]].concat();
+    check_illegal(&started, "not placed, or started already");
     check_illegal(&[NODE, NODE, ASK, "9 end 5 9"], "not a newer incarnation");
     let other_way = "not the other way in this incarnation";
     check_illegal(&[NODE, "1 ready n1.1", "9 end 5 9"], other_way);

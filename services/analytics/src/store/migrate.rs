@@ -22,6 +22,7 @@ migrations![
     "0003_usage_hourly.sql",
     "0004_chargeback.sql",
     "0005_conservation.sql",
+    "0006_conservation_by_run.sql",
 ];
 
 const CREATE_SCHEMA_MIGRATIONS: &str = "

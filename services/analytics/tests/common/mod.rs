@@ -13,7 +13,7 @@ use std::{
 };
 use vocab::{
     AdminChange, AllocationNo, AllocationSpec, At, CellNo, EndCause, Event, EventNo, GpuRequest,
-    Lsn, Millis, NodeCapacity, Operation, ResourceKey, Token,
+    Lsn, Millis, NodeCapacity, Operation, PlacementPolicy, ResourceKey, Token,
 };
 
 pub type Outcome = Result<(), Box<dyn Error>>;
@@ -122,6 +122,7 @@ impl Journal {
             memory_bytes: 256 << 30,
             gpus: if model.is_some() { 8 } else { 0 },
             gpu_model: model.map(token),
+            ..NodeCapacity::default()
         };
         let node = token(node);
         let incarnation = 1;
@@ -163,26 +164,40 @@ impl Journal {
             models: vec![],
         });
         let spec = AllocationSpec {
-            job_set: token("jobs"),
-            name: None,
-            priority: 0,
-            cpu_milli,
-            memory_bytes,
             gpu,
+            ..AllocationSpec::plain(token("jobs"), cpu_milli, memory_bytes)
         };
         let operation = operation(tenant);
         let requested = Event::AllocationRequested { operation, spec };
         self.write(at, allocation, requested);
+        self.start_again(allocation, node, at);
+    }
+
+    /// What waits runs, at once.
+    pub fn start_again(&mut self, allocation: u64, node: &str, at: i64) {
         let allocation = AllocationNo(allocation);
         let placed = Event::AllocationPlaced {
             allocation,
             node: token(node),
             incarnation: 1,
             gpus: vec![],
+            zones: 0,
+            policy: PlacementPolicy::Default,
+            candidates: vec![],
         };
         self.write(at, 0, placed);
         let at = Millis(at);
         self.write(at.0, 0, Event::AllocationStarted { allocation, at });
+    }
+
+    pub fn requeue(&mut self, allocation: u64, at: i64) {
+        let requeued = Event::AllocationRequeued {
+            allocation: AllocationNo(allocation),
+            cause: EndCause::Preempted,
+            at: Millis(at),
+            not_before: Millis(at),
+        };
+        self.write(at, 0, requeued);
     }
 
     pub fn end(&mut self, allocation: u64, at: i64) {

@@ -1,6 +1,7 @@
 //! The rules of node-heartbeat: which nodes are there, what runs on them, and what their agents may say. Pure; one file
 //! per subject.
 
+mod capacity;
 mod lease;
 mod register;
 mod run;
@@ -19,8 +20,8 @@ use vocab::{
 pub struct Nodes {
     nodes: BTreeMap<Token, Node>,
     runs: BTreeMap<AllocationNo, Run>,
-    /// Requested, not placed yet: what an assignment will have to say.
-    requested: BTreeMap<AllocationNo, (Token, AllocationSpec)>,
+    /// What runs nowhere, or went with its node: what its next assignment will have to say.
+    requested: BTreeMap<AllocationNo, Requested>,
     /// Hot state, not recorded: heartbeats are many and lossy. A new leader grants every ready node a full lease.
     #[serde(skip)]
     leases: Leases,
@@ -39,9 +40,20 @@ pub struct Node {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Requested {
+    tenant: Token,
+    spec: AllocationSpec,
+    /// It has run, and an agent may still repeat what it said of that.
+    again: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Run {
     node: Token,
     assignment: Assignment,
+    /// The node's revision that it began with; a stop has a later one.
+    began: u64,
+    again: bool,
     started: Option<Millis>,
     /// The agent has reported its end; the scheduler has not recorded it yet.
     over: bool,
@@ -66,7 +78,7 @@ pub enum Command {
     Register {
         node: Token,
         incarnation: u64,
-        capacity: NodeCapacity,
+        capacity: Box<NodeCapacity>,
     },
     Report {
         node: Token,
@@ -74,6 +86,8 @@ pub enum Command {
         allocation: AllocationNo,
         state: RunState,
         at: Millis,
+        /// Of the assignment that it speaks of; 0 when the agent does not say.
+        revision: u64,
     },
     Heartbeat {
         node: Token,
@@ -93,7 +107,7 @@ pub enum Effect {
         node: Token,
         /// For this life of the agent and no other.
         incarnation: u64,
-        assignment: Assignment,
+        assignment: Box<Assignment>,
     },
     RegisterAgain {
         node: Token,
@@ -126,13 +140,17 @@ impl Decider for Nodes {
     type Effect = Effect;
 
     const WRITER: Writer = Writer::NodeHeartbeat;
-    const STATE_VERSION: u32 = 1;
+    const STATE_VERSION: u32 = 2;
 
     fn observe(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
         match event {
             Event::AllocationRequested { operation, spec } => {
-                let entry = (operation.tenant.clone(), spec.clone());
-                self.requested.insert(AllocationNo(at.no.0), entry);
+                let requested = Requested {
+                    tenant: operation.tenant.clone(),
+                    spec: spec.clone(),
+                    again: false,
+                };
+                self.requested.insert(AllocationNo(at.no.0), requested);
                 Ok(())
             }
             Event::QuotaDenied { allocation, .. } => {
@@ -144,8 +162,10 @@ impl Decider for Nodes {
                 node,
                 incarnation,
                 gpus,
+                ..
             } => self.assign(at, *allocation, node, *incarnation, gpus, event),
             Event::AllocationStopping { allocation } => self.stop(*allocation, event),
+            Event::AllocationRequeued { allocation, .. } => self.requeue(*allocation, event),
             Event::AllocationEnded { allocation, .. } => {
                 self.forget(*allocation);
                 Ok(())
@@ -159,8 +179,12 @@ impl Decider for Nodes {
             | Event::QuotaReserved { .. }
             | Event::QuotaReleased { .. }
             | Event::AllocationWaiting { .. }
+            | Event::LineExplained { .. }
+            | Event::AllocationPreempted { .. }
+            | Event::AllocationNominated { .. }
             | Event::AllocationStarted { .. }
-            | Event::CancelDecided { .. } => Ok(()),
+            | Event::CancelDecided { .. }
+            | Event::ReservationDecided { .. } => Ok(()),
             Event::NodeRegistered { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
@@ -196,10 +220,15 @@ impl Decider for Nodes {
             | Event::QuotaReleased { .. }
             | Event::AllocationPlaced { .. }
             | Event::AllocationWaiting { .. }
+            | Event::LineExplained { .. }
+            | Event::AllocationPreempted { .. }
+            | Event::AllocationNominated { .. }
+            | Event::AllocationRequeued { .. }
             | Event::AllocationStarted { .. }
             | Event::AllocationStopping { .. }
             | Event::AllocationEnded { .. }
-            | Event::CancelDecided { .. } => {
+            | Event::CancelDecided { .. }
+            | Event::ReservationDecided { .. } => {
                 Err(IllegalEvent::new("another writer's fact as own", event))
             }
         }
@@ -207,7 +236,9 @@ impl Decider for Nodes {
 
     fn is_behind(&self, command: &Command) -> bool {
         match command {
-            Command::Report { allocation, .. } => self.may_be_placed(*allocation),
+            Command::Report {
+                node, allocation, ..
+            } => self.may_be_placed(*allocation, node),
             Command::Register { .. }
             | Command::Heartbeat { .. }
             | Command::Sync { .. }
@@ -221,14 +252,23 @@ impl Decider for Nodes {
                 node,
                 incarnation,
                 capacity,
-            } => register::decide(self, node, incarnation, capacity, rules, draft),
+            } => register::decide(self, node, incarnation, *capacity, rules, draft),
             Command::Report {
                 node,
                 incarnation,
                 allocation,
                 state,
                 at,
-            } => run::decide(self, &node, incarnation, (allocation, state, at), draft),
+                revision,
+            } => {
+                let report = run::Report {
+                    allocation,
+                    state,
+                    at,
+                    revision,
+                };
+                run::decide(self, &node, incarnation, &report, draft);
+            }
             Command::Heartbeat {
                 node,
                 incarnation,

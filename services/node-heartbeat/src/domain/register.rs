@@ -1,8 +1,8 @@
 //! Registration: a node comes, or comes back as a new incarnation with nothing running.
 
-use super::{Node, Nodes, Rules};
+use super::{Node, Nodes, Rules, capacity};
 use ledger::{Draft, IllegalEvent};
-use vocab::{AllocationSpec, Event, NodeCapacity, Token};
+use vocab::{Event, NodeCapacity, Token};
 
 /// An older incarnation is ignored, the current one only heard; a newer one ends the node's former life first.
 pub(super) fn decide(
@@ -13,7 +13,7 @@ pub(super) fn decide(
     rules: &Rules,
     draft: &mut Draft,
 ) {
-    if !plausible(&capacity) {
+    if !capacity::plausible(&capacity) {
         return;
     }
     match state.nodes.get(&node) {
@@ -42,14 +42,6 @@ pub(super) fn decide(
     };
     draft.emit(state, registered);
     state.leases.renew(&node, draft.now, rules.lease_ms);
-}
-
-/// The limits that requests have, so that sums over a node stay far from overflow.
-fn plausible(capacity: &NodeCapacity) -> bool {
-    capacity.cpu_milli <= AllocationSpec::CPU_MILLI_MAX
-        && capacity.memory_bytes <= AllocationSpec::MEMORY_BYTES_MAX
-        && u64::from(capacity.gpus) <= AllocationSpec::GPUS_MAX
-        && (capacity.gpus > 0 || capacity.gpu_model.is_none())
 }
 
 impl Nodes {
@@ -92,7 +84,8 @@ impl Nodes {
         }
     }
 
-    /// Its runs are over with it, whatever its agent may say later.
+    /// Its runs are over with it, whatever its agent may say later. The scheduler decides what becomes of the allocations;
+    /// a next run is of another incarnation, so nothing that is said of this one can be taken for it.
     pub(super) fn lost(
         &mut self,
         node: &Token,
@@ -103,7 +96,9 @@ impl Nodes {
             Some(known) if known.ready && known.incarnation == incarnation => {
                 known.ready = false;
                 for allocation in std::mem::take(&mut known.runs) {
-                    self.runs.remove(&allocation);
+                    if let Some(run) = self.runs.remove(&allocation) {
+                        self.requested.insert(allocation, run.requested(false));
+                    }
                 }
                 self.leases.drop(node);
                 Ok(())

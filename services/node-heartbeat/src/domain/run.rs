@@ -1,54 +1,86 @@
 //! Runs: what is assigned to a node, and what its agent reports of it.
 
-use super::{Assignment, Effect, Nodes, Run};
+use super::{Assignment, Effect, Nodes, Requested, Run};
 use ledger::{Draft, IllegalEvent};
+use std::collections::btree_map::Entry;
 use vocab::{AllocationNo, At, Event, GpuShare, Millis, RunState, Token};
+
+/// What an agent says of one of its runs.
+pub(super) struct Report {
+    pub allocation: AllocationNo,
+    pub state: RunState,
+    pub at: Millis,
+    pub revision: u64,
+}
 
 /// Records a report that moves the run on. A repeated or late one, or one of another incarnation, changes nothing.
 pub(super) fn decide(
     state: &mut Nodes,
     node: &Token,
     incarnation: u64,
-    (allocation, report, at): (AllocationNo, RunState, Millis),
+    report: &Report,
     draft: &mut Draft,
 ) {
     let current = state
         .nodes
         .get(node)
         .is_some_and(|known| known.ready && known.incarnation == incarnation);
-    let Some(run) = state.runs.get(&allocation) else {
+    let Some(run) = state.runs.get(&report.allocation) else {
         return;
     };
-    let moves_on = match report {
+    let moves_on = match report.state {
         RunState::Started => run.started.is_none() && !run.over,
         RunState::Finished | RunState::Failed | RunState::Rejected => !run.over,
     };
-    if !current || run.node != *node || !moves_on {
+    if !current || run.node != *node || !moves_on || !run.is_meant(report) {
         return;
     }
     let low = run.started.unwrap_or(run.assignment.placed);
-    let at = at.between(low, draft.now.max(low));
+    let at = report.at.between(low, draft.now.max(low));
     let reported = Event::RunReported {
-        allocation,
+        allocation: report.allocation,
         node: node.clone(),
-        state: report,
+        state: report.state,
         at,
     };
     draft.emit(state, reported);
 }
 
+impl Run {
+    pub(super) fn requested(self, again: bool) -> Requested {
+        Requested {
+            tenant: self.assignment.tenant,
+            spec: self.assignment.spec,
+            again,
+        }
+    }
+
+    /// Whether the report speaks of this run and not of a former one of the allocation on the same node. An agent that
+    /// does not say by the revision must not put a run before its placement; a clock behind would do that to a first run,
+    /// too, but there is none to confuse it with.
+    fn is_meant(&self, report: &Report) -> bool {
+        match report.revision {
+            0 => !self.again || report.at >= self.assignment.placed,
+            revision => revision >= self.began,
+        }
+    }
+}
+
 impl Nodes {
-    /// Whether an allocation without a run here may have been placed already: an agent that another leader has told of it
-    /// can be faster than this one's reading, and its report comes only once.
-    pub(super) fn may_be_placed(&self, allocation: AllocationNo) -> bool {
+    /// Whether an allocation may have been placed on the node without that having been read here: an agent that another
+    /// leader has told of it can be faster than this one's reading, and its report comes only once.
+    pub(super) fn may_be_placed(&self, allocation: AllocationNo, node: &Token) -> bool {
+        // Once its run is over it may have been queued again.
+        if let Some(run) = self.runs.get(&allocation) {
+            return run.over || run.node != *node;
+        }
         let newer = |last: Option<&AllocationNo>| last.is_none_or(|last| *last < allocation);
         let unheard = newer(self.requested.last_key_value().map(|(no, _)| no))
             && newer(self.runs.last_key_value().map(|(no, _)| no));
-        !self.runs.contains_key(&allocation)
-            && (self.requested.contains_key(&allocation) || unheard)
+        self.requested.contains_key(&allocation) || unheard
     }
 
-    /// A placement on a node that was lost meanwhile is void; the scheduler learns of the loss and ends it.
+    /// A placement on a node that was lost meanwhile is void; the scheduler learns of the loss and decides again.
     pub(super) fn assign(
         &mut self,
         at: &At,
@@ -58,16 +90,20 @@ impl Nodes {
         gpus: &[GpuShare],
         event: &Event,
     ) -> Result<(), IllegalEvent> {
-        let (tenant, spec) = self
-            .requested
-            .remove(&allocation)
-            .ok_or_else(|| IllegalEvent::new("never requested", event))?;
+        let Entry::Occupied(requested) = self.requested.entry(allocation) else {
+            return Err(IllegalEvent::new("not requested, or placed already", event));
+        };
         let Some(known) = self.nodes.get_mut(node) else {
             return Err(IllegalEvent::new("no such node", event));
         };
         if !known.ready || known.incarnation != incarnation {
             return Ok(());
         }
+        let Requested {
+            tenant,
+            spec,
+            again,
+        } = requested.remove();
         known.revision += 1;
         known.runs.push(allocation);
         let assignment = Assignment {
@@ -82,10 +118,12 @@ impl Nodes {
         self.effects.push(Effect::Assign {
             node: node.clone(),
             incarnation,
-            assignment: assignment.clone(),
+            assignment: Box::new(assignment.clone()),
         });
         let run = Run {
             node: node.clone(),
+            began: assignment.revision,
+            again,
             assignment,
             started: None,
             over: false,
@@ -113,18 +151,39 @@ impl Nodes {
         self.effects.push(Effect::Assign {
             node: run.node.clone(),
             incarnation: known.incarnation,
-            assignment: run.assignment.clone(),
+            assignment: Box::new(run.assignment.clone()),
         });
         Ok(())
     }
 
+    /// Its run is over, and it may be assigned again.
+    pub(super) fn requeue(
+        &mut self,
+        allocation: AllocationNo,
+        event: &Event,
+    ) -> Result<(), IllegalEvent> {
+        match self.leave(allocation) {
+            Some(run) => {
+                self.requested.insert(allocation, run.requested(true));
+                Ok(())
+            }
+            // It has gone with its node.
+            None if self.requested.contains_key(&allocation) => Ok(()),
+            None => Err(IllegalEvent::new("never requested", event)),
+        }
+    }
+
     pub(super) fn forget(&mut self, allocation: AllocationNo) {
         self.requested.remove(&allocation);
-        if let Some(run) = self.runs.remove(&allocation)
-            && let Some(known) = self.nodes.get_mut(&run.node)
-        {
+        self.leave(allocation);
+    }
+
+    fn leave(&mut self, allocation: AllocationNo) -> Option<Run> {
+        let run = self.runs.remove(&allocation)?;
+        if let Some(known) = self.nodes.get_mut(&run.node) {
             known.runs.retain(|of| *of != allocation);
         }
+        Some(run)
     }
 
     pub(super) fn reported(
@@ -167,7 +226,7 @@ impl Nodes {
             self.effects.push(Effect::Assign {
                 node: node.clone(),
                 incarnation,
-                assignment,
+                assignment: Box::new(assignment),
             });
         }
     }

@@ -1,7 +1,7 @@
 //! Decisions as tables: what agents say and what stands on the ledger, then what is recorded.
 
 use super::*;
-use vocab::{EventNo, Lsn, Operation};
+use vocab::{EndCause, EventNo, Lsn, Operation, PlacementPolicy};
 
 const LEASE: i64 = 10;
 
@@ -19,8 +19,8 @@ fn capacity() -> NodeCapacity {
     NodeCapacity {
         cpu_milli: 4000,
         memory_bytes: 1 << 30,
-        gpus: 0,
-        gpu_model: None,
+        labels: vec![(token("zone"), token("z1"))],
+        ..NodeCapacity::default()
     }
 }
 
@@ -74,22 +74,37 @@ impl Table {
             reply_to: None,
             trace: None,
         };
-        let spec = AllocationSpec {
-            job_set: token("default"),
-            name: None,
-            priority: 0,
-            cpu_milli: 1000,
-            memory_bytes: 1,
-            gpu: None,
-        };
+        let spec = AllocationSpec::plain(token("default"), 1000, 1);
         self.observe(no, Event::AllocationRequested { operation, spec });
+        self.place_again(no, node, incarnation);
+    }
+
+    fn place_again(&mut self, no: u64, node: &str, incarnation: u64) {
         let placed = Event::AllocationPlaced {
             allocation: AllocationNo(no),
             node: token(node),
             incarnation,
             gpus: Vec::new(),
+            zones: 0,
+            policy: PlacementPolicy::Default,
+            candidates: Vec::new(),
         };
         self.observe(0, placed);
+    }
+
+    fn requeue(&mut self, no: u64) {
+        let requeued = Event::AllocationRequeued {
+            allocation: AllocationNo(no),
+            cause: EndCause::Failed,
+            at: Millis(self.now),
+            not_before: Millis(self.now),
+        };
+        self.observe(0, requeued);
+    }
+
+    fn stop(&mut self, no: u64) {
+        let allocation = AllocationNo(no);
+        self.observe(0, Event::AllocationStopping { allocation });
     }
 
     fn check(&mut self, now: i64, command: Option<Command>, expected: &[&str]) {
@@ -128,7 +143,7 @@ fn register(incarnation: u64) -> Option<Command> {
     Some(Command::Register {
         node: token("n"),
         incarnation,
-        capacity: capacity(),
+        capacity: Box::new(capacity()),
     })
 }
 
@@ -147,7 +162,17 @@ fn report(incarnation: u64, no: u64, state: RunState, at: i64) -> Option<Command
         allocation: AllocationNo(no),
         state,
         at: Millis(at),
+        revision: 0,
     })
+}
+
+/// Of the run that was assigned with the revision.
+fn report_of(of: u64, no: u64, state: RunState, at: i64) -> Option<Command> {
+    let mut command = report(1, no, state, at);
+    if let Some(Command::Report { revision, .. }) = &mut command {
+        *revision = of;
+    }
+    command
 }
 
 #[test]
@@ -227,12 +252,7 @@ fn a_heartbeat_with_an_old_revision_gets_what_it_missed() {
     t.check(0, register(1), &["n registered 1"]);
     t.place(7, "n", 1);
     t.place(8, "n", 1);
-    t.observe(
-        0,
-        Event::AllocationStopping {
-            allocation: AllocationNo(7),
-        },
-    );
+    t.stop(7);
     t.effects();
     t.check(1, heartbeat(1, 1), &[]);
     assert_eq!(t.effects(), ["n 7 rev 3 stop true", "n 8 rev 2 stop false"]);
@@ -259,17 +279,153 @@ fn a_placement_on_a_lost_incarnation_is_void() {
     t.check(12, report(2, 8, RunState::Started, 12), &[]);
 }
 
+/// 7 has failed on n and is there again, with revision 2; the clock is at 10.
+fn placed_again() -> Table {
+    let mut t = Table::new();
+    t.check(0, register(1), &["n registered 1"]);
+    t.place(7, "n", 1);
+    t.check(1, report(1, 7, RunState::Started, 1), &["7 Started at 1"]);
+    t.check(2, report(1, 7, RunState::Failed, 2), &["7 Failed at 2"]);
+    t.requeue(7);
+    t.check(3, report(1, 7, RunState::Failed, 2), &[]);
+    t.now = 10;
+    t.place_again(7, "n", 1);
+    assert_eq!(
+        t.effects(),
+        ["n 7 rev 1 stop false", "n 7 rev 2 stop false"]
+    );
+    t
+}
+
+#[test]
+fn what_was_said_of_a_former_run_is_not_said_of_the_next() {
+    for state in [
+        RunState::Started,
+        RunState::Finished,
+        RunState::Failed,
+        RunState::Rejected,
+    ] {
+        let mut t = placed_again();
+        // By the revision, whatever the agent's clock; without one, by the clock.
+        t.check(10, report_of(1, 7, state, 99), &[]);
+        t.check(10, report(1, 7, state, 9), &[]);
+        let counts = format!("7 {state:?} at 10");
+        t.check(10, report_of(2, 7, state, 9), &[counts.as_str()]);
+        let mut t = placed_again();
+        t.check(10, report(1, 7, state, 10), &[counts.as_str()]);
+        // The agent may have seen the stop, or not yet.
+        for revision in [2, 3] {
+            let mut t = placed_again();
+            t.stop(7);
+            t.check(10, report_of(1, 7, state, 10), &[]);
+            let said = report_of(revision, 7, state, 10);
+            t.check(10, said, &[counts.as_str()]);
+        }
+    }
+}
+
+#[test]
+fn a_run_may_be_on_another_node_next() {
+    let mut t = placed_again();
+    t.check(
+        10,
+        report(1, 7, RunState::Rejected, 10),
+        &["7 Rejected at 10"],
+    );
+    t.requeue(7);
+    let m = Command::Register {
+        node: token("m"),
+        incarnation: 1,
+        capacity: Box::new(capacity()),
+    };
+    t.check(10, Some(m), &["m registered 1"]);
+    t.place_again(7, "m", 1);
+    t.check(10, report(1, 7, RunState::Finished, 11), &[]);
+    let sync = |node| {
+        Some(Command::Sync {
+            node: token(node),
+            request: 1,
+        })
+    };
+    t.check(10, sync("n"), &[]);
+    t.check(10, sync("m"), &[]);
+    assert_eq!(
+        t.effects(),
+        ["m 7 rev 1 stop false", "synced rev 2: 0", "synced rev 1: 1"]
+    );
+}
+
+#[test]
+fn what_a_lost_node_ran_can_be_placed_again() {
+    let mut t = Table::new();
+    t.check(0, register(1), &["n registered 1"]);
+    t.place(7, "n", 1);
+    t.check(3, register(2), &["n lost, seen 3", "n registered 2"]);
+    // Void, too: placed before the scheduler knew.
+    t.place(8, "n", 1);
+    for no in [7, 8] {
+        t.requeue(no);
+        t.place_again(no, "n", 2);
+    }
+    assert_eq!(
+        t.effects(),
+        [
+            "n 7 rev 1 stop false",
+            "n 7 rev 1 stop false",
+            "n 8 rev 2 stop false"
+        ]
+    );
+    // The clock of an agent may be behind; there is no former run in this life.
+    t.check(5, report(2, 7, RunState::Started, 2), &["7 Started at 3"]);
+    t.check(5, report(1, 7, RunState::Finished, 5), &[]);
+}
+
+#[test]
+fn only_what_waits_is_placed_or_queued_again() {
+    let mut t = placed_again();
+    let at = t.at(0);
+    let mut illegal = |event: Event| {
+        let found = t.state.observe(&at, &event);
+        found.map_err(|illegal| illegal.state)
+    };
+    let placed = |no| Event::AllocationPlaced {
+        allocation: AllocationNo(no),
+        node: token("n"),
+        incarnation: 1,
+        gpus: Vec::new(),
+        zones: 0,
+        policy: PlacementPolicy::Default,
+        candidates: Vec::new(),
+    };
+    let requeued = |no| Event::AllocationRequeued {
+        allocation: AllocationNo(no),
+        cause: EndCause::Failed,
+        at: Millis(0),
+        not_before: Millis(0),
+    };
+    let ended = Event::AllocationEnded {
+        allocation: AllocationNo(7),
+        cause: EndCause::Failed,
+        at: Millis(0),
+    };
+    let twice = Err("not requested, or placed already");
+    assert_eq!(illegal(placed(7)), twice);
+    assert_eq!(illegal(ended), Ok(()));
+    assert_eq!(illegal(placed(7)), twice);
+    assert_eq!(illegal(requeued(7)), Err("never requested"));
+}
+
 #[test]
 fn an_implausible_node_is_not_registered() {
     let mut t = Table::new();
-    let huge = NodeCapacity {
-        cpu_milli: u64::MAX,
+    let unordered = NodeCapacity {
+        labels: vec![(token("b"), token("v")), (token("a"), token("v"))],
         ..capacity()
     };
     let command = Command::Register {
         node: token("n"),
         incarnation: 1,
-        capacity: huge,
+        capacity: Box::new(unordered),
     };
     t.check(0, Some(command), &[]);
 }
@@ -287,6 +443,21 @@ fn a_report_that_may_be_ahead_of_the_ledger_as_read_waits() {
     assert!(!behind(&t, 7), "runs here");
     assert!(!behind(&t, 6), "ended before");
     assert!(behind(&t, 8), "newer than all");
+    t.check(0, report(1, 7, RunState::Failed, 0), &["7 Failed at 0"]);
+    assert!(behind(&t, 7), "over, so perhaps placed again");
+    t.requeue(7);
+    assert!(behind(&t, 7), "queued again");
+    t.place_again(7, "n", 1);
+    assert!(!behind(&t, 7), "runs here again");
+    let elsewhere = Command::Report {
+        node: token("m"),
+        incarnation: 1,
+        allocation: AllocationNo(7),
+        state: RunState::Started,
+        at: Millis(0),
+        revision: 1,
+    };
+    assert!(t.state.is_behind(&elsewhere), "perhaps there by now");
 }
 
 #[test]

@@ -98,6 +98,7 @@ impl Decider for Quota {
                 self.asked.insert(AllocationNo(at.no.0), claim);
             }
             Event::AllocationStarted { allocation, .. } => self.convert(*allocation),
+            Event::AllocationRequeued { allocation, .. } => self.revert(*allocation),
             Event::AllocationEnded { allocation, .. } => self.end(*allocation),
             // Not the quota's business.
             Event::AdminApplied { .. }
@@ -107,8 +108,12 @@ impl Decider for Quota {
             | Event::OperationsForgotten { .. }
             | Event::AllocationPlaced { .. }
             | Event::AllocationWaiting { .. }
+            | Event::LineExplained { .. }
+            | Event::AllocationPreempted { .. }
+            | Event::AllocationNominated { .. }
             | Event::AllocationStopping { .. }
             | Event::CancelDecided { .. }
+            | Event::ReservationDecided { .. }
             | Event::NodeRegistered { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
@@ -138,10 +143,15 @@ impl Decider for Quota {
             | Event::OperationsForgotten { .. }
             | Event::AllocationPlaced { .. }
             | Event::AllocationWaiting { .. }
+            | Event::LineExplained { .. }
+            | Event::AllocationPreempted { .. }
+            | Event::AllocationNominated { .. }
+            | Event::AllocationRequeued { .. }
             | Event::AllocationStarted { .. }
             | Event::AllocationStopping { .. }
             | Event::AllocationEnded { .. }
             | Event::CancelDecided { .. }
+            | Event::ReservationDecided { .. }
             | Event::NodeRegistered { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }

@@ -67,4 +67,19 @@ impl Quota {
             }
         }
     }
+
+    /// Its run is over and it waits again: what was used stays reserved for it.
+    pub(super) fn revert(&mut self, allocation: AllocationNo) {
+        let Some(held) = self.held.get_mut(&allocation) else {
+            return;
+        };
+        if std::mem::replace(&mut held.started, false) {
+            let claim = held.claim.clone();
+            for (kind, amount) in claim.parts() {
+                let account = self.account_mut(&claim.tenant, kind);
+                account.used -= amount;
+                account.reserved += amount;
+            }
+        }
+    }
 }

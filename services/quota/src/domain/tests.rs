@@ -74,16 +74,12 @@ impl Table {
 
     fn request(&mut self, no: u64, tenant: &str, cores: u64, gpu_milli: u16) {
         let spec = AllocationSpec {
-            job_set: token("default"),
-            name: None,
-            priority: 0,
-            cpu_milli: cores * 1000,
-            memory_bytes: 1 << 30,
             gpu: (gpu_milli > 0).then(|| GpuRequest {
                 count: 1,
                 milli: gpu_milli,
                 models: Vec::new(),
             }),
+            ..AllocationSpec::plain(token("default"), cores * 1000, 1 << 30)
         };
         let operation = operation(tenant);
         self.observe(no, Event::AllocationRequested { operation, spec });
@@ -92,6 +88,16 @@ impl Table {
     fn start(&mut self, no: u64) {
         let (allocation, at) = (AllocationNo(no), Millis(0));
         self.observe(0, Event::AllocationStarted { allocation, at });
+    }
+
+    fn requeue(&mut self, no: u64) {
+        let event = Event::AllocationRequeued {
+            allocation: AllocationNo(no),
+            cause: EndCause::NodeLost,
+            at: Millis(0),
+            not_before: Millis(0),
+        };
+        self.observe(0, event);
     }
 
     fn end(&mut self, no: u64) {
@@ -157,6 +163,30 @@ fn reserved_becomes_used_and_goes_back_once() {
     t.request(3, "a", 4, 0);
     t.check(&["1 released", "3 reserved"]);
     t.check_account("a", ResourceKind::Cpu, 4000, 0);
+}
+
+#[test]
+fn what_waits_again_stays_reserved() {
+    let mut t = Table::new();
+    t.limits("a", 4, 1);
+    t.request(1, "a", 4, 500);
+    t.check(&["1 reserved"]);
+    // Before its start, and again: nothing was used.
+    t.requeue(1);
+    t.check_account("a", ResourceKind::Cpu, 4000, 0);
+    for _ in 0..2 {
+        t.start(1);
+        t.check_account("a", ResourceKind::Gpu, 0, 500);
+        t.requeue(1);
+        t.check_account("a", ResourceKind::Cpu, 4000, 0);
+        t.check_account("a", ResourceKind::Gpu, 500, 0);
+    }
+    t.request(2, "a", 1, 0);
+    t.check(&["2 quota exceeded: cpu (limit 4000, actual 5000)"]);
+    t.end(1);
+    t.check(&["1 released"]);
+    t.check_account("a", ResourceKind::Cpu, 0, 0);
+    t.check_account("a", ResourceKind::Gpu, 0, 0);
 }
 
 #[test]

@@ -1,201 +1,551 @@
-//! The life of one allocation, from request to end.
+//! The life of one allocation, from request to end: what each fact changes.
 
-use super::Scheduler;
+use super::{
+    Scheduler,
+    class::{Amounts, Class, ClassNo, Shape, ShapeNo},
+    fleet::{NodeNo, Spot, Taken},
+    gang::GangNo,
+    order,
+    queues::{Key, LineKey, QueueNo},
+};
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use vocab::{
-    AllocationNo, AllocationSpec, Event, GpuShare, Millis, RunState, Token, WaitingReason,
-    sabotage::{self, Bug},
+    AllocationNo, AllocationSpec, EndCause, Event, GpuShare, LineNo, Millis, QueueOrder, RunState,
+    Token, WaitingReason,
 };
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PriorityNo(pub u32);
 
 /// An allocation that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Live {
-    pub spec: AllocationSpec,
+    pub class: ClassNo,
+    pub queue: QueueNo,
+    pub priority: i32,
+    pub priority_class: Option<PriorityNo>,
+    pub gang: Option<GangNo>,
+    pub retries_left: u8,
+    /// How often it was queued again because a run failed.
+    pub failures: u8,
+    pub never_requeue: bool,
+    /// Its last run failed there: another is better.
+    pub avoid: Option<NodeNo>,
+    pub requested: Millis,
+    /// 0: not known.
+    pub run_time_ms: u64,
     pub phase: Phase,
-    /// What its node has said and nobody has decided yet.
-    pub reports: VecDeque<(RunState, Millis)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     AwaitingQuota,
-    /// In the queue; the reason is none until it was tried for the first time.
-    Queued(Option<WaitingReason>),
-    /// Holds its place on a node.
-    Held(Hold),
+    /// For what it depends on.
+    AwaitingOthers,
+    /// For the end of a pause.
+    Pausing(Millis),
+    /// In line by itself.
+    Queued(LineNo, Key),
+    /// With its gang: in line, or waiting for the other members.
+    InGang,
+    /// Its node is being cleared for it.
+    Nominated(NodeNo),
+    Held(Box<Hold>),
 }
 
+/// A place on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
-    pub node: Token,
+    pub node: NodeNo,
     /// The node's incarnation at placement: a later one does not know of this hold.
     pub incarnation: u64,
-    pub gpus: Vec<GpuShare>,
+    pub taken: Taken,
+    pub placed: Millis,
     pub started: Option<Millis>,
-    /// A cancel is under way.
-    pub stopping: bool,
+    /// What its node has said and nobody has decided yet.
+    pub reports: VecDeque<(RunState, Millis)>,
+    pub stop: Option<Stop>,
+}
+
+/// Why it is being stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stop {
+    Cancelled,
+    /// Made to go for another; no longer counted against its queue. `told` once the node was.
+    Preempted { told: bool, cancelled: bool },
+}
+
+/// What a placement says.
+pub(super) struct Placed<'a> {
+    pub node: &'a Token,
+    pub incarnation: u64,
+    pub gpus: &'a [GpuShare],
+    pub zones: u8,
+}
+
+impl Hold {
+    pub fn preempted(&self) -> bool {
+        matches!(self.stop, Some(Stop::Preempted { .. }))
+    }
+
+    pub fn cancelled(&self) -> bool {
+        matches!(
+            self.stop,
+            Some(Stop::Cancelled | Stop::Preempted { cancelled: true, .. })
+        )
+    }
+}
+
+impl Live {
+    pub fn hold(&self) -> Option<&Hold> {
+        match &self.phase {
+            Phase::Held(hold) => Some(hold),
+            _ => None,
+        }
+    }
 }
 
 impl Scheduler {
-    pub(super) fn request(&mut self, allocation: AllocationNo, spec: AllocationSpec) {
+    pub fn amounts(&self, live: &Live) -> Amounts {
+        self.classes.get(live.class.0).amounts()
+    }
+
+    pub(super) fn request(&mut self, no: AllocationNo, tenant: &Token, spec: &AllocationSpec, now: Millis) {
+        let class = Class::of(tenant, spec, &mut self.fleet.models);
+        self.popularity.arrived(&class.ask);
+        let queue = self.queues.enter(spec.queue.as_ref().unwrap_or(tenant));
+        let priority_class = spec.priority_class.as_ref();
         let live = Live {
-            spec,
+            class: ClassNo(self.classes.acquire(&class)),
+            queue,
+            priority: spec.priority,
+            priority_class: priority_class.map(|name| PriorityNo(self.priorities.acquire(name))),
+            gang: spec.gang.as_ref().map(|gang| self.gangs.join(tenant, gang, no)),
+            // Checked at the door to be at most 16.
+            retries_left: spec.restart.retries.min(255) as u8,
+            failures: 0,
+            never_requeue: spec.restart.never,
+            avoid: None,
+            requested: now,
+            run_time_ms: spec.run_time_ms,
             phase: Phase::AwaitingQuota,
-            reports: VecDeque::new(),
         };
-        self.live.insert(allocation, live);
+        self.live.insert(no, live);
+        self.depend(no, &spec.depends_on);
     }
 
     /// Quota may come to hold for an allocation that was cancelled meanwhile; there is nothing to queue then.
-    pub(super) fn quota_reserved(&mut self, allocation: AllocationNo) -> Result<(), IllegalEvent> {
-        if let Some(live) = self.live.get_mut(&allocation) {
-            live.phase = Phase::Queued(None);
-            self.queue.add_fresh(allocation, &live.spec);
+    pub(super) fn quota_reserved(&mut self, no: AllocationNo) {
+        if self.live.contains_key(&no) {
+            self.fresh.insert(no);
+            self.queue(no);
         }
-        Ok(())
-    }
-
-    pub(super) fn quota_denied(&mut self, allocation: AllocationNo) -> Result<(), IllegalEvent> {
-        self.live.remove(&allocation);
-        Ok(())
     }
 
     /// A report counts only from the node that holds the allocation; anything else is late.
-    pub(super) fn report(
-        &mut self,
-        allocation: AllocationNo,
-        node: &Token,
-        state: RunState,
-        at: Millis,
-    ) {
-        if let Some(live) = self.live.get_mut(&allocation)
-            && matches!(&live.phase, Phase::Held(hold) if hold.node == *node)
+    pub(super) fn report(&mut self, no: AllocationNo, node: &Token, state: RunState, at: Millis) {
+        let Some(node) = self.fleet.find(node) else {
+            return;
+        };
+        if let Some(Phase::Held(hold)) = self.live.get_mut(&no).map(|live| &mut live.phase)
+            && hold.node == node
         {
-            live.reports.push_back((state, at));
-            self.reported.insert(allocation);
+            hold.reports.push_back((state, at));
+            self.reported.insert(no);
+        }
+    }
+
+    /// Puts it in line, or where it waits for what has to come first.
+    pub(super) fn queue(&mut self, no: AllocationNo) {
+        let others = self.awaits_others(no);
+        let Some(live) = self.live.get_mut(&no) else {
+            return;
+        };
+        if others {
+            live.phase = Phase::AwaitingOthers;
+            return;
+        }
+        match live.gang {
+            Some(gang) => {
+                live.phase = Phase::InGang;
+                self.gangs.ready(gang, no);
+                self.form(gang);
+            }
+            None => self.queue_alone(no),
+        }
+    }
+
+    pub(super) fn queue_alone(&mut self, no: AllocationNo) {
+        let Some(live) = self.live.get(&no) else {
+            return;
+        };
+        let shape = Shape::single(live.class);
+        let asks = self.amounts(live);
+        let key = self.key(no, live, asks);
+        let (line, key) = self.join(no, &shape, asks, key);
+        if let Some(live) = self.live.get_mut(&no) {
+            live.phase = Phase::Queued(line, key);
+        }
+    }
+
+    /// Joins the line of `shape` in the queue, and with the priority class, of the allocation.
+    pub(super) fn join(
+        &mut self,
+        no: AllocationNo,
+        shape: &Shape,
+        asks: Amounts,
+        key: Key,
+    ) -> (LineNo, Key) {
+        // The callers hold the allocation in their hands.
+        let live = &self.live[&no];
+        let line_key = LineKey {
+            queue: live.queue,
+            shape: ShapeNo(self.shapes.acquire(shape)),
+            priority_class: live.priority_class,
+        };
+        let shape_no = line_key.shape;
+        let (line, new) = self.queues.join(line_key, asks, key);
+        if !new {
+            // One use for the line, however many are in it.
+            self.shapes.release(shape_no.0);
+        }
+        (line, key)
+    }
+
+    pub(super) fn leave(&mut self, line: LineNo, key: Key) {
+        if let Some(gone) = self.queues.leave(line, key) {
+            self.blocked.forget(line, gone.shape);
+            self.shapes.release(gone.shape.0);
+        }
+    }
+
+    pub(super) fn key(&self, no: AllocationNo, live: &Live, asks: Amounts) -> Key {
+        let aging_ms = i64::try_from(self.policy.aging_ms).unwrap_or(i64::MAX);
+        let rank = match aging_ms {
+            0 => -i64::from(live.priority),
+            _ => live.requested.0.saturating_sub(i64::from(live.priority).saturating_mul(aging_ms)),
+        };
+        let waiting = order::Waiting {
+            number: no.0,
+            submitted_ms: live.requested.0,
+            estimate_ms: live.run_time_ms,
+            remaining_ms: live.run_time_ms,
+            size: if asks[2] > 0 { asks[2] } else { asks[0] },
+        };
+        let order = match self.queues.get(live.queue).settings.order {
+            QueueOrder::Fcfs => order::Order::Fcfs,
+            // Without an estimate it may be the longest.
+            QueueOrder::Sjf | QueueOrder::SmallestArea if live.run_time_ms == 0 => {
+                return Key { rank, order: i64::MAX, allocation: no };
+            }
+            QueueOrder::Sjf => order::Order::Sjf,
+            QueueOrder::SmallestArea => order::Order::AgedArea,
+        };
+        // As at the moment of the request: what waits does not change places because time passes.
+        let order = order::key(order, &waiting, live.requested.0).score();
+        Key {
+            rank,
+            order,
+            allocation: no,
+        }
+    }
+
+    /// Takes it out of wherever it waits. Its class and its gang it keeps.
+    fn leave_waiting(&mut self, no: AllocationNo) {
+        let Some(live) = self.live.get(&no) else {
+            return;
+        };
+        match live.phase {
+            Phase::Queued(line, key) => self.leave(line, key),
+            Phase::InGang => {
+                if let Some(gang) = live.gang {
+                    self.disband(gang);
+                    self.gangs.not_ready(gang, no);
+                }
+            }
+            Phase::Nominated(node) => {
+                self.fleet.denominate(node, no);
+                self.nominated.remove(&no);
+            }
+            Phase::Pausing(until) => {
+                self.pauses.remove(&(until, no));
+            }
+            Phase::AwaitingQuota | Phase::AwaitingOthers | Phase::Held(_) => {}
         }
     }
 
     pub(super) fn placed(
         &mut self,
-        allocation: AllocationNo,
-        node: &Token,
-        incarnation: u64,
-        gpus: &[GpuShare],
+        no: AllocationNo,
+        place: &Placed<'_>,
+        now: Millis,
         event: &Event,
     ) -> Result<(), IllegalEvent> {
         let illegal = |state| IllegalEvent::new(state, event);
-        let live = self
-            .live
-            .get_mut(&allocation)
-            .ok_or_else(|| illegal("no such allocation"))?;
-        if !matches!(live.phase, Phase::Queued(_)) {
-            return Err(illegal("not queued"));
+        let live = self.live.get(&no).ok_or_else(|| illegal("no such allocation"))?;
+        let nominated = match live.phase {
+            Phase::Queued(..) | Phase::InGang => false,
+            Phase::Nominated(_) => true,
+            _ => return Err(illegal("not queued")),
+        };
+        let (class, queue, gang) = (live.class, live.queue, live.gang);
+        let node = self.fleet.find(place.node).ok_or_else(|| illegal("no such node"))?;
+        let there = self.fleet.node(node);
+        if !there.ready || there.incarnation != place.incarnation {
+            return Err(illegal("no such ready node"));
         }
-        self.nodes
-            .get_mut(node)
-            .filter(|n| n.ready && n.incarnation == incarnation)
-            .ok_or_else(|| illegal("no such ready node"))?
-            .take(&live.spec, gpus)
-            .map_err(illegal)?;
-        self.queue.remove(allocation, &live.spec);
-        live.phase = Phase::Held(Hold {
-            node: node.clone(),
-            incarnation,
-            gpus: gpus.to_vec(),
+        let class = self.classes.get(class.0);
+        let amounts = class.amounts();
+        let spot = Spot {
+            gpus: place.gpus.to_vec(),
+            zones: place.zones,
+        };
+        let taken = self.fleet.take(node, no, class, &spot).map_err(illegal)?;
+        self.leave_waiting(no);
+        if !nominated {
+            self.queues.hold(queue, &amounts, now, self.policy.half_life_ms);
+        }
+        self.fresh.remove(&no);
+        if let Some(gang) = gang {
+            self.gangs.held(gang, no);
+        }
+        let hold = Hold {
+            node,
+            incarnation: place.incarnation,
+            taken,
+            placed: now,
             started: None,
-            stopping: false,
-        });
+            reports: VecDeque::new(),
+            stop: None,
+        };
+        if let Some(live) = self.live.get_mut(&no) {
+            live.phase = Phase::Held(Box::new(hold));
+        }
         Ok(())
     }
 
+    /// The allocation knows where it stands. One that was nominated in vain, or whose gang has started without it, is back
+    /// in line.
     pub(super) fn waits(
         &mut self,
-        allocation: AllocationNo,
+        no: AllocationNo,
         reason: WaitingReason,
+        now: Millis,
         event: &Event,
     ) -> Result<(), IllegalEvent> {
-        match self.live.get_mut(&allocation) {
-            Some(Live {
-                spec,
-                phase: Phase::Queued(waiting),
-                ..
-            }) => {
-                *waiting = Some(reason);
-                self.queue.keep_waiting(allocation, spec);
-                Ok(())
+        let live = self.live.get(&no).ok_or_else(|| IllegalEvent::new("no such allocation", event))?;
+        let queue = live.queue;
+        match live.phase {
+            Phase::Held(_) | Phase::AwaitingQuota => {
+                return Err(IllegalEvent::new("not waiting", event));
             }
-            _ => Err(IllegalEvent::new("not queued", event)),
+            Phase::Nominated(_) if reason != WaitingReason::Nominated => {
+                let amounts = self.amounts(live);
+                self.leave_waiting(no);
+                self.queues.release(queue, &amounts, now, self.policy.half_life_ms);
+                self.queue(no);
+            }
+            Phase::InGang if live.gang.is_some_and(|gang| self.gangs.runs(gang)) => {
+                self.leave_waiting(no);
+                self.queue_alone(no);
+            }
+            Phase::Pausing(_) if reason != WaitingReason::Backoff => {
+                self.leave_waiting(no);
+                self.queue(no);
+            }
+            Phase::AwaitingOthers
+            | Phase::Pausing(_)
+            | Phase::Queued(..)
+            | Phase::InGang
+            | Phase::Nominated(_) => {}
         }
+        self.fresh.remove(&no);
+        Ok(())
     }
 
-    fn hold(&mut self, allocation: AllocationNo, event: &Event) -> Result<&mut Hold, IllegalEvent> {
-        match self.live.get_mut(&allocation) {
-            Some(Live {
-                phase: Phase::Held(hold),
-                ..
-            }) => Ok(hold),
+    pub(super) fn nominated(
+        &mut self,
+        no: AllocationNo,
+        node: &Token,
+        incarnation: u64,
+        now: Millis,
+        event: &Event,
+    ) -> Result<(), IllegalEvent> {
+        let illegal = |state| IllegalEvent::new(state, event);
+        let live = self.live.get(&no).ok_or_else(|| illegal("no such allocation"))?;
+        if !matches!(live.phase, Phase::Queued(..) | Phase::InGang) {
+            return Err(illegal("not queued"));
+        }
+        let (queue, amounts) = (live.queue, self.amounts(live));
+        let node = self.fleet.find(node).ok_or_else(|| illegal("no such node"))?;
+        if self.fleet.node(node).incarnation != incarnation {
+            return Err(illegal("another incarnation"));
+        }
+        self.leave_waiting(no);
+        self.fleet.nominate(node, no);
+        self.nominated.insert(no);
+        self.queues.hold(queue, &amounts, now, self.policy.half_life_ms);
+        if let Some(live) = self.live.get_mut(&no) {
+            live.phase = Phase::Nominated(node);
+        }
+        Ok(())
+    }
+
+    pub(super) fn hold_mut(&mut self, no: AllocationNo, event: &Event) -> Result<&mut Hold, IllegalEvent> {
+        match self.live.get_mut(&no).map(|live| &mut live.phase) {
+            Some(Phase::Held(hold)) => Ok(hold),
             _ => Err(IllegalEvent::new("not placed", event)),
         }
     }
 
-    pub(super) fn started(
-        &mut self,
-        allocation: AllocationNo,
-        at: Millis,
-        event: &Event,
-    ) -> Result<(), IllegalEvent> {
-        let hold = self.hold(allocation, event)?;
+    pub(super) fn started(&mut self, no: AllocationNo, at: Millis, event: &Event) -> Result<(), IllegalEvent> {
+        let hold = self.hold_mut(no, event)?;
         if hold.started.replace(at).is_some() {
             return Err(IllegalEvent::new("started already", event));
         }
-        if let Some(live) = self.live.get_mut(&allocation) {
-            live.reports.pop_front();
-            if live.reports.is_empty() {
-                self.reported.remove(&allocation);
-            }
+        hold.reports.pop_front();
+        if hold.reports.is_empty() {
+            self.reported.remove(&no);
         }
         Ok(())
     }
 
-    pub(super) fn stopping(
-        &mut self,
-        allocation: AllocationNo,
-        event: &Event,
-    ) -> Result<(), IllegalEvent> {
-        self.hold(allocation, event)?.stopping = true;
+    pub(super) fn stopping(&mut self, no: AllocationNo, event: &Event) -> Result<(), IllegalEvent> {
+        let hold = self.hold_mut(no, event)?;
+        match &mut hold.stop {
+            Some(Stop::Preempted { told, .. }) if !*told => *told = true,
+            Some(_) => return Err(IllegalEvent::new("stopping already", event)),
+            stop @ None => *stop = Some(Stop::Cancelled),
+        }
+        if let Some(gang) = self.live.get(&no).and_then(|live| live.gang) {
+            self.settle(gang);
+        }
         Ok(())
     }
 
-    /// Frees what it holds, wherever it stood.
+    /// From here on its queue does not have it any more, though it still has its node.
+    pub(super) fn preempted(&mut self, no: AllocationNo, now: Millis, event: &Event) -> Result<(), IllegalEvent> {
+        let hold = self.hold_mut(no, event)?;
+        if hold.stop.is_some() {
+            return Err(IllegalEvent::new("stopping already", event));
+        }
+        hold.stop = Some(Stop::Preempted { told: false, cancelled: false });
+        let live = &self.live[&no];
+        let (queue, amounts, gang) = (live.queue, self.amounts(live), live.gang);
+        self.queues.release(queue, &amounts, now, self.policy.half_life_ms);
+        self.rate.preempted(now);
+        if let Some(gang) = gang {
+            self.gangs.broken(gang);
+            self.settle(gang);
+        }
+        Ok(())
+    }
+
+    pub(super) fn cancel_decided(&mut self, no: AllocationNo) {
+        if let Some(Phase::Held(hold)) = self.live.get_mut(&no).map(|live| &mut live.phase)
+            && let Some(Stop::Preempted { cancelled, .. }) = &mut hold.stop
+        {
+            *cancelled = true;
+        }
+    }
+
+    /// What it held is free again.
+    fn give_back(&mut self, no: AllocationNo, now: Millis) {
+        let Some(live) = self.live.get(&no) else {
+            return;
+        };
+        let (queue, gang, class) = (live.queue, live.gang, self.classes.get(live.class.0));
+        let amounts = class.amounts();
+        let counted = match &live.phase {
+            Phase::Held(hold) => {
+                if self.fleet.node(hold.node).incarnation == hold.incarnation {
+                    self.fleet.give_back(hold.node, no, class, &hold.taken);
+                }
+                !hold.preempted()
+            }
+            Phase::Nominated(_) => true,
+            _ => false,
+        };
+        if counted {
+            self.queues.release(queue, &amounts, now, self.policy.half_life_ms);
+        }
+        if let Some(gang) = gang {
+            self.gangs.not_held(gang, no);
+        }
+        self.reported.remove(&no);
+        self.lost.remove(&no);
+    }
+
+    pub(super) fn requeued(
+        &mut self,
+        no: AllocationNo,
+        cause: EndCause,
+        now: Millis,
+        not_before: Millis,
+        event: &Event,
+    ) -> Result<(), IllegalEvent> {
+        let node = self.hold_mut(no, event)?.node;
+        self.give_back(no, now);
+        let Some(live) = self.live.get_mut(&no) else {
+            return Ok(());
+        };
+        match cause {
+            EndCause::Failed | EndCause::RejectedByNode => {
+                live.retries_left = live.retries_left.saturating_sub(1);
+                live.failures = live.failures.saturating_add(1);
+                live.avoid = Some(node);
+            }
+            _ => {}
+        }
+        let gang = live.gang;
+        if not_before > now {
+            live.phase = Phase::Pausing(not_before);
+            self.pauses.insert((not_before, no));
+        } else {
+            self.queue(no);
+        }
+        if let Some(gang) = gang {
+            self.gangs.broken(gang);
+            self.settle(gang);
+            self.form(gang);
+        }
+        Ok(())
+    }
+
     pub(super) fn ended(
         &mut self,
-        allocation: AllocationNo,
+        no: AllocationNo,
+        cause: EndCause,
+        now: Millis,
         event: &Event,
     ) -> Result<(), IllegalEvent> {
-        let live = self
-            .live
-            .remove(&allocation)
-            .ok_or_else(|| IllegalEvent::new("no such allocation", event))?;
-        self.reported.remove(&allocation);
-        self.lost.remove(&allocation);
-        match &live.phase {
-            Phase::AwaitingQuota => {}
-            Phase::Queued(_) => self.queue.remove(allocation, &live.spec),
-            Phase::Held(hold) => {
-                let times = 1 + usize::from(sabotage::armed(Bug::DoubleRelease));
-                for _ in 0..times {
-                    if let Some(node) = self.nodes.get_mut(&hold.node)
-                        && node.incarnation == hold.incarnation
-                    {
-                        node.give_back(&live.spec, &hold.gpus);
-                    }
-                }
-                self.queue.unsettle();
-            }
+        if !self.live.contains_key(&no) {
+            return Err(IllegalEvent::new("no such allocation", event));
         }
+        self.remove(no, cause == EndCause::Finished, now);
         Ok(())
+    }
+
+    /// It is gone from everywhere.
+    pub(super) fn remove(&mut self, no: AllocationNo, success: bool, now: Millis) {
+        self.leave_waiting(no);
+        self.give_back(no, now);
+        let Some(live) = self.live.remove(&no) else {
+            return;
+        };
+        self.fresh.remove(&no);
+        if self.classes.release(live.class.0).is_some() {
+            self.fleet.forget(live.class);
+        }
+        if let Some(priority) = live.priority_class {
+            self.priorities.release(priority.0);
+        }
+        if let Some(gang) = live.gang {
+            self.gangs.leave(gang, no);
+            self.form(gang);
+        }
+        self.release_dependents(no, success);
     }
 }

@@ -1,6 +1,6 @@
 //! Cancel: what waits ends at once, what is on a node is asked to stop.
 
-use super::{Phase, Scheduler};
+use super::{Scheduler, allocation::Phase};
 use ledger::Draft;
 use vocab::{CancelVerdict, EndCause, Event};
 
@@ -12,19 +12,26 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
         let (request, allocation) = (*request, *allocation);
         let verdict = match state.live.get(&allocation).map(|live| &live.phase) {
             None => CancelVerdict::HadEnded,
-            Some(Phase::AwaitingQuota | Phase::Queued(_)) => {
+            Some(Phase::Held(hold)) => {
+                if hold.stop.is_none() {
+                    draft.emit(state, Event::AllocationStopping { allocation });
+                }
+                CancelVerdict::WasLive
+            }
+            Some(
+                Phase::AwaitingQuota
+                | Phase::AwaitingOthers
+                | Phase::Pausing(_)
+                | Phase::Queued(..)
+                | Phase::InGang
+                | Phase::Nominated(_),
+            ) => {
                 let ended = Event::AllocationEnded {
                     allocation,
                     cause: EndCause::Cancelled,
                     at: draft.now,
                 };
                 draft.emit(state, ended);
-                CancelVerdict::WasLive
-            }
-            Some(Phase::Held(hold)) => {
-                if !hold.stopping {
-                    draft.emit(state, Event::AllocationStopping { allocation });
-                }
                 CancelVerdict::WasLive
             }
         };

@@ -1,28 +1,24 @@
-//! Starts and ends: what the nodes report, and what is lost with them.
+//! Starts and ends: what the nodes report, what is lost with them, and what is tried again.
 
-use super::{Live, Phase, Scheduler};
+use super::{
+    Scheduler,
+    allocation::{Hold, Live, Phase},
+};
 use ledger::Draft;
-use vocab::{EndCause, Event, RunState};
+use vocab::{AllocationNo, EndCause, Event, Millis, RunState};
 
-/// A lost node's allocations end with it.
+/// A lost node's allocations are off it, at once.
 pub(super) fn decide_lost(state: &mut Scheduler, draft: &mut Draft) {
     while let Some(allocation) = state.lost.first().copied() {
         if draft.full() {
             return;
         }
         // A node's clock may be ahead of this one; no run ends before it started.
-        let started = match state.live.get(&allocation).map(|live| &live.phase) {
-            Some(Phase::Held(hold)) => hold.started,
-            _ => None,
-        };
+        let hold = state.live.get(&allocation).and_then(|live| live.hold());
+        let started = hold.and_then(|hold| hold.started);
         let at = started.map_or(draft.now, |started| draft.now.max(started));
-        let cause = EndCause::NodeLost;
-        let ended = Event::AllocationEnded {
-            allocation,
-            cause,
-            at,
-        };
-        draft.emit(state, ended);
+        let event = over(state, allocation, EndCause::NodeLost, at, draft.now);
+        draft.emit(state, event);
     }
 }
 
@@ -31,16 +27,11 @@ pub(super) fn decide_reports(state: &mut Scheduler, draft: &mut Draft) {
         if draft.full() {
             return;
         }
-        let Some(Live {
-            phase: Phase::Held(hold),
-            reports,
-            ..
-        }) = state.live.get(&allocation)
-        else {
-            // `reported` holds only what is on a node: it is filled there, and emptied when the allocation ends.
+        let Some(Phase::Held(hold)) = state.live.get(&allocation).map(|live| &live.phase) else {
+            // `reported` holds only what is on a node: it is filled there, and emptied when the run is over.
             return;
         };
-        let Some((report, at)) = reports.front().copied() else {
+        let Some((report, at)) = hold.reports.front().copied() else {
             return;
         };
         let cause = match report {
@@ -48,16 +39,59 @@ pub(super) fn decide_reports(state: &mut Scheduler, draft: &mut Draft) {
                 draft.emit(state, Event::AllocationStarted { allocation, at });
                 continue;
             }
-            RunState::Finished | RunState::Failed if hold.stopping => EndCause::Cancelled,
+            RunState::Finished | RunState::Failed if hold.cancelled() => EndCause::Cancelled,
+            RunState::Finished | RunState::Failed if hold.preempted() => EndCause::Preempted,
             RunState::Finished => EndCause::Finished,
             RunState::Failed => EndCause::Failed,
             RunState::Rejected => EndCause::RejectedByNode,
         };
-        let ended = Event::AllocationEnded {
+        let event = over(state, allocation, cause, at, draft.now);
+        draft.emit(state, event);
+    }
+}
+
+/// What becomes of an allocation whose run is over.
+fn over(
+    state: &Scheduler,
+    allocation: AllocationNo,
+    cause: EndCause,
+    at: Millis,
+    now: Millis,
+) -> Event {
+    let live = state.live.get(&allocation);
+    match live.and_then(|live| Some((live, live.hold()?))) {
+        Some((live, hold)) if again(live, hold, cause) => Event::AllocationRequeued {
             allocation,
             cause,
             at,
-        };
-        draft.emit(state, ended);
+            not_before: Millis(now.0.saturating_add_unsigned(state.pause_ms(live, cause))),
+        },
+        _ => Event::AllocationEnded {
+            allocation,
+            cause,
+            at,
+        },
+    }
+}
+
+/// Whether it is queued again.
+fn again(live: &Live, hold: &Hold, cause: EndCause) -> bool {
+    match cause {
+        EndCause::NodeLost | EndCause::Preempted => !live.never_requeue && !hold.cancelled(),
+        EndCause::Failed | EndCause::RejectedByNode => live.retries_left > 0 && !hold.cancelled(),
+        EndCause::Finished | EndCause::Cancelled | EndCause::DependencyFailed => false,
+    }
+}
+
+impl Scheduler {
+    /// The pause before the next try: none when the allocation is not to blame, else doubled with each failure.
+    fn pause_ms(&self, live: &Live, cause: EndCause) -> u64 {
+        match cause {
+            EndCause::Failed | EndCause::RejectedByNode => {
+                let doubled = self.policy.backoff_ms.saturating_mul(1 << live.failures.min(32));
+                doubled.min(self.policy.backoff_ms_max)
+            }
+            _ => 0,
+        }
     }
 }

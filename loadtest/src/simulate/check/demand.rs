@@ -1,0 +1,145 @@
+//! What an allocation asks for, in the checker's words.
+
+use schemas::v1;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Demand {
+    pub job_set: String,
+    pub name: String,
+    pub priority: i32,
+    pub class: String,
+    pub queue: String,
+    pub cpu_milli: u64,
+    pub memory_bytes: u64,
+    pub gpus: u64,
+    pub gpu_milli: u64,
+    pub models: BTreeSet<String>,
+    pub extended: BTreeMap<String, u64>,
+    pub rules: Option<v1::PlacementRules>,
+    pub gang: Option<Gang>,
+    /// By number, and whether it must have finished.
+    pub depends_on: BTreeMap<u64, bool>,
+    pub retries: u64,
+    pub never_requeue: bool,
+    pub run_time_ms: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gang {
+    pub name: String,
+    pub size: u64,
+    pub min: u64,
+    pub label: String,
+}
+
+fn positive(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+/// Rules that say nothing are none; values are a set.
+fn rules(given: Option<&v1::PlacementRules>) -> Option<v1::PlacementRules> {
+    let mut rules = given.filter(|given| **given != v1::PlacementRules::default())?.clone();
+    for requirement in &mut rules.selector {
+        requirement.values.sort_unstable();
+        requirement.values.dedup();
+    }
+    Some(rules)
+}
+
+impl Demand {
+    /// Of a sound request of `tenant`, whose class has the value `class_value`.
+    pub fn asked(tenant: &str, submit: &v1::Submit, class_value: Option<i32>) -> Self {
+        let job_set = match submit.job_set.as_str() {
+            "" => "default",
+            name => name,
+        };
+        let queue = Some(&submit.queue).filter(|queue| *queue != tenant);
+        let gpus = positive(submit.gpu_count);
+        Self {
+            job_set: job_set.to_owned(),
+            name: submit.name.clone(),
+            priority: class_value.unwrap_or(submit.priority),
+            class: submit.priority_class.clone(),
+            queue: queue.cloned().unwrap_or_default(),
+            cpu_milli: positive(submit.cpu_milli),
+            memory_bytes: positive(submit.memory_bytes),
+            gpus,
+            gpu_milli: match positive(submit.gpu_milli) {
+                0 if gpus > 0 => 1000,
+                milli => milli,
+            },
+            models: submit.gpu_models.iter().cloned().collect(),
+            extended: submit
+                .extended
+                .iter()
+                .map(|asked| (asked.name.clone(), positive(asked.amount)))
+                .collect(),
+            rules: rules(submit.rules.as_ref()),
+            gang: submit.gang.as_ref().map(|gang| Gang {
+                name: gang.name.clone(),
+                size: positive(gang.size),
+                min: positive(if gang.min == 0 { gang.size } else { gang.min }),
+                label: gang.uniform_label.clone(),
+            }),
+            depends_on: submit
+                .depends_on
+                .iter()
+                .map(|on| (number(&on.allocation_id), on.success))
+                .collect(),
+            retries: positive(submit.retries),
+            never_requeue: submit.never_requeue,
+            run_time_ms: positive(submit.run_time_ms),
+        }
+    }
+
+    pub fn specified(spec: &v1::AllocationSpec) -> Self {
+        let gpu = spec.gpu.clone().unwrap_or_default();
+        Self {
+            job_set: spec.job_set.clone(),
+            name: spec.name.clone(),
+            priority: spec.priority,
+            class: spec.priority_class.clone(),
+            queue: spec.queue.clone(),
+            cpu_milli: spec.cpu_milli,
+            memory_bytes: spec.memory_bytes,
+            gpus: gpu.count.into(),
+            gpu_milli: gpu.milli.into(),
+            models: gpu.models.into_iter().collect(),
+            extended: spec
+                .extended
+                .iter()
+                .map(|asked| (asked.name.clone(), asked.amount))
+                .collect(),
+            rules: rules(spec.rules.as_ref()),
+            gang: spec.gang.as_ref().map(|gang| Gang {
+                name: gang.name.clone(),
+                size: gang.size.into(),
+                min: gang.min.into(),
+                label: gang.uniform_label.clone(),
+            }),
+            depends_on: spec
+                .depends_on
+                .iter()
+                .map(|on| (on.allocation, on.success))
+                .collect(),
+            retries: spec.retries.into(),
+            never_requeue: spec.never_requeue,
+            run_time_ms: spec.run_time_ms,
+        }
+    }
+
+    pub fn of_resource(&self, resource: &str) -> u64 {
+        match resource {
+            "cpu" => self.cpu_milli,
+            "memory" => self.memory_bytes,
+            _ => self.gpus * self.gpu_milli,
+        }
+    }
+}
+
+/// The low half of a UUID.
+fn number(id: &str) -> u64 {
+    let hex: String = id.chars().filter(|c| *c != '-').collect();
+    u128::from_str_radix(&hex, 16).map_or(0, |value| value as u64)
+}

@@ -1,0 +1,63 @@
+//! Gangs: as many as must run are placed at once, or none.
+
+use super::{Checker, Invariant, Place, Violation, fit::value_of};
+use schemas::v1::event::Kind;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Checker {
+    /// One frame is one moment. Only the first members are placed together: what follows one that runs comes alone.
+    pub(super) fn gangs_come_whole(
+        &self,
+        frame: &Place,
+        kinds: &[(Place, &Kind)],
+        held_before: &BTreeSet<u64>,
+    ) -> Result<(), Violation> {
+        let mut placed: BTreeMap<(&str, &str), BTreeSet<u64>> = BTreeMap::new();
+        for (_, kind) in kinds {
+            if let Kind::AllocationPlaced(e) = kind
+                && let Some(a) = self.allocations.get(e.allocation)
+                && let Some(gang) = &a.demand.gang
+            {
+                let key = (a.tenant.as_str(), gang.name.as_str());
+                placed.entry(key).or_default().insert(e.allocation);
+            }
+        }
+        for (key, members) in placed {
+            let of_gang = |no: &u64| {
+                let a = self.allocations.get(*no);
+                a.is_some_and(|a| {
+                    let name = a.demand.gang.as_ref().map(|gang| gang.name.as_str());
+                    (a.tenant.as_str(), name) == (key.0, Some(key.1))
+                })
+            };
+            if held_before.iter().any(of_gang) {
+                continue;
+            }
+            let all: Vec<_> = self.allocations.iter().filter(|(no, _)| of_gang(no)).collect();
+            let Some(gang) = all.first().and_then(|(_, a)| a.demand.gang.as_ref()) else {
+                continue;
+            };
+            // Who has ended, or been denied, is no member any more.
+            let live = all.iter().filter(|(_, a)| !a.over_for(frame)).count() as u64;
+            let least = gang.min.min(live);
+            frame.rule(members.len() as u64 >= least, Invariant::Fit, || {
+                format!("of gang {key:?}, min {least}, only {members:?} were placed")
+            })?;
+            if !gang.label.is_empty() {
+                let values: BTreeSet<Option<String>> = members
+                    .iter()
+                    .filter_map(|no| self.allocations.get(*no)?.hold.as_ref())
+                    .map(|hold| {
+                        let capacity = self.nodes.capacity(&hold.node, hold.incarnation);
+                        value_of(capacity, &gang.label)
+                    })
+                    .collect();
+                let uniform = values.len() <= 1 && !values.contains(&None);
+                frame.rule(uniform, Invariant::Fit, || {
+                    format!("gang {key:?} is over {values:?} of {}", gang.label)
+                })?;
+            }
+        }
+        Ok(())
+    }
+}

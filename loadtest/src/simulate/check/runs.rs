@@ -1,0 +1,248 @@
+//! The runs of an allocation, one after the other: how each begins, is stopped, and is over.
+
+use super::{
+    Checker, Invariant, Place, Violation,
+    allocations::{Allocation, Stop},
+    nodes::Reported,
+};
+use schemas::v1;
+
+const FINISHED: i32 = 1;
+const FAILED: i32 = 2;
+const CANCELLED: i32 = 3;
+const NODE_LOST: i32 = 4;
+const REJECTED: i32 = 5;
+const PREEMPTED: i32 = 6;
+const DEPENDENCY_FAILED: i32 = 7;
+
+const BY_PRIORITY: i32 = 1;
+const BY_FAIR_SHARE: i32 = 2;
+
+/// What the scheduler knows of a run that is to be over.
+struct Known {
+    report: Option<Reported>,
+    lost: bool,
+}
+
+impl Known {
+    fn reported(&self, phases: &[i32], at_ms: i64) -> bool {
+        self.report
+            .is_some_and(|it| phases.contains(&it.state) && it.at_ms == at_ms)
+    }
+
+    /// Whether `cause` is why the run is over.
+    fn is_cause(&self, a: &Allocation, cause: i32, at_ms: i64) -> bool {
+        let stop = a.hold.as_ref().and_then(|hold| hold.stop);
+        match cause {
+            FINISHED => stop.is_none() && self.reported(&[2], at_ms),
+            FAILED => stop.is_none() && self.reported(&[3], at_ms),
+            REJECTED => self.reported(&[4], at_ms),
+            CANCELLED => stop == Some(Stop::Cancelled) && self.reported(&[2, 3], at_ms),
+            PREEMPTED => stop == Some(Stop::Cleared) && self.reported(&[2, 3], at_ms),
+            NODE_LOST => self.lost,
+            _ => false,
+        }
+    }
+}
+
+/// Whether what is over by this is to be queued again.
+fn again(a: &Allocation, cause: i32) -> bool {
+    let cancelled = a
+        .hold
+        .as_ref()
+        .is_some_and(|hold| hold.stop == Some(Stop::Cancelled));
+    match cause {
+        NODE_LOST | PREEMPTED => !cancelled && !a.demand.never_requeue,
+        FAILED | REJECTED => !cancelled && a.retried < a.demand.retries,
+        _ => false,
+    }
+}
+
+impl Checker {
+    fn known(&self, at: &Place, no: u64) -> Known {
+        let report = self.nodes.over(no).filter(|report| at.saw(report.lsn));
+        let hold = self.allocations.get(no).and_then(|a| a.hold.as_ref());
+        let lost = hold.is_some_and(|hold| {
+            self.nodes
+                .was_lost(&hold.node, hold.incarnation, at.through)
+        });
+        Known { report, lost }
+    }
+
+    pub(super) fn started(
+        &mut self,
+        at: &Place,
+        e: &v1::AllocationStarted,
+    ) -> Result<(), Violation> {
+        let no = e.allocation;
+        let report = self.nodes.started(no).filter(|report| at.saw(report.lsn));
+        let a = self.allocations.get_mut(at, no)?;
+        let text = format!("{no} started at {}, reported {report:?}: {a:?}", e.at_ms);
+        let reported = report.is_some_and(|report| report.at_ms == e.at_ms);
+        match &mut a.hold {
+            Some(hold) if hold.started.is_none() && reported => {
+                hold.started = Some(e.at_ms);
+                Ok(())
+            }
+            Some(_) | None => Err(at.wrong(Invariant::Terminal, text)),
+        }
+    }
+
+    /// Only what may be sent back is, by whom it may be.
+    pub(super) fn preempted(
+        &mut self,
+        at: &Place,
+        e: &v1::AllocationPreempted,
+    ) -> Result<(), Violation> {
+        let a = self.allocations.get_mut(at, e.allocation)?.clone();
+        let by = self.allocations.get(e.by);
+        let class = self.settings.class(&a.demand.class, at);
+        let preemptible = class.is_some_and(|class| class.preemptible);
+        let above = by.is_some_and(|by| {
+            let preempts = self.settings.class(&by.demand.class, at);
+            preempts.is_some_and(|class| class.preempts) && by.demand.priority > a.demand.priority
+        });
+        let fits = match e.cause {
+            // A whole gang goes with its member, and comes for one of its own.
+            BY_PRIORITY | BY_FAIR_SHARE if a.demand.gang.is_some() => true,
+            BY_PRIORITY => preemptible && above,
+            BY_FAIR_SHARE => preemptible && by.is_some(),
+            _ => true,
+        };
+        at.rule(
+            fits && e.grace_until_ms >= at.now,
+            Invariant::Fit,
+            || format!("{e:?} of {a:?} for {by:?}"),
+        )?;
+        let a = self.allocations.get_mut(at, e.allocation)?;
+        let text = format!("{e:?}, but {a:?}");
+        match &mut a.hold {
+            Some(hold) if hold.stop.is_none() => {
+                hold.stop = Some(Stop::Preempted);
+                Ok(())
+            }
+            Some(_) | None => Err(at.wrong(Invariant::Terminal, text)),
+        }
+    }
+
+    /// Told once, because of a cancel or because it has to go.
+    pub(super) fn stopping(&mut self, at: &Place, no: u64) -> Result<(), Violation> {
+        let a = self.allocations.get_mut(at, no)?;
+        let text = format!("{no} stopping, but {a:?}");
+        let asked = a.cancel_seen(at);
+        match a.hold.as_mut().map(|hold| &mut hold.stop) {
+            Some(stop @ Some(Stop::Preempted)) => *stop = Some(Stop::Cleared),
+            Some(stop @ None) if asked => *stop = Some(Stop::Cancelled),
+            Some(_) | None => return Err(at.wrong(Invariant::Terminal, text)),
+        }
+        Ok(())
+    }
+
+    /// The run is over, the allocation is not: it holds nothing, and may be placed again.
+    pub(super) fn requeued(
+        &mut self,
+        at: &Place,
+        e: &v1::AllocationRequeued,
+    ) -> Result<(), Violation> {
+        let no = e.allocation;
+        let known = self.known(at, no);
+        let a = self.allocations.get_mut(at, no)?;
+        let legal = a.hold.is_some()
+            && known.is_cause(a, e.cause, e.at_ms)
+            && again(a, e.cause)
+            && e.not_before_ms >= at.now;
+        at.rule(legal, Invariant::Terminal, || {
+            format!("{e:?} with report {:?}: {a:?}", known.report)
+        })?;
+        a.retried += u64::from(matches!(e.cause, FAILED | REJECTED));
+        a.not_before = e.not_before_ms;
+        // This tells it that it waits.
+        a.waiting = true;
+        self.nodes.over_again(no);
+        self.leaves(at, no, e.at_ms)
+    }
+
+    pub(super) fn ended(&mut self, at: &Place, e: &v1::AllocationEnded) -> Result<(), Violation> {
+        let no = e.allocation;
+        let known = self.known(at, no);
+        let doomed = self.is_doomed(at, no);
+        let a = self.allocations.get_mut(at, no)?;
+        let alive = !a.over_for(at) && at.saw(a.requested_lsn);
+        at.rule(alive, Invariant::Terminal, || {
+            format!("{no} ended, but {a:?}")
+        })?;
+        let cause_holds = match (&a.hold, e.cause) {
+            (Some(_), cause) => known.is_cause(a, cause, e.at_ms) && !again(a, cause),
+            (None, CANCELLED) => a.cancel_seen(at),
+            (None, DEPENDENCY_FAILED) => doomed,
+            (None, _) => false,
+        };
+        at.rule(cause_holds, Invariant::Terminal, || {
+            let (cause, report) = (e.cause, known.report);
+            format!("{no} ended by cause {cause} with report {report:?}: {a:?}")
+        })?;
+        self.allocations.end(at, no);
+        self.leaves(at, no, e.at_ms)
+    }
+
+    /// Something that had to finish has not.
+    fn is_doomed(&self, at: &Place, no: u64) -> bool {
+        let Some(a) = self.allocations.get(no) else {
+            return false;
+        };
+        let mut needed = a.demand.depends_on.iter().filter(|(_, success)| **success);
+        needed.any(|(on, _)| self.allocations.get(*on).is_some_and(|on| on.over_for(at)))
+    }
+
+    fn leaves(&mut self, at: &Place, no: u64, at_ms: i64) -> Result<(), Violation> {
+        let hold = self.allocations.let_go(no);
+        let begin = hold.map(|hold| hold.started.unwrap_or(hold.now_ms));
+        at.rule(
+            begin.is_none_or(|begin| begin <= at_ms),
+            Invariant::Expiry,
+            || format!("{no} was over at {at_ms} before it began at {begin:?}"),
+        )
+    }
+
+    pub(super) fn cancel_decided(
+        &mut self,
+        at: &Place,
+        e: &v1::CancelDecided,
+    ) -> Result<(), Violation> {
+        let no = e.allocation;
+        let request = self.allocations.cancel_done(no, e.request);
+        let a = self.allocations.get_mut(at, no)?;
+        at.rule(
+            request.is_some_and(|lsn| at.saw(lsn)),
+            Invariant::Outcome,
+            || format!("{e:?} decides no open cancel"),
+        )?;
+        // What this very cancel ends was live.
+        let ended_before = a.ended_lsn.is_some_and(|lsn| lsn < at.lsn);
+        let stop = a.hold.as_ref().and_then(|hold| hold.stop);
+        let acted = stop.is_some() || a.ended_lsn == Some(at.lsn);
+        let fits = if e.was_live {
+            !a.denied(at) && !ended_before && acted
+        } else {
+            a.over_for(at)
+        };
+        at.rule(fits, Invariant::Outcome, || format!("{e:?}, but {a:?}"))?;
+        // What is being cleared anyway is not queued again either.
+        if let Some(hold) = &mut a.hold {
+            hold.stop = Some(Stop::Cancelled);
+        }
+        Ok(())
+    }
+
+    /// What has to go is told so at once.
+    pub(super) fn all_are_told(&self, frame: &Place) -> Result<(), Violation> {
+        for no in self.allocations.held() {
+            let hold = self.allocations.get(no).and_then(|a| a.hold.as_ref());
+            let stop = hold.and_then(|hold| hold.stop);
+            frame.rule(stop != Some(Stop::Preempted), Invariant::Terminal, || {
+                format!("{no} was preempted and not told to stop: {hold:?}")
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! What tenants ask for, and what operators set.
+
+use super::{GIB, OPERATOR, pick};
+use ledger::memory::Seeded;
+use schemas::v1::{
+    ExtendedRequest, GangRequest, NumaPolicy, Operator, PlacementRules, QueueOrder, Requirement,
+    SetCordon, SetPriorityClass, SetQueue, SetScheduling, Submit, Toleration, request::Verb,
+};
+
+/// The classes that are set at first, or not at all.
+const CLASSES: [&str; 4] = ["low", "middle", "high", "unheard-of"];
+
+fn class(random: &mut Seeded) -> &'static str {
+    match random.below(100) {
+        0..=29 => CLASSES[0],
+        30..=39 => CLASSES[1],
+        40..=54 => CLASSES[2],
+        55..=56 => CLASSES[3],
+        _ => "",
+    }
+}
+
+fn set_class(name: &str, random: &mut Seeded) -> Verb {
+    let value = match name {
+        "low" => -10,
+        "middle" => 5,
+        _ => 10,
+    };
+    Verb::SetPriorityClass(SetPriorityClass {
+        priority_class: name.to_owned(),
+        value,
+        preemptible: name == "low" || random.chance(500),
+        preempts: name != "low",
+        grace_ms: random.below(500) as i64,
+        ..SetPriorityClass::default()
+    })
+}
+
+fn set_scheduling(random: &mut Seeded) -> Verb {
+    Verb::SetScheduling(SetScheduling {
+        placement: random.below(5) as i32,
+        fair_share_preemption: Some(random.chance(500)),
+        preemptions_per_minute: Some(random.below(30) as i64),
+        aging_ms: random.below(2) as i64 * random.below(500) as i64,
+        half_life_ms: random.below(2) as i64 * random.below(5000) as i64,
+        backfill: random.chance(500),
+        backoff_ms: Some(random.below(100) as i64),
+        backoff_ms_max: Some(100 + random.below(500) as i64),
+        ..SetScheduling::default()
+    })
+}
+
+/// What is set before anything else; some cells go without.
+pub fn policies(random: &mut Seeded) -> Vec<(String, Verb)> {
+    let mut set = Vec::new();
+    if random.chance(800) {
+        set.push(set_scheduling(random));
+        set.extend(CLASSES[..3].iter().map(|name| set_class(name, random)));
+    }
+    set.into_iter().map(|verb| (OPERATOR.to_owned(), verb)).collect()
+}
+
+/// What an operator changes meanwhile.
+pub fn change(tenant: &str, random: &mut Seeded) -> Verb {
+    match random.below(10) {
+        0..=4 => Verb::SetCordon(SetCordon {
+            node: format!("node-{}", random.below(6)),
+            cordoned: random.chance(400),
+            expected_version: None,
+        }),
+        5 | 6 => Verb::SetQueue(SetQueue {
+            queue: tenant.to_owned(),
+            weight_milli: Some(500 * (1 + random.below(4)) as i64),
+            order: QueueOrder::try_from(random.below(3) as i32).unwrap_or_default().into(),
+            expected_version: random.chance(300).then(|| random.below(2)),
+            ..SetQueue::default()
+        }),
+        7 => {
+            let name = CLASSES[random.below(3) as usize];
+            set_class(name, random)
+        }
+        _ => set_scheduling(random),
+    }
+}
+
+/// Some members more than one, in the order in which they are asked for from the last on.
+pub fn gang(number: u64, random: &mut Seeded) -> Vec<Submit> {
+    let size = 2 + random.below(3);
+    let gang = GangRequest {
+        name: format!("gang-{number}"),
+        size: size as i64,
+        min: random.below(size + 1) as i64,
+        uniform_label: match random.below(4) {
+            0 => "zone".to_owned(),
+            _ => String::new(),
+        },
+    };
+    let missing = u64::from(random.chance(150));
+    let alike = submit(random);
+    let one = |_| Submit {
+        gang: Some(gang.clone()),
+        ..if random.chance(700) { alike.clone() } else { submit(random) }
+    };
+    (missing..size).map(one).collect()
+}
+
+fn rules(random: &mut Seeded) -> PlacementRules {
+    let requirement = match random.below(6) {
+        0 => Some(("zone", Operator::In, vec!["z1"])),
+        1 => Some(("zone", Operator::In, vec!["z2", "z1"])),
+        2 => Some(("zone", Operator::NotIn, vec!["z2"])),
+        3 => Some(("disk", Operator::Exists, Vec::new())),
+        4 => Some(("disk", Operator::Missing, Vec::new())),
+        _ => None,
+    };
+    let selector = requirement.map(|(label, operator, values)| Requirement {
+        label: label.to_owned(),
+        operator: operator.into(),
+        values: values.into_iter().map(str::to_owned).collect(),
+    });
+    let keys = ["", "maintenance", "other"].map(str::to_owned);
+    let toleration = pick(&keys, random).filter(|_| random.chance(300)).cloned();
+    PlacementRules {
+        selector: selector.into_iter().collect(),
+        tolerations: toleration
+            .map(|key| Toleration {
+                key,
+                value: String::new(),
+            })
+            .into_iter()
+            .collect(),
+        numa: match random.below(4) {
+            0 => NumaPolicy::Single.into(),
+            1 => NumaPolicy::BestEffort.into(),
+            _ => NumaPolicy::None.into(),
+        },
+        ..PlacementRules::default()
+    }
+}
+
+/// What one allocation may ask for.
+pub fn submit(random: &mut Seeded) -> Submit {
+    let class = class(random);
+    let gpu_count = match random.below(10) {
+        0..=3 => 0,
+        4..=7 => 1,
+        more => more as i64 - 6,
+    };
+    let gpu_milli = match random.below(3) {
+        0 if gpu_count == 1 => 100 * (1 + random.below(10)) as i64,
+        1 if gpu_count > 0 => 1000,
+        _ => 0,
+    };
+    let gpu_models = match random.below(6) {
+        0 if gpu_count > 0 => vec!["a100".to_owned()],
+        1 if gpu_count > 0 => vec!["t4".to_owned(), "a100".to_owned()],
+        _ => Vec::new(),
+    };
+    Submit {
+        job_set: match random.below(3) {
+            0 => String::new(),
+            other => format!("set-{other}"),
+        },
+        name: if random.chance(300) {
+            "name".into()
+        } else {
+            String::new()
+        },
+        priority: if class.is_empty() { random.below(5) as i32 - 2 } else { 0 },
+        cpu_milli: 500 * (1 + random.below(12)) as i64,
+        memory_bytes: GIB * (1 + random.below(8)) as i64,
+        gpu_count,
+        gpu_milli,
+        gpu_models,
+        priority_class: class.to_owned(),
+        rules: random.chance(250).then(|| rules(random)),
+        extended: random
+            .chance(80)
+            .then(|| ExtendedRequest {
+                name: "fpga".to_owned(),
+                amount: 1 + random.below(3) as i64,
+            })
+            .into_iter()
+            .collect(),
+        retries: random.below(3) as i64 * random.below(2) as i64,
+        never_requeue: random.chance(150),
+        run_time_ms: random.below(2) as i64 * random.below(3000) as i64,
+        ..Submit::default()
+    }
+}

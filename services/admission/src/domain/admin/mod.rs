@@ -1,0 +1,113 @@
+//! The operators' changes, each with a version that the change may name.
+
+mod account;
+mod priority_class;
+mod queue;
+mod reservation;
+mod scheduling;
+
+pub use priority_class::ClassRequest;
+pub use queue::QueueRequest;
+pub use reservation::ReservationRequest;
+pub use scheduling::SchedulingRequest;
+
+use super::{
+    Admission,
+    check::{given_name, numbered, token},
+};
+use vocab::{AdminChange, Millis, PlacementPolicy, Refusal, Rule};
+
+/// A change as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChangeRequest {
+    Tenant {
+        tenant: String,
+    },
+    Quota {
+        tenant: String,
+        resource: String,
+        limit: i64,
+    },
+    Rate {
+        resource: String,
+        micro_per_unit_hour: i64,
+        effective_from_ms: i64,
+    },
+    Queue(QueueRequest),
+    PriorityClass(ClassRequest),
+    Scheduling(SchedulingRequest),
+    Cordon {
+        node: String,
+        cordoned: bool,
+    },
+    Reservation {
+        reservation: String,
+        /// None takes it back.
+        wanted: Option<ReservationRequest>,
+    },
+}
+
+impl Admission {
+    /// The change, and the version that it makes.
+    pub(super) fn check_admin(
+        &self,
+        change: &ChangeRequest,
+        expected: Option<u64>,
+        now: Millis,
+    ) -> Result<(AdminChange, u64), Refusal> {
+        let change = match change {
+            ChangeRequest::Tenant { tenant } => AdminChange::Tenant {
+                tenant: given_name(tenant, "tenant")?,
+            },
+            ChangeRequest::Quota {
+                tenant,
+                resource,
+                limit,
+            } => self.check_quota(tenant, resource, *limit)?,
+            ChangeRequest::Rate {
+                resource,
+                micro_per_unit_hour,
+                effective_from_ms,
+            } => self.check_rate(
+                resource,
+                *micro_per_unit_hour,
+                Millis(*effective_from_ms),
+                now,
+            )?,
+            ChangeRequest::Queue(request) => self.check_queue_settings(request)?,
+            ChangeRequest::PriorityClass(request) => request.check()?,
+            ChangeRequest::Scheduling(request) => AdminChange::Scheduling(request.check()?),
+            ChangeRequest::Cordon { node, cordoned } => AdminChange::Cordon {
+                node: token(node, "node")?,
+                cordoned: *cordoned,
+            },
+            ChangeRequest::Reservation {
+                reservation,
+                wanted,
+            } => {
+                let reservation = token(reservation, "reservation")?;
+                let wanted = wanted.as_ref();
+                let wanted = wanted.map(|wanted| self.check_reservation(wanted, now));
+                AdminChange::Reservation {
+                    reservation,
+                    wanted: wanted.transpose()?,
+                }
+            }
+        };
+        let current = self.settings.version(&change);
+        match expected {
+            Some(expected) if expected != current => Err(Refusal::over(
+                Rule::VersionConflict,
+                "expected_version",
+                current,
+                expected,
+            )),
+            _ => Ok((change, current + 1)),
+        }
+    }
+}
+
+fn placement(number: i32) -> Result<PlacementPolicy, Refusal> {
+    numbered(&PlacementPolicy::ALL, number, |policy| policy as i32)
+        .ok_or_else(|| Refusal::new(Rule::SettingInvalid, "placement"))
+}

@@ -1,0 +1,100 @@
+//! Queues: a forest, where every queue shares with its siblings.
+
+use super::{
+    account::{QUOTA_MAX, resource_kind},
+    placement,
+};
+use crate::domain::{
+    Admission,
+    check::{amount, by_name, given_name, names, numbered, optional, small_quantity},
+};
+use vocab::{AdminChange, QueueOrder, QueueSettings, Refusal, ResourceKind, Rule, Token};
+
+/// A queue's settings as they were written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueueRequest {
+    pub queue: String,
+    pub parent: String,
+    pub weight_milli: Option<i64>,
+    /// Resource and amount.
+    pub limits: Vec<(String, i64)>,
+    pub tenants: Vec<String>,
+    pub order: i32,
+    pub placement: Option<i32>,
+}
+
+fn tree_invalid() -> Refusal {
+    Refusal::new(Rule::QueueTreeInvalid, "parent")
+}
+
+impl Admission {
+    pub(super) fn check_queue_settings(
+        &self,
+        request: &QueueRequest,
+    ) -> Result<AdminChange, Refusal> {
+        let queue = given_name(&request.queue, "queue")?;
+        let parent = optional(&request.parent, "parent")?;
+        if let Some(parent) = &parent {
+            self.check_tree(&queue, parent)?;
+        }
+        let defaults = QueueSettings::default();
+        let weight_milli = match request.weight_milli {
+            None => defaults.weight_milli,
+            Some(weight) => {
+                small_quantity(weight, QueueSettings::WEIGHT_MILLI_MAX, "weight_milli")?
+            }
+        };
+        let limit = |(resource, most): &(String, i64)| {
+            let resource = resource_kind(resource, "limits")?;
+            Ok((resource, amount(*most, QUOTA_MAX, "limits")?))
+        };
+        let limits: Result<Vec<(ResourceKind, u64)>, Refusal> =
+            request.limits.iter().map(limit).collect();
+        let limits = by_name(limits?, "limits")?;
+        let tenants = names(&request.tenants, QueueSettings::TENANTS_MAX, "tenants")?;
+        if !tenants.iter().all(|one| self.settings.knows_tenant(one)) {
+            return Err(Refusal::new(Rule::TenantUnknown, "tenants"));
+        }
+        let order = numbered(&QueueOrder::ALL, request.order, |order| order as i32)
+            .ok_or_else(|| Refusal::new(Rule::SettingInvalid, "order"))?;
+        let settings = QueueSettings {
+            parent,
+            weight_milli,
+            limits,
+            tenants,
+            order,
+            placement: request.placement.map(placement).transpose()?,
+        };
+        Ok(AdminChange::Queue { queue, settings })
+    }
+
+    /// The parent was set, is not below the queue, and leaves the queue and all below it within the depth.
+    fn check_tree(&self, queue: &Token, parent: &Token) -> Result<(), Refusal> {
+        if !self.settings.queues.contains_key(parent) {
+            return Err(tree_invalid());
+        }
+        let mut above = 0;
+        for one in self.upwards(parent) {
+            if one == queue {
+                return Err(tree_invalid());
+            }
+            above += 1;
+        }
+        let below = self.settings.queues.keys().filter_map(|other| {
+            // Its place above `other`, if it is there.
+            self.upwards(other).position(|one| one == queue)
+        });
+        let (limit, actual) = (QueueSettings::DEPTH_MAX, above + below.max().unwrap_or(0));
+        if actual > limit {
+            let (rule, limit, actual) = (Rule::QueueTreeInvalid, limit as u64, actual as u64);
+            return Err(Refusal::over(rule, "parent", limit, actual));
+        }
+        Ok(())
+    }
+
+    /// The queue and those above it. It ends, as no queue is above itself.
+    fn upwards<'a>(&'a self, queue: &'a Token) -> impl Iterator<Item = &'a Token> {
+        let parent = |one: &&Token| self.settings.queues.get(*one)?.parent.as_ref();
+        std::iter::successors(Some(queue), parent)
+    }
+}

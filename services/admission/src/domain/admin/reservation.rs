@@ -1,0 +1,50 @@
+//! Advance reservations.
+
+use crate::domain::{
+    Admission, RequirementRequest,
+    check::{amount, small_quantity, token},
+    submit::requirements,
+};
+use vocab::{AdvanceReservation, Millis, Refusal, Rule};
+
+/// A reservation as it was written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReservationRequest {
+    pub queue: String,
+    pub from_ms: i64,
+    pub until_ms: i64,
+    pub nodes: i64,
+    pub selector: Vec<RequirementRequest>,
+}
+
+/// The last millisecond of the year 9999, which every reader of the ledger can still write down.
+const TIME_MS_MAX: u64 = 253_402_300_799_999;
+
+impl Admission {
+    /// The beginning may be past: it then has begun.
+    pub(super) fn check_reservation(
+        &self,
+        wanted: &ReservationRequest,
+        now: Millis,
+    ) -> Result<AdvanceReservation, Refusal> {
+        let queue = token(&wanted.queue, "queue")?;
+        // A tenant's own queue is there without an operator.
+        let known = self.settings.queues.contains_key(&queue) || self.settings.knows_tenant(&queue);
+        if !known {
+            return Err(Refusal::new(Rule::QueueUnknown, "queue"));
+        }
+        amount(wanted.from_ms, TIME_MS_MAX, "from_ms")?;
+        amount(wanted.until_ms, TIME_MS_MAX, "until_ms")?;
+        let (from, until) = (Millis(wanted.from_ms), Millis(wanted.until_ms));
+        if until <= from || until <= now {
+            return Err(Refusal::new(Rule::IntervalInvalid, "until_ms"));
+        }
+        Ok(AdvanceReservation {
+            queue,
+            from,
+            until,
+            nodes: small_quantity(wanted.nodes, AdvanceReservation::NODES_MAX, "nodes")?,
+            selector: requirements(&wanted.selector, "selector")?,
+        })
+    }
+}

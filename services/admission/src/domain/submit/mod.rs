@@ -1,0 +1,111 @@
+//! Submit: a request's quantities and names, checked one by one.
+
+mod depends;
+mod gang;
+mod queue;
+mod resources;
+mod rules;
+
+pub use depends::DependencyRequest;
+pub use gang::GangRequest;
+pub use rules::TolerationRequest;
+pub(super) use rules::requirements;
+pub use rules::{PlacementRequest, RequirementRequest, SpreadRequest, TermRequest};
+
+use super::{
+    Admission, Rules,
+    check::{amount, optional, quantity, small_amount},
+};
+use vocab::{AllocationSpec, Refusal, Restart, Rule, Token};
+
+/// A submit as it was written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SubmitRequest {
+    pub job_set: String,
+    pub name: String,
+    pub priority: i32,
+    pub cpu_milli: i64,
+    pub memory_bytes: i64,
+    pub gpu_count: i64,
+    pub gpu_milli: i64,
+    pub gpu_models: Vec<String>,
+    pub queue: String,
+    pub priority_class: String,
+    /// Name and amount.
+    pub extended: Vec<(String, i64)>,
+    pub rules: Option<PlacementRequest>,
+    pub gang: Option<GangRequest>,
+    pub depends_on: Vec<DependencyRequest>,
+    pub retries: i64,
+    pub never_requeue: bool,
+    pub run_time_ms: i64,
+}
+
+const DEFAULT_JOB_SET: &str = "default";
+
+impl SubmitRequest {
+    /// The job set, for the event feed of a refusal, if it can be one.
+    pub fn job_set_token(&self) -> Option<Token> {
+        if self.job_set.is_empty() {
+            return Token::new(DEFAULT_JOB_SET).ok();
+        }
+        Token::new(&self.job_set).ok()
+    }
+}
+
+impl Admission {
+    /// The specification in its one form, or the first rule that it breaks.
+    pub(super) fn check_submit(
+        &self,
+        tenant: &Token,
+        request: &SubmitRequest,
+        rules: &Rules,
+    ) -> Result<AllocationSpec, Refusal> {
+        let job_set = request
+            .job_set_token()
+            .ok_or_else(|| Refusal::new(Rule::NameInvalid, "job_set"))?;
+        let name = optional(&request.name, "name")?;
+        let max = AllocationSpec::PRIORITY_MAX;
+        if !(-max..=max).contains(&request.priority) {
+            return Err(Refusal::new(Rule::PriorityOutOfRange, "priority"));
+        }
+        let cpu_milli = quantity(
+            request.cpu_milli,
+            AllocationSpec::CPU_MILLI_MAX,
+            "cpu_milli",
+        )?;
+        let memory_bytes = quantity(
+            request.memory_bytes,
+            AllocationSpec::MEMORY_BYTES_MAX,
+            "memory_bytes",
+        )?;
+        let gpu = request.gpu()?;
+        let extended = request.extended()?;
+        let queue = self.check_queue(tenant, &request.queue)?;
+        let (priority_class, priority) =
+            self.check_class(&request.priority_class, request.priority)?;
+        let placement = request.rules.as_ref().map(PlacementRequest::check);
+        let gang = request.gang.as_ref().map(GangRequest::check).transpose()?;
+        let restart = Restart {
+            retries: small_amount(request.retries, AllocationSpec::RETRIES_MAX, "retries")?,
+            never: request.never_requeue,
+        };
+        let max = AllocationSpec::RUN_TIME_MS_MAX;
+        Ok(AllocationSpec {
+            job_set,
+            name,
+            priority,
+            cpu_milli,
+            memory_bytes,
+            gpu,
+            queue,
+            priority_class,
+            extended,
+            rules: placement.transpose()?.flatten(),
+            gang,
+            depends_on: self.check_dependencies(tenant, &request.depends_on, rules)?,
+            restart,
+            run_time_ms: amount(request.run_time_ms, max, "run_time_ms")?,
+        })
+    }
+}

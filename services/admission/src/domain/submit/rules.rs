@@ -1,0 +1,140 @@
+//! Where it may run: terms that can be, in their one form.
+
+use crate::domain::check::{bounded, by_name, in_order, names, numbered, optional, token};
+use vocab::{GroupTerm, NumaPolicy, Operator, PlacementRules, Refusal, Requirement, Rule, Spread};
+use vocab::{Token, Toleration};
+
+/// Placement rules as they were written. Enumerations are the contract's numbers, empty names mean none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PlacementRequest {
+    pub selector: Vec<RequirementRequest>,
+    pub tolerations: Vec<TolerationRequest>,
+    pub group: String,
+    pub near: Vec<TermRequest>,
+    pub apart: Vec<TermRequest>,
+    pub spread: Vec<SpreadRequest>,
+    pub numa: i32,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RequirementRequest {
+    pub label: String,
+    pub operator: i32,
+    pub values: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TolerationRequest {
+    pub key: String,
+    pub value: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TermRequest {
+    pub group: String,
+    pub domain: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SpreadRequest {
+    pub domain: String,
+    pub skew_max: u32,
+}
+
+fn invalid(field: &str) -> Refusal {
+    Refusal::new(Rule::PlacementRuleInvalid, field)
+}
+
+impl PlacementRequest {
+    /// None when they rule out nothing and say nothing.
+    pub(super) fn check(&self) -> Result<Option<Box<PlacementRules>>, Refusal> {
+        let numa = numbered(&NumaPolicy::ALL, self.numa, |numa| numa as i32);
+        let rules = PlacementRules {
+            selector: requirements(&self.selector, "rules.selector")?,
+            tolerations: self.tolerations()?,
+            group: optional(&self.group, "rules.group")?,
+            near: terms(&self.near, "rules.near")?,
+            apart: terms(&self.apart, "rules.apart")?,
+            spread: self.spread()?,
+            numa: numa.ok_or_else(|| invalid("rules.numa"))?,
+        };
+        // Near a group and apart from it in the same domain is nowhere.
+        if rules.apart.iter().any(|term| rules.near.contains(term)) {
+            return Err(invalid("rules.apart"));
+        }
+        // What is spread is the own group.
+        if !rules.spread.is_empty() && rules.group.is_none() {
+            return Err(invalid("rules.group"));
+        }
+        Ok((rules != PlacementRules::default()).then(|| Box::new(rules)))
+    }
+
+    fn tolerations(&self) -> Result<Vec<Toleration>, Refusal> {
+        let field = "rules.tolerations";
+        bounded(&self.tolerations, PlacementRules::TOLERATIONS_MAX, field)?;
+        let toleration = |written: &TolerationRequest| {
+            let key = optional(&written.key, field)?;
+            let value = optional(&written.value, field)?;
+            if key.is_none() && value.is_some() {
+                return Err(invalid(field));
+            }
+            Ok(Toleration { key, value })
+        };
+        let found: Result<Vec<_>, _> = self.tolerations.iter().map(toleration).collect();
+        found.map(in_order)
+    }
+
+    fn spread(&self) -> Result<Vec<Spread>, Refusal> {
+        let field = "rules.spread";
+        bounded(&self.spread, PlacementRules::TERMS_MAX, field)?;
+        let spread = |written: &SpreadRequest| match written.skew_max {
+            0 => Err(invalid(field)),
+            skew_max => Ok((optional(&written.domain, field)?, skew_max)),
+        };
+        let found: Result<Vec<(Option<Token>, u32)>, _> = self.spread.iter().map(spread).collect();
+        let found = by_name(found?, field)?.into_iter();
+        Ok(found
+            .map(|(domain, skew_max)| Spread { domain, skew_max })
+            .collect())
+    }
+}
+
+/// A selector of nodes, of an allocation or of a reservation.
+pub fn requirements(
+    written: &[RequirementRequest],
+    field: &str,
+) -> Result<Vec<Requirement>, Refusal> {
+    bounded(written, PlacementRules::REQUIREMENTS_MAX, field)?;
+    let requirement = |one: &RequirementRequest| {
+        let label = token(&one.label, field)?;
+        let operator = numbered(&Operator::ALL, one.operator, |operator| operator as i32);
+        let operator = operator.ok_or_else(|| invalid(field))?;
+        let values = names(&one.values, PlacementRules::VALUES_MAX, field)?;
+        let fits = match operator {
+            Operator::In | Operator::NotIn => !values.is_empty(),
+            Operator::Exists | Operator::Missing => values.is_empty(),
+        };
+        if !fits {
+            return Err(invalid(field));
+        }
+        Ok(Requirement {
+            label,
+            operator,
+            values,
+        })
+    };
+    let found: Result<Vec<_>, _> = written.iter().map(requirement).collect();
+    found.map(in_order)
+}
+
+fn terms(written: &[TermRequest], field: &str) -> Result<Vec<GroupTerm>, Refusal> {
+    bounded(written, PlacementRules::TERMS_MAX, field)?;
+    let term = |one: &TermRequest| {
+        Ok(GroupTerm {
+            group: token(&one.group, field)?,
+            domain: optional(&one.domain, field)?,
+        })
+    };
+    let found: Result<Vec<_>, _> = written.iter().map(term).collect();
+    found.map(in_order)
+}

@@ -1,0 +1,194 @@
+//! What operators set: versions and ranges.
+
+use super::*;
+
+#[test]
+fn operators_changes_name_the_version_that_they_expect() {
+    let mut t = Table::new();
+    let quota = |tenant: &str, resource: &str, limit, expected| Verb::Admin {
+        change: ChangeRequest::Quota {
+            tenant: tenant.into(),
+            resource: resource.into(),
+            limit,
+        },
+        expected,
+    };
+    t.admin("q1", quota("a", "gpu", 8000, Some(0)), "applied 1");
+    t.admin(
+        "q2",
+        quota("a", "gpu", 9000, Some(0)),
+        "version_conflict expected_version",
+    );
+    t.admin("q3", quota("a", "gpu", 9000, Some(1)), "applied 2");
+    t.admin("q4", quota("b", "gpu", 1, None), "tenant_unknown tenant");
+    t.admin(
+        "q5",
+        quota("a", "disk", 1, None),
+        "resource_unknown resource",
+    );
+    t.admin("q6", quota("a", "cpu", -1, None), "quantity_negative limit");
+    t.admin("t2", set_tenant("_x"), "name_invalid tenant");
+    t.admin("t3", set_tenant("a"), "applied 2");
+}
+
+#[test]
+fn a_rate_does_not_change_what_was_billed() {
+    let mut t = Table::new();
+    t.rules.operations_max = 100;
+    t.rules.operation_window_ms = i64::MAX;
+    t.now = 5 * vocab::HOUR_MS;
+    let rate = |resource: &str, hour: i64, extra: i64| {
+        admin(ChangeRequest::Rate {
+            resource: resource.into(),
+            micro_per_unit_hour: 7,
+            effective_from_ms: hour * vocab::HOUR_MS + extra,
+        })
+    };
+    t.admin("r1", rate("gpu:T4", 0, 0), "applied 1");
+    t.admin(
+        "r2",
+        rate("gpu:T4", 5, 0),
+        "rate_for_a_past_hour effective_from_ms",
+    );
+    t.admin(
+        "r3",
+        rate("gpu:T4", 6, 1),
+        "rate_not_on_the_hour effective_from_ms",
+    );
+    t.admin("r4", rate("gpu:T4", 6, 0), "applied 2");
+    t.admin("r5", rate("disk", 6, 0), "resource_unknown resource");
+}
+
+#[test]
+fn each_thing_that_operators_set_has_its_own_version() {
+    let mut t = Table::new().roomy();
+    let cordon = |node: &str, cordoned| ChangeRequest::Cordon {
+        node: node.into(),
+        cordoned,
+    };
+    t.set(cordon("n1", true), "applied 1");
+    t.set(cordon("n2", true), "applied 1");
+    t.set(cordon("n1", false), "applied 2");
+    t.set(cordon("n.1", false), "name_invalid node");
+    let scheduling = || ChangeRequest::Scheduling(SchedulingRequest::default());
+    t.set(scheduling(), "applied 1");
+    t.set(scheduling(), "applied 2");
+    let stale = Verb::Admin {
+        change: scheduling(),
+        expected: Some(1),
+    };
+    t.admin("s", stale, "version_conflict expected_version");
+}
+
+#[test]
+fn a_priority_class_has_its_ranges() {
+    let mut t = Table::new().roomy();
+    let class = |change: fn(&mut ClassRequest)| {
+        let mut request = ClassRequest {
+            class: "batch".into(),
+            ..ClassRequest::default()
+        };
+        change(&mut request);
+        ChangeRequest::PriorityClass(request)
+    };
+    t.set(class(|c| c.value = -1_000_000), "applied 1");
+    t.set(class(|c| c.grace_ms = 3_600_000), "applied 2");
+    t.set(class(|c| c.placement = Some(4)), "applied 3");
+    t.set(class(|c| c.class.clear()), "name_invalid priority_class");
+    t.set(
+        class(|c| c.value = 1_000_001),
+        "priority_out_of_range value",
+    );
+    t.set(class(|c| c.grace_ms = -1), "quantity_negative grace_ms");
+    t.set(
+        class(|c| c.grace_ms = 3_600_001),
+        "quantity_too_large grace_ms",
+    );
+    t.set(
+        class(|c| c.placement = Some(5)),
+        "setting_invalid placement",
+    );
+}
+
+#[test]
+fn the_policy_has_its_ranges() {
+    let mut t = Table::new().roomy();
+    let policy = |change: fn(&mut SchedulingRequest)| {
+        let mut request = SchedulingRequest::default();
+        change(&mut request);
+        request
+    };
+    assert_eq!(
+        policy(|_| {}).check().unwrap(),
+        vocab::SchedulingPolicy::default()
+    );
+    for (request, expected) in [
+        (policy(|p| p.placement = 9), "setting_invalid placement"),
+        (
+            policy(|p| p.half_life_ms = -1),
+            "quantity_negative half_life_ms",
+        ),
+        (
+            policy(|p| p.protected_milli = 1001),
+            "quantity_too_large protected_milli",
+        ),
+        (
+            policy(|p| p.preemptions_per_minute = Some(-1)),
+            "quantity_negative preemptions_per_minute",
+        ),
+        (
+            policy(|p| p.aging_ms = i64::MAX),
+            "quantity_too_large aging_ms",
+        ),
+        (
+            policy(|p| p.backoff_ms = Some(86_400_001)),
+            "quantity_too_large backoff_ms",
+        ),
+        (
+            policy(|p| p.backoff_ms = Some(300_001)),
+            "setting_invalid backoff_ms_max",
+        ),
+    ] {
+        t.set(ChangeRequest::Scheduling(request), expected);
+    }
+}
+
+#[test]
+fn a_reservation_lies_ahead_and_can_be_taken_back() {
+    let mut t = Table::new().roomy();
+    t.now = 1000;
+    let reserve = |change: fn(&mut ReservationRequest)| {
+        let mut wanted = ReservationRequest {
+            queue: "a".into(),
+            from_ms: 500,
+            until_ms: 2000,
+            nodes: 3,
+            selector: Vec::new(),
+        };
+        change(&mut wanted);
+        ChangeRequest::Reservation {
+            reservation: "demo".into(),
+            wanted: Some(wanted),
+        }
+    };
+    t.set(reserve(|_| {}), "applied 1");
+    t.set(reserve(|w| w.until_ms = 1001), "applied 2");
+    let back = ChangeRequest::Reservation {
+        reservation: "demo".into(),
+        wanted: None,
+    };
+    t.set(back, "applied 3");
+    t.set(reserve(|w| w.queue = "b".into()), "queue_unknown queue");
+    t.set(reserve(|w| w.queue.clear()), "name_invalid queue");
+    t.set(reserve(|w| w.until_ms = 1000), "interval_invalid until_ms");
+    t.set(reserve(|w| w.from_ms = 2000), "interval_invalid until_ms");
+    t.set(reserve(|w| w.from_ms = -1), "quantity_negative from_ms");
+    t.set(
+        reserve(|w| w.until_ms = i64::MAX),
+        "quantity_too_large until_ms",
+    );
+    t.set(reserve(|w| w.nodes = 0), "quantity_zero nodes");
+    t.set(reserve(|w| w.nodes = 10_001), "quantity_too_large nodes");
+    let selector = |w: &mut ReservationRequest| w.selector = vec![RequirementRequest::default()];
+    t.set(reserve(selector), "name_invalid selector");
+}

@@ -1,0 +1,277 @@
+//! Requests as tables: what is asked, then what admission records.
+
+mod admin;
+mod gangs;
+mod places;
+mod queues;
+mod submit;
+
+use super::*;
+use vocab::{AllocationSpec, CellNo, EndCause, EventNo, Lsn};
+
+const WINDOW: i64 = 100;
+
+struct Table {
+    state: Admission,
+    rules: Rules,
+    next: u64,
+    now: i64,
+}
+
+fn token(text: &str) -> Token {
+    Token::new(text).unwrap()
+}
+
+fn submit() -> SubmitRequest {
+    SubmitRequest {
+        cpu_milli: 1000,
+        memory_bytes: 1 << 30,
+        ..SubmitRequest::default()
+    }
+}
+
+fn words(event: &Event) -> String {
+    match event {
+        Event::AdminApplied { version, .. } => format!("applied {version}"),
+        Event::AllocationRequested { .. } => "requested".into(),
+        Event::CancelRequested { allocation, .. } => format!("cancel {}", allocation.0),
+        Event::OperationRefused { refusal, .. } => {
+            format!("{} {}", refusal.rule.name(), refusal.subject)
+        }
+        Event::OperationRepeated { original, .. } => format!("repeated {}", original.0),
+        Event::OperationsForgotten { through } => format!("forgotten {}", through.0),
+        other => format!("{other:?}"),
+    }
+}
+
+impl Table {
+    /// With tenant `a`, set by event 1.
+    fn new() -> Self {
+        let mut table = Self {
+            state: Admission::default(),
+            rules: Rules {
+                cell: CellNo(1),
+                operation_window_ms: WINDOW,
+                operations_max: 8,
+                allocations_max: 4,
+            },
+            next: 1,
+            now: 0,
+        };
+        table.admin("tenant", set_tenant("a"), "applied 1");
+        table
+    }
+
+    fn draft(&self) -> Draft {
+        Draft::new(Millis(self.now), EventNo(self.next))
+    }
+
+    fn ask(&mut self, tenant: &str, id: &str, digest: u8, verb: Result<Verb, Refusal>) -> String {
+        let operation = Operation {
+            tenant: token(tenant),
+            operation_id: Token::new(id).ok(),
+            digest: [digest; 16],
+            reply_to: None,
+            trace: None,
+        };
+        let mut draft = self.draft();
+        let rules = self.rules;
+        self.state
+            .handle(Command { operation, verb }, &rules, &mut draft);
+        self.next = draft.next_no().0;
+        draft.events().map(words).collect::<Vec<_>>().join(", ")
+    }
+
+    #[track_caller]
+    fn check(&mut self, id: &str, digest: u8, verb: Verb, expected: &str) {
+        assert_eq!(self.ask("a", id, digest, Ok(verb)), expected, "{id}");
+    }
+
+    #[track_caller]
+    fn admin(&mut self, id: &str, verb: Verb, expected: &str) {
+        assert_eq!(self.ask("_operator", id, 0, Ok(verb)), expected, "{id}");
+    }
+
+    /// An operator's change, under an operation id of its own.
+    #[track_caller]
+    fn set(&mut self, change: ChangeRequest, expected: &str) {
+        let id = format!("set-{}", self.next);
+        self.admin(&id, admin(change), expected);
+    }
+
+    /// What becomes of a submit of tenant `a` after `change`.
+    fn spec(&self, change: impl FnOnce(&mut SubmitRequest)) -> Result<AllocationSpec, Refusal> {
+        let mut request = submit();
+        change(&mut request);
+        self.state.check_submit(&token("a"), &request, &self.rules)
+    }
+
+    /// A submit that breaks a rule by `change`.
+    #[track_caller]
+    fn broken(&self, change: impl FnOnce(&mut SubmitRequest), expected: &str) {
+        let found = self.spec(change).expect_err(expected);
+        assert_eq!(format!("{} {}", found.rule.name(), found.subject), expected);
+    }
+
+    /// Nothing is forgotten, and there is room.
+    fn roomy(mut self) -> Self {
+        self.rules.operations_max = 1000;
+        self.rules.operation_window_ms = i64::MAX;
+        self.rules.allocations_max = 1000;
+        self
+    }
+
+    fn observe(&mut self, event: &Event) {
+        let at = At {
+            lsn: Lsn(0),
+            index: 0,
+            no: EventNo(0),
+            now: Millis(self.now),
+        };
+        self.state.observe(&at, event).unwrap();
+    }
+
+    fn ended(&mut self, allocation: u64) {
+        self.observe(&Event::AllocationEnded {
+            allocation: AllocationNo(allocation),
+            cause: EndCause::Finished,
+            at: Millis(self.now),
+        });
+    }
+
+    fn requeued(&mut self, allocation: u64) {
+        self.observe(&Event::AllocationRequeued {
+            allocation: AllocationNo(allocation),
+            cause: EndCause::NodeLost,
+            at: Millis(self.now),
+            not_before: Millis(self.now + 1000),
+        });
+    }
+
+    fn tick(&mut self, now: i64, expected: &[&str]) {
+        self.now = now;
+        let mut draft = self.draft();
+        let rules = self.rules;
+        self.state.decide(&rules, &mut draft);
+        self.next = draft.next_no().0;
+        let found: Vec<String> = draft.events().map(words).collect();
+        assert_eq!(found, expected);
+    }
+}
+
+fn admin(change: ChangeRequest) -> Verb {
+    Verb::Admin {
+        change,
+        expected: None,
+    }
+}
+
+fn set_tenant(tenant: &str) -> Verb {
+    admin(ChangeRequest::Tenant {
+        tenant: tenant.into(),
+    })
+}
+
+fn plain() -> Verb {
+    Verb::Submit(Box::new(submit()))
+}
+
+fn cancel(id: &str) -> Verb {
+    Verb::Cancel {
+        allocation_id: id.into(),
+    }
+}
+
+fn id(no: u64) -> String {
+    AllocationNo(no).id(CellNo(1)).to_string()
+}
+
+#[test]
+fn an_operation_has_one_outcome_within_its_window() {
+    let mut t = Table::new();
+    t.check("x", 1, plain(), "requested");
+    t.check("x", 1, plain(), "repeated 2");
+    t.check("x", 2, plain(), "operation_conflict operation_id");
+    // A refusal is an outcome too, even when its cause has gone.
+    t.check(
+        "y",
+        3,
+        cancel(&id(99)),
+        "allocation_not_found allocation_id",
+    );
+    t.check("y", 3, cancel(&id(99)), "repeated 5");
+    t.tick(WINDOW, &[]);
+    t.check("x", 1, plain(), "repeated 2");
+    t.tick(WINDOW + 1, &["forgotten 5"]);
+    t.check("x", 1, plain(), "requested");
+}
+
+#[test]
+fn a_full_operation_table_refuses_new_ones_and_answers_old_ones() {
+    let mut t = Table::new();
+    t.rules.operations_max = 2;
+    t.check("x", 1, plain(), "requested");
+    t.check("y", 1, plain(), "operation_table_full operations");
+    t.check("x", 1, plain(), "repeated 2");
+    t.tick(WINDOW + 1, &["forgotten 2"]);
+    t.check("y", 1, plain(), "requested");
+}
+
+#[test]
+fn an_unknown_tenant_may_try_again_once_it_is_known() {
+    let mut t = Table::new();
+    let verb = || Ok(plain());
+    assert_eq!(t.ask("b", "x", 1, verb()), "tenant_unknown tenant");
+    t.admin("b", set_tenant("b"), "applied 1");
+    assert_eq!(t.ask("b", "x", 1, verb()), "requested");
+}
+
+#[test]
+fn verbs_have_their_doors() {
+    let mut t = Table::new();
+    t.check("x", 1, set_tenant("b"), "unknown_verb verb");
+    t.admin("x", plain(), "unknown_verb verb");
+    let malformed = Err(Refusal::new(Rule::MalformedMessage, "payload"));
+    assert_eq!(t.ask("a", "", 0, malformed), "malformed_message payload");
+}
+
+#[test]
+fn only_ones_own_live_allocations_can_be_cancelled() {
+    let mut t = Table::new();
+    t.admin("b", set_tenant("b"), "applied 1");
+    t.check("x", 1, plain(), "requested");
+    let foreign = Ok(cancel(&id(3)));
+    assert_eq!(
+        t.ask("b", "c", 1, foreign),
+        "allocation_not_found allocation_id"
+    );
+    t.check(
+        "c1",
+        1,
+        cancel("nonsense"),
+        "allocation_id_invalid allocation_id",
+    );
+    let elsewhere = AllocationNo(3).id(CellNo(2)).to_string();
+    t.check(
+        "c2",
+        1,
+        cancel(&elsewhere),
+        "allocation_not_found allocation_id",
+    );
+    t.requeued(3);
+    t.check("c3", 1, cancel(&id(3)), "cancel 3");
+    t.ended(3);
+    t.check("c4", 1, cancel(&id(3)), "allocation_ended allocation_id");
+}
+
+#[test]
+fn live_allocations_are_bounded() {
+    let mut t = Table::new();
+    t.rules.allocations_max = 1;
+    t.check("x", 1, plain(), "requested");
+    t.check("y", 1, plain(), "allocation_table_full allocations");
+    t.ended(2);
+    t.ended(2);
+    t.check("z", 1, plain(), "requested");
+    t.check("w", 1, plain(), "allocation_table_full allocations");
+}

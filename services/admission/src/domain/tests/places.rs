@@ -1,0 +1,154 @@
+//! Placement rules: terms that cannot be, and the one form of those that can.
+
+use super::*;
+use vocab::{NumaPolicy, Operator, Requirement};
+
+fn requirement(label: &str, operator: i32, values: &[&str]) -> RequirementRequest {
+    RequirementRequest {
+        label: label.into(),
+        operator,
+        values: values.iter().map(|&value| value.into()).collect(),
+    }
+}
+
+fn toleration(key: &str, value: &str) -> TolerationRequest {
+    TolerationRequest {
+        key: key.into(),
+        value: value.into(),
+    }
+}
+
+fn term(group: &str, domain: &str) -> TermRequest {
+    TermRequest {
+        group: group.into(),
+        domain: domain.into(),
+    }
+}
+
+fn spread(domain: &str, skew_max: u32) -> SpreadRequest {
+    SpreadRequest {
+        domain: domain.into(),
+        skew_max,
+    }
+}
+
+#[track_caller]
+fn broken(change: impl FnOnce(&mut PlacementRequest), expected: &str) {
+    let mut rules = PlacementRequest::default();
+    change(&mut rules);
+    Table::new().broken(|r| r.rules = Some(rules), expected);
+}
+
+#[test]
+fn a_selector_says_something_that_can_be() {
+    let wrong = "placement_rule_invalid rules.selector";
+    for bad in [
+        requirement("l", 0, &[]),
+        requirement("l", 5, &[]),
+        requirement("l", 1, &[]),
+        requirement("l", 2, &[]),
+        requirement("l", 3, &["v"]),
+        requirement("l", 4, &["v"]),
+    ] {
+        broken(|r| r.selector = vec![bad], wrong);
+    }
+    for bad in [
+        requirement("", 3, &[]),
+        requirement("l.m", 3, &[]),
+        requirement("l", 1, &[""]),
+    ] {
+        broken(|r| r.selector = vec![bad], "name_invalid rules.selector");
+    }
+    let many = "too_many_elements rules.selector";
+    broken(|r| r.selector = vec![requirement("l", 3, &[]); 17], many);
+    let values = requirement("l", 1, &["v"; 33]);
+    broken(|r| r.selector = vec![values], many);
+}
+
+#[test]
+fn every_broken_term_is_named() {
+    broken(
+        |r| r.tolerations = vec![toleration("", "v")],
+        "placement_rule_invalid rules.tolerations",
+    );
+    broken(
+        |r| r.tolerations = vec![toleration("k.k", "")],
+        "name_invalid rules.tolerations",
+    );
+    broken(
+        |r| r.tolerations = vec![toleration("k", ""); 17],
+        "too_many_elements rules.tolerations",
+    );
+    broken(|r| r.group = "a b".into(), "name_invalid rules.group");
+    broken(|r| r.near = vec![term("", "l")], "name_invalid rules.near");
+    broken(
+        |r| r.near = vec![term("g", "l"); 9],
+        "too_many_elements rules.near",
+    );
+    broken(
+        |r| r.apart = vec![term("g", "l.m")],
+        "name_invalid rules.apart",
+    );
+    broken(
+        |r| (r.near, r.apart) = (vec![term("g", "l")], vec![term("h", ""), term("g", "l")]),
+        "placement_rule_invalid rules.apart",
+    );
+    broken(
+        |r| r.spread = vec![spread("l", 1)],
+        "placement_rule_invalid rules.group",
+    );
+    broken(
+        |r| (r.group, r.spread) = ("g".into(), vec![spread("l", 0)]),
+        "placement_rule_invalid rules.spread",
+    );
+    broken(
+        |r| (r.group, r.spread) = ("g".into(), vec![spread("l", 1), spread("l", 2)]),
+        "name_repeated rules.spread",
+    );
+    broken(
+        |r| (r.group, r.spread) = ("g".into(), vec![spread("l", 1); 9]),
+        "too_many_elements rules.spread",
+    );
+    broken(|r| r.numa = 3, "placement_rule_invalid rules.numa");
+}
+
+#[test]
+fn equal_rules_are_written_equally() {
+    let t = Table::new();
+    let found = |rules| t.spec(|r| r.rules = Some(rules)).unwrap().rules;
+    assert_eq!(found(PlacementRequest::default()), None);
+    let one = found(PlacementRequest {
+        selector: vec![
+            requirement("rack", 4, &[]),
+            requirement("disk", 1, &["ssd", "nvme", "ssd"]),
+        ],
+        tolerations: vec![toleration("k", "v"), toleration("", "")],
+        group: "g".into(),
+        near: vec![term("h", "zone"), term("h", "rack")],
+        apart: vec![term("g", "")],
+        spread: vec![spread("zone", 2), spread("", 1)],
+        numa: 2,
+    });
+    let other = found(PlacementRequest {
+        selector: vec![
+            requirement("disk", 1, &["nvme", "ssd"]),
+            requirement("rack", 4, &[]),
+            requirement("rack", 4, &[]),
+        ],
+        tolerations: vec![toleration("", ""), toleration("k", "v")],
+        group: "g".into(),
+        near: vec![term("h", "rack"), term("h", "zone")],
+        apart: vec![term("g", ""), term("g", "")],
+        spread: vec![spread("", 1), spread("zone", 2)],
+        numa: 2,
+    });
+    assert_eq!(one, other);
+    let rules = one.unwrap();
+    assert_eq!(rules.numa, NumaPolicy::Single);
+    let disk = Requirement {
+        label: token("disk"),
+        operator: Operator::In,
+        values: vec![token("nvme"), token("ssd")],
+    };
+    assert_eq!(rules.selector[0], disk);
+}

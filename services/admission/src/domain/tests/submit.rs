@@ -1,0 +1,139 @@
+//! Quantities and names of a submit.
+
+use super::*;
+
+#[test]
+fn every_broken_quantity_and_name_is_named() {
+    let t = Table::new();
+    t.broken(|r| r.cpu_milli = 0, "quantity_zero cpu_milli");
+    t.broken(|r| r.cpu_milli = -1, "quantity_negative cpu_milli");
+    t.broken(|r| r.cpu_milli = i64::MIN, "quantity_negative cpu_milli");
+    t.broken(|r| r.cpu_milli = i64::MAX, "quantity_too_large cpu_milli");
+    t.broken(|r| r.memory_bytes = 0, "quantity_zero memory_bytes");
+    t.broken(
+        |r| r.memory_bytes = (1 << 50) + 1,
+        "quantity_too_large memory_bytes",
+    );
+    t.broken(|r| r.gpu_count = -1, "quantity_negative gpu_count");
+    t.broken(|r| r.gpu_count = 17, "quantity_too_large gpu_count");
+    t.broken(|r| r.gpu_milli = 5, "quantity_zero gpu_count");
+    t.broken(
+        |r| (r.gpu_count, r.gpu_milli) = (2, 500),
+        "gpu_share_invalid gpu_milli",
+    );
+    t.broken(
+        |r| (r.gpu_count, r.gpu_milli) = (1, 1001),
+        "gpu_share_invalid gpu_milli",
+    );
+    t.broken(
+        |r| (r.gpu_count, r.gpu_milli) = (1, -5),
+        "quantity_negative gpu_milli",
+    );
+    t.broken(
+        |r| (r.gpu_count, r.gpu_models) = (1, vec!["T4".into(); 17]),
+        "too_many_elements gpu_models",
+    );
+    t.broken(
+        |r| (r.gpu_count, r.gpu_models) = (1, vec!["T 4".into()]),
+        "name_invalid gpu_models",
+    );
+    t.broken(|r| r.priority = i32::MIN, "priority_out_of_range priority");
+    for name in ["nul\0", "a.b", "*", ">", "раураl"] {
+        t.broken(|r| r.name = name.into(), "name_invalid name");
+        t.broken(|r| r.job_set = name.into(), "name_invalid job_set");
+    }
+    t.broken(|r| r.name = "x".repeat(300), "name_invalid name");
+    let max = t.spec(|r| {
+        r.cpu_milli = AllocationSpec::CPU_MILLI_MAX as i64;
+        r.memory_bytes = AllocationSpec::MEMORY_BYTES_MAX as i64;
+        r.gpu_count = 16;
+        r.gpu_models = vec!["B".into(), "A".into(), "B".into()];
+    });
+    let gpu = max.unwrap().gpu.unwrap();
+    assert_eq!((gpu.count, gpu.milli), (16, 1000));
+    assert_eq!(gpu.models, [token("A"), token("B")]);
+}
+
+#[test]
+fn extended_resources_stand_in_order_and_once() {
+    let t = Table::new();
+    let extended = |pairs: &[(&str, i64)]| -> Vec<(String, i64)> {
+        pairs.iter().map(|&(name, n)| (name.into(), n)).collect()
+    };
+    let spec = t.spec(|r| r.extended = extended(&[("b", 1), ("a", 1 << 40)]));
+    assert_eq!(
+        spec.unwrap().extended,
+        [(token("a"), 1 << 40), (token("b"), 1)]
+    );
+    for (pairs, expected) in [
+        (&[("a", 1), ("a", 2)][..], "name_repeated extended"),
+        (&[("a.b", 1)], "name_invalid extended"),
+        (&[("a", 0)], "quantity_zero extended"),
+        (&[("a", -1)], "quantity_negative extended"),
+        (&[("a", (1 << 40) + 1)], "quantity_too_large extended"),
+        (&[("a", 1); 9], "too_many_elements extended"),
+    ] {
+        t.broken(|r| r.extended = extended(pairs), expected);
+    }
+}
+
+#[test]
+fn restarts_and_run_times_have_their_ranges() {
+    let t = Table::new();
+    t.broken(|r| r.retries = -1, "quantity_negative retries");
+    t.broken(|r| r.retries = 17, "quantity_too_large retries");
+    t.broken(|r| r.run_time_ms = -1, "quantity_negative run_time_ms");
+    let year = AllocationSpec::RUN_TIME_MS_MAX as i64;
+    t.broken(
+        |r| r.run_time_ms = year + 1,
+        "quantity_too_large run_time_ms",
+    );
+    let spec = t.spec(|r| (r.retries, r.never_requeue, r.run_time_ms) = (16, true, year));
+    let spec = spec.unwrap();
+    assert_eq!((spec.restart.retries, spec.restart.never), (16, true));
+    assert_eq!(spec.run_time_ms, AllocationSpec::RUN_TIME_MS_MAX);
+    let plain = AllocationSpec::plain(token("default"), 1000, 1 << 30);
+    assert_eq!(t.spec(|_| {}).unwrap(), plain);
+}
+
+#[test]
+fn what_has_to_end_first_is_ones_own_and_known() {
+    let mut t = Table::new().roomy();
+    t.admin("b", set_tenant("b"), "applied 1");
+    for operation in ["x", "y"] {
+        t.check(operation, 1, plain(), "requested");
+    }
+    t.ended(3);
+    assert_eq!(t.ask("b", "z", 1, Ok(plain())), "requested");
+    let after = |pairs: &[(String, bool)]| -> Vec<DependencyRequest> {
+        let dependency = |(id, success): &(String, bool)| DependencyRequest {
+            allocation_id: id.clone(),
+            success: *success,
+        };
+        pairs.iter().map(dependency).collect()
+    };
+    let not_found = "allocation_not_found depends_on";
+    for (wanted, expected) in [
+        (
+            vec![("nonsense".into(), true)],
+            "allocation_id_invalid depends_on",
+        ),
+        (vec![(id(5), true)], not_found),
+        (vec![(id(6), true)], not_found),
+        (
+            vec![(AllocationNo(3).id(CellNo(2)).to_string(), true)],
+            not_found,
+        ),
+        (vec![(id(3), true); 17], "too_many_elements depends_on"),
+    ] {
+        t.broken(|r| r.depends_on = after(&wanted), expected);
+    }
+    let wanted = [(id(4), false), (id(3), true), (id(3), false)];
+    let spec = t.spec(|r| r.depends_on = after(&wanted)).unwrap();
+    let found: Vec<_> = spec
+        .depends_on
+        .iter()
+        .map(|one| (one.allocation.0, one.success))
+        .collect();
+    assert_eq!(found, [(3, true), (4, false)]);
+}

@@ -1,0 +1,98 @@
+//! Tenants, quotas and rates.
+
+use super::{Expected, told};
+use crate::{Failure, look, stack};
+use chassis::stack::Stack;
+use clap::{Args, Subcommand};
+use client::Operation;
+use schemas::v1;
+
+#[derive(Args)]
+pub struct Tenant {
+    tenant: String,
+    #[command(flatten)]
+    expected: Expected,
+}
+
+impl Tenant {
+    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        let change = v1::SetTenant {
+            tenant: self.tenant.clone(),
+            expected_version: self.expected.expected_version,
+        };
+        let operator = stack::operator(stack).await?;
+        let applied = operator.set_tenant(change, Operation::fresh_id()).await?;
+        told(&format!("tenant {}", self.tenant), applied);
+        Ok(())
+    }
+}
+
+#[derive(Subcommand)]
+pub enum QuotaCommand {
+    /// Set the hard limit of one resource.
+    Set {
+        tenant: String,
+        /// cpu (millicores), memory (bytes) or gpu (thousandths of a device).
+        resource: String,
+        limit: i64,
+        #[command(flatten)]
+        expected: Expected,
+    },
+    /// Show limits, reserved, used and peak.
+    Get { tenant: String },
+}
+
+impl QuotaCommand {
+    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        match self {
+            Self::Get { tenant } => look::quota(stack, &tenant).await,
+            Self::Set {
+                tenant,
+                resource,
+                limit,
+                expected,
+            } => {
+                let title = format!("quota {tenant} {resource}");
+                let change = v1::SetQuota {
+                    tenant,
+                    resource,
+                    limit,
+                    expected_version: expected.expected_version,
+                };
+                let operator = stack::operator(stack).await?;
+                let applied = operator.set_quota(change, Operation::fresh_id()).await?;
+                told(&title, applied);
+                Ok(())
+            }
+        }
+    }
+}
+
+#[derive(Args)]
+pub struct Rate {
+    /// cpu, memory, gpu or gpu:<model>.
+    resource: String,
+    /// Millionths of the currency per core-hour, GiB-hour or GPU-hour.
+    micro_per_unit_hour: i64,
+    /// A full hour, Unix milliseconds; 0 only for a resource's first rate.
+    #[arg(long, default_value_t = 0)]
+    from_ms: i64,
+    #[command(flatten)]
+    expected: Expected,
+}
+
+impl Rate {
+    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        let title = format!("rate {}", self.resource);
+        let change = v1::SetRate {
+            resource: self.resource,
+            micro_per_unit_hour: self.micro_per_unit_hour,
+            effective_from_ms: self.from_ms,
+            expected_version: self.expected.expected_version,
+        };
+        let operator = stack::operator(stack).await?;
+        let applied = operator.set_rate(change, Operation::fresh_id()).await?;
+        told(&title, applied);
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! Queues.
+
+use super::{Expected, names, placement, told};
+use crate::{Failure, amount, stack};
+use chassis::stack::Stack;
+use clap::Args;
+use client::Operation;
+use schemas::v1;
+use vocab::QueueOrder;
+
+/// Sets all of a queue: what is not given goes back to its default.
+#[derive(Args)]
+pub struct QueueSet {
+    /// May be a tenant's name: it is then that tenant's own queue.
+    queue: String,
+    /// The queue above it.
+    #[arg(long, default_value = "")]
+    parent: String,
+    /// Its part beside its siblings' (3, or thousandths as 500m); without it 1.
+    #[arg(long, value_parser = amount::thousandths)]
+    weight: Option<i64>,
+    /// No more than this at a time: cpu=64 (cores), memory=1TiB, gpu=8 or gpu=500m. May be repeated.
+    #[arg(long = "limit", value_name = "RESOURCE=AMOUNT", value_parser = limit)]
+    limits: Vec<v1::LimitRequest>,
+    /// A tenant that may submit to it; may be repeated.
+    #[arg(long = "tenant")]
+    tenants: Vec<String>,
+    /// fcfs, sjf (shortest estimate first) or smallest-area (least estimate times size).
+    #[arg(long, default_value = "fcfs", value_parser = order)]
+    order: i32,
+    /// default, best-fit, spread, gpu-packing or fgd; without it the cell's.
+    #[arg(long, value_parser = placement)]
+    placement: Option<i32>,
+    #[command(flatten)]
+    expected: Expected,
+}
+
+fn limit(text: &str) -> Result<v1::LimitRequest, String> {
+    let (resource, most) = text
+        .split_once('=')
+        .ok_or_else(|| format!("{text}: write RESOURCE=AMOUNT"))?;
+    let amount = match resource {
+        "memory" => amount::bytes(most)?,
+        "cpu" => amount::cpu_milli(most)?,
+        "gpu" => amount::thousandths(most)?,
+        _ => return Err(format!("{text}: resources are cpu, memory and gpu")),
+    };
+    Ok(v1::LimitRequest {
+        resource: resource.to_owned(),
+        amount,
+    })
+}
+
+fn order(text: &str) -> Result<i32, String> {
+    let name = text.replace('-', "_");
+    let found = QueueOrder::ALL
+        .into_iter()
+        .find(|order| order.name() == name);
+    let number = found.map(|order| order as i32);
+    number.ok_or_else(|| {
+        format!(
+            "{text}: write {}",
+            names(QueueOrder::ALL.map(QueueOrder::name))
+        )
+    })
+}
+
+impl QueueSet {
+    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        let title = format!("queue {}", self.queue);
+        let change = v1::SetQueue {
+            queue: self.queue,
+            parent: self.parent,
+            weight_milli: self.weight,
+            limits: self.limits,
+            tenants: self.tenants,
+            order: self.order,
+            placement: self.placement,
+            expected_version: self.expected.expected_version,
+        };
+        let operator = stack::operator(stack).await?;
+        told(
+            &title,
+            operator.set_queue(change, Operation::fresh_id()).await?,
+        );
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_written_in_units_for_people() {
+        for (text, amount) in [
+            ("cpu=64", 64_000),
+            ("cpu=1500m", 1500),
+            ("memory=1TiB", 1 << 40),
+            ("gpu=8", 8000),
+            ("gpu=500m", 500),
+        ] {
+            assert_eq!(limit(text).unwrap().amount, amount, "{text}");
+        }
+        for bad in ["cpu", "disk=1", "gpu=x", "=1"] {
+            assert!(limit(bad).is_err(), "{bad}");
+        }
+        assert_eq!(order("smallest-area"), Ok(2));
+        assert_eq!(placement("gpu-packing"), Ok(3));
+        assert!(
+            order("lifo")
+                .unwrap_err()
+                .ends_with("fcfs, sjf, smallest-area")
+        );
+        assert!(placement("worst").is_err());
+    }
+}

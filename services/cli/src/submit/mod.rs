@@ -1,0 +1,205 @@
+//! Asking for an allocation.
+
+mod gang;
+mod place;
+
+pub(crate) use place::requirement;
+
+use crate::{Failure, amount, look, stack};
+use chassis::stack::Stack;
+use clap::Args;
+use client::Operation;
+use schemas::v1::{self, submitted};
+
+#[derive(Args)]
+pub struct Submit {
+    #[arg(long)]
+    tenant: String,
+    /// Cores (4) or millicores (1500m).
+    #[arg(long, value_parser = amount::cpu_milli)]
+    cpu: i64,
+    /// Memory (16GiB).
+    #[arg(long, value_parser = amount::bytes)]
+    memory: i64,
+    /// GPU devices.
+    #[arg(long, default_value_t = 0)]
+    gpus: i64,
+    /// Thousandths of the one device, for a share.
+    #[arg(long, default_value_t = 0)]
+    gpu_milli: i64,
+    /// An allowed GPU model; may be repeated.
+    #[arg(long = "gpu-model")]
+    gpu_models: Vec<String>,
+    /// An extended resource and its amount; may be repeated.
+    #[arg(long, value_name = "NAME=AMOUNT", value_parser = extended)]
+    extended: Vec<v1::ExtendedRequest>,
+    /// The queue to wait in; without it the tenant's own.
+    #[arg(long, default_value = "")]
+    queue: String,
+    /// Where the priority comes from, and who may send whom back to the queue.
+    #[arg(long, default_value = "")]
+    priority_class: String,
+    /// Higher goes first; not beside a class.
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    priority: i32,
+    #[arg(long, default_value = "")]
+    job_set: String,
+    #[arg(long, default_value = "")]
+    name: String,
+    #[command(flatten)]
+    place: place::Place,
+    #[command(flatten)]
+    gang: gang::Gang,
+    /// Start only after this allocation has ended; may be repeated.
+    #[arg(long, value_name = "ID")]
+    after: Vec<String>,
+    /// Start only after this allocation has finished; may be repeated.
+    #[arg(long, value_name = "ID")]
+    after_success: Vec<String>,
+    /// Queue it again this often after it failed, or was rejected by its node.
+    #[arg(long, default_value_t = 0)]
+    retries: i64,
+    /// Do not queue it again when its node was lost or it had to make room.
+    #[arg(long)]
+    never_requeue: bool,
+    /// How long it will run at the most (90s, 10m, 2h); helps to find it a place, and is no limit.
+    #[arg(long, default_value = "0s", value_parser = amount::duration_ms)]
+    run_time: i64,
+    /// Idempotency key; the same one gets the same outcome.
+    #[arg(long, default_value_t = Operation::fresh_id())]
+    operation_id: String,
+}
+
+fn extended(text: &str) -> Result<v1::ExtendedRequest, String> {
+    let wrong = || format!("{text}: write an extended resource as NAME=AMOUNT");
+    let (name, amount) = text.split_once('=').ok_or_else(wrong)?;
+    Ok(v1::ExtendedRequest {
+        name: name.to_owned(),
+        amount: amount.parse().map_err(|_| wrong())?,
+    })
+}
+
+impl Submit {
+    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        let client = stack::tenant(stack, &self.tenant).await?;
+        let operation_id = self.operation_id.clone();
+        let submitted = client.submit(self.request(), operation_id).await?;
+        println!("{} {}", submitted.allocation_id, state(&submitted));
+        Ok(())
+    }
+
+    /// What is given on the command line; the door checks it.
+    fn request(self) -> v1::Submit {
+        let dependency = |success| {
+            move |allocation_id| v1::DependencyRequest {
+                allocation_id,
+                success,
+            }
+        };
+        let ended = self.after.into_iter().map(dependency(false));
+        let finished = self.after_success.into_iter().map(dependency(true));
+        v1::Submit {
+            job_set: self.job_set,
+            name: self.name,
+            priority: self.priority,
+            cpu_milli: self.cpu,
+            memory_bytes: self.memory,
+            gpu_count: self.gpus,
+            gpu_milli: self.gpu_milli,
+            gpu_models: self.gpu_models,
+            queue: self.queue,
+            priority_class: self.priority_class,
+            extended: self.extended,
+            rules: self.place.rules(),
+            gang: self.gang.request(),
+            depends_on: ended.chain(finished).collect(),
+            retries: self.retries,
+            never_requeue: self.never_requeue,
+            run_time_ms: self.run_time,
+        }
+    }
+}
+
+pub(crate) fn state(submitted: &v1::Submitted) -> String {
+    match &submitted.state {
+        Some(submitted::State::Placed(placed)) => look::place(&placed.node, &placed.gpus),
+        Some(submitted::State::Waiting(waiting)) => format!("waits: {}", words(waiting.reason())),
+        Some(submitted::State::Ended(ended)) => format!("ended: {}", words(ended.cause())),
+        None => "in a state that this version does not know".into(),
+    }
+}
+
+/// An enum's name as words.
+pub(crate) fn words(value: impl std::fmt::Debug) -> String {
+    let mut text = String::new();
+    for c in format!("{value:?}").chars() {
+        if c.is_uppercase() && !text.is_empty() {
+            text.push(' ');
+        }
+        text.extend(c.to_lowercase());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        submit: Submit,
+    }
+
+    fn request(flags: &str) -> Result<v1::Submit, String> {
+        let line = format!("submit --tenant t --cpu 1 --memory 1GiB {flags}");
+        match Line::try_parse_from(line.split_whitespace()) {
+            Ok(line) => Ok(line.submit.request()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn what_is_not_given_is_not_asked() {
+        let plain = v1::Submit {
+            cpu_milli: 1000,
+            memory_bytes: 1 << 30,
+            ..v1::Submit::default()
+        };
+        assert_eq!(request(""), Ok(plain));
+    }
+
+    #[test]
+    fn every_flag_reaches_the_request() {
+        let all = request(
+            "--queue q --priority-class c --extended fpga=2 --after a --after-success b --retries 3 \
+             --never-requeue --run-time 10m --gang g --gang-size 8 --gang-min 6 --gang-uniform rack",
+        )
+        .unwrap();
+        assert_eq!(
+            (all.queue.as_str(), all.priority_class.as_str()),
+            ("q", "c")
+        );
+        assert_eq!(
+            (all.extended[0].name.as_str(), all.extended[0].amount),
+            ("fpga", 2)
+        );
+        let after: Vec<_> = all
+            .depends_on
+            .iter()
+            .map(|one| (one.allocation_id.as_str(), one.success))
+            .collect();
+        assert_eq!(after, [("a", false), ("b", true)]);
+        assert_eq!(
+            (all.retries, all.never_requeue, all.run_time_ms),
+            (3, true, 600_000)
+        );
+        let gang = all.gang.unwrap();
+        assert_eq!((gang.name.as_str(), gang.size, gang.min), ("g", 8, 6));
+        assert_eq!(gang.uniform_label, "rack");
+        assert!(request("--gang g").is_err());
+        assert!(request("--gang-min 2").is_err());
+        assert!(request("--extended fpga").is_err());
+    }
+}

@@ -1,0 +1,104 @@
+//! A tenant's events, as they are told.
+
+use crate::{
+    Failure, amount, look, stack,
+    submit::{state, words},
+};
+use chassis::stack::Stack;
+use clap::Args;
+use client::Position;
+use schemas::v1::{self, tenant_event};
+use vocab::Millis;
+
+#[derive(Args)]
+pub struct Watch {
+    #[arg(long)]
+    tenant: String,
+    /// Only this job set.
+    #[arg(long)]
+    job_set: Option<String>,
+    /// Go on behind this position, written <lsn>.<index> as it is printed.
+    #[arg(long, default_value = "0.0", value_parser = position)]
+    after: Position,
+    /// End when everything that is there was shown.
+    #[arg(long)]
+    once: bool,
+}
+
+fn position(text: &str) -> Result<Position, String> {
+    let parts = text.split_once('.');
+    let parsed = parts.and_then(|(lsn, index)| {
+        Some(Position {
+            lsn: lsn.parse().ok()?,
+            index: index.parse().ok()?,
+        })
+    });
+    parsed.ok_or_else(|| format!("{text}: write a position as <lsn>.<index>"))
+}
+
+impl Watch {
+    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        let client = stack::tenant(stack, &self.tenant).await?;
+        if self.once {
+            let mut after = self.after;
+            loop {
+                let page = client.feed_page(after, self.job_set.as_deref(), 0).await?;
+                let Some(last) = page.last() else {
+                    return Ok(());
+                };
+                after = Position {
+                    lsn: last.lsn,
+                    index: last.index,
+                };
+                page.iter().for_each(show);
+            }
+        }
+        let mut follower = client.follow(self.after, self.job_set).await?;
+        loop {
+            follower.next_page().await?.iter().for_each(show);
+        }
+    }
+}
+
+fn show(event: &v1::TenantEvent) {
+    let what = match &event.kind {
+        Some(tenant_event::Kind::Outcome(outcome)) => match &outcome.result {
+            Some(v1::outcome::Result::Submitted(submitted)) => {
+                format!("accepted, {}", state(submitted))
+            }
+            Some(v1::outcome::Result::Cancelled(_)) => "cancel accepted".into(),
+            Some(v1::outcome::Result::Applied(applied)) => format!("version {}", applied.version),
+            Some(v1::outcome::Result::Refused(refused)) => {
+                format!("refused: {}", refused.explanation)
+            }
+            None => "an outcome that this version does not know".into(),
+        },
+        Some(tenant_event::Kind::Placed(placed)) => look::place(&placed.node, &placed.gpus),
+        Some(tenant_event::Kind::Waiting(waiting)) => format!("waits: {}", words(waiting.reason())),
+        Some(tenant_event::Kind::Started(_)) => "started".into(),
+        Some(tenant_event::Kind::Stopping(_)) => "stopping".into(),
+        Some(tenant_event::Kind::Ended(ended)) => format!("ended: {}", words(ended.cause())),
+        Some(tenant_event::Kind::Preempted(preempted)) => {
+            let until = amount::moment(Millis(preempted.grace_until_ms));
+            format!("has to go: {}, by {until}", words(preempted.cause()))
+        }
+        Some(tenant_event::Kind::Requeued(requeued)) => {
+            let from = amount::moment(Millis(requeued.not_before_ms));
+            format!(
+                "queued again: {}, not before {from}",
+                words(requeued.cause())
+            )
+        }
+        None => "something that this version does not know".into(),
+    };
+    let at = amount::moment(Millis(event.now_ms));
+    let of = if event.name.is_empty() {
+        &event.allocation_id
+    } else {
+        &event.name
+    };
+    println!(
+        "{}.{} {at} {} {of} {what}",
+        event.lsn, event.index, event.job_set
+    );
+}

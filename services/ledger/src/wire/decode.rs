@@ -1,0 +1,232 @@
+//! Messages into events.
+
+use super::admin::{class_from_proto, policy_from_proto, queue_from_proto, reservation_from_proto};
+use super::operation::{operation_from_proto, refusal_from_proto};
+use super::{
+    WireError, amounts_from_proto, capacity_from_proto, cause_number, find, narrow, optional_token,
+    placement_from_number, preemption_number, spec_from_proto, token, tokens, waiting_number,
+};
+use schemas::v1;
+use v1::event::Kind;
+use vocab::{
+    AdminChange, AllocationNo, CancelVerdict, Candidate, EndCause, Event, EventNo, Filter,
+    GpuShare, LineNo, Millis, PreemptionCause, ResourceKey, ResourceKind, RunState, WaitingReason,
+};
+
+pub fn event_from_proto(event: v1::Event) -> Result<Event, WireError> {
+    Ok(match event.kind.ok_or(WireError("event kind"))? {
+        Kind::TenantSet(e) => Event::AdminApplied {
+            operation: operation_from_proto(e.operation)?,
+            change: AdminChange::Tenant {
+                tenant: token(&e.tenant, "tenant")?,
+            },
+            version: e.version,
+        },
+        Kind::QuotaSet(e) => Event::AdminApplied {
+            operation: operation_from_proto(e.operation)?,
+            change: AdminChange::Quota {
+                tenant: token(&e.tenant, "tenant")?,
+                resource: ResourceKind::parse(&e.resource).ok_or(WireError("resource"))?,
+                limit: e.limit,
+            },
+            version: e.version,
+        },
+        Kind::RateSet(e) => Event::AdminApplied {
+            operation: operation_from_proto(e.operation)?,
+            change: AdminChange::Rate {
+                resource: ResourceKey::parse(&e.resource).ok_or(WireError("resource"))?,
+                micro_per_unit_hour: e.micro_per_unit_hour,
+                effective_from: Millis(e.effective_from_ms),
+            },
+            version: e.version,
+        },
+        Kind::QueueSet(e) => Event::AdminApplied {
+            operation: operation_from_proto(e.operation)?,
+            change: AdminChange::Queue {
+                queue: token(&e.queue, "queue")?,
+                settings: queue_from_proto(e.settings)?,
+            },
+            version: e.version,
+        },
+        Kind::PriorityClassSet(e) => Event::AdminApplied {
+            operation: operation_from_proto(e.operation)?,
+            change: AdminChange::PriorityClass {
+                class: token(&e.priority_class, "priority_class")?,
+                settings: class_from_proto(e.settings)?,
+            },
+            version: e.version,
+        },
+        Kind::SchedulingSet(e) => Event::AdminApplied {
+            operation: operation_from_proto(e.operation)?,
+            change: AdminChange::Scheduling(policy_from_proto(e.policy)?),
+            version: e.version,
+        },
+        Kind::CordonSet(e) => Event::AdminApplied {
+            operation: operation_from_proto(e.operation)?,
+            change: AdminChange::Cordon {
+                node: token(&e.node, "node")?,
+                cordoned: e.cordoned,
+            },
+            version: e.version,
+        },
+        Kind::ReservationSet(e) => Event::AdminApplied {
+            operation: operation_from_proto(e.operation)?,
+            change: AdminChange::Reservation {
+                reservation: token(&e.reservation, "reservation")?,
+                wanted: e.wanted.as_ref().map(reservation_from_proto).transpose()?,
+            },
+            version: e.version,
+        },
+        Kind::AllocationRequested(e) => Event::AllocationRequested {
+            operation: operation_from_proto(e.operation)?,
+            spec: spec_from_proto(e.spec)?,
+        },
+        Kind::CancelRequested(e) => Event::CancelRequested {
+            operation: operation_from_proto(e.operation)?,
+            allocation: AllocationNo(e.allocation),
+        },
+        Kind::OperationRefused(e) => Event::OperationRefused {
+            operation: operation_from_proto(e.operation)?,
+            job_set: optional_token(&e.job_set, "job_set")?,
+            refusal: refusal_from_proto(e.refusal)?,
+        },
+        Kind::OperationRepeated(e) => Event::OperationRepeated {
+            tenant: token(&e.tenant, "tenant")?,
+            original: EventNo(e.original),
+            reply_to: optional_token(&e.reply_to, "reply_to")?,
+        },
+        Kind::OperationsForgotten(e) => Event::OperationsForgotten {
+            through: EventNo(e.through),
+        },
+        Kind::QuotaReserved(e) => Event::QuotaReserved {
+            allocation: AllocationNo(e.allocation),
+        },
+        Kind::QuotaDenied(e) => Event::QuotaDenied {
+            allocation: AllocationNo(e.allocation),
+            refusal: refusal_from_proto(e.refusal)?,
+        },
+        Kind::QuotaReleased(e) => Event::QuotaReleased {
+            allocation: AllocationNo(e.allocation),
+        },
+        Kind::AllocationPlaced(e) => Event::AllocationPlaced {
+            allocation: AllocationNo(e.allocation),
+            node: token(&e.node, "node")?,
+            incarnation: e.incarnation,
+            gpus: shares_from_proto(&e.gpus)?,
+            zones: narrow(e.zones, "zones")?,
+            policy: placement_from_number(e.policy)?,
+            candidates: candidates_from_proto(&e.candidates)?,
+        },
+        Kind::AllocationWaiting(e) => Event::AllocationWaiting {
+            allocation: AllocationNo(e.allocation),
+            reason: find(&WaitingReason::ALL, e.reason, waiting_number, "reason")?,
+            line: (e.line != 0).then_some(LineNo(e.line)),
+        },
+        Kind::LineExplained(e) => Event::LineExplained {
+            line: LineNo(e.line),
+            queue: token(&e.queue, "queue")?,
+            reason: find(&WaitingReason::ALL, e.reason, waiting_number, "reason")?,
+            head: AllocationNo(e.head),
+            counts: counts_from_proto(&e.counts)?,
+            shortfall: amounts_from_proto(&e.shortfall, "shortfall")?,
+            share_ppm: e.share_ppm,
+            fair_share_ppm: e.fair_share_ppm,
+        },
+        Kind::AllocationPreempted(e) => Event::AllocationPreempted {
+            allocation: AllocationNo(e.allocation),
+            cause: find(&PreemptionCause::ALL, e.cause, preemption_number, "cause")?,
+            by: (e.by != 0).then_some(AllocationNo(e.by)),
+            grace_until: Millis(e.grace_until_ms),
+        },
+        Kind::AllocationNominated(e) => Event::AllocationNominated {
+            allocation: AllocationNo(e.allocation),
+            node: token(&e.node, "node")?,
+            incarnation: e.incarnation,
+        },
+        Kind::AllocationRequeued(e) => Event::AllocationRequeued {
+            allocation: AllocationNo(e.allocation),
+            cause: find(&EndCause::ALL, e.cause, cause_number, "cause")?,
+            at: Millis(e.at_ms),
+            not_before: Millis(e.not_before_ms),
+        },
+        Kind::ReservationDecided(e) => Event::ReservationDecided {
+            reservation: token(&e.reservation, "reservation")?,
+            version: e.version,
+            nodes: tokens(&e.nodes, "nodes")?,
+        },
+        Kind::AllocationStarted(e) => Event::AllocationStarted {
+            allocation: AllocationNo(e.allocation),
+            at: Millis(e.at_ms),
+        },
+        Kind::AllocationStopping(e) => Event::AllocationStopping {
+            allocation: AllocationNo(e.allocation),
+        },
+        Kind::AllocationEnded(e) => Event::AllocationEnded {
+            allocation: AllocationNo(e.allocation),
+            cause: find(&EndCause::ALL, e.cause, cause_number, "cause")?,
+            at: Millis(e.at_ms),
+        },
+        Kind::CancelDecided(e) => Event::CancelDecided {
+            request: EventNo(e.request),
+            allocation: AllocationNo(e.allocation),
+            verdict: if e.was_live {
+                CancelVerdict::WasLive
+            } else {
+                CancelVerdict::HadEnded
+            },
+        },
+        Kind::NodeRegistered(e) => Event::NodeRegistered {
+            node: token(&e.node, "node")?,
+            incarnation: e.incarnation,
+            capacity: capacity_from_proto(e.capacity)?,
+        },
+        Kind::NodeReady(e) => Event::NodeReady {
+            node: token(&e.node, "node")?,
+            incarnation: e.incarnation,
+        },
+        Kind::NodeLost(e) => Event::NodeLost {
+            node: token(&e.node, "node")?,
+            incarnation: e.incarnation,
+            last_seen: Millis(e.last_seen_ms),
+        },
+        Kind::RunReported(e) => Event::RunReported {
+            allocation: AllocationNo(e.allocation),
+            node: token(&e.node, "node")?,
+            state: find(&RunState::ALL, e.state, |state| state as i32, "state")?,
+            at: Millis(e.at_ms),
+        },
+    })
+}
+
+fn shares_from_proto(gpus: &[v1::GpuShare]) -> Result<Vec<GpuShare>, WireError> {
+    let share = |given: &v1::GpuShare| {
+        Ok(GpuShare {
+            device: narrow(given.device, "gpus.device")?,
+            milli: narrow(given.milli, "gpus.milli")?,
+        })
+    };
+    gpus.iter().map(share).collect()
+}
+
+fn candidates_from_proto(candidates: &[v1::Candidate]) -> Result<Vec<Candidate>, WireError> {
+    let candidate = |given: &v1::Candidate| {
+        Ok(Candidate {
+            node: token(&given.node, "candidates.node")?,
+            score: given.score,
+        })
+    };
+    candidates.iter().map(candidate).collect()
+}
+
+fn counts_from_proto(counts: &[v1::FilterCount]) -> Result<Vec<(Filter, u32)>, WireError> {
+    let count = |given: &v1::FilterCount| {
+        let filter = find(
+            &Filter::ALL,
+            given.filter,
+            |filter| filter as i32,
+            "counts.filter",
+        )?;
+        Ok((filter, given.nodes))
+    };
+    counts.iter().map(count).collect()
+}

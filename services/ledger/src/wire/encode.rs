@@ -1,0 +1,239 @@
+//! Events into messages.
+
+use super::admin::admin_to_proto;
+use super::operation::{operation_to_proto, refusal_to_proto};
+use super::{
+    amounts_to_proto, capacity_to_proto, cause_number, preemption_number, spec_to_proto, text,
+    texts, waiting_number,
+};
+use schemas::v1;
+use v1::event::Kind;
+use vocab::{CancelVerdict, Candidate, Event, Filter, GpuShare};
+
+pub fn event_to_proto(event: &Event) -> v1::Event {
+    let kind = match event {
+        Event::AdminApplied {
+            operation,
+            change,
+            version,
+        } => admin_to_proto(operation, change, *version),
+        Event::AllocationRequested { operation, spec } => {
+            Kind::AllocationRequested(v1::AllocationRequested {
+                operation: operation_to_proto(operation),
+                spec: Some(spec_to_proto(spec)),
+            })
+        }
+        Event::CancelRequested {
+            operation,
+            allocation,
+        } => Kind::CancelRequested(v1::CancelRequested {
+            operation: operation_to_proto(operation),
+            allocation: allocation.0,
+        }),
+        Event::OperationRefused {
+            operation,
+            job_set,
+            refusal,
+        } => Kind::OperationRefused(v1::OperationRefused {
+            operation: operation_to_proto(operation),
+            job_set: text(job_set),
+            refusal: Some(refusal_to_proto(refusal)),
+        }),
+        Event::OperationRepeated {
+            tenant,
+            original,
+            reply_to,
+        } => Kind::OperationRepeated(v1::OperationRepeated {
+            tenant: tenant.to_string(),
+            original: original.0,
+            reply_to: text(reply_to),
+        }),
+        Event::OperationsForgotten { through } => {
+            Kind::OperationsForgotten(v1::OperationsForgotten { through: through.0 })
+        }
+        Event::QuotaReserved { allocation } => Kind::QuotaReserved(v1::QuotaReserved {
+            allocation: allocation.0,
+        }),
+        Event::QuotaDenied {
+            allocation,
+            refusal,
+        } => Kind::QuotaDenied(v1::QuotaDenied {
+            allocation: allocation.0,
+            refusal: Some(refusal_to_proto(refusal)),
+        }),
+        Event::QuotaReleased { allocation } => Kind::QuotaReleased(v1::QuotaReleased {
+            allocation: allocation.0,
+        }),
+        Event::AllocationPlaced {
+            allocation,
+            node,
+            incarnation,
+            gpus,
+            zones,
+            policy,
+            candidates,
+        } => Kind::AllocationPlaced(v1::AllocationPlaced {
+            allocation: allocation.0,
+            node: node.to_string(),
+            incarnation: *incarnation,
+            gpus: shares_to_proto(gpus),
+            zones: (*zones).into(),
+            policy: *policy as i32,
+            candidates: candidates.iter().map(candidate_to_proto).collect(),
+        }),
+        Event::AllocationWaiting {
+            allocation,
+            reason,
+            line,
+        } => Kind::AllocationWaiting(v1::AllocationWaiting {
+            allocation: allocation.0,
+            reason: waiting_number(*reason),
+            line: line.map_or(0, |line| line.0),
+        }),
+        Event::LineExplained {
+            line,
+            queue,
+            reason,
+            head,
+            counts,
+            shortfall,
+            share_ppm,
+            fair_share_ppm,
+        } => Kind::LineExplained(v1::LineExplained {
+            line: line.0,
+            queue: queue.to_string(),
+            reason: waiting_number(*reason),
+            head: head.0,
+            counts: counts.iter().map(count_to_proto).collect(),
+            shortfall: amounts_to_proto(shortfall),
+            share_ppm: *share_ppm,
+            fair_share_ppm: *fair_share_ppm,
+        }),
+        Event::AllocationPreempted {
+            allocation,
+            cause,
+            by,
+            grace_until,
+        } => Kind::AllocationPreempted(v1::AllocationPreempted {
+            allocation: allocation.0,
+            cause: preemption_number(*cause),
+            by: by.map_or(0, |by| by.0),
+            grace_until_ms: grace_until.0,
+        }),
+        Event::AllocationNominated {
+            allocation,
+            node,
+            incarnation,
+        } => Kind::AllocationNominated(v1::AllocationNominated {
+            allocation: allocation.0,
+            node: node.to_string(),
+            incarnation: *incarnation,
+        }),
+        Event::AllocationRequeued {
+            allocation,
+            cause,
+            at,
+            not_before,
+        } => Kind::AllocationRequeued(v1::AllocationRequeued {
+            allocation: allocation.0,
+            cause: cause_number(*cause),
+            at_ms: at.0,
+            not_before_ms: not_before.0,
+        }),
+        Event::ReservationDecided {
+            reservation,
+            version,
+            nodes,
+        } => Kind::ReservationDecided(v1::ReservationDecided {
+            reservation: reservation.to_string(),
+            version: *version,
+            nodes: texts(nodes),
+        }),
+        Event::AllocationStarted { allocation, at } => {
+            Kind::AllocationStarted(v1::AllocationStarted {
+                allocation: allocation.0,
+                at_ms: at.0,
+            })
+        }
+        Event::AllocationStopping { allocation } => {
+            Kind::AllocationStopping(v1::AllocationStopping {
+                allocation: allocation.0,
+            })
+        }
+        Event::AllocationEnded {
+            allocation,
+            cause,
+            at,
+        } => Kind::AllocationEnded(v1::AllocationEnded {
+            allocation: allocation.0,
+            cause: cause_number(*cause),
+            at_ms: at.0,
+        }),
+        Event::CancelDecided {
+            request,
+            allocation,
+            verdict,
+        } => Kind::CancelDecided(v1::CancelDecided {
+            request: request.0,
+            allocation: allocation.0,
+            was_live: *verdict == CancelVerdict::WasLive,
+        }),
+        Event::NodeRegistered {
+            node,
+            incarnation,
+            capacity,
+        } => Kind::NodeRegistered(v1::NodeRegistered {
+            node: node.to_string(),
+            incarnation: *incarnation,
+            capacity: Some(capacity_to_proto(capacity)),
+        }),
+        Event::NodeReady { node, incarnation } => Kind::NodeReady(v1::NodeReady {
+            node: node.to_string(),
+            incarnation: *incarnation,
+        }),
+        Event::NodeLost {
+            node,
+            incarnation,
+            last_seen,
+        } => Kind::NodeLost(v1::NodeLost {
+            node: node.to_string(),
+            incarnation: *incarnation,
+            last_seen_ms: last_seen.0,
+        }),
+        Event::RunReported {
+            allocation,
+            node,
+            state,
+            at,
+        } => Kind::RunReported(v1::RunReported {
+            allocation: allocation.0,
+            node: node.to_string(),
+            state: *state as i32,
+            at_ms: at.0,
+        }),
+    };
+    v1::Event { kind: Some(kind) }
+}
+
+pub fn shares_to_proto(gpus: &[GpuShare]) -> Vec<v1::GpuShare> {
+    gpus.iter()
+        .map(|share| v1::GpuShare {
+            device: share.device.into(),
+            milli: share.milli.into(),
+        })
+        .collect()
+}
+
+fn candidate_to_proto(candidate: &Candidate) -> v1::Candidate {
+    v1::Candidate {
+        node: candidate.node.to_string(),
+        score: candidate.score,
+    }
+}
+
+fn count_to_proto(&(filter, nodes): &(Filter, u32)) -> v1::FilterCount {
+    v1::FilterCount {
+        filter: filter as i32,
+        nodes,
+    }
+}

@@ -1,0 +1,80 @@
+//! Frames of every version decode for ever. `schemas/golden/events.txt` holds one encoded sample of each event as the
+//! first version wrote it; lines are added, never changed.
+
+use ledger::wire::{event_from_proto, event_to_proto};
+use prost::Message;
+use schemas::v1;
+
+mod added;
+mod samples;
+
+const GOLDEN: &str = include_str!("../../../../schemas/golden/events.txt");
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits = |i| u8::from_str_radix(&text[i..i + 2], 16).unwrap();
+    (0..text.len()).step_by(2).map(digits).collect()
+}
+
+#[test]
+fn every_golden_event_still_says_what_it_said() {
+    let mut samples = samples::samples();
+    samples.extend(added::samples());
+    let lines: Vec<&str> = GOLDEN.lines().filter(|l| !l.starts_with('#')).collect();
+    for line in &lines {
+        let (name, bytes) = line.split_once(' ').unwrap();
+        let decoded = v1::Event::decode(&unhex(bytes)[..]).unwrap();
+        let (_, expected) = samples.iter().find(|(n, _)| *n == name).unwrap();
+        assert_eq!(&event_from_proto(decoded).unwrap(), expected, "{name}");
+    }
+    let encoded = samples
+        .iter()
+        .map(|(name, event)| format!("{name} {}", hex(&event_to_proto(event).encode_to_vec())));
+    let missing: Vec<String> = encoded
+        .filter(|line| !lines.contains(&line.as_str()))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "no golden sample:\n{}",
+        missing.join("\n")
+    );
+}
+
+#[test]
+fn an_event_without_a_kind_or_with_an_unknown_value_is_refused() {
+    use v1::event::Kind;
+    let refused = |kind| event_from_proto(v1::Event { kind }).is_err();
+    assert!(refused(None));
+    let waiting = v1::AllocationWaiting {
+        allocation: 1,
+        reason: 99,
+        line: 0,
+    };
+    assert!(refused(Some(Kind::AllocationWaiting(waiting))));
+    let placed = v1::AllocationPlaced {
+        node: "a.b".into(),
+        ..Default::default()
+    };
+    assert!(refused(Some(Kind::AllocationPlaced(placed))));
+    let placed = v1::AllocationPlaced {
+        node: "n".into(),
+        zones: 256,
+        ..Default::default()
+    };
+    assert!(refused(Some(Kind::AllocationPlaced(placed))));
+    let preempted = v1::AllocationPreempted::default();
+    assert!(refused(Some(Kind::AllocationPreempted(preempted))));
+    let explained = v1::LineExplained {
+        queue: "q".into(),
+        reason: 4,
+        counts: vec![v1::FilterCount {
+            filter: 17,
+            nodes: 1,
+        }],
+        ..Default::default()
+    };
+    assert!(refused(Some(Kind::LineExplained(explained))));
+}

@@ -1,0 +1,232 @@
+//! The events of the first version, as it filled them. What a sample does not name is what its bytes do not have.
+
+use vocab::{
+    AdminChange, AllocationNo, AllocationSpec, CancelVerdict, EndCause, Event, EventNo, GpuRequest,
+    GpuShare, Millis, NodeCapacity, Operation, PlacementPolicy, Refusal, ResourceKey, ResourceKind,
+    Rule, RunState, Token, TraceContext, WaitingReason,
+};
+
+pub fn token(text: &str) -> Token {
+    Token::new(text).unwrap()
+}
+
+pub fn operation() -> Operation {
+    Operation {
+        tenant: token("team-a"),
+        operation_id: Some(token("op-1")),
+        digest: [7; 16],
+        reply_to: Some(token("r1")),
+        trace: Some(TraceContext {
+            trace_id: [1; 16],
+            span_id: [2; 8],
+            flags: 1,
+        }),
+    }
+}
+
+fn bare_operation() -> Operation {
+    Operation {
+        operation_id: None,
+        reply_to: None,
+        trace: None,
+        ..operation()
+    }
+}
+
+fn spec() -> AllocationSpec {
+    AllocationSpec {
+        name: Some(token("pod-1")),
+        priority: -3,
+        gpu: Some(GpuRequest {
+            count: 1,
+            milli: 460,
+            models: vec![token("T4"), token("V100M32")],
+        }),
+        ..AllocationSpec::plain(token("train"), 12_000, 1 << 34)
+    }
+}
+
+pub fn samples() -> Vec<(&'static str, Event)> {
+    let allocation = AllocationNo(77);
+    let node = token("node-1");
+    let refusal = Refusal::over(Rule::QuotaExceeded, "gpu", 8000, 9000);
+    let admin = |change| Event::AdminApplied {
+        operation: operation(),
+        change,
+        version: 3,
+    };
+    vec![
+        (
+            "tenant_set",
+            admin(AdminChange::Tenant {
+                tenant: token("team-a"),
+            }),
+        ),
+        (
+            "quota_set",
+            admin(AdminChange::Quota {
+                tenant: token("team-a"),
+                resource: ResourceKind::Gpu,
+                limit: 8000,
+            }),
+        ),
+        (
+            "rate_set",
+            admin(AdminChange::Rate {
+                resource: ResourceKey::parse("gpu:T4").unwrap(),
+                micro_per_unit_hour: 2_500_000,
+                effective_from: Millis(1_704_067_200_000),
+            }),
+        ),
+        (
+            "allocation_requested",
+            Event::AllocationRequested {
+                operation: operation(),
+                spec: spec(),
+            },
+        ),
+        (
+            "allocation_requested_bare",
+            Event::AllocationRequested {
+                operation: bare_operation(),
+                spec: AllocationSpec {
+                    name: None,
+                    gpu: None,
+                    ..spec()
+                },
+            },
+        ),
+        (
+            "cancel_requested",
+            Event::CancelRequested {
+                operation: operation(),
+                allocation,
+            },
+        ),
+        (
+            "operation_refused",
+            Event::OperationRefused {
+                operation: bare_operation(),
+                job_set: None,
+                refusal: refusal.clone(),
+            },
+        ),
+        (
+            "operation_repeated",
+            Event::OperationRepeated {
+                tenant: token("team-a"),
+                original: EventNo(5),
+                reply_to: Some(token("r2")),
+            },
+        ),
+        (
+            "operations_forgotten",
+            Event::OperationsForgotten {
+                through: EventNo(9),
+            },
+        ),
+        ("quota_reserved", Event::QuotaReserved { allocation }),
+        (
+            "quota_denied",
+            Event::QuotaDenied {
+                allocation,
+                refusal,
+            },
+        ),
+        ("quota_released", Event::QuotaReleased { allocation }),
+        (
+            "allocation_placed",
+            Event::AllocationPlaced {
+                allocation,
+                node: node.clone(),
+                incarnation: 4,
+                gpus: vec![
+                    GpuShare {
+                        device: 0,
+                        milli: 460,
+                    },
+                    GpuShare {
+                        device: 3,
+                        milli: 1000,
+                    },
+                ],
+                zones: 0,
+                policy: PlacementPolicy::Default,
+                candidates: Vec::new(),
+            },
+        ),
+        (
+            "allocation_waiting",
+            Event::AllocationWaiting {
+                allocation,
+                reason: WaitingReason::NoRoomNow,
+                line: None,
+            },
+        ),
+        (
+            "allocation_started",
+            Event::AllocationStarted {
+                allocation,
+                at: Millis(5),
+            },
+        ),
+        (
+            "allocation_stopping",
+            Event::AllocationStopping { allocation },
+        ),
+        (
+            "allocation_ended",
+            Event::AllocationEnded {
+                allocation,
+                cause: EndCause::NodeLost,
+                at: Millis(6),
+            },
+        ),
+        (
+            "cancel_decided",
+            Event::CancelDecided {
+                request: EventNo(8),
+                allocation,
+                verdict: CancelVerdict::WasLive,
+            },
+        ),
+        (
+            "node_registered",
+            Event::NodeRegistered {
+                node: node.clone(),
+                incarnation: 4,
+                capacity: NodeCapacity {
+                    cpu_milli: 64_000,
+                    memory_bytes: 1 << 38,
+                    gpus: 2,
+                    gpu_model: Some(token("P100")),
+                    ..NodeCapacity::default()
+                },
+            },
+        ),
+        (
+            "node_ready",
+            Event::NodeReady {
+                node: node.clone(),
+                incarnation: 4,
+            },
+        ),
+        (
+            "node_lost",
+            Event::NodeLost {
+                node: node.clone(),
+                incarnation: 4,
+                last_seen: Millis(1),
+            },
+        ),
+        (
+            "run_reported",
+            Event::RunReported {
+                allocation,
+                node,
+                state: RunState::Failed,
+                at: Millis(9),
+            },
+        ),
+    ]
+}

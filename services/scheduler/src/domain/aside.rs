@@ -1,0 +1,160 @@
+//! Nodes that not everybody may go to now: those of an advance reservation, and the one that the head of the line was
+//! promised (backfill).
+
+use super::{
+    Scheduler,
+    allocation::Live,
+    fleet::{NodeNo, Wanted},
+    queues::Key,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use vocab::{AllocationNo, Millis, WaitingReason};
+
+/// Found anew for each round of decisions, from the state alone.
+#[derive(Debug, Default)]
+pub(super) struct Aside {
+    now: Millis,
+    promise: Option<Promise>,
+}
+
+/// The earliest place that the first who does not fit can have by the run-time estimates.
+#[derive(Debug)]
+struct Promise {
+    to: AllocationNo,
+    node: NodeNo,
+    from: Millis,
+}
+
+impl Aside {
+    pub(super) fn of(state: &Scheduler, now: Millis) -> Self {
+        let promise = if state.policy.backfill {
+            promise(state, now)
+        } else {
+            None
+        };
+        Self { now, promise }
+    }
+
+    pub(super) fn nodes(&self, state: &Scheduler) -> BTreeSet<NodeNo> {
+        let mut nodes: BTreeSet<_> = state.reservations.nodes().collect();
+        nodes.extend(self.promise.as_ref().map(|promise| promise.node));
+        nodes
+    }
+
+    /// Whether an allocation may start on a node that is set aside. Without a run-time estimate it may end too late.
+    pub(super) fn lets(&self, state: &Scheduler, no: AllocationNo, live: &Live, node: NodeNo) -> bool {
+        let ends = match live.run_time_ms {
+            0 => None,
+            run_time_ms => Some(Millis(self.now.0.saturating_add_unsigned(run_time_ms))),
+        };
+        if !state.reservations.let_in(state, live.queue, node, self.now, ends) {
+            return false;
+        }
+        match &self.promise {
+            Some(promise) if promise.node == node && promise.to != no => {
+                ends.is_some_and(|ends| ends <= promise.from) || state.leaves_room(live, promise)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// The one to whom a place is promised: of those that were told that there is no room, the first by priority and order.
+fn promise(state: &Scheduler, now: Millis) -> Option<Promise> {
+    let told = |line: &&super::queues::Line| {
+        let said = line.said.as_ref();
+        said.is_some_and(|said| said.reason == WaitingReason::NoRoomNow)
+    };
+    let heads = state.queues.lines().filter(told).filter_map(|line| line.head());
+    let head = heads.min_by_key(|key: &Key| *key)?;
+    let live = state.live.get(&head.allocation)?;
+    let class = state.classes.get(live.class.0);
+    let wanted = Wanted {
+        no: live.class,
+        class,
+        policy: state.placement_policy(live),
+        popularity: &state.popularity,
+    };
+    let places = state.fleet.nodes().iter().zip(0..).filter_map(|(node, no)| {
+        let no = NodeNo(no);
+        let from = node.open().then(|| state.free_from(no, &wanted, now))??;
+        Some((from, std::cmp::Reverse(node.precedence), no))
+    });
+    let (from, _, node) = places.min()?;
+    Some(Promise {
+        to: head.allocation,
+        node,
+        from,
+    })
+}
+
+impl Scheduler {
+    /// When the node has room for what is wanted, if nothing more comes and what runs ends by its estimate. None when that
+    /// cannot be known.
+    fn free_from(&self, no: NodeNo, wanted: &Wanted<'_>, now: Millis) -> Option<Millis> {
+        let capacity = self.fleet.capacity(no);
+        let mut node = self.fleet.node(no).clone();
+        if wanted.value(&node, capacity).fits() {
+            return Some(now);
+        }
+        let mut ends = BTreeMap::<Millis, Vec<AllocationNo>>::new();
+        for held in &node.holds {
+            if let Some(end) = self.estimated_end(*held) {
+                ends.entry(end.max(now)).or_default().push(*held);
+            }
+        }
+        for (end, held) in ends {
+            for no in held {
+                let live = self.live.get(&no)?;
+                let taken = &live.hold()?.taken;
+                node.give_back(capacity, self.classes.get(live.class.0), taken);
+            }
+            if wanted.value(&node, capacity).fits() {
+                return Some(end);
+            }
+        }
+        None
+    }
+
+    fn estimated_end(&self, no: AllocationNo) -> Option<Millis> {
+        let live = self.live.get(&no)?;
+        let hold = live.hold()?;
+        let began = hold.started.unwrap_or(hold.placed);
+        (live.run_time_ms > 0).then(|| Millis(began.0.saturating_add_unsigned(live.run_time_ms)))
+    }
+
+    /// Whether the one to whom the node is promised still fits at the promised time when `live` is there as well.
+    fn leaves_room(&self, live: &Live, promise: &Promise) -> bool {
+        let Some(promised) = self.live.get(&promise.to) else {
+            return true;
+        };
+        let capacity = self.fleet.capacity(promise.node);
+        let mut node = self.fleet.node(promise.node).clone();
+        let class = self.classes.get(live.class.0);
+        let spot = node.spot(capacity, class, |room| {
+            super::scoring::devices(
+                self.placement_policy(live).into(),
+                &self.popularity,
+                room,
+                &class.ask,
+            )
+        });
+        let Some(spot) = spot else {
+            return false;
+        };
+        if node.take(capacity, class, &spot).is_err() {
+            return false;
+        }
+        let held: Vec<_> = node.holds.iter().copied().collect();
+        for no in held {
+            if self.estimated_end(no).is_some_and(|end| end <= promise.from)
+                && let Some(live) = self.live.get(&no)
+                && let Some(hold) = live.hold()
+            {
+                node.give_back(capacity, self.classes.get(live.class.0), &hold.taken);
+            }
+        }
+        let class = self.classes.get(promised.class.0);
+        node.check(capacity, class).is_ok()
+    }
+}

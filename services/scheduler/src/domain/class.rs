@@ -1,0 +1,107 @@
+//! What requests ask for, without who asks: requests of one class fit and fail alike.
+
+use super::{fleet::model_no, interner::Interner, scoring::Ask};
+use serde::{Deserialize, Serialize};
+use vocab::{AllocationSpec, GpuRequest, NumaPolicy, PlacementRules, ResourceKind, Token};
+
+/// Amounts of the resource types, in the order of `ResourceKind::ALL`: millicores, bytes, thousandths of a device.
+pub type Amounts = [u64; ResourceKind::ALL.len()];
+
+pub fn add(to: &mut Amounts, amounts: &Amounts) {
+    for (to, amount) in to.iter_mut().zip(amounts) {
+        *to += amount;
+    }
+}
+
+/// The caller took what it subtracts from what it added before.
+pub fn subtract(from: &mut Amounts, amounts: &Amounts) {
+    for (from, amount) in from.iter_mut().zip(amounts) {
+        *from -= amount;
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ClassNo(pub u32);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Class {
+    pub cpu_milli: u64,
+    pub memory_bytes: u64,
+    pub gpu: Option<GpuRequest>,
+    pub extended: Vec<(Token, u64)>,
+    pub rules: Option<Box<PlacementRules>>,
+    /// The numbers of it, as the scoring policies want them.
+    pub ask: Ask,
+    /// Whose groups the rules speak of; none when they speak of none.
+    pub tenant: Option<Token>,
+}
+
+impl Class {
+    pub fn of(tenant: &Token, spec: &AllocationSpec, models: &mut Interner<Token>) -> Self {
+        let gpu = spec.gpu.as_ref();
+        let allowed = gpu.map_or(&[][..], |gpu| &gpu.models);
+        let ask = Ask::new(
+            spec.cpu_milli,
+            spec.memory_bytes,
+            gpu.map_or(0, |gpu| gpu.count),
+            gpu.map_or(0, |gpu| gpu.milli),
+            allowed.iter().map(|model| model_no(models, model)),
+        );
+        let class = Self {
+            ask,
+            cpu_milli: spec.cpu_milli,
+            memory_bytes: spec.memory_bytes,
+            gpu: spec.gpu.clone(),
+            extended: spec.extended.clone(),
+            rules: spec.rules.clone(),
+            tenant: None,
+        };
+        let grouped = class.rules.as_ref().is_some_and(|rules| rules.group.is_some());
+        let tenant = (grouped || class.looks_at_others()).then(|| tenant.clone());
+        Self { tenant, ..class }
+    }
+
+    pub fn amounts(&self) -> Amounts {
+        let gpu = self.gpu.as_ref().map_or(0, GpuRequest::total_milli);
+        [self.cpu_milli, self.memory_bytes, gpu]
+    }
+
+    /// Where it may go depends on where others are.
+    pub fn looks_at_others(&self) -> bool {
+        self.rules.as_ref().is_some_and(|rules| {
+            !rules.near.is_empty() || !rules.apart.is_empty() || !rules.spread.is_empty()
+        })
+    }
+
+    pub fn numa(&self) -> NumaPolicy {
+        self.rules.as_ref().map_or(NumaPolicy::None, |rules| rules.numa)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ShapeNo(pub u32);
+
+/// What is placed at once: a single allocation, or a gang with so many members of these classes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Shape {
+    /// By class number.
+    pub members: Vec<(ClassNo, u32)>,
+    /// So many have to find a place.
+    pub min: u32,
+    /// On nodes with one value of this label.
+    pub uniform_label: Option<Token>,
+}
+
+impl Shape {
+    pub fn single(class: ClassNo) -> Self {
+        Self {
+            members: vec![(class, 1)],
+            min: 1,
+            uniform_label: None,
+        }
+    }
+
+    pub fn size(&self) -> u32 {
+        self.members.iter().map(|(_, count)| count).sum()
+    }
+}

@@ -1,0 +1,212 @@
+//! Why a line waits: how many nodes each filter keeps off, and what would have to be freed.
+
+use super::{
+    Scheduler,
+    allocation::{Live, Phase},
+    class::{Amounts, Class, ClassNo},
+    fair::Share,
+    fleet::{NodeNo, Others, keeps_off},
+    queues::Said,
+};
+use ledger::Draft;
+use std::collections::BTreeMap;
+use vocab::{AllocationNo, Event, Filter, LineNo, Millis, ResourceKind, WaitingReason};
+
+/// A line whose reason has not changed is explained again, with new numbers, no more often than this.
+const AGAIN_MS: i64 = 60_000;
+
+/// What was found when all nodes were looked at for one class.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Findings {
+    pub counts: BTreeMap<Filter, u32>,
+    /// The least that is missing on one node, by the part of what is asked for.
+    pub shortfall: Option<Amounts>,
+    ready: u32,
+}
+
+impl Findings {
+    fn has(&self, filter: Filter) -> bool {
+        self.counts.contains_key(&filter)
+    }
+
+    /// The reason in one word.
+    fn reason(&self) -> WaitingReason {
+        if self.ready == 0 {
+            WaitingReason::NoNodeReady
+        } else if self.shortfall.is_some() {
+            WaitingReason::NoRoomNow
+        } else if self.has(Filter::Capacity) {
+            WaitingReason::LargerThanAnyNode
+        } else if self.has(Filter::GpuModel) {
+            WaitingReason::NoNodeOfModel
+        } else {
+            WaitingReason::NoNodeMatches
+        }
+    }
+}
+
+impl Scheduler {
+    pub(super) fn look_at_all_nodes(&self, class: &Class) -> Findings {
+        let mut findings = Findings::default();
+        let mut kinds: Vec<Option<Option<Filter>>> = Vec::new();
+        let others = class.looks_at_others().then(|| Others::of(&self.fleet, class));
+        let mut least = u128::MAX;
+        for (node, no) in self.fleet.nodes().iter().zip(0..) {
+            let kind = node.kind.0 as usize;
+            if kinds.len() <= kind {
+                kinds.resize(kind + 1, None);
+            }
+            let capacity = self.fleet.kind(node.kind);
+            let filter = if !node.ready {
+                Some(Filter::NotReady)
+            } else if node.cordoned {
+                Some(Filter::Cordoned)
+            } else {
+                *kinds[kind].get_or_insert_with(|| keeps_off(capacity, class))
+            };
+            findings.ready += u32::from(node.ready);
+            let filter = match filter {
+                Some(filter) => Some(filter),
+                None => {
+                    let missing = missing(class, node);
+                    let part = part(&missing, &class.amounts());
+                    if part < least {
+                        least = part;
+                        findings.shortfall = Some(missing);
+                    }
+                    let set_aside = (*node.aside || !node.nominees.is_empty()).then_some(Filter::Reserved);
+                    let rule = || others.as_ref().and_then(|others| others.keep_off(NodeNo(no)));
+                    set_aside.or_else(|| node.check(capacity, class).err()).or_else(rule)
+                }
+            };
+            if let Some(filter) = filter {
+                *findings.counts.entry(filter).or_default() += 1;
+            }
+        }
+        findings
+    }
+
+    /// What is to be said of a line, unless it was said already.
+    fn explanation(
+        &self,
+        line: LineNo,
+        due: &[Share],
+        known: &mut BTreeMap<ClassNo, Findings>,
+        now: Millis,
+    ) -> Option<Event> {
+        let line = self.queues.line(line)?;
+        let block = (*line.blocked)?;
+        let head = line.head()?.allocation;
+        let class = self.live.get(&head)?.class;
+        // A gang is explained by its first member; whether the reason is room alone is said of the gang.
+        let (reason, counts, shortfall) = match block.reason {
+            WaitingReason::NoRoomNow | WaitingReason::GangNoRoom => {
+                let findings = known
+                    .entry(class)
+                    .or_insert_with(|| self.look_at_all_nodes(self.classes.get(class.0)));
+                let reason = match findings.reason() {
+                    WaitingReason::NoRoomNow => block.reason,
+                    other => other,
+                };
+                (reason, findings.counts.clone(), findings.shortfall)
+            }
+            reason => (reason, BTreeMap::new(), None),
+        };
+        let counts: Vec<_> = counts.into_iter().collect();
+        let said = line.said.as_ref();
+        let news = said.is_none_or(|said| {
+            said.reason != reason || (said.counts != counts && now.0 - said.at.0 >= AGAIN_MS)
+        });
+        if !news {
+            return None;
+        }
+        let queue = line.key.queue;
+        let held = self.queues.own(queue).0;
+        let share = Share::dominant(&held, self.fleet.totals());
+        let shortfall = shortfall.into_iter().flat_map(|amounts| ResourceKind::ALL.into_iter().zip(amounts));
+        Some(Event::LineExplained {
+            line: line.no,
+            queue: self.queues.get(queue).name.clone(),
+            reason,
+            head,
+            counts,
+            shortfall: shortfall.filter(|(_, amount)| *amount > 0).collect(),
+            share_ppm: share.ppm(),
+            fair_share_ppm: due.get(queue.0 as usize).map_or(0, |share| share.ppm()),
+        })
+    }
+
+    pub(super) fn explained(&mut self, line: LineNo, said: Said) {
+        if let Some(line) = self.queues.line_mut(line) {
+            line.said = Some(said);
+        }
+    }
+
+    /// Where an allocation that was never told stands; none when that is not known yet.
+    fn stands(&self, live: &Live) -> Option<(WaitingReason, Option<LineNo>)> {
+        let in_line = |line: LineNo| {
+            let blocked = self.queues.line(line)?;
+            let reason = match (&blocked.said, *blocked.blocked) {
+                (_, None) => return None,
+                (Some(said), Some(_)) => said.reason,
+                (None, Some(block)) => block.reason,
+            };
+            Some((reason, Some(line)))
+        };
+        match &live.phase {
+            Phase::Queued(line, _) => in_line(*line),
+            Phase::InGang => match live.gang.and_then(|gang| self.gangs.line(gang)) {
+                Some(line) => in_line(line),
+                None => Some((WaitingReason::GangIncomplete, None)),
+            },
+            Phase::AwaitingOthers => Some((WaitingReason::Dependency, None)),
+            Phase::Nominated(_) => Some((WaitingReason::Nominated, None)),
+            Phase::AwaitingQuota | Phase::Pausing(_) | Phase::Held(_) => None,
+        }
+    }
+}
+
+/// What of the request is not free on the node.
+fn missing(class: &Class, node: &super::fleet::Node) -> Amounts {
+    let free = [node.room.cpu_milli(), node.room.memory_bytes(), node.room.gpu_milli_total()];
+    let mut missing = class.amounts();
+    for (missing, free) in missing.iter_mut().zip(free) {
+        *missing = missing.saturating_sub(free);
+    }
+    missing
+}
+
+/// The largest part of the request that is missing, in millionths.
+fn part(missing: &Amounts, asked: &Amounts) -> u128 {
+    let parts = missing.iter().zip(asked).filter(|(_, asked)| **asked > 0);
+    let parts = parts.map(|(missing, asked)| u128::from(*missing) * 1_000_000 / u128::from(*asked));
+    parts.max().unwrap_or(0)
+}
+
+/// Explains the lines that were blocked since the last time, and tells each allocation that is new where it stands.
+pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
+    let lines = std::mem::take(&mut state.blocked.unexplained);
+    if !lines.is_empty() {
+        let due = state.queues.fair_shares(state.fleet.totals());
+        let mut known = BTreeMap::new();
+        for line in &lines {
+            if draft.full() {
+                state.blocked.unexplained.insert(*line);
+                continue;
+            }
+            if let Some(event) = state.explanation(*line, &due, &mut known, draft.now) {
+                draft.emit(state, event);
+            }
+        }
+    }
+    let fresh: Vec<AllocationNo> = state.fresh.iter().copied().collect();
+    for allocation in fresh {
+        if draft.full() {
+            return;
+        }
+        let stands = state.live.get(&allocation).and_then(|live| state.stands(live));
+        if let Some((reason, line)) = stands {
+            draft.emit(state, Event::AllocationWaiting { allocation, reason, line });
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! The nodes, and the best of them for a class.
+
+mod changes;
+mod filter;
+mod node;
+mod ranking;
+
+pub use changes::Wanted;
+pub use filter::{Others, keeps_off, meets};
+pub use node::{Node, NodeNo, Spot, Taken};
+pub use ranking::Value;
+
+use self::changes::Changes;
+use super::{
+    class::{Amounts, Class, ClassNo, add, subtract},
+    interner::{Interner, Scratch},
+    scoring::{self, ModelNo},
+};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use vocab::{
+    AllocationNo, NodeCapacity, ResourceKind, Token,
+    sabotage::{self, Bug},
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct KindNo(pub u32);
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fleet {
+    nodes: Vec<Node>,
+    names: Interner<Token>,
+    /// Nodes with equal capacity, labels and taints are of one kind.
+    kinds: Interner<NodeCapacity>,
+    pub models: Interner<Token>,
+    /// Who has which precedence.
+    precedences: BTreeMap<u32, NodeNo>,
+    /// Cordons may come before their nodes.
+    cordons: BTreeMap<Token, bool>,
+    /// Members of each tenant's groups by node.
+    groups: BTreeMap<(Token, Token), BTreeMap<NodeNo, u32>>,
+    /// Of the nodes that are ready.
+    totals: Amounts,
+    /// Set aside for somebody.
+    #[serde(skip)]
+    aside: Scratch<BTreeSet<NodeNo>>,
+    #[serde(skip)]
+    changes: Scratch<Changes>,
+}
+
+/// The number that the scoring policies know a model by.
+pub fn model_no(models: &mut Interner<Token>, model: &Token) -> ModelNo {
+    // Models are few and are never given back.
+    let number = models.find(model).unwrap_or_else(|| models.acquire(model));
+    ModelNo::new(number)
+}
+
+impl Fleet {
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    pub fn node(&self, node: NodeNo) -> &Node {
+        &self.nodes[node.0 as usize]
+    }
+
+    pub fn kind(&self, kind: KindNo) -> &NodeCapacity {
+        self.kinds.get(kind.0)
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = NodeNo> + use<> {
+        (0..self.nodes.len() as u32).map(NodeNo)
+    }
+
+    pub fn capacity(&self, node: NodeNo) -> &NodeCapacity {
+        self.kind(self.node(node).kind)
+    }
+
+    pub fn find(&mut self, name: &Token) -> Option<NodeNo> {
+        self.names.find(name).map(NodeNo)
+    }
+
+    pub fn totals(&self) -> &Amounts {
+        &self.totals
+    }
+
+    pub fn members(&self, tenant: &Token, group: &Token) -> impl Iterator<Item = (NodeNo, u32)> {
+        let members = self.groups.get(&(tenant.clone(), group.clone()));
+        members.into_iter().flatten().map(|(node, count)| (*node, *count))
+    }
+
+    /// A new node, or an old one whose agent has started anew with nothing on it. What it held is returned: its holders
+    /// have nothing to give back.
+    pub fn register(
+        &mut self,
+        name: &Token,
+        incarnation: u64,
+        capacity: &NodeCapacity,
+    ) -> Vec<AllocationNo> {
+        let kind = KindNo(self.kinds.acquire(capacity));
+        let model = capacity.gpu_model.as_ref().map(|model| model_no(&mut self.models, model));
+        let topology = capacity.topology.as_deref();
+        let mut node = Node {
+            name: name.clone(),
+            incarnation,
+            ready: true,
+            cordoned: self.cordons.get(name).copied().unwrap_or(false),
+            kind,
+            precedence: 0,
+            room: scoring::Room::new(capacity.cpu_milli, capacity.memory_bytes, capacity.gpus, model),
+            extended: capacity.extended.iter().map(|(_, amount)| *amount).collect(),
+            zones: topology.map_or_else(Vec::new, super::topology::empty),
+            holds: Default::default(),
+            nominees: Vec::new(),
+            aside: Scratch::default(),
+        };
+        let mut held = Vec::new();
+        let no = match self.find(name) {
+            Some(no) => {
+                self.leave_totals(no);
+                let old = self.node(no);
+                node.precedence = old.precedence;
+                node.aside = Scratch(*old.aside);
+                held.extend(old.holds.iter().chain(&old.nominees));
+                let old_kind = old.kind;
+                for members in self.groups.values_mut() {
+                    members.remove(&no);
+                }
+                if self.kinds.release(old_kind.0).is_some() {
+                    self.changes.distrust();
+                }
+                self.nodes[no.0 as usize] = node;
+                no
+            }
+            None => {
+                let no = NodeNo(self.names.acquire(name));
+                self.nodes.push(node);
+                self.give_precedence(no);
+                no
+            }
+        };
+        self.join_totals(no);
+        self.gained(no);
+        held
+    }
+
+    /// Precedence comes from the name's rank; where two want the same, the higher rank, then the lower name, has it and the
+    /// other the next below. So who has which depends on the names alone, and not on who came first.
+    fn give_precedence(&mut self, node: NodeNo) {
+        let rank = |no: NodeNo, fleet: &Self| {
+            let name = &fleet.node(no).name;
+            (scoring::rank(name.as_str()), std::cmp::Reverse(name.clone()))
+        };
+        let mut moving = node;
+        let mut at = (scoring::rank(self.node(node).name.as_str()) >> 32) as u32;
+        loop {
+            match self.precedences.get(&at).copied() {
+                None => {
+                    self.precedences.insert(at, moving);
+                    self.nodes[moving.0 as usize].precedence = at;
+                    self.touch(moving);
+                    return;
+                }
+                Some(there) => {
+                    if rank(moving, self) > rank(there, self) {
+                        self.precedences.insert(at, moving);
+                        self.nodes[moving.0 as usize].precedence = at;
+                        self.touch(moving);
+                        moving = there;
+                    }
+                    at = at.wrapping_sub(1);
+                }
+            }
+        }
+    }
+
+    pub fn set_ready(&mut self, node: NodeNo, ready: bool) {
+        if self.node(node).ready == ready {
+            return;
+        }
+        self.leave_totals(node);
+        self.nodes[node.0 as usize].ready = ready;
+        self.join_totals(node);
+        self.gained(node);
+    }
+
+    pub fn set_cordon(&mut self, name: &Token, cordoned: bool) {
+        if cordoned {
+            self.cordons.insert(name.clone(), true);
+        } else {
+            self.cordons.remove(name);
+        }
+        if let Some(node) = self.find(name) {
+            self.nodes[node.0 as usize].cordoned = cordoned;
+            self.gained(node);
+        }
+    }
+
+    fn join_totals(&mut self, node: NodeNo) {
+        if self.node(node).ready {
+            let amounts = amounts(self.capacity(node));
+            add(&mut self.totals, &amounts);
+        }
+    }
+
+    fn leave_totals(&mut self, node: NodeNo) {
+        if self.node(node).ready {
+            let amounts = amounts(self.capacity(node));
+            subtract(&mut self.totals, &amounts);
+        }
+    }
+
+    /// Takes the spot for the allocation; what was taken is to be given back with it.
+    pub fn take(
+        &mut self,
+        no: NodeNo,
+        allocation: AllocationNo,
+        class: &Class,
+        spot: &Spot,
+    ) -> Result<Taken, &'static str> {
+        let node = &mut self.nodes[no.0 as usize];
+        let taken = node.take(self.kinds.get(node.kind.0), class, spot)?;
+        node.holds.insert(allocation);
+        if let Some((tenant, group)) = group(class) {
+            let members = self.groups.entry((tenant.clone(), group.clone())).or_default();
+            *members.entry(no).or_default() += 1;
+        }
+        self.touch(no);
+        Ok(taken)
+    }
+
+    pub fn give_back(&mut self, no: NodeNo, allocation: AllocationNo, class: &Class, taken: &Taken) {
+        let node = &mut self.nodes[no.0 as usize];
+        if !node.holds.remove(&allocation) {
+            return;
+        }
+        let times = 1 + usize::from(sabotage::armed(Bug::DoubleRelease));
+        for _ in 0..times {
+            node.give_back(self.kinds.get(node.kind.0), class, taken);
+        }
+        if let Some((tenant, group)) = group(class) {
+            let key = (tenant.clone(), group.clone());
+            if let Some(members) = self.groups.get_mut(&key) {
+                if let Some(count) = members.get_mut(&no) {
+                    *count -= 1;
+                    if *count == 0 {
+                        members.remove(&no);
+                    }
+                }
+                if members.is_empty() {
+                    self.groups.remove(&key);
+                }
+            }
+        }
+        self.gained(no);
+    }
+
+    /// Undoes a `take` that was only a trial: there is no more room than before it.
+    pub fn give_back_trial(&mut self, no: NodeNo, allocation: AllocationNo, class: &Class, taken: &Taken) {
+        self.give_back(no, allocation, class, taken);
+        self.changes.gained.pop();
+    }
+
+    /// All values of a label on nodes that may be used, sorted.
+    pub fn label_values(&self, label: &Token) -> Vec<Token> {
+        let open = self.nodes.iter().filter(|node| node.open());
+        let values = open.filter_map(|node| self.kind(node.kind).label(label.as_str()));
+        let values: BTreeSet<_> = values.collect();
+        values.into_iter().cloned().collect()
+    }
+
+    pub fn nominate(&mut self, no: NodeNo, allocation: AllocationNo) {
+        self.nodes[no.0 as usize].nominees.push(allocation);
+        self.touch(no);
+    }
+
+    pub fn denominate(&mut self, no: NodeNo, allocation: AllocationNo) {
+        self.nodes[no.0 as usize].nominees.retain(|nominee| *nominee != allocation);
+        self.gained(no);
+    }
+
+    /// Nodes that are set aside now, instead of those before: whoever wants to go there is looked at one by one.
+    pub fn set_aside(&mut self, nodes: BTreeSet<NodeNo>) {
+        let before = std::mem::replace(&mut self.aside.0, nodes);
+        let changed: Vec<_> = before.symmetric_difference(&self.aside).copied().collect();
+        for no in changed {
+            self.nodes[no.0 as usize].aside.0 = self.aside.contains(&no);
+            self.gained(no);
+        }
+    }
+
+    pub fn aside(&self) -> &BTreeSet<NodeNo> {
+        &self.aside
+    }
+
+    fn touch(&mut self, node: NodeNo) {
+        self.changes.touch(node, self.nodes.len());
+    }
+
+    fn gained(&mut self, node: NodeNo) {
+        self.touch(node);
+        self.changes.gained.push(node);
+    }
+
+    /// The nodes with more room since the last call.
+    pub fn take_gained(&mut self) -> Vec<NodeNo> {
+        std::mem::take(&mut self.changes.gained)
+    }
+
+    /// Nobody asks for the class any more; its number may soon mean another.
+    pub fn forget(&mut self, class: ClassNo) {
+        self.changes.forget(class);
+    }
+
+    /// How good the node is for what is wanted now, closed or not.
+    pub fn value(&self, no: NodeNo, wanted: &Wanted<'_>) -> Value {
+        wanted.value(self.node(no), self.capacity(no))
+    }
+
+    /// Takes all changes into the ranking of what is wanted.
+    pub fn rank(&mut self, wanted: &Wanted<'_>) {
+        let mut changes = std::mem::take(&mut self.changes.0);
+        let mut ranked = changes.take_ranked(wanted);
+        changes.bring_up_to_date(&mut ranked, wanted, &self.nodes, &self.kinds);
+        changes.put_ranked(wanted, ranked);
+        self.changes.0 = changes;
+    }
+
+    /// The best node for what is wanted, by the ranking as it was last brought up to date. Nodes that are closed or set
+    /// aside have no value in it.
+    pub fn best(
+        &self,
+        wanted: &Wanted<'_>,
+        allowed: impl FnMut(NodeNo) -> bool,
+    ) -> Option<(NodeNo, Value)> {
+        self.changes.ranking(wanted)?.best(allowed)
+    }
+}
+
+/// The resource types of a node.
+fn amounts(capacity: &NodeCapacity) -> Amounts {
+    ResourceKind::ALL.map(|kind| capacity.amount(kind))
+}
+
+/// The group that a member of the class counts for.
+fn group(class: &Class) -> Option<(&Token, &Token)> {
+    let group = class.rules.as_ref().and_then(|rules| rules.group.as_ref())?;
+    Some((class.tenant.as_ref()?, group))
+}

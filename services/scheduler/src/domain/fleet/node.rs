@@ -1,0 +1,205 @@
+//! A machine: what it has, what of it is free, and who may come.
+
+use super::KindNo;
+use crate::domain::{
+    class::Class,
+    interner::Scratch,
+    scoring::{self, Room},
+    topology::{self, ZoneAsk, ZonePart, ZoneRoom},
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use vocab::{AllocationNo, Filter, GpuShare, NodeCapacity, NumaPolicy, Token};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NodeNo(pub u32);
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    pub name: Token,
+    /// Grows each time the agent starts anew: a later one knows nothing of what an earlier one was given.
+    pub incarnation: u64,
+    pub ready: bool,
+    pub cordoned: bool,
+    pub kind: KindNo,
+    /// Among equals the highest goes first. Comes from the name alone.
+    pub precedence: u32,
+    pub room: Room,
+    /// Free amounts, in the order of the capacity's extended resources.
+    pub extended: Vec<u64>,
+    /// Free amounts of the topology's zones; empty without a topology.
+    pub zones: Vec<ZoneRoom>,
+    pub holds: BTreeSet<AllocationNo>,
+    /// Whom it is being cleared for, first come first. Nobody else may come meanwhile.
+    pub nominees: Vec<AllocationNo>,
+    /// Set aside for a reservation or the head of a line; found anew at each decision.
+    #[serde(skip)]
+    pub aside: Scratch<bool>,
+}
+
+/// What an allocation took of its node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taken {
+    pub gpus: Vec<GpuShare>,
+    /// Of the node's zones; empty without a topology.
+    pub parts: Vec<ZonePart>,
+}
+
+/// Where on a node an allocation goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spot {
+    pub gpus: Vec<GpuShare>,
+    /// Bit n: zone n; 0 without a topology.
+    pub zones: u8,
+}
+
+impl Spot {
+    /// The spot that something was taken of.
+    pub fn of(taken: &Taken) -> Self {
+        Self {
+            gpus: taken.gpus.clone(),
+            zones: taken.parts.iter().fold(0, |zones, part| zones | 1 << part.zone),
+        }
+    }
+}
+
+impl Node {
+    /// New ones may come, as far as the node itself is concerned.
+    pub fn open(&self) -> bool {
+        self.ready && !self.cordoned
+    }
+
+    /// Open, and for everybody.
+    pub fn free_for_all(&self) -> bool {
+        self.open() && !*self.aside && self.nominees.is_empty()
+    }
+
+    /// Whether there is room now; the first filter that says no.
+    pub fn check(&self, capacity: &NodeCapacity, class: &Class) -> Result<(), Filter> {
+        if self.room.cpu_milli() < class.cpu_milli {
+            return Err(Filter::Cpu);
+        }
+        if self.room.memory_bytes() < class.memory_bytes {
+            return Err(Filter::Memory);
+        }
+        if !scoring::fits(&self.room, &class.ask) {
+            return Err(Filter::Gpu);
+        }
+        if !class.extended.is_empty() && !self.has_extended(capacity, class) {
+            return Err(Filter::Extended);
+        }
+        let strict = class.numa() == NumaPolicy::Single;
+        if strict && self.spot_in_zones(capacity, class).is_none() {
+            return Err(Filter::Numa);
+        }
+        Ok(())
+    }
+
+    fn has_extended(&self, capacity: &NodeCapacity, class: &Class) -> bool {
+        class.extended.iter().all(|(name, amount)| {
+            let at = capacity.extended.binary_search_by(|(has, _)| has.cmp(name));
+            at.is_ok_and(|at| self.extended.get(at).is_some_and(|free| free >= amount))
+        })
+    }
+
+    fn spot_in_zones(&self, capacity: &NodeCapacity, class: &Class) -> Option<Spot> {
+        let topology = capacity.topology.as_deref()?;
+        let ask = zone_ask(class);
+        let choice = topology::choose(
+            topology,
+            &self.zones,
+            self.room.gpu_milli(),
+            &ask,
+            class.numa(),
+        )?;
+        let share = |device: &u8| GpuShare {
+            device: u16::from(*device),
+            milli: ask.gpu_milli,
+        };
+        Some(Spot {
+            gpus: choice.devices().iter().map(share).collect(),
+            zones: choice.zones(),
+        })
+    }
+
+    /// Where on the node it goes: the policy's choice of devices unless the node has zones.
+    pub fn spot(
+        &self,
+        capacity: &NodeCapacity,
+        class: &Class,
+        devices: impl FnOnce(&Room) -> Option<Vec<GpuShare>>,
+    ) -> Option<Spot> {
+        if capacity.topology.is_some() {
+            return self.spot_in_zones(capacity, class);
+        }
+        Some(Spot {
+            gpus: devices(&self.room)?,
+            zones: 0,
+        })
+    }
+
+    /// Takes all of it or, naming what is missing, nothing.
+    pub fn take(
+        &mut self,
+        capacity: &NodeCapacity,
+        class: &Class,
+        spot: &Spot,
+    ) -> Result<Taken, &'static str> {
+        let mut extended = self.extended.clone();
+        for (name, amount) in &class.extended {
+            let at = capacity.extended.binary_search_by(|(has, _)| has.cmp(name));
+            let free = at.ok().and_then(|at| extended.get_mut(at));
+            let free = free.ok_or("no such extended resource")?;
+            *free = free.checked_sub(*amount).ok_or("extended resource taken")?;
+        }
+        let mut zones = self.zones.clone();
+        let parts = match capacity.topology.as_deref() {
+            None => Vec::new(),
+            Some(topology) => {
+                let parts = topology::parts(topology, &zones, &zone_ask(class), spot.zones);
+                let parts = parts.ok_or("zone taken")?;
+                for part in &parts {
+                    // The parts are of these zones and no larger than what is free of them.
+                    let zone = &mut zones[usize::from(part.zone)];
+                    zone.cpu_milli -= part.cpu_milli;
+                    zone.memory_bytes -= part.memory_bytes;
+                }
+                parts
+            }
+        };
+        self.room.take(class.cpu_milli, class.memory_bytes, &spot.gpus)?;
+        self.extended = extended;
+        self.zones = zones;
+        Ok(Taken {
+            gpus: spot.gpus.clone(),
+            parts,
+        })
+    }
+
+    /// What `take` took of this incarnation.
+    pub fn give_back(&mut self, capacity: &NodeCapacity, class: &Class, taken: &Taken) {
+        self.room.give_back(class.cpu_milli, class.memory_bytes, &taken.gpus);
+        for (name, amount) in &class.extended {
+            let at = capacity.extended.binary_search_by(|(has, _)| has.cmp(name));
+            if let Some(free) = at.ok().and_then(|at| self.extended.get_mut(at)) {
+                *free += amount;
+            }
+        }
+        for part in &taken.parts {
+            if let Some(zone) = self.zones.get_mut(usize::from(part.zone)) {
+                zone.cpu_milli += part.cpu_milli;
+                zone.memory_bytes += part.memory_bytes;
+            }
+        }
+    }
+}
+
+fn zone_ask(class: &Class) -> ZoneAsk {
+    let gpu = class.gpu.as_ref();
+    ZoneAsk {
+        cpu_milli: class.cpu_milli,
+        memory_bytes: class.memory_bytes,
+        gpus: gpu.map_or(0, |gpu| gpu.count),
+        gpu_milli: gpu.map_or(0, |gpu| gpu.milli),
+    }
+}

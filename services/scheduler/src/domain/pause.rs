@@ -1,0 +1,19 @@
+//! Pauses between tries: when one is over, its allocation is back in line.
+
+use super::Scheduler;
+use ledger::Draft;
+use vocab::{Event, WaitingReason};
+
+pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
+    while let Some((until, allocation)) = state.pauses.first().copied() {
+        if until > draft.now || draft.full() {
+            return;
+        }
+        let waiting = Event::AllocationWaiting {
+            allocation,
+            reason: WaitingReason::FairShare,
+            line: None,
+        };
+        draft.emit(state, waiting);
+    }
+}

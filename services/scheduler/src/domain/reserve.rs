@@ -1,0 +1,186 @@
+//! Advance reservations: whole nodes for one queue in an interval of time.
+
+use super::{
+    Scheduler,
+    fleet::{NodeNo, meets},
+    interval::Intervals,
+    queues::QueueNo,
+};
+use ledger::Draft;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use vocab::{AdvanceReservation, AllocationNo, Event, Millis, PreemptionCause, Token};
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reservations {
+    /// What was granted.
+    granted: BTreeMap<Token, Granted>,
+    /// To be decided, with the version of the change.
+    asked: BTreeMap<Token, (u64, Option<AdvanceReservation>)>,
+    /// Each node of each reservation, by its interval.
+    taken: Intervals<(NodeNo, Token)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Granted {
+    version: u64,
+    terms: AdvanceReservation,
+    nodes: Vec<NodeNo>,
+}
+
+impl Reservations {
+    pub fn ask(&mut self, name: &Token, version: u64, wanted: &Option<AdvanceReservation>) {
+        self.asked.insert(name.clone(), (version, wanted.clone()));
+    }
+
+    /// All nodes that are reserved now or later.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeNo> {
+        self.granted.values().flat_map(|granted| granted.nodes.iter().copied())
+    }
+
+    /// Whether a run of `queue` may be on the node from `now` until `ends` (none: nobody knows).
+    pub fn let_in(
+        &self,
+        state: &Scheduler,
+        queue: QueueNo,
+        node: NodeNo,
+        now: Millis,
+        ends: Option<Millis>,
+    ) -> bool {
+        let until = ends.unwrap_or(Millis(i64::MAX));
+        let overlapping = self.taken.overlapping(now, until);
+        let here = overlapping.filter(|((at, _), _, _)| *at == node);
+        let mut names = here.filter_map(|((_, name), _, _)| self.granted.get(name));
+        names.all(|granted| {
+            let for_queue = |no: QueueNo| state.queues.get(no).name == granted.terms.queue;
+            granted.terms.from <= now && state.queues.up(queue).any(for_queue)
+        })
+    }
+
+    /// The moments at which something begins or is over.
+    pub fn moments(&self) -> impl Iterator<Item = Millis> {
+        let terms = self.granted.values().map(|granted| &granted.terms);
+        terms.flat_map(|terms| [terms.from, terms.until])
+    }
+
+    /// The highest number of nodes that are reserved at once in an interval.
+    pub fn nodes_at_most(&self, from: Millis, until: Millis) -> u64 {
+        self.taken.most(from, until)
+    }
+}
+
+impl Scheduler {
+    pub(super) fn reservation_decided(&mut self, name: &Token, version: u64, nodes: &[Token]) {
+        let wanted = match self.reservations.asked.get(name) {
+            Some((asked, _)) if *asked == version => self.reservations.asked.remove(name),
+            _ => None,
+        };
+        if nodes.is_empty() || wanted.is_some() {
+            self.drop_reservation(name);
+        }
+        if nodes.is_empty() {
+            return;
+        }
+        let nodes: Vec<_> = nodes.iter().filter_map(|node| self.fleet.find(node)).collect();
+        if let Some((version, Some(terms))) = wanted {
+            for node in &nodes {
+                let key = (*node, name.clone());
+                self.reservations.taken.insert(terms.from, terms.until, key, 1);
+            }
+            let granted = Granted {
+                version,
+                terms,
+                nodes,
+            };
+            self.reservations.granted.insert(name.clone(), granted);
+        }
+    }
+
+    fn drop_reservation(&mut self, name: &Token) {
+        if let Some(granted) = self.reservations.granted.remove(name) {
+            for node in granted.nodes {
+                let key = (node, name.clone());
+                self.reservations.taken.remove(granted.terms.from, granted.terms.until, &key);
+            }
+        }
+    }
+
+    /// The nodes for a reservation: those that meet the terms and are in no other reservation then, the emptiest first.
+    fn nodes_for(&self, name: &Token, terms: &AdvanceReservation) -> Vec<NodeNo> {
+        let overlapping = self.reservations.taken.overlapping(terms.from, terms.until);
+        let others = overlapping.filter(|((_, other), _, _)| other != name);
+        let busy: BTreeSet<_> = others.map(|((node, _), _, _)| *node).collect();
+        let mut nodes: Vec<_> = self.fleet.nodes().iter().zip(0..).map(|(node, no)| (node, NodeNo(no))).collect();
+        nodes.retain(|(node, no)| {
+            let capacity = self.fleet.kind(node.kind);
+            node.open()
+                && !busy.contains(no)
+                && terms.selector.iter().all(|wanted| meets(capacity, wanted))
+        });
+        nodes.sort_by_key(|(node, _)| (node.holds.len(), std::cmp::Reverse(node.precedence)));
+        nodes.truncate(terms.nodes as usize);
+        nodes.into_iter().map(|(_, no)| no).collect()
+    }
+
+    /// Of those on a reservation's nodes, whoever is not of its queue and may be made to go.
+    fn in_the_way(&self, name: &Token) -> Vec<AllocationNo> {
+        let Some(granted) = self.reservations.granted.get(name) else {
+            return Vec::new();
+        };
+        let holds = granted.nodes.iter().flat_map(|node| &self.fleet.node(*node).holds);
+        let goes = holds.filter(|no| {
+            self.live.get(no).is_some_and(|live| {
+                let for_queue = |no| self.queues.get(no).name == granted.terms.queue;
+                let preemptible = self.priority_class(live).is_some_and(|class| class.preemptible);
+                let stays = live.hold().is_none_or(|hold| hold.stop.is_some());
+                preemptible && !stays && !self.queues.up(live.queue).any(for_queue)
+            })
+        });
+        goes.copied().collect()
+    }
+}
+
+/// Grants or refuses what was asked for, ends what is over, and clears the nodes of what has begun.
+pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
+    while let Some((name, (version, wanted))) = state.reservations.asked.first_key_value() {
+        if draft.full() {
+            return;
+        }
+        let (name, version) = (name.clone(), *version);
+        let nodes = match wanted {
+            Some(terms) if terms.until > draft.now => {
+                let nodes = state.nodes_for(&name, terms);
+                if nodes.len() == terms.nodes as usize { nodes } else { Vec::new() }
+            }
+            Some(_) | None => Vec::new(),
+        };
+        let nodes = nodes.into_iter().map(|no| state.fleet.node(no).name.clone()).collect();
+        let decided = Event::ReservationDecided {
+            reservation: name,
+            version,
+            nodes,
+        };
+        draft.emit(state, decided);
+    }
+    let granted = &state.reservations.granted;
+    let over = granted.iter().filter(|(_, granted)| granted.terms.until <= draft.now);
+    let over: Vec<_> = over.map(|(name, granted)| (name.clone(), granted.version)).collect();
+    for (reservation, version) in over {
+        let decided = Event::ReservationDecided {
+            reservation,
+            version,
+            nodes: Vec::new(),
+        };
+        draft.emit(state, decided);
+    }
+    let granted = &state.reservations.granted;
+    let begun = granted.iter().filter(|(_, granted)| granted.terms.from <= draft.now);
+    let begun: Vec<_> = begun.map(|(name, _)| name.clone()).collect();
+    for name in begun {
+        for no in state.in_the_way(&name) {
+            if !draft.full() {
+                state.evict(no, PreemptionCause::Reservation, None, draft);
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What operators set, and what becomes of the nodes.
+
+use super::{Scheduler, allocation::Phase, blocked::Blocked, queues::Key};
+use ledger::IllegalEvent;
+use vocab::{AdminChange, Event, NodeCapacity, Token};
+
+impl Scheduler {
+    pub(super) fn apply(&mut self, change: &AdminChange, version: u64) {
+        match change {
+            AdminChange::Queue { queue, settings } => {
+                self.queues.set(queue, settings);
+                self.order_anew();
+                self.try_everything();
+            }
+            AdminChange::PriorityClass { class, settings } => {
+                self.priority_classes.insert(class.clone(), settings.clone());
+                self.try_everything();
+            }
+            AdminChange::Scheduling(policy) => {
+                self.policy = policy.clone();
+                self.order_anew();
+                self.try_everything();
+            }
+            AdminChange::Cordon { node, cordoned } => self.fleet.set_cordon(node, *cordoned),
+            AdminChange::Reservation {
+                reservation,
+                wanted,
+            } => self.reservations.ask(reservation, version, wanted),
+            // Not the scheduler's business.
+            AdminChange::Tenant { .. } | AdminChange::Quota { .. } | AdminChange::Rate { .. } => {}
+        }
+    }
+
+    pub(super) fn node_registered(
+        &mut self,
+        node: &Token,
+        incarnation: u64,
+        capacity: &NodeCapacity,
+    ) {
+        self.fleet.register(node, incarnation, capacity);
+        self.blocked.preemption_untried = true;
+    }
+
+    pub(super) fn node_ready(&mut self, node: &Token, event: &Event) -> Result<(), IllegalEvent> {
+        let node = self.fleet.find(node);
+        let node = node.ok_or_else(|| IllegalEvent::new("no such node", event))?;
+        self.fleet.set_ready(node, true);
+        Ok(())
+    }
+
+    pub(super) fn node_lost(&mut self, node: &Token, event: &Event) -> Result<(), IllegalEvent> {
+        let node = self.fleet.find(node);
+        let node = node.ok_or_else(|| IllegalEvent::new("no such node", event))?;
+        self.fleet.set_ready(node, false);
+        self.lost.extend(&self.fleet.node(node).holds);
+        Ok(())
+    }
+
+    /// Whoever waits stands in line by new settings.
+    fn order_anew(&mut self) {
+        let keys = self.queues.keys();
+        for (line, key) in keys {
+            let Some(live) = self.live.get(&key.allocation) else {
+                continue;
+            };
+            let asks = self.queues.line(line).map(|line| line.asks).unwrap_or_default();
+            let new: Key = self.key(key.allocation, live, asks);
+            self.queues.rekey(line, key, new);
+            match self.live.get_mut(&key.allocation).map(|live| (&mut live.phase, live.gang)) {
+                Some((Phase::Queued(_, at), _)) => *at = new,
+                Some((_, Some(gang))) => self.gangs.stands(gang, (line, new)),
+                _ => {}
+            }
+        }
+    }
+
+    fn try_everything(&mut self) {
+        self.queues.free_all();
+        *self.blocked = Blocked::default();
+        self.blocked.preemption_untried = true;
+    }
+}

@@ -1,0 +1,245 @@
+//! The life of allocations: what stands on the ledger, then what the scheduler adds to it.
+
+use super::*;
+
+/// A round of decisions, in words; allocations are numbered from 1 as they were submitted.
+fn check(w: &mut World, numbers: &[u64], expected: &[&str]) {
+    let events = w.decide();
+    let plain = |text: String| {
+        let (number, rest) = text.split_once(' ').unwrap_or(("", &text));
+        match number.parse::<u64>().ok().and_then(|no| numbers.iter().position(|n| *n == no)) {
+            Some(at) => format!("{} {rest}", at + 1),
+            None => text.clone(),
+        }
+    };
+    let found: Vec<_> = spoken(&events).into_iter().map(plain).collect();
+    assert_eq!(found, expected);
+    // A second look decides nothing new.
+    assert_eq!(w.decide(), []);
+}
+
+fn small(cores: u64) -> AllocationSpec {
+    job(cores, 1)
+}
+
+fn with(priority: i32, spec: AllocationSpec) -> AllocationSpec {
+    AllocationSpec { priority, ..spec }
+}
+
+#[test]
+fn by_priority_then_by_arrival_and_the_large_do_not_block_the_small() {
+    let mut w = World::new();
+    w.node("n", 1, capacity(4, 64, 0));
+    let mut jobs = Vec::new();
+    for (priority, cores) in [(0, 2), (5, 8), (5, 3), (5, 1)] {
+        jobs.extend(w.submit("t", 1, with(priority, small(cores))));
+    }
+    let expected = [
+        "3 on n",
+        "4 on n",
+        "1 waits no_room_now",
+        "2 waits larger_than_any_node",
+    ];
+    check(&mut w, &jobs, &expected);
+}
+
+#[test]
+fn nothing_is_placed_before_quota_has_granted_it() {
+    let mut w = World::new();
+    w.node("n", 1, capacity(4, 64, 0));
+    let first = w.request("t", small(1));
+    check(&mut w, &[first], &[]);
+    w.grant(first);
+    check(&mut w, &[first], &["1 on n"]);
+    let second = w.request("t", small(1));
+    w.observe(Event::QuotaDenied {
+        allocation: AllocationNo(second),
+        refusal: Refusal::new(Rule::QuotaExceeded, "cpu"),
+    });
+    check(&mut w, &[], &[]);
+    assert_eq!(w.state.live().len(), 1);
+}
+
+#[test]
+fn what_ends_makes_room_in_the_same_frame() {
+    let mut w = World::new();
+    w.node("n", 1, capacity(4, 64, 1));
+    let spec = gpus(small(4), 1, 600);
+    let jobs = w.submit("t", 2, spec);
+    check(&mut w, &jobs, &["1 on n 0:600", "2 waits no_room_now"]);
+    w.report(jobs[0], "n", RunState::Started);
+    w.report(jobs[0], "n", RunState::Finished);
+    let expected = ["1 started", "1 ended finished", "2 on n 0:600"];
+    check(&mut w, &jobs, &expected);
+}
+
+#[test]
+fn a_cancel_finds_its_allocation_wherever_it_stands() {
+    let mut w = World::new();
+    w.node("n", 1, capacity(4, 64, 0));
+    let first = w.request("t", small(1));
+    w.cancel(first);
+    check(&mut w, &[first], &["1 ended cancelled", "cancel WasLive"]);
+    // Quota's answer comes too late to matter.
+    w.grant(first);
+    check(&mut w, &[], &[]);
+    let second = w.submit("t", 1, small(1));
+    check(&mut w, &second, &["1 on n"]);
+    w.cancel(second[0]);
+    w.cancel(second[0]);
+    check(&mut w, &second, &["1 stopping", "cancel WasLive", "cancel WasLive"]);
+    w.report(second[0], "n", RunState::Finished);
+    w.cancel(second[0]);
+    check(&mut w, &second, &["1 ended cancelled", "cancel HadEnded"]);
+}
+
+#[test]
+fn a_lost_node_comes_back_empty_and_who_does_not_want_to_go_on_ends() {
+    let mut w = World::new();
+    w.node("n", 1, capacity(4, 64, 0));
+    let mut stubborn = small(3);
+    stubborn.restart.never = true;
+    let first = w.submit("t", 1, stubborn);
+    check(&mut w, &first, &["1 on n"]);
+    w.lose("n");
+    let jobs = [first[0], w.submit("t", 1, small(3))[0]];
+    check(&mut w, &jobs, &["1 ended node_lost", "2 waits no_node_ready"]);
+    w.report(jobs[0], "n", RunState::Finished);
+    check(&mut w, &jobs, &[]);
+    w.node("n", 2, capacity(4, 64, 0));
+    check(&mut w, &jobs, &["2 on n"]);
+    assert_eq!(w.state.nodes()[0].room.cpu_milli(), 1000);
+}
+
+#[test]
+fn a_node_that_restarts_at_once_gets_nothing_back_from_its_former_life() {
+    let mut w = World::new();
+    w.node("n", 1, capacity(4, 64, 0));
+    let mut spec = small(3);
+    spec.restart.never = true;
+    let first = w.submit("t", 1, spec);
+    check(&mut w, &first, &["1 on n"]);
+    w.lose("n");
+    w.node("n", 2, capacity(4, 64, 0));
+    let jobs = [first[0], w.submit("t", 1, small(4))[0]];
+    check(&mut w, &jobs, &["1 ended node_lost", "2 on n"]);
+    assert_eq!(w.state.nodes()[0].room.cpu_milli(), 0);
+}
+
+#[test]
+fn a_failed_run_is_tried_again_after_a_pause_and_elsewhere() {
+    let mut w = World::new();
+    w.node("n", 1, capacity(4, 64, 0));
+    let mut spec = small(3);
+    spec.restart.retries = 2;
+    let jobs = w.submit("t", 1, spec);
+    check(&mut w, &jobs, &["1 on n"]);
+    w.node("m", 1, capacity(64, 640, 0));
+    w.report(jobs[0], "n", RunState::Failed);
+    check(&mut w, &jobs, &["1 requeued failed"]);
+    let pause = w.state.wake_at().unwrap();
+    assert_eq!(pause.0 - w.now.0, 1000 - 1);
+    w.now = pause;
+    // Though `n` is the better fit.
+    check(&mut w, &jobs, &["1 waits fair_share", "1 on m"]);
+    w.report(jobs[0], "m", RunState::Rejected);
+    check(&mut w, &jobs, &["1 requeued rejected_by_node"]);
+    let pause = w.state.wake_at().unwrap();
+    assert_eq!(pause.0 - w.now.0, 2000 - 1);
+    w.now = pause;
+    check(&mut w, &jobs, &["1 waits fair_share", "1 on n"]);
+    w.report(jobs[0], "n", RunState::Failed);
+    check(&mut w, &jobs, &["1 ended failed"]);
+}
+
+#[test]
+fn a_dependency_holds_back_until_it_ends_as_it_must() {
+    let after = |no: u64, success| AllocationSpec {
+        depends_on: vec![vocab::Dependency {
+            allocation: AllocationNo(no),
+            success,
+        }],
+        ..small(1)
+    };
+    let mut w = World::new();
+    w.node("n", 1, capacity(4, 64, 0));
+    let first = w.submit("t", 1, small(1))[0];
+    let success = w.submit("t", 1, after(first, true))[0];
+    let any = w.submit("t", 1, after(first, false))[0];
+    let jobs = [first, success, any];
+    let expected = ["1 on n", "2 waits dependency", "3 waits dependency"];
+    check(&mut w, &jobs, &expected);
+    w.report(first, "n", RunState::Failed);
+    let expected = ["1 ended failed", "3 on n"];
+    // Ends are decided before dependencies are: the doomed one goes in the next round at the latest.
+    let events = spoken(&w.settle());
+    for text in expected {
+        let no = if text.starts_with('1') { first } else { any };
+        assert!(events.contains(&text.replacen(&text[..1], &no.to_string(), 1)), "{events:?}");
+    }
+    assert!(events.contains(&format!("{success} ended dependency_failed")), "{events:?}");
+    let late = w.submit("t", 1, after(first, true));
+    let events = spoken(&w.settle());
+    assert_eq!(events, [format!("{} ended dependency_failed", late[0])]);
+}
+
+#[test]
+fn an_event_that_does_not_fit_is_refused_and_changes_nothing() {
+    let mut w = World::new();
+    w.node("n", 1, capacity(4, 64, 1));
+    let jobs = w.submit("t", 1, small(3));
+    let waiting = w.submit("t", 1, small(3));
+    w.settle();
+    let before = w.state.clone();
+    let placed = |allocation, node: &str, gpus: Vec<vocab::GpuShare>| Event::AllocationPlaced {
+        allocation: AllocationNo(allocation),
+        node: token(node),
+        incarnation: 1,
+        gpus,
+        zones: 0,
+        policy: vocab::PlacementPolicy::Default,
+        candidates: Vec::new(),
+    };
+    let ended = Event::AllocationEnded {
+        allocation: AllocationNo(999),
+        cause: EndCause::Finished,
+        at: Millis(0),
+    };
+    let stopping = |allocation| Event::AllocationStopping {
+        allocation: AllocationNo(allocation),
+    };
+    let events = [
+        placed(jobs[0], "n", Vec::new()),
+        placed(999, "n", Vec::new()),
+        placed(waiting[0], "m", Vec::new()),
+        placed(waiting[0], "n", Vec::new()),
+        ended,
+        stopping(waiting[0]),
+        stopping(999),
+    ];
+    for event in events {
+        let at = At {
+            lsn: Lsn(0),
+            index: 0,
+            no: EventNo(0),
+            now: w.now,
+        };
+        assert!(w.state.evolve(&at, &event).is_err(), "{event:?}");
+        assert_eq!(w.state, before);
+    }
+}
+
+#[test]
+fn a_state_survives_its_snapshot() {
+    let mut w = World::new();
+    w.node("n", 1, capacity(4, 64, 1));
+    w.submit("t", 1, gpus(small(3), 1, 300));
+    w.submit("t", 1, with(7, gpus(small(3), 1, 1000)));
+    w.gang("t", "g", 2, small(4));
+    w.settle();
+    let chain = ledger::Chain::default();
+    let snapshot = ledger::Snapshot::of(Scheduler::STATE_VERSION, chain, &w.state);
+    let restored: Scheduler = snapshot.state(Scheduler::STATE_VERSION).unwrap();
+    assert_eq!(restored, w.state);
+    assert_eq!(ledger::state_digest(&restored), snapshot.digest());
+}

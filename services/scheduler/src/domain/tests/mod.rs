@@ -1,0 +1,354 @@
+//! The rules as a cluster sees them: nodes and jobs come and go, and agents do as they are told.
+
+mod conformance;
+mod life;
+mod properties;
+
+use super::*;
+use vocab::{
+    AdminChange, AllocationSpec, EndCause, Gang, GpuRequest, Lsn, NodeCapacity, Operation,
+    PlacementRules, QueueSettings, Refusal, Requirement, Rule, RunState,
+};
+
+/// A scheduler with its ledger's clock, and agents that start, and stop, at once.
+#[derive(Clone)]
+pub struct World {
+    pub state: Scheduler,
+    next_request: u64,
+    next_own: u64,
+    pub now: Millis,
+    /// Everything decided so far.
+    pub said: Vec<Event>,
+}
+
+pub fn token(text: &str) -> Token {
+    Token::new(text).unwrap()
+}
+
+fn operation(tenant: &str) -> Operation {
+    Operation {
+        tenant: token(tenant),
+        operation_id: None,
+        digest: [0; 16],
+        reply_to: None,
+        trace: None,
+    }
+}
+
+const GIB: u64 = 1 << 30;
+
+pub fn job(cores: u64, gib: u64) -> AllocationSpec {
+    AllocationSpec::plain(token("jobs"), cores * 1000, gib * GIB)
+}
+
+pub fn gpus(spec: AllocationSpec, count: u16, milli: u16) -> AllocationSpec {
+    let models = Vec::new();
+    AllocationSpec {
+        gpu: Some(GpuRequest {
+            count,
+            milli,
+            models,
+        }),
+        ..spec
+    }
+}
+
+pub fn class(spec: AllocationSpec, value: i32) -> AllocationSpec {
+    AllocationSpec {
+        priority: value,
+        priority_class: Some(token(&format!("p{value}"))),
+        ..spec
+    }
+}
+
+pub fn ruled(spec: AllocationSpec, rules: PlacementRules) -> AllocationSpec {
+    AllocationSpec {
+        rules: Some(Box::new(rules)),
+        ..spec
+    }
+}
+
+pub fn requires(label: &str, operator: vocab::Operator, values: &[&str]) -> PlacementRules {
+    PlacementRules {
+        selector: vec![Requirement {
+            label: token(label),
+            operator,
+            values: values.iter().map(|value| token(value)).collect(),
+        }],
+        ..PlacementRules::default()
+    }
+}
+
+pub fn capacity(cores: u64, gib: u64, gpus: u16) -> NodeCapacity {
+    NodeCapacity {
+        cpu_milli: cores * 1000,
+        memory_bytes: gib * GIB,
+        gpus,
+        gpu_model: (gpus > 0).then(|| token("T4")),
+        ..NodeCapacity::default()
+    }
+}
+
+pub fn labelled(capacity: NodeCapacity, labels: &[(&str, &str)]) -> NodeCapacity {
+    let mut labels: Vec<_> = labels.iter().map(|(k, v)| (token(k), token(v))).collect();
+    labels.sort();
+    NodeCapacity { labels, ..capacity }
+}
+
+impl World {
+    /// With priority classes p0 to p2, preemptible, and p3, not; all of them preempt.
+    pub fn new() -> Self {
+        let mut world = Self {
+            state: Scheduler::default(),
+            next_request: 1,
+            next_own: 1,
+            now: Millis(1_000_000),
+            said: Vec::new(),
+        };
+        for value in 0..=3 {
+            world.admin(AdminChange::PriorityClass {
+                class: token(&format!("p{value}")),
+                settings: PriorityClass {
+                    value,
+                    preemptible: value < 3,
+                    preempts: true,
+                    grace_ms: 1000,
+                    placement: None,
+                },
+            });
+        }
+        world
+    }
+
+    pub fn observe(&mut self, event: Event) -> u64 {
+        let no = self.next_request;
+        self.next_request += 1;
+        let at = At {
+            lsn: Lsn(0),
+            index: 0,
+            no: EventNo(no),
+            now: self.now,
+        };
+        self.state.observe(&at, &event).unwrap();
+        no
+    }
+
+    pub fn admin(&mut self, change: AdminChange) {
+        let version = self.next_request;
+        self.observe(Event::AdminApplied {
+            operation: operation("_operator"),
+            change,
+            version,
+        });
+    }
+
+    pub fn policy(&mut self, change: impl FnOnce(&mut SchedulingPolicy)) {
+        let mut policy = SchedulingPolicy::default();
+        change(&mut policy);
+        self.admin(AdminChange::Scheduling(policy));
+    }
+
+    pub fn queue(&mut self, name: &str, change: impl FnOnce(&mut QueueSettings)) {
+        let mut settings = QueueSettings::default();
+        change(&mut settings);
+        self.admin(AdminChange::Queue {
+            queue: token(name),
+            settings,
+        });
+    }
+
+    pub fn node(&mut self, name: &str, incarnation: u64, capacity: NodeCapacity) {
+        self.observe(Event::NodeRegistered {
+            node: token(name),
+            incarnation,
+            capacity,
+        });
+    }
+
+    /// Nodes of 32 cores and 256 GiB.
+    pub fn nodes(&mut self, names: &[&str]) {
+        for name in names {
+            self.node(name, 1, capacity(32, 256, 0));
+        }
+    }
+
+    pub fn lose(&mut self, name: &str) {
+        self.observe(Event::NodeLost {
+            node: token(name),
+            incarnation: 1,
+            last_seen: Millis(0),
+        });
+    }
+
+    pub fn request(&mut self, tenant: &str, spec: AllocationSpec) -> u64 {
+        self.observe(Event::AllocationRequested {
+            operation: operation(tenant),
+            spec,
+        })
+    }
+
+    pub fn grant(&mut self, no: u64) {
+        let allocation = AllocationNo(no);
+        self.observe(Event::QuotaReserved { allocation });
+    }
+
+    pub fn submit(&mut self, tenant: &str, count: usize, spec: AllocationSpec) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        for _ in 0..count {
+            let no = self.request(tenant, spec.clone());
+            self.grant(no);
+            numbers.push(no);
+        }
+        numbers
+    }
+
+    pub fn gang(&mut self, tenant: &str, name: &str, size: u32, spec: AllocationSpec) -> Vec<u64> {
+        let gang = Gang {
+            name: token(name),
+            size,
+            min: size,
+            uniform_label: None,
+        };
+        self.gang_of(tenant, gang, spec)
+    }
+
+    pub fn gang_of(&mut self, tenant: &str, gang: Gang, spec: AllocationSpec) -> Vec<u64> {
+        let size = gang.size as usize;
+        let gang = Some(gang);
+        self.submit(tenant, size, AllocationSpec { gang, ..spec })
+    }
+
+    pub fn cancel(&mut self, no: u64) -> u64 {
+        self.observe(Event::CancelRequested {
+            operation: operation("t"),
+            allocation: AllocationNo(no),
+        })
+    }
+
+    pub fn report(&mut self, no: u64, node: &str, state: RunState) {
+        let at = self.now;
+        self.observe(Event::RunReported {
+            allocation: AllocationNo(no),
+            node: token(node),
+            state,
+            at,
+        });
+    }
+
+    /// One round of decisions a millisecond later.
+    pub fn decide(&mut self) -> Vec<Event> {
+        self.now.0 += 1;
+        let mut draft = Draft::new(self.now, EventNo(self.next_own));
+        self.state.decide(&(), &mut draft);
+        self.next_own = draft.next_no().0;
+        assert!(draft.illegal().is_none(), "{:?}", draft.illegal());
+        let events: Vec<Event> = draft.events().cloned().collect();
+        self.said.extend(events.iter().cloned());
+        events
+    }
+
+    /// Decides until nothing moves; agents stop what they are told to. All events of it.
+    pub fn settle(&mut self) -> Vec<Event> {
+        let mut all = Vec::new();
+        for _ in 0..1000 {
+            let events = self.decide();
+            let stopping: Vec<_> = self
+                .state
+                .live()
+                .iter()
+                .filter_map(|(no, live)| Some((no.0, live.hold()?)))
+                .filter(|(_, hold)| hold.stop.is_some() && hold.reports.is_empty())
+                .map(|(no, hold)| (no, self.state.nodes()[hold.node.0 as usize].name.clone()))
+                .collect();
+            let quiet = events.is_empty() && stopping.is_empty();
+            all.extend(events);
+            if quiet {
+                return all;
+            }
+            for (no, node) in stopping {
+                self.report(no, node.as_str(), RunState::Finished);
+            }
+        }
+        panic!("it does not settle");
+    }
+
+    pub fn node_of(&self, no: u64) -> Option<String> {
+        let hold = self.state.live().get(&AllocationNo(no))?.hold()?;
+        Some(self.state.nodes()[hold.node.0 as usize].name.to_string())
+    }
+
+    pub fn on_nodes(&self, of: &[u64]) -> usize {
+        of.iter().filter(|no| self.node_of(**no).is_some()).count()
+    }
+
+    /// Numbers of those that are on a node.
+    pub fn held(&self, of: &[u64]) -> Vec<u64> {
+        of.iter().copied().filter(|no| self.node_of(*no).is_some()).collect()
+    }
+
+    /// What was last said of the line of an allocation, or of itself.
+    pub fn reason(&self, no: u64) -> &'static str {
+        let live = &self.state.live()[&AllocationNo(no)];
+        let line = match live.phase {
+            Phase::Queued(line, _) => Some(line),
+            Phase::InGang => live.gang.and_then(|gang| self.state.gangs.line(gang)),
+            _ => None,
+        };
+        let said = line.and_then(|line| self.state.queues.line(line)?.said.as_ref());
+        let told = self.said.iter().rev().find_map(|event| match event {
+            Event::AllocationWaiting {
+                allocation, reason, ..
+            } if allocation.0 == no => Some(*reason),
+            _ => None,
+        });
+        let reason = said.map(|said| said.reason).or(told);
+        reason.map_or("nothing said", WaitingReason::name)
+    }
+}
+
+/// An event in a few words.
+pub fn words(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::AllocationPlaced {
+            allocation,
+            node,
+            gpus,
+            ..
+        } => gpus
+            .iter()
+            .fold(format!("{} on {node}", allocation.0), |text, share| {
+                format!("{text} {}:{}", share.device, share.milli)
+            }),
+        Event::AllocationWaiting {
+            allocation, reason, ..
+        } => format!("{} waits {}", allocation.0, reason.name()),
+        Event::AllocationStarted { allocation, .. } => format!("{} started", allocation.0),
+        Event::AllocationStopping { allocation } => format!("{} stopping", allocation.0),
+        Event::AllocationPreempted {
+            allocation, cause, ..
+        } => format!("{} preempted {}", allocation.0, cause.name()),
+        Event::AllocationNominated {
+            allocation, node, ..
+        } => format!("{} nominated {node}", allocation.0),
+        Event::AllocationRequeued {
+            allocation, cause, ..
+        } => format!("{} requeued {}", allocation.0, cause.name()),
+        Event::AllocationEnded {
+            allocation, cause, ..
+        } => format!("{} ended {}", allocation.0, cause.name()),
+        Event::CancelDecided { verdict, .. } => format!("cancel {verdict:?}"),
+        Event::ReservationDecided {
+            reservation, nodes, ..
+        } => {
+            let nodes: Vec<_> = nodes.iter().map(Token::as_str).collect();
+            format!("{reservation} has [{}]", nodes.join(" "))
+        }
+        // Of a line, not of an allocation: tests of explanations look at them.
+        Event::LineExplained { .. } => return None,
+        other => format!("{other:?}"),
+    })
+}
+
+pub fn spoken(events: &[Event]) -> Vec<String> {
+    events.iter().filter_map(words).collect()
+}

@@ -1,0 +1,288 @@
+//! The history: what was decided about an allocation or a line, and why.
+
+use super::allocation::Preemption;
+use serde::{Deserialize, Serialize};
+use vocab::{
+    AllocationNo, At, Candidate, EndCause, Event, Filter, GpuShare, LineNo, Lsn, Millis,
+    PlacementPolicy, PreemptionCause, ResourceKind, Token, WaitingReason,
+};
+
+/// Where a fact stands on the ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Position {
+    pub lsn: Lsn,
+    pub index: u32,
+}
+
+impl Position {
+    pub fn of(at: &At) -> Self {
+        Self {
+            lsn: at.lsn,
+            index: at.index,
+        }
+    }
+}
+
+/// A fact that explains something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub position: Position,
+    pub at: Millis,
+    pub subject: Subject,
+    pub fact: Fact,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    Allocation(AllocationNo),
+    Line { line: LineNo, queue: Token },
+}
+
+/// What was decided. Other allocations are named where they may be seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fact {
+    Waiting {
+        reason: WaitingReason,
+        line: Option<LineNo>,
+    },
+    Line {
+        reason: WaitingReason,
+        /// None where it is another tenant's.
+        head: Option<AllocationNo>,
+        counts: Vec<(Filter, u32)>,
+        shortfall: Vec<(ResourceKind, u64)>,
+        share_ppm: u32,
+        fair_share_ppm: u32,
+    },
+    Placed {
+        node: Token,
+        gpus: Vec<GpuShare>,
+        zones: u8,
+        policy: PlacementPolicy,
+        candidates: Vec<Candidate>,
+    },
+    Nominated {
+        node: Token,
+    },
+    Preempted {
+        cause: PreemptionCause,
+        /// None also where it is another tenant's.
+        by: Option<AllocationNo>,
+        grace_until: Millis,
+    },
+    Requeued {
+        cause: EndCause,
+        at: Millis,
+        not_before: Millis,
+    },
+    Ended {
+        cause: EndCause,
+        at: Millis,
+    },
+}
+
+impl Fact {
+    /// The kind in the table.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Waiting { .. } => "waiting",
+            Self::Line { .. } => "line",
+            Self::Placed { .. } => "placed",
+            Self::Nominated { .. } => "nominated",
+            Self::Preempted { .. } => "preempted",
+            Self::Requeued { .. } => "requeued",
+            Self::Ended { .. } => "ended",
+        }
+    }
+
+    /// Why it waits, had to go, or ended; a placement needs no reason.
+    pub fn reason(&self) -> Option<&'static str> {
+        match self {
+            Self::Waiting { reason, .. } | Self::Line { reason, .. } => Some(reason.name()),
+            Self::Preempted { cause, .. } => Some(cause.name()),
+            Self::Requeued { cause, .. } | Self::Ended { cause, .. } => Some(cause.name()),
+            Self::Placed { .. } | Self::Nominated { .. } => None,
+        }
+    }
+}
+
+impl Entry {
+    /// None when the event explains nothing by itself.
+    pub(super) fn of(at: &At, event: &Event) -> Option<Self> {
+        let of = |allocation: &AllocationNo| Subject::Allocation(*allocation);
+        let (subject, fact) = match event {
+            Event::AllocationWaiting {
+                allocation,
+                reason,
+                line,
+            } => {
+                let (reason, line) = (*reason, *line);
+                (of(allocation), Fact::Waiting { reason, line })
+            }
+            Event::LineExplained {
+                line,
+                queue,
+                reason,
+                head,
+                counts,
+                shortfall,
+                share_ppm,
+                fair_share_ppm,
+            } => {
+                let fact = Fact::Line {
+                    reason: *reason,
+                    head: Some(*head),
+                    counts: counts.clone(),
+                    shortfall: shortfall.clone(),
+                    share_ppm: *share_ppm,
+                    fair_share_ppm: *fair_share_ppm,
+                };
+                let (line, queue) = (*line, queue.clone());
+                (Subject::Line { line, queue }, fact)
+            }
+            Event::AllocationPlaced {
+                allocation,
+                node,
+                gpus,
+                zones,
+                policy,
+                candidates,
+                ..
+            } => {
+                let fact = Fact::Placed {
+                    node: node.clone(),
+                    gpus: gpus.clone(),
+                    zones: *zones,
+                    policy: *policy,
+                    candidates: candidates.clone(),
+                };
+                (of(allocation), fact)
+            }
+            Event::AllocationNominated {
+                allocation, node, ..
+            } => (of(allocation), Fact::Nominated { node: node.clone() }),
+            Event::AllocationPreempted {
+                allocation,
+                cause,
+                by,
+                grace_until,
+            } => {
+                let (cause, by, grace_until) = (*cause, *by, *grace_until);
+                let fact = Fact::Preempted {
+                    cause,
+                    by,
+                    grace_until,
+                };
+                (of(allocation), fact)
+            }
+            Event::AllocationRequeued {
+                allocation,
+                cause,
+                at,
+                not_before,
+            } => {
+                let (cause, at, not_before) = (*cause, *at, *not_before);
+                let fact = Fact::Requeued {
+                    cause,
+                    at,
+                    not_before,
+                };
+                (of(allocation), fact)
+            }
+            Event::AllocationEnded {
+                allocation,
+                cause,
+                at,
+            } => {
+                let (cause, at) = (*cause, *at);
+                (of(allocation), Fact::Ended { cause, at })
+            }
+            Event::AdminApplied { .. }
+            | Event::AllocationRequested { .. }
+            | Event::CancelRequested { .. }
+            | Event::OperationRefused { .. }
+            | Event::OperationRepeated { .. }
+            | Event::OperationsForgotten { .. }
+            | Event::QuotaReserved { .. }
+            | Event::QuotaDenied { .. }
+            | Event::QuotaReleased { .. }
+            | Event::ReservationDecided { .. }
+            | Event::AllocationStarted { .. }
+            | Event::AllocationStopping { .. }
+            | Event::CancelDecided { .. }
+            | Event::NodeRegistered { .. }
+            | Event::NodeReady { .. }
+            | Event::NodeLost { .. }
+            | Event::RunReported { .. } => return None,
+        };
+        Some(Self {
+            position: Position::of(at),
+            at: at.now,
+            subject,
+            fact,
+        })
+    }
+}
+
+/// One that had to go from its node, and what became of that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreemptionRow {
+    /// The victim.
+    pub allocation: AllocationNo,
+    pub tenant: Token,
+    pub queue: Token,
+    pub node: Token,
+    pub preemption: Preemption,
+    /// None while it is still stopping.
+    pub over: Option<Over>,
+    /// What it holds, by `ResourceKind::ALL`.
+    pub amounts: [u64; 3],
+}
+
+/// The end of a run that was preempted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Over {
+    pub outcome: Outcome,
+    pub at: Millis,
+    /// It waits again.
+    pub requeued: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Stopped,
+    NodeLost,
+    /// Its node had never begun it.
+    RejectedByNode,
+}
+
+impl Outcome {
+    pub const ALL: [Self; 3] = [Self::Stopped, Self::NodeLost, Self::RejectedByNode];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::NodeLost => "node_lost",
+            Self::RejectedByNode => "rejected_by_node",
+        }
+    }
+}
+
+impl Over {
+    pub(super) fn new(cause: EndCause, at: Millis, requeued: bool) -> Self {
+        let outcome = match cause {
+            EndCause::NodeLost => Outcome::NodeLost,
+            EndCause::RejectedByNode => Outcome::RejectedByNode,
+            EndCause::Finished
+            | EndCause::Failed
+            | EndCause::Cancelled
+            | EndCause::Preempted
+            | EndCause::DependencyFailed => Outcome::Stopped,
+        };
+        Self {
+            outcome,
+            at,
+            requeued,
+        }
+    }
+}

@@ -1,0 +1,401 @@
+use super::*;
+use std::fmt::Write;
+use vocab::{
+    AdvanceReservation, AllocationSpec, EndCause, EventNo, Filter, LineNo, Lsn, Millis, Operation,
+    PlacementPolicy, PreemptionCause, QueueSettings, Refusal, ResourceKind, Rule, WaitingReason,
+};
+
+fn token(text: &str) -> Token {
+    Token::new(text).unwrap()
+}
+
+fn operation() -> Operation {
+    Operation {
+        tenant: token("t"),
+        operation_id: None,
+        digest: [0; 16],
+        reply_to: None,
+        trace: None,
+    }
+}
+
+fn admin(change: AdminChange, version: u64) -> Event {
+    Event::AdminApplied {
+        operation: operation(),
+        change,
+        version,
+    }
+}
+
+fn reservation(wanted: bool, version: u64) -> Event {
+    let terms = AdvanceReservation {
+        queue: token("q"),
+        from: Millis(10),
+        until: Millis(20),
+        nodes: 1,
+        selector: Vec::new(),
+    };
+    let change = AdminChange::Reservation {
+        reservation: token("r"),
+        wanted: wanted.then_some(terms),
+    };
+    admin(change, version)
+}
+
+fn decided(version: u64, nodes: &[&str]) -> Event {
+    Event::ReservationDecided {
+        reservation: token("r"),
+        version,
+        nodes: nodes.iter().map(|node| token(node)).collect(),
+    }
+}
+
+/// A fact, about allocation 1 where it is about one.
+fn event(step: &str) -> Event {
+    let allocation = AllocationNo(1);
+    let waiting = |reason, line: Option<u64>| Event::AllocationWaiting {
+        allocation,
+        reason,
+        line: line.map(LineNo),
+    };
+    let ended = |cause| Event::AllocationEnded {
+        allocation,
+        cause,
+        at: Millis(200),
+    };
+    let requeued = |cause, not_before| Event::AllocationRequeued {
+        allocation,
+        cause,
+        at: Millis(150),
+        not_before: Millis(not_before),
+    };
+    match step {
+        "requested" => Event::AllocationRequested {
+            operation: operation(),
+            spec: AllocationSpec::plain(token("j"), 7, 8),
+        },
+        "reserved" => Event::QuotaReserved { allocation },
+        "denied" => Event::QuotaDenied {
+            allocation,
+            refusal: Refusal::new(Rule::QuotaExceeded, "cpu"),
+        },
+        "waiting" => waiting(WaitingReason::NoRoomNow, Some(4)),
+        "depends" => waiting(WaitingReason::Dependency, None),
+        "pauses" => waiting(WaitingReason::Backoff, None),
+        "back" => waiting(WaitingReason::FairShare, None),
+        "still nominated" => waiting(WaitingReason::Nominated, None),
+        "nominated" => Event::AllocationNominated {
+            allocation,
+            node: token("n"),
+            incarnation: 1,
+        },
+        "placed" => Event::AllocationPlaced {
+            allocation,
+            node: token("n"),
+            incarnation: 1,
+            gpus: Vec::new(),
+            zones: 0,
+            policy: PlacementPolicy::Default,
+            candidates: Vec::new(),
+        },
+        "started" => Event::AllocationStarted {
+            allocation,
+            at: Millis(100),
+        },
+        "preempted" => Event::AllocationPreempted {
+            allocation,
+            cause: PreemptionCause::FairShare,
+            by: Some(AllocationNo(9)),
+            grace_until: Millis(99),
+        },
+        "stopping" => Event::AllocationStopping { allocation },
+        "requeued" => requeued(EndCause::Preempted, 0),
+        "lost" => requeued(EndCause::NodeLost, 0),
+        "failed" => requeued(EndCause::Failed, 1000),
+        "ended" => ended(EndCause::Finished),
+        "cancelled" => ended(EndCause::Cancelled),
+        "released" => Event::QuotaReleased { allocation },
+        "explained" => Event::LineExplained {
+            line: LineNo(4),
+            queue: token("q"),
+            reason: WaitingReason::NoRoomNow,
+            head: allocation,
+            counts: vec![(Filter::Cpu, 731)],
+            shortfall: vec![(ResourceKind::Cpu, 2000)],
+            share_ppm: 1,
+            fair_share_ppm: 2,
+        },
+        "queue" => admin(
+            AdminChange::Queue {
+                queue: token("q"),
+                settings: QueueSettings::default(),
+            },
+            3,
+        ),
+        "tenant" => admin(AdminChange::Tenant { tenant: token("t") }, 1),
+        "asked" => reservation(true, 1),
+        "asked anew" => reservation(true, 2),
+        "withdrawn" => reservation(false, 2),
+        "granted" => decided(1, &["n"]),
+        "refused" => decided(1, &[]),
+        "refused anew" => decided(2, &[]),
+        other => panic!("{other}"),
+    }
+}
+
+fn state(row: &AllocationRow) -> String {
+    let mut text = row.state.name().to_owned();
+    if let AllocationState::Queued {
+        reason,
+        line,
+        since,
+        not_before,
+    } = &row.state
+    {
+        if let Some(reason) = reason {
+            write!(text, " {}", reason.name()).unwrap();
+        }
+        if let Some(line) = line {
+            write!(text, " line {}", line.0).unwrap();
+        }
+        write!(text, " since {}", since.0).unwrap();
+        if let Some(until) = not_before {
+            write!(text, " until {}", until.0).unwrap();
+        }
+    }
+    if let Some(place) = row.state.place() {
+        write!(text, " placed {}", place.placed_at.0).unwrap();
+        if let Some(at) = place.started_at {
+            write!(text, " started {}", at.0).unwrap();
+        }
+    }
+    if let Some(preemption) = row.state.preemption() {
+        write!(text, " preempted {}", preemption.position.lsn.0).unwrap();
+    }
+    if let Some(cause) = row.last_cause {
+        write!(text, " again {} {}", row.attempts, cause.name()).unwrap();
+    }
+    text
+}
+
+fn changes(projection: &mut WarmProjection, steps: &str) -> Result<Vec<Change>, IllegalEvent> {
+    let mut out = Vec::new();
+    for (i, step) in steps.split(", ").enumerate() {
+        let at = At {
+            lsn: Lsn(i as u64 + 1),
+            index: 0,
+            no: EventNo(1),
+            now: Millis(i as i64 + 1),
+        };
+        projection.project(&at, &event(step), &mut out)?;
+    }
+    Ok(out)
+}
+
+/// Steps, one millisecond apart; then the allocation's last row, and whether it is still held.
+fn check(steps: &str, expected: &str) {
+    let mut projection = WarmProjection::default();
+    let found = match changes(&mut projection, steps) {
+        Err(error) => format!("illegal when {}", error.state),
+        Ok(changes) => {
+            let rows = changes.iter().rev().find_map(|change| match change {
+                Change::Allocation(row) => Some(state(row)),
+                Change::Preemption(_) | Change::Entry(_) | Change::Setting(_) => None,
+            });
+            let live = if projection.live.is_empty() { "" } else { ", live" };
+            rows.unwrap_or_default() + live
+        }
+    };
+    assert_eq!(found, expected, "{steps}");
+}
+
+/// What the last step writes.
+fn check_last(steps: &str, expected: &str) {
+    let lsn = Lsn(steps.split(", ").count() as u64);
+    let mut projection = WarmProjection::default();
+    let before = steps.rsplit_once(", ").map_or(0, |(before, _)| {
+        changes(&mut WarmProjection::default(), before).unwrap().len()
+    });
+    let changes = changes(&mut projection, steps).unwrap();
+    let found = changes[before..].iter().map(|change| match change {
+        Change::Allocation(row) => row.state.name().to_owned(),
+        Change::Preemption(row) => {
+            let over = row.over.map_or("stopping".to_owned(), |over| {
+                let again = if over.requeued { " again" } else { "" };
+                format!("{} {}{again}", over.outcome.name(), over.at.0)
+            });
+            let preemption = &row.preemption;
+            let position = preemption.position.lsn.0;
+            format!("preemption {position} {} {over} {:?}", preemption.cause.name(), row.amounts)
+        }
+        Change::Entry(entry) => {
+            assert_eq!(entry.position.lsn, lsn);
+            let reason = entry.fact.reason().map_or(String::new(), |r| format!(" {r}"));
+            format!("entry {}{reason}", entry.fact.name())
+        }
+        Change::Setting(row) => match &**row {
+            SettingRow::Reservation(row) => format!("reservation {}", row.state.name()),
+            SettingRow::Queue { queue, version, .. } => format!("queue {} {version}", queue.as_str()),
+            other => panic!("{other:?}"),
+        },
+    });
+    assert_eq!(found.collect::<Vec<_>>().join(", "), expected, "{steps}");
+}
+
+#[test]
+fn an_allocation_lives_and_ends() {
+    check("requested", "requested, live");
+    check("requested, reserved", "queued since 2, live");
+    check("requested, denied", "denied");
+    check(
+        "requested, reserved, depends, waiting",
+        "queued no_room_now line 4 since 4, live",
+    );
+    check("requested, reserved, placed", "placed placed 3, live");
+    check(
+        "requested, reserved, placed, started",
+        "running placed 3 started 100, live",
+    );
+    check(
+        "requested, reserved, placed, started, stopping, cancelled, released",
+        "ended placed 3 started 100",
+    );
+    check(
+        "requested, reserved, placed, stopping, started",
+        "stopping placed 3 started 100, live",
+    );
+    check("requested, reserved, placed, ended", "ended placed 3");
+}
+
+#[test]
+fn a_nomination_ends_in_a_place_or_back_in_line() {
+    check("requested, reserved, nominated", "nominated, live");
+    check("requested, reserved, nominated, still nominated", "nominated, live");
+    check("requested, reserved, nominated, placed", "placed placed 4, live");
+    check(
+        "requested, reserved, nominated, waiting",
+        "queued no_room_now line 4 since 4, live",
+    );
+    check("requested, reserved, nominated, cancelled", "ended");
+}
+
+#[test]
+fn a_run_that_is_over_is_queued_again() {
+    check(
+        "requested, reserved, placed, started, lost",
+        "queued since 5 again 1 node_lost, live",
+    );
+    check(
+        "requested, reserved, placed, lost, placed, lost, placed",
+        "placed placed 7 again 2 node_lost, live",
+    );
+    check(
+        "requested, reserved, placed, failed",
+        "queued backoff since 4 until 1000 again 1 failed, live",
+    );
+    check(
+        "requested, reserved, placed, failed, pauses",
+        "queued backoff since 5 until 1000 again 1 failed, live",
+    );
+    check(
+        "requested, reserved, placed, failed, back",
+        "queued fair_share since 5 again 1 failed, live",
+    );
+    check(
+        "requested, reserved, placed, preempted, stopping, requeued, ended",
+        "ended again 1 preempted",
+    );
+}
+
+#[test]
+fn a_preemption_is_a_row_until_the_run_is_over() {
+    let begun = "requested, reserved, placed, preempted";
+    check(begun, "stopping placed 3 preempted 4, live");
+    check_last(begun, "stopping, preemption 4 fair_share stopping [7, 8, 0], entry preempted fair_share");
+    let told = &format!("{begun}, stopping");
+    check(told, "stopping placed 3 preempted 4, live");
+    check_last(told, "stopping");
+    check_last(
+        &format!("{told}, requeued"),
+        "queued, preemption 4 fair_share stopped 150 again [7, 8, 0], entry requeued preempted",
+    );
+    check_last(
+        &format!("{told}, lost"),
+        "queued, preemption 4 fair_share node_lost 150 again [7, 8, 0], entry requeued node_lost",
+    );
+    check_last(
+        &format!("{told}, cancelled"),
+        "ended, preemption 4 fair_share stopped 200 [7, 8, 0], entry ended cancelled",
+    );
+}
+
+#[test]
+fn what_was_decided_is_an_entry() {
+    check_last("requested, reserved", "queued");
+    check_last("requested, reserved, waiting", "queued, entry waiting no_room_now");
+    check_last("requested, reserved, nominated", "nominated, entry nominated");
+    check_last("requested, reserved, placed", "placed, entry placed");
+    check_last("requested, reserved, placed, started", "running");
+    check_last("requested, reserved, placed, stopping", "stopping");
+    check_last("requested, reserved, placed, ended", "ended, entry ended finished");
+    check_last("requested, denied, ended", "");
+    check_last("explained", "entry line no_room_now");
+}
+
+#[test]
+fn settings_are_rows() {
+    check_last("queue", "queue q 3");
+    check_last("tenant", "");
+    check_last("asked", "reservation asked");
+    check_last("asked, granted", "reservation granted");
+    check_last("asked, refused", "reservation refused");
+    check_last("asked, granted, refused", "reservation over");
+    check_last("asked, granted, withdrawn", "reservation withdrawn");
+    check_last("asked, granted, withdrawn, refused anew", "");
+    check_last("asked, asked anew, granted", "");
+    check_last("withdrawn", "");
+    check_last("withdrawn, refused anew", "");
+    check("granted", "illegal when no such reservation");
+}
+
+#[test]
+fn quota_and_cancel_may_cross() {
+    check("requested, cancelled", "ended");
+    check("requested, cancelled, reserved, released", "ended");
+    check("requested, cancelled, denied", "ended");
+    check("requested, denied, cancelled", "denied");
+    check("requested, reserved, cancelled", "ended");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    check("placed", "illegal when not live");
+    check("requested, placed", "illegal when requested");
+    check("requested, waiting", "illegal when requested");
+    check("requested, reserved, reserved", "illegal when queued");
+    check("requested, reserved, started", "illegal when queued");
+    check("requested, reserved, requeued", "illegal when queued");
+    check("requested, reserved, preempted", "illegal when queued");
+    check("requested, reserved, nominated, nominated", "illegal when nominated");
+    check("requested, reserved, nominated, started", "illegal when nominated");
+    check("requested, reserved, placed, placed", "illegal when placed");
+    check("requested, reserved, placed, waiting", "illegal when placed");
+    check("requested, reserved, placed, nominated", "illegal when placed");
+    check(
+        "requested, reserved, placed, started, started",
+        "illegal when running",
+    );
+    check(
+        "requested, reserved, placed, stopping, stopping",
+        "illegal when stopping",
+    );
+    check(
+        "requested, reserved, placed, stopping, preempted",
+        "illegal when stopping",
+    );
+    check(
+        "requested, reserved, placed, preempted, stopping, stopping",
+        "illegal when stopping",
+    );
+    check("requested, ended, started", "illegal when not live");
+}
