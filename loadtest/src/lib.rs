@@ -4,6 +4,7 @@
 pub mod drive;
 pub mod fleet;
 pub mod otlp;
+pub mod placement;
 pub mod plan;
 pub mod queueing;
 pub mod simulate;

@@ -1,7 +1,7 @@
 //! `loadtest`: one module of the library per command.
 
 use clap::{Parser, Subcommand};
-use loadtest::{drive, fleet::stand, plan, queueing, simulate};
+use loadtest::{drive, fleet::stand, placement, plan, queueing, simulate};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -13,6 +13,8 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Fills published clusters with the scheduler's placement policies, against published figures.
+    Placement(placement::Options),
     /// Says what a workload needs: tenants, nodes, the rate of the recorded clock.
     Plan(plan::Options),
     /// Replays a workload against a running stack and checks what came of it.
@@ -27,6 +29,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match Options::parse().command {
+        Command::Placement(options) => placement::main(&options),
         Command::Plan(options) => plan::main(&options),
         Command::Drive(options) => drive::main(options),
         Command::Fleet(options) => stand::main(&options),

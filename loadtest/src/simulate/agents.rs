@@ -149,8 +149,8 @@ impl Agent {
                 return Vec::new();
             }
             // A late message of this life or a former one.
-            5..=8 => return self.again(random),
-            9 => return vec![self.stray(random, now_ms)],
+            5..=12 => return self.again(random),
+            13 => return vec![self.stray(random, now_ms)],
             _ => {}
         }
         if self.wants_list && random.chance(500) {
@@ -189,7 +189,12 @@ impl Agent {
     }
 
     fn again(&mut self, random: &mut Seeded) -> Vec<Act> {
-        let index = random.below(self.sent.len().max(1) as u64) as usize;
+        // A repetition comes soon, a stray one whenever.
+        let from = match random.below(2) {
+            0 => self.sent.len().saturating_sub(6),
+            _ => 0,
+        };
+        let index = from + random.below((self.sent.len() - from).max(1) as u64) as usize;
         let late = self.sent.get(index).cloned();
         late.into_iter().map(Act::Report).collect()
     }
@@ -273,17 +278,23 @@ impl Agent {
 
     fn run(&mut self, change: &v1::Assignment) -> Result<(), Overcommitted> {
         let id = &change.allocation_id;
-        if self.done.get(id).is_some_and(|seen| change.revision <= *seen) {
+        if self
+            .done
+            .get(id)
+            .is_some_and(|seen| change.revision <= *seen)
+        {
             return Ok(());
         }
-        if let Some(run) = self.runs.get_mut(id) {
-            if change.placed_ms != run.placed_ms {
-                // This one goes on here, and nobody has said otherwise.
-                return Err(self.overcommitted(id));
+        match self.runs.get_mut(id) {
+            Some(run) if change.placed_ms == run.placed_ms => {
+                run.revision = run.revision.max(change.revision);
+                run.stop |= change.stop;
+                return Ok(());
             }
-            run.revision = run.revision.max(change.revision);
-            run.stop |= change.stop;
-            return Ok(());
+            // That one goes on here, and nobody has said otherwise.
+            Some(run) if run.started || !run.stop => return Err(self.overcommitted(id)),
+            // Nothing but a late stop of a run that is over.
+            Some(_) | None => {}
         }
         let run = Local {
             demand: change.spec.clone().unwrap_or_default(),

@@ -63,6 +63,7 @@ impl Agent {
             memory_bytes: 256 * GIB as u64,
             gpus: 8,
             gpu_model: MODEL.to_owned(),
+            ..NodeCapacity::default()
         }
     }
 

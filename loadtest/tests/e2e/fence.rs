@@ -33,6 +33,7 @@ async fn fleet(suite: &Suite) -> Fleet {
             memory_bytes: 256 * GIB as u64,
             gpus: 4,
             gpu_model: Some(crate::suite::token(MODEL)),
+            ..NodeCapacity::default()
         },
     };
     let options = FleetOptions {

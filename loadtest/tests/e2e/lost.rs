@@ -5,6 +5,7 @@ use crate::{
     suite::{Outcome, Setup, Suite, id, small},
 };
 use chassis::Clock;
+use client::Submit;
 use schemas::v1::RunPhase;
 use std::time::Duration;
 use vocab::{AllocationId, At, EndCause, Event, Lsn};
@@ -23,7 +24,11 @@ async fn a_lost_node_ends_its_run_and_comes_back_empty() -> Outcome {
     let tenant = suite.tenant("tenant-a").await;
     let mut agent = suite.node("n1").await;
     agent.beat(HEARTBEAT);
-    let first = tenant.submit(small("first"), id()).await?.allocation_id;
+    let once = Submit {
+        never_requeue: true,
+        ..small("first")
+    };
+    let first = tenant.submit(once, id()).await?.allocation_id;
     let started = agent.assignment(&first, false).await.placed_ms;
     agent.report(&first, RunPhase::Started, started).await;
     let no = AllocationId::parse(&first).and_then(|id| id.in_cell(suite.cell_no()));
@@ -123,6 +128,63 @@ async fn a_lost_node_ends_its_run_and_comes_back_empty() -> Outcome {
         billed(&suite, ended_lsn, &first).await?,
         ("node_lost".to_owned(), started, ended)
     );
+    suite.assert_conserved().await;
+    suite.assert_verified().await;
+    suite.close().await;
+    Ok(())
+}
+
+/// What is not told otherwise runs again, on another node and in its own time; both runs are billed.
+#[tokio::test]
+async fn a_lost_run_is_queued_again_and_runs_elsewhere() -> Outcome {
+    let suite = Suite::with(Setup {
+        lease_ms: LEASE_MS,
+        ..Setup::default()
+    })
+    .await;
+    let tenant = suite.tenant("tenant-a").await;
+    let mut first = suite.node("n1").await;
+    first.beat(HEARTBEAT);
+    let allocation = tenant.submit(small("twice"), id()).await?.allocation_id;
+    let started = first.assignment(&allocation, false).await.placed_ms;
+    first.report(&allocation, RunPhase::Started, started).await;
+    let mut second = suite.node("n2").await;
+    second.beat(HEARTBEAT);
+    let start =
+        |_: &At, event: &Event| matches!(event, Event::AllocationStarted { .. }).then_some(());
+    suite.events_of("the start", 1, start).await;
+
+    first.fall_silent();
+    let (again, ended) = second.run(&allocation, 5).await;
+    let late = first.incarnation;
+    first
+        .report_as(late, run(&allocation, RunPhase::FailedRun, ended))
+        .await;
+    let end = |at: &At, event: &Event| match event {
+        Event::AllocationEnded { cause, .. } => Some((*cause, at.lsn)),
+        _ => None,
+    };
+    let ends = suite.events_of("the end", 1, end).await;
+    assert_eq!(ends[0].0, EndCause::Finished);
+    let requeue = |_: &At, event: &Event| match event {
+        Event::AllocationRequeued { cause, at, .. } => Some((*cause, at.0)),
+        _ => None,
+    };
+    let requeues = suite.events_of("the requeue", 1, requeue).await;
+    let (cause, lost) = requeues[0];
+    assert_eq!(cause, EndCause::NodeLost);
+
+    suite.billed_through(ends[0].1).await;
+    let query = suite.clickhouse().query(
+        "SELECT toString(node), toString(cause), toUnixTimestamp64Milli(started_at), toUnixTimestamp64Milli(ended_at)
+         FROM allocation_intervals WHERE toString(allocation) = ? ORDER BY lsn",
+    );
+    let billed: Vec<(String, String, i64, i64)> = query.bind(&allocation).fetch_all().await?;
+    let expected = [
+        ("n1".to_owned(), "node_lost".to_owned(), started, lost),
+        ("n2".to_owned(), "finished".to_owned(), again, ended),
+    ];
+    assert_eq!(billed, expected);
     suite.assert_conserved().await;
     suite.assert_verified().await;
     suite.close().await;

@@ -33,6 +33,7 @@ async fn garbage_of_agents_is_passed_over() -> Outcome {
             memory_bytes: 1 << 30,
             gpus,
             gpu_model: gpu_model.to_owned(),
+            ..NodeCapacity::default()
         }))
     };
     let run = |allocation: &str, phase: i32| {

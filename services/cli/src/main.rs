@@ -3,8 +3,10 @@
 mod amount;
 mod cancel;
 mod cell;
+mod explain;
 mod look;
 mod operate;
+mod queues;
 mod schema;
 mod serve;
 mod stack;
@@ -73,8 +75,14 @@ enum Command {
     Unreserve(operate::Unreserve),
     /// Show an allocation.
     Get(look::Get),
+    /// Say why an allocation stands where it stands, now or at an earlier position.
+    Explain(explain::Explain),
     /// Show what a tenant has waiting.
     Queue(look::Queue),
+    /// Show the queues: their weight, what they hold, what waits.
+    Queues(queues::Queues),
+    /// Show what a tenant lost to others.
+    Preemptions(queues::Preemptions),
     /// Show the nodes.
     Nodes,
     /// Show what each tenant owes, by month.
@@ -126,10 +134,40 @@ async fn run(args: Args) -> Result<(), Failure> {
         Command::Reserve(reserve) => reserve.run(&stack()?).await,
         Command::Unreserve(unreserve) => unreserve.run(&stack()?).await,
         Command::Get(get) => get.run(&stack()?).await,
+        Command::Explain(explain) => explain.run(&stack()?).await,
         Command::Queue(queue) => queue.run(&stack()?).await,
+        Command::Queues(queues) => queues.run(&stack()?).await,
+        Command::Preemptions(preemptions) => preemptions.run(&stack()?).await,
         Command::Nodes => look::nodes(&stack()?).await,
         Command::Bill => look::bill(&stack()?).await,
         Command::Conservation => look::conservation(&stack()?).await,
         Command::Verify => look::verify(&stack()?).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_commands_fit_together() {
+        Args::command().debug_assert();
+        for line in [
+            "submit --tenant t --cpu 4 --memory 1GiB --label zone=z1 --label !old --tolerate any",
+            "queue-set q --parent p --weight 500m --limit cpu=4 --tenant a --tenant b --order sjf",
+            "priority-class batch -5 --preemptible --grace 30s --placement best-fit",
+            "policy --fair-share-preemption false --half-life 7d --backfill --protected 500m",
+            "cordon n",
+            "uncordon n --expected-version 1",
+            "reserve r --queue q --until 2026-01-31T08:00:00Z --nodes 3 --label zone=z1",
+            "unreserve r",
+            "quota set a cpu 3 --expected-version 2",
+        ] {
+            let words = ["apportion"].into_iter().chain(line.split_whitespace());
+            if let Err(error) = Args::try_parse_from(words) {
+                panic!("{line}: {error}");
+            }
+        }
     }
 }

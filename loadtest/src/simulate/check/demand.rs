@@ -39,7 +39,9 @@ fn positive(value: i64) -> u64 {
 
 /// Rules that say nothing are none; values are a set.
 fn rules(given: Option<&v1::PlacementRules>) -> Option<v1::PlacementRules> {
-    let mut rules = given.filter(|given| **given != v1::PlacementRules::default())?.clone();
+    let mut rules = given
+        .filter(|given| **given != v1::PlacementRules::default())?
+        .clone();
     for requirement in &mut rules.selector {
         requirement.values.sort_unstable();
         requirement.values.dedup();

@@ -71,11 +71,7 @@ impl Checker {
     }
 
     /// The sum of all that is held on a node's incarnation, against what it brought in.
-    pub(super) fn within_capacity(
-        &self,
-        at: &Place,
-        key: &(String, u64),
-    ) -> Result<(), Violation> {
+    pub(super) fn within_capacity(&self, at: &Place, key: &(String, u64)) -> Result<(), Violation> {
         let Some(capacity) = self.nodes.capacity(&key.0, key.1) else {
             return Err(at.wrong(Invariant::Exclusive, format!("{key:?} has no capacity")));
         };
@@ -160,6 +156,10 @@ fn in_zones(capacity: &v1::NodeCapacity, zones: u32, device: u32) -> bool {
     let Some(topology) = &capacity.topology else {
         return true;
     };
-    let mut taken = topology.zones.iter().zip(0..).filter(|(_, no)| zones >> no & 1 == 1);
+    let mut taken = topology
+        .zones
+        .iter()
+        .zip(0..)
+        .filter(|(_, no)| zones >> no & 1 == 1);
     taken.any(|(zone, _)| zone.gpus >> device & 1 == 1)
 }

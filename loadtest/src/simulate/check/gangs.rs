@@ -33,7 +33,11 @@ impl Checker {
             if held_before.iter().any(of_gang) {
                 continue;
             }
-            let all: Vec<_> = self.allocations.iter().filter(|(no, _)| of_gang(no)).collect();
+            let all: Vec<_> = self
+                .allocations
+                .iter()
+                .filter(|(no, _)| of_gang(no))
+                .collect();
             let Some(gang) = all.first().and_then(|(_, a)| a.demand.gang.as_ref()) else {
                 continue;
             };

@@ -109,11 +109,9 @@ impl Checker {
             BY_FAIR_SHARE => preemptible && by.is_some(),
             _ => true,
         };
-        at.rule(
-            fits && e.grace_until_ms >= at.now,
-            Invariant::Fit,
-            || format!("{e:?} of {a:?} for {by:?}"),
-        )?;
+        at.rule(fits && e.grace_until_ms >= at.now, Invariant::Fit, || {
+            format!("{e:?} of {a:?} for {by:?}")
+        })?;
         let a = self.allocations.get_mut(at, e.allocation)?;
         let text = format!("{e:?}, but {a:?}");
         match &mut a.hold {

@@ -57,7 +57,9 @@ pub fn policies(random: &mut Seeded) -> Vec<(String, Verb)> {
         set.push(set_scheduling(random));
         set.extend(CLASSES[..3].iter().map(|name| set_class(name, random)));
     }
-    set.into_iter().map(|verb| (OPERATOR.to_owned(), verb)).collect()
+    set.into_iter()
+        .map(|verb| (OPERATOR.to_owned(), verb))
+        .collect()
 }
 
 /// What an operator changes meanwhile.
@@ -71,7 +73,9 @@ pub fn change(tenant: &str, random: &mut Seeded) -> Verb {
         5 | 6 => Verb::SetQueue(SetQueue {
             queue: tenant.to_owned(),
             weight_milli: Some(500 * (1 + random.below(4)) as i64),
-            order: QueueOrder::try_from(random.below(3) as i32).unwrap_or_default().into(),
+            order: QueueOrder::try_from(random.below(3) as i32)
+                .unwrap_or_default()
+                .into(),
             expected_version: random.chance(300).then(|| random.below(2)),
             ..SetQueue::default()
         }),
@@ -99,7 +103,11 @@ pub fn gang(number: u64, random: &mut Seeded) -> Vec<Submit> {
     let alike = submit(random);
     let one = |_| Submit {
         gang: Some(gang.clone()),
-        ..if random.chance(700) { alike.clone() } else { submit(random) }
+        ..if random.chance(700) {
+            alike.clone()
+        } else {
+            submit(random)
+        }
     };
     (missing..size).map(one).collect()
 }
@@ -166,7 +174,11 @@ pub fn submit(random: &mut Seeded) -> Submit {
         } else {
             String::new()
         },
-        priority: if class.is_empty() { random.below(5) as i32 - 2 } else { 0 },
+        priority: if class.is_empty() {
+            random.below(5) as i32 - 2
+        } else {
+            0
+        },
         cpu_milli: 500 * (1 + random.below(12)) as i64,
         memory_bytes: GIB * (1 + random.below(8)) as i64,
         gpu_count,

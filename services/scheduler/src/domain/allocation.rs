@@ -181,7 +181,7 @@ impl Scheduler {
         let Some(live) = self.live.get(&no) else {
             return;
         };
-        let shape = Shape::single(live.class);
+        let shape = Shape::single(live.class, live.run_time_ms);
         let asks = self.amounts(live);
         let key = self.key(no, live, asks);
         let (line, key) = self.join(no, &shape, asks, key);
@@ -207,7 +207,10 @@ impl Scheduler {
         };
         let shape_no = line_key.shape;
         let (line, new) = self.queues.join(line_key, asks, key);
-        if !new {
+        self.blocked.preemption_untried = true;
+        if new {
+            self.blocked.unexplained.insert(line);
+        } else {
             // One use for the line, however many are in it.
             self.shapes.release(shape_no.0);
         }
@@ -216,8 +219,11 @@ impl Scheduler {
 
     pub(super) fn leave(&mut self, line: LineNo, key: Key) {
         if let Some(gone) = self.queues.leave(line, key) {
-            self.blocked.forget(line, gone.shape);
-            self.shapes.release(gone.shape.0);
+            self.blocked.forget(line);
+            if self.shapes.release(gone.shape.0).is_some() {
+                self.blocked.forget_shape(gone.shape);
+                self.queues.open(gone.shape);
+            }
         }
     }
 

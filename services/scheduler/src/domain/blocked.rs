@@ -1,23 +1,18 @@
-//! Which lines are passed over, and what has to change before they are worth another try. Only saves work.
+//! What is passed over, and what has to change before it is worth another try. Only saves work.
 
-use super::{
-    Scheduler,
-    class::ShapeNo,
-    fleet::NodeNo,
-    interner::Scratch,
-    place::Short,
-    queues::Block,
-};
+use super::{Scheduler, class::ShapeNo, fleet::NodeNo, place::Short, queues::Line};
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::{LineNo, Millis, WaitingReason};
 
 #[derive(Debug, Default)]
 pub struct Blocked {
-    /// For lack of room.
-    shapes: BTreeMap<ShapeNo, Lack>,
-    /// By a limit of their queue or one above.
-    limited: BTreeSet<LineNo>,
-    /// Blocked since they were last explained.
+    /// Shapes that there is no room for.
+    shapes: BTreeMap<ShapeNo, Short>,
+    /// Lines that are passed over by themselves: for a limit of a queue, or while nodes are reserved for some queues.
+    lines: BTreeSet<LineNo>,
+    /// What was last explained of a shape, and when.
+    explained: BTreeMap<ShapeNo, (WaitingReason, Millis)>,
+    /// Lines to be explained.
     pub unexplained: BTreeSet<LineNo>,
     /// When decisions were last made.
     pub decided: Option<Millis>,
@@ -27,43 +22,54 @@ pub struct Blocked {
     pub preempt_again_at: Option<Millis>,
 }
 
-#[derive(Debug, Default)]
-struct Lack {
-    lines: BTreeSet<LineNo>,
-    /// So many more of its members must find room before it can.
-    missing: u32,
-}
+/// What waits for an unchanged reason is explained again, with new numbers, no more often than this.
+pub const AGAIN_MS: i64 = 60_000;
 
-impl Scratch<Blocked> {
-    pub(super) fn forget(&mut self, line: LineNo, shape: ShapeNo) {
-        self.limited.remove(&line);
+impl Blocked {
+    pub(super) fn forget(&mut self, line: LineNo) {
+        self.lines.remove(&line);
         self.unexplained.remove(&line);
-        if let Some(lack) = self.shapes.get_mut(&shape) {
-            lack.lines.remove(&line);
-            if lack.lines.is_empty() {
-                self.shapes.remove(&shape);
-            }
-        }
+    }
+
+    pub(super) fn forget_shape(&mut self, shape: ShapeNo) {
+        self.shapes.remove(&shape);
+        self.explained.remove(&shape);
     }
 }
 
 impl Scheduler {
     /// The line's head was tried in vain.
-    pub(super) fn block(&mut self, line: LineNo, shape: ShapeNo, short: Short) {
-        let reason = short.reason;
-        self.queues.block(line, Block { reason });
+    pub(super) fn block(&mut self, no: LineNo, shape: ShapeNo, short: Short, now: Millis) {
         self.blocked.preemption_untried = true;
-        self.blocked.unexplained.insert(line);
-        if reason == WaitingReason::QueueLimit || reason == WaitingReason::GangOverLimit {
-            self.blocked.limited.insert(line);
-        } else {
-            let lack = self.blocked.shapes.entry(shape).or_default();
-            lack.missing = if lack.lines.is_empty() { short.missing } else { lack.missing.min(short.missing) };
-            lack.lines.insert(line);
+        let limited = matches!(
+            short.reason,
+            WaitingReason::QueueLimit | WaitingReason::GangOverLimit
+        );
+        if limited || self.reservations.any() {
+            self.queues.block(no, short.reason);
+            self.blocked.lines.insert(no);
+            self.blocked.unexplained.insert(no);
+            return;
+        }
+        self.queues.close(shape);
+        self.blocked.shapes.insert(shape, short);
+        let news = self.blocked.explained.get(&shape).is_none_or(|(reason, at)| {
+            *reason != short.reason || now.0 - at.0 >= AGAIN_MS
+        });
+        if news {
+            self.blocked.explained.insert(shape, (short.reason, now));
+            let of_shape = self.queues.lines().filter(|line| line.key.shape == shape);
+            self.blocked.0.unexplained.extend(of_shape.map(|line| line.no));
         }
     }
 
-    /// Lines for which there may be room now are tried again.
+    /// Why a line is passed over; none when it may be tried.
+    pub(super) fn block_of(&self, line: &Line) -> Option<WaitingReason> {
+        let of_shape = || self.blocked.shapes.get(&line.key.shape).map(|short| short.reason);
+        line.blocked.or_else(of_shape)
+    }
+
+    /// What there may be room for now is tried again.
     pub(super) fn unblock(&mut self, now: Millis) {
         let decided = self.blocked.decided.replace(now);
         let passed = |moment: Millis| decided.is_none_or(|decided| decided < moment) && moment <= now;
@@ -73,26 +79,25 @@ impl Scheduler {
         }
         gained.sort_unstable();
         gained.dedup();
-        let mut shapes = std::mem::take(&mut self.blocked.shapes);
-        shapes.retain(|shape, lack| {
-            let room = self.room_for(*shape, &gained, lack.missing);
-            lack.missing = lack.missing.saturating_sub(room);
-            if lack.missing == 0 {
-                for line in &lack.lines {
-                    self.queues.free(*line);
+        if !gained.is_empty() {
+            let mut shapes = std::mem::take(&mut self.blocked.shapes);
+            shapes.retain(|shape, short| {
+                let room = self.room_for(*shape, &gained, short.missing);
+                short.missing = short.missing.saturating_sub(room);
+                if short.missing == 0 {
+                    self.queues.open(*shape);
                 }
-            }
-            lack.missing > 0
-        });
-        self.blocked.shapes = shapes;
-        if self.queues.take_released() {
-            let limited = std::mem::take(&mut self.blocked.limited);
-            for no in limited {
+                short.missing > 0
+            });
+            self.blocked.shapes = shapes;
+        }
+        if self.queues.take_released() || !gained.is_empty() {
+            for no in std::mem::take(&mut self.blocked.lines) {
                 let still = self.queues.line(no).is_some_and(|line| {
                     self.queues.limited_by(line.key.queue, &line.asks).is_some()
                 });
                 if still {
-                    self.blocked.limited.insert(no);
+                    self.blocked.lines.insert(no);
                 } else {
                     self.queues.free(no);
                 }
@@ -105,10 +110,10 @@ impl Scheduler {
         let mut room = 0u32;
         for (class, _) in &self.shapes.get(shape.0).members {
             let class = self.classes.get(class.0);
+            if class.looks_at_others() {
+                return enough;
+            }
             for no in nodes {
-                if class.looks_at_others() {
-                    return enough;
-                }
                 let node = self.fleet.node(*no);
                 if node.open() && node.check(self.fleet.capacity(*no), class).is_ok() {
                     let cpu = node.room.cpu_milli() / class.cpu_milli.max(1);

@@ -90,18 +90,23 @@ pub struct Shape {
     pub min: u32,
     /// On nodes with one value of this label.
     pub uniform_label: Option<Token>,
+    /// Bits of the run-time estimate in milliseconds; 0: not known. Where it matters how long one stays, those of like
+    /// length fit and fail alike.
+    pub run_time_bits: u8,
 }
 
 impl Shape {
-    pub fn single(class: ClassNo) -> Self {
+    pub fn single(class: ClassNo, run_time_ms: u64) -> Self {
         Self {
+            run_time_bits: run_time_bits(run_time_ms),
             members: vec![(class, 1)],
             min: 1,
             uniform_label: None,
         }
     }
+}
 
-    pub fn size(&self) -> u32 {
-        self.members.iter().map(|(_, count)| count).sum()
-    }
+pub fn run_time_bits(run_time_ms: u64) -> u8 {
+    // At most 64.
+    (u64::BITS - run_time_ms.leading_zeros()) as u8
 }

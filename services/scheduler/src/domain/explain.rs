@@ -3,6 +3,7 @@
 use super::{
     Scheduler,
     allocation::{Live, Phase},
+    blocked::AGAIN_MS,
     class::{Amounts, Class, ClassNo},
     fair::Share,
     fleet::{NodeNo, Others, keeps_off},
@@ -11,9 +12,6 @@ use super::{
 use ledger::Draft;
 use std::collections::BTreeMap;
 use vocab::{AllocationNo, Event, Filter, LineNo, Millis, ResourceKind, WaitingReason};
-
-/// A line whose reason has not changed is explained again, with new numbers, no more often than this.
-const AGAIN_MS: i64 = 60_000;
 
 /// What was found when all nodes were looked at for one class.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -95,17 +93,17 @@ impl Scheduler {
         now: Millis,
     ) -> Option<Event> {
         let line = self.queues.line(line)?;
-        let block = (*line.blocked)?;
+        let block = self.block_of(line)?;
         let head = line.head()?.allocation;
         let class = self.live.get(&head)?.class;
         // A gang is explained by its first member; whether the reason is room alone is said of the gang.
-        let (reason, counts, shortfall) = match block.reason {
+        let (reason, counts, shortfall) = match block {
             WaitingReason::NoRoomNow | WaitingReason::GangNoRoom => {
                 let findings = known
                     .entry(class)
                     .or_insert_with(|| self.look_at_all_nodes(self.classes.get(class.0)));
                 let reason = match findings.reason() {
-                    WaitingReason::NoRoomNow => block.reason,
+                    WaitingReason::NoRoomNow => block,
                     other => other,
                 };
                 (reason, findings.counts.clone(), findings.shortfall)
@@ -145,13 +143,10 @@ impl Scheduler {
     /// Where an allocation that was never told stands; none when that is not known yet.
     fn stands(&self, live: &Live) -> Option<(WaitingReason, Option<LineNo>)> {
         let in_line = |line: LineNo| {
-            let blocked = self.queues.line(line)?;
-            let reason = match (&blocked.said, *blocked.blocked) {
-                (_, None) => return None,
-                (Some(said), Some(_)) => said.reason,
-                (None, Some(block)) => block.reason,
-            };
-            Some((reason, Some(line)))
+            let line = self.queues.line(line)?;
+            let block = self.block_of(line)?;
+            let reason = line.said.as_ref().map_or(block, |said| said.reason);
+            Some((reason, Some(line.no)))
         };
         match &live.phase {
             Phase::Queued(line, _) => in_line(*line),

@@ -3,7 +3,7 @@
 use super::{
     Scheduler,
     allocation::{Phase, Stop},
-    class::{Amounts, ClassNo, Shape, add},
+    class::{Amounts, ClassNo, Shape, add, run_time_bits},
     queues::Key,
 };
 use ledger::Draft;
@@ -185,15 +185,18 @@ impl Scheduler {
     fn shape(&self, no: GangNo) -> (Shape, Amounts) {
         let mut counts: BTreeMap<ClassNo, u32> = BTreeMap::new();
         let mut asks = Amounts::default();
+        let mut longest = 0;
         let gang = &self.gangs.gangs[&no];
         for live in gang.ready.iter().filter_map(|member| self.live.get(member)) {
             *counts.entry(live.class).or_default() += 1;
+            longest = longest.max(live.run_time_ms);
             add(&mut asks, &self.amounts(live));
         }
         let shape = Shape {
             min: gang.min.min(gang.ready.len() as u32),
             members: counts.into_iter().collect(),
             uniform_label: gang.uniform_label.clone(),
+            run_time_bits: run_time_bits(longest),
         };
         (shape, asks)
     }

@@ -22,7 +22,6 @@ mod place;
 mod preempt;
 mod queues;
 mod reserve;
-#[path = "/tmp/stub/scoring.rs"]
 pub mod scoring;
 mod settings;
 #[path = "/tmp/stub/topology.rs"]
@@ -302,7 +301,7 @@ impl Scheduler {
                 } else {
                     WaitingReason::GangOverLimit
                 };
-                self.block(no, shape, place::Short { reason, missing: 1 });
+                self.block(no, shape, place::Short { reason, missing: 1 }, draft.now);
                 continue;
             }
             let members = self.unit(head);
@@ -314,7 +313,7 @@ impl Scheduler {
                     }
                     self.tell_the_rest(&members, draft);
                 }
-                Err(short) => self.block(no, shape, short),
+                Err(short) => self.block(no, shape, short, draft.now),
             }
         }
     }

@@ -285,8 +285,8 @@ impl Scheduler {
     /// Whether preemption could help the line at all; cheap, and never wrong when it says no.
     fn may_preempt(&self, line: LineNo, due: &[Share]) -> Option<(Vec<AllocationNo>, Amounts, u32)> {
         let line = self.queues.line(line)?;
-        let block = (*line.blocked)?;
-        if !matches!(block.reason, WaitingReason::NoRoomNow | WaitingReason::GangNoRoom) {
+        let block = self.block_of(line)?;
+        if !matches!(block, WaitingReason::NoRoomNow | WaitingReason::GangNoRoom) {
             return None;
         }
         let head = line.head()?.allocation;
@@ -318,7 +318,7 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
     let mut lines: Vec<_> = state
         .queues
         .lines()
-        .filter(|line| line.blocked.is_some())
+        .filter(|line| state.block_of(line).is_some())
         .filter_map(|line| Some((line.head()?, line.no)))
         .collect();
     lines.sort_unstable();

@@ -57,6 +57,10 @@ impl Reservations {
         })
     }
 
+    pub fn any(&self) -> bool {
+        !self.granted.is_empty()
+    }
+
     /// The moments at which something begins or is over.
     pub fn moments(&self) -> impl Iterator<Item = Millis> {
         let terms = self.granted.values().map(|granted| &granted.terms);

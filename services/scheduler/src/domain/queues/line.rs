@@ -38,9 +38,9 @@ pub struct Line {
     pub waiting: BTreeSet<Key>,
     /// What was last said of it.
     pub said: Option<Said>,
-    /// Why its head cannot be placed, until something changes. Tried again after a restart.
+    /// Why this line alone is passed over, until something changes. Tried again after a restart.
     #[serde(skip)]
-    pub blocked: Scratch<Option<Block>>,
+    pub blocked: Scratch<Option<WaitingReason>>,
 }
 
 /// An explanation, as the ledger has it.
@@ -49,11 +49,6 @@ pub struct Said {
     pub reason: WaitingReason,
     pub counts: Vec<(Filter, u32)>,
     pub at: Millis,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Block {
-    pub reason: WaitingReason,
 }
 
 impl Line {

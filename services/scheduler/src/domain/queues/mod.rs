@@ -3,17 +3,17 @@
 mod line;
 mod turns;
 
-pub use line::{Block, Key, Line, LineKey, Said};
+pub use line::{Key, Line, LineKey, Said};
 
 use super::{
-    class::{Amounts, add, subtract},
+    class::{Amounts, ShapeNo, add, subtract},
     fair::{self, Share},
     interner::{Interner, Scratch},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use turns::Turns;
-use vocab::{LineNo, Millis, QueueSettings, Token};
+use vocab::{LineNo, Millis, QueueSettings, Token, WaitingReason};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct QueueNo(pub u32);
@@ -158,7 +158,7 @@ impl Queues {
             let before = line.head();
             line.waiting.insert(key);
             if line.blocked.is_none() {
-                self.turns.head_changed(queue, no, before, line.head());
+                self.turns.head_changed(line, before, line.head());
             }
         }
         for above in self.up(queue).collect::<Vec<_>>() {
@@ -176,7 +176,7 @@ impl Queues {
         }
         let (queue, asks) = (line.key.queue, line.asks);
         if line.blocked.is_none() {
-            self.turns.head_changed(queue, no, before, line.head());
+            self.turns.head_changed(line, before, line.head());
         }
         let empty = line.waiting.is_empty();
         for above in self.up(queue).collect::<Vec<_>>() {
@@ -210,26 +210,35 @@ impl Queues {
         for line in self.lines.values_mut() {
             line.blocked.0 = None;
         }
-        self.turns.distrust();
+        *self.turns = Turns::default();
     }
 
     /// Its head cannot be placed: it is passed over until `free`.
-    pub fn block(&mut self, no: LineNo, block: Block) {
+    pub fn block(&mut self, no: LineNo, reason: WaitingReason) {
         if let Some(line) = self.lines.get_mut(&no) {
             if line.blocked.is_none()
                 && let Some(head) = line.head()
             {
-                self.turns.head_changed(line.key.queue, no, Some(head), None);
+                self.turns.head_changed(line, Some(head), None);
             }
-            line.blocked.0 = Some(block);
+            line.blocked.0 = Some(reason);
         }
+    }
+
+    /// All lines of the shape are passed over until `open`.
+    pub fn close(&mut self, shape: ShapeNo) {
+        self.turns.close(shape);
+    }
+
+    pub fn open(&mut self, shape: ShapeNo) {
+        self.turns.open(shape);
     }
 
     pub fn free(&mut self, no: LineNo) {
         if let Some(line) = self.lines.get_mut(&no)
             && line.blocked.0.take().is_some()
         {
-            self.turns.head_changed(line.key.queue, no, None, line.head());
+            self.turns.head_changed(line, None, line.head());
         }
     }
 

@@ -3,13 +3,13 @@
 //! Kept up to date for the queues that changed. It is no part of the state and is made anew when it is not there, or when
 //! the cell's totals have changed.
 
-use super::{Key, Queue, QueueNo, Queues};
+use super::{Key, Line, Queue, QueueNo, Queues};
 use crate::domain::{
-    class::{Amounts, add},
+    class::{Amounts, ShapeNo, add},
     fair::{Cost, Share},
     scoring::rank,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use vocab::{LineNo, Millis};
 
 #[derive(Debug, Default)]
@@ -21,15 +21,21 @@ pub struct Turns {
     stale: BTreeSet<QueueNo>,
     totals: Amounts,
     now: Millis,
+    /// Shapes that there is no room for.
+    closed: Vec<bool>,
+    /// There is room for a shape for which there was none.
+    opened: bool,
 }
 
 #[derive(Debug, Default)]
 struct Turn {
-    /// Heads of the lines that are not blocked.
-    heads: BTreeSet<(Key, LineNo)>,
+    /// Heads of the lines that are not blocked by themselves.
+    heads: BTreeMap<(Key, LineNo), ShapeNo>,
     /// What is in this queue itself, and the queues below it.
     below: BTreeSet<Stand>,
     own: Option<Stand>,
+    /// The line and the shape of the first head that may be tried.
+    first: Option<(LineNo, ShapeNo)>,
     /// Among its siblings.
     stands: Option<Stand>,
     tie: u64,
@@ -65,24 +71,46 @@ impl Turns {
         }
     }
 
-    pub fn head_changed(
-        &mut self,
-        queue: QueueNo,
-        line: LineNo,
-        before: Option<Key>,
-        after: Option<Key>,
-    ) {
+    pub fn head_changed(&mut self, line: &Line, before: Option<Key>, after: Option<Key>) {
         if !self.built || before == after {
             return;
         }
-        let heads = &mut self.of[queue.0 as usize].heads;
+        let heads = &mut self.of[line.key.queue.0 as usize].heads;
         if let Some(before) = before {
-            heads.remove(&(before, line));
+            heads.remove(&(before, line.no));
         }
         if let Some(after) = after {
-            heads.insert((after, line));
+            heads.insert((after, line.no), line.key.shape);
         }
-        self.stale.insert(queue);
+        self.stale.insert(line.key.queue);
+    }
+
+    pub fn close(&mut self, shape: ShapeNo) {
+        let at = shape.0 as usize;
+        if self.closed.len() <= at {
+            self.closed.resize(at + 1, false);
+        }
+        self.closed[at] = true;
+        let next = |turn: &Turn| turn.first.is_some_and(|(_, first)| first == shape);
+        let stale = self.of.iter().zip(0..).filter(|(turn, _)| next(turn));
+        self.stale.extend(stale.map(|(_, no)| QueueNo(no)));
+    }
+
+    pub fn open(&mut self, shape: ShapeNo) {
+        if let Some(closed) = self.closed.get_mut(shape.0 as usize) {
+            self.opened |= std::mem::take(closed);
+        }
+    }
+
+    fn is_open(&self, shape: ShapeNo) -> bool {
+        !self.closed.get(shape.0 as usize).copied().unwrap_or(false)
+    }
+
+    /// The first head in the queue itself that may be tried.
+    fn first(&self, queue: QueueNo) -> Option<(LineNo, ShapeNo)> {
+        let heads = self.of[queue.0 as usize].heads.iter();
+        let mut open = heads.filter(|(_, shape)| self.is_open(**shape));
+        open.next().map(|((_, line), shape)| (*line, *shape))
     }
 
     pub fn bring_up_to_date(
@@ -93,14 +121,17 @@ impl Turns {
         half_life_ms: u64,
     ) {
         if !self.built {
-            *self = Self::default();
+            *self = Self {
+                closed: std::mem::take(&mut self.closed),
+                ..Self::default()
+            };
             self.of = queues.queues.iter().map(|queue| Turn { tie: rank(queue.name.as_str()), ..Turn::default() }).collect();
             for line in queues.lines() {
                 if line.blocked.is_none()
                     && let Some(head) = line.head()
                 {
                     let heads = &mut self.of[line.key.queue.0 as usize].heads;
-                    heads.insert((head, line.no));
+                    heads.insert((head, line.no), line.key.shape);
                 }
             }
             self.built = true;
@@ -111,6 +142,13 @@ impl Turns {
             self.totals = *totals;
             self.now = now;
             self.stale.extend(queues.all().map(|(no, _)| no));
+        }
+        if std::mem::take(&mut self.opened) {
+            for (no, _) in queues.all() {
+                if self.of[no.0 as usize].first != self.first(no) {
+                    self.stale.insert(no);
+                }
+            }
         }
         while let Some(queue) = self.stale.pop_first() {
             for no in queues.up(queue) {
@@ -128,7 +166,9 @@ impl Turns {
     fn refresh(&mut self, queues: &Queues, no: QueueNo, half_life_ms: u64) {
         let queue: &Queue = queues.get(no);
         let at = no.0 as usize;
-        let own = self.of[at].heads.first().and_then(|(_, line)| queues.line(*line));
+        let first = self.first(no);
+        self.of[at].first = first;
+        let own = first.and_then(|(line, _)| queues.line(line));
         let own = own.map(|line| Stand {
             cost: self.cost(&queue.own, &line.asks, WEIGHT_MILLI_OWN),
             tie: 0,
@@ -159,8 +199,7 @@ impl Turns {
         loop {
             match who {
                 Who::Own(queue) => {
-                    let (_, line) = self.of[queue.0 as usize].heads.first()?;
-                    return Some(*line);
+                    return self.of[queue.0 as usize].first.map(|(line, _)| line);
                 }
                 Who::Queue(queue) => who = self.of[queue.0 as usize].below.first()?.who,
             }

@@ -22,7 +22,13 @@ mod tests {
 
     #[track_caller]
     fn check(nodes: &[&str], ask: &str, expected: &str) {
-        tests::check(Policy::BestFit, &Popularity::default(), nodes, ask, expected);
+        tests::check(
+            Policy::BestFit,
+            &Popularity::default(),
+            nodes,
+            ask,
+            expected,
+        );
     }
 
     #[test]

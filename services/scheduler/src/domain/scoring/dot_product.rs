@@ -23,12 +23,22 @@ mod tests {
 
     #[track_caller]
     fn check(nodes: &[&str], ask: &str, expected: &str) {
-        tests::check(Policy::DotProduct, &Popularity::default(), nodes, ask, expected);
+        tests::check(
+            Policy::DotProduct,
+            &Popularity::default(),
+            nodes,
+            ask,
+            expected,
+        );
     }
 
     #[test]
     fn the_least_alike_wins() {
-        check(&["96c 1000 1000 1000 1000", "96c 1000 1000"], "8c 1x1000", "1 0");
+        check(
+            &["96c 1000 1000 1000 1000", "96c 1000 1000"],
+            "8c 1x1000",
+            "1 0",
+        );
         check(&["96c 1000 1000", "32c 1000 1000 1000"], "32c 1x100", "1 0");
         check(&["8c 300 200", "8c 200 200"], "8c 1x300", "0 0");
     }

@@ -36,7 +36,9 @@ fn best_share(popularity: &Popularity, room: &Room, ask: &Ask) -> (u32, u16) {
     let before = usable.of(room);
     let each = usable.after_share(room, ask);
     let scored = each.map(|(device, after)| (squash(gain(ask, before, after)), device));
-    scored.reduce(|best, next| if next.0 > best.0 { next } else { best }).unwrap_or_default()
+    scored
+        .reduce(|best, next| if next.0 > best.0 { next } else { best })
+        .unwrap_or_default()
 }
 
 /// By how much less is fragmented afterwards, in parts of `WHOLE`: what is not usable is, and what is taken was free.
@@ -81,10 +83,25 @@ mod tests {
     #[test]
     fn what_is_usable_is_spared() {
         // Whole devices are popular: a share goes where none is left whole.
-        check(&["1c 1x1000"], &["8c 1000 1000", "8c 1000 600"], "1c 1x300", "1 1");
+        check(
+            &["1c 1x1000"],
+            &["8c 1000 1000", "8c 1000 600"],
+            "1c 1x300",
+            "1 1",
+        );
         // Another model is of no use to them, so it costs nothing.
-        check(&["1c 1x1000 m1"], &["8c 1000 m1", "8c 1000 m2"], "1c 1x1000", "1 0");
+        check(
+            &["1c 1x1000 m1"],
+            &["8c 1000 m1", "8c 1000 m2"],
+            "1c 1x1000",
+            "1 0",
+        );
         // A step is about 40 thousandths: below it, the first.
-        check(&["1c 1x1000", "1c 1x980"], &["8c 990 1000"], "1c 1x10", "0 0");
+        check(
+            &["1c 1x1000", "1c 1x980"],
+            &["8c 990 1000"],
+            "1c 1x10",
+            "0 0",
+        );
     }
 }

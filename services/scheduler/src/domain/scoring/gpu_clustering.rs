@@ -10,7 +10,9 @@ pub fn score(room: &Room, ask: &Ask) -> u32 {
     let Some(kind) = ask.kind() else {
         return 0;
     };
-    let others = GpuKind::ALL.into_iter().any(|other| other != kind && room.hosts(other));
+    let others = GpuKind::ALL
+        .into_iter()
+        .any(|other| other != kind && room.hosts(other));
     let company = match (room.hosts(kind), others) {
         (true, false) => 75,
         (true, true) => 50,
@@ -36,7 +38,8 @@ mod tests {
         for other in others {
             let other = ask(other);
             let gpus = devices(Policy::GpuClustering, &Popularity::default(), &room, &other);
-            room.take(other.cpu_milli(), other.memory_bytes(), &gpus.unwrap()).unwrap();
+            room.take(other.cpu_milli(), other.memory_bytes(), &gpus.unwrap())
+                .unwrap();
         }
         assert_eq!(score(&room, &ask(of)), expected);
     }

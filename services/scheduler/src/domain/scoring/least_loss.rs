@@ -35,7 +35,11 @@ pub fn score(popularity: &Popularity, room: &Room, ask: &Ask) -> u32 {
         true => best_share(popularity, room, ask).0,
         false => scarce.of(&room.without(ask, &tightest(room, ask))),
     };
-    let (cpu, memory, gpu) = (room.cpu_milli(), room.memory_bytes(), room.gpu_milli_total());
+    let (cpu, memory, gpu) = (
+        room.cpu_milli(),
+        room.memory_bytes(),
+        room.gpu_milli_total(),
+    );
     let stranded_before = popularity.stranded(cpu, memory, gpu);
     let stranded = popularity.stranded(
         cpu - ask.cpu_milli(),
@@ -43,7 +47,8 @@ pub fn score(popularity: &Popularity, room: &Room, ask: &Ask) -> u32 {
         gpu - ask.gpu_milli_total(),
     );
     // At most 16000 thousandths at a thousand times WHOLE each: far below 2^62.
-    let lost = (scarce.of(room) + stranded * WHOLE) as i64 - (usable + stranded_before * WHOLE) as i64;
+    let lost =
+        (scarce.of(room) + stranded * WHOLE) as i64 - (usable + stranded_before * WHOLE) as i64;
     let steps = (lost + STEP / 2).div_euclid(STEP);
     // Fewer than 2^18 steps.
     (i64::from(NO_LOSS) - steps) as u32
@@ -56,8 +61,12 @@ pub fn device(popularity: &Popularity, room: &Room, ask: &Ask) -> u16 {
 
 /// What is usable afterwards, and the device; the first of equals.
 fn best_share(popularity: &Popularity, room: &Room, ask: &Ask) -> (u64, u16) {
-    let each = popularity.scarce().after_share(room, ask).map(|(device, after)| (after, device));
-    each.reduce(|best, next| if next.0 > best.0 { next } else { best }).unwrap_or_default()
+    let each = popularity
+        .scarce()
+        .after_share(room, ask)
+        .map(|(device, after)| (after, device));
+    each.reduce(|best, next| if next.0 > best.0 { next } else { best })
+        .unwrap_or_default()
 }
 
 /// The less is left, the more; 5 GiB count as a core.
@@ -76,15 +85,27 @@ mod tests {
     #[track_caller]
     fn check(classes: &[&str], nodes: &[&str], ask: &str, expected: &str) {
         let mut popularity = Popularity::known(classes.iter().map(|class| tests::ask(class)));
-        nodes.iter().for_each(|node| popularity.joined(&tests::room(node)));
+        nodes
+            .iter()
+            .for_each(|node| popularity.joined(&tests::room(node)));
         tests::check(Policy::Default, &popularity, nodes, ask, expected);
     }
 
     #[test]
     fn whole_devices_are_spared() {
         let usual = ["4c 1x1000"];
-        check(&usual, &["64c 1000 1000", "64c 1000 600"], "1c 1x300", "1 1");
-        check(&usual, &["64c 1000 1000", "64c 1000 600"], "1c 1x1000", "0 0");
+        check(
+            &usual,
+            &["64c 1000 1000", "64c 1000 600"],
+            "1c 1x300",
+            "1 1",
+        );
+        check(
+            &usual,
+            &["64c 1000 1000", "64c 1000 600"],
+            "1c 1x1000",
+            "0 0",
+        );
     }
 
     #[test]

@@ -29,7 +29,9 @@ use vocab::{GpuShare, PlacementPolicy};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
     /// Any node that fits; the salt is to be drawn for each request and node.
-    Random { salt: u64 },
+    Random {
+        salt: u64,
+    },
     DotProduct,
     BestFit,
     /// The least allocated first.

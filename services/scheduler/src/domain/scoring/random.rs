@@ -11,7 +11,9 @@ pub fn device(salt: u64, room: &Room, ask: &Ask) -> u16 {
     let count = room.fitting(ask.gpu_milli()).count().max(1) as u64;
     // Less than the count, which is at most 16.
     let at = (mix(!salt) % count) as usize;
-    room.fitting(ask.gpu_milli()).nth(at).map_or(0, |(device, _)| device)
+    room.fitting(ask.gpu_milli())
+        .nth(at)
+        .map_or(0, |(device, _)| device)
 }
 
 #[cfg(test)]
@@ -23,10 +25,19 @@ mod tests {
     fn every_fitting_device_has_its_turn() {
         let mut turns = [0; 4];
         for salt in 0..3000 {
-            turns[usize::from(device(salt, &room("8c 1000 200 500 1000"), &ask("1c 1x300")))] += 1;
+            turns[usize::from(device(
+                salt,
+                &room("8c 1000 200 500 1000"),
+                &ask("1c 1x300"),
+            ))] += 1;
         }
         assert_eq!(turns[1], 0);
-        assert!(turns.iter().all(|turns| *turns == 0 || (900..1100).contains(turns)), "{turns:?}");
+        assert!(
+            turns
+                .iter()
+                .all(|turns| *turns == 0 || (900..1100).contains(turns)),
+            "{turns:?}"
+        );
     }
 
     #[test]

@@ -119,7 +119,10 @@ impl Room {
         gpus: &[GpuShare],
     ) -> Result<(), &'static str> {
         let cpu = self.cpu_milli.checked_sub(cpu_milli).ok_or("cpu taken")?;
-        let memory = self.memory_bytes.checked_sub(memory_bytes).ok_or("memory taken")?;
+        let memory = self
+            .memory_bytes
+            .checked_sub(memory_bytes)
+            .ok_or("memory taken")?;
         let mut free = self.gpu_milli;
         for share in gpus {
             let device = free[..usize::from(self.gpus)].get_mut(usize::from(share.device));

@@ -6,9 +6,18 @@ use super::{Ask, Room, room::DEVICE_MILLI};
 pub fn score(room: &Room, ask: &Ask) -> u32 {
     let gpu_milli_capacity = room.gpu_milli().len() as u64 * u64::from(DEVICE_MILLI);
     let amounts = [
-        (room.cpu_milli() - ask.cpu_milli(), room.cpu_milli_capacity()),
-        (room.memory_bytes() - ask.memory_bytes(), room.memory_bytes_capacity()),
-        (room.gpu_milli_total() - ask.gpu_milli_total(), gpu_milli_capacity),
+        (
+            room.cpu_milli() - ask.cpu_milli(),
+            room.cpu_milli_capacity(),
+        ),
+        (
+            room.memory_bytes() - ask.memory_bytes(),
+            room.memory_bytes_capacity(),
+        ),
+        (
+            room.gpu_milli_total() - ask.gpu_milli_total(),
+            gpu_milli_capacity,
+        ),
     ];
     let parts = amounts.into_iter().filter(|(_, capacity)| *capacity > 0);
     let parts = parts.map(|(free, capacity)| u128::from(free) * 1000 / u128::from(capacity));
@@ -45,7 +54,10 @@ mod tests {
 
     #[test]
     fn a_score_is_what_stays_free() {
-        assert_eq!(score(&room("8c 1000 400"), &ask("2c 1x200")), (750 + 750 + 600) / 3);
+        assert_eq!(
+            score(&room("8c 1000 400"), &ask("2c 1x200")),
+            (750 + 750 + 600) / 3
+        );
         let mut half = room("8c");
         half.take(4000, 0, &[]).unwrap();
         assert_eq!(score(&half, &ask("2c")), (250 + 750) / 2);

@@ -4,7 +4,8 @@ use super::*;
 use proptest::prelude::*;
 
 fn model(word: &str) -> Option<ModelNo> {
-    word.strip_prefix('m').map(|number| ModelNo::new(number.parse().unwrap()))
+    word.strip_prefix('m')
+        .map(|number| ModelNo::new(number.parse().unwrap()))
 }
 
 fn cores(word: Option<&str>) -> u64 {
@@ -52,7 +53,10 @@ pub fn check(policy: Policy, popularity: &Popularity, nodes: &[&str], of: &str, 
     let best = scored.max_by_key(|(no, score)| (*score, std::cmp::Reverse(*no)));
     let found = best.map_or("none".to_owned(), |(no, _)| {
         let devices = devices(policy, popularity, &room(nodes[no]), &ask);
-        let devices = devices.unwrap().into_iter().map(|share| format!(" {}", share.device));
+        let devices = devices
+            .unwrap()
+            .into_iter()
+            .map(|share| format!(" {}", share.device));
         format!("{no}{}", devices.collect::<String>())
     });
     assert_eq!(found, expected);

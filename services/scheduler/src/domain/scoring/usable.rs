@@ -57,15 +57,19 @@ impl Group {
     /// How many devices fit, and what is free on them together.
     fn fitting(&self, room: &Room) -> (u16, u64) {
         let fitting = room.fitting(self.gpu_milli);
-        fitting.fold((0, 0), |(count, milli), (_, free)| (count + 1, milli + u64::from(free)))
+        fitting.fold((0, 0), |(count, milli), (_, free)| {
+            (count + 1, milli + u64::from(free))
+        })
     }
 }
 
 impl Usable {
     /// Classes without GPU do not count.
     pub fn new(classes: impl IntoIterator<Item = (Demand, u64)>) -> Self {
-        let mut classes: Vec<_> =
-            classes.into_iter().filter(|(demand, _)| demand.gpus > 0).collect();
+        let mut classes: Vec<_> = classes
+            .into_iter()
+            .filter(|(demand, _)| demand.gpus > 0)
+            .collect();
         // CPU is the last field.
         classes.sort_unstable();
         let mut groups: Vec<Group> = Vec::new();
@@ -101,7 +105,11 @@ impl Usable {
             let weight = group.weight(room, room.cpu_milli());
             if weight > 0 {
                 let (count, milli) = group.fitting(room);
-                sum += if count >= group.gpus { weight * milli } else { 0 };
+                sum += if count >= group.gpus {
+                    weight * milli
+                } else {
+                    0
+                };
             }
         }
         sum
@@ -131,7 +139,8 @@ impl Usable {
                 }
             }
         }
-        room.fitting(taken).map(move |(device, _)| (device, after[usize::from(device)]))
+        room.fitting(taken)
+            .map(move |(device, _)| (device, after[usize::from(device)]))
     }
 }
 
@@ -145,14 +154,24 @@ mod tests {
     /// Class by class.
     fn naive(classes: &[(Demand, u64)], room: &Room) -> u64 {
         let usable = |demand: &Demand| {
-            let free = room.gpu_milli().iter().filter(|free| **free >= demand.gpu_milli);
+            let free = room
+                .gpu_milli()
+                .iter()
+                .filter(|free| **free >= demand.gpu_milli);
             let fits = demand.gpus > 0
                 && demand.models.allows(room.model())
                 && demand.cpu_milli <= room.cpu_milli()
                 && free.clone().count() >= usize::from(demand.gpus);
-            if fits { free.map(|free| u64::from(*free)).sum() } else { 0 }
+            if fits {
+                free.map(|free| u64::from(*free)).sum()
+            } else {
+                0
+            }
         };
-        classes.iter().map(|(demand, weight)| weight * usable(demand)).sum()
+        classes
+            .iter()
+            .map(|(demand, weight)| weight * usable(demand))
+            .sum()
     }
 
     proptest! {

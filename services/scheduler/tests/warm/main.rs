@@ -1,15 +1,19 @@
 //! The scheduler's tables against a real Postgres.
 
+mod explain;
+mod settings;
+mod upgrade;
+
 use chassis::warm::{WarmError, scratch::Scratch};
 use ledger::{Batch, LedgerId, Sink, SinkError};
 use scheduler::{
-    project::{AllocationRow, AllocationState, Phase, Place},
+    project::{AllocationRow, AllocationState, Change, Place, Position, Preemption, Stop},
     store,
 };
 use sqlx::{Executor, PgPool};
 use vocab::{
-    AllocationNo, AllocationSpec, CellNo, EndCause, GpuRequest, GpuShare, Lsn, Millis, Token,
-    WaitingReason,
+    AllocationNo, AllocationSpec, CellNo, EndCause, Gang, GpuRequest, GpuShare, LineNo, Lsn,
+    Millis, PreemptionCause, Token, WaitingReason,
 };
 
 const CELL: CellNo = CellNo(3);
@@ -20,30 +24,61 @@ fn token(text: &str) -> Token {
 }
 
 fn row(allocation: u64, priority: i32, state: AllocationState) -> AllocationRow {
+    let mut spec = AllocationSpec::plain(
+        token("j"),
+        AllocationSpec::CPU_MILLI_MAX,
+        AllocationSpec::MEMORY_BYTES_MAX,
+    );
+    spec.name = Some(token("n"));
+    spec.priority = priority;
+    spec.gpu = Some(GpuRequest {
+        count: 2,
+        milli: 1000,
+        models: vec![token("A100"), token("T4")],
+    });
+    spec.priority_class = Some(token("batch"));
+    spec.run_time_ms = AllocationSpec::RUN_TIME_MS_MAX;
+    spec.gang = Some(Gang {
+        name: token("g"),
+        size: 2,
+        min: 1,
+        uniform_label: None,
+    });
     AllocationRow {
         allocation: AllocationNo(allocation),
         tenant: token("t"),
-        spec: AllocationSpec {
-            job_set: token("j"),
-            name: Some(token("n")),
-            priority,
-            cpu_milli: AllocationSpec::CPU_MILLI_MAX,
-            memory_bytes: AllocationSpec::MEMORY_BYTES_MAX,
-            gpu: Some(GpuRequest {
-                count: 2,
-                milli: 1000,
-                models: vec![token("A100"), token("T4")],
-            }),
-        },
+        spec,
         requested_at: Millis(1_700_000_000_000),
         state,
+        attempts: 2,
+        last_cause: Some(EndCause::Preempted),
         lsn: Lsn(allocation),
     }
 }
 
 fn queued(reason: Option<WaitingReason>, since: i64) -> AllocationState {
-    let since = Millis(since);
-    AllocationState::Queued { reason, since }
+    AllocationState::Queued {
+        reason,
+        line: reason.map(|_| LineNo(1 << 40)),
+        since: Millis(since),
+        not_before: None,
+    }
+}
+
+fn paused(until: i64) -> AllocationState {
+    AllocationState::Queued {
+        reason: Some(WaitingReason::Backoff),
+        line: None,
+        since: Millis(1),
+        not_before: Some(Millis(until)),
+    }
+}
+
+fn nominated() -> AllocationState {
+    AllocationState::Nominated {
+        node: token("node-9"),
+        since: Millis(3),
+    }
 }
 
 fn place(started_at: Option<i64>) -> Place {
@@ -59,9 +94,25 @@ fn place(started_at: Option<i64>) -> Place {
     }
 }
 
-fn held(phase: Phase, started_at: Option<i64>) -> AllocationState {
+fn held(stop: Option<Stop>, started_at: Option<i64>) -> AllocationState {
     let place = place(started_at);
-    AllocationState::Held { place, phase }
+    AllocationState::Held { place, stop }
+}
+
+fn preempted() -> Stop {
+    Stop::Preempted {
+        preemption: Preemption {
+            position: Position {
+                lsn: Lsn(1),
+                index: 0,
+            },
+            cause: PreemptionCause::Priority,
+            by: None,
+            at: Millis(1),
+            grace_until: Millis(1),
+        },
+        told: true,
+    }
 }
 
 fn ended(place: Option<Place>) -> AllocationState {
@@ -79,15 +130,20 @@ async fn ready(name: &str) -> Scratch {
     scratch
 }
 
+fn changes(rows: impl IntoIterator<Item = AllocationRow>) -> Vec<Change> {
+    let rows = rows.into_iter();
+    rows.map(|row| Change::Allocation(Box::new(row))).collect()
+}
+
 /// Applies behind whatever was applied before.
-async fn apply(pool: &PgPool, changes: Vec<AllocationRow>) -> Result<(), SinkError> {
+async fn apply(pool: &PgPool, rows: Vec<AllocationRow>) -> Result<(), SinkError> {
     let mut sink = store::sink(pool.clone(), CELL);
     let after = sink.resume(LEDGER).await?.through;
     let batch = Batch {
         ledger: LEDGER,
         after,
         to: Lsn(after.0 + 1),
-        changes,
+        changes: changes(rows),
     };
     sink.apply(&batch).await
 }
@@ -113,10 +169,12 @@ async fn every_state_is_read_as_it_was_written() {
         AllocationState::Requested,
         queued(None, 5),
         queued(Some(WaitingReason::NoRoomNow), 6),
-        held(Phase::Going, None),
-        held(Phase::Going, Some(1_700_000_000_002)),
-        held(Phase::Stopping, None),
-        held(Phase::Stopping, Some(1_700_000_000_002)),
+        paused(1_700_000_000_005),
+        nominated(),
+        held(None, None),
+        held(None, Some(1_700_000_000_002)),
+        held(Some(Stop::Cancelled), None),
+        held(Some(preempted()), Some(1_700_000_000_002)),
         ended(None),
         ended(Some(place(None))),
         ended(Some(place(Some(1_700_000_000_002)))),
@@ -142,11 +200,25 @@ async fn every_state_is_read_as_it_was_written() {
         assert_eq!(found.gpus, place.map_or(&[][..], |place| &place.gpus));
         assert_eq!(found.placed_at, place.map(|place| place.placed_at));
         assert_eq!(found.started_at, place.and_then(|place| place.started_at));
+        assert_eq!(found.preempted, state.preemption().is_some());
+        assert_eq!((found.attempts, found.last_end_cause), (2, Some(EndCause::Preempted)));
+        assert_eq!(found.queue, "t");
+        assert_eq!(found.priority_class.as_deref(), Some("batch"));
+        assert_eq!(found.gang.as_deref(), Some("g"));
+        assert_eq!(found.run_time_ms, AllocationSpec::RUN_TIME_MS_MAX);
+        let waits = match &state {
+            AllocationState::Queued { line, .. } => (*line, None),
+            AllocationState::Nominated { node, .. } => (None, Some(node.as_str())),
+            _ => (None, None),
+        };
+        assert_eq!((found.line, found.nominated_node.as_deref()), waits);
         let (reason, cause, end) = match state {
             AllocationState::Queued { reason, .. } => (reason, None, None),
             AllocationState::Ended { cause, at, .. } => (None, Some(cause), Some(at)),
             AllocationState::Denied { at } => (None, None, Some(at)),
-            AllocationState::Requested | AllocationState::Held { .. } => (None, None, None),
+            AllocationState::Requested
+            | AllocationState::Nominated { .. }
+            | AllocationState::Held { .. } => (None, None, None),
         };
         assert_eq!(
             (found.waiting_reason, found.end_cause, found.ended_at),
@@ -162,6 +234,7 @@ async fn the_queue_has_what_waits_in_the_order_in_which_it_is_tried() {
     let pool = scratch.pool();
     let mut other = row(5, 9, queued(None, 1));
     other.tenant = token("other");
+    other.spec.queue = Some(token("t"));
     apply(
         &pool,
         vec![
@@ -172,7 +245,7 @@ async fn the_queue_has_what_waits_in_the_order_in_which_it_is_tried() {
             other,
             // Came and went within the batch.
             row(6, 9, queued(None, 1)),
-            row(6, 9, held(Phase::Going, None)),
+            row(6, 9, held(None, None)),
         ],
     )
     .await
@@ -183,7 +256,7 @@ async fn the_queue_has_what_waits_in_the_order_in_which_it_is_tried() {
         &pool,
         vec![
             row(1, 0, queued(reason, 8)),
-            row(2, 7, held(Phase::Going, None)),
+            row(2, 7, held(None, None)),
             row(4, 7, ended(None)),
             row(3, -7, queued(None, 2)),
         ],
@@ -193,6 +266,42 @@ async fn the_queue_has_what_waits_in_the_order_in_which_it_is_tried() {
     assert_eq!(queue(&pool).await, [(2, 1), (3, 3)]);
     let first = &store::queue(&pool, &token("t"), 1).await.unwrap()[0];
     assert_eq!((first.waiting_reason, first.since), (reason, Millis(8)));
+    assert_eq!((first.queue.as_str(), first.position_in_line), ("t", Some(1)));
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn who_is_nominated_comes_first_and_who_pauses_last() {
+    let scratch = ready("alloc_standing").await;
+    let pool = scratch.pool();
+    let mut elsewhere = row(5, 0, queued(None, 1));
+    elsewhere.spec.queue = Some(token("shared"));
+    let reason = Some(WaitingReason::NoRoomNow);
+    let rows = vec![
+        row(1, 9, paused(1_700_000_000_005)),
+        row(2, 0, queued(reason, 1)),
+        row(3, -9, nominated()),
+        row(4, 5, queued(reason, 1)),
+        elsewhere,
+    ];
+    apply(&pool, rows).await.unwrap();
+    let found = store::queue(&pool, &token("t"), 100).await.unwrap();
+    let found: Vec<_> = found
+        .iter()
+        .map(|one| {
+            let number = one.id.in_cell(CELL).unwrap().0;
+            let standing = one.standing.name();
+            (one.queue.as_str(), number, standing, one.position, one.position_in_line)
+        })
+        .collect();
+    let expected = [
+        ("shared", 5, "queued", 1, None),
+        ("t", 3, "nominated", 1, None),
+        ("t", 4, "queued", 2, Some(1)),
+        ("t", 2, "queued", 3, Some(2)),
+        ("t", 1, "paused", 4, None),
+    ];
+    assert_eq!(found, expected);
     scratch.close().await;
 }
 
@@ -217,12 +326,12 @@ async fn a_large_batch_is_written_once_and_another_ledger_wipes_it() {
     let pool = scratch.pool();
     let mut sink = store::sink(pool.clone(), CELL);
     sink.resume(LEDGER).await.unwrap();
-    let changes = (0..5000).map(|i| row(i % 2500 + 1, 0, queued(None, 1)));
+    let rows = (0..5000).map(|i| row(i % 2500 + 1, 0, queued(None, 1)));
     let batch = Batch {
         ledger: LEDGER,
         after: Lsn(0),
         to: Lsn(1),
-        changes: changes.collect(),
+        changes: changes(rows),
     };
     assert_eq!(sink.apply(&batch).await, Ok(()));
     assert_eq!(sink.apply(&batch).await, Err(SinkError::Moved));
@@ -248,7 +357,7 @@ async fn impossible_rows_are_refused() {
         &pool,
         vec![
             row(1, 0, queued(None, 1)),
-            row(2, 0, held(Phase::Going, Some(1_700_000_000_002))),
+            row(2, 0, held(None, Some(1_700_000_000_002))),
             row(3, 0, ended(None)),
         ],
     )
@@ -295,12 +404,20 @@ async fn impossible_rows_are_refused() {
         (3, "end_cause = NULL", "cause_when_ended"),
         (3, "end_cause = 'bored'", "allocations_end_cause_check"),
         (3, "ended_at = NULL", "time_of_the_end"),
+        (1, "nominated_node = 'n'", "nominated_for_a_node"),
+        (1, "state = 'nominated'", "nominated_for_a_node"),
+        (1, "line = 0", "allocations_line_check"),
+        (2, "line = 1", "in_line_only_in_the_queue"),
+        (2, "preempted = true", "preempted_from_its_node"),
+        (3, "attempts = 0", "queued_again_for_a_cause"),
+        (3, "last_end_cause = NULL", "queued_again_for_a_cause"),
+        (3, "queue = NULL", ""),
     ];
     for (allocation, change, constraint) in cases {
         let id = AllocationNo(allocation).id(CELL);
         let update = format!("UPDATE allocations SET {change} WHERE allocation_id = '{id}'");
         let error = WarmError::from(pool.execute(&*update).await.unwrap_err());
-        assert_eq!(error.constraint(), Some(constraint), "{change}");
+        assert_eq!(error.constraint().unwrap_or_default(), constraint, "{change}");
     }
     scratch.close().await;
 }

@@ -1,0 +1,166 @@
+//! `loadtest placement`: the scheduler's placement policies on lists of nodes and pods, as in the experiments of Weng et
+//! al., "Beware of Fragmentation", USENIX ATC 2023.
+//!
+//! The policies are the scheduler's own; here are only the files, the order of arrivals and the figures. FGD knows the
+//! list's classes beforehand, as published. Our own policy knows the nodes, and learns the rest from what has arrived.
+
+mod cluster;
+mod departures;
+mod fill;
+mod lists;
+mod report;
+
+use fill::Filled;
+use ledger::memory::Seeded;
+use lists::{ListError, Lists};
+use report::{Case, Summary, table};
+use scheduler::domain::scoring::Policy;
+use std::{
+    fs, io,
+    path::PathBuf,
+    process::ExitCode,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Directory with openb_node_list_gpu_node.csv and openb_pod_list_*.csv.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Pod list: the end of its name, as in openb_pod_list_NAME.csv, or its file name.
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    list: String,
+    /// Node list of another cluster.
+    #[arg(long, value_name = "FILE")]
+    nodes: Option<PathBuf>,
+    /// random, dot_product, best_fit, spread, gpu_packing, gpu_clustering, fgd, default, or all.
+    #[arg(long, value_name = "P", default_value = "default", value_parser = policies)]
+    policy: Policies,
+    /// Runs, each with its own order of nodes and pods.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, value_name = "S", default_value_t = 42)]
+    seed: u64,
+    /// Pods come and go at the recorded times, instead of coming in random order to stay.
+    #[arg(long)]
+    departures: bool,
+    /// Where to write the cases, one JSON object per line.
+    #[arg(long, value_name = "OUT")]
+    json: PathBuf,
+}
+
+#[derive(Debug, Clone)]
+struct Policies(Vec<Policy>);
+
+fn policies(text: &str) -> Result<Policies, String> {
+    if text == "all" {
+        return Ok(Policies(Policy::ALL.to_vec()));
+    }
+    let known = || Policy::ALL.map(Policy::name).join(", ");
+    let policy = Policy::parse(text).ok_or_else(|| format!("one of {}, or all", known()))?;
+    Ok(Policies(vec![policy]))
+}
+
+/// Runs share nothing, but a laptop has other things to do.
+const THREADS_MAX: usize = 2;
+
+#[derive(Debug, thiserror::Error)]
+enum PlacementError {
+    #[error(transparent)]
+    List(#[from] ListError),
+    #[error("{path}: {source}", path = .path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("writing the cases: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+pub fn main(options: &Options) -> ExitCode {
+    match run(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("loadtest placement: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), PlacementError> {
+    let lists = Lists::read(&options.data, &options.list, options.nodes.as_deref())?;
+    if options.departures {
+        lists.check_times()?;
+    }
+    let cases = measure(&lists, options);
+    let mut lines = String::new();
+    for case in &cases {
+        lines += &serde_json::to_string(case)?;
+        lines.push('\n');
+    }
+    let failed = |source| PlacementError::Write {
+        path: options.json.clone(),
+        source,
+    };
+    fs::write(&options.json, lines).map_err(failed)?;
+    print!("{}", table(&cases));
+    Ok(())
+}
+
+fn measure(lists: &Lists, options: &Options) -> Vec<Case> {
+    let policies = &options.policy.0;
+    // Hidden by itself where there is no terminal.
+    let bar = indicatif::ProgressBar::new(policies.len() as u64 * options.seeds);
+    let cases = policies.iter().map(|policy| {
+        let seeds = options.seed..options.seed.saturating_add(options.seeds);
+        if options.departures {
+            let runs = each(seeds, &bar, |seed| departures::run(lists, *policy, seed));
+            Case::Departures(Summary::new(lists, *policy, options.seeds).departures(&runs))
+        } else {
+            let runs = each(seeds, &bar, |seed| {
+                fill::run(lists, *policy, &mut Seeded::new(seed), seed)
+            });
+            Case::Fill(Summary::new(lists, *policy, options.seeds).fill(&runs))
+        }
+    });
+    let cases = cases.collect();
+    bar.finish_and_clear();
+    cases
+}
+
+/// What came of each seed, in their order.
+fn each<T: Send>(
+    seeds: std::ops::Range<u64>,
+    bar: &indicatif::ProgressBar,
+    run: impl Fn(u64) -> T + Sync,
+) -> Vec<T> {
+    let next = AtomicU64::new(seeds.start);
+    let all = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                break;
+            }
+            let result = run(seed);
+            // The list is whole between any two changes.
+            all.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push((seed, result));
+            bar.inc(1);
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(THREADS_MAX) {
+            scope.spawn(work);
+        }
+    });
+    let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    all.sort_by_key(|(seed, _)| *seed);
+    all.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! Why an allocation stands where it stands, now or at an earlier position of the ledger.
+
+mod entry;
+mod json;
+mod reasons;
+mod text;
+
+pub use json::object;
+pub use text::percent;
+
+use crate::{Failure, stack};
+use chassis::stack::Stack;
+use clap::Args;
+use scheduler::store::{self, Explanation};
+use sqlx::PgPool;
+use std::time::Duration;
+use vocab::{AllocationId, Lsn, Token};
+
+/// How often and how far apart the read model is looked at before an allocation counts as not there.
+const LOOKS: u32 = 10;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+
+#[derive(Args)]
+pub struct Explain {
+    #[arg(long)]
+    tenant: String,
+    allocation_id: String,
+    /// As of this position of the ledger, and not as of now.
+    #[arg(long, value_name = "LSN")]
+    at: Option<u64>,
+    /// Show all that was decided about it.
+    #[arg(long)]
+    history: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Explain {
+    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        let pool = stack::warm_state(stack, "scheduler").await?;
+        let tenant = Token::new(&self.tenant)?;
+        let id = AllocationId::parse(&self.allocation_id).ok_or("an allocation id is a UUID")?;
+        let at = self.at.map(Lsn);
+        let found = read(&pool, &tenant, id, at)
+            .await?
+            .ok_or_else(|| format!("{tenant} has no allocation {id}"))?;
+        if let Some(at) = at
+            && at > found.through
+        {
+            let through = found.through.0;
+            return Err(format!("the read model is at lsn {through}, before {}", at.0).into());
+        }
+        if self.json {
+            println!("{:#}", json::explanation(&found, at));
+        } else {
+            for line in text::lines(&found, at, self.history) {
+                println!("{line}");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The read model follows the ledger at a small distance: what was asked for a moment ago is looked for again.
+async fn read(
+    pool: &PgPool,
+    tenant: &Token,
+    id: AllocationId,
+    at: Option<Lsn>,
+) -> Result<Option<Explanation>, Failure> {
+    for _ in 0..LOOKS {
+        if let Some(found) = store::explain(pool, tenant, id, at).await? {
+            return Ok(Some(found));
+        }
+        tokio::time::sleep(BETWEEN_LOOKS).await;
+    }
+    Ok(None)
+}

@@ -1,0 +1,135 @@
+//! An explanation for programs: names as in the tables, moments as Unix milliseconds, amounts in the units of the
+//! resource types.
+
+use super::text::cell_of;
+use scheduler::{
+    project::{Entry, Fact, Subject},
+    store::{Explanation, PlaceInQueue, Standing},
+};
+use sqlx::types::JsonValue;
+use vocab::{CellNo, Lsn, Token};
+
+pub fn object<const N: usize>(fields: [(&str, JsonValue); N]) -> JsonValue {
+    fields.into_iter().collect()
+}
+
+pub fn explanation(explanation: &Explanation, at: Option<Lsn>) -> JsonValue {
+    let one = &explanation.allocation;
+    let cell = cell_of(one.id);
+    let entries = explanation.history.iter().map(|entry| of_entry(cell, entry));
+    object([
+        ("allocation_id", one.id.to_string().into()),
+        ("tenant", one.tenant.clone().into()),
+        ("queue", one.queue.clone().into()),
+        ("priority", one.priority.into()),
+        ("priority_class", one.priority_class.clone().into()),
+        ("gang", one.gang.clone().into()),
+        ("state", one.state.clone().into()),
+        ("waiting_reason", one.waiting_reason.map(|reason| reason.name()).into()),
+        ("line", one.line.map(|line| line.0).into()),
+        ("nominated_node", one.nominated_node.clone().into()),
+        ("node", one.node.clone().into()),
+        ("preempted", one.preempted.into()),
+        ("attempts", one.attempts.into()),
+        ("last_end_cause", one.last_end_cause.map(|cause| cause.name()).into()),
+        ("end_cause", one.end_cause.map(|cause| cause.name()).into()),
+        ("requested_at_ms", one.requested_at.0.into()),
+        ("placed_at_ms", one.placed_at.map(|at| at.0).into()),
+        ("started_at_ms", one.started_at.map(|at| at.0).into()),
+        ("ended_at_ms", one.ended_at.map(|at| at.0).into()),
+        ("place", explanation.place.as_ref().map(of_place).into()),
+        ("line_explained", explanation.line.as_ref().map(|line| of_entry(cell, line)).into()),
+        ("history", entries.collect()),
+        ("as_of_lsn", at.unwrap_or(explanation.through).0.into()),
+    ])
+}
+
+fn of_place(place: &PlaceInQueue) -> JsonValue {
+    let not_before = match place.standing {
+        Standing::Paused(until) => Some(until.0),
+        Standing::Queued | Standing::Nominated => None,
+    };
+    object([
+        ("standing", place.standing.name().into()),
+        ("since_ms", place.since.0.into()),
+        ("not_before_ms", not_before.into()),
+        ("position", place.position.into()),
+        ("in_queue", place.in_queue.into()),
+        ("position_in_line", place.position_in_line.into()),
+        ("in_line", place.in_line.into()),
+    ])
+}
+
+fn of_entry(cell: CellNo, entry: &Entry) -> JsonValue {
+    let (line, queue) = match &entry.subject {
+        Subject::Line { line, queue } => (Some(line.0), Some(queue.as_str())),
+        Subject::Allocation(_) => match &entry.fact {
+            Fact::Waiting { line, .. } => (line.map(|line| line.0), None),
+            _ => (None, None),
+        },
+    };
+    object([
+        ("lsn", entry.position.lsn.0.into()),
+        ("index", entry.position.index.into()),
+        ("at_ms", entry.at.0.into()),
+        ("kind", entry.fact.name().into()),
+        ("reason", entry.fact.reason().into()),
+        ("line", line.into()),
+        ("queue", queue.into()),
+        ("detail", detail(cell, &entry.fact)),
+    ])
+}
+
+fn detail(cell: CellNo, fact: &Fact) -> JsonValue {
+    let node = |node: &Token| JsonValue::from(node.as_str());
+    match fact {
+        Fact::Waiting { .. } => object([]),
+        Fact::Line {
+            head,
+            counts,
+            shortfall,
+            share_ppm,
+            fair_share_ppm,
+            ..
+        } => object([
+            ("head", head.map(|no| no.id(cell).to_string()).into()),
+            ("counts", counts.iter().map(|(filter, count)| (filter.name(), *count)).collect()),
+            ("shortfall", shortfall.iter().map(|(kind, amount)| (kind.name(), *amount)).collect()),
+            ("share_ppm", (*share_ppm).into()),
+            ("fair_share_ppm", (*fair_share_ppm).into()),
+        ]),
+        Fact::Placed {
+            node: on,
+            gpus,
+            zones,
+            policy,
+            candidates,
+        } => {
+            let gpus = gpus.iter().map(|share| {
+                object([("device", share.device.into()), ("milli", share.milli.into())])
+            });
+            let candidates = candidates.iter().map(|candidate| {
+                object([("node", node(&candidate.node)), ("score", candidate.score.into())])
+            });
+            object([
+                ("node", node(on)),
+                ("gpus", gpus.collect()),
+                ("zones", (*zones).into()),
+                ("policy", policy.name().into()),
+                ("candidates", candidates.collect()),
+            ])
+        }
+        Fact::Nominated { node: on } => object([("node", node(on))]),
+        Fact::Preempted {
+            by, grace_until, ..
+        } => object([
+            ("by", by.map(|no| no.id(cell).to_string()).into()),
+            ("grace_until_ms", grace_until.0.into()),
+        ]),
+        Fact::Requeued { at, not_before, .. } => object([
+            ("at_ms", at.0.into()),
+            ("not_before_ms", not_before.0.into()),
+        ]),
+        Fact::Ended { at, .. } => object([("at_ms", at.0.into())]),
+    }
+}

@@ -1,0 +1,221 @@
+use super::*;
+use crate::explain::json;
+use scheduler::project::Position;
+use vocab::{
+    AllocationNo, Candidate, EndCause, GpuShare, LineNo, PlacementPolicy, PreemptionCause, Token,
+    WaitingReason,
+};
+
+const CELL: CellNo = CellNo(3);
+
+fn token(text: &str) -> Token {
+    Token::new(text).unwrap()
+}
+
+fn allocation(state: &str) -> Allocation {
+    let on_node = matches!(state, "placed" | "running" | "stopping");
+    Allocation {
+        id: AllocationNo(77).id(CELL),
+        tenant: "t".into(),
+        job_set: "j".into(),
+        name: None,
+        queue: "research".into(),
+        priority: 5,
+        priority_class: Some("batch".into()),
+        gang: None,
+        cpu_milli: 4000,
+        memory_bytes: 1 << 30,
+        gpu_count: 0,
+        gpu_milli: 0,
+        gpu_models: Vec::new(),
+        run_time_ms: 0,
+        state: state.into(),
+        waiting_reason: None,
+        line: (state == "queued").then_some(LineNo(7)),
+        nominated_node: (state == "nominated").then(|| "n1".into()),
+        node: on_node.then(|| "n1".into()),
+        gpus: Vec::new(),
+        preempted: state == "stopping",
+        attempts: 0,
+        last_end_cause: None,
+        end_cause: (state == "ended").then_some(EndCause::Finished),
+        requested_at: Millis(0),
+        placed_at: on_node.then_some(Millis(1000)),
+        started_at: (state == "running").then_some(Millis(2000)),
+        ended_at: (state == "ended").then_some(Millis(3000)),
+        lsn: Lsn(9),
+    }
+}
+
+fn entry(lsn: u64, fact: Fact) -> Entry {
+    Entry {
+        position: Position {
+            lsn: Lsn(lsn),
+            index: 0,
+        },
+        at: Millis(lsn as i64 * 1000),
+        subject: Subject::Allocation(AllocationNo(77)),
+        fact,
+    }
+}
+
+fn explanation(state: &str, history: Vec<Entry>) -> Explanation {
+    Explanation {
+        allocation: allocation(state),
+        history,
+        line: None,
+        place: None,
+        through: Lsn(20),
+    }
+}
+
+fn waits() -> Explanation {
+    let line = Fact::Line {
+        reason: WaitingReason::NoRoomNow,
+        head: None,
+        counts: vec![(Filter::NotReady, 1), (Filter::Cpu, 731)],
+        shortfall: vec![(ResourceKind::Cpu, 2000), (ResourceKind::Memory, 1 << 30)],
+        share_ppm: 12_345,
+        fair_share_ppm: 250_000,
+    };
+    let subject = Subject::Line {
+        line: LineNo(7),
+        queue: token("research"),
+    };
+    let told = Fact::Waiting {
+        reason: WaitingReason::FairShare,
+        line: Some(LineNo(7)),
+    };
+    let mut explanation = explanation("queued", vec![entry(4, told)]);
+    explanation.line = Some(Entry {
+        subject,
+        ..entry(8, line)
+    });
+    explanation.place = Some(PlaceInQueue {
+        standing: Standing::Queued,
+        since: Millis(4000),
+        position: 12,
+        in_queue: 300,
+        position_in_line: Some(3),
+        in_line: Some(40),
+    });
+    explanation
+}
+
+fn preempted() -> Explanation {
+    let placed = Fact::Placed {
+        node: token("n1"),
+        gpus: vec![GpuShare {
+            device: 2,
+            milli: 500,
+        }],
+        zones: 0,
+        policy: PlacementPolicy::Fgd,
+        candidates: vec![Candidate {
+            node: token("n1"),
+            score: 900,
+        }],
+    };
+    let gone = Fact::Preempted {
+        cause: PreemptionCause::Priority,
+        by: None,
+        grace_until: Millis(60_000),
+    };
+    explanation("stopping", vec![entry(5, placed), entry(6, gone)])
+}
+
+/// The lines between the request and the position.
+fn check(explanation: &Explanation, at: Option<u64>, history: bool, expected: &[&str]) {
+    let lines = lines(explanation, at.map(Lsn), history);
+    assert_eq!(lines[2..lines.len() - 1], *expected);
+}
+
+#[test]
+fn one_that_waits_is_told_its_place_and_what_is_missing() {
+    let lines = lines(&waits(), None, false);
+    let expected = [
+        "allocation   00000000-0000-0003-0000-00000000004d",
+        "asks for     4.000 cores, 1.000 GiB, in queue research, priority 5 (batch)",
+        "It waits since 1970-01-01T00:00:04Z, because no node that it may use has enough free now.",
+        "place        12 of 300 in queue research, 3 of 40 in line 7",
+        "line 7       of queue research, explained at 1970-01-01T00:00:08Z with another tenant's allocation at its head: \
+         no node that it may use has enough free now",
+        "         1 node: not ready",
+        "       731 nodes: not enough free cpu",
+        "missing      at least 2.000 cores and 1.000 GiB more free on one node",
+        "share        1.23 % of the cell; a fair share is 25.00 %",
+        "as of lsn    20",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn one_on_a_node_is_told_why_there_and_what_it_lost() {
+    let gone = "  6.0 1970-01-01T00:00:06Z preempted, because one of higher priority takes its place (another tenant's); \
+                to be gone by 1970-01-01T00:01:00Z";
+    let placed = ["node         n1 gpu2:500", "policy       fgd", "scores       n1 900"];
+    let stops = ["It was preempted and is stopping on n1."];
+    let rest = ["history", gone];
+    check(&preempted(), None, false, &[&stops[..], &placed, &rest].concat());
+    let all = ["history", "  5.0 1970-01-01T00:00:05Z placed on n1 by the policy fgd", gone];
+    check(&preempted(), None, true, &[&stops[..], &placed, &all].concat());
+}
+
+#[test]
+fn every_state_is_a_sentence() {
+    let sentences = [
+        ("requested", "Quota has not decided on it yet."),
+        ("queued", "It waits and was not tried yet."),
+        ("placed", "It is placed on n1 since 1970-01-01T00:00:01Z and has not started."),
+        ("running", "It runs on n1 since 1970-01-01T00:00:02Z."),
+        ("ended", "It ended at 1970-01-01T00:00:03Z, because it finished."),
+    ];
+    for (state, sentence) in sentences {
+        check(&explanation(state, Vec::new()), None, false, &[sentence]);
+    }
+    let mut pauses = waits();
+    pauses.line = None;
+    pauses.allocation.line = None;
+    pauses.place = pauses.place.map(|place| PlaceInQueue {
+        standing: Standing::Paused(Millis(60_000)),
+        position_in_line: None,
+        ..place
+    });
+    let expected = [
+        "It pauses since 1970-01-01T00:00:04Z and is not tried before 1970-01-01T00:01:00Z.",
+        "place        12 of 300 in queue research",
+    ];
+    check(&pauses, None, false, &expected);
+}
+
+#[test]
+fn an_earlier_position_is_told_by_what_was_decided_then() {
+    let nothing = explanation("running", Vec::new());
+    check(&nothing, Some(3), false, &["At lsn 3 nothing was decided about it yet."]);
+    let requeued = Fact::Requeued {
+        cause: EndCause::Failed,
+        at: Millis(1),
+        not_before: Millis(90_000),
+    };
+    let again = "queued again, because its run failed; not tried before 1970-01-01T00:01:30Z";
+    let expected = [
+        &*format!("At lsn 8, since 1970-01-01T00:00:06Z: {again}."),
+        "history",
+        &*format!("  6.0 1970-01-01T00:00:06Z {again}"),
+    ];
+    check(&explanation("running", vec![entry(6, requeued)]), Some(8), false, &expected);
+}
+
+#[test]
+fn programs_get_names_and_numbers() {
+    let json = json::explanation(&waits(), None);
+    assert_eq!(json["place"]["position_in_line"], 3);
+    assert_eq!(json["line_explained"]["reason"], "no_room_now");
+    assert_eq!(json["line_explained"]["detail"]["counts"]["cpu"], 731);
+    assert_eq!(json["line_explained"]["detail"]["shortfall"]["memory"], 1 << 30);
+    assert!(json["line_explained"]["detail"]["head"].is_null());
+    let json = json::explanation(&preempted(), Some(Lsn(6)));
+    assert_eq!(json["history"][0]["detail"]["gpus"][0]["device"], 2);
+    assert_eq!(json["history"][1]["kind"], "preempted");
+    assert_eq!(json["as_of_lsn"], 6);
+}

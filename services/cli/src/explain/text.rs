@@ -1,0 +1,231 @@
+//! An explanation in sentences.
+
+use super::{entry, reasons};
+use crate::amount;
+use scheduler::{
+    project::{Entry, Fact, Subject},
+    store::{Allocation, Explanation, PlaceInQueue, Standing},
+};
+use vocab::{AllocationId, CellNo, Filter, Lsn, Millis, ResourceKind};
+
+/// Scores of a placement that are shown.
+const SCORES: usize = 5;
+
+/// `at`: the position that was asked for.
+pub fn lines(explanation: &Explanation, at: Option<Lsn>, history: bool) -> Vec<String> {
+    let allocation = &explanation.allocation;
+    let cell = cell_of(allocation.id);
+    let mut out = vec![format!("allocation   {}", allocation.id), asks(allocation)];
+    let last = explanation.history.last();
+    match (at, last) {
+        (None, _) => out.push(stands(explanation)),
+        (Some(at), None) => out.push(format!("At lsn {} nothing was decided about it yet.", at.0)),
+        (Some(at), Some(last)) => {
+            let clause = entry::clause(cell, &last.fact, last.at);
+            let since = amount::moment(last.at);
+            out.push(format!("At lsn {}, since {since}: {clause}.", at.0));
+        }
+    }
+    if let Some(place) = &explanation.place {
+        out.push(place_in_queue(allocation, place));
+    }
+    if let Some(line) = &explanation.line {
+        out.extend(of_line(cell, allocation.id, line));
+    }
+    out.extend(of_placement(explanation, at));
+    let before: Vec<_> = explanation.history.iter().filter(|entry| history || unrest(entry)).collect();
+    if !before.is_empty() {
+        out.push("history".into());
+        out.extend(before.iter().map(|one| format!("  {}", entry::line(cell, one))));
+    }
+    out.push(format!("as of lsn    {}", at.unwrap_or(explanation.through).0));
+    out
+}
+
+pub fn cell_of(id: AllocationId) -> CellNo {
+    let (cell, _) = id.0.as_u64_pair();
+    CellNo(cell)
+}
+
+/// What is worth telling unasked: that it lost a place.
+fn unrest(entry: &Entry) -> bool {
+    match entry.fact {
+        Fact::Preempted { .. } | Fact::Requeued { .. } => true,
+        Fact::Waiting { .. }
+        | Fact::Line { .. }
+        | Fact::Placed { .. }
+        | Fact::Nominated { .. }
+        | Fact::Ended { .. } => false,
+    }
+}
+
+fn asks(allocation: &Allocation) -> String {
+    let human = amount::human;
+    let mut text = format!(
+        "asks for     {}, {}",
+        human(ResourceKind::Cpu, allocation.cpu_milli),
+        human(ResourceKind::Memory, allocation.memory_bytes)
+    );
+    if allocation.gpu_count > 0 {
+        let (count, milli) = (allocation.gpu_count, allocation.gpu_milli);
+        text += &format!(", {count} GPUs ({milli} of 1000 of each)");
+    }
+    text += &format!(", in queue {}, priority {}", allocation.queue, allocation.priority);
+    if let Some(class) = &allocation.priority_class {
+        text += &format!(" ({class})");
+    }
+    if let Some(gang) = &allocation.gang {
+        text += &format!(", in gang {gang}");
+    }
+    text
+}
+
+/// How it stands now.
+fn stands(explanation: &Explanation) -> String {
+    let allocation = &explanation.allocation;
+    let moment = |at: Option<Millis>| at.map_or("an unknown moment".into(), amount::moment);
+    let node = allocation.node.as_deref().unwrap_or("no node");
+    match allocation.state.as_str() {
+        "requested" => "Quota has not decided on it yet.".into(),
+        "denied" => format!("Quota denied it at {}.", moment(allocation.ended_at)),
+        "queued" => waits(explanation),
+        "nominated" => format!(
+            "Since {} node {} is being cleared for it.",
+            moment(explanation.place.as_ref().map(|place| place.since)),
+            allocation.nominated_node.as_deref().unwrap_or("-"),
+        ),
+        "placed" => format!(
+            "It is placed on {node} since {} and has not started.",
+            moment(allocation.placed_at)
+        ),
+        "running" => format!("It runs on {node} since {}.", moment(allocation.started_at)),
+        "stopping" if allocation.preempted => {
+            format!("It was preempted and is stopping on {node}.")
+        }
+        "stopping" => format!("It was cancelled and is stopping on {node}."),
+        "ended" => {
+            let cause = allocation.end_cause.map_or("of no known cause", reasons::ended);
+            format!("It ended at {}, because {cause}.", moment(allocation.ended_at))
+        }
+        other => format!("Its state is {other}."),
+    }
+}
+
+fn waits(explanation: &Explanation) -> String {
+    let since = explanation.place.as_ref().map(|place| amount::moment(place.since));
+    let since = since.map_or(String::new(), |since| format!(" since {since}"));
+    let pause = explanation.place.as_ref().map(|place| place.standing);
+    if let Some(Standing::Paused(until)) = pause {
+        return format!("It pauses{since} and is not tried before {}.", amount::moment(until));
+    }
+    // What was last said of its line is newer than what it was told itself.
+    let of_line = explanation.line.as_ref().and_then(|line| match &line.fact {
+        Fact::Line { reason, .. } => Some(*reason),
+        _ => None,
+    });
+    match of_line.or(explanation.allocation.waiting_reason) {
+        Some(reason) => format!("It waits{since}, because {}.", reasons::waits(reason)),
+        None => format!("It waits{since} and was not tried yet."),
+    }
+}
+
+fn place_in_queue(allocation: &Allocation, place: &PlaceInQueue) -> String {
+    let queue = &allocation.queue;
+    let mut text = format!("place        {} of {} in queue {queue}", place.position, place.in_queue);
+    if let (Some(line), Some(position), Some(count)) =
+        (allocation.line, place.position_in_line, place.in_line)
+    {
+        text += &format!(", {position} of {count} in line {}", line.0);
+    }
+    text
+}
+
+fn of_line(cell: CellNo, id: AllocationId, line: &Entry) -> Vec<String> {
+    let (
+        Subject::Line { line: no, queue },
+        Fact::Line {
+            head,
+            counts,
+            shortfall,
+            share_ppm,
+            fair_share_ppm,
+            reason,
+        },
+    ) = (&line.subject, &line.fact)
+    else {
+        return Vec::new();
+    };
+    let head = match head {
+        Some(head) if head.id(cell) == id => "it".into(),
+        Some(head) => head.id(cell).to_string(),
+        None => "another tenant's allocation".into(),
+    };
+    let mut out = vec![format!(
+        "line {:<7} of queue {}, explained at {} with {head} at its head: {}",
+        no.0,
+        queue.as_str(),
+        amount::moment(line.at),
+        reasons::waits(*reason)
+    )];
+    out.extend(counts.iter().map(nodes));
+    if !shortfall.is_empty() {
+        let missing = shortfall.iter().map(|(kind, amount)| amount::human(*kind, *amount));
+        let missing = missing.collect::<Vec<_>>().join(" and ");
+        out.push(format!("missing      at least {missing} more free on one node"));
+    }
+    let (share, fair) = (percent(*share_ppm), percent(*fair_share_ppm));
+    out.push(format!("share        {share} of the cell; a fair share is {fair}"));
+    out
+}
+
+fn nodes((filter, count): &(Filter, u32)) -> String {
+    let nodes = if *count == 1 { "node" } else { "nodes" };
+    format!("  {count:>8} {nodes}: {}", reasons::keeps_off(*filter))
+}
+
+pub fn percent(ppm: u32) -> String {
+    format!("{}.{:02} %", ppm / 10_000, ppm % 10_000 / 100)
+}
+
+/// The placement that still holds, or held last.
+fn of_placement(explanation: &Explanation, at: Option<Lsn>) -> Vec<String> {
+    let holds = match at {
+        None => explanation.allocation.node.is_some(),
+        Some(_) => explanation.history.last().is_some_and(|last| match last.fact {
+            Fact::Placed { .. } | Fact::Preempted { .. } => true,
+            Fact::Waiting { .. }
+            | Fact::Line { .. }
+            | Fact::Nominated { .. }
+            | Fact::Requeued { .. }
+            | Fact::Ended { .. } => false,
+        }),
+    };
+    let placed = explanation.history.iter().rev().find_map(|entry| match &entry.fact {
+        Fact::Placed {
+            node,
+            gpus,
+            policy,
+            candidates,
+            ..
+        } => Some((node, gpus, policy, candidates)),
+        _ => None,
+    });
+    let Some((node, gpus, policy, candidates)) = placed.filter(|_| holds) else {
+        return Vec::new();
+    };
+    let devices = gpus.iter().map(|share| format!(" gpu{}:{}", share.device, share.milli));
+    let mut out = vec![
+        format!("node         {}{}", node.as_str(), devices.collect::<String>()),
+        format!("policy       {}", policy.name()),
+    ];
+    let scores = candidates.iter().take(SCORES);
+    let scores: Vec<_> = scores.map(|one| format!("{} {}", one.node.as_str(), one.score)).collect();
+    if !scores.is_empty() {
+        out.push(format!("scores       {}", scores.join(", ")));
+    }
+    out
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,295 @@
+//! The table `allocations`.
+
+use super::names::{self, joined};
+use crate::project::{AllocationRow, AllocationState};
+use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
+use sqlx::{PgConnection, PgExecutor};
+use uuid::Uuid;
+use vocab::{
+    AllocationId, CellNo, EndCause, GpuShare, LineNo, Lsn, Millis, Token, WaitingReason,
+};
+
+pub async fn upsert(
+    tx: &mut PgConnection,
+    cell: CellNo,
+    rows: &[&AllocationRow],
+) -> Result<(), WarmError> {
+    let columns = Columns::of(cell, rows)?;
+    sqlx::query!(
+        "INSERT INTO allocations
+             (allocation_id, tenant, job_set, name, priority, cpu_milli, memory_bytes, gpu_count, gpu_milli,
+              gpu_models, state, waiting_reason, node, gpu_devices, gpu_shares, end_cause, requested_at, placed_at,
+              started_at, ended_at, lsn, queue, priority_class, gang, run_time_ms, line, attempts, last_end_cause,
+              nominated_node, preempted)
+         SELECT allocation_id, tenant, job_set, name, priority, cpu_milli, memory_bytes, gpu_count, gpu_milli,
+                string_to_array(gpu_models, ','), state, waiting_reason, node,
+                string_to_array(gpu_devices, ',')::integer[], string_to_array(gpu_shares, ',')::integer[], end_cause,
+                requested_at, placed_at, started_at, ended_at, lsn, queue, priority_class, gang, run_time_ms, line,
+                attempts, last_end_cause, nominated_node, preempted
+         FROM UNNEST($1::uuid[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::bigint[], $7::bigint[],
+                     $8::integer[], $9::integer[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[],
+                     $15::text[], $16::text[], $17::timestamptz[], $18::timestamptz[], $19::timestamptz[],
+                     $20::timestamptz[], $21::bigint[], $22::text[], $23::text[], $24::text[], $25::bigint[],
+                     $26::bigint[], $27::integer[], $28::text[], $29::text[], $30::boolean[])
+             AS row (allocation_id, tenant, job_set, name, priority, cpu_milli, memory_bytes, gpu_count, gpu_milli,
+                     gpu_models, state, waiting_reason, node, gpu_devices, gpu_shares, end_cause, requested_at,
+                     placed_at, started_at, ended_at, lsn, queue, priority_class, gang, run_time_ms, line, attempts,
+                     last_end_cause, nominated_node, preempted)
+         ON CONFLICT (allocation_id) DO UPDATE SET
+             state = excluded.state, waiting_reason = excluded.waiting_reason, node = excluded.node,
+             gpu_devices = excluded.gpu_devices, gpu_shares = excluded.gpu_shares, end_cause = excluded.end_cause,
+             placed_at = excluded.placed_at, started_at = excluded.started_at, ended_at = excluded.ended_at,
+             lsn = excluded.lsn, line = excluded.line, attempts = excluded.attempts,
+             last_end_cause = excluded.last_end_cause, nominated_node = excluded.nominated_node,
+             preempted = excluded.preempted",
+        &columns.ids,
+        &columns.tenants as _,
+        &columns.job_sets as _,
+        &columns.names as _,
+        &columns.priorities,
+        &columns.cpus,
+        &columns.memories,
+        &columns.gpu_counts,
+        &columns.gpu_millis,
+        &columns.gpu_models,
+        &columns.states as _,
+        &columns.reasons as _,
+        &columns.nodes as _,
+        &columns.gpu_devices,
+        &columns.gpu_shares,
+        &columns.causes as _,
+        &columns.requested as _,
+        &columns.placed as _,
+        &columns.started as _,
+        &columns.ended as _,
+        &columns.lsns,
+        &columns.queues as _,
+        &columns.classes as _,
+        &columns.gangs as _,
+        &columns.run_times,
+        &columns.lines as _,
+        &columns.attempts,
+        &columns.last_causes as _,
+        &columns.nominated as _,
+        &columns.preempted,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// The rows, column by column.
+#[derive(Default)]
+struct Columns<'a> {
+    ids: Vec<Uuid>,
+    tenants: Vec<&'a str>,
+    job_sets: Vec<&'a str>,
+    names: Vec<Option<&'a str>>,
+    priorities: Vec<i32>,
+    cpus: Vec<i64>,
+    memories: Vec<i64>,
+    gpu_counts: Vec<i32>,
+    gpu_millis: Vec<i32>,
+    gpu_models: Vec<String>,
+    states: Vec<&'static str>,
+    reasons: Vec<Option<&'static str>>,
+    nodes: Vec<Option<&'a str>>,
+    gpu_devices: Vec<String>,
+    gpu_shares: Vec<String>,
+    causes: Vec<Option<&'static str>>,
+    requested: Vec<Moment>,
+    placed: Vec<Option<Moment>>,
+    started: Vec<Option<Moment>>,
+    ended: Vec<Option<Moment>>,
+    lsns: Vec<i64>,
+    queues: Vec<&'a str>,
+    classes: Vec<Option<&'a str>>,
+    gangs: Vec<Option<&'a str>>,
+    run_times: Vec<i64>,
+    lines: Vec<Option<i64>>,
+    attempts: Vec<i32>,
+    last_causes: Vec<Option<&'static str>>,
+    nominated: Vec<Option<&'a str>>,
+    preempted: Vec<bool>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(cell: CellNo, rows: &[&'a AllocationRow]) -> Result<Self, OutOfRange> {
+        let mut columns = Self::default();
+        for row in rows {
+            columns.push(cell, row)?;
+            columns.push_state(&row.state)?;
+        }
+        Ok(columns)
+    }
+
+    fn push(&mut self, cell: CellNo, row: &'a AllocationRow) -> Result<(), OutOfRange> {
+        let spec = &row.spec;
+        let gpu = spec.gpu.as_ref();
+        self.ids.push(row.allocation.id(cell).0);
+        self.tenants.push(row.tenant.as_str());
+        self.job_sets.push(spec.job_set.as_str());
+        self.names.push(spec.name.as_ref().map(Token::as_str));
+        self.priorities.push(spec.priority);
+        self.cpus.push(bigint("cpu_milli", spec.cpu_milli)?);
+        self.memories
+            .push(bigint("memory_bytes", spec.memory_bytes)?);
+        self.gpu_counts.push(gpu.map_or(0, |gpu| gpu.count.into()));
+        self.gpu_millis.push(gpu.map_or(0, |gpu| gpu.milli.into()));
+        self.gpu_models.push(joined(
+            gpu.map_or(&[][..], |gpu| &gpu.models),
+            Token::as_str,
+        ));
+        self.requested.push(row.requested_at.try_into()?);
+        self.lsns.push(bigint("lsn", row.lsn.0)?);
+        self.queues.push(row.queue().as_str());
+        self.classes
+            .push(spec.priority_class.as_ref().map(Token::as_str));
+        self.gangs
+            .push(spec.gang.as_ref().map(|gang| gang.name.as_str()));
+        self.run_times.push(bigint("run_time_ms", spec.run_time_ms)?);
+        let attempts = i32::try_from(row.attempts);
+        self.attempts
+            .push(attempts.map_err(|_| OutOfRange::new("attempts", row.attempts))?);
+        self.last_causes.push(row.last_cause.map(EndCause::name));
+        Ok(())
+    }
+
+    fn push_state(&mut self, state: &'a AllocationState) -> Result<(), OutOfRange> {
+        let moment = |at: Option<Millis>| at.map(Moment::try_from).transpose();
+        let place = state.place();
+        let gpus = place.map_or(&[][..], |place| &place.gpus);
+        let (mut reason, mut in_line, mut nominated) = (None, None, None);
+        let (mut cause, mut ended) = (None, None);
+        match state {
+            AllocationState::Queued {
+                reason: why, line, ..
+            } => (reason, in_line) = (why.map(WaitingReason::name), *line),
+            AllocationState::Nominated { node, .. } => nominated = Some(node.as_str()),
+            AllocationState::Ended { cause: why, at, .. } => {
+                (cause, ended) = (Some(why.name()), Some(*at));
+            }
+            AllocationState::Denied { at } => ended = Some(*at),
+            AllocationState::Requested | AllocationState::Held { .. } => {}
+        }
+        self.states.push(state.name());
+        self.reasons.push(reason);
+        self.lines.push(
+            in_line
+                .map(|LineNo(line)| bigint("line", line))
+                .transpose()?,
+        );
+        self.nominated.push(nominated);
+        self.preempted.push(state.preemption().is_some());
+        self.nodes.push(place.map(|place| place.node.as_str()));
+        self.gpu_devices.push(joined(gpus, |share| share.device));
+        self.gpu_shares.push(joined(gpus, |share| share.milli));
+        self.causes.push(cause);
+        self.placed
+            .push(moment(place.map(|place| place.placed_at))?);
+        self.started
+            .push(moment(place.and_then(|place| place.started_at))?);
+        self.ended.push(moment(ended)?);
+        Ok(())
+    }
+}
+
+/// An allocation as the table has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allocation {
+    pub id: AllocationId,
+    pub tenant: String,
+    pub job_set: String,
+    pub name: Option<String>,
+    pub queue: String,
+    pub priority: i32,
+    pub priority_class: Option<String>,
+    pub gang: Option<String>,
+    pub cpu_milli: u64,
+    pub memory_bytes: u64,
+    pub gpu_count: i32,
+    pub gpu_milli: i32,
+    pub gpu_models: Vec<String>,
+    /// As the tenant believes; 0: not known.
+    pub run_time_ms: u64,
+    /// `requested`, `queued`, `nominated`, `placed`, `running`, `stopping`, `ended` or `denied`.
+    pub state: String,
+    pub waiting_reason: Option<WaitingReason>,
+    pub line: Option<LineNo>,
+    /// Is being cleared for it.
+    pub nominated_node: Option<String>,
+    pub node: Option<String>,
+    pub gpus: Vec<GpuShare>,
+    /// It is stopping for the sake of another.
+    pub preempted: bool,
+    /// How often it was queued again, and what ended the run before the last time.
+    pub attempts: i32,
+    pub last_end_cause: Option<EndCause>,
+    pub end_cause: Option<EndCause>,
+    pub requested_at: Millis,
+    pub placed_at: Option<Millis>,
+    pub started_at: Option<Millis>,
+    pub ended_at: Option<Millis>,
+    pub lsn: Lsn,
+}
+
+/// One of the tenant's own; another tenant's is not found.
+pub async fn allocation(
+    db: impl PgExecutor<'_>,
+    tenant: &Token,
+    id: AllocationId,
+) -> Result<Option<Allocation>, WarmError> {
+    let record = sqlx::query!(
+        r#"SELECT tenant, job_set, name, queue, priority, priority_class, gang, cpu_milli, memory_bytes, gpu_count,
+                  gpu_milli, gpu_models, run_time_ms, state, waiting_reason, line, nominated_node, node, gpu_devices,
+                  gpu_shares, preempted, attempts, last_end_cause, end_cause,
+                  requested_at AS "requested_at: Moment", placed_at AS "placed_at: Moment",
+                  started_at AS "started_at: Moment", ended_at AS "ended_at: Moment", lsn
+           FROM allocations WHERE allocation_id = $1 AND tenant = $2"#,
+        id.0,
+        tenant.as_str(),
+    )
+    .fetch_optional(db)
+    .await?;
+    let Some(record) = record else {
+        return Ok(None);
+    };
+    let reason = record.waiting_reason.as_deref();
+    let line = record.line.map(|line| unsigned("line", line));
+    let last_end_cause = record.last_end_cause.as_deref();
+    Ok(Some(Allocation {
+        id,
+        tenant: record.tenant,
+        job_set: record.job_set,
+        name: record.name,
+        queue: record.queue,
+        priority: record.priority,
+        priority_class: record.priority_class,
+        gang: record.gang,
+        cpu_milli: unsigned("cpu_milli", record.cpu_milli)?,
+        memory_bytes: unsigned("memory_bytes", record.memory_bytes)?,
+        gpu_count: record.gpu_count,
+        gpu_milli: record.gpu_milli,
+        gpu_models: record.gpu_models,
+        run_time_ms: unsigned("run_time_ms", record.run_time_ms)?,
+        state: record.state,
+        waiting_reason: reason.map(names::waiting_reason).transpose()?,
+        line: line.transpose()?.map(LineNo),
+        nominated_node: record.nominated_node,
+        node: record.node,
+        gpus: names::shares(&record.gpu_devices, &record.gpu_shares)?,
+        preempted: record.preempted,
+        attempts: record.attempts,
+        last_end_cause: last_end_cause.map(names::end_cause).transpose()?,
+        end_cause: record
+            .end_cause
+            .as_deref()
+            .map(names::end_cause)
+            .transpose()?,
+        requested_at: record.requested_at.into(),
+        placed_at: record.placed_at.map(Millis::from),
+        started_at: record.started_at.map(Millis::from),
+        ended_at: record.ended_at.map(Millis::from),
+        lsn: Lsn(unsigned("lsn", record.lsn)?),
+    }))
+}

@@ -1,0 +1,138 @@
+//! Why an allocation stands where it stands, now or at an earlier position of the ledger.
+
+use super::{
+    SchedulerTables,
+    allocations::{Allocation, allocation},
+    history,
+    queue::{PlaceInQueue, place},
+};
+use crate::project::{Entry, Fact};
+use chassis::warm::{WarmError, WarmState, unsigned};
+use sqlx::{PgConnection, PgPool};
+use std::collections::BTreeSet;
+use uuid::Uuid;
+use vocab::{AllocationId, AllocationNo, CellNo, LineNo, Lsn, Token};
+
+/// Entries of one allocation that are read, at the most.
+const HISTORY_MAX: i64 = 200;
+
+/// Everything is read as of one moment.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+
+/// What is known of an allocation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// As it is now, whatever moment was asked for.
+    pub allocation: Allocation,
+    /// What was decided about it by then, the oldest first; of a long life the last part.
+    pub history: Vec<Entry>,
+    /// What was last said by then of the line that it waited in.
+    pub line: Option<Entry>,
+    /// Only when no moment was asked for: where it stands is not kept.
+    pub place: Option<PlaceInQueue>,
+    /// How far the tables follow the ledger.
+    pub through: Lsn,
+}
+
+/// One of the tenant's own; another tenant's is not found. Others who had a part in it are named where they are the
+/// tenant's too.
+pub async fn explain(
+    pool: &PgPool,
+    tenant: &Token,
+    id: AllocationId,
+    as_of: Option<Lsn>,
+) -> Result<Option<Explanation>, WarmError> {
+    let mut tx = pool.begin_with(BEGIN).await?;
+    let Some(allocation) = allocation(&mut *tx, tenant, id).await? else {
+        return Ok(None);
+    };
+    let upto = as_of.unwrap_or(Lsn(u64::MAX));
+    let mut history = history::of_allocation(&mut *tx, id, upto, HISTORY_MAX).await?;
+    let in_line = match as_of {
+        None => allocation.line,
+        Some(_) => history.last().and_then(|entry| waits_in(&entry.fact)),
+    };
+    let mut line = match in_line {
+        Some(line) => history::of_line(&mut *tx, line, upto).await?,
+        None => None,
+    };
+    let place = match as_of {
+        None => place(&mut *tx, id).await?,
+        Some(_) => None,
+    };
+    let (high, _) = id.0.as_u64_pair();
+    let entries = history.iter_mut().chain(&mut line);
+    name_only_own(&mut tx, tenant, CellNo(high), entries.map(|entry| &mut entry.fact)).await?;
+    let through = position(&mut tx).await?;
+    tx.commit().await?;
+    Ok(Some(Explanation {
+        allocation,
+        history,
+        line,
+        place,
+        through,
+    }))
+}
+
+fn waits_in(fact: &Fact) -> Option<LineNo> {
+    match fact {
+        Fact::Waiting { line, .. } => *line,
+        Fact::Line { .. }
+        | Fact::Placed { .. }
+        | Fact::Nominated { .. }
+        | Fact::Preempted { .. }
+        | Fact::Requeued { .. }
+        | Fact::Ended { .. } => None,
+    }
+}
+
+/// The other allocation that a fact names.
+fn other(fact: &mut Fact) -> Option<&mut Option<AllocationNo>> {
+    match fact {
+        Fact::Line { head, .. } => Some(head),
+        Fact::Preempted { by, .. } => Some(by),
+        Fact::Waiting { .. }
+        | Fact::Placed { .. }
+        | Fact::Nominated { .. }
+        | Fact::Requeued { .. }
+        | Fact::Ended { .. } => None,
+    }
+}
+
+/// Takes the names of other tenants' allocations out.
+async fn name_only_own(
+    tx: &mut PgConnection,
+    tenant: &Token,
+    cell: CellNo,
+    facts: impl Iterator<Item = &mut Fact>,
+) -> Result<(), WarmError> {
+    let mut others: Vec<_> = facts.filter_map(other).filter(|other| other.is_some()).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = others.iter().filter_map(|other| Some(other.as_ref()?.id(cell).0)).collect();
+    let own = sqlx::query_scalar!(
+        "SELECT allocation_id FROM allocations WHERE allocation_id = ANY ($1) AND tenant = $2",
+        &ids,
+        tenant.as_str(),
+    )
+    .fetch_all(tx)
+    .await?;
+    let own: BTreeSet<Uuid> = own.into_iter().collect();
+    for other in &mut others {
+        if other.is_some_and(|no| !own.contains(&no.id(cell).0)) {
+            **other = None;
+        }
+    }
+    Ok(())
+}
+
+async fn position(tx: &mut PgConnection) -> Result<Lsn, WarmError> {
+    let lsn = sqlx::query_scalar!(
+        "SELECT lsn FROM projection_position WHERE name = $1",
+        SchedulerTables::NAME
+    )
+    .fetch_optional(tx)
+    .await?;
+    Ok(Lsn(unsigned("lsn", lsn.unwrap_or(0))?))
+}

@@ -1,0 +1,313 @@
+//! The table `explanations`: what was decided about an allocation or a line, and why.
+
+use super::names;
+use crate::project::{Entry, Fact, Position, Subject};
+use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
+use serde::{Deserialize, Serialize};
+use sqlx::{PgConnection, PgExecutor, types::Json};
+use std::collections::BTreeMap;
+use vocab::{
+    AllocationId, AllocationNo, Candidate, CellNo, Filter, GpuShare, LineNo, Lsn, Millis,
+    ResourceKind, Token,
+};
+
+/// What was said longer ago than this is forgotten: 30 days of the ledger's clock.
+pub const RETENTION_MS: i64 = 30 * 24 * 3_600_000;
+
+/// A batch forgets up to this many times what it brings, so that forgetting catches up and is never long.
+const FORGOTTEN_PER_ENTRY: i64 = 2;
+
+/// The column `detail`: the numbers and names of a fact, under the names that its readers know them by.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Detail {
+    Waiting,
+    Line {
+        head: AllocationId,
+        counts: BTreeMap<String, u32>,
+        shortfall: BTreeMap<String, u64>,
+        share_ppm: u32,
+        fair_share_ppm: u32,
+    },
+    Placed {
+        node: Token,
+        gpus: Vec<GpuShare>,
+        zones: u8,
+        policy: String,
+        candidates: Vec<Candidate>,
+    },
+    Nominated {
+        node: Token,
+    },
+    Preempted {
+        by: Option<AllocationId>,
+        grace_until_ms: i64,
+    },
+    Requeued {
+        at_ms: i64,
+        not_before_ms: i64,
+    },
+    Ended {
+        at_ms: i64,
+    },
+}
+
+fn detail(cell: CellNo, fact: &Fact) -> Detail {
+    match fact {
+        Fact::Waiting { .. } => Detail::Waiting,
+        Fact::Line {
+            head,
+            counts,
+            shortfall,
+            share_ppm,
+            fair_share_ppm,
+            ..
+        } => {
+            let counts = counts.iter().map(|(filter, n)| (filter.name().to_owned(), *n));
+            let shortfall = shortfall.iter().map(|(kind, n)| (kind.name().to_owned(), *n));
+            Detail::Line {
+                // Only what is read for a tenant has a head that is not shown.
+                head: head.unwrap_or_default().id(cell),
+                counts: counts.collect(),
+                shortfall: shortfall.collect(),
+                share_ppm: *share_ppm,
+                fair_share_ppm: *fair_share_ppm,
+            }
+        }
+        Fact::Placed {
+            node,
+            gpus,
+            zones,
+            policy,
+            candidates,
+        } => Detail::Placed {
+            node: node.clone(),
+            gpus: gpus.clone(),
+            zones: *zones,
+            policy: policy.name().to_owned(),
+            candidates: candidates.clone(),
+        },
+        Fact::Nominated { node } => Detail::Nominated { node: node.clone() },
+        Fact::Preempted {
+            by, grace_until, ..
+        } => Detail::Preempted {
+            by: by.map(|no| no.id(cell)),
+            grace_until_ms: grace_until.0,
+        },
+        Fact::Requeued { at, not_before, .. } => Detail::Requeued {
+            at_ms: at.0,
+            not_before_ms: not_before.0,
+        },
+        Fact::Ended { at, .. } => Detail::Ended { at_ms: at.0 },
+    }
+}
+
+/// The number of an allocation of this cell, as all in the table are.
+fn number(id: AllocationId) -> AllocationNo {
+    let (_, number) = id.0.as_u64_pair();
+    AllocationNo(number)
+}
+
+fn fact(detail: Detail, reason: Option<&str>, line: Option<LineNo>) -> Result<Fact, OutOfRange> {
+    let reason = || reason.ok_or_else(|| OutOfRange::new("reason", "none"));
+    Ok(match detail {
+        Detail::Waiting => Fact::Waiting {
+            reason: names::waiting_reason(reason()?)?,
+            line,
+        },
+        Detail::Line {
+            head,
+            counts,
+            shortfall,
+            share_ppm,
+            fair_share_ppm,
+        } => {
+            let counts = counts.iter().map(|(name, n)| Ok((names::filter(name)?, *n)));
+            let shortfall = shortfall.iter().map(|(name, n)| Ok((names::resource(name)?, *n)));
+            let mut counts: Vec<(Filter, u32)> = counts.collect::<Result<_, OutOfRange>>()?;
+            counts.sort_unstable();
+            let mut shortfall: Vec<(ResourceKind, u64)> = shortfall.collect::<Result<_, OutOfRange>>()?;
+            shortfall.sort_unstable();
+            Fact::Line {
+                reason: names::waiting_reason(reason()?)?,
+                head: Some(number(head)),
+                counts,
+                shortfall,
+                share_ppm,
+                fair_share_ppm,
+            }
+        }
+        Detail::Placed {
+            node,
+            gpus,
+            zones,
+            policy,
+            candidates,
+        } => Fact::Placed {
+            node,
+            gpus,
+            zones,
+            policy: names::placement(&policy)?,
+            candidates,
+        },
+        Detail::Nominated { node } => Fact::Nominated { node },
+        Detail::Preempted { by, grace_until_ms } => Fact::Preempted {
+            cause: names::preemption_cause(reason()?)?,
+            by: by.map(number),
+            grace_until: Millis(grace_until_ms),
+        },
+        Detail::Requeued {
+            at_ms,
+            not_before_ms,
+        } => Fact::Requeued {
+            cause: names::end_cause(reason()?)?,
+            at: Millis(at_ms),
+            not_before: Millis(not_before_ms),
+        },
+        Detail::Ended { at_ms } => Fact::Ended {
+            cause: names::end_cause(reason()?)?,
+            at: Millis(at_ms),
+        },
+    })
+}
+
+/// The same entry comes again when a batch does; it says the same then.
+pub async fn insert(tx: &mut PgConnection, cell: CellNo, entries: &[&Entry]) -> Result<(), WarmError> {
+    let count = entries.len();
+    let mut lsns = Vec::with_capacity(count);
+    let mut indexes = Vec::with_capacity(count);
+    let mut times = Vec::with_capacity(count);
+    let mut kinds = Vec::with_capacity(count);
+    let mut allocations = Vec::with_capacity(count);
+    let mut lines = Vec::with_capacity(count);
+    let mut queues = Vec::with_capacity(count);
+    let mut reasons = Vec::with_capacity(count);
+    let mut details = Vec::with_capacity(count);
+    for entry in entries {
+        let (allocation, line, queue) = match &entry.subject {
+            Subject::Allocation(no) => {
+                let line = match entry.fact {
+                    Fact::Waiting { line, .. } => line,
+                    _ => None,
+                };
+                (Some(no.id(cell).0), line, None)
+            }
+            Subject::Line { line, queue } => (None, Some(*line), Some(queue.as_str())),
+        };
+        lsns.push(bigint("lsn", entry.position.lsn.0)?);
+        indexes.push(index(entry.position)?);
+        times.push(Moment::try_from(entry.at)?);
+        kinds.push(entry.fact.name());
+        allocations.push(allocation);
+        lines.push(line.map(|LineNo(no)| bigint("line", no)).transpose()?);
+        queues.push(queue);
+        reasons.push(entry.fact.reason());
+        details.push(Json(detail(cell, &entry.fact)));
+    }
+    sqlx::query!(
+        "INSERT INTO explanations (lsn, event_index, at, kind, allocation_id, line, queue, reason, detail)
+         SELECT * FROM UNNEST($1::bigint[], $2::integer[], $3::timestamptz[], $4::text[], $5::uuid[], $6::bigint[],
+                              $7::text[], $8::text[], $9::jsonb[])
+         ON CONFLICT (lsn, event_index) DO NOTHING",
+        &lsns,
+        &indexes,
+        &times as _,
+        &kinds as _,
+        &allocations as _,
+        &lines as _,
+        &queues as _,
+        &reasons as _,
+        &details as _,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+pub fn index(position: Position) -> Result<i32, OutOfRange> {
+    i32::try_from(position.index).map_err(|_| OutOfRange::new("event_index", position.index))
+}
+
+/// Forgets what is too old beside `entries`. Costs one look at the oldest row as long as nothing is.
+pub async fn forget(tx: &mut PgConnection, entries: &[&Entry]) -> Result<(), WarmError> {
+    let Some(newest) = entries.iter().map(|entry| entry.at).max() else {
+        return Ok(());
+    };
+    let before = Millis(newest.0.saturating_sub(RETENTION_MS));
+    sqlx::query!(
+        "DELETE FROM explanations
+         WHERE (lsn, event_index) IN
+                   (SELECT lsn, event_index FROM explanations
+                    WHERE (SELECT at FROM explanations ORDER BY lsn, event_index LIMIT 1) < $1
+                    ORDER BY lsn, event_index LIMIT $2)
+               AND at < $1",
+        Moment::try_from(before)? as _,
+        FORGOTTEN_PER_ENTRY.saturating_mul(entries.len() as i64),
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// The last `limit` entries of an allocation up to a position, the oldest first.
+pub async fn of_allocation(
+    db: impl PgExecutor<'_>,
+    id: AllocationId,
+    through: Lsn,
+    limit: i64,
+) -> Result<Vec<Entry>, WarmError> {
+    let records = sqlx::query!(
+        r#"SELECT lsn, event_index, at AS "at: Moment", line, reason, detail AS "detail: Json<Detail>"
+           FROM explanations WHERE allocation_id = $1 AND lsn <= $2
+           ORDER BY lsn DESC, event_index DESC LIMIT $3"#,
+        id.0,
+        i64::try_from(through.0).unwrap_or(i64::MAX),
+        limit,
+    )
+    .fetch_all(db)
+    .await?;
+    let entries = records.into_iter().rev().map(|record| {
+        let line = record.line.map(|line| unsigned("line", line)).transpose()?;
+        Ok(Entry {
+            position: position(record.lsn, record.event_index)?,
+            at: record.at.into(),
+            subject: Subject::Allocation(number(id)),
+            fact: fact(record.detail.0, record.reason.as_deref(), line.map(LineNo))?,
+        })
+    });
+    entries.collect()
+}
+
+/// What was last said of a line up to a position.
+pub async fn of_line(
+    db: impl PgExecutor<'_>,
+    line: LineNo,
+    through: Lsn,
+) -> Result<Option<Entry>, WarmError> {
+    let record = sqlx::query!(
+        r#"SELECT lsn, event_index, at AS "at: Moment", queue AS "queue!", reason, detail AS "detail: Json<Detail>"
+           FROM explanations WHERE kind = 'line' AND line = $1 AND lsn <= $2
+           ORDER BY lsn DESC, event_index DESC LIMIT 1"#,
+        bigint("line", line.0)?,
+        i64::try_from(through.0).unwrap_or(i64::MAX),
+    )
+    .fetch_optional(db)
+    .await?;
+    let Some(record) = record else {
+        return Ok(None);
+    };
+    let queue = names::token("queue", &record.queue)?;
+    Ok(Some(Entry {
+        position: position(record.lsn, record.event_index)?,
+        at: record.at.into(),
+        subject: Subject::Line { line, queue },
+        fact: fact(record.detail.0, record.reason.as_deref(), Some(line))?,
+    }))
+}
+
+pub fn position(lsn: i64, index: i32) -> Result<Position, OutOfRange> {
+    Ok(Position {
+        lsn: Lsn(unsigned("lsn", lsn)?),
+        index: u32::try_from(index).map_err(|_| OutOfRange::new("event_index", index))?,
+    })
+}

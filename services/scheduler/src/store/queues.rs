@@ -1,0 +1,128 @@
+//! The queues: what is set for each, what it holds, and what waits in it.
+
+use super::names;
+use chassis::warm::{Moment, OutOfRange, WarmError, unsigned};
+use sqlx::PgPool;
+use vocab::{Millis, QueueOrder, QueueSettings, ResourceKind};
+
+/// A queue that somebody has set, or that something is in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueState {
+    pub queue: String,
+    pub settings: QueueSettings,
+    /// Of the settings; none where nobody has set any.
+    pub version: Option<u64>,
+    /// On nodes, without what is being preempted; in the queue itself, not below it.
+    pub held: Held,
+    /// How many wait in it.
+    pub waiting: u64,
+    /// What was last said when one of its lines was explained.
+    pub share: Option<Share>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Held {
+    pub allocations: u64,
+    pub cpu_milli: u64,
+    pub memory_bytes: u64,
+    pub gpu_milli: u64,
+}
+
+/// A queue's part of the cell, in millionths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    pub share_ppm: u32,
+    pub fair_share_ppm: u32,
+    pub at: Millis,
+}
+
+/// All queues, by name.
+pub async fn queues(pool: &PgPool) -> Result<Vec<QueueState>, WarmError> {
+    let records = sqlx::query!(
+        r#"WITH held AS (
+               SELECT queue, count(*) AS allocations,
+                      least(sum(cpu_milli), 9223372036854775807)::bigint AS cpu_milli,
+                      least(sum(memory_bytes), 9223372036854775807)::bigint AS memory_bytes,
+                      least(sum(gpu_count::bigint * gpu_milli), 9223372036854775807)::bigint AS gpu_milli
+               FROM allocations WHERE node IS NOT NULL AND ended_at IS NULL AND NOT preempted GROUP BY queue),
+           waiting AS (SELECT queue, count(*) AS allocations FROM scheduling_queue GROUP BY queue),
+           known AS (SELECT queue FROM queues UNION SELECT queue FROM held UNION SELECT queue FROM waiting)
+           SELECT known.queue AS "queue!", s.parent AS "parent?", s.weight_milli AS "weight_milli?",
+                  s.cpu_milli_limit AS "cpu_milli_limit?", s.memory_bytes_limit AS "memory_bytes_limit?",
+                  s.gpu_milli_limit AS "gpu_milli_limit?", s.tenants AS "tenants?", s.queue_order AS "queue_order?",
+                  s.placement AS "placement?", s.version AS "version?",
+                  coalesce(held.allocations, 0) AS "allocations!", coalesce(held.cpu_milli, 0) AS "cpu_milli!",
+                  coalesce(held.memory_bytes, 0) AS "memory_bytes!", coalesce(held.gpu_milli, 0) AS "gpu_milli!",
+                  coalesce(waiting.allocations, 0) AS "waiting!", said.share_ppm AS "share_ppm?",
+                  said.fair_share_ppm AS "fair_share_ppm?", said.at AS "said_at?: Moment"
+           FROM known
+           LEFT JOIN queues AS s ON s.queue = known.queue
+           LEFT JOIN held ON held.queue = known.queue
+           LEFT JOIN waiting ON waiting.queue = known.queue
+           LEFT JOIN LATERAL (SELECT at, (detail ->> 'share_ppm')::bigint AS share_ppm,
+                                     (detail ->> 'fair_share_ppm')::bigint AS fair_share_ppm
+                              FROM explanations AS e WHERE e.kind = 'line' AND e.queue = known.queue
+                              ORDER BY lsn DESC, event_index DESC LIMIT 1) AS said ON true
+           ORDER BY known.queue"#
+    )
+    .fetch_all(pool)
+    .await?;
+    let rows = records.into_iter().map(|record| {
+        let limits = [
+            (ResourceKind::Cpu, record.cpu_milli_limit),
+            (ResourceKind::Memory, record.memory_bytes_limit),
+            (ResourceKind::Gpu, record.gpu_milli_limit),
+        ];
+        let defaults = QueueSettings::default();
+        let parent = record.parent.as_deref();
+        let placement = record.placement.as_deref();
+        let settings = QueueSettings {
+            parent: parent.map(|parent| names::token("parent", parent)).transpose()?,
+            weight_milli: match record.weight_milli {
+                Some(weight) => weight.try_into().map_err(|_| OutOfRange::new("weight_milli", weight))?,
+                None => defaults.weight_milli,
+            },
+            limits: limits
+                .into_iter()
+                .filter_map(|(kind, limit)| Some(unsigned("limit", limit?).map(|limit| (kind, limit))))
+                .collect::<Result<_, _>>()?,
+            tenants: record
+                .tenants
+                .unwrap_or_default()
+                .iter()
+                .map(|tenant| names::token("tenants", tenant))
+                .collect::<Result<_, _>>()?,
+            order: match record.queue_order {
+                Some(order) => names::queue_order(&order)?,
+                None => QueueOrder::default(),
+            },
+            placement: placement.map(names::placement).transpose()?,
+        };
+        let share = match (record.share_ppm, record.fair_share_ppm, record.said_at) {
+            (Some(share), Some(fair), Some(at)) => Some(Share {
+                share_ppm: ppm(share)?,
+                fair_share_ppm: ppm(fair)?,
+                at: at.into(),
+            }),
+            _ => None,
+        };
+        Ok(QueueState {
+            queue: record.queue,
+            settings,
+            version: record.version.map(|version| unsigned("version", version)).transpose()?,
+            held: Held {
+                allocations: unsigned("allocations", record.allocations)?,
+                cpu_milli: unsigned("cpu_milli", record.cpu_milli)?,
+                memory_bytes: unsigned("memory_bytes", record.memory_bytes)?,
+                gpu_milli: unsigned("gpu_milli", record.gpu_milli)?,
+            },
+            waiting: unsigned("waiting", record.waiting)?,
+            share,
+        })
+    });
+    rows.collect()
+}
+
+fn ppm(value: i64) -> Result<u32, OutOfRange> {
+    u32::try_from(value).map_err(|_| OutOfRange::new("share_ppm", value))
+}

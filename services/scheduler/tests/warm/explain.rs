@@ -1,0 +1,321 @@
+//! Why an allocation stands where it stands, now and before.
+
+use super::*;
+use ledger::Projection;
+use scheduler::project::{Entry, Fact, Outcome, Over, WarmProjection};
+use vocab::{At, Candidate, Event, EventNo, Filter, Operation, PlacementPolicy, ResourceKind};
+
+/// A ledger of one event per frame, each a second after the one before, and the tables behind it.
+struct Cell {
+    pool: PgPool,
+    projection: WarmProjection,
+    lsn: u64,
+}
+
+const T0_MS: i64 = 1_700_000_000_000;
+
+impl Cell {
+    async fn new(scratch: &Scratch) -> Self {
+        Self {
+            pool: scratch.pool(),
+            projection: WarmProjection::default(),
+            lsn: 0,
+        }
+    }
+
+    async fn say(&mut self, event: Event) {
+        self.say_after(1000, event).await;
+    }
+
+    /// The frame's clock counts from the last frame.
+    async fn say_after(&mut self, ms: i64, event: Event) {
+        self.lsn += 1;
+        let at = At {
+            lsn: Lsn(self.lsn),
+            index: 2,
+            no: EventNo(self.lsn),
+            now: Millis(T0_MS + (self.lsn as i64 - 1) * 1000 + ms),
+        };
+        let mut changes = Vec::new();
+        self.projection.project(&at, &event, &mut changes).unwrap();
+        let batch = Batch {
+            ledger: LEDGER,
+            after: Lsn(self.lsn - 1),
+            to: Lsn(self.lsn),
+            changes,
+        };
+        let mut sink = store::sink(self.pool.clone(), CELL);
+        sink.resume(LEDGER).await.unwrap();
+        sink.apply(&batch).await.unwrap();
+    }
+
+    /// The request's position is its number here.
+    async fn request(&mut self, tenant: &str) -> AllocationNo {
+        let operation = Operation {
+            tenant: token(tenant),
+            operation_id: None,
+            digest: [0; 16],
+            reply_to: None,
+            trace: None,
+        };
+        let mut spec = AllocationSpec::plain(token("j"), 4000, 1 << 30);
+        spec.queue = Some(token("shared"));
+        self.say(Event::AllocationRequested { operation, spec }).await;
+        let allocation = AllocationNo(self.lsn);
+        self.say(Event::QuotaReserved { allocation }).await;
+        allocation
+    }
+
+    async fn wait(&mut self, allocation: AllocationNo, line: u64) {
+        let waiting = Event::AllocationWaiting {
+            allocation,
+            reason: WaitingReason::NoRoomNow,
+            line: Some(LineNo(line)),
+        };
+        self.say(waiting).await;
+    }
+
+    async fn line(&mut self, line: u64, head: AllocationNo, cpu: u32) {
+        let explained = Event::LineExplained {
+            line: LineNo(line),
+            queue: token("shared"),
+            reason: WaitingReason::NoRoomNow,
+            head,
+            counts: vec![(Filter::NotReady, 1), (Filter::Cpu, cpu), (Filter::Gpu, 3)],
+            shortfall: vec![(ResourceKind::Cpu, 2000), (ResourceKind::Memory, 1 << 40)],
+            share_ppm: 10_000,
+            fair_share_ppm: 500_000,
+        };
+        self.say(explained).await;
+    }
+
+    async fn place(&mut self, allocation: AllocationNo) {
+        let candidate = |node, score| Candidate {
+            node: token(node),
+            score,
+        };
+        let placed = Event::AllocationPlaced {
+            allocation,
+            node: token("n1"),
+            incarnation: 1,
+            gpus: Vec::new(),
+            zones: 3,
+            policy: PlacementPolicy::Fgd,
+            candidates: vec![candidate("n1", 900), candidate("n2", u32::MAX)],
+        };
+        self.say(placed).await;
+    }
+
+    async fn preempt(&mut self, allocation: AllocationNo, by: Option<AllocationNo>) -> Millis {
+        let grace_until = Millis(T0_MS + 3_600_000);
+        let preempted = Event::AllocationPreempted {
+            allocation,
+            cause: PreemptionCause::Priority,
+            by,
+            grace_until,
+        };
+        self.say(preempted).await;
+        self.say(Event::AllocationStopping { allocation }).await;
+        grace_until
+    }
+
+    async fn explain(&self, allocation: AllocationNo, as_of: Option<u64>) -> store::Explanation {
+        let id = allocation.id(CELL);
+        let found = store::explain(&self.pool, &token("t"), id, as_of.map(Lsn)).await;
+        found.unwrap().expect("the tenant's own")
+    }
+
+    async fn preemptions(&self, tenant: &str) -> Vec<store::PreemptionEvent> {
+        store::preemptions(&self.pool, &token(tenant), 10).await.unwrap()
+    }
+}
+
+fn kinds(entries: &[Entry]) -> Vec<(u64, &'static str)> {
+    let of = |entry: &Entry| (entry.position.lsn.0, entry.fact.name());
+    entries.iter().map(of).collect()
+}
+
+/// The nodes that lacked cores when the line was explained.
+fn short_of_cpu(explanation: &store::Explanation) -> Option<u32> {
+    match &explanation.line.as_ref()?.fact {
+        Fact::Line { counts, .. } => counts.iter().find(|(filter, _)| *filter == Filter::Cpu).map(|(_, n)| *n),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn what_was_said_can_be_read_as_of_an_earlier_position() {
+    let scratch = ready("explain").await;
+    let mut cell = Cell::new(&scratch).await;
+    let first = cell.request("t").await; // 1, 2
+    let second = cell.request("t").await; // 3, 4
+    cell.line(7, first, 731).await; // 5
+    cell.wait(first, 7).await; // 6
+    cell.wait(second, 7).await; // 7
+    cell.line(7, first, 700).await; // 8
+    cell.line(8, first, 1).await; // 9
+    cell.place(first).await; // 10
+
+    let now = cell.explain(second, None).await;
+    assert_eq!(kinds(&now.history), [(7, "waiting")]);
+    assert_eq!(short_of_cpu(&now), Some(700));
+    assert_eq!(now.through, Lsn(10));
+    let place = now.place.expect("it waits");
+    assert_eq!((place.position, place.in_queue), (1, 1));
+    assert_eq!((place.position_in_line, place.in_line), (Some(1), Some(1)));
+    let Some(Entry { fact, at, .. }) = now.line else { panic!("its line was explained") };
+    assert_eq!(at, Millis(T0_MS + 8000));
+    let expected = Fact::Line {
+        reason: WaitingReason::NoRoomNow,
+        head: Some(first),
+        counts: vec![(Filter::NotReady, 1), (Filter::Cpu, 700), (Filter::Gpu, 3)],
+        shortfall: vec![(ResourceKind::Cpu, 2000), (ResourceKind::Memory, 1 << 40)],
+        share_ppm: 10_000,
+        fair_share_ppm: 500_000,
+    };
+    assert_eq!(fact, expected);
+
+    let before = cell.explain(second, Some(7)).await;
+    assert_eq!((short_of_cpu(&before), before.place), (Some(731), None));
+    let first_now = cell.explain(first, None).await;
+    assert_eq!(kinds(&first_now.history), [(6, "waiting"), (10, "placed")]);
+    assert_eq!((first_now.line, first_now.place), (None, None));
+    let first_then = cell.explain(first, Some(9)).await;
+    assert_eq!(kinds(&first_then.history), [(6, "waiting")]);
+    assert_eq!(short_of_cpu(&first_then), Some(700));
+    let too_early = cell.explain(first, Some(5)).await;
+    assert_eq!((too_early.history, too_early.line), (Vec::new(), None));
+
+    let queue = store::queue(&cell.pool, &token("t"), 10).await.unwrap();
+    assert_eq!(queue[0].waiting_reason, Some(WaitingReason::NoRoomNow));
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn every_fact_is_read_as_it_was_written() {
+    let scratch = ready("facts").await;
+    let mut cell = Cell::new(&scratch).await;
+    let one = cell.request("t").await; // 1, 2
+    let nominated = Event::AllocationNominated {
+        allocation: one,
+        node: token("n1"),
+        incarnation: 1,
+    };
+    cell.say(nominated).await; // 3
+    cell.place(one).await; // 4
+    let grace_until = cell.preempt(one, Some(one)).await; // 5, 6
+    let (at, not_before) = (Millis(T0_MS), Millis(T0_MS + 60_000));
+    let requeued = Event::AllocationRequeued {
+        allocation: one,
+        cause: EndCause::Failed,
+        at,
+        not_before,
+    };
+    cell.say(requeued).await; // 7
+    let ended = Event::AllocationEnded {
+        allocation: one,
+        cause: EndCause::DependencyFailed,
+        at,
+    };
+    cell.say(ended).await; // 8
+    let facts: Vec<_> = cell.explain(one, None).await.history.into_iter().map(|entry| entry.fact).collect();
+    let candidate = |node, score| Candidate {
+        node: token(node),
+        score,
+    };
+    let expected = [
+        Fact::Nominated { node: token("n1") },
+        Fact::Placed {
+            node: token("n1"),
+            gpus: Vec::new(),
+            zones: 3,
+            policy: PlacementPolicy::Fgd,
+            candidates: vec![candidate("n1", 900), candidate("n2", u32::MAX)],
+        },
+        Fact::Preempted {
+            cause: PreemptionCause::Priority,
+            by: Some(one),
+            grace_until,
+        },
+        Fact::Requeued {
+            cause: EndCause::Failed,
+            at,
+            not_before,
+        },
+        Fact::Ended {
+            cause: EndCause::DependencyFailed,
+            at,
+        },
+    ];
+    assert_eq!(facts, expected);
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn a_preemption_says_what_it_freed_and_names_no_other_tenants_allocation() {
+    let scratch = ready("preempted").await;
+    let mut cell = Cell::new(&scratch).await;
+    let victim = cell.request("t").await;
+    let other = cell.request("other").await;
+    cell.line(7, other, 5).await;
+    cell.place(victim).await;
+    let grace_until = cell.preempt(victim, Some(other)).await;
+    let found = cell.preemptions("t").await;
+    assert_eq!((found.len(), found[0].over, found[0].cpu_milli), (1, None, None));
+    assert_eq!((found[0].by, found[0].grace_until), (None, grace_until));
+    assert!(cell.preemptions("other").await.is_empty());
+
+    let stopped = Millis(T0_MS + 1);
+    let requeued = Event::AllocationRequeued {
+        allocation: victim,
+        cause: EndCause::Preempted,
+        at: stopped,
+        not_before: stopped,
+    };
+    cell.say(requeued).await;
+    let found = cell.preemptions("t").await;
+    let over = Over {
+        outcome: Outcome::Stopped,
+        at: stopped,
+        requeued: true,
+    };
+    assert_eq!((found.len(), found[0].over), (1, Some(over)));
+    let freed = (found[0].cpu_milli, found[0].memory_bytes, found[0].gpu_milli);
+    assert_eq!(freed, (Some(4000), Some(1 << 30), Some(0)));
+
+    cell.wait(victim, 7).await;
+    let explanation = cell.explain(victim, None).await;
+    let preempted = |entry: &&Entry| entry.fact.name() == "preempted";
+    let found = explanation.history.iter().find(preempted).map(|entry| &entry.fact);
+    assert!(matches!(found, Some(Fact::Preempted { by: None, .. })));
+    let head = explanation.line.map(|entry| entry.fact);
+    assert!(matches!(head, Some(Fact::Line { head: None, .. })));
+    let theirs = store::explain(&cell.pool, &token("t"), other.id(CELL), None).await;
+    assert_eq!(theirs.unwrap(), None);
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn what_was_said_long_ago_is_forgotten() {
+    let scratch = ready("forgotten").await;
+    let mut cell = Cell::new(&scratch).await;
+    let one = cell.request("t").await; // 1, 2
+    cell.line(7, one, 1).await; // 3
+    cell.wait(one, 7).await; // 4
+    cell.line(7, one, 2).await; // 5
+    assert_eq!(kinds(&cell.explain(one, None).await.history), [(4, "waiting")]);
+    let counts = async |pool: &PgPool| -> i64 {
+        let count = sqlx::query_scalar("SELECT count(*) FROM explanations");
+        count.fetch_one(pool).await.unwrap()
+    };
+    assert_eq!(counts(&cell.pool).await, 3);
+    let nominated = Event::AllocationNominated {
+        allocation: one,
+        node: token("n1"),
+        incarnation: 1,
+    };
+    // All three are too old by now; two go for each that comes.
+    cell.say_after(store::RETENTION_MS + 1000, nominated).await;
+    assert_eq!(counts(&cell.pool).await, 2);
+    scratch.close().await;
+}
