@@ -126,6 +126,7 @@ fn request(pod: &Pod) -> Verb {
         gpu_count: signed(pod.gpus),
         gpu_milli: signed(pod.gpu_milli),
         gpu_models: pod.gpu_models.clone(),
+        ..Submit::default()
     })
 }
 

@@ -35,7 +35,18 @@ pub struct Story {
     pub placed: Vec<Placement>,
     pub started_ms: Vec<i64>,
     pub ended: Vec<Ending>,
+    /// Where each run stands that was over while the allocation went on.
+    pub requeued: Vec<Position>,
     pub waited: BTreeSet<&'static str>,
+}
+
+impl Story {
+    /// Where what was placed there is given back.
+    fn over_after(&self, placed: Position) -> Option<Position> {
+        let ends = self.ended.iter().map(|ending| ending.position);
+        let all = ends.chain(self.requeued.iter().copied());
+        all.filter(|over| *over > placed).min()
+    }
 }
 
 /// A run that is over, as the feed told it.
@@ -98,7 +109,8 @@ impl Witness {
                 .push(format!("{id} is in the feeds of {other} and of {tenant}"));
         }
         match kind {
-            Kind::Outcome(_) | Kind::Stopping(_) => {}
+            Kind::Outcome(_) | Kind::Stopping(_) | Kind::Preempted(_) => {}
+            Kind::Requeued(_) => story.requeued.push(position),
             Kind::Placed(placed) => story.placed.push(Placement {
                 position,
                 node: placed.node.clone(),
@@ -141,7 +153,9 @@ impl Witness {
     /// Whether it still waits, as far as is known.
     pub fn waits(&self, allocation: &str) -> bool {
         let story = self.stories.get(allocation);
-        story.is_none_or(|story| story.placed.is_empty() && story.ended.is_empty())
+        story.is_none_or(|story| {
+            story.placed.len() <= story.requeued.len() && story.ended.is_empty()
+        })
     }
 
     /// Allocations known, placed, and ended.
@@ -235,13 +249,14 @@ impl Witness {
         };
         for (id, story) in &self.stories {
             let Story { name, .. } = story;
+            let runs = 1 + story.requeued.len();
             let counts = [
-                ("placed", story.placed.len()),
-                ("started", story.started_ms.len()),
-                ("ended", story.ended.len()),
+                ("placed", story.placed.len(), runs),
+                ("started", story.started_ms.len(), runs),
+                ("ended", story.ended.len(), 1),
             ];
-            for (what, count) in counts {
-                if count > 1 {
+            for (what, count, most) in counts {
+                if count > most {
                     findings
                         .twice
                         .push(format!("{name} ({id}) was {what} {count} times"));
@@ -259,8 +274,8 @@ impl Witness {
                     .strange
                     .push(format!("{name} ({id}) was placed after it had ended"));
             }
-            if let (Some(started_ms), Some(ending)) =
-                (story.started_ms.first(), story.ended.first())
+            if let (Some(started_ms), Some(ending)) = (story.started_ms.last(), story.ended.first())
+                && story.requeued.is_empty()
                 && (ending.started_ms != *started_ms || ending.ended_ms < *started_ms)
             {
                 findings.strange.push(format!(
@@ -279,8 +294,8 @@ impl Witness {
         for story in self.stories.values() {
             for placed in &story.placed {
                 steps.push((placed.position, 1, placed, &story.name));
-                if let Some(ending) = story.ended.first() {
-                    steps.push((ending.position, -1, placed, &story.name));
+                if let Some(over) = story.over_after(placed.position) {
+                    steps.push((over, -1, placed, &story.name));
                 }
             }
         }
@@ -335,6 +350,16 @@ fn reason_name(reason: WaitingReason) -> &'static str {
         WaitingReason::NoNodeOfModel => "no_node_of_model",
         WaitingReason::LargerThanAnyNode => "larger_than_any_node",
         WaitingReason::NoRoomNow => "no_room_now",
+        WaitingReason::NoNodeMatches => "no_node_matches",
+        WaitingReason::FairShare => "fair_share",
+        WaitingReason::QueueLimit => "queue_limit",
+        WaitingReason::Backoff => "backoff",
+        WaitingReason::Dependency => "dependency",
+        WaitingReason::GangIncomplete => "gang_incomplete",
+        WaitingReason::GangNoRoom => "gang_no_room",
+        WaitingReason::GangOverLimit => "gang_over_limit",
+        WaitingReason::NoUniformLabel => "no_uniform_label",
+        WaitingReason::Nominated => "nominated",
     }
 }
 
@@ -346,6 +371,8 @@ fn cause_name(cause: EndCause) -> &'static str {
         EndCause::Cancelled => "cancelled",
         EndCause::NodeLost => "node_lost",
         EndCause::RejectedByNode => "rejected_by_node",
+        EndCause::Preempted => "preempted",
+        EndCause::DependencyFailed => "dependency_failed",
     }
 }
 

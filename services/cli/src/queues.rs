@@ -33,7 +33,9 @@ impl Queues {
         for one in &queues {
             let weight = one.settings.weight_milli;
             let held = &one.held;
-            let share = one.share.map(|share| (share.share_ppm, share.fair_share_ppm));
+            let share = one
+                .share
+                .map(|share| (share.share_ppm, share.fair_share_ppm));
             println!(
                 "{:<20} {:<16} {:>8} {:>8} {:>8} {:>16} {:>16} {:>14} {:>10} {:>10}",
                 one.queue,
@@ -71,10 +73,23 @@ fn queue_json(one: &QueueState) -> JsonValue {
         ("queue", one.queue.clone().into()),
         ("parent", settings.parent.as_ref().map(Token::as_str).into()),
         ("weight_milli", settings.weight_milli.into()),
-        ("limits", settings.limits.iter().map(|(kind, limit)| (kind.name(), *limit)).collect()),
-        ("tenants", settings.tenants.iter().map(Token::as_str).collect()),
+        (
+            "limits",
+            settings
+                .limits
+                .iter()
+                .map(|(kind, limit)| (kind.name(), *limit))
+                .collect(),
+        ),
+        (
+            "tenants",
+            settings.tenants.iter().map(Token::as_str).collect(),
+        ),
         ("order", settings.order.name().into()),
-        ("placement", settings.placement.map(|policy| policy.name()).into()),
+        (
+            "placement",
+            settings.placement.map(|policy| policy.name()).into(),
+        ),
         ("version", one.version.into()),
         ("held", held),
         ("waiting", one.waiting.into()),
@@ -98,7 +113,10 @@ impl Preemptions {
         let pool = stack::warm_state(stack, "scheduler").await?;
         let events = store::preemptions(&pool, &Token::new(&self.tenant)?, self.limit).await?;
         if self.json {
-            println!("{:#}", events.iter().map(preemption_json).collect::<JsonValue>());
+            println!(
+                "{:#}",
+                events.iter().map(preemption_json).collect::<JsonValue>()
+            );
             return Ok(());
         }
         for one in &events {
@@ -111,11 +129,22 @@ impl Preemptions {
 fn preemption_line(one: &PreemptionEvent) -> String {
     let by = one.by.map_or(String::new(), |by| format!(" for {by}"));
     let outcome = match one.over {
-        None => format!("stopping, to be gone by {}", amount::moment(one.grace_until)),
+        None => format!(
+            "stopping, to be gone by {}",
+            amount::moment(one.grace_until)
+        ),
         Some(over) => {
-            let again = if over.requeued { "queued again" } else { "not queued again" };
+            let again = if over.requeued {
+                "queued again"
+            } else {
+                "not queued again"
+            };
             let at = amount::moment(over.at);
-            format!("{} at {at}, {again}, freed {}", over.outcome.name(), freed(one))
+            format!(
+                "{} at {at}, {again}, freed {}",
+                over.outcome.name(),
+                freed(one)
+            )
         }
     };
     format!(
@@ -135,9 +164,13 @@ fn freed(one: &PreemptionEvent) -> String {
         (ResourceKind::Memory, one.memory_bytes),
         (ResourceKind::Gpu, one.gpu_milli),
     ];
-    let amounts = amounts.into_iter().filter_map(|(kind, amount)| Some((kind, amount?)));
+    let amounts = amounts
+        .into_iter()
+        .filter_map(|(kind, amount)| Some((kind, amount?)));
     let amounts = amounts.filter(|(_, amount)| *amount > 0);
-    let amounts: Vec<_> = amounts.map(|(kind, amount)| amount::human(kind, amount)).collect();
+    let amounts: Vec<_> = amounts
+        .map(|(kind, amount)| amount::human(kind, amount))
+        .collect();
     amounts.join(", ")
 }
 
@@ -152,7 +185,12 @@ fn preemption_json(one: &PreemptionEvent) -> JsonValue {
         ("by", one.by.map(|by| by.to_string()).into()),
         ("at_ms", one.at.0.into()),
         ("grace_until_ms", one.grace_until.0.into()),
-        ("outcome", one.over.map_or("stopping", |over| over.outcome.name()).into()),
+        (
+            "outcome",
+            one.over
+                .map_or("stopping", |over| over.outcome.name())
+                .into(),
+        ),
         ("stopped_at_ms", one.over.map(|over| over.at.0).into()),
         ("requeued", one.over.map(|over| over.requeued).into()),
         ("freed_cpu_milli", one.cpu_milli.into()),
@@ -186,7 +224,8 @@ mod tests {
             memory_bytes: None,
             gpu_milli: None,
         };
-        let begin = "7 1970-01-01T00:00:00Z 00000000-0000-0003-0000-000000000001 from n1 in q, fair_share:";
+        let begin =
+            "7 1970-01-01T00:00:00Z 00000000-0000-0003-0000-000000000001 from n1 in q, fair_share:";
         let expected = format!("{begin} stopping, to be gone by 1970-01-01T00:00:30Z");
         assert_eq!(preemption_line(&one), expected);
         one.over = Some(Over {
@@ -195,8 +234,9 @@ mod tests {
             requeued: true,
         });
         (one.cpu_milli, one.memory_bytes, one.gpu_milli) = (Some(4000), Some(1 << 30), Some(0));
-        let expected =
-            format!("{begin} stopped at 1970-01-01T00:00:09Z, queued again, freed 4.000 cores, 1.000 GiB");
+        let expected = format!(
+            "{begin} stopped at 1970-01-01T00:00:09Z, queued again, freed 4.000 cores, 1.000 GiB"
+        );
         assert_eq!(preemption_line(&one), expected);
         assert_eq!(preemption_json(&one)["outcome"], "stopped");
     }

@@ -3,12 +3,14 @@
 mod allocation;
 mod fact;
 mod setting;
+mod state;
 #[cfg(test)]
 mod tests;
 
-pub use allocation::{AllocationRow, AllocationState, Place, Preemption, Stop};
+pub use allocation::AllocationRow;
 pub use fact::{Entry, Fact, Outcome, Over, Position, PreemptionRow, Subject};
 pub use setting::{ReservationRow, ReservationState, SettingRow};
+pub use state::{AllocationState, Place, Preemption, Stop};
 
 use ledger::{IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,7 @@
 //! Warm state of the scheduler: SQL stands in the files of this module and nowhere else.
 
 mod allocations;
+mod detail;
 mod explain;
 mod history;
 mod names;

@@ -58,7 +58,7 @@ impl Settings {
                 (same, e.version)
             }
             (Verb::SetPriorityClass(asked), Kind::PriorityClassSet(e)) => {
-                let settings = e.settings.clone().unwrap_or_default();
+                let settings = e.settings.unwrap_or_default();
                 let class = v1::PriorityClass {
                     value: asked.value,
                     preemptible: asked.preemptible,

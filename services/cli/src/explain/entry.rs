@@ -18,13 +18,21 @@ pub fn clause(cell: CellNo, fact: &Fact, now: Millis) -> String {
         Fact::Waiting {
             reason,
             line: Some(line),
-        } => format!("waits in line {}, because {}", line.0, reasons::waits(*reason)),
+        } => format!(
+            "waits in line {}, because {}",
+            line.0,
+            reasons::waits(*reason)
+        ),
         Fact::Waiting { reason, line: None } => {
             format!("waits, because {}", reasons::waits(*reason))
         }
         Fact::Line { reason, .. } => format!("the line waits, because {}", reasons::waits(*reason)),
         Fact::Placed { node, policy, .. } => {
-            format!("placed on {} by the policy {}", node.as_str(), policy.name())
+            format!(
+                "placed on {} by the policy {}",
+                node.as_str(),
+                policy.name()
+            )
         }
         Fact::Nominated { node } => format!("node {} is being cleared for it", node.as_str()),
         Fact::Preempted {

@@ -16,7 +16,10 @@ pub fn object<const N: usize>(fields: [(&str, JsonValue); N]) -> JsonValue {
 pub fn explanation(explanation: &Explanation, at: Option<Lsn>) -> JsonValue {
     let one = &explanation.allocation;
     let cell = cell_of(one.id);
-    let entries = explanation.history.iter().map(|entry| of_entry(cell, entry));
+    let entries = explanation
+        .history
+        .iter()
+        .map(|entry| of_entry(cell, entry));
     object([
         ("allocation_id", one.id.to_string().into()),
         ("tenant", one.tenant.clone().into()),
@@ -25,20 +28,33 @@ pub fn explanation(explanation: &Explanation, at: Option<Lsn>) -> JsonValue {
         ("priority_class", one.priority_class.clone().into()),
         ("gang", one.gang.clone().into()),
         ("state", one.state.clone().into()),
-        ("waiting_reason", one.waiting_reason.map(|reason| reason.name()).into()),
+        (
+            "waiting_reason",
+            one.waiting_reason.map(|reason| reason.name()).into(),
+        ),
         ("line", one.line.map(|line| line.0).into()),
         ("nominated_node", one.nominated_node.clone().into()),
         ("node", one.node.clone().into()),
         ("preempted", one.preempted.into()),
         ("attempts", one.attempts.into()),
-        ("last_end_cause", one.last_end_cause.map(|cause| cause.name()).into()),
+        (
+            "last_end_cause",
+            one.last_end_cause.map(|cause| cause.name()).into(),
+        ),
         ("end_cause", one.end_cause.map(|cause| cause.name()).into()),
         ("requested_at_ms", one.requested_at.0.into()),
         ("placed_at_ms", one.placed_at.map(|at| at.0).into()),
         ("started_at_ms", one.started_at.map(|at| at.0).into()),
         ("ended_at_ms", one.ended_at.map(|at| at.0).into()),
         ("place", explanation.place.as_ref().map(of_place).into()),
-        ("line_explained", explanation.line.as_ref().map(|line| of_entry(cell, line)).into()),
+        (
+            "line_explained",
+            explanation
+                .line
+                .as_ref()
+                .map(|line| of_entry(cell, line))
+                .into(),
+        ),
         ("history", entries.collect()),
         ("as_of_lsn", at.unwrap_or(explanation.through).0.into()),
     ])
@@ -93,8 +109,20 @@ fn detail(cell: CellNo, fact: &Fact) -> JsonValue {
             ..
         } => object([
             ("head", head.map(|no| no.id(cell).to_string()).into()),
-            ("counts", counts.iter().map(|(filter, count)| (filter.name(), *count)).collect()),
-            ("shortfall", shortfall.iter().map(|(kind, amount)| (kind.name(), *amount)).collect()),
+            (
+                "counts",
+                counts
+                    .iter()
+                    .map(|(filter, count)| (filter.name(), *count))
+                    .collect(),
+            ),
+            (
+                "shortfall",
+                shortfall
+                    .iter()
+                    .map(|(kind, amount)| (kind.name(), *amount))
+                    .collect(),
+            ),
             ("share_ppm", (*share_ppm).into()),
             ("fair_share_ppm", (*fair_share_ppm).into()),
         ]),
@@ -106,10 +134,16 @@ fn detail(cell: CellNo, fact: &Fact) -> JsonValue {
             candidates,
         } => {
             let gpus = gpus.iter().map(|share| {
-                object([("device", share.device.into()), ("milli", share.milli.into())])
+                object([
+                    ("device", share.device.into()),
+                    ("milli", share.milli.into()),
+                ])
             });
             let candidates = candidates.iter().map(|candidate| {
-                object([("node", node(&candidate.node)), ("score", candidate.score.into())])
+                object([
+                    ("node", node(&candidate.node)),
+                    ("score", candidate.score.into()),
+                ])
             });
             object([
                 ("node", node(on)),

@@ -26,6 +26,12 @@ pub fn lines(explanation: &Explanation, at: Option<Lsn>, history: bool) -> Vec<S
             out.push(format!("At lsn {}, since {since}: {clause}.", at.0));
         }
     }
+    if let (None, Some(cause)) = (at, allocation.last_end_cause) {
+        let (times, cause) = (allocation.attempts, reasons::ended(cause));
+        out.push(format!(
+            "again        queued again {times} times, the last because {cause}"
+        ));
+    }
     if let Some(place) = &explanation.place {
         out.push(place_in_queue(allocation, place));
     }
@@ -33,12 +39,23 @@ pub fn lines(explanation: &Explanation, at: Option<Lsn>, history: bool) -> Vec<S
         out.extend(of_line(cell, allocation.id, line));
     }
     out.extend(of_placement(explanation, at));
-    let before: Vec<_> = explanation.history.iter().filter(|entry| history || unrest(entry)).collect();
+    let before: Vec<_> = explanation
+        .history
+        .iter()
+        .filter(|entry| history || unrest(entry))
+        .collect();
     if !before.is_empty() {
         out.push("history".into());
-        out.extend(before.iter().map(|one| format!("  {}", entry::line(cell, one))));
+        out.extend(
+            before
+                .iter()
+                .map(|one| format!("  {}", entry::line(cell, one))),
+        );
     }
-    out.push(format!("as of lsn    {}", at.unwrap_or(explanation.through).0));
+    out.push(format!(
+        "as of lsn    {}",
+        at.unwrap_or(explanation.through).0
+    ));
     out
 }
 
@@ -70,7 +87,10 @@ fn asks(allocation: &Allocation) -> String {
         let (count, milli) = (allocation.gpu_count, allocation.gpu_milli);
         text += &format!(", {count} GPUs ({milli} of 1000 of each)");
     }
-    text += &format!(", in queue {}, priority {}", allocation.queue, allocation.priority);
+    text += &format!(
+        ", in queue {}, priority {}",
+        allocation.queue, allocation.priority
+    );
     if let Some(class) = &allocation.priority_class {
         text += &format!(" ({class})");
     }
@@ -104,19 +124,30 @@ fn stands(explanation: &Explanation) -> String {
         }
         "stopping" => format!("It was cancelled and is stopping on {node}."),
         "ended" => {
-            let cause = allocation.end_cause.map_or("of no known cause", reasons::ended);
-            format!("It ended at {}, because {cause}.", moment(allocation.ended_at))
+            let cause = allocation
+                .end_cause
+                .map_or("of no known cause", reasons::ended);
+            format!(
+                "It ended at {}, because {cause}.",
+                moment(allocation.ended_at)
+            )
         }
         other => format!("Its state is {other}."),
     }
 }
 
 fn waits(explanation: &Explanation) -> String {
-    let since = explanation.place.as_ref().map(|place| amount::moment(place.since));
+    let since = explanation
+        .place
+        .as_ref()
+        .map(|place| amount::moment(place.since));
     let since = since.map_or(String::new(), |since| format!(" since {since}"));
     let pause = explanation.place.as_ref().map(|place| place.standing);
     if let Some(Standing::Paused(until)) = pause {
-        return format!("It pauses{since} and is not tried before {}.", amount::moment(until));
+        return format!(
+            "It pauses{since} and is not tried before {}.",
+            amount::moment(until)
+        );
     }
     // What was last said of its line is newer than what it was told itself.
     let of_line = explanation.line.as_ref().and_then(|line| match &line.fact {
@@ -131,7 +162,10 @@ fn waits(explanation: &Explanation) -> String {
 
 fn place_in_queue(allocation: &Allocation, place: &PlaceInQueue) -> String {
     let queue = &allocation.queue;
-    let mut text = format!("place        {} of {} in queue {queue}", place.position, place.in_queue);
+    let mut text = format!(
+        "place        {} of {} in queue {queue}",
+        place.position, place.in_queue
+    );
     if let (Some(line), Some(position), Some(count)) =
         (allocation.line, place.position_in_line, place.in_line)
     {
@@ -169,12 +203,18 @@ fn of_line(cell: CellNo, id: AllocationId, line: &Entry) -> Vec<String> {
     )];
     out.extend(counts.iter().map(nodes));
     if !shortfall.is_empty() {
-        let missing = shortfall.iter().map(|(kind, amount)| amount::human(*kind, *amount));
+        let missing = shortfall
+            .iter()
+            .map(|(kind, amount)| amount::human(*kind, *amount));
         let missing = missing.collect::<Vec<_>>().join(" and ");
-        out.push(format!("missing      at least {missing} more free on one node"));
+        out.push(format!(
+            "missing      at least {missing} more free on one node"
+        ));
     }
     let (share, fair) = (percent(*share_ppm), percent(*fair_share_ppm));
-    out.push(format!("share        {share} of the cell; a fair share is {fair}"));
+    out.push(format!(
+        "share        {share} of the cell; a fair share is {fair}"
+    ));
     out
 }
 
@@ -191,35 +231,50 @@ pub fn percent(ppm: u32) -> String {
 fn of_placement(explanation: &Explanation, at: Option<Lsn>) -> Vec<String> {
     let holds = match at {
         None => explanation.allocation.node.is_some(),
-        Some(_) => explanation.history.last().is_some_and(|last| match last.fact {
-            Fact::Placed { .. } | Fact::Preempted { .. } => true,
-            Fact::Waiting { .. }
-            | Fact::Line { .. }
-            | Fact::Nominated { .. }
-            | Fact::Requeued { .. }
-            | Fact::Ended { .. } => false,
-        }),
+        Some(_) => explanation
+            .history
+            .last()
+            .is_some_and(|last| match last.fact {
+                Fact::Placed { .. } | Fact::Preempted { .. } => true,
+                Fact::Waiting { .. }
+                | Fact::Line { .. }
+                | Fact::Nominated { .. }
+                | Fact::Requeued { .. }
+                | Fact::Ended { .. } => false,
+            }),
     };
-    let placed = explanation.history.iter().rev().find_map(|entry| match &entry.fact {
-        Fact::Placed {
-            node,
-            gpus,
-            policy,
-            candidates,
-            ..
-        } => Some((node, gpus, policy, candidates)),
-        _ => None,
-    });
+    let placed = explanation
+        .history
+        .iter()
+        .rev()
+        .find_map(|entry| match &entry.fact {
+            Fact::Placed {
+                node,
+                gpus,
+                policy,
+                candidates,
+                ..
+            } => Some((node, gpus, policy, candidates)),
+            _ => None,
+        });
     let Some((node, gpus, policy, candidates)) = placed.filter(|_| holds) else {
         return Vec::new();
     };
-    let devices = gpus.iter().map(|share| format!(" gpu{}:{}", share.device, share.milli));
+    let devices = gpus
+        .iter()
+        .map(|share| format!(" gpu{}:{}", share.device, share.milli));
     let mut out = vec![
-        format!("node         {}{}", node.as_str(), devices.collect::<String>()),
+        format!(
+            "node         {}{}",
+            node.as_str(),
+            devices.collect::<String>()
+        ),
         format!("policy       {}", policy.name()),
     ];
     let scores = candidates.iter().take(SCORES);
-    let scores: Vec<_> = scores.map(|one| format!("{} {}", one.node.as_str(), one.score)).collect();
+    let scores: Vec<_> = scores
+        .map(|one| format!("{} {}", one.node.as_str(), one.score))
+        .collect();
     if !scores.is_empty() {
         out.push(format!("scores       {}", scores.join(", ")));
     }
@@ -227,5 +282,4 @@ fn of_placement(explanation: &Explanation, at: Option<Lsn>) -> Vec<String> {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;

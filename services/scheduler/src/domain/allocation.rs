@@ -181,7 +181,10 @@ impl Scheduler {
         let Some(live) = self.live.get(&no) else {
             return;
         };
-        let shape = Shape::single(live.class, live.run_time_ms);
+        let mut shape = Shape::single(live.class, live.run_time_ms);
+        // One that joins a gang that runs goes where the others are.
+        let runs = live.gang.filter(|gang| self.gangs.runs(*gang));
+        shape.uniform_label = runs.and_then(|gang| self.gangs.uniform_label(gang).cloned());
         let asks = self.amounts(live);
         let key = self.key(no, live, asks);
         let (line, key) = self.join(no, &shape, asks, key);
@@ -493,6 +496,10 @@ impl Scheduler {
         event: &Event,
     ) -> Result<(), IllegalEvent> {
         let node = self.hold_mut(no, event)?.node;
+        let gang = self.live.get(&no).and_then(|live| live.gang);
+        if let Some(gang) = gang {
+            self.gangs.broken(gang);
+        }
         self.give_back(no, now);
         let Some(live) = self.live.get_mut(&no) else {
             return Ok(());
@@ -505,7 +512,6 @@ impl Scheduler {
             }
             _ => {}
         }
-        let gang = live.gang;
         if not_before > now {
             live.phase = Phase::Pausing(not_before);
             self.pauses.insert((not_before, no));
@@ -513,7 +519,6 @@ impl Scheduler {
             self.queue(no);
         }
         if let Some(gang) = gang {
-            self.gangs.broken(gang);
             self.settle(gang);
             self.form(gang);
         }

@@ -51,13 +51,14 @@ impl Scheduler {
             self.blocked.unexplained.insert(no);
             return;
         }
+        let said = short.reason;
         self.queues.close(shape);
         self.blocked.shapes.insert(shape, short);
         let news = self.blocked.explained.get(&shape).is_none_or(|(reason, at)| {
-            *reason != short.reason || now.0 - at.0 >= AGAIN_MS
+            *reason != said || now.0 - at.0 >= AGAIN_MS
         });
         if news {
-            self.blocked.explained.insert(shape, (short.reason, now));
+            self.blocked.explained.insert(shape, (said, now));
             let of_shape = self.queues.lines().filter(|line| line.key.shape == shape);
             self.blocked.0.unexplained.extend(of_shape.map(|line| line.no));
         }
@@ -82,12 +83,11 @@ impl Scheduler {
         if !gained.is_empty() {
             let mut shapes = std::mem::take(&mut self.blocked.shapes);
             shapes.retain(|shape, short| {
-                let room = self.room_for(*shape, &gained, short.missing);
-                short.missing = short.missing.saturating_sub(room);
-                if short.missing == 0 {
+                let enough = self.is_enough(*shape, &gained, short);
+                if enough {
                     self.queues.open(*shape);
                 }
-                short.missing > 0
+                !enough
             });
             self.blocked.shapes = shapes;
         }
@@ -105,25 +105,18 @@ impl Scheduler {
         }
     }
 
-    /// How many members of the shape the nodes can take at the most; no need to count beyond `enough`.
-    fn room_for(&self, shape: ShapeNo, nodes: &[NodeNo], enough: u32) -> u32 {
-        let mut room = 0u32;
-        for (class, _) in &self.shapes.get(shape.0).members {
-            let class = self.classes.get(class.0);
-            if class.looks_at_others() {
-                return enough;
+    /// Whether, with what there is on these nodes now, all members that have to may find room.
+    fn is_enough(&self, shape: ShapeNo, nodes: &[NodeNo], short: &mut Short) -> bool {
+        let members = &self.shapes.get(shape.0).members;
+        nodes.iter().any(|no| {
+            let node = self.fleet.node(*no);
+            if !node.open() {
+                return false;
             }
-            for no in nodes {
-                let node = self.fleet.node(*no);
-                if node.open() && node.check(self.fleet.capacity(*no), class).is_ok() {
-                    let cpu = node.room.cpu_milli() / class.cpu_milli.max(1);
-                    room = room.saturating_add(u32::try_from(cpu).unwrap_or(u32::MAX));
-                    if room >= enough {
-                        return room;
-                    }
-                }
-            }
-        }
-        room
+            let classes = members.iter().map(|(class, _)| self.classes.get(class.0));
+            let room = classes.map(|class| node.room_for(self.fleet.capacity(*no), class));
+            let room = room.max().unwrap_or(0);
+            room > 0 && short.gained(*no, room)
+        })
     }
 }

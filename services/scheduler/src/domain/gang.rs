@@ -151,6 +151,10 @@ impl Gangs {
         self.get(gang)?.unit.map(|(line, _)| line)
     }
 
+    pub fn uniform_label(&self, gang: GangNo) -> Option<&Token> {
+        self.get(gang)?.uniform_label.as_ref()
+    }
+
     /// The members that are on nodes.
     pub fn on_nodes(&self, gang: GangNo) -> impl Iterator<Item = AllocationNo> {
         self.get(gang).into_iter().flat_map(|gang| gang.held.iter().copied())

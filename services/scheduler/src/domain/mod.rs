@@ -9,12 +9,10 @@ mod class;
 mod depend;
 mod end;
 mod explain;
-#[path = "/tmp/stub/fair.rs"]
 pub mod fair;
 mod fleet;
 mod gang;
 mod interner;
-#[path = "/tmp/stub/interval.rs"]
 pub mod interval;
 pub mod order;
 mod pause;
@@ -24,7 +22,6 @@ mod queues;
 mod reserve;
 pub mod scoring;
 mod settings;
-#[path = "/tmp/stub/topology.rs"]
 pub mod topology;
 
 pub use allocation::{Hold, Live, Phase, Stop};
@@ -253,17 +250,17 @@ impl Decider for Scheduler {
 
     /// Ends first, so that what they free is there for the queues; whom nodes were cleared for before anybody else.
     fn decide(&mut self, (): &(), draft: &mut Draft) {
-        end::decide_lost(self, draft);
         end::decide_reports(self, draft);
+        end::decide_lost(self, draft);
         cancel::decide(self, draft);
         depend::decide(self, draft);
         gang::decide(self, draft);
         pause::decide(self, draft);
         reserve::decide(self, draft);
         self.unblock(draft.now);
-        preempt::decide_nominated(self, draft);
         let aside = Aside::of(self, draft.now);
         self.fleet.set_aside(aside.nodes(self));
+        preempt::decide_nominated(self, &aside, draft);
         self.decide_queues(&aside, draft);
         preempt::decide(self, draft);
         explain::decide(self, draft);
@@ -301,14 +298,14 @@ impl Scheduler {
                 } else {
                     WaitingReason::GangOverLimit
                 };
-                self.block(no, shape, place::Short { reason, missing: 1 }, draft.now);
+                self.block(no, shape, place::Short::of(reason), draft.now);
                 continue;
             }
             let members = self.unit(head);
             match self.find_places(&members, shape, aside) {
                 Ok(places) => {
                     for place in places {
-                        let event = self.placed_event(place);
+                        let event = self.placed_event(place, aside);
                         draft.emit(self, event);
                     }
                     self.tell_the_rest(&members, draft);

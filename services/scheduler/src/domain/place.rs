@@ -5,9 +5,10 @@ use super::{
     allocation::{Live, Phase},
     aside::Aside,
     class::{Class, ClassNo, ShapeNo},
-    fleet::{NodeNo, Others, Spot, Taken, Wanted},
+    fleet::{NodeNo, Others, Spot, Taken, Value, Wanted},
     scoring,
 };
+use std::collections::BTreeMap;
 use vocab::{AllocationNo, Candidate, Event, PlacementPolicy, Token, WaitingReason};
 
 /// A place that was found; nothing stands on the ledger yet.
@@ -17,7 +18,6 @@ pub(super) struct Place {
     pub node: NodeNo,
     pub spot: Spot,
     pub policy: PlacementPolicy,
-    pub candidates: Vec<Candidate>,
 }
 
 /// How many nodes a placement names beside the one that was chosen.
@@ -33,13 +33,26 @@ impl Scheduler {
         class.or_else(queue).unwrap_or(self.policy.placement)
     }
 
-    /// The best node for one allocation, as things stand.
-    fn find_place(&mut self, no: AllocationNo, uniform: Uniform<'_>, aside: &Aside) -> Option<Place> {
-        let live = self.live.get(&no)?;
-        let policy = self.placement_policy(live);
-        let class = self.classes.get(live.class.0);
+    /// What the allocation looks for.
+    fn wanted(&self, live: &Live) -> (ClassNo, PlacementPolicy) {
+        (live.class, self.placement_policy(live))
+    }
+
+    /// The best nodes for one allocation as things stand, the best first, `most` of them.
+    fn best_nodes(
+        &mut self,
+        no: AllocationNo,
+        uniform: Uniform<'_>,
+        aside: &Aside,
+        most: usize,
+    ) -> Vec<(NodeNo, Value)> {
+        let Some(live) = self.live.get(&no) else {
+            return Vec::new();
+        };
+        let (class_no, policy) = self.wanted(live);
+        let class = self.classes.get(class_no.0);
         let wanted = Wanted {
-            no: live.class,
+            no: class_no,
             class,
             policy,
             popularity: &self.popularity,
@@ -52,41 +65,44 @@ impl Scheduler {
             uniform.is_none_or(|(label, wanted)| value(label) == Some(wanted))
                 && others.as_ref().is_none_or(|others| others.keep_off(node).is_none())
         };
-        let better = |a: &Option<(NodeNo, super::fleet::Value)>, b| match a {
-            Some((_, value)) => *value < b,
-            None => true,
-        };
-        let best_but = |not: &[NodeNo]| {
-            let mut best = fleet.best(&wanted, |node| !not.contains(&node) && may(node));
+        let best_but = |not: &dyn Fn(NodeNo) -> bool| {
+            let mut best = fleet.best(&wanted, |node| !not(node) && may(node));
             for node in fleet.aside().iter().copied() {
                 let there = fleet.node(node);
-                if there.open() && there.nominees.is_empty() && !not.contains(&node) && may(node) {
+                if there.open() && there.nominees.is_empty() && !not(node) && may(node) {
                     let value = fleet.value(node, &wanted);
-                    if value.fits() && better(&best, value) && aside.lets(self, no, live, node) {
+                    let better = best.is_none_or(|(_, best)| best < value);
+                    if value.fits() && better && aside.lets(self, no, live, node) {
                         best = Some((node, value));
                     }
                 }
             }
             best
         };
-        let avoided: Vec<_> = live.avoid.into_iter().collect();
-        // A node that a run failed on is better than none.
-        let found = best_but(&avoided).or_else(|| if avoided.is_empty() { None } else { best_but(&[]) });
-        let (node, value) = found?;
-        let mut named = vec![node];
-        let candidate = |node, value: super::fleet::Value| Candidate {
-            node: fleet.node(node).name.clone(),
-            score: value.score(),
-        };
-        let mut candidates = vec![candidate(node, value)];
-        for _ in 0..RUNNERS_UP {
-            let Some((next, value)) = best_but(&named) else {
-                break;
+        let mut found: Vec<(NodeNo, Value)> = Vec::new();
+        while found.len() < most {
+            let taken = |node| found.iter().any(|(known, _)| *known == node);
+            let next = match live.avoid {
+                None => best_but(&taken),
+                // A node that a run failed on is better than none.
+                Some(avoid) => best_but(&|node| node == avoid || taken(node)).or_else(|| {
+                    if found.is_empty() { best_but(&taken) } else { None }
+                }),
             };
-            named.push(next);
-            candidates.push(candidate(next, value));
+            match next {
+                Some(next) => found.push(next),
+                None => break,
+            }
         }
-        let spot = fleet.node(node).spot(fleet.capacity(node), class, |room| {
+        found
+    }
+
+    fn find_place(&mut self, no: AllocationNo, uniform: Uniform<'_>, aside: &Aside) -> Option<Place> {
+        let (node, _) = *self.best_nodes(no, uniform, aside, 1).first()?;
+        let (class, policy) = self.wanted(self.live.get(&no)?);
+        let class = self.classes.get(class.0);
+        let there = self.fleet.node(node);
+        let spot = there.spot(self.fleet.capacity(node), class, |room| {
             scoring::devices(policy.into(), &self.popularity, room, &class.ask)
         })?;
         Some(Place {
@@ -94,7 +110,6 @@ impl Scheduler {
             node,
             spot,
             policy,
-            candidates,
         })
     }
 
@@ -108,23 +123,20 @@ impl Scheduler {
         let shape = self.shapes.get(shape.0);
         if let ([single], None) = (members, &shape.uniform_label) {
             let place = self.find_place(*single, None, aside);
-            return place.map(|place| vec![place]).ok_or(Short {
-                reason: WaitingReason::NoRoomNow,
-                missing: 1,
-            });
+            return place.map(|place| vec![place]).ok_or_else(|| Short::of(WaitingReason::NoRoomNow));
         }
         let shape = shape.clone();
-        let min = shape.min as usize;
+        let min = shape.min;
         let Some(label) = &shape.uniform_label else {
             let places = self.try_all(members, None, aside);
             return enough(places, min);
         };
-        let values = self.fleet.label_values(label);
+        let values = match self.uniform_value(members, label) {
+            Some(value) => vec![value],
+            None => self.fleet.label_values(label),
+        };
         if values.is_empty() {
-            return Err(Short {
-                reason: WaitingReason::NoUniformLabel,
-                missing: 1,
-            });
+            return Err(Short::of(WaitingReason::NoUniformLabel));
         }
         // The value that takes the most members; the first by name among equals.
         let mut best: Vec<Place> = Vec::new();
@@ -138,6 +150,13 @@ impl Scheduler {
             }
         }
         enough(best, min)
+    }
+
+    /// The label's value on the nodes where members of the gang run already.
+    fn uniform_value(&self, members: &[AllocationNo], label: &Token) -> Option<Token> {
+        let gang = self.live.get(members.first()?)?.gang?;
+        let hold = self.gangs.on_nodes(gang).find_map(|no| self.live.get(&no)?.hold());
+        self.fleet.capacity(hold?.node).label(label.as_str()).cloned()
     }
 
     /// Places for as many members as find one, one after the other. Members of one class find none once one has not.
@@ -200,7 +219,6 @@ impl Scheduler {
                 node,
                 spot,
                 policy,
-                candidates: Vec::new(),
             });
         }
         self.undo(taken);
@@ -214,7 +232,17 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn placed_event(&self, place: Place) -> Event {
+    /// The placement as a fact, with the best few nodes as they stand just before it.
+    pub(super) fn placed_event(&mut self, place: Place, aside: &Aside) -> Event {
+        let best = self.best_nodes(place.allocation, None, aside, 1 + RUNNERS_UP);
+        let named = |(node, value): (NodeNo, Value)| Candidate {
+            node: self.fleet.node(node).name.clone(),
+            score: value.score(),
+        };
+        // The node of a gang's member, or of a nominee, need not be the best of all.
+        let chosen = best.iter().find(|(node, _)| *node == place.node).copied();
+        let others = best.into_iter().filter(|(node, _)| *node != place.node);
+        let candidates = chosen.into_iter().chain(others).take(1 + RUNNERS_UP).map(named).collect();
         let node = self.fleet.node(place.node);
         Event::AllocationPlaced {
             allocation: place.allocation,
@@ -223,25 +251,48 @@ impl Scheduler {
             gpus: place.spot.gpus,
             zones: place.spot.zones,
             policy: place.policy,
-            candidates: place.candidates,
+            candidates,
         }
     }
 }
 
-/// Why there are no places, and for how many members.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Why there are no places.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Short {
     pub reason: WaitingReason,
-    pub missing: u32,
+    /// So many members must find room.
+    pub min: u32,
+    /// How many of them could find room on which node, at the most.
+    pub room: BTreeMap<NodeNo, u32>,
 }
 
-fn enough(places: Vec<Place>, min: usize) -> Result<Vec<Place>, Short> {
-    match min.checked_sub(places.len()) {
-        None | Some(0) if !places.is_empty() => Ok(places),
-        missing => Err(Short {
-            reason: WaitingReason::GangNoRoom,
-            // A gang has at most 1024 members.
-            missing: missing.unwrap_or(1).max(1) as u32,
-        }),
+impl Short {
+    pub fn of(reason: WaitingReason) -> Self {
+        Self {
+            reason,
+            min: 1,
+            room: BTreeMap::new(),
+        }
     }
+
+    /// The node has room for so many now; whether that may be enough, all in all.
+    pub fn gained(&mut self, node: NodeNo, members: u32) -> bool {
+        self.room.insert(node, members);
+        let room: u64 = self.room.values().map(|members| u64::from(*members)).sum();
+        room >= u64::from(self.min)
+    }
+}
+
+fn enough(places: Vec<Place>, min: u32) -> Result<Vec<Place>, Short> {
+    if !places.is_empty() && places.len() >= min as usize {
+        return Ok(places);
+    }
+    let mut short = Short {
+        min: min.max(1),
+        ..Short::of(WaitingReason::GangNoRoom)
+    };
+    for place in places {
+        *short.room.entry(place.node).or_default() += 1;
+    }
+    Err(short)
 }

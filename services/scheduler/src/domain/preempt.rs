@@ -7,6 +7,7 @@
 use super::{
     Scheduler,
     allocation::{Live, Phase, PriorityNo},
+    aside::Aside,
     class::{Amounts, add},
     fair::Share,
     fleet::{Node, NodeNo, Others, Wanted, keeps_off},
@@ -370,14 +371,16 @@ fn carry_out(state: &mut Scheduler, plan: Plan, draft: &mut Draft) {
 }
 
 /// Places those whose nodes have been cleared; those whose node has gone go back to their line.
-pub(super) fn decide_nominated(state: &mut Scheduler, draft: &mut Draft) {
+pub(super) fn decide_nominated(state: &mut Scheduler, aside: &Aside, draft: &mut Draft) {
     let nominated: Vec<_> = state.nominated.iter().copied().collect();
     let mut looked_at = BTreeSet::new();
     for no in nominated {
         if draft.full() {
             return;
         }
-        let Some(live) = state.live.get(&no) else {
+        // The first of a gang may have placed it, or sent it back, with all others.
+        let nominated = |live: &&Live| matches!(live.phase, Phase::Nominated(_));
+        let Some(live) = state.live.get(&no).filter(nominated) else {
             continue;
         };
         let gang = live.gang.filter(|gang| !state.gangs.runs(*gang));
@@ -401,7 +404,7 @@ pub(super) fn decide_nominated(state: &mut Scheduler, draft: &mut Draft) {
         }
         if let Some(places) = state.places_of_nominees(&members) {
             for place in places {
-                let event = state.placed_event(place);
+                let event = state.placed_event(place, aside);
                 draft.emit(state, event);
             }
         }

@@ -49,8 +49,8 @@ impl Reservations {
     ) -> bool {
         let until = ends.unwrap_or(Millis(i64::MAX));
         let overlapping = self.taken.overlapping(now, until);
-        let here = overlapping.filter(|((at, _), _, _)| *at == node);
-        let mut names = here.filter_map(|((_, name), _, _)| self.granted.get(name));
+        let here = overlapping.filter(|(at, _)| *at == node);
+        let mut names = here.filter_map(|(_, name)| self.granted.get(name));
         names.all(|granted| {
             let for_queue = |no: QueueNo| state.queues.get(no).name == granted.terms.queue;
             granted.terms.from <= now && state.queues.up(queue).any(for_queue)
@@ -67,9 +67,9 @@ impl Reservations {
         terms.flat_map(|terms| [terms.from, terms.until])
     }
 
-    /// The highest number of nodes that are reserved at once in an interval.
-    pub fn nodes_at_most(&self, from: Millis, until: Millis) -> u64 {
-        self.taken.most(from, until)
+    /// Nodes that are reserved at a moment.
+    pub fn nodes_at(&self, at: Millis) -> u64 {
+        self.taken.amount_at(at)
     }
 }
 
@@ -112,8 +112,8 @@ impl Scheduler {
     /// The nodes for a reservation: those that meet the terms and are in no other reservation then, the emptiest first.
     fn nodes_for(&self, name: &Token, terms: &AdvanceReservation) -> Vec<NodeNo> {
         let overlapping = self.reservations.taken.overlapping(terms.from, terms.until);
-        let others = overlapping.filter(|((_, other), _, _)| other != name);
-        let busy: BTreeSet<_> = others.map(|((node, _), _, _)| *node).collect();
+        let others = overlapping.filter(|(_, other)| other != name);
+        let busy: BTreeSet<_> = others.map(|(node, _)| *node).collect();
         let mut nodes: Vec<_> = self.fleet.nodes().iter().zip(0..).map(|(node, no)| (node, NodeNo(no))).collect();
         nodes.retain(|(node, no)| {
             let capacity = self.fleet.kind(node.kind);

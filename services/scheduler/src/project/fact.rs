@@ -1,6 +1,6 @@
 //! The history: what was decided about an allocation or a line, and why.
 
-use super::allocation::Preemption;
+use super::state::Preemption;
 use serde::{Deserialize, Serialize};
 use vocab::{
     AllocationNo, At, Candidate, EndCause, Event, Filter, GpuShare, LineNo, Lsn, Millis,

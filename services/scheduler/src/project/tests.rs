@@ -202,7 +202,11 @@ fn check(steps: &str, expected: &str) {
                 Change::Allocation(row) => Some(state(row)),
                 Change::Preemption(_) | Change::Entry(_) | Change::Setting(_) => None,
             });
-            let live = if projection.live.is_empty() { "" } else { ", live" };
+            let live = if projection.live.is_empty() {
+                ""
+            } else {
+                ", live"
+            };
             rows.unwrap_or_default() + live
         }
     };
@@ -214,7 +218,9 @@ fn check_last(steps: &str, expected: &str) {
     let lsn = Lsn(steps.split(", ").count() as u64);
     let mut projection = WarmProjection::default();
     let before = steps.rsplit_once(", ").map_or(0, |(before, _)| {
-        changes(&mut WarmProjection::default(), before).unwrap().len()
+        changes(&mut WarmProjection::default(), before)
+            .unwrap()
+            .len()
     });
     let changes = changes(&mut projection, steps).unwrap();
     let found = changes[before..].iter().map(|change| match change {
@@ -226,16 +232,25 @@ fn check_last(steps: &str, expected: &str) {
             });
             let preemption = &row.preemption;
             let position = preemption.position.lsn.0;
-            format!("preemption {position} {} {over} {:?}", preemption.cause.name(), row.amounts)
+            format!(
+                "preemption {position} {} {over} {:?}",
+                preemption.cause.name(),
+                row.amounts
+            )
         }
         Change::Entry(entry) => {
             assert_eq!(entry.position.lsn, lsn);
-            let reason = entry.fact.reason().map_or(String::new(), |r| format!(" {r}"));
+            let reason = entry
+                .fact
+                .reason()
+                .map_or(String::new(), |r| format!(" {r}"));
             format!("entry {}{reason}", entry.fact.name())
         }
         Change::Setting(row) => match &**row {
             SettingRow::Reservation(row) => format!("reservation {}", row.state.name()),
-            SettingRow::Queue { queue, version, .. } => format!("queue {} {version}", queue.as_str()),
+            SettingRow::Queue { queue, version, .. } => {
+                format!("queue {} {version}", queue.as_str())
+            }
             other => panic!("{other:?}"),
         },
     });
@@ -270,8 +285,14 @@ fn an_allocation_lives_and_ends() {
 #[test]
 fn a_nomination_ends_in_a_place_or_back_in_line() {
     check("requested, reserved, nominated", "nominated, live");
-    check("requested, reserved, nominated, still nominated", "nominated, live");
-    check("requested, reserved, nominated, placed", "placed placed 4, live");
+    check(
+        "requested, reserved, nominated, still nominated",
+        "nominated, live",
+    );
+    check(
+        "requested, reserved, nominated, placed",
+        "placed placed 4, live",
+    );
     check(
         "requested, reserved, nominated, waiting",
         "queued no_room_now line 4 since 4, live",
@@ -311,7 +332,10 @@ fn a_run_that_is_over_is_queued_again() {
 fn a_preemption_is_a_row_until_the_run_is_over() {
     let begun = "requested, reserved, placed, preempted";
     check(begun, "stopping placed 3 preempted 4, live");
-    check_last(begun, "stopping, preemption 4 fair_share stopping [7, 8, 0], entry preempted fair_share");
+    check_last(
+        begun,
+        "stopping, preemption 4 fair_share stopping [7, 8, 0], entry preempted fair_share",
+    );
     let told = &format!("{begun}, stopping");
     check(told, "stopping placed 3 preempted 4, live");
     check_last(told, "stopping");
@@ -332,12 +356,21 @@ fn a_preemption_is_a_row_until_the_run_is_over() {
 #[test]
 fn what_was_decided_is_an_entry() {
     check_last("requested, reserved", "queued");
-    check_last("requested, reserved, waiting", "queued, entry waiting no_room_now");
-    check_last("requested, reserved, nominated", "nominated, entry nominated");
+    check_last(
+        "requested, reserved, waiting",
+        "queued, entry waiting no_room_now",
+    );
+    check_last(
+        "requested, reserved, nominated",
+        "nominated, entry nominated",
+    );
     check_last("requested, reserved, placed", "placed, entry placed");
     check_last("requested, reserved, placed, started", "running");
     check_last("requested, reserved, placed, stopping", "stopping");
-    check_last("requested, reserved, placed, ended", "ended, entry ended finished");
+    check_last(
+        "requested, reserved, placed, ended",
+        "ended, entry ended finished",
+    );
     check_last("requested, denied, ended", "");
     check_last("explained", "entry line no_room_now");
 }
@@ -376,11 +409,23 @@ fn what_cannot_be_is_refused() {
     check("requested, reserved, started", "illegal when queued");
     check("requested, reserved, requeued", "illegal when queued");
     check("requested, reserved, preempted", "illegal when queued");
-    check("requested, reserved, nominated, nominated", "illegal when nominated");
-    check("requested, reserved, nominated, started", "illegal when nominated");
+    check(
+        "requested, reserved, nominated, nominated",
+        "illegal when nominated",
+    );
+    check(
+        "requested, reserved, nominated, started",
+        "illegal when nominated",
+    );
     check("requested, reserved, placed, placed", "illegal when placed");
-    check("requested, reserved, placed, waiting", "illegal when placed");
-    check("requested, reserved, placed, nominated", "illegal when placed");
+    check(
+        "requested, reserved, placed, waiting",
+        "illegal when placed",
+    );
+    check(
+        "requested, reserved, placed, nominated",
+        "illegal when placed",
+    );
     check(
         "requested, reserved, placed, started, started",
         "illegal when running",

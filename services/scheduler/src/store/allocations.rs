@@ -5,9 +5,7 @@ use crate::project::{AllocationRow, AllocationState};
 use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
 use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
-use vocab::{
-    AllocationId, CellNo, EndCause, GpuShare, LineNo, Lsn, Millis, Token, WaitingReason,
-};
+use vocab::{AllocationId, CellNo, EndCause, GpuShare, LineNo, Lsn, Millis, Token, WaitingReason};
 
 pub async fn upsert(
     tx: &mut PgConnection,
@@ -147,7 +145,8 @@ impl<'a> Columns<'a> {
             .push(spec.priority_class.as_ref().map(Token::as_str));
         self.gangs
             .push(spec.gang.as_ref().map(|gang| gang.name.as_str()));
-        self.run_times.push(bigint("run_time_ms", spec.run_time_ms)?);
+        self.run_times
+            .push(bigint("run_time_ms", spec.run_time_ms)?);
         let attempts = i32::try_from(row.attempts);
         self.attempts
             .push(attempts.map_err(|_| OutOfRange::new("attempts", row.attempts))?);

@@ -62,7 +62,13 @@ pub async fn explain(
     };
     let (high, _) = id.0.as_u64_pair();
     let entries = history.iter_mut().chain(&mut line);
-    name_only_own(&mut tx, tenant, CellNo(high), entries.map(|entry| &mut entry.fact)).await?;
+    name_only_own(
+        &mut tx,
+        tenant,
+        CellNo(high),
+        entries.map(|entry| &mut entry.fact),
+    )
+    .await?;
     let through = position(&mut tx).await?;
     tx.commit().await?;
     Ok(Some(Explanation {
@@ -106,11 +112,17 @@ async fn name_only_own(
     cell: CellNo,
     facts: impl Iterator<Item = &mut Fact>,
 ) -> Result<(), WarmError> {
-    let mut others: Vec<_> = facts.filter_map(other).filter(|other| other.is_some()).collect();
+    let mut others: Vec<_> = facts
+        .filter_map(other)
+        .filter(|other| other.is_some())
+        .collect();
     if others.is_empty() {
         return Ok(());
     }
-    let ids: Vec<Uuid> = others.iter().filter_map(|other| Some(other.as_ref()?.id(cell).0)).collect();
+    let ids: Vec<Uuid> = others
+        .iter()
+        .filter_map(|other| Some(other.as_ref()?.id(cell).0))
+        .collect();
     let own = sqlx::query_scalar!(
         "SELECT allocation_id FROM allocations WHERE allocation_id = ANY ($1) AND tenant = $2",
         &ids,

@@ -1,15 +1,13 @@
 //! The table `explanations`: what was decided about an allocation or a line, and why.
 
-use super::names;
+use super::{
+    detail::{Detail, detail, fact, number},
+    names,
+};
 use crate::project::{Entry, Fact, Position, Subject};
 use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
-use serde::{Deserialize, Serialize};
 use sqlx::{PgConnection, PgExecutor, types::Json};
-use std::collections::BTreeMap;
-use vocab::{
-    AllocationId, AllocationNo, Candidate, CellNo, Filter, GpuShare, LineNo, Lsn, Millis,
-    ResourceKind, Token,
-};
+use vocab::{AllocationId, CellNo, LineNo, Lsn, Millis};
 
 /// What was said longer ago than this is forgotten: 30 days of the ledger's clock.
 pub const RETENTION_MS: i64 = 30 * 24 * 3_600_000;
@@ -17,162 +15,12 @@ pub const RETENTION_MS: i64 = 30 * 24 * 3_600_000;
 /// A batch forgets up to this many times what it brings, so that forgetting catches up and is never long.
 const FORGOTTEN_PER_ENTRY: i64 = 2;
 
-/// The column `detail`: the numbers and names of a fact, under the names that its readers know them by.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-enum Detail {
-    Waiting,
-    Line {
-        head: AllocationId,
-        counts: BTreeMap<String, u32>,
-        shortfall: BTreeMap<String, u64>,
-        share_ppm: u32,
-        fair_share_ppm: u32,
-    },
-    Placed {
-        node: Token,
-        gpus: Vec<GpuShare>,
-        zones: u8,
-        policy: String,
-        candidates: Vec<Candidate>,
-    },
-    Nominated {
-        node: Token,
-    },
-    Preempted {
-        by: Option<AllocationId>,
-        grace_until_ms: i64,
-    },
-    Requeued {
-        at_ms: i64,
-        not_before_ms: i64,
-    },
-    Ended {
-        at_ms: i64,
-    },
-}
-
-fn detail(cell: CellNo, fact: &Fact) -> Detail {
-    match fact {
-        Fact::Waiting { .. } => Detail::Waiting,
-        Fact::Line {
-            head,
-            counts,
-            shortfall,
-            share_ppm,
-            fair_share_ppm,
-            ..
-        } => {
-            let counts = counts.iter().map(|(filter, n)| (filter.name().to_owned(), *n));
-            let shortfall = shortfall.iter().map(|(kind, n)| (kind.name().to_owned(), *n));
-            Detail::Line {
-                // Only what is read for a tenant has a head that is not shown.
-                head: head.unwrap_or_default().id(cell),
-                counts: counts.collect(),
-                shortfall: shortfall.collect(),
-                share_ppm: *share_ppm,
-                fair_share_ppm: *fair_share_ppm,
-            }
-        }
-        Fact::Placed {
-            node,
-            gpus,
-            zones,
-            policy,
-            candidates,
-        } => Detail::Placed {
-            node: node.clone(),
-            gpus: gpus.clone(),
-            zones: *zones,
-            policy: policy.name().to_owned(),
-            candidates: candidates.clone(),
-        },
-        Fact::Nominated { node } => Detail::Nominated { node: node.clone() },
-        Fact::Preempted {
-            by, grace_until, ..
-        } => Detail::Preempted {
-            by: by.map(|no| no.id(cell)),
-            grace_until_ms: grace_until.0,
-        },
-        Fact::Requeued { at, not_before, .. } => Detail::Requeued {
-            at_ms: at.0,
-            not_before_ms: not_before.0,
-        },
-        Fact::Ended { at, .. } => Detail::Ended { at_ms: at.0 },
-    }
-}
-
-/// The number of an allocation of this cell, as all in the table are.
-fn number(id: AllocationId) -> AllocationNo {
-    let (_, number) = id.0.as_u64_pair();
-    AllocationNo(number)
-}
-
-fn fact(detail: Detail, reason: Option<&str>, line: Option<LineNo>) -> Result<Fact, OutOfRange> {
-    let reason = || reason.ok_or_else(|| OutOfRange::new("reason", "none"));
-    Ok(match detail {
-        Detail::Waiting => Fact::Waiting {
-            reason: names::waiting_reason(reason()?)?,
-            line,
-        },
-        Detail::Line {
-            head,
-            counts,
-            shortfall,
-            share_ppm,
-            fair_share_ppm,
-        } => {
-            let counts = counts.iter().map(|(name, n)| Ok((names::filter(name)?, *n)));
-            let shortfall = shortfall.iter().map(|(name, n)| Ok((names::resource(name)?, *n)));
-            let mut counts: Vec<(Filter, u32)> = counts.collect::<Result<_, OutOfRange>>()?;
-            counts.sort_unstable();
-            let mut shortfall: Vec<(ResourceKind, u64)> = shortfall.collect::<Result<_, OutOfRange>>()?;
-            shortfall.sort_unstable();
-            Fact::Line {
-                reason: names::waiting_reason(reason()?)?,
-                head: Some(number(head)),
-                counts,
-                shortfall,
-                share_ppm,
-                fair_share_ppm,
-            }
-        }
-        Detail::Placed {
-            node,
-            gpus,
-            zones,
-            policy,
-            candidates,
-        } => Fact::Placed {
-            node,
-            gpus,
-            zones,
-            policy: names::placement(&policy)?,
-            candidates,
-        },
-        Detail::Nominated { node } => Fact::Nominated { node },
-        Detail::Preempted { by, grace_until_ms } => Fact::Preempted {
-            cause: names::preemption_cause(reason()?)?,
-            by: by.map(number),
-            grace_until: Millis(grace_until_ms),
-        },
-        Detail::Requeued {
-            at_ms,
-            not_before_ms,
-        } => Fact::Requeued {
-            cause: names::end_cause(reason()?)?,
-            at: Millis(at_ms),
-            not_before: Millis(not_before_ms),
-        },
-        Detail::Ended { at_ms } => Fact::Ended {
-            cause: names::end_cause(reason()?)?,
-            at: Millis(at_ms),
-        },
-    })
-}
-
 /// The same entry comes again when a batch does; it says the same then.
-pub async fn insert(tx: &mut PgConnection, cell: CellNo, entries: &[&Entry]) -> Result<(), WarmError> {
+pub async fn insert(
+    tx: &mut PgConnection,
+    cell: CellNo,
+    entries: &[&Entry],
+) -> Result<(), WarmError> {
     let count = entries.len();
     let mut lsns = Vec::with_capacity(count);
     let mut indexes = Vec::with_capacity(count);

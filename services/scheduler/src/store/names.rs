@@ -17,7 +17,12 @@ fn known<T: Copy>(
 }
 
 pub fn waiting_reason(text: &str) -> Result<WaitingReason, OutOfRange> {
-    known("waiting_reason", &WaitingReason::ALL, WaitingReason::name, text)
+    known(
+        "waiting_reason",
+        &WaitingReason::ALL,
+        WaitingReason::name,
+        text,
+    )
 }
 
 pub fn end_cause(text: &str) -> Result<EndCause, OutOfRange> {
@@ -37,7 +42,12 @@ pub fn resource(text: &str) -> Result<ResourceKind, OutOfRange> {
 }
 
 pub fn placement(text: &str) -> Result<PlacementPolicy, OutOfRange> {
-    known("placement", &PlacementPolicy::ALL, PlacementPolicy::name, text)
+    known(
+        "placement",
+        &PlacementPolicy::ALL,
+        PlacementPolicy::name,
+        text,
+    )
 }
 
 pub fn queue_order(text: &str) -> Result<QueueOrder, OutOfRange> {

@@ -122,7 +122,8 @@ pub async fn preemptions(
     .fetch_all(pool)
     .await?;
     let rows = records.into_iter().map(|record| {
-        let amount = |what, value: Option<i64>| value.map(|value| unsigned(what, value)).transpose();
+        let amount =
+            |what, value: Option<i64>| value.map(|value| unsigned(what, value)).transpose();
         Ok(PreemptionEvent {
             position: history::position(record.lsn, record.event_index)?,
             victim: AllocationId(record.allocation_id),

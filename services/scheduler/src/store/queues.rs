@@ -77,14 +77,20 @@ pub async fn queues(pool: &PgPool) -> Result<Vec<QueueState>, WarmError> {
         let parent = record.parent.as_deref();
         let placement = record.placement.as_deref();
         let settings = QueueSettings {
-            parent: parent.map(|parent| names::token("parent", parent)).transpose()?,
+            parent: parent
+                .map(|parent| names::token("parent", parent))
+                .transpose()?,
             weight_milli: match record.weight_milli {
-                Some(weight) => weight.try_into().map_err(|_| OutOfRange::new("weight_milli", weight))?,
+                Some(weight) => weight
+                    .try_into()
+                    .map_err(|_| OutOfRange::new("weight_milli", weight))?,
                 None => defaults.weight_milli,
             },
             limits: limits
                 .into_iter()
-                .filter_map(|(kind, limit)| Some(unsigned("limit", limit?).map(|limit| (kind, limit))))
+                .filter_map(|(kind, limit)| {
+                    Some(unsigned("limit", limit?).map(|limit| (kind, limit)))
+                })
                 .collect::<Result<_, _>>()?,
             tenants: record
                 .tenants
@@ -109,7 +115,10 @@ pub async fn queues(pool: &PgPool) -> Result<Vec<QueueState>, WarmError> {
         Ok(QueueState {
             queue: record.queue,
             settings,
-            version: record.version.map(|version| unsigned("version", version)).transpose()?,
+            version: record
+                .version
+                .map(|version| unsigned("version", version))
+                .transpose()?,
             held: Held {
                 allocations: unsigned("allocations", record.allocations)?,
                 cpu_milli: unsigned("cpu_milli", record.cpu_milli)?,

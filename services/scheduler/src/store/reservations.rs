@@ -70,7 +70,10 @@ pub async fn reservations(pool: &PgPool) -> Result<Vec<ReservationRow>, WarmErro
 }
 
 fn state(name: &str, nodes: &[String]) -> Result<ReservationState, OutOfRange> {
-    let nodes: Result<Vec<Token>, _> = nodes.iter().map(|node| names::token("nodes", node)).collect();
+    let nodes: Result<Vec<Token>, _> = nodes
+        .iter()
+        .map(|node| names::token("nodes", node))
+        .collect();
     match name {
         "asked" => Ok(ReservationState::Asked),
         "granted" => Ok(ReservationState::Granted { nodes: nodes? }),

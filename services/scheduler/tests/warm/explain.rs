@@ -60,7 +60,8 @@ impl Cell {
         };
         let mut spec = AllocationSpec::plain(token("j"), 4000, 1 << 30);
         spec.queue = Some(token("shared"));
-        self.say(Event::AllocationRequested { operation, spec }).await;
+        self.say(Event::AllocationRequested { operation, spec })
+            .await;
         let allocation = AllocationNo(self.lsn);
         self.say(Event::QuotaReserved { allocation }).await;
         allocation
@@ -126,7 +127,9 @@ impl Cell {
     }
 
     async fn preemptions(&self, tenant: &str) -> Vec<store::PreemptionEvent> {
-        store::preemptions(&self.pool, &token(tenant), 10).await.unwrap()
+        store::preemptions(&self.pool, &token(tenant), 10)
+            .await
+            .unwrap()
     }
 }
 
@@ -138,7 +141,10 @@ fn kinds(entries: &[Entry]) -> Vec<(u64, &'static str)> {
 /// The nodes that lacked cores when the line was explained.
 fn short_of_cpu(explanation: &store::Explanation) -> Option<u32> {
     match &explanation.line.as_ref()?.fact {
-        Fact::Line { counts, .. } => counts.iter().find(|(filter, _)| *filter == Filter::Cpu).map(|(_, n)| *n),
+        Fact::Line { counts, .. } => counts
+            .iter()
+            .find(|(filter, _)| *filter == Filter::Cpu)
+            .map(|(_, n)| *n),
         _ => None,
     }
 }
@@ -163,7 +169,9 @@ async fn what_was_said_can_be_read_as_of_an_earlier_position() {
     let place = now.place.expect("it waits");
     assert_eq!((place.position, place.in_queue), (1, 1));
     assert_eq!((place.position_in_line, place.in_line), (Some(1), Some(1)));
-    let Some(Entry { fact, at, .. }) = now.line else { panic!("its line was explained") };
+    let Some(Entry { fact, at, .. }) = now.line else {
+        panic!("its line was explained")
+    };
     assert_eq!(at, Millis(T0_MS + 8000));
     let expected = Fact::Line {
         reason: WaitingReason::NoRoomNow,
@@ -218,7 +226,13 @@ async fn every_fact_is_read_as_it_was_written() {
         at,
     };
     cell.say(ended).await; // 8
-    let facts: Vec<_> = cell.explain(one, None).await.history.into_iter().map(|entry| entry.fact).collect();
+    let facts: Vec<_> = cell
+        .explain(one, None)
+        .await
+        .history
+        .into_iter()
+        .map(|entry| entry.fact)
+        .collect();
     let candidate = |node, score| Candidate {
         node: token(node),
         score,
@@ -261,7 +275,10 @@ async fn a_preemption_says_what_it_freed_and_names_no_other_tenants_allocation()
     cell.place(victim).await;
     let grace_until = cell.preempt(victim, Some(other)).await;
     let found = cell.preemptions("t").await;
-    assert_eq!((found.len(), found[0].over, found[0].cpu_milli), (1, None, None));
+    assert_eq!(
+        (found.len(), found[0].over, found[0].cpu_milli),
+        (1, None, None)
+    );
     assert_eq!((found[0].by, found[0].grace_until), (None, grace_until));
     assert!(cell.preemptions("other").await.is_empty());
 
@@ -280,13 +297,21 @@ async fn a_preemption_says_what_it_freed_and_names_no_other_tenants_allocation()
         requeued: true,
     };
     assert_eq!((found.len(), found[0].over), (1, Some(over)));
-    let freed = (found[0].cpu_milli, found[0].memory_bytes, found[0].gpu_milli);
+    let freed = (
+        found[0].cpu_milli,
+        found[0].memory_bytes,
+        found[0].gpu_milli,
+    );
     assert_eq!(freed, (Some(4000), Some(1 << 30), Some(0)));
 
     cell.wait(victim, 7).await;
     let explanation = cell.explain(victim, None).await;
     let preempted = |entry: &&Entry| entry.fact.name() == "preempted";
-    let found = explanation.history.iter().find(preempted).map(|entry| &entry.fact);
+    let found = explanation
+        .history
+        .iter()
+        .find(preempted)
+        .map(|entry| &entry.fact);
     assert!(matches!(found, Some(Fact::Preempted { by: None, .. })));
     let head = explanation.line.map(|entry| entry.fact);
     assert!(matches!(head, Some(Fact::Line { head: None, .. })));
@@ -303,7 +328,10 @@ async fn what_was_said_long_ago_is_forgotten() {
     cell.line(7, one, 1).await; // 3
     cell.wait(one, 7).await; // 4
     cell.line(7, one, 2).await; // 5
-    assert_eq!(kinds(&cell.explain(one, None).await.history), [(4, "waiting")]);
+    assert_eq!(
+        kinds(&cell.explain(one, None).await.history),
+        [(4, "waiting")]
+    );
     let counts = async |pool: &PgPool| -> i64 {
         let count = sqlx::query_scalar("SELECT count(*) FROM explanations");
         count.fetch_one(pool).await.unwrap()

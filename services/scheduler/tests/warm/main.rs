@@ -201,7 +201,10 @@ async fn every_state_is_read_as_it_was_written() {
         assert_eq!(found.placed_at, place.map(|place| place.placed_at));
         assert_eq!(found.started_at, place.and_then(|place| place.started_at));
         assert_eq!(found.preempted, state.preemption().is_some());
-        assert_eq!((found.attempts, found.last_end_cause), (2, Some(EndCause::Preempted)));
+        assert_eq!(
+            (found.attempts, found.last_end_cause),
+            (2, Some(EndCause::Preempted))
+        );
         assert_eq!(found.queue, "t");
         assert_eq!(found.priority_class.as_deref(), Some("batch"));
         assert_eq!(found.gang.as_deref(), Some("g"));
@@ -266,7 +269,10 @@ async fn the_queue_has_what_waits_in_the_order_in_which_it_is_tried() {
     assert_eq!(queue(&pool).await, [(2, 1), (3, 3)]);
     let first = &store::queue(&pool, &token("t"), 1).await.unwrap()[0];
     assert_eq!((first.waiting_reason, first.since), (reason, Millis(8)));
-    assert_eq!((first.queue.as_str(), first.position_in_line), ("t", Some(1)));
+    assert_eq!(
+        (first.queue.as_str(), first.position_in_line),
+        ("t", Some(1))
+    );
     scratch.close().await;
 }
 
@@ -291,7 +297,13 @@ async fn who_is_nominated_comes_first_and_who_pauses_last() {
         .map(|one| {
             let number = one.id.in_cell(CELL).unwrap().0;
             let standing = one.standing.name();
-            (one.queue.as_str(), number, standing, one.position, one.position_in_line)
+            (
+                one.queue.as_str(),
+                number,
+                standing,
+                one.position,
+                one.position_in_line,
+            )
         })
         .collect();
     let expected = [
@@ -417,7 +429,11 @@ async fn impossible_rows_are_refused() {
         let id = AllocationNo(allocation).id(CELL);
         let update = format!("UPDATE allocations SET {change} WHERE allocation_id = '{id}'");
         let error = WarmError::from(pool.execute(&*update).await.unwrap_err());
-        assert_eq!(error.constraint().unwrap_or_default(), constraint, "{change}");
+        assert_eq!(
+            error.constraint().unwrap_or_default(),
+            constraint,
+            "{change}"
+        );
     }
     scratch.close().await;
 }

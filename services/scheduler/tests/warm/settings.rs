@@ -52,7 +52,11 @@ async fn queues_are_listed_with_what_they_hold() {
         placement: Some(PlacementPolicy::Spread),
     };
     let before = queue_of("research", 1, QueueSettings::default());
-    set(&pool, vec![before, queue_of("research", 2, settings.clone())]).await;
+    set(
+        &pool,
+        vec![before, queue_of("research", 2, settings.clone())],
+    )
+    .await;
     apply(
         &pool,
         vec![
@@ -111,11 +115,16 @@ async fn the_queue_follows_its_order_and_aging() {
         one(4, 1, 100, 800_000, Some(2)),
     ];
     apply(&pool, rows).await.unwrap();
-    let numbers = async || -> Vec<u64> { queue(&pool).await.into_iter().map(|(_, no)| no).collect() };
+    let numbers =
+        async || -> Vec<u64> { queue(&pool).await.into_iter().map(|(_, no)| no).collect() };
     assert_eq!(numbers().await, [4, 1, 2, 3]);
     set(&pool, vec![queue_of("t", 1, ordered_by(QueueOrder::Sjf))]).await;
     assert_eq!(numbers().await, [4, 3, 1, 2]);
-    set(&pool, vec![queue_of("t", 2, ordered_by(QueueOrder::SmallestArea))]).await;
+    set(
+        &pool,
+        vec![queue_of("t", 2, ordered_by(QueueOrder::SmallestArea))],
+    )
+    .await;
     assert_eq!(numbers().await, [4, 1, 3, 2]);
     // A minute of waiting is worth one of priority.
     let policy = SchedulingPolicy {
@@ -161,8 +170,19 @@ async fn reservations_classes_and_cordons_are_kept() {
         ReservationState::Withdrawn,
         ReservationState::Over,
     ];
-    let written: Vec<_> = states.into_iter().map(|state| reservation(state.name(), state)).collect();
-    set(&pool, written.iter().cloned().map(SettingRow::Reservation).collect()).await;
+    let written: Vec<_> = states
+        .into_iter()
+        .map(|state| reservation(state.name(), state))
+        .collect();
+    set(
+        &pool,
+        written
+            .iter()
+            .cloned()
+            .map(SettingRow::Reservation)
+            .collect(),
+    )
+    .await;
     let mut expected = written;
     expected.sort_by(|a, b| a.reservation.cmp(&b.reservation));
     assert_eq!(store::reservations(&pool).await.unwrap(), expected);
@@ -185,7 +205,11 @@ async fn reservations_classes_and_cordons_are_kept() {
         version,
         at: NOW,
     };
-    set(&pool, vec![class(1, 1), class(2, 7), cordon(1, true), cordon(2, false)]).await;
+    set(
+        &pool,
+        vec![class(1, 1), class(2, 7), cordon(1, true), cordon(2, false)],
+    )
+    .await;
     let found: (i32, i64, bool, i64) = sqlx::query_as(
         "SELECT c.value, c.version, n.cordoned, n.version FROM priority_classes AS c, cordons AS n",
     )
@@ -200,32 +224,117 @@ async fn reservations_classes_and_cordons_are_kept() {
 async fn impossible_rows_of_the_new_tables_are_refused() {
     let scratch = ready("new_checks").await;
     let pool = scratch.pool();
-    apply(&pool, vec![row(1, 0, queued(None, 1))]).await.unwrap();
+    apply(&pool, vec![row(1, 0, queued(None, 1))])
+        .await
+        .unwrap();
     let id = AllocationNo(1).id(CELL);
     let cases = [
-        ("explanations", "1, 0, now(), 'line', NULL, NULL, 'q', 'no_room_now', '{}'", "line_of_what_waits"),
-        ("explanations", "1, 0, now(), 'line', NULL, 1, NULL, 'no_room_now', '{}'", "of_an_allocation_or_of_a_line"),
-        ("explanations", "1, 0, now(), 'waiting', NULL, 1, NULL, 'no_room_now', '{}'", "of_an_allocation_or_of_a_line"),
-        ("explanations", "1, 0, now(), 'placed', 'ID', 1, NULL, NULL, '{}'", "line_of_what_waits"),
-        ("explanations", "1, 0, now(), 'placed', 'ID', NULL, NULL, 'failed', '{}'", "reason_fits_kind"),
-        ("explanations", "1, 0, now(), 'ended', 'ID', NULL, NULL, NULL, '{}'", "reason_fits_kind"),
-        ("explanations", "1, 0, now(), 'ended', 'ID', NULL, NULL, 'priority', '{}'", "reason_fits_kind"),
-        ("explanations", "1, 0, now(), 'waiting', 'ID', NULL, NULL, 'bored', '{}'", "reason_fits_kind"),
-        ("explanations", "1, 0, now(), 'bored', 'ID', NULL, NULL, NULL, '{}'", "explanations_kind_check"),
-        ("explanations", "1, 0, now(), 'placed', 'ID', NULL, NULL, NULL, '[]'", "explanations_detail_check"),
-        ("preemption_events", "1, 0, 'ID', 't', 'q', 'n', 'bored', NULL, now(), now(), 'stopping'", "preemption_events_cause_check"),
-        ("preemption_events", "1, 0, 'ID', 't', 'q', 'n', 'gang', NULL, now(), now(), 'stopped'", "over_is_all_or_none"),
-        ("preemption_events", "1, 0, 'ID', 't', 'q', 'n', 'gang', NULL, now(), now(), 'stopping', now()", "over_is_all_or_none"),
-        ("preemption_events", "1, 0, 'ID', 't', 'q', 'n', 'gang', NULL, now(), to_timestamp(0), 'stopping'", "preemption_events_check"),
-        ("preemption_events", "1, 0, gen_random_uuid(), 't', 'q', 'n', 'gang', NULL, now(), now(), 'stopping'", "preemption_events_allocation_id_fkey"),
-        ("queues", "'q', 'q', 1, NULL, NULL, NULL, '{}', 'fcfs', NULL, 1, now()", "queues_check"),
-        ("queues", "'q', NULL, 1, NULL, NULL, NULL, '{}', 'lifo', NULL, 1, now()", "queues_queue_order_check"),
-        ("reservations", "'r', 'q', now(), now(), 1, '[]', 'asked', '{}', 1, now()", "reservations_check"),
-        ("reservations", "'r', 'q', now(), 'infinity', 1, '[]', 'granted', '{}', 1, now()", "granted_with_nodes"),
-        ("reservations", "'r', 'q', now(), 'infinity', 1, '[]', 'over', '{n}', 1, now()", "granted_with_nodes"),
+        (
+            "explanations",
+            "1, 0, now(), 'line', NULL, NULL, 'q', 'no_room_now', '{}'",
+            "line_of_what_waits",
+        ),
+        (
+            "explanations",
+            "1, 0, now(), 'line', NULL, 1, NULL, 'no_room_now', '{}'",
+            "of_an_allocation_or_of_a_line",
+        ),
+        (
+            "explanations",
+            "1, 0, now(), 'waiting', NULL, 1, NULL, 'no_room_now', '{}'",
+            "of_an_allocation_or_of_a_line",
+        ),
+        (
+            "explanations",
+            "1, 0, now(), 'placed', 'ID', 1, NULL, NULL, '{}'",
+            "line_of_what_waits",
+        ),
+        (
+            "explanations",
+            "1, 0, now(), 'placed', 'ID', NULL, NULL, 'failed', '{}'",
+            "reason_fits_kind",
+        ),
+        (
+            "explanations",
+            "1, 0, now(), 'ended', 'ID', NULL, NULL, NULL, '{}'",
+            "reason_fits_kind",
+        ),
+        (
+            "explanations",
+            "1, 0, now(), 'ended', 'ID', NULL, NULL, 'priority', '{}'",
+            "reason_fits_kind",
+        ),
+        (
+            "explanations",
+            "1, 0, now(), 'waiting', 'ID', NULL, NULL, 'bored', '{}'",
+            "reason_fits_kind",
+        ),
+        (
+            "explanations",
+            "1, 0, now(), 'bored', 'ID', NULL, NULL, NULL, '{}'",
+            "explanations_kind_check",
+        ),
+        (
+            "explanations",
+            "1, 0, now(), 'placed', 'ID', NULL, NULL, NULL, '[]'",
+            "explanations_detail_check",
+        ),
+        (
+            "preemption_events",
+            "1, 0, 'ID', 't', 'q', 'n', 'bored', NULL, now(), now(), 'stopping'",
+            "preemption_events_cause_check",
+        ),
+        (
+            "preemption_events",
+            "1, 0, 'ID', 't', 'q', 'n', 'gang', NULL, now(), now(), 'stopped'",
+            "over_is_all_or_none",
+        ),
+        (
+            "preemption_events",
+            "1, 0, 'ID', 't', 'q', 'n', 'gang', NULL, now(), now(), 'stopping', now()",
+            "over_is_all_or_none",
+        ),
+        (
+            "preemption_events",
+            "1, 0, 'ID', 't', 'q', 'n', 'gang', NULL, now(), to_timestamp(0), 'stopping'",
+            "preemption_events_check",
+        ),
+        (
+            "preemption_events",
+            "1, 0, gen_random_uuid(), 't', 'q', 'n', 'gang', NULL, now(), now(), 'stopping'",
+            "preemption_events_allocation_id_fkey",
+        ),
+        (
+            "queues",
+            "'q', 'q', 1, NULL, NULL, NULL, '{}', 'fcfs', NULL, 1, now()",
+            "queues_check",
+        ),
+        (
+            "queues",
+            "'q', NULL, 1, NULL, NULL, NULL, '{}', 'lifo', NULL, 1, now()",
+            "queues_queue_order_check",
+        ),
+        (
+            "reservations",
+            "'r', 'q', now(), now(), 1, '[]', 'asked', '{}', 1, now()",
+            "reservations_check",
+        ),
+        (
+            "reservations",
+            "'r', 'q', now(), 'infinity', 1, '[]', 'granted', '{}', 1, now()",
+            "granted_with_nodes",
+        ),
+        (
+            "reservations",
+            "'r', 'q', now(), 'infinity', 1, '[]', 'over', '{n}', 1, now()",
+            "granted_with_nodes",
+        ),
     ];
     for (table, values, constraint) in cases {
-        let insert = format!("INSERT INTO {table} VALUES ({})", values.replace("ID", &id.to_string()));
+        let insert = format!(
+            "INSERT INTO {table} VALUES ({})",
+            values.replace("ID", &id.to_string())
+        );
         let error = WarmError::from(pool.execute(&*insert).await.unwrap_err());
         assert_eq!(error.constraint(), Some(constraint), "{values}");
     }
@@ -233,7 +342,10 @@ async fn impossible_rows_of_the_new_tables_are_refused() {
         ("state = 'paused'", "paused_until_a_moment"),
         ("not_before = now()", "paused_until_a_moment"),
         ("state = 'nominated', line = 1", "in_line_only_when_queued"),
-        ("waiting_reason = 'bored'", "scheduling_queue_waiting_reason_check"),
+        (
+            "waiting_reason = 'bored'",
+            "scheduling_queue_waiting_reason_check",
+        ),
     ];
     for (update, constraint) in updates {
         let update = format!("UPDATE scheduling_queue SET {update}");

@@ -35,9 +35,17 @@ async fn rows_from_before_there_were_queues_are_kept() {
     assert_eq!(waits.waiting_reason, Some(WaitingReason::NoRoomNow));
     assert_eq!(read(&pool, 2).await.end_cause, Some(EndCause::Cancelled));
     assert_eq!(queue(&pool).await, [(1, 1)]);
-    let size: i64 = sqlx::query_scalar("SELECT size FROM scheduling_queue").fetch_one(&pool).await.unwrap();
+    let size: i64 = sqlx::query_scalar("SELECT size FROM scheduling_queue")
+        .fetch_one(&pool)
+        .await
+        .unwrap();
     assert_eq!(size, 1000);
-    apply(&pool, vec![row(1, 0, held(None, None)), row(3, 0, nominated())]).await.unwrap();
+    apply(
+        &pool,
+        vec![row(1, 0, held(None, None)), row(3, 0, nominated())],
+    )
+    .await
+    .unwrap();
     assert_eq!(queue(&pool).await, [(1, 3)]);
     scratch.close().await;
 }

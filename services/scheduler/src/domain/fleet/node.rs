@@ -88,17 +88,38 @@ impl Node {
         if !class.extended.is_empty() && !self.has_extended(capacity, class) {
             return Err(Filter::Extended);
         }
-        let strict = class.numa() == NumaPolicy::Single;
-        if strict && self.spot_in_zones(capacity, class).is_none() {
+        if class.numa() == NumaPolicy::Single && !self.has_zone(capacity, class) {
             return Err(Filter::Numa);
         }
         Ok(())
+    }
+
+    /// How many of the class it can take now, at the most.
+    pub fn room_for(&self, capacity: &NodeCapacity, class: &Class) -> u32 {
+        if self.check(capacity, class).is_err() {
+            return 0;
+        }
+        let by_cpu = self.room.cpu_milli() / class.cpu_milli.max(1);
+        let by_memory = self.room.memory_bytes() / class.memory_bytes.max(1);
+        let by_gpu = class.gpu.as_ref().map_or(u64::MAX, |gpu| {
+            let per_device = self.room.gpu_milli().iter().map(|free| free / gpu.milli.max(1));
+            per_device.map(u64::from).sum::<u64>() / u64::from(gpu.count.max(1))
+        });
+        u32::try_from(by_cpu.min(by_memory).min(by_gpu)).unwrap_or(u32::MAX)
     }
 
     fn has_extended(&self, capacity: &NodeCapacity, class: &Class) -> bool {
         class.extended.iter().all(|(name, amount)| {
             let at = capacity.extended.binary_search_by(|(has, _)| has.cmp(name));
             at.is_ok_and(|at| self.extended.get(at).is_some_and(|free| free >= amount))
+        })
+    }
+
+    /// A node without a topology has no zones to choose from.
+    fn has_zone(&self, capacity: &NodeCapacity, class: &Class) -> bool {
+        capacity.topology.as_deref().is_some_and(|topology| {
+            let gpu_milli = self.room.gpu_milli();
+            topology::fits_a_zone(topology, &self.zones, gpu_milli, &zone_ask(class))
         })
     }
 
@@ -117,8 +138,8 @@ impl Node {
             milli: ask.gpu_milli,
         };
         Some(Spot {
-            gpus: choice.devices().iter().map(share).collect(),
-            zones: choice.zones(),
+            gpus: choice.devices.iter().map(share).collect(),
+            zones: choice.zones,
         })
     }
 

@@ -30,15 +30,31 @@ pub struct Turns {
 #[derive(Debug, Default)]
 struct Turn {
     /// Heads of the lines that are not blocked by themselves.
-    heads: BTreeMap<(Key, LineNo), ShapeNo>,
+    heads: BTreeMap<(Key, LineNo), Head>,
     /// What is in this queue itself, and the queues below it.
     below: BTreeSet<Stand>,
     own: Option<Stand>,
     /// The line and the shape of the first head that may be tried.
-    first: Option<(LineNo, ShapeNo)>,
+    first: Option<(LineNo, Head)>,
     /// Among its siblings.
     stands: Option<Stand>,
     tie: u64,
+}
+
+/// What has to be known of a line's head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Head {
+    shape: ShapeNo,
+    asks: Amounts,
+}
+
+impl Head {
+    fn of(line: &Line) -> Self {
+        Self {
+            shape: line.key.shape,
+            asks: line.asks,
+        }
+    }
 }
 
 /// Least cost first. Equal costs go by a hash of the queue's name, which favours no name.
@@ -80,7 +96,7 @@ impl Turns {
             heads.remove(&(before, line.no));
         }
         if let Some(after) = after {
-            heads.insert((after, line.no), line.key.shape);
+            heads.insert((after, line.no), Head::of(line));
         }
         self.stale.insert(line.key.queue);
     }
@@ -91,7 +107,7 @@ impl Turns {
             self.closed.resize(at + 1, false);
         }
         self.closed[at] = true;
-        let next = |turn: &Turn| turn.first.is_some_and(|(_, first)| first == shape);
+        let next = |turn: &Turn| turn.first.is_some_and(|(_, first)| first.shape == shape);
         let stale = self.of.iter().zip(0..).filter(|(turn, _)| next(turn));
         self.stale.extend(stale.map(|(_, no)| QueueNo(no)));
     }
@@ -107,10 +123,10 @@ impl Turns {
     }
 
     /// The first head in the queue itself that may be tried.
-    fn first(&self, queue: QueueNo) -> Option<(LineNo, ShapeNo)> {
+    fn first(&self, queue: QueueNo) -> Option<(LineNo, Head)> {
         let heads = self.of[queue.0 as usize].heads.iter();
-        let mut open = heads.filter(|(_, shape)| self.is_open(**shape));
-        open.next().map(|((_, line), shape)| (*line, *shape))
+        let mut open = heads.filter(|(_, head)| self.is_open(head.shape));
+        open.next().map(|((_, line), head)| (*line, *head))
     }
 
     pub fn bring_up_to_date(
@@ -131,7 +147,7 @@ impl Turns {
                     && let Some(head) = line.head()
                 {
                     let heads = &mut self.of[line.key.queue.0 as usize].heads;
-                    heads.insert((head, line.no), line.key.shape);
+                    heads.insert((head, line.no), Head::of(line));
                 }
             }
             self.built = true;
@@ -168,20 +184,23 @@ impl Turns {
         let at = no.0 as usize;
         let first = self.first(no);
         self.of[at].first = first;
-        let own = first.and_then(|(line, _)| queues.line(line));
-        let own = own.map(|line| Stand {
-            cost: self.cost(&queue.own, &line.asks, WEIGHT_MILLI_OWN),
+        let own = first.map(|(_, head)| Stand {
+            // Alone, it need not be compared.
+            cost: match queue.children.is_empty() {
+                true => Cost::default(),
+                false => self.cost(&queue.own, &head.asks, WEIGHT_MILLI_OWN),
+            },
             tie: 0,
             who: Who::Own(no),
         });
         let turn = &mut self.of[at];
         replace(&mut turn.below, turn.own, own);
         turn.own = own;
-        let next = self.line_of(Who::Queue(no)).and_then(|line| queues.line(line));
-        let stands = next.map(|line| Stand {
+        let next = self.next_of(Who::Queue(no));
+        let stands = next.map(|(_, head)| Stand {
             cost: self.cost(
                 &queue.counted(self.now, half_life_ms),
-                &line.asks,
+                &head.asks,
                 queue.settings.weight_milli,
             ),
             tie: self.of[at].tie,
@@ -195,19 +214,17 @@ impl Turns {
         replace(siblings, old, stands);
     }
 
-    fn line_of(&self, mut who: Who) -> Option<LineNo> {
+    fn next_of(&self, mut who: Who) -> Option<(LineNo, Head)> {
         loop {
             match who {
-                Who::Own(queue) => {
-                    return self.of[queue.0 as usize].first.map(|(line, _)| line);
-                }
+                Who::Own(queue) => return self.of[queue.0 as usize].first,
                 Who::Queue(queue) => who = self.of[queue.0 as usize].below.first()?.who,
             }
         }
     }
 
     pub fn next(&self) -> Option<LineNo> {
-        self.line_of(self.roots.first()?.who)
+        self.next_of(self.roots.first()?.who).map(|(line, _)| line)
     }
 }
 

@@ -2,9 +2,9 @@
 //!
 //! A placement takes two things from those to come, both counted in thousandths of a device:
 //!
-//! - GPU that they could have used, class by class as in fragmentation gradient descent, but at a price: what only few
-//!   devices can serve, because of the model, the CPU beside it or the number of devices, weighs more, in proportion. So a
-//!   request that may go anywhere keeps off the models that others depend on.
+//! - GPU that they could have used, class by class as in fragmentation gradient descent, but at a price: a class that only
+//!   a part of the nodes can serve, because of the model, the CPU or the number of devices, weighs more there. So a request
+//!   that may go anywhere keeps off the models that others depend on.
 //! - GPU that is stranded: free, but without the CPU or memory that GPU is usually asked for with. So those who need little
 //!   beside GPU go where little is left, and those who need much, or no GPU at all, go where there is more than the GPU
 //!   needs. The price of a class does not see this in time, since a class fits until the last core is gone.
@@ -15,7 +15,9 @@
 //! Requests without GPU prefer nodes without, and there the one that they leave least on. As long as nothing is known of
 //! what is asked for, it is best fit.
 
-use super::{Ask, Popularity, Room, best_fit, fragmentation::WHOLE, tightest};
+use super::{
+    Ask, Popularity, Room, best_fit, fragmentation::WHOLE, prices::Prices, tightest, usable::Usable,
+};
 
 /// Nothing lost.
 const NO_LOSS: u32 = 1 << 30;
@@ -27,28 +29,18 @@ pub fn score(popularity: &Popularity, room: &Room, ask: &Ask) -> u32 {
     if ask.gpus() == 0 && room.gpu_milli().is_empty() {
         return NO_LOSS + 1 + fullness(room, ask);
     }
-    if popularity.scarce().is_empty() {
+    let prices = popularity.prices();
+    if prices.scarce.is_empty() {
         return best_fit::score(room, ask);
     }
-    let scarce = popularity.scarce();
-    let usable = match ask.is_share() {
-        true => best_share(popularity, room, ask).0,
-        false => scarce.of(&room.without(ask, &tightest(room, ask))),
+    let usable = if ask.is_share() {
+        best_share(&prices.scarce, room, ask).0
+    } else {
+        prices.scarce.of(&room.without(ask, &tightest(room, ask)))
     };
-    let (cpu, memory, gpu) = (
-        room.cpu_milli(),
-        room.memory_bytes(),
-        room.gpu_milli_total(),
-    );
-    let stranded_before = popularity.stranded(cpu, memory, gpu);
-    let stranded = popularity.stranded(
-        cpu - ask.cpu_milli(),
-        memory - ask.memory_bytes(),
-        gpu - ask.gpu_milli_total(),
-    );
-    // At most 16000 thousandths at a thousand times WHOLE each: far below 2^62.
-    let lost =
-        (scarce.of(room) + stranded * WHOLE) as i64 - (usable + stranded_before * WHOLE) as i64;
+    let lost_usable = prices.scarce.of(room) as i64 - usable as i64;
+    // At most 16000 thousandths at a thousand times WHOLE: far below 2^62.
+    let lost = lost_usable + newly_stranded(prices, room, ask) * WHOLE as i64;
     let steps = (lost + STEP / 2).div_euclid(STEP);
     // Fewer than 2^18 steps.
     (i64::from(NO_LOSS) - steps) as u32
@@ -56,17 +48,27 @@ pub fn score(popularity: &Popularity, room: &Room, ask: &Ask) -> u32 {
 
 /// Only for a room that the share fits in: the device that leaves most usable.
 pub fn device(popularity: &Popularity, room: &Room, ask: &Ask) -> u16 {
-    best_share(popularity, room, ask).1
+    best_share(&popularity.prices().scarce, room, ask).1
 }
 
 /// What is usable afterwards, and the device; the first of equals.
-fn best_share(popularity: &Popularity, room: &Room, ask: &Ask) -> (u64, u16) {
-    let each = popularity
-        .scarce()
-        .after_share(room, ask)
-        .map(|(device, after)| (after, device));
-    each.reduce(|best, next| if next.0 > best.0 { next } else { best })
-        .unwrap_or_default()
+fn best_share(scarce: &Usable, room: &Room, ask: &Ask) -> (u64, u16) {
+    let each = scarce.after_share(room, ask);
+    let each = each.map(|(device, usable)| (usable, device));
+    let best = each.reduce(|best, next| if next.0 > best.0 { next } else { best });
+    best.unwrap_or_default()
+}
+
+/// Thousandths; below 0 when less is stranded than before.
+fn newly_stranded(prices: &Prices, room: &Room, ask: &Ask) -> i64 {
+    let (cpu_milli, memory_bytes) = (room.cpu_milli(), room.memory_bytes());
+    let gpu_milli = room.gpu_milli_total();
+    let after = prices.stranded(
+        cpu_milli - ask.cpu_milli(),
+        memory_bytes - ask.memory_bytes(),
+        gpu_milli - ask.gpu_milli_total(),
+    );
+    after as i64 - prices.stranded(cpu_milli, memory_bytes, gpu_milli) as i64
 }
 
 /// The less is left, the more; 5 GiB count as a core.

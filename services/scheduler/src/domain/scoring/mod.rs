@@ -14,6 +14,7 @@ mod gpu_clustering;
 mod gpu_packing;
 mod least_loss;
 mod popularity;
+mod prices;
 mod random;
 mod room;
 mod spread;

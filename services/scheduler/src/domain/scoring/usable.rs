@@ -28,6 +28,10 @@ impl Demand {
             cpu_milli: ask.cpu_milli(),
         }
     }
+
+    pub fn gpu_milli_total(&self) -> u64 {
+        u64::from(self.gpus) * u64::from(self.gpu_milli)
+    }
 }
 
 /// Classes with weights. Those that differ in CPU alone are looked at together.

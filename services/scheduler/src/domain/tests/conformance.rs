@@ -252,7 +252,7 @@ fn row_15_a_lost_nodes_allocations_run_elsewhere_and_never_twice() {
     w.lose("n1");
     assert_eq!(
         spoken(&w.settle()),
-        ["1 requeued node_lost", "1 on n2"].map(|text| text.replacen('1', &jobs[0].to_string(), 1))
+        ["1 started", "1 requeued node_lost", "1 on n2"].map(|text| text.replacen('1', &jobs[0].to_string(), 1))
     );
     // A late word of the first node counts for nothing.
     w.report(jobs[0], "n1", RunState::Finished);

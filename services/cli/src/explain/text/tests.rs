@@ -153,12 +153,30 @@ fn one_that_waits_is_told_its_place_and_what_is_missing() {
 fn one_on_a_node_is_told_why_there_and_what_it_lost() {
     let gone = "  6.0 1970-01-01T00:00:06Z preempted, because one of higher priority takes its place (another tenant's); \
                 to be gone by 1970-01-01T00:01:00Z";
-    let placed = ["node         n1 gpu2:500", "policy       fgd", "scores       n1 900"];
+    let placed = [
+        "node         n1 gpu2:500",
+        "policy       fgd",
+        "scores       n1 900",
+    ];
     let stops = ["It was preempted and is stopping on n1."];
     let rest = ["history", gone];
-    check(&preempted(), None, false, &[&stops[..], &placed, &rest].concat());
-    let all = ["history", "  5.0 1970-01-01T00:00:05Z placed on n1 by the policy fgd", gone];
-    check(&preempted(), None, true, &[&stops[..], &placed, &all].concat());
+    check(
+        &preempted(),
+        None,
+        false,
+        &[&stops[..], &placed, &rest].concat(),
+    );
+    let all = [
+        "history",
+        "  5.0 1970-01-01T00:00:05Z placed on n1 by the policy fgd",
+        gone,
+    ];
+    check(
+        &preempted(),
+        None,
+        true,
+        &[&stops[..], &placed, &all].concat(),
+    );
 }
 
 #[test]
@@ -166,9 +184,15 @@ fn every_state_is_a_sentence() {
     let sentences = [
         ("requested", "Quota has not decided on it yet."),
         ("queued", "It waits and was not tried yet."),
-        ("placed", "It is placed on n1 since 1970-01-01T00:00:01Z and has not started."),
+        (
+            "placed",
+            "It is placed on n1 since 1970-01-01T00:00:01Z and has not started.",
+        ),
         ("running", "It runs on n1 since 1970-01-01T00:00:02Z."),
-        ("ended", "It ended at 1970-01-01T00:00:03Z, because it finished."),
+        (
+            "ended",
+            "It ended at 1970-01-01T00:00:03Z, because it finished.",
+        ),
     ];
     for (state, sentence) in sentences {
         check(&explanation(state, Vec::new()), None, false, &[sentence]);
@@ -189,9 +213,26 @@ fn every_state_is_a_sentence() {
 }
 
 #[test]
+fn one_that_lost_a_place_before_is_told_how_often() {
+    let mut again = explanation("running", Vec::new());
+    again.allocation.attempts = 2;
+    again.allocation.last_end_cause = Some(EndCause::NodeLost);
+    let expected = [
+        "It runs on n1 since 1970-01-01T00:00:02Z.",
+        "again        queued again 2 times, the last because its node was lost",
+    ];
+    check(&again, None, false, &expected);
+}
+
+#[test]
 fn an_earlier_position_is_told_by_what_was_decided_then() {
     let nothing = explanation("running", Vec::new());
-    check(&nothing, Some(3), false, &["At lsn 3 nothing was decided about it yet."]);
+    check(
+        &nothing,
+        Some(3),
+        false,
+        &["At lsn 3 nothing was decided about it yet."],
+    );
     let requeued = Fact::Requeued {
         cause: EndCause::Failed,
         at: Millis(1),
@@ -203,7 +244,12 @@ fn an_earlier_position_is_told_by_what_was_decided_then() {
         "history",
         &*format!("  6.0 1970-01-01T00:00:06Z {again}"),
     ];
-    check(&explanation("running", vec![entry(6, requeued)]), Some(8), false, &expected);
+    check(
+        &explanation("running", vec![entry(6, requeued)]),
+        Some(8),
+        false,
+        &expected,
+    );
 }
 
 #[test]
@@ -212,7 +258,10 @@ fn programs_get_names_and_numbers() {
     assert_eq!(json["place"]["position_in_line"], 3);
     assert_eq!(json["line_explained"]["reason"], "no_room_now");
     assert_eq!(json["line_explained"]["detail"]["counts"]["cpu"], 731);
-    assert_eq!(json["line_explained"]["detail"]["shortfall"]["memory"], 1 << 30);
+    assert_eq!(
+        json["line_explained"]["detail"]["shortfall"]["memory"],
+        1 << 30
+    );
     assert!(json["line_explained"]["detail"]["head"].is_null());
     let json = json::explanation(&preempted(), Some(Lsn(6)));
     assert_eq!(json["history"][0]["detail"]["gpus"][0]["device"], 2);
