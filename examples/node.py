@@ -24,7 +24,8 @@ class Agent:
         self.incarnation = now_ms()
         self.revision = 0
         self.runs = {}
-        self.done = set()
+        # The revision with which each run that is over was last heard of: a later one is of another run.
+        self.done = {}
 
     async def run(self):
         await self.bus.subscribe(self.subject("assign"), cb=self.assigned)
@@ -79,27 +80,31 @@ class Agent:
 
     def take(self, assignment):
         id_ = assignment.allocation_id
-        if id_ in self.done:
+        if assignment.revision <= self.done.get(id_, 0):
             return
         if assignment.stop:
-            self.done.add(id_)
+            self.over(assignment)
             if id_ in self.runs:
                 self.runs.pop(id_).cancel()
-            self.runs[id_] = asyncio.create_task(self.tell(id_, "FINISHED_OK", "stopped"))
-        elif id_ not in self.runs:
+            self.runs[id_] = asyncio.create_task(self.tell(assignment, "FINISHED_OK", "stopped"))
+        elif id_ not in self.runs or id_ in self.done:
+            self.done.pop(id_, None)
             self.runs[id_] = asyncio.create_task(self.perform(assignment))
 
-    async def perform(self, assignment):
-        id_ = assignment.allocation_id
-        devices = ", ".join(f"{share.milli}/1000 of device {share.device}" for share in assignment.gpus) or "no device"
-        await self.tell(id_, "STARTED", f"started for {assignment.tenant} with {devices}")
-        await asyncio.sleep(self.options.run_seconds)
-        self.done.add(id_)
-        await self.tell(id_, "FINISHED_OK", "finished")
+    def over(self, assignment):
+        self.done[assignment.allocation_id] = assignment.revision
 
-    async def tell(self, id_, phase, words):
+    async def perform(self, assignment):
+        devices = ", ".join(f"{share.milli}/1000 of device {share.device}" for share in assignment.gpus) or "no device"
+        await self.tell(assignment, "STARTED", f"started for {assignment.tenant} with {devices}")
+        await asyncio.sleep(self.options.run_seconds)
+        self.over(assignment)
+        await self.tell(assignment, "FINISHED_OK", "finished")
+
+    async def tell(self, assignment, phase, words):
+        id_ = assignment.allocation_id
         print(id_, words)
-        await self.report(run=self.m.Run(allocation_id=id_, phase=phase, at_ms=now_ms()))
+        await self.report(run=self.m.Run(allocation_id=id_, phase=phase, at_ms=now_ms(), revision=assignment.revision))
 
     def end_all(self):
         for task in self.runs.values():

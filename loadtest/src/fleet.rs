@@ -404,6 +404,7 @@ impl Brain {
                         allocation_id: run.allocation.clone(),
                         phase: phase.into(),
                         at_ms,
+                        revision: run.revision,
                     });
                     let report = self.door.report(&self.members[node], report);
                     let done = report.map(move |()| Done::Reported { node, run, phase });

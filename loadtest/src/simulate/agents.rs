@@ -93,11 +93,12 @@ impl Agent {
         self.report(Report::Register(Register { capacity }))
     }
 
-    fn phase(&mut self, allocation: &str, phase: RunPhase, at_ms: i64) -> Act {
+    fn phase(&mut self, allocation: &str, phase: RunPhase, at_ms: i64, revision: u64) -> Act {
         self.report(Report::Run(Run {
             allocation_id: allocation.to_owned(),
             phase: phase.into(),
             at_ms,
+            revision,
         }))
     }
 
@@ -180,10 +181,10 @@ impl Agent {
         let number = random.below(40) + 1;
         if random.chance(300) {
             let nothing = uuid_text(1, 1000 + number);
-            return self.phase(&nothing, RunPhase::Started, now_ms);
+            return self.phase(&nothing, RunPhase::Started, now_ms, 0);
         }
         self.incarnation -= 1;
-        let act = self.phase(&uuid_text(1, number), RunPhase::FinishedOk, now_ms);
+        let act = self.phase(&uuid_text(1, number), RunPhase::FinishedOk, now_ms, 0);
         self.incarnation += 1;
         act
     }
@@ -206,8 +207,9 @@ impl Agent {
             return Vec::new();
         };
         let allocation = allocation.clone();
-        // An agent's clock is its own, but it knows that nothing runs before it was placed.
-        let at_ms = (now_ms + random.below(200) as i64 - 100).max(run.placed_ms);
+        // An agent's clock is its own.
+        let at_ms = now_ms + random.below(200) as i64 - 100;
+        let revision = run.revision;
         let phase = match (run.started, run.stop) {
             (false, false) if random.chance(60) => RunPhase::Rejected,
             (false, false) => RunPhase::Started,
@@ -218,12 +220,11 @@ impl Agent {
         if phase == RunPhase::Started {
             run.started = true;
         } else {
-            let revision = run.revision;
             self.runs.remove(&allocation);
             self.done.insert(allocation.clone(), revision);
         }
         self.twice(random, troubled, |agent| {
-            agent.phase(&allocation, phase, at_ms)
+            agent.phase(&allocation, phase, at_ms, revision)
         })
     }
 

@@ -108,7 +108,12 @@ impl Agent {
     }
 
     pub async fn report(&self, allocation: &str, phase: RunPhase, at_ms: i64) {
-        self.report_raw(run(allocation, phase, at_ms)).await;
+        let seen = self.assigned.get(allocation);
+        let report = Run {
+            revision: seen.map_or(0, |assignment| assignment.revision),
+            ..run(allocation, phase, at_ms)
+        };
+        self.report_raw(Report::Run(report)).await;
     }
 
     pub async fn sync(&self) -> Option<AssignmentList> {
@@ -209,10 +214,12 @@ impl Agent {
     }
 }
 
-pub fn run(allocation: &str, phase: RunPhase, at_ms: i64) -> Report {
-    Report::Run(Run {
+/// Without a word on the assignment that it is about.
+pub fn run(allocation: &str, phase: RunPhase, at_ms: i64) -> Run {
+    Run {
         allocation_id: allocation.to_owned(),
         phase: phase.into(),
         at_ms,
-    })
+        revision: 0,
+    }
 }

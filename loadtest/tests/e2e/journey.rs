@@ -38,6 +38,8 @@ fn kind(event: &TenantEvent) -> &'static str {
         Some(Kind::Started(_)) => "started",
         Some(Kind::Stopping(_)) => "stopping",
         Some(Kind::Ended(_)) => "ended",
+        Some(Kind::Preempted(_)) => "preempted",
+        Some(Kind::Requeued(_)) => "requeued",
         None => "nothing",
     }
 }
@@ -81,6 +83,7 @@ async fn a_request_leaves_the_same_mark_everywhere() -> Outcome {
         gpu_count: 1,
         gpu_milli: 500,
         gpu_models: vec![MODEL.to_owned()],
+        ..Submit::default()
     };
     let submitted = tenant.submit(request, "train-7-first").await?;
     let allocation = submitted.allocation_id.clone();

@@ -6,7 +6,7 @@ use crate::{
 };
 use chassis::Clock;
 use client::Submit;
-use schemas::v1::RunPhase;
+use schemas::v1::{RunPhase, node_report::Report};
 use std::time::Duration;
 use vocab::{AllocationId, At, EndCause, Event, Lsn};
 
@@ -92,13 +92,13 @@ async fn a_lost_node_ends_its_run_and_comes_back_empty() -> Outcome {
     agent.register_again().await;
     agent.beat(HEARTBEAT);
     agent
-        .report_as(old, run(&first, RunPhase::FinishedOk, now))
+        .report_as(old, Report::Run(run(&first, RunPhase::FinishedOk, now)))
         .await;
     agent
-        .report_as(current, run(&first, RunPhase::FinishedOk, now))
+        .report_as(current, Report::Run(run(&first, RunPhase::FinishedOk, now)))
         .await;
     agent
-        .report_as(current, run(&first, RunPhase::Started, now))
+        .report_as(current, Report::Run(run(&first, RunPhase::Started, now)))
         .await;
 
     let second = second.allocation_id;
@@ -158,7 +158,10 @@ async fn a_lost_run_is_queued_again_and_runs_elsewhere() -> Outcome {
     let (again, ended) = second.run(&allocation, 5).await;
     let late = first.incarnation;
     first
-        .report_as(late, run(&allocation, RunPhase::FailedRun, ended))
+        .report_as(
+            late,
+            Report::Run(run(&allocation, RunPhase::FailedRun, ended)),
+        )
         .await;
     let end = |at: &At, event: &Event| match event {
         Event::AllocationEnded { cause, .. } => Some((*cause, at.lsn)),

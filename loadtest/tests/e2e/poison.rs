@@ -41,6 +41,7 @@ async fn garbage_of_agents_is_passed_over() -> Outcome {
             allocation_id: allocation.to_owned(),
             phase,
             at_ms: i64::MIN,
+            revision: u64::MAX,
         };
         let report = Some(Report::Run(run));
         NodeReport {

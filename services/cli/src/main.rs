@@ -12,6 +12,7 @@ mod serve;
 mod stack;
 mod submit;
 mod watch;
+mod what_if;
 
 use clap::{Parser, Subcommand};
 use std::{path::PathBuf, process::ExitCode};
@@ -91,6 +92,8 @@ enum Command {
     Conservation,
     /// Read the whole ledger and check its chain.
     Verify,
+    /// Say what another policy, queue, set of nodes or request would change; nothing is changed.
+    WhatIf(what_if::WhatIf),
 }
 
 fn main() -> ExitCode {
@@ -142,6 +145,7 @@ async fn run(args: Args) -> Result<(), Failure> {
         Command::Bill => look::bill(&stack()?).await,
         Command::Conservation => look::conservation(&stack()?).await,
         Command::Verify => look::verify(&stack()?).await,
+        Command::WhatIf(what_if) => what_if.run(&stack()?).await,
     }
 }
 

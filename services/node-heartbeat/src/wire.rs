@@ -37,7 +37,7 @@ fn read(node: &Token, payload: &[u8], cell: CellNo) -> Option<Command> {
                 v1::RunPhase::Unspecified => return None,
             },
             at: Millis(run.at_ms),
-            revision: 0,
+            revision: run.revision,
         }),
     }
 }
@@ -56,12 +56,18 @@ fn to_proto(assignment: &Assignment, incarnation: u64, cell: CellNo) -> v1::Assi
         revision: assignment.revision,
         allocation_id: assignment.allocation.id(cell).to_string(),
         tenant: assignment.tenant.to_string(),
-        spec: Some(spec_to_proto(&assignment.spec)),
+        spec: Some(v1::AllocationSpec {
+            rules: None,
+            depends_on: Vec::new(),
+            ..spec_to_proto(&assignment.spec)
+        }),
         gpus: shares_to_proto(&assignment.gpus),
         placed_ms: assignment.placed.0,
         stop: assignment.stop,
         register_again: false,
         incarnation,
+        stop_by_ms: assignment.stop_by.map_or(0, |by| by.0),
+        zones: assignment.zones.into(),
     }
 }
 

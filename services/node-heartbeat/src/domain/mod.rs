@@ -7,6 +7,7 @@ mod register;
 mod run;
 
 use lease::Leases;
+use run::Place;
 use ledger::{Decider, Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -70,6 +71,10 @@ pub struct Assignment {
     pub gpus: Vec<GpuShare>,
     pub placed: Millis,
     pub stop: bool,
+    /// Until when it may take to stop; none when nobody waits for its place.
+    pub stop_by: Option<Millis>,
+    /// The NUMA zones that it takes from, as bits.
+    pub zones: u8,
 }
 
 /// What comes in by the door, from heartbeats, and from agents that ask.
@@ -162,8 +167,25 @@ impl Decider for Nodes {
                 node,
                 incarnation,
                 gpus,
+                zones,
                 ..
-            } => self.assign(at, *allocation, node, *incarnation, gpus, event),
+            } => {
+                let place = Place {
+                    node,
+                    incarnation: *incarnation,
+                    gpus,
+                    zones: *zones,
+                };
+                self.assign(at, *allocation, &place, event)
+            }
+            Event::AllocationPreempted {
+                allocation,
+                grace_until,
+                ..
+            } => {
+                self.stop_by(*allocation, *grace_until);
+                Ok(())
+            }
             Event::AllocationStopping { allocation } => self.stop(*allocation, event),
             Event::AllocationRequeued { allocation, .. } => self.requeue(*allocation, event),
             Event::AllocationEnded { allocation, .. } => {
@@ -180,7 +202,6 @@ impl Decider for Nodes {
             | Event::QuotaReleased { .. }
             | Event::AllocationWaiting { .. }
             | Event::LineExplained { .. }
-            | Event::AllocationPreempted { .. }
             | Event::AllocationNominated { .. }
             | Event::AllocationStarted { .. }
             | Event::CancelDecided { .. }

@@ -46,6 +46,14 @@ pub(super) fn decide(
     draft.emit(state, reported);
 }
 
+/// Where an allocation was placed.
+pub(super) struct Place<'a> {
+    pub node: &'a Token,
+    pub incarnation: u64,
+    pub gpus: &'a [GpuShare],
+    pub zones: u8,
+}
+
 impl Run {
     pub(super) fn requested(self, again: bool) -> Requested {
         Requested {
@@ -85,11 +93,12 @@ impl Nodes {
         &mut self,
         at: &At,
         allocation: AllocationNo,
-        node: &Token,
-        incarnation: u64,
-        gpus: &[GpuShare],
+        place: &Place,
         event: &Event,
     ) -> Result<(), IllegalEvent> {
+        let Place {
+            node, incarnation, ..
+        } = *place;
         let Entry::Occupied(requested) = self.requested.entry(allocation) else {
             return Err(IllegalEvent::new("not requested, or placed already", event));
         };
@@ -111,9 +120,11 @@ impl Nodes {
             allocation,
             tenant,
             spec,
-            gpus: gpus.to_vec(),
+            gpus: place.gpus.to_vec(),
             placed: at.now,
             stop: false,
+            stop_by: None,
+            zones: place.zones,
         };
         self.effects.push(Effect::Assign {
             node: node.clone(),
@@ -130,6 +141,13 @@ impl Nodes {
         };
         self.runs.insert(allocation, run);
         Ok(())
+    }
+
+    /// The stop itself comes with the event that follows.
+    pub(super) fn stop_by(&mut self, allocation: AllocationNo, by: Millis) {
+        if let Some(run) = self.runs.get_mut(&allocation) {
+            run.assignment.stop_by = Some(by);
+        }
     }
 
     pub(super) fn stop(

@@ -74,7 +74,10 @@ pub struct Hold {
 pub enum Stop {
     Cancelled,
     /// Made to go for another; no longer counted against its queue. `told` once the node was.
-    Preempted { told: bool, cancelled: bool },
+    Preempted {
+        told: bool,
+        cancelled: bool,
+    },
 }
 
 /// What a placement says.
@@ -93,7 +96,13 @@ impl Hold {
     pub fn cancelled(&self) -> bool {
         matches!(
             self.stop,
-            Some(Stop::Cancelled | Stop::Preempted { cancelled: true, .. })
+            Some(
+                Stop::Cancelled
+                    | Stop::Preempted {
+                        cancelled: true,
+                        ..
+                    }
+            )
         )
     }
 }
@@ -112,7 +121,13 @@ impl Scheduler {
         self.classes.get(live.class.0).amounts()
     }
 
-    pub(super) fn request(&mut self, no: AllocationNo, tenant: &Token, spec: &AllocationSpec, now: Millis) {
+    pub(super) fn request(
+        &mut self,
+        no: AllocationNo,
+        tenant: &Token,
+        spec: &AllocationSpec,
+        now: Millis,
+    ) {
         let class = Class::of(tenant, spec, &mut self.fleet.models);
         self.popularity.arrived(&class.ask);
         let queue = self.queues.enter(spec.queue.as_ref().unwrap_or(tenant));
@@ -122,7 +137,10 @@ impl Scheduler {
             queue,
             priority: spec.priority,
             priority_class: priority_class.map(|name| PriorityNo(self.priorities.acquire(name))),
-            gang: spec.gang.as_ref().map(|gang| self.gangs.join(tenant, gang, no)),
+            gang: spec
+                .gang
+                .as_ref()
+                .map(|gang| self.gangs.join(tenant, gang, no)),
             // Checked at the door to be at most 16.
             retries_left: spec.restart.retries.min(255) as u8,
             failures: 0,
@@ -185,11 +203,15 @@ impl Scheduler {
         // One that joins a gang that runs goes where the others are.
         let runs = live.gang.filter(|gang| self.gangs.runs(*gang));
         shape.uniform_label = runs.and_then(|gang| self.gangs.uniform_label(gang).cloned());
+        shape.uniform_value = runs.and_then(|gang| self.uniform_value(gang));
         let asks = self.amounts(live);
         let key = self.key(no, live, asks);
         let (line, key) = self.join(no, &shape, asks, key);
         if let Some(live) = self.live.get_mut(&no) {
             live.phase = Phase::Queued(line, key);
+            if let Some(gang) = live.gang {
+                self.gangs.alone(gang, no);
+            }
         }
     }
 
@@ -234,7 +256,10 @@ impl Scheduler {
         let aging_ms = i64::try_from(self.policy.aging_ms).unwrap_or(i64::MAX);
         let rank = match aging_ms {
             0 => -i64::from(live.priority),
-            _ => live.requested.0.saturating_sub(i64::from(live.priority).saturating_mul(aging_ms)),
+            _ => live
+                .requested
+                .0
+                .saturating_sub(i64::from(live.priority).saturating_mul(aging_ms)),
         };
         let waiting = order::Waiting {
             number: no.0,
@@ -247,7 +272,11 @@ impl Scheduler {
             QueueOrder::Fcfs => order::Order::Fcfs,
             // Without an estimate it may be the longest.
             QueueOrder::Sjf | QueueOrder::SmallestArea if live.run_time_ms == 0 => {
-                return Key { rank, order: i64::MAX, allocation: no };
+                return Key {
+                    rank,
+                    order: i64::MAX,
+                    allocation: no,
+                };
             }
             QueueOrder::Sjf => order::Order::Sjf,
             QueueOrder::SmallestArea => order::Order::AgedArea,
@@ -262,12 +291,18 @@ impl Scheduler {
     }
 
     /// Takes it out of wherever it waits. Its class and its gang it keeps.
-    fn leave_waiting(&mut self, no: AllocationNo) {
+    pub(super) fn leave_waiting(&mut self, no: AllocationNo) {
         let Some(live) = self.live.get(&no) else {
             return;
         };
         match live.phase {
-            Phase::Queued(line, key) => self.leave(line, key),
+            Phase::Queued(line, key) => {
+                let gang = live.gang;
+                self.leave(line, key);
+                if let Some(gang) = gang {
+                    self.gangs.not_ready(gang, no);
+                }
+            }
             Phase::InGang => {
                 if let Some(gang) = live.gang {
                     self.disband(gang);
@@ -293,14 +328,20 @@ impl Scheduler {
         event: &Event,
     ) -> Result<(), IllegalEvent> {
         let illegal = |state| IllegalEvent::new(state, event);
-        let live = self.live.get(&no).ok_or_else(|| illegal("no such allocation"))?;
+        let live = self
+            .live
+            .get(&no)
+            .ok_or_else(|| illegal("no such allocation"))?;
         let nominated = match live.phase {
             Phase::Queued(..) | Phase::InGang => false,
             Phase::Nominated(_) => true,
             _ => return Err(illegal("not queued")),
         };
         let (class, queue, gang) = (live.class, live.queue, live.gang);
-        let node = self.fleet.find(place.node).ok_or_else(|| illegal("no such node"))?;
+        let node = self
+            .fleet
+            .find(place.node)
+            .ok_or_else(|| illegal("no such node"))?;
         let there = self.fleet.node(node);
         if !there.ready || there.incarnation != place.incarnation {
             return Err(illegal("no such ready node"));
@@ -314,7 +355,8 @@ impl Scheduler {
         let taken = self.fleet.take(node, no, class, &spot).map_err(illegal)?;
         self.leave_waiting(no);
         if !nominated {
-            self.queues.hold(queue, &amounts, now, self.policy.half_life_ms);
+            self.queues
+                .hold(queue, &amounts, now, self.policy.half_life_ms);
         }
         self.fresh.remove(&no);
         if let Some(gang) = gang {
@@ -344,7 +386,10 @@ impl Scheduler {
         now: Millis,
         event: &Event,
     ) -> Result<(), IllegalEvent> {
-        let live = self.live.get(&no).ok_or_else(|| IllegalEvent::new("no such allocation", event))?;
+        let live = self
+            .live
+            .get(&no)
+            .ok_or_else(|| IllegalEvent::new("no such allocation", event))?;
         let queue = live.queue;
         match live.phase {
             Phase::Held(_) | Phase::AwaitingQuota => {
@@ -353,7 +398,8 @@ impl Scheduler {
             Phase::Nominated(_) if reason != WaitingReason::Nominated => {
                 let amounts = self.amounts(live);
                 self.leave_waiting(no);
-                self.queues.release(queue, &amounts, now, self.policy.half_life_ms);
+                self.queues
+                    .release(queue, &amounts, now, self.policy.half_life_ms);
                 self.queue(no);
             }
             Phase::InGang if live.gang.is_some_and(|gang| self.gangs.runs(gang)) => {
@@ -383,33 +429,49 @@ impl Scheduler {
         event: &Event,
     ) -> Result<(), IllegalEvent> {
         let illegal = |state| IllegalEvent::new(state, event);
-        let live = self.live.get(&no).ok_or_else(|| illegal("no such allocation"))?;
+        let live = self
+            .live
+            .get(&no)
+            .ok_or_else(|| illegal("no such allocation"))?;
         if !matches!(live.phase, Phase::Queued(..) | Phase::InGang) {
             return Err(illegal("not queued"));
         }
         let (queue, amounts) = (live.queue, self.amounts(live));
-        let node = self.fleet.find(node).ok_or_else(|| illegal("no such node"))?;
+        let node = self
+            .fleet
+            .find(node)
+            .ok_or_else(|| illegal("no such node"))?;
         if self.fleet.node(node).incarnation != incarnation {
             return Err(illegal("another incarnation"));
         }
         self.leave_waiting(no);
         self.fleet.nominate(node, no);
         self.nominated.insert(no);
-        self.queues.hold(queue, &amounts, now, self.policy.half_life_ms);
+        self.queues
+            .hold(queue, &amounts, now, self.policy.half_life_ms);
         if let Some(live) = self.live.get_mut(&no) {
             live.phase = Phase::Nominated(node);
         }
         Ok(())
     }
 
-    pub(super) fn hold_mut(&mut self, no: AllocationNo, event: &Event) -> Result<&mut Hold, IllegalEvent> {
+    pub(super) fn hold_mut(
+        &mut self,
+        no: AllocationNo,
+        event: &Event,
+    ) -> Result<&mut Hold, IllegalEvent> {
         match self.live.get_mut(&no).map(|live| &mut live.phase) {
             Some(Phase::Held(hold)) => Ok(hold),
             _ => Err(IllegalEvent::new("not placed", event)),
         }
     }
 
-    pub(super) fn started(&mut self, no: AllocationNo, at: Millis, event: &Event) -> Result<(), IllegalEvent> {
+    pub(super) fn started(
+        &mut self,
+        no: AllocationNo,
+        at: Millis,
+        event: &Event,
+    ) -> Result<(), IllegalEvent> {
         let hold = self.hold_mut(no, event)?;
         if hold.started.replace(at).is_some() {
             return Err(IllegalEvent::new("started already", event));
@@ -435,19 +497,29 @@ impl Scheduler {
     }
 
     /// From here on its queue does not have it any more, though it still has its node.
-    pub(super) fn preempted(&mut self, no: AllocationNo, now: Millis, event: &Event) -> Result<(), IllegalEvent> {
+    pub(super) fn preempted(
+        &mut self,
+        no: AllocationNo,
+        now: Millis,
+        event: &Event,
+    ) -> Result<(), IllegalEvent> {
         let hold = self.hold_mut(no, event)?;
         if hold.stop.is_some() {
             return Err(IllegalEvent::new("stopping already", event));
         }
-        hold.stop = Some(Stop::Preempted { told: false, cancelled: false });
+        hold.stop = Some(Stop::Preempted {
+            told: false,
+            cancelled: false,
+        });
         let live = &self.live[&no];
         let (queue, amounts, gang) = (live.queue, self.amounts(live), live.gang);
-        self.queues.release(queue, &amounts, now, self.policy.half_life_ms);
+        self.queues
+            .release(queue, &amounts, now, self.policy.half_life_ms);
         self.rate.preempted(now);
         if let Some(gang) = gang {
             self.gangs.broken(gang);
             self.settle(gang);
+            self.form(gang);
         }
         Ok(())
     }
@@ -478,7 +550,8 @@ impl Scheduler {
             _ => false,
         };
         if counted {
-            self.queues.release(queue, &amounts, now, self.policy.half_life_ms);
+            self.queues
+                .release(queue, &amounts, now, self.policy.half_life_ms);
         }
         if let Some(gang) = gang {
             self.gangs.not_held(gang, no);

@@ -18,8 +18,8 @@ pub(super) struct Aside {
 }
 
 /// The earliest place that the first who does not fit can have by the run-time estimates.
-#[derive(Debug)]
-struct Promise {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Promise {
     to: AllocationNo,
     node: NodeNo,
     from: Millis,
@@ -35,6 +35,10 @@ impl Aside {
         Self { now, promise }
     }
 
+    pub(super) fn promise(&self) -> Option<Promise> {
+        self.promise
+    }
+
     pub(super) fn nodes(&self, state: &Scheduler) -> BTreeSet<NodeNo> {
         let mut nodes: BTreeSet<_> = state.reservations.nodes().collect();
         nodes.extend(self.promise.as_ref().map(|promise| promise.node));
@@ -42,12 +46,21 @@ impl Aside {
     }
 
     /// Whether an allocation may start on a node that is set aside. Without a run-time estimate it may end too late.
-    pub(super) fn lets(&self, state: &Scheduler, no: AllocationNo, live: &Live, node: NodeNo) -> bool {
+    pub(super) fn lets(
+        &self,
+        state: &Scheduler,
+        no: AllocationNo,
+        live: &Live,
+        node: NodeNo,
+    ) -> bool {
         let ends = match live.run_time_ms {
             0 => None,
             run_time_ms => Some(Millis(self.now.0.saturating_add_unsigned(run_time_ms))),
         };
-        if !state.reservations.let_in(state, live.queue, node, self.now, ends) {
+        if !state
+            .reservations
+            .let_in(state, live.queue, node, self.now, ends)
+        {
             return false;
         }
         match &self.promise {
@@ -65,7 +78,11 @@ fn promise(state: &Scheduler, now: Millis) -> Option<Promise> {
         let said = line.said.as_ref();
         said.is_some_and(|said| said.reason == WaitingReason::NoRoomNow)
     };
-    let heads = state.queues.lines().filter(told).filter_map(|line| line.head());
+    let heads = state
+        .queues
+        .lines()
+        .filter(told)
+        .filter_map(|line| line.head());
     let head = heads.min_by_key(|key: &Key| *key)?;
     let live = state.live.get(&head.allocation)?;
     let class = state.classes.get(live.class.0);
@@ -75,11 +92,16 @@ fn promise(state: &Scheduler, now: Millis) -> Option<Promise> {
         policy: state.placement_policy(live),
         popularity: &state.popularity,
     };
-    let places = state.fleet.nodes().iter().zip(0..).filter_map(|(node, no)| {
-        let no = NodeNo(no);
-        let from = node.open().then(|| state.free_from(no, &wanted, now))??;
-        Some((from, std::cmp::Reverse(node.precedence), no))
-    });
+    let places = state
+        .fleet
+        .nodes()
+        .iter()
+        .zip(0..)
+        .filter_map(|(node, no)| {
+            let no = NodeNo(no);
+            let from = node.open().then(|| state.free_from(no, &wanted, now))??;
+            Some((from, std::cmp::Reverse(node.precedence), no))
+        });
     let (from, _, node) = places.min()?;
     Some(Promise {
         to: head.allocation,
@@ -147,7 +169,9 @@ impl Scheduler {
         }
         let held: Vec<_> = node.holds.iter().copied().collect();
         for no in held {
-            if self.estimated_end(no).is_some_and(|end| end <= promise.from)
+            if self
+                .estimated_end(no)
+                .is_some_and(|end| end <= promise.from)
                 && let Some(live) = self.live.get(&no)
                 && let Some(hold) = live.hold()
             {

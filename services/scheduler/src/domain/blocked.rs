@@ -1,6 +1,13 @@
 //! What is passed over, and what has to change before it is worth another try. Only saves work.
 
-use super::{Scheduler, class::ShapeNo, fleet::NodeNo, place::Short, queues::Line};
+use super::{
+    Scheduler,
+    aside::{Aside, Promise},
+    class::ShapeNo,
+    fleet::NodeNo,
+    place::Short,
+    queues::Line,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::{LineNo, Millis, WaitingReason};
 
@@ -10,10 +17,16 @@ pub struct Blocked {
     shapes: BTreeMap<ShapeNo, Short>,
     /// Lines that are passed over by themselves: for a limit of a queue, or while nodes are reserved for some queues.
     lines: BTreeSet<LineNo>,
+    /// Shapes do not tell who may be placed: lines are tried each by itself.
+    line_by_line: bool,
+    promise: Option<Promise>,
     /// What was last explained of a shape, and when.
     explained: BTreeMap<ShapeNo, (WaitingReason, Millis)>,
     /// Lines to be explained.
     pub unexplained: BTreeSet<LineNo>,
+    /// The fleet's composition when shapes were last tried, and when lines were last explained.
+    tried_with: Option<u64>,
+    pub explained_with: Option<u64>,
     /// When decisions were last made.
     pub decided: Option<Millis>,
     /// Something has changed since it was last looked who could be made to go for whom.
@@ -45,7 +58,7 @@ impl Scheduler {
             short.reason,
             WaitingReason::QueueLimit | WaitingReason::GangOverLimit
         );
-        if limited || self.reservations.any() {
+        if limited || self.blocked.line_by_line {
             self.queues.block(no, short.reason);
             self.blocked.lines.insert(no);
             self.blocked.unexplained.insert(no);
@@ -54,33 +67,123 @@ impl Scheduler {
         let said = short.reason;
         self.queues.close(shape);
         self.blocked.shapes.insert(shape, short);
-        let news = self.blocked.explained.get(&shape).is_none_or(|(reason, at)| {
-            *reason != said || now.0 - at.0 >= AGAIN_MS
-        });
+        let news = self
+            .blocked
+            .explained
+            .get(&shape)
+            .is_none_or(|(reason, at)| *reason != said || now.0 - at.0 >= AGAIN_MS);
         if news {
             self.blocked.explained.insert(shape, (said, now));
-            let of_shape = self.queues.lines().filter(|line| line.key.shape == shape);
-            self.blocked.0.unexplained.extend(of_shape.map(|line| line.no));
+            let of_shape = self.queues.by_shape().get(&shape);
+            self.blocked
+                .0
+                .unexplained
+                .extend(of_shape.into_iter().flatten());
         }
+    }
+
+    /// Closes what there is no room for before anybody is asked whose turn it is: so whose turn it is does not depend on
+    /// what was found out earlier.
+    pub(super) fn close_hopeless(&mut self, aside: &Aside, now: Millis) {
+        if self.queues.any_limits() {
+            let lines: Vec<_> = self.queues.lines().map(|line| line.no).collect();
+            for line in lines {
+                self.block_if_limited(line, now);
+            }
+        }
+        if self.blocked.line_by_line {
+            let free = self.queues.lines().filter(|line| line.blocked.is_none());
+            let free: Vec<_> = free.map(|line| (line.no, line.key.shape)).collect();
+            for (line, shape) in free {
+                self.close_if_hopeless(line, shape, aside, now);
+            }
+            return;
+        }
+        let blocked = &self.blocked.0.shapes;
+        let by_shape = self.queues.by_shape().iter();
+        let open = by_shape.filter(|(shape, _)| !blocked.contains_key(shape));
+        let open: Vec<_> = open
+            .filter_map(|(shape, lines)| Some((*shape, *lines.first()?)))
+            .collect();
+        for (shape, line) in open {
+            self.close_if_hopeless(line, shape, aside, now);
+        }
+    }
+
+    fn close_if_hopeless(&mut self, line: LineNo, shape: ShapeNo, aside: &Aside, now: Millis) {
+        let Some(head) = self.queues.line(line).and_then(|line| line.head()) else {
+            return;
+        };
+        let members = self.unit(head.allocation, self.shapes.get(shape.0).members.len());
+        if let Err(short) = self.find_places(&members, shape, aside) {
+            self.block(line, shape, short, now);
+        }
+    }
+
+    /// Who may go to the nodes that are set aside is different for each line. When that changes, all are tried again.
+    pub(super) fn set_aside(&mut self, aside: &Aside) {
+        self.fleet.set_aside(aside.nodes(self));
+        let line_by_line = self.reservations.any() || aside.promise().is_some();
+        let promise = aside.promise();
+        if self.blocked.line_by_line == line_by_line && self.blocked.promise == promise {
+            return;
+        }
+        self.blocked.line_by_line = line_by_line;
+        self.blocked.promise = promise;
+        self.blocked.preemption_untried = true;
+        self.blocked.shapes.clear();
+        self.blocked.lines.clear();
+        self.queues.free_all();
+    }
+
+    /// Whether a limit of its queue, or of one above, keeps the line's head from being placed.
+    pub(super) fn block_if_limited(&mut self, no: LineNo, now: Millis) -> bool {
+        let Some(line) = self.queues.line(no) else {
+            return false;
+        };
+        let (queue, shape, asks) = (line.key.queue, line.key.shape, line.asks);
+        if self.queues.limited_by(queue, &asks).is_none() {
+            return false;
+        }
+        let reason = if self.queues.ever(queue, &asks) {
+            WaitingReason::QueueLimit
+        } else {
+            WaitingReason::GangOverLimit
+        };
+        self.block(no, shape, Short::of(reason), now);
+        true
     }
 
     /// Why a line is passed over; none when it may be tried.
     pub(super) fn block_of(&self, line: &Line) -> Option<WaitingReason> {
-        let of_shape = || self.blocked.shapes.get(&line.key.shape).map(|short| short.reason);
+        let of_shape = || {
+            self.blocked
+                .shapes
+                .get(&line.key.shape)
+                .map(|short| short.reason)
+        };
         line.blocked.or_else(of_shape)
     }
 
     /// What there may be room for now is tried again.
     pub(super) fn unblock(&mut self, now: Millis) {
         let decided = self.blocked.decided.replace(now);
-        let passed = |moment: Millis| decided.is_none_or(|decided| decided < moment) && moment <= now;
+        let passed =
+            |moment: Millis| decided.is_none_or(|decided| decided < moment) && moment <= now;
         let mut gained = self.fleet.take_gained();
         if self.reservations.moments().any(passed) {
             gained = self.fleet.all().collect();
         }
         gained.sort_unstable();
         gained.dedup();
-        if !gained.is_empty() {
+        let composition = Some(self.fleet.composition());
+        if self.blocked.tried_with != composition {
+            // Other nodes: what was found of the old ones says little.
+            self.blocked.tried_with = composition;
+            for shape in std::mem::take(&mut self.blocked.shapes).keys() {
+                self.queues.open(*shape);
+            }
+        } else if !gained.is_empty() {
             let mut shapes = std::mem::take(&mut self.blocked.shapes);
             shapes.retain(|shape, short| {
                 let enough = self.is_enough(*shape, &gained, short);

@@ -56,7 +56,10 @@ impl Class {
             rules: spec.rules.clone(),
             tenant: None,
         };
-        let grouped = class.rules.as_ref().is_some_and(|rules| rules.group.is_some());
+        let grouped = class
+            .rules
+            .as_ref()
+            .is_some_and(|rules| rules.group.is_some());
         let tenant = (grouped || class.looks_at_others()).then(|| tenant.clone());
         Self { tenant, ..class }
     }
@@ -74,7 +77,9 @@ impl Class {
     }
 
     pub fn numa(&self) -> NumaPolicy {
-        self.rules.as_ref().map_or(NumaPolicy::None, |rules| rules.numa)
+        self.rules
+            .as_ref()
+            .map_or(NumaPolicy::None, |rules| rules.numa)
     }
 }
 
@@ -90,6 +95,8 @@ pub struct Shape {
     pub min: u32,
     /// On nodes with one value of this label.
     pub uniform_label: Option<Token>,
+    /// The value, where others of the gang run already.
+    pub uniform_value: Option<Token>,
     /// Bits of the run-time estimate in milliseconds; 0: not known. Where it matters how long one stays, those of like
     /// length fit and fail alike.
     pub run_time_bits: u8,
@@ -102,6 +109,7 @@ impl Shape {
             members: vec![(class, 1)],
             min: 1,
             uniform_label: None,
+            uniform_value: None,
         }
     }
 }

@@ -70,7 +70,11 @@ impl Scheduler {
         }
         for dependent in free {
             let waits = |phase: &Phase| *phase == Phase::AwaitingOthers;
-            if self.live.get(&dependent).is_some_and(|live| waits(&live.phase)) {
+            if self
+                .live
+                .get(&dependent)
+                .is_some_and(|live| waits(&live.phase))
+            {
                 self.queue(dependent);
             }
         }

@@ -88,7 +88,10 @@ impl Scheduler {
     fn pause_ms(&self, live: &Live, cause: EndCause) -> u64 {
         match cause {
             EndCause::Failed | EndCause::RejectedByNode => {
-                let doubled = self.policy.backoff_ms.saturating_mul(1 << live.failures.min(32));
+                let doubled = self
+                    .policy
+                    .backoff_ms
+                    .saturating_mul(1 << live.failures.min(32));
                 doubled.min(self.policy.backoff_ms_max)
             }
             _ => 0,

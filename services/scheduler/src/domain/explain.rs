@@ -6,11 +6,11 @@ use super::{
     blocked::AGAIN_MS,
     class::{Amounts, Class, ClassNo},
     fair::Share,
-    fleet::{NodeNo, Others, keeps_off},
+    fleet::{KindNo, NodeNo, Others, keeps_off},
     queues::Said,
 };
 use ledger::Draft;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use vocab::{AllocationNo, Event, Filter, LineNo, Millis, ResourceKind, WaitingReason};
 
 /// What was found when all nodes were looked at for one class.
@@ -19,35 +19,37 @@ pub(super) struct Findings {
     pub counts: BTreeMap<Filter, u32>,
     /// The least that is missing on one node, by the part of what is asked for.
     pub shortfall: Option<Amounts>,
-    ready: u32,
 }
 
-impl Findings {
-    fn has(&self, filter: Filter) -> bool {
-        self.counts.contains_key(&filter)
-    }
+/// Ready and open nodes by kind.
+type Kinds = [(KindNo, u32, u32)];
 
-    /// The reason in one word.
-    fn reason(&self) -> WaitingReason {
-        if self.ready == 0 {
-            WaitingReason::NoNodeReady
-        } else if self.shortfall.is_some() {
+impl Scheduler {
+    /// In one word, why there is no room for a class. Only the kinds of nodes matter for that, not what is on them.
+    fn lack(&self, class: &Class, kinds: &Kinds) -> WaitingReason {
+        if kinds.iter().all(|(_, ready, _)| *ready == 0) {
+            return WaitingReason::NoNodeReady;
+        }
+        let open = kinds.iter().filter(|(_, _, open)| *open > 0);
+        let filters = open.map(|(kind, _, _)| keeps_off(self.fleet.kind(*kind), class));
+        let filters: BTreeSet<_> = filters.collect();
+        if filters.contains(&None) {
             WaitingReason::NoRoomNow
-        } else if self.has(Filter::Capacity) {
+        } else if filters.contains(&Some(Filter::Capacity)) {
             WaitingReason::LargerThanAnyNode
-        } else if self.has(Filter::GpuModel) {
+        } else if filters.contains(&Some(Filter::GpuModel)) {
             WaitingReason::NoNodeOfModel
         } else {
             WaitingReason::NoNodeMatches
         }
     }
-}
 
-impl Scheduler {
     pub(super) fn look_at_all_nodes(&self, class: &Class) -> Findings {
         let mut findings = Findings::default();
         let mut kinds: Vec<Option<Option<Filter>>> = Vec::new();
-        let others = class.looks_at_others().then(|| Others::of(&self.fleet, class));
+        let others = class
+            .looks_at_others()
+            .then(|| Others::of(&self.fleet, class));
         let mut least = u128::MAX;
         for (node, no) in self.fleet.nodes().iter().zip(0..) {
             let kind = node.kind.0 as usize;
@@ -62,7 +64,6 @@ impl Scheduler {
             } else {
                 *kinds[kind].get_or_insert_with(|| keeps_off(capacity, class))
             };
-            findings.ready += u32::from(node.ready);
             let filter = match filter {
                 Some(filter) => Some(filter),
                 None => {
@@ -72,9 +73,16 @@ impl Scheduler {
                         least = part;
                         findings.shortfall = Some(missing);
                     }
-                    let set_aside = (*node.aside || !node.nominees.is_empty()).then_some(Filter::Reserved);
-                    let rule = || others.as_ref().and_then(|others| others.keep_off(NodeNo(no)));
-                    set_aside.or_else(|| node.check(capacity, class).err()).or_else(rule)
+                    let set_aside =
+                        (*node.aside || !node.nominees.is_empty()).then_some(Filter::Reserved);
+                    let rule = || {
+                        others
+                            .as_ref()
+                            .and_then(|others| others.keep_off(NodeNo(no)))
+                    };
+                    set_aside
+                        .or_else(|| node.check(capacity, class).err())
+                        .or_else(rule)
                 }
             };
             if let Some(filter) = filter {
@@ -88,7 +96,7 @@ impl Scheduler {
     fn explanation(
         &self,
         line: LineNo,
-        due: &[Share],
+        (due, kinds): (&[Share], &Kinds),
         known: &mut BTreeMap<ClassNo, Findings>,
         now: Millis,
     ) -> Option<Event> {
@@ -97,31 +105,34 @@ impl Scheduler {
         let head = line.head()?.allocation;
         let class = self.live.get(&head)?.class;
         // A gang is explained by its first member; whether the reason is room alone is said of the gang.
-        let (reason, counts, shortfall) = match block {
-            WaitingReason::NoRoomNow | WaitingReason::GangNoRoom => {
-                let findings = known
-                    .entry(class)
-                    .or_insert_with(|| self.look_at_all_nodes(self.classes.get(class.0)));
-                let reason = match findings.reason() {
-                    WaitingReason::NoRoomNow => block,
-                    other => other,
-                };
-                (reason, findings.counts.clone(), findings.shortfall)
-            }
-            reason => (reason, BTreeMap::new(), None),
+        let for_room = matches!(block, WaitingReason::NoRoomNow | WaitingReason::GangNoRoom);
+        let reason = match self.lack(self.classes.get(class.0), kinds) {
+            WaitingReason::NoRoomNow => block,
+            other if for_room => other,
+            _ => block,
+        };
+        let said = line.said.as_ref();
+        let changed = said.is_none_or(|said| said.reason != reason);
+        let old = said.is_none_or(|said| now.0 - said.at.0 >= AGAIN_MS);
+        if !changed && !old {
+            return None;
+        }
+        let Findings { counts, shortfall } = if for_room {
+            let look = || self.look_at_all_nodes(self.classes.get(class.0));
+            known.entry(class).or_insert_with(look).clone()
+        } else {
+            Findings::default()
         };
         let counts: Vec<_> = counts.into_iter().collect();
-        let said = line.said.as_ref();
-        let news = said.is_none_or(|said| {
-            said.reason != reason || (said.counts != counts && now.0 - said.at.0 >= AGAIN_MS)
-        });
-        if !news {
+        if !changed && said.is_some_and(|said| said.counts == counts) {
             return None;
         }
         let queue = line.key.queue;
         let held = self.queues.own(queue).0;
         let share = Share::dominant(&held, self.fleet.totals());
-        let shortfall = shortfall.into_iter().flat_map(|amounts| ResourceKind::ALL.into_iter().zip(amounts));
+        let shortfall = shortfall
+            .into_iter()
+            .flat_map(|amounts| ResourceKind::ALL.into_iter().zip(amounts));
         Some(Event::LineExplained {
             line: line.no,
             queue: self.queues.get(queue).name.clone(),
@@ -163,7 +174,11 @@ impl Scheduler {
 
 /// What of the request is not free on the node.
 fn missing(class: &Class, node: &super::fleet::Node) -> Amounts {
-    let free = [node.room.cpu_milli(), node.room.memory_bytes(), node.room.gpu_milli_total()];
+    let free = [
+        node.room.cpu_milli(),
+        node.room.memory_bytes(),
+        node.room.gpu_milli_total(),
+    ];
     let mut missing = class.amounts();
     for (missing, free) in missing.iter_mut().zip(free) {
         *missing = missing.saturating_sub(free);
@@ -180,8 +195,16 @@ fn part(missing: &Amounts, asked: &Amounts) -> u128 {
 
 /// Explains the lines that were blocked since the last time, and tells each allocation that is new where it stands.
 pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
+    let composition = Some(state.fleet.composition());
+    if state.blocked.explained_with != composition {
+        // Other nodes may be another reason.
+        state.blocked.explained_with = composition;
+        let lines = state.queues.lines().map(|line| line.no);
+        state.blocked.0.unexplained.extend(lines);
+    }
     let lines = std::mem::take(&mut state.blocked.unexplained);
     if !lines.is_empty() {
+        let kinds = state.fleet.by_kind();
         let due = state.queues.fair_shares(state.fleet.totals());
         let mut known = BTreeMap::new();
         for line in &lines {
@@ -189,7 +212,7 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
                 state.blocked.unexplained.insert(*line);
                 continue;
             }
-            if let Some(event) = state.explanation(*line, &due, &mut known, draft.now) {
+            if let Some(event) = state.explanation(*line, (&due, &kinds), &mut known, draft.now) {
                 draft.emit(state, event);
             }
         }
@@ -199,9 +222,19 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
         if draft.full() {
             return;
         }
-        let stands = state.live.get(&allocation).and_then(|live| state.stands(live));
+        let stands = state
+            .live
+            .get(&allocation)
+            .and_then(|live| state.stands(live));
         if let Some((reason, line)) = stands {
-            draft.emit(state, Event::AllocationWaiting { allocation, reason, line });
+            draft.emit(
+                state,
+                Event::AllocationWaiting {
+                    allocation,
+                    reason,
+                    line,
+                },
+            );
         }
     }
 }

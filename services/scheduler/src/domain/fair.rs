@@ -68,7 +68,10 @@ pub fn fair_shares(claims: &[Claim], whole: Share) -> Vec<Share> {
         of(a, b.weight_milli).cmp(&of(b, a.weight_milli))
     });
     let mut left = whole.0;
-    let mut weights: u128 = claims.iter().map(|claim| u128::from(claim.weight_milli.max(1))).sum();
+    let mut weights: u128 = claims
+        .iter()
+        .map(|claim| u128::from(claim.weight_milli.max(1)))
+        .sum();
     for at in order {
         let claim = &claims[at];
         let weight = u128::from(claim.weight_milli.max(1));
@@ -165,13 +168,19 @@ mod tests {
                 demand: Share::dominant(&[*demand], &[100]),
             })
             .collect();
-        let found: Vec<_> = fair_shares(&claims, Share::ONE).iter().map(|s| s.ppm()).collect();
+        let found: Vec<_> = fair_shares(&claims, Share::ONE)
+            .iter()
+            .map(|s| s.ppm())
+            .collect();
         assert_eq!(found, expected);
     }
 
     #[test]
     fn what_one_does_not_want_the_others_share() {
-        check(&[(1, 1000), (40, 1000), (1000, 1000)], &[9_999, 399_999, 590_000]);
+        check(
+            &[(1, 1000), (40, 1000), (1000, 1000)],
+            &[9_999, 399_999, 590_000],
+        );
         check(&[(1000, 1000), (1, 3000)], &[990_000, 9_999]);
         check(&[(96, 1000), (96, 500)], &[666_666, 333_333]);
         check(&[(1000, 1000); 3], &[333_333; 3]);

@@ -23,8 +23,10 @@ pub struct Gang {
     uniform_label: Option<Token>,
     /// Not ended.
     members: BTreeSet<AllocationNo>,
-    /// Ready to be placed.
+    /// Ready to be placed together.
     ready: BTreeSet<AllocationNo>,
+    /// In line by themselves, beside those that run.
+    alone: BTreeSet<AllocationNo>,
     /// On nodes.
     held: BTreeSet<AllocationNo>,
     /// All members were there once: from then on it is complete with those that have not ended.
@@ -63,6 +65,7 @@ impl Gangs {
                 uniform_label: wanted.uniform_label.clone(),
                 members: BTreeSet::new(),
                 ready: BTreeSet::new(),
+                alone: BTreeSet::new(),
                 held: BTreeSet::new(),
                 formed: false,
                 broken: false,
@@ -84,7 +87,8 @@ impl Gangs {
 
     /// Members of it are on nodes, and stay there.
     pub fn runs(&self, gang: GangNo) -> bool {
-        self.get(gang).is_some_and(|gang| !gang.held.is_empty() && !gang.broken)
+        self.get(gang)
+            .is_some_and(|gang| !gang.held.is_empty() && !gang.broken)
     }
 
     pub fn ready(&mut self, gang: GangNo, no: AllocationNo) {
@@ -93,10 +97,32 @@ impl Gangs {
         }
     }
 
+    pub fn alone(&mut self, gang: GangNo, no: AllocationNo) {
+        if let Some(gang) = self.gangs.get_mut(&gang) {
+            gang.ready.remove(&no);
+            gang.alone.insert(no);
+        }
+    }
+
     pub fn not_ready(&mut self, gang: GangNo, no: AllocationNo) {
         if let Some(gang) = self.gangs.get_mut(&gang) {
             gang.ready.remove(&no);
+            gang.alone.remove(&no);
         }
+    }
+
+    /// Whether so many members may be placed where none runs.
+    pub fn enough(&self, gang: GangNo, members: usize) -> bool {
+        self.get(gang).is_some_and(|gang| {
+            let min = gang.members.len().min(gang.min as usize);
+            gang.held.is_empty() && members >= min
+        })
+    }
+
+    /// Those that wait for the others.
+    pub fn ready_members(&self, gang: GangNo) -> Vec<AllocationNo> {
+        self.get(gang)
+            .map_or_else(Vec::new, |gang| gang.ready.iter().copied().collect())
     }
 
     pub fn held(&mut self, gang: GangNo, no: AllocationNo) {
@@ -157,7 +183,9 @@ impl Gangs {
 
     /// The members that are on nodes.
     pub fn on_nodes(&self, gang: GangNo) -> impl Iterator<Item = AllocationNo> {
-        self.get(gang).into_iter().flat_map(|gang| gang.held.iter().copied())
+        self.get(gang)
+            .into_iter()
+            .flat_map(|gang| gang.held.iter().copied())
     }
 }
 
@@ -166,6 +194,7 @@ impl Scheduler {
     /// the queue one by one.
     pub(super) fn form(&mut self, no: GangNo) {
         self.disband(no);
+        self.recall(no);
         let Some(gang) = self.gangs.gangs.get_mut(&no) else {
             return;
         };
@@ -185,6 +214,24 @@ impl Scheduler {
         }
     }
 
+    /// Once none runs any more, those that stood in line by themselves wait with the others again.
+    fn recall(&mut self, no: GangNo) {
+        if self.gangs.runs(no) {
+            return;
+        }
+        let alone = self
+            .gangs
+            .get(no)
+            .map_or_else(BTreeSet::new, |gang| gang.alone.clone());
+        for member in alone {
+            self.leave_waiting(member);
+            if let Some(live) = self.live.get_mut(&member) {
+                live.phase = Phase::InGang;
+                self.gangs.ready(no, member);
+            }
+        }
+    }
+
     /// Members by class, and what all of them ask for.
     fn shape(&self, no: GangNo) -> (Shape, Amounts) {
         let mut counts: BTreeMap<ClassNo, u32> = BTreeMap::new();
@@ -200,6 +247,7 @@ impl Scheduler {
             min: gang.min.min(gang.ready.len() as u32),
             members: counts.into_iter().collect(),
             uniform_label: gang.uniform_label.clone(),
+            uniform_value: None,
             run_time_bits: run_time_bits(longest),
         };
         (shape, asks)
@@ -207,7 +255,8 @@ impl Scheduler {
 
     fn join_as_gang(&mut self, no: GangNo, shape: &Shape, asks: Amounts) {
         let first = self.gangs.gangs[&no].ready.first().copied();
-        let Some((first, live)) = first.and_then(|first| Some((first, self.live.get(&first)?))) else {
+        let Some((first, live)) = first.and_then(|first| Some((first, self.live.get(&first)?)))
+        else {
             return;
         };
         let key = self.key(first, live, asks);
@@ -219,20 +268,28 @@ impl Scheduler {
 
     /// Takes the gang out of its line.
     pub(super) fn disband(&mut self, no: GangNo) {
-        let unit = self.gangs.gangs.get_mut(&no).and_then(|gang| gang.unit.take());
+        let unit = self
+            .gangs
+            .gangs
+            .get_mut(&no)
+            .and_then(|gang| gang.unit.take());
         if let Some((line, key)) = unit {
             self.leave(line, key);
         }
     }
 
-    /// The members of what stands in a line as `first`, in the order of their classes.
-    pub(super) fn unit(&self, first: AllocationNo) -> Vec<AllocationNo> {
+    /// The members of what stands in a line as `first`, in the order of their classes, of which there are so many.
+    pub(super) fn unit(&self, first: AllocationNo, classes: usize) -> Vec<AllocationNo> {
         let live = self.live.get(&first);
-        let gang = live.filter(|live| live.phase == Phase::InGang).and_then(|live| live.gang);
+        let gang = live
+            .filter(|live| live.phase == Phase::InGang)
+            .and_then(|live| live.gang);
         match gang.and_then(|gang| self.gangs.get(gang)) {
             Some(gang) => {
                 let mut members: Vec<_> = gang.ready.iter().copied().collect();
-                members.sort_by_key(|member| (self.live.get(member).map(|live| live.class), *member));
+                if classes > 1 {
+                    members.sort_by_key(|no| (self.live.get(no).map(|live| live.class), *no));
+                }
                 members
             }
             None => vec![first],
@@ -248,7 +305,11 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
         }
         let members: Vec<_> = state.gangs.on_nodes(no).collect();
         for member in members {
-            let stop = state.live.get(&member).and_then(|live| live.hold()).map(|hold| hold.stop);
+            let stop = state
+                .live
+                .get(&member)
+                .and_then(|live| live.hold())
+                .map(|hold| hold.stop);
             match stop {
                 Some(None) => state.evict(member, PreemptionCause::Gang, None, draft),
                 Some(Some(Stop::Cancelled | Stop::Preempted { .. })) | None => {}
@@ -277,7 +338,10 @@ impl Scheduler {
         by: Option<AllocationNo>,
         draft: &mut Draft,
     ) {
-        let class = self.live.get(&allocation).and_then(|live| self.priority_class(live));
+        let class = self
+            .live
+            .get(&allocation)
+            .and_then(|live| self.priority_class(live));
         let grace_ms = class.map_or(0, |class| class.grace_ms);
         let grace_until = vocab::Millis(draft.now.0.saturating_add_unsigned(grace_ms));
         let preempted = Event::AllocationPreempted {

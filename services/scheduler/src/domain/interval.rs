@@ -7,7 +7,11 @@ use vocab::Millis;
 /// Half-open intervals with keys. Insert, remove and overlap are logarithmic in the number of intervals (and linear in what
 /// is found): a balanced interval tree does that part. It is serialised by its content, so that histories do not show.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(from = "Vec<Entry<K>>", into = "Vec<Entry<K>>", bound = "K: Clone + Ord + Serialize + serde::de::DeserializeOwned")]
+#[serde(
+    from = "Vec<Entry<K>>",
+    into = "Vec<Entry<K>>",
+    bound = "K: Clone + Ord + Serialize + serde::de::DeserializeOwned"
+)]
 pub struct Intervals<K: Clone + Ord> {
     tree: iset::IntervalMap<i64, BTreeMap<K, u64>>,
 }
@@ -51,7 +55,8 @@ impl<K: Clone + Ord> Intervals<K> {
     fn entries(&self) -> impl Iterator<Item = Entry<K>> {
         self.tree.iter(..).flat_map(|(range, keys)| {
             let (from, until) = (range.start, range.end);
-            keys.iter().map(move |(key, amount)| (from, until, key.clone(), *amount))
+            keys.iter()
+                .map(move |(key, amount)| (from, until, key.clone(), *amount))
         })
     }
 
@@ -78,7 +83,10 @@ impl<K: Clone + Ord> Intervals<K> {
     /// All that share a moment with `[from, until)`.
     pub fn overlapping(&self, from: Millis, until: Millis) -> impl Iterator<Item = &K> {
         let query = (from < until).then(|| self.tree.iter(from.0..until.0));
-        query.into_iter().flatten().flat_map(|(_, keys)| keys.keys())
+        query
+            .into_iter()
+            .flatten()
+            .flat_map(|(_, keys)| keys.keys())
     }
 
     /// The sum of the amounts at a moment.

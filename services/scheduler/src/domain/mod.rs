@@ -23,6 +23,7 @@ mod reserve;
 pub mod scoring;
 mod settings;
 pub mod topology;
+pub mod what_if;
 
 pub use allocation::{Hold, Live, Phase, Stop};
 pub use class::Amounts;
@@ -92,7 +93,12 @@ impl Scheduler {
 
     /// Who waits for a place, with or without a line.
     pub fn waiting(&self) -> usize {
-        let held = self.fleet.nodes().iter().map(|node| node.holds.len()).sum::<usize>();
+        let held = self
+            .fleet
+            .nodes()
+            .iter()
+            .map(|node| node.holds.len())
+            .sum::<usize>();
         self.live.len() - held.min(self.live.len())
     }
 }
@@ -257,9 +263,9 @@ impl Decider for Scheduler {
         gang::decide(self, draft);
         pause::decide(self, draft);
         reserve::decide(self, draft);
-        self.unblock(draft.now);
         let aside = Aside::of(self, draft.now);
-        self.fleet.set_aside(aside.nodes(self));
+        self.set_aside(&aside);
+        self.unblock(draft.now);
         preempt::decide_nominated(self, &aside, draft);
         self.decide_queues(&aside, draft);
         preempt::decide(self, draft);
@@ -270,13 +276,17 @@ impl Decider for Scheduler {
         let pauses = self.pauses.first().map(|(until, _)| *until);
         let later = |moment: &Millis| self.blocked.decided.is_none_or(|decided| decided < *moment);
         let begins_or_ends = self.reservations.moments().filter(later).min();
-        [pauses, begins_or_ends, self.blocked.preempt_again_at].into_iter().flatten().min()
+        [pauses, begins_or_ends, self.blocked.preempt_again_at]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 
 impl Scheduler {
     /// Places whoever is next until nobody fits. One who does not fit does not block those behind.
     fn decide_queues(&mut self, aside: &Aside, draft: &mut Draft) {
+        self.close_hopeless(aside, draft.now);
         loop {
             if draft.full() {
                 return;
@@ -286,22 +296,17 @@ impl Scheduler {
             let Some(no) = self.queues.next(&totals, draft.now, half_life_ms) else {
                 return;
             };
-            let Some((shape, queue, asks, head)) = self.queues.line(no).and_then(|line| {
-                let head = line.head()?.allocation;
-                Some((line.key.shape, line.key.queue, line.asks, head))
-            }) else {
+            let Some((shape, head)) = self
+                .queues
+                .line(no)
+                .and_then(|line| Some((line.key.shape, line.head()?.allocation)))
+            else {
                 return;
             };
-            if self.queues.limited_by(queue, &asks).is_some() {
-                let reason = if self.queues.ever(queue, &asks) {
-                    WaitingReason::QueueLimit
-                } else {
-                    WaitingReason::GangOverLimit
-                };
-                self.block(no, shape, place::Short::of(reason), draft.now);
+            if self.block_if_limited(no, draft.now) {
                 continue;
             }
-            let members = self.unit(head);
+            let members = self.unit(head, self.shapes.get(shape.0).members.len());
             match self.find_places(&members, shape, aside) {
                 Ok(places) => {
                     for place in places {
@@ -318,7 +323,10 @@ impl Scheduler {
     /// Members of a gang that found no place beside the others go on by themselves.
     fn tell_the_rest(&mut self, members: &[AllocationNo], draft: &mut Draft) {
         for allocation in members {
-            let left = self.live.get(allocation).is_some_and(|live| live.phase == Phase::InGang);
+            let left = self
+                .live
+                .get(allocation)
+                .is_some_and(|live| live.phase == Phase::InGang);
             if left {
                 let waiting = Event::AllocationWaiting {
                     allocation: *allocation,

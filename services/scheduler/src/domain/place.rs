@@ -6,6 +6,7 @@ use super::{
     aside::Aside,
     class::{Class, ClassNo, ShapeNo},
     fleet::{NodeNo, Others, Spot, Taken, Value, Wanted},
+    gang::GangNo,
     scoring,
 };
 use std::collections::BTreeMap;
@@ -63,7 +64,9 @@ impl Scheduler {
         let may = |node: NodeNo| {
             let value = |label: &Token| fleet.capacity(node).label(label.as_str());
             uniform.is_none_or(|(label, wanted)| value(label) == Some(wanted))
-                && others.as_ref().is_none_or(|others| others.keep_off(node).is_none())
+                && others
+                    .as_ref()
+                    .is_none_or(|others| others.keep_off(node).is_none())
         };
         let best_but = |not: &dyn Fn(NodeNo) -> bool| {
             let mut best = fleet.best(&wanted, |node| !not(node) && may(node));
@@ -86,7 +89,11 @@ impl Scheduler {
                 None => best_but(&taken),
                 // A node that a run failed on is better than none.
                 Some(avoid) => best_but(&|node| node == avoid || taken(node)).or_else(|| {
-                    if found.is_empty() { best_but(&taken) } else { None }
+                    if found.is_empty() {
+                        best_but(&taken)
+                    } else {
+                        None
+                    }
                 }),
             };
             match next {
@@ -97,7 +104,12 @@ impl Scheduler {
         found
     }
 
-    fn find_place(&mut self, no: AllocationNo, uniform: Uniform<'_>, aside: &Aside) -> Option<Place> {
+    fn find_place(
+        &mut self,
+        no: AllocationNo,
+        uniform: Uniform<'_>,
+        aside: &Aside,
+    ) -> Option<Place> {
         let (node, _) = *self.best_nodes(no, uniform, aside, 1).first()?;
         let (class, policy) = self.wanted(self.live.get(&no)?);
         let class = self.classes.get(class.0);
@@ -123,7 +135,9 @@ impl Scheduler {
         let shape = self.shapes.get(shape.0);
         if let ([single], None) = (members, &shape.uniform_label) {
             let place = self.find_place(*single, None, aside);
-            return place.map(|place| vec![place]).ok_or_else(|| Short::of(WaitingReason::NoRoomNow));
+            return place
+                .map(|place| vec![place])
+                .ok_or_else(|| Short::of(WaitingReason::NoRoomNow));
         }
         let shape = shape.clone();
         let min = shape.min;
@@ -131,8 +145,8 @@ impl Scheduler {
             let places = self.try_all(members, None, aside);
             return enough(places, min);
         };
-        let values = match self.uniform_value(members, label) {
-            Some(value) => vec![value],
+        let values = match &shape.uniform_value {
+            Some(value) => vec![value.clone()],
             None => self.fleet.label_values(label),
         };
         if values.is_empty() {
@@ -152,15 +166,26 @@ impl Scheduler {
         enough(best, min)
     }
 
-    /// The label's value on the nodes where members of the gang run already.
-    fn uniform_value(&self, members: &[AllocationNo], label: &Token) -> Option<Token> {
-        let gang = self.live.get(members.first()?)?.gang?;
-        let hold = self.gangs.on_nodes(gang).find_map(|no| self.live.get(&no)?.hold());
-        self.fleet.capacity(hold?.node).label(label.as_str()).cloned()
+    /// The value of the gang's uniform label on the nodes where members of it run already.
+    pub(super) fn uniform_value(&self, gang: GangNo) -> Option<Token> {
+        let label = self.gangs.uniform_label(gang)?;
+        let hold = self
+            .gangs
+            .on_nodes(gang)
+            .find_map(|no| self.live.get(&no)?.hold());
+        self.fleet
+            .capacity(hold?.node)
+            .label(label.as_str())
+            .cloned()
     }
 
     /// Places for as many members as find one, one after the other. Members of one class find none once one has not.
-    fn try_all(&mut self, members: &[AllocationNo], uniform: Uniform<'_>, aside: &Aside) -> Vec<Place> {
+    fn try_all(
+        &mut self,
+        members: &[AllocationNo],
+        uniform: Uniform<'_>,
+        aside: &Aside,
+    ) -> Vec<Place> {
         let mut places: Vec<Place> = Vec::new();
         let mut taken: Vec<(NodeNo, AllocationNo, ClassNo, Taken)> = Vec::new();
         let mut full: Option<ClassNo> = None;
@@ -242,7 +267,12 @@ impl Scheduler {
         // The node of a gang's member, or of a nominee, need not be the best of all.
         let chosen = best.iter().find(|(node, _)| *node == place.node).copied();
         let others = best.into_iter().filter(|(node, _)| *node != place.node);
-        let candidates = chosen.into_iter().chain(others).take(1 + RUNNERS_UP).map(named).collect();
+        let candidates = chosen
+            .into_iter()
+            .chain(others)
+            .take(1 + RUNNERS_UP)
+            .map(named)
+            .collect();
         let node = self.fleet.node(place.node);
         Event::AllocationPlaced {
             allocation: place.allocation,

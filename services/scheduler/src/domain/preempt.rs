@@ -1,7 +1,8 @@
 //! Preemption: who has to go so that one who waits can come.
 //!
 //! By priority: an allocation whose class preempts takes from preemptible ones of lower priority. By fair share: a queue
-//! that stays within its fair share takes from queues that stay at or above theirs, and never from a higher priority. The
+//! takes from one that has more than its fair share, as long as that one then still exceeds its share by no less than the
+//! taker does, and never from a higher priority. So shares come closer to the fair ones with each step, and come to rest. The
 //! victims are of the lowest priority, the fewest, and the youngest; nobody goes for one who then does not fit.
 
 use super::{
@@ -49,7 +50,6 @@ impl Rate {
             most
         }
     }
-
 }
 
 /// Shares are rounded down by less than this.
@@ -74,8 +74,9 @@ struct Claimant<'a> {
     live: &'a Live,
     /// It may take from lower priorities.
     preempts: bool,
-    /// Its queue stays within its fair share with it.
-    under_share: bool,
+    /// What its queue has with it, and is due.
+    with_it: Share,
+    own_due: Share,
     due: &'a [Share],
 }
 
@@ -95,32 +96,49 @@ impl Scheduler {
     }
 
     /// Whether, and why, `no` may be made to go for the claimant.
-    fn may_go(&self, no: AllocationNo, claimant: &Claimant<'_>, plan: &Plan) -> Option<PreemptionCause> {
+    fn may_go(
+        &self,
+        no: AllocationNo,
+        claimant: &Claimant<'_>,
+        plan: &Plan,
+    ) -> Option<PreemptionCause> {
         let live = self.live.get(&no)?;
         let goes_already = live.hold()?.stop.is_some() || plan.victims.contains_key(&no);
-        if goes_already || !self.priority_class(live)?.preemptible {
+        if live.gang.is_some() && live.gang == claimant.live.gang {
             return None;
         }
+        // Who is in a gang takes the others along: what holds for one has to hold for all.
+        let fellows = || {
+            self.fellows(no)
+                .into_iter()
+                .filter_map(|fellow| self.live.get(&fellow))
+        };
+        let preemptible = |live| {
+            self.priority_class(live)
+                .is_some_and(|class| class.preemptible)
+        };
+        if goes_already || !fellows().all(preemptible) {
+            return None;
+        }
+        let priority = fellows().map(|live| live.priority).max()?;
         let due = *claimant.due.get(live.queue.0 as usize)?;
         let mut less = plan.less.get(&live.queue).copied().unwrap_or_default();
         let before = self.held_share(live.queue, &Amounts::default(), &less);
         if before.0 <= due.part(self.policy.protected_milli).0 && self.policy.protected_milli > 0 {
             return None;
         }
-        if claimant.preempts && live.priority < claimant.live.priority {
+        if claimant.preempts && priority < claimant.live.priority {
             return Some(PreemptionCause::Priority);
         }
-        for member in self.fellows(no) {
-            if let Some(member) = self.live.get(&member) {
-                add(&mut less, &self.amounts(member));
-            }
+        for fellow in fellows() {
+            add(&mut less, &self.amounts(fellow));
         }
         let after = self.held_share(live.queue, &Amounts::default(), &less);
         let fair = self.policy.fair_share_preemption
-            && claimant.under_share
             && live.queue != claimant.live.queue
-            && live.priority <= claimant.live.priority
-            && after.0.saturating_add(ROUNDING) >= due.0;
+            && priority <= claimant.live.priority
+            && before.0 > due.0 + ROUNDING
+            && after.0 + claimant.own_due.0 + ROUNDING >= claimant.with_it.0 + due.0;
         fair.then_some(PreemptionCause::FairShare)
     }
 
@@ -143,12 +161,21 @@ impl Scheduler {
                 node.give_back(capacity, self.classes.get(live.class.0), &hold.taken);
             }
         }
-        let planned = plan.places.iter().filter(|(_, at)| *at == no).map(|(coming, _)| coming);
+        let planned = plan
+            .places
+            .iter()
+            .filter(|(_, at)| *at == no)
+            .map(|(coming, _)| coming);
         for coming in node.nominees.clone().iter().chain(planned) {
             let live = self.live.get(coming)?;
             let class = self.classes.get(live.class.0);
             let spot = node.spot(capacity, class, |room| {
-                scoring::devices(self.placement_policy(live).into(), &self.popularity, room, &class.ask)
+                scoring::devices(
+                    self.placement_policy(live).into(),
+                    &self.popularity,
+                    room,
+                    &class.ask,
+                )
             })?;
             node.take(capacity, class, &spot).ok()?;
         }
@@ -166,14 +193,25 @@ impl Scheduler {
         let capacity = self.fleet.capacity(no);
         let mut node = self.prospect(no, plan)?;
         if node.check(capacity, wanted.class).is_ok() {
-            return Some(Vec::new());
+            // Where somebody is going already, there is room once he has gone. Where nobody is, there is no need to clear.
+            let goes = |no: &AllocationNo| {
+                let hold = self.live.get(no).and_then(|live| live.hold());
+                hold.is_some_and(|hold| hold.stop.is_some()) || plan.victims.contains_key(no)
+            };
+            let waits = self.fleet.node(no).holds.iter().any(goes);
+            return waits.then(Vec::new);
         }
         let holds = self.fleet.node(no).holds.iter().copied();
         let mut may_go: Vec<_> = holds
             .filter_map(|held| {
                 let live = self.live.get(&held)?;
                 let cause = self.may_go(held, claimant, plan)?;
-                Some((live.priority, Reverse(live.hold()?.placed), Reverse(held), cause))
+                Some((
+                    live.priority,
+                    Reverse(live.hold()?.placed),
+                    Reverse(held),
+                    cause,
+                ))
             })
             .collect();
         may_go.sort_unstable();
@@ -192,7 +230,11 @@ impl Scheduler {
                 continue;
             };
             let live = self.live.get(&victim)?;
-            node.give_back(capacity, self.classes.get(live.class.0), &live.hold()?.taken);
+            node.give_back(
+                capacity,
+                self.classes.get(live.class.0),
+                &live.hold()?.taken,
+            );
             self.let_go(victim, cause, &mut so_far);
             gone.push((victim, cause));
         }
@@ -226,15 +268,25 @@ impl Scheduler {
             if live.hold().is_some_and(|hold| hold.stop.is_some()) {
                 continue;
             }
-            let cause = if fellow == victim { cause } else { PreemptionCause::Gang };
+            let cause = if fellow == victim {
+                cause
+            } else {
+                PreemptionCause::Gang
+            };
             if plan.victims.insert(fellow, cause).is_none() {
-                add(plan.less.entry(live.queue).or_default(), &self.amounts(live));
+                add(
+                    plan.less.entry(live.queue).or_default(),
+                    &self.amounts(live),
+                );
             }
         }
     }
 
     fn badness(&self, victims: &[(AllocationNo, PreemptionCause)]) -> Badness {
-        let all: BTreeSet<_> = victims.iter().flat_map(|(no, _)| self.fellows(*no)).collect();
+        let all: BTreeSet<_> = victims
+            .iter()
+            .flat_map(|(no, _)| self.fellows(*no))
+            .collect();
         let lives = || all.iter().filter_map(|no| self.live.get(no));
         let placed = lives().filter_map(|live| live.hold().map(|hold| hold.placed));
         (
@@ -245,15 +297,23 @@ impl Scheduler {
     }
 
     /// The node for one more of the unit, and who has to go from it.
-    fn clear_for(&self, no: AllocationNo, due: &[Share], asks: &Amounts, plan: &mut Plan) -> Option<()> {
+    fn clear_for(
+        &self,
+        no: AllocationNo,
+        due: &[Share],
+        asks: &Amounts,
+        plan: &mut Plan,
+    ) -> Option<()> {
         let live = self.live.get(&no)?;
         let class = self.classes.get(live.class.0);
-        let own = due.get(live.queue.0 as usize)?;
-        let share = self.held_share(live.queue, asks, &Amounts::default());
+        let own_due = *due.get(live.queue.0 as usize)?;
         let claimant = Claimant {
             live,
-            preempts: self.priority_class(live).is_some_and(|class| class.preempts),
-            under_share: share.0 <= own.0.saturating_add(ROUNDING),
+            preempts: self
+                .priority_class(live)
+                .is_some_and(|class| class.preempts),
+            with_it: self.held_share(live.queue, asks, &Amounts::default()),
+            own_due,
             due,
         };
         let wanted = Wanted {
@@ -262,18 +322,27 @@ impl Scheduler {
             policy: self.placement_policy(live),
             popularity: &self.popularity,
         };
-        let others = class.looks_at_others().then(|| Others::of(&self.fleet, class));
+        let others = class
+            .looks_at_others()
+            .then(|| Others::of(&self.fleet, class));
         let choices = self.fleet.all().filter_map(|node| {
             let there = self.fleet.node(node);
             let usable = there.open()
                 && !*there.aside
                 && keeps_off(self.fleet.capacity(node), class).is_none()
-                && others.as_ref().is_none_or(|others| others.keep_off(node).is_none());
+                && others
+                    .as_ref()
+                    .is_none_or(|others| others.keep_off(node).is_none());
             if !usable {
                 return None;
             }
             let victims = self.victims_on(node, &wanted, &claimant, plan)?;
-            Some((self.badness(&victims), Reverse(there.precedence), node, victims))
+            Some((
+                self.badness(&victims),
+                Reverse(there.precedence),
+                node,
+                victims,
+            ))
         });
         let (_, _, node, victims) = choices.min()?;
         for (victim, cause) in victims {
@@ -284,7 +353,11 @@ impl Scheduler {
     }
 
     /// Whether preemption could help the line at all; cheap, and never wrong when it says no.
-    fn may_preempt(&self, line: LineNo, due: &[Share]) -> Option<(Vec<AllocationNo>, Amounts, u32)> {
+    fn may_preempt(
+        &self,
+        line: LineNo,
+        due: &[Share],
+    ) -> Option<(Vec<AllocationNo>, Amounts, u32)> {
         let line = self.queues.line(line)?;
         let block = self.block_of(line)?;
         if !matches!(block, WaitingReason::NoRoomNow | WaitingReason::GangNoRoom) {
@@ -292,23 +365,34 @@ impl Scheduler {
         }
         let head = line.head()?.allocation;
         let live = self.live.get(&head)?;
-        let by_priority = self.priority_class(live).is_some_and(|class| class.preempts);
-        let share = self.held_share(line.key.queue, &line.asks, &Amounts::default());
-        let own = due.get(line.key.queue.0 as usize)?;
-        let by_share = self.policy.fair_share_preemption && share.0 <= own.0.saturating_add(ROUNDING);
+        let by_priority = self
+            .priority_class(live)
+            .is_some_and(|class| class.preempts);
+        let beyond = |(queue, due): (QueueNo, &Share)| {
+            let held = self.held_share(queue, &Amounts::default(), &Amounts::default());
+            queue != line.key.queue && held.0 > due.0 + ROUNDING
+        };
+        let queues = self.queues.all().map(|(no, _)| no).zip(due);
+        let by_share = self.policy.fair_share_preemption && queues.into_iter().any(beyond);
         let shape = self.shapes.get(line.key.shape.0);
         // A gang that wants a uniform label waits until there is room.
         if !(by_priority || by_share) || shape.uniform_label.is_some() {
             return None;
         }
-        Some((self.unit(head), line.asks, shape.min))
+        Some((self.unit(head, shape.members.len()), line.asks, shape.min))
     }
 }
 
 /// Clears nodes for those who wait and may have others go, the highest priority first.
 pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
-    let any = state.priority_classes.values().any(|class| class.preemptible);
-    let again = state.blocked.preempt_again_at.is_some_and(|at| at <= draft.now);
+    let any = state
+        .priority_classes
+        .values()
+        .any(|class| class.preemptible);
+    let again = state
+        .blocked
+        .preempt_again_at
+        .is_some_and(|at| at <= draft.now);
     let due = std::mem::take(&mut state.blocked.preemption_untried) || again || !draft.is_empty();
     if !any || state.policy.preemptions_per_minute == 0 || !due {
         return;
@@ -341,7 +425,9 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
                     break;
                 }
             }
-            let left = state.rate.left(draft.now, state.policy.preemptions_per_minute);
+            let left = state
+                .rate
+                .left(draft.now, state.policy.preemptions_per_minute);
             if plan.places.len() < min as usize {
                 break;
             }
@@ -355,6 +441,8 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
 }
 
 fn carry_out(state: &mut Scheduler, plan: Plan, draft: &mut Draft) {
+    // It may let another have his way who was looked at before.
+    state.blocked.preemption_untried = true;
     let first = plan.places.first().map(|(no, _)| *no);
     for (victim, cause) in &plan.victims {
         state.evict(*victim, *cause, first, draft);
@@ -391,14 +479,23 @@ pub(super) fn decide_nominated(state: &mut Scheduler, aside: &Aside, draft: &mut
         if !looked_at.insert(members.first().copied()) {
             continue;
         }
-        let open = members.iter().all(|no| {
-            let node = state.live.get(no).map(|live| &live.phase);
-            matches!(node, Some(Phase::Nominated(node)) if state.fleet.node(*node).open())
-        });
+        let enough = gang.is_none_or(|gang| state.gangs.enough(gang, members.len()));
+        let open = enough
+            && members.iter().all(|no| {
+                let node = state.live.get(no).map(|live| &live.phase);
+                matches!(node, Some(Phase::Nominated(node)) if state.fleet.node(*node).open())
+            });
         if !open {
             for allocation in members {
                 let (reason, line) = (WaitingReason::NoRoomNow, None);
-                draft.emit(state, Event::AllocationWaiting { allocation, reason, line });
+                draft.emit(
+                    state,
+                    Event::AllocationWaiting {
+                        allocation,
+                        reason,
+                        line,
+                    },
+                );
             }
             continue;
         }
@@ -407,14 +504,21 @@ pub(super) fn decide_nominated(state: &mut Scheduler, aside: &Aside, draft: &mut
                 let event = state.placed_event(place, aside);
                 draft.emit(state, event);
             }
+            if let Some(gang) = gang {
+                let rest = state.gangs.ready_members(gang);
+                state.tell_the_rest(&rest, draft);
+            }
         }
     }
 }
 
 impl Scheduler {
     fn nominated_of(&self, gang: super::gang::GangNo) -> Vec<AllocationNo> {
-        let of_gang = |no: &&AllocationNo| self.live.get(no).is_some_and(|live| live.gang == Some(gang));
+        let of_gang = |no: &&AllocationNo| {
+            self.live
+                .get(no)
+                .is_some_and(|live| live.gang == Some(gang))
+        };
         self.nominated.iter().filter(of_gang).copied().collect()
     }
 }
-

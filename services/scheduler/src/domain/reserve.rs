@@ -35,7 +35,9 @@ impl Reservations {
 
     /// All nodes that are reserved now or later.
     pub fn nodes(&self) -> impl Iterator<Item = NodeNo> {
-        self.granted.values().flat_map(|granted| granted.nodes.iter().copied())
+        self.granted
+            .values()
+            .flat_map(|granted| granted.nodes.iter().copied())
     }
 
     /// Whether a run of `queue` may be on the node from `now` until `ends` (none: nobody knows).
@@ -85,11 +87,16 @@ impl Scheduler {
         if nodes.is_empty() {
             return;
         }
-        let nodes: Vec<_> = nodes.iter().filter_map(|node| self.fleet.find(node)).collect();
+        let nodes: Vec<_> = nodes
+            .iter()
+            .filter_map(|node| self.fleet.find(node))
+            .collect();
         if let Some((version, Some(terms))) = wanted {
             for node in &nodes {
                 let key = (*node, name.clone());
-                self.reservations.taken.insert(terms.from, terms.until, key, 1);
+                self.reservations
+                    .taken
+                    .insert(terms.from, terms.until, key, 1);
             }
             let granted = Granted {
                 version,
@@ -104,7 +111,9 @@ impl Scheduler {
         if let Some(granted) = self.reservations.granted.remove(name) {
             for node in granted.nodes {
                 let key = (node, name.clone());
-                self.reservations.taken.remove(granted.terms.from, granted.terms.until, &key);
+                self.reservations
+                    .taken
+                    .remove(granted.terms.from, granted.terms.until, &key);
             }
         }
     }
@@ -114,7 +123,13 @@ impl Scheduler {
         let overlapping = self.reservations.taken.overlapping(terms.from, terms.until);
         let others = overlapping.filter(|(_, other)| other != name);
         let busy: BTreeSet<_> = others.map(|(node, _)| *node).collect();
-        let mut nodes: Vec<_> = self.fleet.nodes().iter().zip(0..).map(|(node, no)| (node, NodeNo(no))).collect();
+        let mut nodes: Vec<_> = self
+            .fleet
+            .nodes()
+            .iter()
+            .zip(0..)
+            .map(|(node, no)| (node, NodeNo(no)))
+            .collect();
         nodes.retain(|(node, no)| {
             let capacity = self.fleet.kind(node.kind);
             node.open()
@@ -131,11 +146,16 @@ impl Scheduler {
         let Some(granted) = self.reservations.granted.get(name) else {
             return Vec::new();
         };
-        let holds = granted.nodes.iter().flat_map(|node| &self.fleet.node(*node).holds);
+        let holds = granted
+            .nodes
+            .iter()
+            .flat_map(|node| &self.fleet.node(*node).holds);
         let goes = holds.filter(|no| {
             self.live.get(no).is_some_and(|live| {
                 let for_queue = |no| self.queues.get(no).name == granted.terms.queue;
-                let preemptible = self.priority_class(live).is_some_and(|class| class.preemptible);
+                let preemptible = self
+                    .priority_class(live)
+                    .is_some_and(|class| class.preemptible);
                 let stays = live.hold().is_none_or(|hold| hold.stop.is_some());
                 preemptible && !stays && !self.queues.up(live.queue).any(for_queue)
             })
@@ -154,11 +174,18 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
         let nodes = match wanted {
             Some(terms) if terms.until > draft.now => {
                 let nodes = state.nodes_for(&name, terms);
-                if nodes.len() == terms.nodes as usize { nodes } else { Vec::new() }
+                if nodes.len() == terms.nodes as usize {
+                    nodes
+                } else {
+                    Vec::new()
+                }
             }
             Some(_) | None => Vec::new(),
         };
-        let nodes = nodes.into_iter().map(|no| state.fleet.node(no).name.clone()).collect();
+        let nodes = nodes
+            .into_iter()
+            .map(|no| state.fleet.node(no).name.clone())
+            .collect();
         let decided = Event::ReservationDecided {
             reservation: name,
             version,
@@ -167,8 +194,12 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
         draft.emit(state, decided);
     }
     let granted = &state.reservations.granted;
-    let over = granted.iter().filter(|(_, granted)| granted.terms.until <= draft.now);
-    let over: Vec<_> = over.map(|(name, granted)| (name.clone(), granted.version)).collect();
+    let over = granted
+        .iter()
+        .filter(|(_, granted)| granted.terms.until <= draft.now);
+    let over: Vec<_> = over
+        .map(|(name, granted)| (name.clone(), granted.version))
+        .collect();
     for (reservation, version) in over {
         let decided = Event::ReservationDecided {
             reservation,
@@ -178,7 +209,9 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
         draft.emit(state, decided);
     }
     let granted = &state.reservations.granted;
-    let begun = granted.iter().filter(|(_, granted)| granted.terms.from <= draft.now);
+    let begun = granted
+        .iter()
+        .filter(|(_, granted)| granted.terms.from <= draft.now);
     let begun: Vec<_> = begun.map(|(name, _)| name.clone()).collect();
     for name in begun {
         for no in state.in_the_way(&name) {

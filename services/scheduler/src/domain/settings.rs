@@ -13,7 +13,8 @@ impl Scheduler {
                 self.try_everything();
             }
             AdminChange::PriorityClass { class, settings } => {
-                self.priority_classes.insert(class.clone(), settings.clone());
+                self.priority_classes
+                    .insert(class.clone(), settings.clone());
                 self.try_everything();
             }
             AdminChange::Scheduling(policy) => {
@@ -21,7 +22,10 @@ impl Scheduler {
                 self.order_anew();
                 self.try_everything();
             }
-            AdminChange::Cordon { node, cordoned } => self.fleet.set_cordon(node, *cordoned),
+            AdminChange::Cordon { node, cordoned } => {
+                self.fleet.set_cordon(node, *cordoned);
+                self.blocked.preemption_untried = true;
+            }
             AdminChange::Reservation {
                 reservation,
                 wanted,
@@ -37,7 +41,15 @@ impl Scheduler {
         incarnation: u64,
         capacity: &NodeCapacity,
     ) {
+        if let Some(known) = self.fleet.find(node) {
+            let empty = self.fleet.empty_room(known);
+            self.popularity.left(&empty);
+        }
         self.fleet.register(node, incarnation, capacity);
+        if let Some(known) = self.fleet.find(node) {
+            let empty = self.fleet.empty_room(known);
+            self.popularity.joined(&empty);
+        }
         self.blocked.preemption_untried = true;
     }
 
@@ -45,6 +57,7 @@ impl Scheduler {
         let node = self.fleet.find(node);
         let node = node.ok_or_else(|| IllegalEvent::new("no such node", event))?;
         self.fleet.set_ready(node, true);
+        self.blocked.preemption_untried = true;
         Ok(())
     }
 
@@ -52,6 +65,7 @@ impl Scheduler {
         let node = self.fleet.find(node);
         let node = node.ok_or_else(|| IllegalEvent::new("no such node", event))?;
         self.fleet.set_ready(node, false);
+        self.blocked.preemption_untried = true;
         self.lost.extend(&self.fleet.node(node).holds);
         Ok(())
     }
@@ -63,10 +77,18 @@ impl Scheduler {
             let Some(live) = self.live.get(&key.allocation) else {
                 continue;
             };
-            let asks = self.queues.line(line).map(|line| line.asks).unwrap_or_default();
+            let asks = self
+                .queues
+                .line(line)
+                .map(|line| line.asks)
+                .unwrap_or_default();
             let new: Key = self.key(key.allocation, live, asks);
             self.queues.rekey(line, key, new);
-            match self.live.get_mut(&key.allocation).map(|live| (&mut live.phase, live.gang)) {
+            match self
+                .live
+                .get_mut(&key.allocation)
+                .map(|live| (&mut live.phase, live.gang))
+            {
                 Some((Phase::Queued(_, at), _)) => *at = new,
                 Some((_, Some(gang))) => self.gangs.stands(gang, (line, new)),
                 _ => {}

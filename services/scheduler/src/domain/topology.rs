@@ -95,10 +95,12 @@ pub fn choose(
     let masks = (1..=all).filter(|zones| zones & !all == 0 && look.fits(*zones));
     let zones = match policy {
         NumaPolicy::None => return look.anywhere(all),
-        NumaPolicy::Single => masks.filter(|zones| zones.count_ones() == 1).min_by_key(|zones| look.left(*zones)),
-        NumaPolicy::BestEffort => masks.min_by_key(|zones| {
-            (zones.count_ones(), look.distance(*zones), look.left(*zones))
-        }),
+        NumaPolicy::Single => masks
+            .filter(|zones| zones.count_ones() == 1)
+            .min_by_key(|zones| look.left(*zones)),
+        NumaPolicy::BestEffort => {
+            masks.min_by_key(|zones| (zones.count_ones(), look.distance(*zones), look.left(*zones)))
+        }
     }?;
     Some(Choice {
         devices: look.devices(zones)?,
@@ -139,12 +141,14 @@ pub fn parts(
 impl Look<'_> {
     fn in_zones(&self, zones: u8) -> impl Iterator<Item = (&vocab::Zone, &ZoneRoom)> {
         let all = self.topology.zones.iter().zip(self.rooms).zip(0u8..);
-        all.filter(move |(_, zone)| zones >> zone & 1 == 1).map(|(pair, _)| pair)
+        all.filter(move |(_, zone)| zones >> zone & 1 == 1)
+            .map(|(pair, _)| pair)
     }
 
     /// Devices of the zones, as bits.
     fn gpus_of(&self, zones: u8) -> u16 {
-        self.in_zones(zones).fold(0, |gpus, (zone, _)| gpus | zone.gpus)
+        self.in_zones(zones)
+            .fold(0, |gpus, (zone, _)| gpus | zone.gpus)
     }
 
     /// Of these devices, those that the request would fit on.
@@ -155,9 +159,10 @@ impl Look<'_> {
     }
 
     fn free(&self, zones: u8) -> (u64, u64) {
-        self.in_zones(zones).fold((0, 0), |(cpu, memory), (_, room)| {
-            (cpu + room.cpu_milli, memory + room.memory_bytes)
-        })
+        self.in_zones(zones)
+            .fold((0, 0), |(cpu, memory), (_, room)| {
+                (cpu + room.cpu_milli, memory + room.memory_bytes)
+            })
     }
 
     fn fits(&self, zones: u8) -> bool {
@@ -171,8 +176,14 @@ impl Look<'_> {
     fn left(&self, zones: u8) -> (u64, u64, u64) {
         let (cpu, memory) = self.free(zones);
         let gpus = self.gpus_of(zones);
-        let gpu = (0..).zip(self.gpu_milli).filter(|(device, _)| gpus >> *device & 1 == 1);
-        (gpu.map(|(_, free): (u8, _)| u64::from(*free)).sum(), cpu, memory)
+        let gpu = (0..)
+            .zip(self.gpu_milli)
+            .filter(|(device, _)| gpus >> *device & 1 == 1);
+        (
+            gpu.map(|(_, free): (u8, _)| u64::from(*free)).sum(),
+            cpu,
+            memory,
+        )
     }
 
     /// The sum of the distances between any two of the zones.
@@ -181,7 +192,11 @@ impl Look<'_> {
         let those = || (0..count).filter(move |zone| zones >> zone & 1 == 1);
         let pairs = those().flat_map(|a| those().map(move |b| (a, b)));
         let distance = |(a, b): (usize, usize)| self.topology.distances.get(a * count + b);
-        pairs.filter(|(a, b)| a < b).filter_map(distance).map(|d| u64::from(*d)).sum()
+        pairs
+            .filter(|(a, b)| a < b)
+            .filter_map(distance)
+            .map(|d| u64::from(*d))
+            .sum()
     }
 
     fn zone_of(&self, device: u8) -> usize {
@@ -204,11 +219,23 @@ impl Look<'_> {
             .fold(0, |bits, (_, device)| bits | 1 << device);
         if self.ask.gpu_milli < WHOLE {
             fitting.sort_by_key(|(device, free)| {
-                (*free, self.links(1 << device, free_whole & !(1 << device)), *device)
+                (
+                    *free,
+                    self.links(1 << device, free_whole & !(1 << device)),
+                    *device,
+                )
             });
-            return Some(fitting.iter().take(count).map(|(device, _)| *device).collect());
+            return Some(
+                fitting
+                    .iter()
+                    .take(count)
+                    .map(|(device, _)| *device)
+                    .collect(),
+            );
         }
-        let among = fitting.iter().fold(0u16, |bits, (device, _)| bits | 1 << device);
+        let among = fitting
+            .iter()
+            .fold(0u16, |bits, (device, _)| bits | 1 << device);
         let best = subsets(among, count as u32).min_by_key(|chosen| {
             let inside = self.links(*chosen, *chosen);
             let broken = self.links(*chosen, free_whole & !chosen);
@@ -231,7 +258,10 @@ impl Look<'_> {
         if !self.fits(all) {
             return None;
         }
-        let mut fitting: Vec<_> = self.fitting(self.gpus_of(all)).map(|(device, free)| (free, device)).collect();
+        let mut fitting: Vec<_> = self
+            .fitting(self.gpus_of(all))
+            .map(|(device, free)| (free, device))
+            .collect();
         fitting.sort_unstable();
         let mut devices: Vec<u8> = fitting
             .iter()
@@ -239,12 +269,16 @@ impl Look<'_> {
             .map(|(_, device)| *device)
             .collect();
         devices.sort_unstable();
-        let mut zones = devices.iter().fold(0u8, |zones, device| zones | 1 << self.zone_of(*device));
+        let mut zones = devices
+            .iter()
+            .fold(0u8, |zones, device| zones | 1 << self.zone_of(*device));
         let enough = |zones: u8| {
             let (cpu, memory) = self.free(zones);
             cpu >= self.ask.cpu_milli && memory >= self.ask.memory_bytes
         };
-        let mut others: Vec<usize> = (0..self.rooms.len()).filter(|zone| zones >> zone & 1 == 0).collect();
+        let mut others: Vec<usize> = (0..self.rooms.len())
+            .filter(|zone| zones >> zone & 1 == 0)
+            .collect();
         others.sort_by_key(|zone| (Reverse(self.rooms[*zone].cpu_milli), *zone));
         for zone in others {
             if enough(zones) {

@@ -27,7 +27,12 @@ impl Wanted<'_> {
         if node.check(capacity, self.class).is_err() {
             return Value::NONE;
         }
-        match scoring::score(self.policy.into(), self.popularity, &node.room, &self.class.ask) {
+        match scoring::score(
+            self.policy.into(),
+            self.popularity,
+            &node.room,
+            &self.class.ask,
+        ) {
             Some(score) => Value::new(score, node.precedence),
             None => Value::NONE,
         }
@@ -117,7 +122,9 @@ impl Changes {
 
     pub fn ranking(&self, wanted: &Wanted<'_>) -> Option<&Ranking> {
         let slots = self.rankings.get(wanted.no.0 as usize)?;
-        slots[wanted.policy as usize].as_ref().map(|ranked| &ranked.ranking)
+        slots[wanted.policy as usize]
+            .as_ref()
+            .map(|ranked| &ranked.ranking)
     }
 
     fn drop_oldest(&mut self) {

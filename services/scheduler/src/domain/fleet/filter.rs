@@ -29,7 +29,10 @@ pub fn keeps_off(capacity: &NodeCapacity, class: &Class) -> Option<Filter> {
     };
     let large_enough = capacity.cpu_milli >= class.cpu_milli
         && capacity.memory_bytes >= class.memory_bytes
-        && class.gpu.as_ref().is_none_or(|gpu| capacity.gpus >= gpu.count)
+        && class
+            .gpu
+            .as_ref()
+            .is_none_or(|gpu| capacity.gpus >= gpu.count)
         && class.extended.iter().all(extended);
     (!large_enough).then_some(Filter::Capacity)
 }
@@ -80,12 +83,20 @@ impl<'a> Others<'a> {
             (term.domain.clone(), (!first_of_its_own).then_some(there))
         });
         let near = near.collect();
-        let apart = rules.apart.iter().map(|term| (term.domain.clone(), count(term))).collect();
+        let apart = rules
+            .apart
+            .iter()
+            .map(|term| (term.domain.clone(), count(term)))
+            .collect();
         let spread = rules.spread.iter().filter_map(|rule| {
             let group = rules.group.as_ref()?;
             let there = others.count(tenant, group, &rule.domain);
             let fewest = others.fewest(&there, &rule.domain, class);
-            Some((rule.domain.clone(), there, fewest.saturating_add(rule.skew_max)))
+            Some((
+                rule.domain.clone(),
+                there,
+                fewest.saturating_add(rule.skew_max),
+            ))
         });
         let spread = spread.collect();
         others.near = near;

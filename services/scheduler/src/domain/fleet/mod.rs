@@ -46,6 +46,9 @@ pub struct Fleet {
     aside: Scratch<BTreeSet<NodeNo>>,
     #[serde(skip)]
     changes: Scratch<Changes>,
+    /// Grows when nodes, or whether they may be used, change.
+    #[serde(skip)]
+    composition: Scratch<u64>,
 }
 
 /// The number that the scoring policies know a model by.
@@ -76,6 +79,12 @@ impl Fleet {
         self.kind(self.node(node).kind)
     }
 
+    /// What is free on the node when nothing is on it.
+    pub fn empty_room(&mut self, node: NodeNo) -> scoring::Room {
+        let capacity = self.kinds.get(self.nodes[node.0 as usize].kind.0);
+        empty_room(&mut self.models, capacity)
+    }
+
     pub fn find(&mut self, name: &Token) -> Option<NodeNo> {
         self.names.find(name).map(NodeNo)
     }
@@ -86,7 +95,10 @@ impl Fleet {
 
     pub fn members(&self, tenant: &Token, group: &Token) -> impl Iterator<Item = (NodeNo, u32)> {
         let members = self.groups.get(&(tenant.clone(), group.clone()));
-        members.into_iter().flatten().map(|(node, count)| (*node, *count))
+        members
+            .into_iter()
+            .flatten()
+            .map(|(node, count)| (*node, *count))
     }
 
     /// A new node, or an old one whose agent has started anew with nothing on it. What it held is returned: its holders
@@ -98,7 +110,7 @@ impl Fleet {
         capacity: &NodeCapacity,
     ) -> Vec<AllocationNo> {
         let kind = KindNo(self.kinds.acquire(capacity));
-        let model = capacity.gpu_model.as_ref().map(|model| model_no(&mut self.models, model));
+        self.composition.0 += 1;
         let topology = capacity.topology.as_deref();
         let mut node = Node {
             name: name.clone(),
@@ -107,8 +119,12 @@ impl Fleet {
             cordoned: self.cordons.get(name).copied().unwrap_or(false),
             kind,
             precedence: 0,
-            room: scoring::Room::new(capacity.cpu_milli, capacity.memory_bytes, capacity.gpus, model),
-            extended: capacity.extended.iter().map(|(_, amount)| *amount).collect(),
+            room: empty_room(&mut self.models, capacity),
+            extended: capacity
+                .extended
+                .iter()
+                .map(|(_, amount)| *amount)
+                .collect(),
             zones: topology.map_or_else(Vec::new, super::topology::empty),
             holds: Default::default(),
             nominees: Vec::new(),
@@ -149,7 +165,10 @@ impl Fleet {
     fn give_precedence(&mut self, node: NodeNo) {
         let rank = |no: NodeNo, fleet: &Self| {
             let name = &fleet.node(no).name;
-            (scoring::rank(name.as_str()), std::cmp::Reverse(name.clone()))
+            (
+                scoring::rank(name.as_str()),
+                std::cmp::Reverse(name.clone()),
+            )
         };
         let mut moving = node;
         let mut at = (scoring::rank(self.node(node).name.as_str()) >> 32) as u32;
@@ -178,6 +197,7 @@ impl Fleet {
         if self.node(node).ready == ready {
             return;
         }
+        self.composition.0 += 1;
         self.leave_totals(node);
         self.nodes[node.0 as usize].ready = ready;
         self.join_totals(node);
@@ -191,6 +211,7 @@ impl Fleet {
             self.cordons.remove(name);
         }
         if let Some(node) = self.find(name) {
+            self.composition.0 += 1;
             self.nodes[node.0 as usize].cordoned = cordoned;
             self.gained(node);
         }
@@ -222,14 +243,23 @@ impl Fleet {
         let taken = node.take(self.kinds.get(node.kind.0), class, spot)?;
         node.holds.insert(allocation);
         if let Some((tenant, group)) = group(class) {
-            let members = self.groups.entry((tenant.clone(), group.clone())).or_default();
+            let members = self
+                .groups
+                .entry((tenant.clone(), group.clone()))
+                .or_default();
             *members.entry(no).or_default() += 1;
         }
         self.touch(no);
         Ok(taken)
     }
 
-    pub fn give_back(&mut self, no: NodeNo, allocation: AllocationNo, class: &Class, taken: &Taken) {
+    pub fn give_back(
+        &mut self,
+        no: NodeNo,
+        allocation: AllocationNo,
+        class: &Class,
+        taken: &Taken,
+    ) {
         let node = &mut self.nodes[no.0 as usize];
         if !node.holds.remove(&allocation) {
             return;
@@ -256,9 +286,32 @@ impl Fleet {
     }
 
     /// Undoes a `take` that was only a trial: there is no more room than before it.
-    pub fn give_back_trial(&mut self, no: NodeNo, allocation: AllocationNo, class: &Class, taken: &Taken) {
+    pub fn give_back_trial(
+        &mut self,
+        no: NodeNo,
+        allocation: AllocationNo,
+        class: &Class,
+        taken: &Taken,
+    ) {
         self.give_back(no, allocation, class, taken);
         self.changes.gained.pop();
+    }
+
+    pub fn composition(&self) -> u64 {
+        *self.composition
+    }
+
+    /// How many nodes of each kind are ready, and how many of these are open.
+    pub fn by_kind(&self) -> Vec<(KindNo, u32, u32)> {
+        let mut counts = vec![(0, 0); self.kinds.bound()];
+        for node in &self.nodes {
+            let (ready, open) = &mut counts[node.kind.0 as usize];
+            *ready += u32::from(node.ready);
+            *open += u32::from(node.open());
+        }
+        let all = counts.into_iter().zip(0..);
+        all.map(|((ready, open), kind)| (KindNo(kind), ready, open))
+            .collect()
     }
 
     /// All values of a label on nodes that may be used, sorted.
@@ -275,7 +328,9 @@ impl Fleet {
     }
 
     pub fn denominate(&mut self, no: NodeNo, allocation: AllocationNo) {
-        self.nodes[no.0 as usize].nominees.retain(|nominee| *nominee != allocation);
+        self.nodes[no.0 as usize]
+            .nominees
+            .retain(|nominee| *nominee != allocation);
         self.gained(no);
     }
 
@@ -337,6 +392,19 @@ impl Fleet {
     }
 }
 
+fn empty_room(models: &mut Interner<Token>, capacity: &NodeCapacity) -> scoring::Room {
+    let model = capacity
+        .gpu_model
+        .as_ref()
+        .map(|model| model_no(models, model));
+    scoring::Room::new(
+        capacity.cpu_milli,
+        capacity.memory_bytes,
+        capacity.gpus,
+        model,
+    )
+}
+
 /// The resource types of a node.
 fn amounts(capacity: &NodeCapacity) -> Amounts {
     ResourceKind::ALL.map(|kind| capacity.amount(kind))
@@ -344,6 +412,9 @@ fn amounts(capacity: &NodeCapacity) -> Amounts {
 
 /// The group that a member of the class counts for.
 fn group(class: &Class) -> Option<(&Token, &Token)> {
-    let group = class.rules.as_ref().and_then(|rules| rules.group.as_ref())?;
+    let group = class
+        .rules
+        .as_ref()
+        .and_then(|rules| rules.group.as_ref())?;
     Some((class.tenant.as_ref()?, group))
 }

@@ -58,7 +58,10 @@ impl Spot {
     pub fn of(taken: &Taken) -> Self {
         Self {
             gpus: taken.gpus.clone(),
-            zones: taken.parts.iter().fold(0, |zones, part| zones | 1 << part.zone),
+            zones: taken
+                .parts
+                .iter()
+                .fold(0, |zones, part| zones | 1 << part.zone),
         }
     }
 }
@@ -102,7 +105,11 @@ impl Node {
         let by_cpu = self.room.cpu_milli() / class.cpu_milli.max(1);
         let by_memory = self.room.memory_bytes() / class.memory_bytes.max(1);
         let by_gpu = class.gpu.as_ref().map_or(u64::MAX, |gpu| {
-            let per_device = self.room.gpu_milli().iter().map(|free| free / gpu.milli.max(1));
+            let per_device = self
+                .room
+                .gpu_milli()
+                .iter()
+                .map(|free| free / gpu.milli.max(1));
             per_device.map(u64::from).sum::<u64>() / u64::from(gpu.count.max(1))
         });
         u32::try_from(by_cpu.min(by_memory).min(by_gpu)).unwrap_or(u32::MAX)
@@ -188,7 +195,8 @@ impl Node {
                 parts
             }
         };
-        self.room.take(class.cpu_milli, class.memory_bytes, &spot.gpus)?;
+        self.room
+            .take(class.cpu_milli, class.memory_bytes, &spot.gpus)?;
         self.extended = extended;
         self.zones = zones;
         Ok(Taken {
@@ -199,7 +207,8 @@ impl Node {
 
     /// What `take` took of this incarnation.
     pub fn give_back(&mut self, capacity: &NodeCapacity, class: &Class, taken: &Taken) {
-        self.room.give_back(class.cpu_milli, class.memory_bytes, &taken.gpus);
+        self.room
+            .give_back(class.cpu_milli, class.memory_bytes, &taken.gpus);
         for (name, amount) in &class.extended {
             let at = capacity.extended.binary_search_by(|(has, _)| has.cmp(name));
             if let Some(free) = at.ok().and_then(|at| self.extended.get_mut(at)) {

@@ -75,7 +75,9 @@ impl Ranking {
     }
 
     pub fn any(&self) -> bool {
-        self.levels.last().is_some_and(|top| top.iter().any(|value| value.fits()))
+        self.levels
+            .last()
+            .is_some_and(|top| top.iter().any(|value| value.fits()))
     }
 
     /// The best node that `allowed` lets pass. Nodes that cannot be better than the best so far are not looked at.
@@ -110,7 +112,9 @@ impl Ranking {
         }
         let members = at * FANOUT..((at + 1) * FANOUT).min(self.levels[level - 1].len());
         // The block's best first: unless it is not allowed, the others are then passed over at once.
-        let first = members.clone().find(|member| self.levels[level - 1][*member] == value);
+        let first = members
+            .clone()
+            .find(|member| self.levels[level - 1][*member] == value);
         if let Some(first) = first {
             self.descend(level - 1, first, best, allowed);
         }
@@ -136,7 +140,9 @@ mod tests {
 
     fn naive(values: &[Value], allowed: impl Fn(usize) -> bool) -> Option<(NodeNo, Value)> {
         let fitting = values.iter().enumerate().filter(|(_, value)| value.fits());
-        let (at, value) = fitting.filter(|(at, _)| allowed(*at)).max_by_key(|(_, v)| **v)?;
+        let (at, value) = fitting
+            .filter(|(at, _)| allowed(*at))
+            .max_by_key(|(_, v)| **v)?;
         Some((NodeNo(at as u32), *value))
     }
 

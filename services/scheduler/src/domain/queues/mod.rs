@@ -34,6 +34,9 @@ pub struct Queues {
     next_line: u64,
     #[serde(skip)]
     turns: Scratch<Turns>,
+    /// Lines by what they ask for; made anew when it is not there.
+    #[serde(skip)]
+    by_shape: Scratch<Option<BTreeMap<ShapeNo, BTreeSet<LineNo>>>>,
     /// A queue holds less than when that was last asked.
     #[serde(skip)]
     released: Scratch<bool>,
@@ -85,7 +88,10 @@ impl Queues {
     }
 
     pub fn all(&self) -> impl Iterator<Item = (QueueNo, &Queue)> {
-        self.queues.iter().zip(0..).map(|(queue, no)| (QueueNo(no), queue))
+        self.queues
+            .iter()
+            .zip(0..)
+            .map(|(queue, no)| (QueueNo(no), queue))
     }
 
     pub fn parent(&self, queue: QueueNo) -> Option<QueueNo> {
@@ -106,11 +112,19 @@ impl Queues {
         let parent = parent.filter(|parent| !self.up(*parent).any(|above| above == no));
         let old = self.get(no).parent;
         if old != parent {
-            for above in old.map(|old| self.up(old).collect::<Vec<_>>()).into_iter().flatten() {
+            for above in old
+                .map(|old| self.up(old).collect::<Vec<_>>())
+                .into_iter()
+                .flatten()
+            {
                 subtract(&mut self.queues[above.0 as usize].held, &held);
                 subtract(&mut self.queues[above.0 as usize].waiting, &waiting);
             }
-            for above in parent.map(|new| self.up(new).collect::<Vec<_>>()).into_iter().flatten() {
+            for above in parent
+                .map(|new| self.up(new).collect::<Vec<_>>())
+                .into_iter()
+                .flatten()
+            {
                 add(&mut self.queues[above.0 as usize].held, &held);
                 add(&mut self.queues[above.0 as usize].waiting, &waiting);
             }
@@ -141,6 +155,24 @@ impl Queues {
         self.lines.values()
     }
 
+    /// The lines of each shape.
+    pub fn by_shape(&mut self) -> &BTreeMap<ShapeNo, BTreeSet<LineNo>> {
+        let lines = &self.lines;
+        self.by_shape.0.get_or_insert_with(|| {
+            let mut by_shape: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+            for line in lines.values() {
+                by_shape.entry(line.key.shape).or_default().insert(line.no);
+            }
+            by_shape
+        })
+    }
+
+    pub fn any_limits(&self) -> bool {
+        self.queues
+            .iter()
+            .any(|queue| !queue.settings.limits.is_empty())
+    }
+
     /// Puts it in the line of its likes. `true` when that line is new.
     pub fn join(&mut self, line_key: LineKey, asks: Amounts, key: Key) -> (LineNo, bool) {
         let queue = line_key.queue;
@@ -149,6 +181,9 @@ impl Queues {
             None => {
                 self.next_line += 1;
                 let no = LineNo(self.next_line);
+                if let Some(lines) = &mut self.by_shape.0 {
+                    lines.entry(line_key.shape).or_default().insert(no);
+                }
                 self.by_key.insert(line_key.clone(), no);
                 self.lines.insert(no, Line::new(no, line_key, asks));
                 (no, true)
@@ -186,13 +221,26 @@ impl Queues {
             return None;
         }
         let line = self.lines.remove(&no)?;
+        if let Some(lines) = &mut self.by_shape.0
+            && let Some(of_shape) = lines.get_mut(&line.key.shape)
+        {
+            of_shape.remove(&no);
+            if of_shape.is_empty() {
+                lines.remove(&line.key.shape);
+            }
+        }
         self.by_key.remove(&line.key);
         Some(line.key)
     }
 
     /// Everybody's key, by line.
     pub fn keys(&self) -> Vec<(LineNo, Key)> {
-        let of = |line: &Line| line.waiting.iter().map(|key| (line.no, *key)).collect::<Vec<_>>();
+        let of = |line: &Line| {
+            line.waiting
+                .iter()
+                .map(|key| (line.no, *key))
+                .collect::<Vec<_>>()
+        };
         self.lines.values().flat_map(of).collect()
     }
 
@@ -365,7 +413,9 @@ impl Queues {
     pub fn ever(&self, queue: QueueNo, asks: &Amounts) -> bool {
         self.up(queue).all(|no| {
             let limits = &self.get(no).settings.limits;
-            limits.iter().all(|(kind, limit)| asks[*kind as usize] <= *limit)
+            limits
+                .iter()
+                .all(|(kind, limit)| asks[*kind as usize] <= *limit)
         })
     }
 }

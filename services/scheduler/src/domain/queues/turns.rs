@@ -31,6 +31,10 @@ pub struct Turns {
 struct Turn {
     /// Heads of the lines that are not blocked by themselves.
     heads: BTreeMap<(Key, LineNo), Head>,
+    /// The same in order, side by side in memory: the shapes are looked through often. Out of date when `reordered`.
+    shapes: Vec<ShapeNo>,
+    lines: Vec<(LineNo, Head)>,
+    reordered: bool,
     /// What is in this queue itself, and the queues below it.
     below: BTreeSet<Stand>,
     own: Option<Stand>,
@@ -91,7 +95,9 @@ impl Turns {
         if !self.built || before == after {
             return;
         }
-        let heads = &mut self.of[line.key.queue.0 as usize].heads;
+        let turn = &mut self.of[line.key.queue.0 as usize];
+        turn.reordered = true;
+        let heads = &mut turn.heads;
         if let Some(before) = before {
             heads.remove(&(before, line.no));
         }
@@ -118,15 +124,20 @@ impl Turns {
         }
     }
 
-    fn is_open(&self, shape: ShapeNo) -> bool {
-        !self.closed.get(shape.0 as usize).copied().unwrap_or(false)
-    }
-
     /// The first head in the queue itself that may be tried.
-    fn first(&self, queue: QueueNo) -> Option<(LineNo, Head)> {
-        let heads = self.of[queue.0 as usize].heads.iter();
-        let mut open = heads.filter(|(_, head)| self.is_open(head.shape));
-        open.next().map(|((_, line), head)| (*line, *head))
+    fn first(&mut self, queue: QueueNo) -> Option<(LineNo, Head)> {
+        let turn = &mut self.of[queue.0 as usize];
+        if std::mem::take(&mut turn.reordered) {
+            turn.shapes.clear();
+            turn.shapes
+                .extend(turn.heads.values().map(|head| head.shape));
+            turn.lines.clear();
+            turn.lines
+                .extend(turn.heads.iter().map(|((_, line), head)| (*line, *head)));
+        }
+        let closed = |shape: &ShapeNo| self.closed.get(shape.0 as usize).copied().unwrap_or(false);
+        let at = turn.shapes.iter().position(|shape| !closed(shape))?;
+        turn.lines.get(at).copied()
     }
 
     pub fn bring_up_to_date(
@@ -141,13 +152,21 @@ impl Turns {
                 closed: std::mem::take(&mut self.closed),
                 ..Self::default()
             };
-            self.of = queues.queues.iter().map(|queue| Turn { tie: rank(queue.name.as_str()), ..Turn::default() }).collect();
+            self.of = queues
+                .queues
+                .iter()
+                .map(|queue| Turn {
+                    tie: rank(queue.name.as_str()),
+                    ..Turn::default()
+                })
+                .collect();
             for line in queues.lines() {
                 if line.blocked.is_none()
                     && let Some(head) = line.head()
                 {
-                    let heads = &mut self.of[line.key.queue.0 as usize].heads;
-                    heads.insert((head, line.no), Head::of(line));
+                    let turn = &mut self.of[line.key.queue.0 as usize];
+                    turn.reordered = true;
+                    turn.heads.insert((head, line.no), Head::of(line));
                 }
             }
             self.built = true;
@@ -161,7 +180,8 @@ impl Turns {
         }
         if std::mem::take(&mut self.opened) {
             for (no, _) in queues.all() {
-                if self.of[no.0 as usize].first != self.first(no) {
+                let before = self.of[no.0 as usize].first;
+                if self.first(no) != before {
                     self.stale.insert(no);
                 }
             }

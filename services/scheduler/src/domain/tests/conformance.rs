@@ -15,15 +15,26 @@ fn row_1_queues_share_equally_and_by_weight() {
         for (queue, weight_milli, _) in queues {
             w.queue(queue, |q| q.weight_milli = *weight_milli);
         }
-        let jobs: Vec<_> = queues.iter().map(|(queue, _, count)| w.submit(queue, *count, s())).collect();
+        let jobs: Vec<_> = queues
+            .iter()
+            .map(|(queue, _, count)| w.submit(queue, *count, s()))
+            .collect();
         w.settle();
         let mut held: Vec<_> = jobs.iter().map(|of| w.on_nodes(of)).collect();
         held.sort_unstable_by(|a, b| b.cmp(a));
         assert_eq!(held, expected);
     };
     check(&["n"], &[("a", 1000, 32), ("b", 1000, 32)], &[16, 16]);
-    check(&["n"], &[("a", 1000, 32), ("b", 1000, 32), ("c", 1000, 32)], &[11, 11, 10]);
-    check(&["n1", "n2", "n3"], &[("a", 1000, 96), ("b", 500, 96)], &[64, 32]);
+    check(
+        &["n"],
+        &[("a", 1000, 32), ("b", 1000, 32), ("c", 1000, 32)],
+        &[11, 11, 10],
+    );
+    check(
+        &["n1", "n2", "n3"],
+        &[("a", 1000, 96), ("b", 500, 96)],
+        &[64, 32],
+    );
 }
 
 #[test]
@@ -60,7 +71,10 @@ fn row_4_the_youngest_of_who_has_too_much_go_and_then_nothing_moves() {
     assert_eq!((w.held(&a), w.on_nodes(&b)), (a[..16].to_vec(), 16));
     let c = w.submit("c", 10, s());
     w.settle();
-    assert_eq!((w.on_nodes(&a), w.on_nodes(&b), w.on_nodes(&c)), (11, 11, 10));
+    assert_eq!(
+        (w.on_nodes(&a), w.on_nodes(&b), w.on_nodes(&c)),
+        (11, 11, 10)
+    );
     assert_eq!(spoken(&w.settle()), [""; 0]);
 }
 
@@ -101,14 +115,19 @@ fn row_8_only_the_lowest_goes() {
     w.settle();
     let two = w.submit("a", 1, class(job(32, 256), 2));
     w.settle();
-    assert_eq!((w.on_nodes(&zero), w.on_nodes(&one), w.on_nodes(&two)), (0, 1, 1));
+    assert_eq!(
+        (w.on_nodes(&zero), w.on_nodes(&one), w.on_nodes(&two)),
+        (0, 1, 1)
+    );
 }
 
 #[test]
 fn row_9_the_twenty_lowest_and_the_two_youngest_go() {
     let mut w = World::new();
     w.nodes(&["n"]);
-    let low: Vec<_> = (0..3).map(|value| w.submit("a", 10, class(job(1, 4), value))).collect();
+    let low: Vec<_> = (0..3)
+        .map(|value| w.submit("a", 10, class(job(1, 4), value)))
+        .collect();
     w.settle();
     let high = w.submit("a", 24, class(job(1, 4), 3));
     w.settle();
@@ -141,7 +160,13 @@ fn row_10_a_gang_is_placed_and_goes_as_one() {
 #[test]
 fn row_11_a_gang_stays_within_one_value_of_its_label() {
     let mut w = World::new();
-    for (name, zone) in [("n1", "a"), ("n2", "a"), ("n3", "b"), ("n4", "b"), ("n5", "b")] {
+    for (name, zone) in [
+        ("n1", "a"),
+        ("n2", "a"),
+        ("n3", "b"),
+        ("n4", "b"),
+        ("n5", "b"),
+    ] {
         w.node(name, 1, labelled(capacity(32, 256, 0), &[("zone", zone)]));
     }
     let gang = |label: &str| Gang {
@@ -156,7 +181,10 @@ fn row_11_a_gang_stays_within_one_value_of_its_label() {
     let mut nodes: Vec<_> = on_b.iter().filter_map(|no| w.node_of(*no)).collect();
     nodes.sort();
     assert_eq!(nodes, ["n3", "n4", "n5"]);
-    assert_eq!((w.on_nodes(&never), w.reason(never[0])), (0, "no_uniform_label"));
+    assert_eq!(
+        (w.on_nodes(&never), w.reason(never[0])),
+        (0, "no_uniform_label")
+    );
 }
 
 #[test]
@@ -252,7 +280,11 @@ fn row_15_a_lost_nodes_allocations_run_elsewhere_and_never_twice() {
     w.lose("n1");
     assert_eq!(
         spoken(&w.settle()),
-        ["1 started", "1 requeued node_lost", "1 on n2"].map(|text| text.replacen('1', &jobs[0].to_string(), 1))
+        ["1 started", "1 requeued node_lost", "1 on n2"].map(|text| text.replacen(
+            '1',
+            &jobs[0].to_string(),
+            1
+        ))
     );
     // A late word of the first node counts for nothing.
     w.report(jobs[0], "n1", RunState::Finished);

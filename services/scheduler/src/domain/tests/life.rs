@@ -7,7 +7,11 @@ fn check(w: &mut World, numbers: &[u64], expected: &[&str]) {
     let events = w.decide();
     let plain = |text: String| {
         let (number, rest) = text.split_once(' ').unwrap_or(("", &text));
-        match number.parse::<u64>().ok().and_then(|no| numbers.iter().position(|n| *n == no)) {
+        match number
+            .parse::<u64>()
+            .ok()
+            .and_then(|no| numbers.iter().position(|n| *n == no))
+        {
             Some(at) => format!("{} {rest}", at + 1),
             None => text.clone(),
         }
@@ -87,7 +91,11 @@ fn a_cancel_finds_its_allocation_wherever_it_stands() {
     check(&mut w, &second, &["1 on n"]);
     w.cancel(second[0]);
     w.cancel(second[0]);
-    check(&mut w, &second, &["1 stopping", "cancel WasLive", "cancel WasLive"]);
+    check(
+        &mut w,
+        &second,
+        &["1 stopping", "cancel WasLive", "cancel WasLive"],
+    );
     w.report(second[0], "n", RunState::Finished);
     w.cancel(second[0]);
     check(&mut w, &second, &["1 ended cancelled", "cancel HadEnded"]);
@@ -103,7 +111,11 @@ fn a_lost_node_comes_back_empty_and_who_does_not_want_to_go_on_ends() {
     check(&mut w, &first, &["1 on n"]);
     w.lose("n");
     let jobs = [first[0], w.submit("t", 1, small(3))[0]];
-    check(&mut w, &jobs, &["1 ended node_lost", "2 waits no_node_ready"]);
+    check(
+        &mut w,
+        &jobs,
+        &["1 ended node_lost", "2 waits no_node_ready"],
+    );
     w.report(jobs[0], "n", RunState::Finished);
     check(&mut w, &jobs, &[]);
     w.node("n", 2, capacity(4, 64, 0));
@@ -175,9 +187,15 @@ fn a_dependency_holds_back_until_it_ends_as_it_must() {
     let events = spoken(&w.settle());
     for text in expected {
         let no = if text.starts_with('1') { first } else { any };
-        assert!(events.contains(&text.replacen(&text[..1], &no.to_string(), 1)), "{events:?}");
+        assert!(
+            events.contains(&text.replacen(&text[..1], &no.to_string(), 1)),
+            "{events:?}"
+        );
     }
-    assert!(events.contains(&format!("{success} ended dependency_failed")), "{events:?}");
+    assert!(
+        events.contains(&format!("{success} ended dependency_failed")),
+        "{events:?}"
+    );
     let late = w.submit("t", 1, after(first, true));
     let events = spoken(&w.settle());
     assert_eq!(events, [format!("{} ended dependency_failed", late[0])]);
@@ -242,4 +260,78 @@ fn a_state_survives_its_snapshot() {
     let restored: Scheduler = snapshot.state(Scheduler::STATE_VERSION).unwrap();
     assert_eq!(restored, w.state);
     assert_eq!(ledger::state_digest(&restored), snapshot.digest());
+}
+
+/// Three members of which two must run.
+fn two_of_three(w: &mut World, value: i32) -> Vec<u64> {
+    let gang = vocab::Gang {
+        name: token("g"),
+        size: 3,
+        min: 2,
+        uniform_label: None,
+    };
+    w.gang_of("t", gang, class(job(4, 4), value))
+}
+
+#[test]
+fn a_member_that_waited_alone_goes_back_to_its_gang() {
+    let mut w = World::new();
+    w.node("n1", 1, capacity(8, 64, 0));
+    let gang = two_of_three(&mut w, 0);
+    w.settle();
+    assert_eq!(w.on_nodes(&gang), 2);
+    w.lose("n1");
+    w.settle();
+    w.node("n2", 1, capacity(4, 64, 0));
+    w.settle();
+    assert_eq!(w.on_nodes(&gang), 0, "one is fewer than two");
+    w.node("n3", 1, capacity(8, 64, 0));
+    w.settle();
+    assert_eq!(w.on_nodes(&gang), 3);
+}
+
+#[test]
+fn a_gang_short_of_nominees_waits_again() {
+    let mut w = World::new();
+    w.node("n1", 1, capacity(4, 64, 0));
+    w.node("n2", 1, capacity(4, 64, 0));
+    let low = w.submit("u", 2, class(job(4, 4), 0));
+    w.settle();
+    let gang = two_of_three(&mut w, 2);
+    w.decide();
+    let nominated = |w: &World, no: &&u64| {
+        matches!(
+            w.state.live()[&AllocationNo(**no)].phase,
+            Phase::Nominated(_)
+        )
+    };
+    let named: Vec<u64> = gang
+        .iter()
+        .filter(|no| nominated(&w, no))
+        .copied()
+        .collect();
+    assert_eq!(named.len(), 2);
+    w.cancel(named[0]);
+    for no in low {
+        let node = w.node_of(no).unwrap();
+        w.report(no, &node, RunState::Finished);
+        w.decide();
+        assert_ne!(w.on_nodes(&gang), 1);
+    }
+    w.settle();
+    assert_eq!(w.on_nodes(&gang), 2);
+}
+
+#[test]
+fn who_found_no_node_to_be_cleared_follows_its_gang() {
+    let mut w = World::new();
+    w.node("n1", 1, capacity(8, 64, 0));
+    w.submit("u", 2, class(job(4, 4), 0));
+    w.settle();
+    let gang = two_of_three(&mut w, 2);
+    w.settle();
+    assert_eq!(w.on_nodes(&gang), 2);
+    w.node("n2", 1, capacity(4, 64, 0));
+    w.settle();
+    assert_eq!(w.on_nodes(&gang), 3);
 }

@@ -3,6 +3,7 @@
 mod conformance;
 mod life;
 mod properties;
+mod what_if;
 
 use super::*;
 use vocab::{
@@ -252,21 +253,14 @@ impl World {
         let mut all = Vec::new();
         for _ in 0..1000 {
             let events = self.decide();
-            let stopping: Vec<_> = self
-                .state
-                .live()
-                .iter()
-                .filter_map(|(no, live)| Some((no.0, live.hold()?)))
-                .filter(|(_, hold)| hold.stop.is_some() && hold.reports.is_empty())
-                .map(|(no, hold)| (no, self.state.nodes()[hold.node.0 as usize].name.clone()))
-                .collect();
+            let stopping = super::what_if::told_to_stop(&self.state);
             let quiet = events.is_empty() && stopping.is_empty();
             all.extend(events);
             if quiet {
                 return all;
             }
             for (no, node) in stopping {
-                self.report(no, node.as_str(), RunState::Finished);
+                self.report(no.0, node.as_str(), RunState::Finished);
             }
         }
         panic!("it does not settle");
@@ -283,7 +277,10 @@ impl World {
 
     /// Numbers of those that are on a node.
     pub fn held(&self, of: &[u64]) -> Vec<u64> {
-        of.iter().copied().filter(|no| self.node_of(*no).is_some()).collect()
+        of.iter()
+            .copied()
+            .filter(|no| self.node_of(*no).is_some())
+            .collect()
     }
 
     /// What was last said of the line of an allocation, or of itself.

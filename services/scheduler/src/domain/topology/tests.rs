@@ -23,20 +23,35 @@ fn topology(zones: &[(u64, u64, u16)], links: &[(u8, u8)]) -> Topology {
                 gpus: *gpus,
             })
             .collect(),
-        distances: (0..count * count).map(|at| distance(at / count, at % count)).collect(),
+        distances: (0..count * count)
+            .map(|at| distance(at / count, at % count))
+            .collect(),
         links: links.to_vec(),
     }
 }
 
 /// Two sockets of 16 cores, 64 GiB and four devices; devices are linked in pairs.
 fn pairs() -> Topology {
-    topology(&[(16, 64, 0x0f), (16, 64, 0xf0)], &[(0, 1), (2, 3), (4, 5), (6, 7)])
+    topology(
+        &[(16, 64, 0x0f), (16, 64, 0xf0)],
+        &[(0, 1), (2, 3), (4, 5), (6, 7)],
+    )
 }
 
 /// Four zones of 8 cores and 32 GiB with two devices each; all eight linked.
 fn mesh() -> Topology {
-    let all = (0..8u8).flat_map(|a| (a + 1..8).map(move |b| (a, b))).collect::<Vec<_>>();
-    topology(&[(8, 32, 0b11), (8, 32, 0b1100), (8, 32, 0b11_0000), (8, 32, 0b1100_0000)], &all)
+    let all = (0..8u8)
+        .flat_map(|a| (a + 1..8).map(move |b| (a, b)))
+        .collect::<Vec<_>>();
+    topology(
+        &[
+            (8, 32, 0b11),
+            (8, 32, 0b1100),
+            (8, 32, 0b11_0000),
+            (8, 32, 0b1100_0000),
+        ],
+        &all,
+    )
 }
 
 /// `taken`: cores of each zone that are not free. Expected: devices, then zones, or `none`.
@@ -66,7 +81,10 @@ fn check(
             format!("{:?} in {:?}", choice.devices, zones)
         }
     };
-    assert_eq!(found, expected, "{cores} cores, {gib} GiB, {gpus} x {milli}, {policy:?}, {gpu_milli:?}");
+    assert_eq!(
+        found, expected,
+        "{cores} cores, {gib} GiB, {gpus} x {milli}, {policy:?}, {gpu_milli:?}"
+    );
 }
 
 #[test]
@@ -74,43 +92,141 @@ fn two_sockets_with_four_devices_each() {
     use NumaPolicy::{BestEffort, None, Single};
     let t = pairs();
     let free = [1000; 8];
-    let c = |taken: &[u64], gpus: &[u16], ask, policy, expected| check(&t, taken, gpus, ask, policy, expected);
+    let c = |taken: &[u64], gpus: &[u16], ask, policy, expected| {
+        check(&t, taken, gpus, ask, policy, expected)
+    };
     // One device: its pair is broken only where no other is.
     c(&[0, 0], &free, (1, 1, 1, 1000), Single, "[0] in [0]");
-    c(&[0, 0], &[1000, 0, 1000, 1000, 1000, 1000, 1000, 1000], (1, 1, 1, 1000), Single, "[0] in [0]");
-    c(&[0, 0], &[0, 1000, 1000, 1000, 1000, 1000, 1000, 1000], (1, 1, 1, 1000), BestEffort, "[1] in [0]");
+    c(
+        &[0, 0],
+        &[1000, 0, 1000, 1000, 1000, 1000, 1000, 1000],
+        (1, 1, 1, 1000),
+        Single,
+        "[0] in [0]",
+    );
+    c(
+        &[0, 0],
+        &[0, 1000, 1000, 1000, 1000, 1000, 1000, 1000],
+        (1, 1, 1, 1000),
+        BestEffort,
+        "[1] in [0]",
+    );
     // The fuller socket first.
     c(&[0, 8], &free, (1, 1, 1, 1000), Single, "[4] in [1]");
-    c(&[0, 0], &[1000, 1000, 1000, 1000, 0, 1000, 1000, 1000], (1, 1, 1, 1000), Single, "[5] in [1]");
+    c(
+        &[0, 0],
+        &[1000, 1000, 1000, 1000, 0, 1000, 1000, 1000],
+        (1, 1, 1, 1000),
+        Single,
+        "[5] in [1]",
+    );
     // Two: a pair.
     c(&[0, 0], &free, (1, 1, 2, 1000), Single, "[0, 1] in [0]");
-    c(&[0, 0], &[0, 1000, 1000, 1000, 1000, 1000, 1000, 1000], (1, 1, 2, 1000), Single, "[2, 3] in [0]");
-    c(&[0, 0], &[0, 1000, 0, 1000, 1000, 1000, 1000, 1000], (1, 1, 2, 1000), Single, "[1, 3] in [0]");
-    c(&[0, 0], &[0, 1000, 0, 0, 0, 1000, 0, 1000], (1, 1, 2, 1000), Single, "[5, 7] in [1]");
+    c(
+        &[0, 0],
+        &[0, 1000, 1000, 1000, 1000, 1000, 1000, 1000],
+        (1, 1, 2, 1000),
+        Single,
+        "[2, 3] in [0]",
+    );
+    c(
+        &[0, 0],
+        &[0, 1000, 0, 1000, 1000, 1000, 1000, 1000],
+        (1, 1, 2, 1000),
+        Single,
+        "[1, 3] in [0]",
+    );
+    c(
+        &[0, 0],
+        &[0, 1000, 0, 0, 0, 1000, 0, 1000],
+        (1, 1, 2, 1000),
+        Single,
+        "[5, 7] in [1]",
+    );
     // Three: a pair and one whose pair is broken already.
-    c(&[0, 0], &[1000, 1000, 0, 1000, 1000, 1000, 1000, 1000], (1, 1, 3, 1000), Single, "[0, 1, 3] in [0]");
-    c(&[0, 0], &free, (1, 1, 4, 1000), Single, "[0, 1, 2, 3] in [0]");
+    c(
+        &[0, 0],
+        &[1000, 1000, 0, 1000, 1000, 1000, 1000, 1000],
+        (1, 1, 3, 1000),
+        Single,
+        "[0, 1, 3] in [0]",
+    );
+    c(
+        &[0, 0],
+        &free,
+        (1, 1, 4, 1000),
+        Single,
+        "[0, 1, 2, 3] in [0]",
+    );
     // More than a socket has.
     c(&[0, 0], &free, (1, 1, 5, 1000), Single, "none");
-    c(&[0, 0], &free, (1, 1, 5, 1000), BestEffort, "[0, 1, 2, 3, 4] in [0, 1]");
-    c(&[0, 0], &free, (1, 1, 8, 1000), BestEffort, "[0, 1, 2, 3, 4, 5, 6, 7] in [0, 1]");
+    c(
+        &[0, 0],
+        &free,
+        (1, 1, 5, 1000),
+        BestEffort,
+        "[0, 1, 2, 3, 4] in [0, 1]",
+    );
+    c(
+        &[0, 0],
+        &free,
+        (1, 1, 8, 1000),
+        BestEffort,
+        "[0, 1, 2, 3, 4, 5, 6, 7] in [0, 1]",
+    );
     c(&[0, 0], &free, (1, 1, 9, 1000), BestEffort, "none");
-    c(&[0, 0], &[0, 0, 1000, 1000, 1000, 1000, 0, 0], (1, 1, 4, 1000), BestEffort, "[2, 3, 4, 5] in [0, 1]");
-    c(&[0, 0], &[0, 0, 1000, 1000, 1000, 1000, 0, 0], (1, 1, 4, 1000), Single, "none");
+    c(
+        &[0, 0],
+        &[0, 0, 1000, 1000, 1000, 1000, 0, 0],
+        (1, 1, 4, 1000),
+        BestEffort,
+        "[2, 3, 4, 5] in [0, 1]",
+    );
+    c(
+        &[0, 0],
+        &[0, 0, 1000, 1000, 1000, 1000, 0, 0],
+        (1, 1, 4, 1000),
+        Single,
+        "none",
+    );
     // Cores and memory bind, too.
     c(&[10, 0], &free, (8, 1, 1, 1000), Single, "[4] in [1]");
     c(&[10, 10], &free, (8, 1, 1, 1000), Single, "none");
-    c(&[10, 10], &free, (8, 1, 1, 1000), BestEffort, "[0] in [0, 1]");
+    c(
+        &[10, 10],
+        &free,
+        (8, 1, 1, 1000),
+        BestEffort,
+        "[0] in [0, 1]",
+    );
     c(&[0, 0], &free, (1, 65, 0, 0), Single, "none");
     c(&[0, 0], &free, (1, 65, 0, 0), BestEffort, "[] in [0, 1]");
     c(&[0, 0], &free, (33, 1, 0, 0), BestEffort, "none");
     // Shares: the device with the least that fits; no pair is broken when another will do.
-    c(&[0, 0], &[1000, 1000, 300, 1000, 1000, 1000, 1000, 1000], (1, 1, 1, 200), Single, "[2] in [0]");
-    c(&[0, 0], &[1000, 1000, 1000, 0, 1000, 1000, 1000, 1000], (1, 1, 1, 200), Single, "[2] in [0]");
+    c(
+        &[0, 0],
+        &[1000, 1000, 300, 1000, 1000, 1000, 1000, 1000],
+        (1, 1, 1, 200),
+        Single,
+        "[2] in [0]",
+    );
+    c(
+        &[0, 0],
+        &[1000, 1000, 1000, 0, 1000, 1000, 1000, 1000],
+        (1, 1, 1, 200),
+        Single,
+        "[2] in [0]",
+    );
     // Regardless of zones.
     c(&[0, 0], &free, (1, 1, 2, 1000), None, "[0, 1] in [0]");
     c(&[15, 0], &free, (8, 1, 1, 1000), None, "[0] in [0, 1]");
-    c(&[0, 0], &[0, 0, 0, 1000, 1000, 0, 0, 0], (1, 1, 2, 1000), None, "[3, 4] in [0, 1]");
+    c(
+        &[0, 0],
+        &[0, 0, 0, 1000, 1000, 0, 0, 0],
+        (1, 1, 2, 1000),
+        None,
+        "[3, 4] in [0, 1]",
+    );
 }
 
 #[test]
@@ -120,11 +236,32 @@ fn four_zones_in_a_mesh_and_none_with_devices() {
     let free = [1000; 8];
     check(&t, &[0; 4], &free, (1, 1, 2, 1000), Single, "[0, 1] in [0]");
     check(&t, &[0; 4], &free, (1, 1, 3, 1000), Single, "none");
-    check(&t, &[0; 4], &free, (1, 1, 4, 1000), BestEffort, "[0, 1, 2, 3] in [0, 1]");
+    check(
+        &t,
+        &[0; 4],
+        &free,
+        (1, 1, 4, 1000),
+        BestEffort,
+        "[0, 1, 2, 3] in [0, 1]",
+    );
     // The last two zones are neighbours, the first and the third are not.
     let some = [1000, 1000, 0, 0, 1000, 1000, 1000, 0];
-    check(&t, &[0; 4], &some, (1, 1, 3, 1000), BestEffort, "[4, 5, 6] in [2, 3]");
-    check(&t, &[8, 0, 0, 8], &free, (10, 1, 1, 1000), BestEffort, "[2] in [1, 2]");
+    check(
+        &t,
+        &[0; 4],
+        &some,
+        (1, 1, 3, 1000),
+        BestEffort,
+        "[4, 5, 6] in [2, 3]",
+    );
+    check(
+        &t,
+        &[8, 0, 0, 8],
+        &free,
+        (10, 1, 1, 1000),
+        BestEffort,
+        "[2] in [1, 2]",
+    );
     let bare = topology(&[(8, 32, 0), (8, 32, 0)], &[]);
     check(&bare, &[0, 0], &[], (8, 1, 0, 0), Single, "[] in [0]");
     check(&bare, &[0, 2], &[], (6, 1, 0, 0), Single, "[] in [1]");

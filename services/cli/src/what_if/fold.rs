@@ -1,0 +1,106 @@
+//! The state at a position of the ledger, folded in this process, and what admission makes of a request there.
+
+use crate::Failure;
+use admission::domain::{Admission, Rules};
+use client::Operation;
+use ledger::{Bus, Decider, DoorRecord, Replica, Tail};
+use prost::Message;
+use scheduler::domain::{Scheduler, what_if::Change};
+use schemas::v1::{self, request::Verb};
+use vocab::{CellNo, Event, Lsn, Millis, Token};
+
+pub const OPERATOR: &str = "_operator";
+
+/// Two deciders that have read the same records.
+pub struct Folded {
+    cell: CellNo,
+    admission: Replica<Admission>,
+    scheduler: Replica<Scheduler>,
+    /// The clock of the last frame.
+    pub now: Millis,
+}
+
+/// Reads the ledger from its first record to `at`, or to the last one that is there at the start.
+pub async fn fold<B: Bus>(bus: &B, cell: CellNo, at: Option<Lsn>) -> Result<Folded, Failure> {
+    let end = bus.end().await?;
+    let through = at.unwrap_or(end);
+    if through > end {
+        return Err(format!("the ledger ends at lsn {}, before {}", end.0, through.0).into());
+    }
+    let mut folded = Folded {
+        cell,
+        admission: Replica::default(),
+        scheduler: Replica::default(),
+        now: Millis(0),
+    };
+    if through > Lsn(0) {
+        let mut records = bus.follow(Lsn(1)).await?;
+        while folded.through() < through {
+            let record = records.recv().await?;
+            folded.admission.receive(&record)?;
+            if let Some(frame) = folded.scheduler.receive(&record)? {
+                folded.now = folded.now.max(frame.now);
+            }
+        }
+    }
+    folded.admission.fold_all()?;
+    folded.scheduler.fold_all()?;
+    Ok(folded)
+}
+
+impl Folded {
+    pub fn state(&self) -> &Scheduler {
+        self.scheduler.state()
+    }
+
+    /// Position of the last record that is in it.
+    pub fn through(&self) -> Lsn {
+        Lsn(self.scheduler.next().0 - 1)
+    }
+
+    /// What admission makes of a request that is sent `count` times; what it refuses is an error.
+    pub fn decided(&self, sender: &str, verb: Verb, count: u16) -> Result<Vec<Change>, Failure> {
+        let settings = admission::Settings::default();
+        let rules = Rules {
+            cell: self.cell,
+            operation_window_ms: settings.operation_window_ms,
+            operations_max: settings.operations_max,
+            allocations_max: settings.allocations_max,
+        };
+        let mut admission = self.admission.state().clone();
+        let mut draft = self.admission.draft(self.now);
+        let sender = Token::new(sender)?;
+        for _ in 0..count {
+            let request = v1::Request {
+                operation_id: Operation::fresh_id(),
+                verb: Some(verb.clone()),
+            };
+            let message = DoorRecord {
+                seq: 0,
+                sender: sender.clone(),
+                reply_to: None,
+                trace: None,
+                payload: request.encode_to_vec().into(),
+            };
+            admission.handle(admission::command(&message), &rules, &mut draft);
+        }
+        if let Some(illegal) = draft.illegal() {
+            return Err(illegal.clone().into());
+        }
+        let changes = draft.events().filter_map(|event| change(event).transpose());
+        changes.collect()
+    }
+}
+
+fn change(event: &Event) -> Result<Option<Change>, Failure> {
+    match event {
+        Event::AdminApplied { change, .. } => Ok(Some(Change::Admin(change.clone()))),
+        Event::AllocationRequested { operation, spec } => Ok(Some(Change::Request {
+            tenant: operation.tenant.clone(),
+            spec: Box::new(spec.clone()),
+        })),
+        Event::OperationRefused { refusal, .. } => Err(format!("refused: {refusal}").into()),
+        // Admission forgets old operations along the way.
+        _ => Ok(None),
+    }
+}
