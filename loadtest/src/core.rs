@@ -8,7 +8,11 @@ mod measure;
 mod report;
 
 use measure::{Figures, Setting};
-use std::{fs, io, path::PathBuf, process::ExitCode};
+use std::{
+    env, fs, io,
+    path::PathBuf,
+    process::{Command, ExitCode, ExitStatus, Stdio},
+};
 use vocab::PlacementPolicy;
 
 #[derive(Debug, clap::Args)]
@@ -30,19 +34,27 @@ pub struct Options {
     /// Where to write the cases, one JSON object per line.
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
+    /// Measure the one case in this process and print it.
+    #[arg(long, hide = true)]
+    alone: bool,
 }
 
 fn policy(text: &str) -> Result<PlacementPolicy, String> {
-    let names: Vec<_> = PlacementPolicy::ALL.iter().map(|policy| policy.name()).collect();
+    let names: Vec<_> = PlacementPolicy::ALL
+        .iter()
+        .map(|policy| policy.name())
+        .collect();
     PlacementPolicy::parse(text).ok_or_else(|| format!("none of {}", names.join(", ")))
 }
 
 #[derive(Debug, thiserror::Error)]
 enum CoreError {
-    #[error("writing the cases: {0}")]
+    #[error("a case, or its file: {0}")]
     Write(#[from] io::Error),
-    #[error("writing the cases: {0}")]
+    #[error("a case as JSON: {0}")]
     Json(#[from] serde_json::Error),
+    #[error("a case ended with {0}")]
+    Case(ExitStatus),
     #[error("{0}")]
     Measure(#[from] measure::MeasureError),
 }
@@ -59,20 +71,29 @@ pub fn main(options: &Options) -> ExitCode {
 
 fn run(options: &Options) -> Result<(), CoreError> {
     let mut all: Vec<Figures> = Vec::new();
-    for nodes in &options.nodes {
-        for policy in &options.policy {
-            let setting = Setting {
-                nodes: *nodes,
-                pending: options.pending,
-                policy: *policy,
-                decisions: options.decisions,
-                seed: options.seed,
-            };
-            eprintln!("{} nodes, {} waiting, {} …", nodes, options.pending, policy.name());
-            let figures = measure::measure(setting)?;
-            println!("{}", report::line(&figures));
-            all.push(figures);
-        }
+    let cases = options
+        .nodes
+        .iter()
+        .flat_map(|nodes| options.policy.iter().map(move |p| (*nodes, *p)));
+    let cases: Vec<_> = cases.collect();
+    if let ([(nodes, policy)], true) = (&cases[..], options.alone) {
+        let figures = measure::measure(Setting {
+            nodes: *nodes,
+            pending: options.pending,
+            policy: *policy,
+            decisions: options.decisions,
+            seed: options.seed,
+        })?;
+        println!("{}", serde_json::to_string(&figures)?);
+        return Ok(());
+    }
+    for (nodes, policy) in cases {
+        eprintln!(
+            "{nodes} nodes, {} waiting, {} …",
+            options.pending,
+            policy.name()
+        );
+        all.push(in_its_own_process(options, nodes, policy)?);
     }
     print!("{}", report::table(&all));
     if let Some(path) = &options.json {
@@ -84,4 +105,24 @@ fn run(options: &Options) -> Result<(), CoreError> {
         fs::write(path, lines)?;
     }
     Ok(())
+}
+
+/// A case that comes after another would find memory that it need not ask the system for.
+fn in_its_own_process(
+    options: &Options,
+    nodes: u32,
+    policy: PlacementPolicy,
+) -> Result<Figures, CoreError> {
+    let output = Command::new(env::current_exe()?)
+        .args(["core", "--alone", "--policy", policy.name()])
+        .args(["--nodes", &nodes.to_string()])
+        .args(["--pending", &options.pending.to_string()])
+        .args(["--decisions", &options.decisions.to_string()])
+        .args(["--seed", &options.seed.to_string()])
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err(CoreError::Case(output.status));
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
 }

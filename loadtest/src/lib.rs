@@ -1,6 +1,7 @@
 //! Recorded workloads against a live stack. A library as well, so that integration tests use the same parts: the
 //! workload, the simulated fleet, the OTLP receiver, the witness.
 
+pub mod core;
 pub mod drive;
 pub mod fleet;
 pub mod otlp;

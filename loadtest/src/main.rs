@@ -1,7 +1,7 @@
 //! `loadtest`: one module of the library per command.
 
 use clap::{Parser, Subcommand};
-use loadtest::{drive, fleet::stand, placement, plan, queueing, simulate};
+use loadtest::{core as domain_core, drive, fleet::stand, placement, plan, queueing, simulate};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -13,6 +13,8 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measures how fast the scheduler's domain decides, alone in one thread.
+    Core(domain_core::Options),
     /// Fills published clusters with the scheduler's placement policies, against published figures.
     Placement(placement::Options),
     /// Says what a workload needs: tenants, nodes, the rate of the recorded clock.
@@ -29,6 +31,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match Options::parse().command {
+        Command::Core(options) => domain_core::main(&options),
         Command::Placement(options) => placement::main(&options),
         Command::Plan(options) => plan::main(&options),
         Command::Drive(options) => drive::main(options),

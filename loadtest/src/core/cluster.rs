@@ -13,7 +13,8 @@ const MODELS: [&str; 3] = ["A10", "T4", "V100"];
 const GIB: u64 = 1 << 30;
 
 pub fn token(text: &str) -> Token {
-    Token::new(text).unwrap_or_else(|_| unreachable!("{text} is made of letters, digits and dashes"))
+    Token::new(text)
+        .unwrap_or_else(|_| unreachable!("{text} is made of letters, digits and dashes"))
 }
 
 /// Of ten nodes four have 8 GPUs.

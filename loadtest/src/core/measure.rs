@@ -4,7 +4,7 @@ use super::cluster::{Workload, node, token};
 use hdrhistogram::Histogram;
 use ledger::{Decider, Draft, IllegalEvent, Snapshot, memory::Seeded};
 use scheduler::domain::Scheduler;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{
     fs,
     time::{Duration, Instant},
@@ -37,16 +37,18 @@ pub enum MeasureError {
 }
 
 /// Times are of one thread. A decision is a placement: with it come the end of a run and the start of another.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Figures {
-    measure: &'static str,
+    measure: String,
     pub nodes: u32,
     pub pending: u64,
-    pub policy: &'static str,
+    pub policy: String,
     pub queues: u64,
     pub running: u64,
     /// Placements per second of `decide` while runs end, 64 between two rounds.
     pub decisions_per_s: u64,
+    /// All events that were decided in the same time: placements, starts, ends, and who waits.
+    pub events_per_s: u64,
     /// The same with the time it takes to observe what comes in.
     pub with_inputs_per_s: u64,
     /// Placements per second while the empty cluster is filled.
@@ -94,7 +96,8 @@ pub fn measure(setting: Setting) -> Result<Figures, MeasureError> {
             capacity,
         })?;
     }
-    let bytes_per_node = (resident_bytes().saturating_sub(before_nodes)) / u64::from(setting.nodes.max(1));
+    let bytes_per_node =
+        (resident_bytes().saturating_sub(before_nodes)) / u64::from(setting.nodes.max(1));
 
     let mut filled = 0;
     // As long as most of what comes finds a place at once, the cluster is not full.
@@ -127,11 +130,17 @@ pub fn measure(setting: Setting) -> Result<Figures, MeasureError> {
     // A warm-up, so that what is made on first use is there.
     bench.churn(&mut workload, setting.decisions / 20, BATCH, None)?;
     (bench.deciding, bench.observing) = Default::default();
-    let snapshot_before_churn = Snapshot::of(Scheduler::STATE_VERSION, ledger::Chain::default(), &bench.state);
+    let snapshot_before_churn = Snapshot::of(
+        Scheduler::STATE_VERSION,
+        ledger::Chain::default(),
+        &bench.state,
+    );
     bench.recording = true;
     let placed = bench.churn(&mut workload, setting.decisions, BATCH, None)?;
     bench.recording = false;
     let decisions_per_s = per_s(placed, bench.deciding);
+    let own = bench.log.iter().filter(|(own, _, _)| *own).count() as u64;
+    let events_per_s = per_s(own, bench.deciding);
     let with_inputs_per_s = per_s(placed, bench.deciding + bench.observing);
 
     let mut latency = histogram();
@@ -154,7 +163,11 @@ pub fn measure(setting: Setting) -> Result<Figures, MeasureError> {
     drop(folded);
 
     let began = Instant::now();
-    let snapshot = Snapshot::of(Scheduler::STATE_VERSION, ledger::Chain::default(), &bench.state);
+    let snapshot = Snapshot::of(
+        Scheduler::STATE_VERSION,
+        ledger::Chain::default(),
+        &bench.state,
+    );
     let snapshot_s = began.elapsed().as_secs_f64();
     let began = Instant::now();
     let restored: Option<Scheduler> = snapshot.state(Scheduler::STATE_VERSION);
@@ -163,13 +176,14 @@ pub fn measure(setting: Setting) -> Result<Figures, MeasureError> {
 
     let us = |ns: u64| ns as f64 / 1000.0;
     Ok(Figures {
-        measure: "core",
+        measure: "core".to_owned(),
         nodes: setting.nodes,
         pending: bench.state.waiting() as u64,
-        policy: setting.policy.name(),
+        policy: setting.policy.name().to_owned(),
         queues: super::cluster::QUEUES,
         running: bench.running.len() as u64,
         decisions_per_s,
+        events_per_s,
         with_inputs_per_s,
         fill_per_s,
         p50_us: us(latency.value_at_quantile(0.5)),
@@ -199,7 +213,11 @@ fn histogram() -> Histogram<u64> {
 /// The process's own memory, from the system.
 fn resident_bytes() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 = statm.split(' ').nth(1).and_then(|text| text.parse().ok()).unwrap_or(0);
+    let pages: u64 = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0);
     pages * 4096
 }
 
@@ -281,7 +299,10 @@ impl Bench {
             let first = self.next_own;
             self.next_own = draft.next_no().0;
             for (event, no) in draft.events().zip(first..) {
-                if let Event::AllocationPlaced { allocation, node, .. } = event {
+                if let Event::AllocationPlaced {
+                    allocation, node, ..
+                } = event
+                {
                     self.running.push((*allocation, node.clone()));
                     placed += 1;
                 }

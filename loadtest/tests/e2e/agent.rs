@@ -20,6 +20,7 @@ pub const MODEL: &str = "V100";
 pub struct Agent {
     pub name: String,
     pub incarnation: u64,
+    pub capacity: NodeCapacity,
     nats: Client,
     jetstream: jetstream::Context,
     subjects: Subjects,
@@ -50,6 +51,7 @@ impl Agent {
             incarnation: Stamp::now().unix_ns() / 1_000_000,
             jetstream: jetstream::new(nats.clone()),
             nats,
+            capacity: Self::capacity(),
             subjects,
             pushes,
             assigned: BTreeMap::new(),
@@ -69,7 +71,7 @@ impl Agent {
 
     /// Asks to be registered.
     pub async fn announce(&self) {
-        let capacity = Some(Self::capacity());
+        let capacity = Some(self.capacity.clone());
         self.report_raw(Report::Register(Register { capacity }))
             .await;
     }

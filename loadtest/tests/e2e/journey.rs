@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use vocab::{HOUR_MS, Lsn, Millis, Token};
 
 /// The feed from its beginning up to the event that `last` knows.
-async fn feed_until(tenant: &Client, last: impl Fn(&Kind) -> bool) -> Vec<TenantEvent> {
+pub async fn feed_until(tenant: &Client, last: impl Fn(&Kind) -> bool) -> Vec<TenantEvent> {
     let mut follower = tenant
         .follow(Position::default(), None)
         .await

@@ -12,5 +12,6 @@ mod operators;
 mod poison;
 mod raw;
 mod recovery;
+mod scheduling;
 mod suite;
 mod trace;

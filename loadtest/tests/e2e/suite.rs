@@ -5,7 +5,7 @@ use analytics::{AnalyticsService, store::Store};
 use chassis::{BootError, Config, Context, Failure, Needs, Service, Shutdown, run_service};
 use client::{Client, ConnectOptions, SetQuota, SetRate, SetTenant};
 use ledger::{Bus, Chain, Tail, cell, jetstream::JetStreamBus};
-use schemas::subjects::Subjects;
+use schemas::{subjects::Subjects, v1::NodeCapacity};
 use serde::Deserialize;
 use sqlx::{Executor, PgPool, Row, postgres::PgPoolOptions};
 use std::{
@@ -342,7 +342,12 @@ impl Suite {
 
     /// A node of its own agent, registered, with 8 GPUs of one model.
     pub async fn node(&self, name: &str) -> Agent {
+        self.node_with(name, Agent::capacity()).await
+    }
+
+    pub async fn node_with(&self, name: &str, capacity: NodeCapacity) -> Agent {
         let mut agent = Agent::connect(self, name).await;
+        agent.capacity = capacity;
         agent.register().await;
         agent
     }

@@ -9,11 +9,18 @@ use crate::{Failure, operate, submit};
 use chassis::stack::Stack;
 use clap::{Args, Subcommand};
 use flags::Flags;
-use fold::{Folded, OPERATOR};
-use ledger::jetstream::JetStreamBus;
-use scheduler::domain::what_if::{self, Change};
+use fold::Folded;
+use ledger::{Bus, jetstream::JetStreamBus};
+use scheduler::domain::{
+    Scheduler,
+    what_if::{self, Change},
+};
 use schemas::{subjects::Subjects, v1::request::Verb};
+use std::collections::BTreeSet;
 use vocab::{CellNo, Lsn, Token};
+
+/// Who sends operators' requests.
+const OPERATOR: &str = "_operator";
 
 #[derive(Args)]
 pub struct WhatIf {
@@ -45,7 +52,7 @@ enum Asked {
     /// Take a reservation back.
     Unreserve(Flags<operate::Unreserve>),
     /// Ask for more, with the flags of `submit`; quota is taken as granted.
-    Submit(Box<Submit>),
+    Submit(Box<Submits>),
     /// Have more nodes, ready and empty.
     AddNodes(AddNodes),
     /// Lose nodes, with what runs on them.
@@ -53,7 +60,7 @@ enum Asked {
 }
 
 #[derive(Args)]
-struct Submit {
+struct Submits {
     #[command(flatten)]
     request: Flags<submit::Submit>,
     /// Ask for this many of the same, as for all members of a gang.
@@ -86,53 +93,82 @@ impl WhatIf {
         .connect(&stack.nats.url)
         .await?;
         let bus = JetStreamBus::open(client, Subjects::new(&stack.cell.name)).await?;
-        let cell = CellNo(stack.cell.number);
-        let folded = fold::fold(&bus, cell, self.at.map(Lsn)).await?;
-        let changes = self.asked.changes(&folded)?;
-        let found = what_if::run(folded.state(), folded.now, &changes)?;
-        if self.json {
-            println!("{:#}", json::differences(&found, cell, &folded));
-        } else {
-            for line in text::lines(&found, cell, folded.through(), folded.now) {
-                println!("{line}");
-            }
+        for line in self.tried(&bus, CellNo(stack.cell.number)).await? {
+            println!("{line}");
         }
         Ok(())
     }
+
+    /// What there is to print.
+    async fn tried<B: Bus>(self, bus: &B, cell: CellNo) -> Result<Vec<String>, Failure> {
+        let folded = fold::fold(bus, cell, self.at.map(Lsn)).await?;
+        let changes = self.asked.changes(&folded)?;
+        let found = what_if::run(folded.state(), folded.now, &changes)?;
+        Ok(match self.json {
+            true => vec![format!("{:#}", json::differences(&found, cell, &folded))],
+            false => text::lines(&found, cell, folded.through(), folded.now),
+        })
+    }
+}
+
+/// A request as it would come in by the door.
+#[derive(Debug)]
+struct Request {
+    sender: String,
+    verb: Verb,
+    /// How often it is sent.
+    count: u16,
 }
 
 impl Asked {
     fn changes(self, folded: &Folded) -> Result<Vec<Change>, Failure> {
-        let operator = |verb| folded.decided(OPERATOR, verb, 1);
-        match self {
-            Self::QueueSet(flags) => operator(Verb::SetQueue(flags.request()?)),
-            Self::PriorityClass(flags) => operator(Verb::SetPriorityClass(flags.request()?)),
-            Self::Policy(flags) => operator(Verb::SetScheduling(flags.request()?)),
-            Self::Cordon(flags) => operator(Verb::SetCordon(flags.request()?)),
-            Self::Uncordon(flags) => operator(Verb::SetCordon(flags.request()?)),
-            Self::Reserve(flags) => operator(Verb::SetReservation(flags.request()?)),
-            Self::Unreserve(flags) => operator(Verb::SetReservation(flags.request()?)),
-            Self::Submit(submit) => {
-                let verb = Verb::Submit(submit.request.request()?);
-                folded.decided(&submit.request.tenant()?, verb, submit.count)
-            }
-            Self::AddNodes(add) => add.changes(folded),
+        match &self {
+            Self::AddNodes(add) => add.changes(folded.state()),
             Self::RemoveNode(remove) => {
                 let lost = |name: &String| Ok(Change::RemoveNode(Token::new(name)?));
                 remove.nodes.iter().map(lost).collect()
             }
+            _ => match self.request()? {
+                Some(request) => folded.decided(&request),
+                None => Ok(Vec::new()),
+            },
         }
+    }
+
+    /// None for what nobody asks for: nodes come and go by themselves.
+    fn request(&self) -> Result<Option<Request>, Failure> {
+        let verb = match self {
+            Self::QueueSet(flags) => Verb::SetQueue(flags.request()?),
+            Self::PriorityClass(flags) => Verb::SetPriorityClass(flags.request()?),
+            Self::Policy(flags) => Verb::SetScheduling(flags.request()?),
+            Self::Cordon(flags) => Verb::SetCordon(flags.request()?),
+            Self::Uncordon(flags) => Verb::SetCordon(flags.request()?),
+            Self::Reserve(flags) => Verb::SetReservation(flags.request()?),
+            Self::Unreserve(flags) => Verb::SetReservation(flags.request()?),
+            Self::Submit(submit) => {
+                return Ok(Some(Request {
+                    sender: submit.request.tenant()?,
+                    verb: Verb::Submit(submit.request.request()?),
+                    count: submit.count,
+                }));
+            }
+            Self::AddNodes(_) | Self::RemoveNode(_) => return Ok(None),
+        };
+        Ok(Some(Request {
+            sender: OPERATOR.to_owned(),
+            verb,
+            count: 1,
+        }))
     }
 }
 
 impl AddNodes {
-    fn changes(&self, folded: &Folded) -> Result<Vec<Change>, Failure> {
-        let state = folded.state();
+    fn changes(&self, state: &Scheduler) -> Result<Vec<Change>, Failure> {
         let like = Token::new(&self.like)?;
         let capacity = what_if::capacity(state, &like)
             .ok_or_else(|| what_if::WhatIfError::NoSuchNode(like))?;
-        let taken: std::collections::BTreeSet<_> =
-            state.nodes().iter().map(|node| node.name.as_str()).collect();
+        let taken = state.nodes().iter().map(|node| node.name.as_str());
+        let taken: BTreeSet<_> = taken.collect();
         let free = (1u32..).map(|number| format!("new-{number}"));
         let free = free.filter(|name| !taken.contains(name.as_str()));
         let names = free.take(self.count.into()).map(|name| Token::new(&name));

@@ -149,14 +149,12 @@ pub enum Filter {
     Numa = 12,
     Affinity = 13,
     Spread = 14,
-    /// Its last run failed there.
-    Avoided = 15,
-    /// Kept free for the one at the head of the line.
-    Backfill = 16,
+    /// Promised to, or being cleared for, one who waits for longer or is worth more.
+    Backfill = 15,
 }
 
 impl Filter {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 15] = [
         Self::NotReady,
         Self::Cordoned,
         Self::Selector,
@@ -171,7 +169,6 @@ impl Filter {
         Self::Numa,
         Self::Affinity,
         Self::Spread,
-        Self::Avoided,
         Self::Backfill,
     ];
 
@@ -191,7 +188,6 @@ impl Filter {
             Self::Numa => "numa",
             Self::Affinity => "affinity",
             Self::Spread => "spread",
-            Self::Avoided => "avoided",
             Self::Backfill => "backfill",
         }
     }

@@ -41,6 +41,11 @@ impl Checker {
             let Some(gang) = all.first().and_then(|(_, a)| a.demand.gang.as_ref()) else {
                 continue;
             };
+            // More than it has members: some are of a next gang of the same name, and which ones depends on who had left
+            // when the others came.
+            if all.len() as u64 > gang.size {
+                continue;
+            }
             // Who has ended, or been denied, is no member any more.
             let live = all.iter().filter(|(_, a)| !a.over_for(frame)).count() as u64;
             let least = gang.min.min(live);

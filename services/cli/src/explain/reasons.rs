@@ -41,7 +41,6 @@ pub fn keeps_off(filter: Filter) -> &'static str {
         Filter::Numa => "no NUMA zones with enough free",
         Filter::Affinity => "not near, or not apart from, the groups that it names",
         Filter::Spread => "would spread its group unevenly",
-        Filter::Avoided => "its last run failed there",
         Filter::Backfill => "kept free for the head of the line",
     }
 }

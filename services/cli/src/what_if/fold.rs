@@ -1,15 +1,14 @@
 //! The state at a position of the ledger, folded in this process, and what admission makes of a request there.
 
+use super::Request;
 use crate::Failure;
 use admission::domain::{Admission, Rules};
 use client::Operation;
 use ledger::{Bus, Decider, DoorRecord, Replica, Tail};
 use prost::Message;
 use scheduler::domain::{Scheduler, what_if::Change};
-use schemas::v1::{self, request::Verb};
+use schemas::v1;
 use vocab::{CellNo, Event, Lsn, Millis, Token};
-
-pub const OPERATOR: &str = "_operator";
 
 /// Two deciders that have read the same records.
 pub struct Folded {
@@ -58,8 +57,8 @@ impl Folded {
         Lsn(self.scheduler.next().0 - 1)
     }
 
-    /// What admission makes of a request that is sent `count` times; what it refuses is an error.
-    pub fn decided(&self, sender: &str, verb: Verb, count: u16) -> Result<Vec<Change>, Failure> {
+    /// What admission makes of the request; what it refuses is an error.
+    pub(super) fn decided(&self, request: &Request) -> Result<Vec<Change>, Failure> {
         let settings = admission::Settings::default();
         let rules = Rules {
             cell: self.cell,
@@ -69,18 +68,18 @@ impl Folded {
         };
         let mut admission = self.admission.state().clone();
         let mut draft = self.admission.draft(self.now);
-        let sender = Token::new(sender)?;
-        for _ in 0..count {
-            let request = v1::Request {
+        let sender = Token::new(&request.sender)?;
+        for _ in 0..request.count {
+            let message = v1::Request {
                 operation_id: Operation::fresh_id(),
-                verb: Some(verb.clone()),
+                verb: Some(request.verb.clone()),
             };
             let message = DoorRecord {
                 seq: 0,
                 sender: sender.clone(),
                 reply_to: None,
                 trace: None,
-                payload: request.encode_to_vec().into(),
+                payload: message.encode_to_vec().into(),
             };
             admission.handle(admission::command(&message), &rules, &mut draft);
         }

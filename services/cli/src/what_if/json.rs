@@ -10,9 +10,8 @@ use vocab::CellNo;
 
 pub fn differences(found: &Differences, cell: CellNo, folded: &Folded) -> JsonValue {
     let all = found.allocations.iter().map(|one| allocation(one, cell));
-    let preempted = |all: &[Preempted]| -> JsonValue {
-        all.iter().map(|one| preemption(one, cell)).collect()
-    };
+    let preempted =
+        |all: &[Preempted]| -> JsonValue { all.iter().map(|one| preemption(one, cell)).collect() };
     object([
         ("as_of_lsn", folded.through().0.into()),
         ("at_ms", folded.now.0.into()),
@@ -42,7 +41,10 @@ fn standing(standing: &Standing) -> JsonValue {
 }
 
 fn requested(one: &Requested) -> JsonValue {
-    let counts = one.counts.iter().map(|(filter, nodes)| (filter.name(), *nodes));
+    let counts = one
+        .counts
+        .iter()
+        .map(|(filter, nodes)| (filter.name(), *nodes));
     object([
         ("standing", standing(&one.standing)),
         ("nodes_kept_off", counts.collect()),
@@ -84,8 +86,5 @@ fn queue(one: &QueueDifference) -> JsonValue {
 }
 
 fn nodes(nodes: NodesUsed) -> JsonValue {
-    object([
-        ("used", nodes.used.into()),
-        ("ready", nodes.ready.into()),
-    ])
+    object([("used", nodes.used.into()), ("ready", nodes.ready.into())])
 }

@@ -9,12 +9,20 @@ use vocab::{AllocationNo, CellNo, Lsn, Millis};
 /// Rows of one kind, at the most.
 const ROWS_MAX: usize = 20;
 
-pub const KINDS: [Kind; 5] =
-    [Kind::Placed, Kind::Unplaced, Kind::Moved, Kind::Ended, Kind::Waits];
+pub const KINDS: [Kind; 5] = [
+    Kind::Placed,
+    Kind::Unplaced,
+    Kind::Moved,
+    Kind::Ended,
+    Kind::Waits,
+];
 
 pub fn lines(found: &Differences, cell: CellNo, through: Lsn, now: Millis) -> Vec<String> {
     let at = amount::moment(now);
-    let mut lines = vec![format!("as of lsn {}, {at}; nothing was changed", through.0)];
+    let mut lines = vec![format!(
+        "as of lsn {}, {at}; nothing was changed",
+        through.0
+    )];
     if found.is_empty() {
         lines.push("no differences".into());
         return lines;
@@ -31,13 +39,29 @@ pub fn lines(found: &Differences, cell: CellNo, through: Lsn, now: Millis) -> Ve
     if found.preemption_limited {
         lines.push("more would have to go than may at once: this is only the beginning".into());
     }
-    section(&mut lines, "extra requests", found.requested.iter().enumerate(), requested);
+    section(
+        &mut lines,
+        "extra requests",
+        found.requested.iter().enumerate(),
+        requested,
+    );
     for kind in KINDS {
-        section(&mut lines, title(kind), found.of_kind(kind), |one| difference(one, cell));
+        section(&mut lines, title(kind), found.of_kind(kind), |one| {
+            difference(one, cell)
+        });
     }
-    section(&mut lines, PREEMPTED, found.preempted.iter(), |one| preempted(one, cell));
-    section(&mut lines, SPARED, found.spared.iter(), |one| preempted(one, cell));
-    section(&mut lines, "queues, share and fair share", found.queues.iter(), queue);
+    section(&mut lines, PREEMPTED, found.preempted.iter(), |one| {
+        preempted(one, cell)
+    });
+    section(&mut lines, SPARED, found.spared.iter(), |one| {
+        preempted(one, cell)
+    });
+    section(
+        &mut lines,
+        "queues, share and fair share",
+        found.queues.iter(),
+        queue,
+    );
     lines
 }
 
@@ -77,7 +101,11 @@ fn section<T>(
     }
     lines.push(String::new());
     lines.push(format!("{title}:"));
-    lines.extend(all.by_ref().take(ROWS_MAX).map(|one| format!("  {}", row(one))));
+    lines.extend(
+        all.by_ref()
+            .take(ROWS_MAX)
+            .map(|one| format!("  {}", row(one))),
+    );
     let more = all.count();
     if more > 0 {
         lines.push(format!("  and {more} more"));
@@ -99,7 +127,11 @@ fn standing(standing: &Standing) -> String {
 
 fn difference(one: &Difference, cell: CellNo) -> String {
     let (from, to) = (standing(&one.before), standing(&one.after));
-    format!("{} in {}: {from} -> {to}", one.allocation.id(cell), one.queue)
+    format!(
+        "{} in {}: {from} -> {to}",
+        one.allocation.id(cell),
+        one.queue
+    )
 }
 
 fn requested((index, one): (usize, &Requested)) -> String {

@@ -7,8 +7,8 @@ mod register;
 mod run;
 
 use lease::Leases;
-use run::Place;
 use ledger::{Decider, Draft, IllegalEvent};
+use run::Place;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vocab::{

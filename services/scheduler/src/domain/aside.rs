@@ -21,7 +21,7 @@ pub(super) struct Aside {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Promise {
     to: AllocationNo,
-    node: NodeNo,
+    pub(super) node: NodeNo,
     from: Millis,
 }
 

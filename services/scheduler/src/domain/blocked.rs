@@ -39,6 +39,10 @@ pub struct Blocked {
 pub const AGAIN_MS: i64 = 60_000;
 
 impl Blocked {
+    pub(super) fn promised(&self, node: NodeNo) -> bool {
+        self.promise.is_some_and(|promise| promise.node == node)
+    }
+
     pub(super) fn forget(&mut self, line: LineNo) {
         self.lines.remove(&line);
         self.unexplained.remove(&line);

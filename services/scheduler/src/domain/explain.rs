@@ -73,8 +73,7 @@ impl Scheduler {
                         least = part;
                         findings.shortfall = Some(missing);
                     }
-                    let set_aside =
-                        (*node.aside || !node.nominees.is_empty()).then_some(Filter::Reserved);
+                    let set_aside = self.kept_for_others(NodeNo(no), node);
                     let rule = || {
                         others
                             .as_ref()
@@ -90,6 +89,15 @@ impl Scheduler {
             }
         }
         findings
+    }
+
+    /// Whether somebody else has the node to himself.
+    fn kept_for_others(&self, no: NodeNo, node: &super::fleet::Node) -> Option<Filter> {
+        if !node.nominees.is_empty() || self.blocked.promised(no) {
+            Some(Filter::Backfill)
+        } else {
+            (*node.aside).then_some(Filter::Reserved)
+        }
     }
 
     /// What is to be said of a line, unless it was said already.
