@@ -12,6 +12,7 @@ mod gauges;
 mod memory;
 mod operator;
 mod print;
+mod probe;
 mod progress;
 mod replay;
 mod report;
@@ -22,6 +23,7 @@ mod witness;
 pub use bill::{Bill, BillError, Charges, Standing};
 pub use desk::{Desk, Latency, Tally};
 pub use faults::{BadFault, Fault, FaultDone, FaultError, What};
+pub use probe::{Explained, ProbeError};
 pub use operator::{OperatorError, Quota, Rate, Settings};
 pub use report::{Report, WriteError};
 pub use settle::SettleError;
@@ -281,6 +283,14 @@ impl Drive {
             }
         };
         say("  all submitted; waiting for the last allocations to end");
+        if let Err(error) = settle::all_ended(&scene).await {
+            report.problems.push(error.to_string());
+        }
+        say("  asking for what cannot be placed, to read why it waits");
+        match probe::probe(&scene, &self.stack, self.settings.most_gpus()).await {
+            Ok(explained) => report.explained = explained,
+            Err(error) => report.problems.push(error.to_string()),
+        }
         if let Err(error) = settle::all_ended(&scene).await {
             report.problems.push(error.to_string());
         }

@@ -1,14 +1,12 @@
 //! One case: fill, let wait, churn; then fold and snapshot what came of it.
 
 use super::cluster::{Workload, node, token};
+use chassis::Stopwatch;
 use hdrhistogram::Histogram;
 use ledger::{Decider, Draft, IllegalEvent, Snapshot, memory::Seeded};
 use scheduler::domain::Scheduler;
 use serde::{Deserialize, Serialize};
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::{fs, time::Duration};
 use vocab::{
     AdminChange, AllocationNo, At, Event, EventNo, Lsn, Millis, Operation, PlacementPolicy,
     RunState, SchedulingPolicy, Token,
@@ -151,7 +149,7 @@ pub fn measure(setting: Setting) -> Result<Figures, MeasureError> {
         .state(Scheduler::STATE_VERSION)
         .unwrap_or_else(|| unreachable!("it was written by the same version"));
     let events = log.len() as u64;
-    let began = Instant::now();
+    let began = Stopwatch::start();
     for (own, at, event) in &log {
         if *own {
             folded.evolve(at, event)?;
@@ -162,14 +160,14 @@ pub fn measure(setting: Setting) -> Result<Figures, MeasureError> {
     let fold_events_per_s = per_s(events, began.elapsed());
     drop(folded);
 
-    let began = Instant::now();
+    let began = Stopwatch::start();
     let snapshot = Snapshot::of(
         Scheduler::STATE_VERSION,
         ledger::Chain::default(),
         &bench.state,
     );
     let snapshot_s = began.elapsed().as_secs_f64();
-    let began = Instant::now();
+    let began = Stopwatch::start();
     let restored: Option<Scheduler> = snapshot.state(Scheduler::STATE_VERSION);
     let restore_s = began.elapsed().as_secs_f64();
     drop(restored);
@@ -244,7 +242,7 @@ impl Bench {
             now: self.now,
         };
         self.next_input += 1;
-        let began = Instant::now();
+        let began = Stopwatch::start();
         self.state.observe(&at, &event)?;
         self.observing += began.elapsed();
         if self.recording {
@@ -286,7 +284,7 @@ impl Bench {
         loop {
             self.now.0 += 1;
             let mut draft = Draft::new(self.now, EventNo(self.next_own));
-            let began = Instant::now();
+            let began = Stopwatch::start();
             self.state.decide(&(), &mut draft);
             self.deciding += began.elapsed();
             if let Some(illegal) = draft.illegal() {

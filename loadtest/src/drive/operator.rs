@@ -80,6 +80,13 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The tenant that may have the most GPUs; none without tenants.
+    pub fn most_gpus(&self) -> Option<&Token> {
+        let gpus = self.quotas.iter();
+        let gpus = gpus.filter(|quota| quota.resource == ResourceKind::Gpu);
+        gpus.max_by_key(|quota| quota.limit).map(|quota| &quota.tenant)
+    }
+
     pub fn of(workload: &Workload, rate: u32) -> Self {
         let recorded = demand::peaks(workload, 0);
         let ample = demand::peaks(workload, SLACK_REAL_MS.saturating_mul(rate.into()));

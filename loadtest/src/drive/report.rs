@@ -5,6 +5,7 @@ use super::{
     desk::{Latency, Tally},
     faults::FaultDone,
     operator::Settings,
+    probe::Explained,
     witness::{Findings, Interval},
 };
 use crate::{fleet::FleetTally, plan::Plan};
@@ -58,6 +59,8 @@ pub struct Report {
     pub ended: BTreeMap<&'static str, u64>,
     /// Allocations that waited, by reason.
     pub waiting: BTreeMap<&'static str, u64>,
+    /// What was asked for in vain at the end, and why it waited by the read model.
+    pub explained: Vec<Explained>,
     pub retries: u64,
     /// Runs that are over and took any time, in the feeds and in ClickHouse.
     pub intervals: u64,

@@ -68,11 +68,6 @@ impl Reservations {
         let terms = self.granted.values().map(|granted| &granted.terms);
         terms.flat_map(|terms| [terms.from, terms.until])
     }
-
-    /// Nodes that are reserved at a moment.
-    pub fn nodes_at(&self, at: Millis) -> u64 {
-        self.taken.amount_at(at)
-    }
 }
 
 impl Scheduler {

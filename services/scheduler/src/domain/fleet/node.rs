@@ -145,8 +145,8 @@ impl Node {
             milli: ask.gpu_milli,
         };
         Some(Spot {
-            gpus: choice.devices.iter().map(share).collect(),
-            zones: choice.zones,
+            gpus: choice.devices().iter().map(share).collect(),
+            zones: choice.zones(),
         })
     }
 

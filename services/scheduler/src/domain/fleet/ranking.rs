@@ -51,10 +51,6 @@ impl Ranking {
         self.levels.first().map_or(0, Vec::len)
     }
 
-    pub fn get(&self, node: NodeNo) -> Value {
-        self.levels[0][node.0 as usize]
-    }
-
     pub fn set(&mut self, node: NodeNo, value: Value) {
         let mut at = node.0 as usize;
         if self.levels[0][at] == value {
@@ -72,12 +68,6 @@ impl Ranking {
             above[0][block] = best;
             at = block;
         }
-    }
-
-    pub fn any(&self) -> bool {
-        self.levels
-            .last()
-            .is_some_and(|top| top.iter().any(|value| value.fits()))
     }
 
     /// The best node that `allowed` lets pass. Nodes that cannot be better than the best so far are not looked at.
@@ -165,7 +155,6 @@ mod tests {
             }
             let allowed = |at: usize| at % modulus != 1;
             prop_assert_eq!(ranking.best(|node| allowed(node.0 as usize)), naive(&values, allowed));
-            prop_assert_eq!(ranking.any(), values.iter().any(|v| v.fits()));
         }
     }
 }

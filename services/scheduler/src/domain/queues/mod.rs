@@ -7,7 +7,7 @@ pub use line::{Key, Line, LineKey, Said};
 
 use super::{
     class::{Amounts, ShapeNo, add, subtract},
-    fair::{self, Share},
+    fair::{self, Kept, Remembered, Share},
     interner::{Interner, Scratch},
 };
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub struct QueueNo(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Past {
     at: Millis,
-    used: Amounts,
+    used: [Remembered; 3],
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,10 +81,6 @@ impl Queues {
 
     pub fn get(&self, queue: QueueNo) -> &Queue {
         &self.queues[queue.0 as usize]
-    }
-
-    pub fn find(&mut self, name: &Token) -> Option<QueueNo> {
-        self.names.find(name).map(QueueNo)
     }
 
     pub fn all(&self) -> impl Iterator<Item = (QueueNo, &Queue)> {
@@ -421,40 +417,35 @@ impl Queues {
 }
 
 impl Queue {
-    /// What it used to have, as remembered now; what it has where nothing is remembered.
-    fn past(&self, now: Millis, half_life_ms: u64) -> Amounts {
-        match self.past {
-            Some(past) if half_life_ms > 0 => {
-                let elapsed_ms = u64::try_from(now.0 - past.at.0).unwrap_or(0);
-                let mut used = past.used;
-                for (used, held) in used.iter_mut().zip(self.held) {
-                    *used = fair::decay(*used, held, elapsed_ms, half_life_ms);
-                }
-                used
-            }
-            Some(_) | None => self.held,
+    /// What it used to have, as remembered now.
+    fn past(&self, now: Millis, half_life_ms: u64) -> Option<[Remembered; 3]> {
+        let past = self.past.filter(|_| half_life_ms > 0)?;
+        let elapsed_ms = u64::try_from(now.0.saturating_sub(past.at.0)).unwrap_or(0);
+        let kept = Kept::after(elapsed_ms, half_life_ms);
+        let mut used = past.used;
+        for (used, held) in used.iter_mut().zip(self.held) {
+            *used = used.towards(held, kept);
         }
+        Some(used)
     }
 
     /// What counts against it: what it holds, or more when it had more.
     fn counted(&self, now: Millis, half_life_ms: u64) -> Amounts {
-        let mut counted = self.past(now, half_life_ms);
-        for (counted, held) in counted.iter_mut().zip(self.held) {
-            *counted = held.max(*counted);
+        let mut counted = self.held;
+        for (counted, used) in counted
+            .iter_mut()
+            .zip(self.past(now, half_life_ms).into_iter().flatten())
+        {
+            *counted = used.amount().max(*counted);
         }
         counted
     }
 
     /// To be called before what it holds changes.
     fn remember(&mut self, now: Millis, half_life_ms: u64) {
-        if half_life_ms == 0 {
-            self.past = None;
-            return;
-        }
-        let used = match self.past {
-            Some(_) => self.past(now, half_life_ms),
-            None => Amounts::default(),
-        };
-        self.past = Some(Past { at: now, used });
+        self.past = (half_life_ms > 0).then(|| Past {
+            at: now,
+            used: self.past(now, half_life_ms).unwrap_or_default(),
+        });
     }
 }

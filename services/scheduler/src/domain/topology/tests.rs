@@ -1,312 +1,292 @@
-//! Devices and zones as a table.
+//! Nodes in a few words, requests, and what they take.
 
 use super::*;
-use proptest::prelude::*;
 use vocab::Zone;
 
-const GIB: u64 = 1 << 30;
+/// A node and what is free of it.
+struct Node {
+    topology: Topology,
+    free: Vec<ZoneRoom>,
+    free_milli: Vec<u16>,
+}
 
-/// Zones of (cores, GiB, devices), neighbours at 20, others at 30.
-fn topology(zones: &[(u64, u64, u16)], links: &[(u8, u8)]) -> Topology {
-    let distance = |a: usize, b: usize| match a.abs_diff(b) {
-        0 => 10,
-        1 => 20,
-        _ => 30,
+/// So many equal zones with cpu, memory and devices each; 10 within a zone, 20 to a neighbour in the same half, 30 beyond.
+fn node(zones: u8, cpu: u64, memory: u64, gpus: u16, links: &[(u8, u8)]) -> Node {
+    let zone = |at: u8| Zone {
+        cpu_milli: cpu,
+        memory_bytes: memory,
+        gpus: ((1 << gpus) - 1) << (u16::from(at) * gpus),
     };
-    let count = zones.len();
-    Topology {
-        zones: zones
-            .iter()
-            .map(|(cores, gib, gpus)| Zone {
-                cpu_milli: cores * 1000,
-                memory_bytes: gib * GIB,
-                gpus: *gpus,
-            })
-            .collect(),
-        distances: (0..count * count)
-            .map(|at| distance(at / count, at % count))
-            .collect(),
+    let distance = |a: u8, b: u8| match (a == b, 2 * a / zones == 2 * b / zones) {
+        (true, _) => 10,
+        (false, true) => 20,
+        (false, false) => 30,
+    };
+    let distances = (0..zones).flat_map(|a| (0..zones).map(move |b| distance(a, b)));
+    let topology = Topology {
+        zones: (0..zones).map(zone).collect(),
+        distances: distances.collect(),
         links: links.to_vec(),
-    }
-}
-
-/// Two sockets of 16 cores, 64 GiB and four devices; devices are linked in pairs.
-fn pairs() -> Topology {
-    topology(
-        &[(16, 64, 0x0f), (16, 64, 0xf0)],
-        &[(0, 1), (2, 3), (4, 5), (6, 7)],
-    )
-}
-
-/// Four zones of 8 cores and 32 GiB with two devices each; all eight linked.
-fn mesh() -> Topology {
-    let all = (0..8u8)
-        .flat_map(|a| (a + 1..8).map(move |b| (a, b)))
-        .collect::<Vec<_>>();
-    topology(
-        &[
-            (8, 32, 0b11),
-            (8, 32, 0b1100),
-            (8, 32, 0b11_0000),
-            (8, 32, 0b1100_0000),
-        ],
-        &all,
-    )
-}
-
-/// `taken`: cores of each zone that are not free. Expected: devices, then zones, or `none`.
-fn check(
-    topology: &Topology,
-    taken: &[u64],
-    gpu_milli: &[u16],
-    (cores, gib, gpus, milli): (u64, u64, u16, u16),
-    policy: NumaPolicy,
-    expected: &str,
-) {
-    let mut rooms = empty(topology);
-    for (room, cores) in rooms.iter_mut().zip(taken) {
-        room.cpu_milli -= cores * 1000;
-    }
-    let ask = ZoneAsk {
-        cpu_milli: cores * 1000,
-        memory_bytes: gib * GIB,
-        gpus,
-        gpu_milli: milli,
     };
-    let found = match choose(topology, &rooms, gpu_milli, &ask, policy) {
-        None => "none".to_owned(),
-        Some(choice) => {
-            assert!(parts(topology, &rooms, &ask, choice.zones).is_some());
-            let zones: Vec<_> = bits(choice.zones.into()).collect();
-            format!("{:?} in {:?}", choice.devices, zones)
+    Node {
+        free: empty(&topology),
+        free_milli: vec![1000; usize::from(gpus) * usize::from(zones)],
+        topology,
+    }
+}
+
+/// Two sockets of 4 devices; 0-1, 2-3, 4-5 and 6-7 are linked.
+fn pairs() -> Node {
+    node(2, 32, 256, 4, &[(0, 1), (2, 3), (4, 5), (6, 7)])
+}
+
+/// Two sockets of 4 devices, each linked to each.
+fn mesh() -> Node {
+    let all = (0..8).flat_map(|a| (a + 1..8).map(move |b| (a, b)));
+    node(2, 32, 256, 4, &all.collect::<Vec<_>>())
+}
+
+/// Four zones of 2 devices, linked as 0-4, 1-5, 2-6, 3-7: across, not within.
+fn four() -> Node {
+    node(4, 16, 64, 2, &[(0, 4), (1, 5), (2, 6), (3, 7)])
+}
+
+fn no_gpus() -> Node {
+    node(2, 32, 256, 0, &[])
+}
+
+impl Node {
+    /// Devices with so much left, the others keep what they have.
+    fn gpus(mut self, left: &[(usize, u16)]) -> Self {
+        for (device, milli) in left {
+            self.free_milli[*device] = *milli;
         }
-    };
+        self
+    }
+
+    /// A zone with so much cpu and memory left.
+    fn zone(mut self, zone: usize, cpu_milli: u64, memory_bytes: u64) -> Self {
+        self.free[zone] = ZoneRoom {
+            cpu_milli,
+            memory_bytes,
+        };
+        self
+    }
+
+    /// `devices | zone:cpu/memory…`, or `-`.
+    fn check(&self, policy: NumaPolicy, ask: (u64, u64, u16, u16), expected: &str) {
+        let ask = ZoneAsk {
+            cpu_milli: ask.0,
+            memory_bytes: ask.1,
+            gpus: ask.2,
+            gpu_milli: ask.3,
+        };
+        let choice = choose(&self.topology, &self.free, &self.free_milli, &ask, policy);
+        let found = choice.map_or_else(
+            || "-".to_owned(),
+            |choice| {
+                let again = parts(&self.topology, &self.free, &ask, choice.zones());
+                assert_eq!(again.as_deref(), Some(choice.parts()));
+                let devices = choice.devices().iter().map(|device| format!("{device} "));
+                let part = |p: &ZonePart| format!(" {}:{}/{}", p.zone, p.cpu_milli, p.memory_bytes);
+                let parts = choice.parts().iter().map(part);
+                format!(
+                    "{}|{}",
+                    devices.collect::<String>(),
+                    parts.collect::<String>()
+                )
+            },
+        );
+        assert_eq!(found, expected, "{policy:?} {ask:?}");
+    }
+}
+
+#[test]
+fn single() {
+    let check = |node: Node, ask, expected| node.check(NumaPolicy::Single, ask, expected);
+    check(pairs(), (8, 64, 0, 0), "| 0:8/64");
+    check(pairs(), (8, 64, 1, 1000), "0 | 0:8/64");
+    check(pairs(), (8, 64, 2, 1000), "0 1 | 0:8/64");
+    check(pairs(), (8, 64, 3, 1000), "0 1 2 | 0:8/64");
+    check(pairs(), (32, 256, 4, 1000), "0 1 2 3 | 0:32/256");
+    // The zone that is left with least.
+    check(pairs().zone(1, 16, 256), (8, 64, 0, 0), "| 1:8/64");
+    check(pairs().zone(1, 16, 256), (20, 64, 0, 0), "| 0:20/64");
+    check(pairs().gpus(&[(5, 0), (6, 0)]), (8, 64, 0, 0), "| 1:8/64");
+    // A pair is not broken while there is a single one; a linked pair is preferred.
+    check(pairs().gpus(&[(2, 0)]), (8, 64, 1, 1000), "3 | 0:8/64");
+    check(pairs().gpus(&[(0, 0)]), (8, 64, 2, 1000), "2 3 | 0:8/64");
+    check(
+        pairs().gpus(&[(0, 0), (2, 0)]),
+        (8, 64, 2, 1000),
+        "1 3 | 0:8/64",
+    );
+    check(pairs().gpus(&[(0, 500)]), (8, 64, 1, 1000), "1 | 0:8/64");
+    // Shares go where the least is free.
+    check(
+        pairs().gpus(&[(3, 400), (1, 600)]),
+        (1, 1, 1, 300),
+        "3 | 0:1/1",
+    );
+    check(
+        pairs().gpus(&[(3, 400), (1, 600)]),
+        (1, 1, 1, 500),
+        "1 | 0:1/1",
+    );
+    check(
+        pairs().gpus(&[(0, 0), (6, 0), (7, 0)]),
+        (1, 1, 1, 500),
+        "4 | 1:1/1",
+    );
+    // There is room on the node, but not in one zone.
+    check(pairs(), (33, 1, 0, 0), "-");
+    check(pairs(), (1, 257, 0, 0), "-");
+    check(pairs(), (1, 1, 5, 1000), "-");
+    check(pairs().gpus(&[(0, 0), (4, 0)]), (1, 1, 4, 1000), "-");
+    check(
+        pairs().zone(0, 2, 256).gpus(&[(4, 0)]),
+        (4, 1, 4, 1000),
+        "-",
+    );
+    check(pairs().zone(1, 32, 10), (8, 11, 0, 0), "| 0:8/11");
+    check(mesh(), (8, 8, 3, 1000), "0 1 2 | 0:8/8");
+    check(four(), (8, 8, 2, 1000), "0 1 | 0:8/8");
+    check(no_gpus(), (32, 1, 0, 0), "| 0:32/1");
+    check(no_gpus(), (1, 1, 1, 1000), "-");
+    check(no_gpus(), (0, 0, 0, 0), "|");
+}
+
+#[test]
+fn best_effort() {
+    let check = |node: Node, ask, expected| node.check(NumaPolicy::BestEffort, ask, expected);
+    // As single where that is possible.
+    check(pairs(), (8, 64, 2, 1000), "0 1 | 0:8/64");
+    check(pairs().zone(1, 16, 256), (8, 64, 0, 0), "| 1:8/64");
+    check(
+        pairs().gpus(&[(0, 0), (1, 0), (2, 0)]),
+        (8, 8, 2, 1000),
+        "4 5 | 1:8/8",
+    );
+    // Over two zones: the lowest gives what it has.
+    check(pairs(), (33, 1, 0, 0), "| 0:32/1 1:1/0");
+    check(pairs(), (1, 257, 0, 0), "| 0:1/256 1:0/1");
+    check(
+        pairs(),
+        (64, 512, 8, 1000),
+        "0 1 2 3 4 5 6 7 | 0:32/256 1:32/256",
+    );
+    check(pairs(), (65, 1, 0, 0), "-");
+    check(pairs(), (1, 1, 9, 1000), "-");
+    check(pairs().gpus(&[(7, 0)]), (1, 1, 8, 1000), "-");
+    // Most links first; among equals, the most in one zone.
+    check(pairs(), (8, 8, 6, 1000), "0 1 2 3 4 5 | 0:8/8");
+    check(
+        pairs().gpus(&[(0, 0), (4, 0)]),
+        (8, 8, 4, 1000),
+        "2 3 6 7 | 0:8/8",
+    );
+    check(
+        mesh().gpus(&[(0, 0), (4, 0), (5, 0)]),
+        (8, 8, 4, 1000),
+        "1 2 3 6 | 0:8/8",
+    );
+    // Memory is in one zone, devices are in the other.
+    check(pairs().zone(0, 32, 0), (8, 8, 4, 1000), "4 5 6 7 | 1:8/8");
+    check(
+        pairs().zone(0, 32, 0).gpus(&[(4, 0)]),
+        (8, 8, 4, 1000),
+        "0 1 2 3 | 0:8/0 1:0/8",
+    );
+    // Neighbours first, then the two that are left with least.
+    check(four(), (20, 64, 0, 0), "| 0:16/64 1:4/0");
+    check(four().zone(2, 10, 64), (20, 64, 0, 0), "| 2:10/64 3:10/0");
+    check(
+        four().zone(0, 1, 64).zone(3, 2, 64),
+        (20, 64, 0, 0),
+        "| 1:16/64 2:4/0",
+    );
+    check(four(), (1, 1, 4, 1000), "0 1 2 3 | 0:1/1");
+    check(four(), (1, 1, 5, 1000), "0 1 2 4 5 | 0:1/1");
+    check(
+        four(),
+        (64, 256, 8, 1000),
+        "0 1 2 3 4 5 6 7 | 0:16/64 1:16/64 2:16/64 3:16/64",
+    );
+    check(
+        four().gpus(&[(0, 0), (1, 0), (6, 0)]),
+        (1, 1, 2, 1000),
+        "2 3 | 1:1/1",
+    );
+    check(no_gpus(), (40, 300, 0, 0), "| 0:32/256 1:8/44");
+}
+
+#[test]
+fn none() {
+    let check = |node: Node, ask, expected| node.check(NumaPolicy::None, ask, expected);
+    check(pairs(), (8, 64, 0, 0), "| 0:8/64");
+    check(pairs(), (8, 64, 2, 1000), "0 1 | 0:8/64");
+    // The devices with the least free, wherever they are.
+    check(
+        pairs().gpus(&[(6, 300), (1, 400)]),
+        (8, 8, 1, 200),
+        "6 | 1:8/8",
+    );
+    check(
+        pairs().gpus(&[(6, 300), (1, 400)]),
+        (8, 8, 1, 400),
+        "1 | 0:8/8",
+    );
+    check(
+        pairs().gpus(&[(1, 0), (2, 0), (3, 0)]),
+        (8, 8, 2, 1000),
+        "0 4 | 0:8/8",
+    );
+    // Their zones first, then others.
+    check(
+        pairs().gpus(&[(6, 300)]),
+        (40, 8, 1, 200),
+        "6 | 0:32/8 1:8/0",
+    );
+    check(
+        pairs().gpus(&[(6, 300)]).zone(1, 0, 0),
+        (4, 8, 1, 200),
+        "6 | 0:4/8",
+    );
+    check(
+        four().gpus(&[(4, 300)]),
+        (20, 8, 1, 200),
+        "4 | 2:16/8 3:4/0",
+    );
+    check(pairs(), (65, 8, 0, 0), "-");
+    check(pairs(), (8, 8, 9, 1000), "-");
+    check(pairs().gpus(&[(0, 900)]), (8, 8, 8, 1000), "-");
+    check(no_gpus(), (33, 1, 0, 0), "| 0:32/1 1:1/0");
+}
+
+#[test]
+fn what_does_not_belong_together_finds_nothing() {
+    let Node {
+        topology,
+        free,
+        free_milli,
+    } = pairs();
+    let ask = ZoneAsk::default();
+    let single = NumaPolicy::Single;
     assert_eq!(
-        found, expected,
-        "{cores} cores, {gib} GiB, {gpus} x {milli}, {policy:?}, {gpu_milli:?}"
+        choose(&topology, &free[1..], &free_milli, &ask, single),
+        None
     );
-}
-
-#[test]
-fn two_sockets_with_four_devices_each() {
-    use NumaPolicy::{BestEffort, None, Single};
-    let t = pairs();
-    let free = [1000; 8];
-    let c = |taken: &[u64], gpus: &[u16], ask, policy, expected| {
-        check(&t, taken, gpus, ask, policy, expected)
+    assert_eq!(parts(&topology, &free, &ask, 0b100), None);
+    assert_eq!(parts(&topology, &free[1..], &ask, 0b10), None);
+    assert_eq!(parts(&topology, &free, &ask, 0), Some(vec![]));
+    let gpu = ZoneAsk {
+        gpus: 5,
+        gpu_milli: 1,
+        ..ask
     };
-    // One device: its pair is broken only where no other is.
-    c(&[0, 0], &free, (1, 1, 1, 1000), Single, "[0] in [0]");
-    c(
-        &[0, 0],
-        &[1000, 0, 1000, 1000, 1000, 1000, 1000, 1000],
-        (1, 1, 1, 1000),
-        Single,
-        "[0] in [0]",
+    // Devices that the node does not have are not there.
+    assert_eq!(
+        choose(&topology, &free, &free_milli[..4], &gpu, NumaPolicy::None),
+        None
     );
-    c(
-        &[0, 0],
-        &[0, 1000, 1000, 1000, 1000, 1000, 1000, 1000],
-        (1, 1, 1, 1000),
-        BestEffort,
-        "[1] in [0]",
-    );
-    // The fuller socket first.
-    c(&[0, 8], &free, (1, 1, 1, 1000), Single, "[4] in [1]");
-    c(
-        &[0, 0],
-        &[1000, 1000, 1000, 1000, 0, 1000, 1000, 1000],
-        (1, 1, 1, 1000),
-        Single,
-        "[5] in [1]",
-    );
-    // Two: a pair.
-    c(&[0, 0], &free, (1, 1, 2, 1000), Single, "[0, 1] in [0]");
-    c(
-        &[0, 0],
-        &[0, 1000, 1000, 1000, 1000, 1000, 1000, 1000],
-        (1, 1, 2, 1000),
-        Single,
-        "[2, 3] in [0]",
-    );
-    c(
-        &[0, 0],
-        &[0, 1000, 0, 1000, 1000, 1000, 1000, 1000],
-        (1, 1, 2, 1000),
-        Single,
-        "[1, 3] in [0]",
-    );
-    c(
-        &[0, 0],
-        &[0, 1000, 0, 0, 0, 1000, 0, 1000],
-        (1, 1, 2, 1000),
-        Single,
-        "[5, 7] in [1]",
-    );
-    // Three: a pair and one whose pair is broken already.
-    c(
-        &[0, 0],
-        &[1000, 1000, 0, 1000, 1000, 1000, 1000, 1000],
-        (1, 1, 3, 1000),
-        Single,
-        "[0, 1, 3] in [0]",
-    );
-    c(
-        &[0, 0],
-        &free,
-        (1, 1, 4, 1000),
-        Single,
-        "[0, 1, 2, 3] in [0]",
-    );
-    // More than a socket has.
-    c(&[0, 0], &free, (1, 1, 5, 1000), Single, "none");
-    c(
-        &[0, 0],
-        &free,
-        (1, 1, 5, 1000),
-        BestEffort,
-        "[0, 1, 2, 3, 4] in [0, 1]",
-    );
-    c(
-        &[0, 0],
-        &free,
-        (1, 1, 8, 1000),
-        BestEffort,
-        "[0, 1, 2, 3, 4, 5, 6, 7] in [0, 1]",
-    );
-    c(&[0, 0], &free, (1, 1, 9, 1000), BestEffort, "none");
-    c(
-        &[0, 0],
-        &[0, 0, 1000, 1000, 1000, 1000, 0, 0],
-        (1, 1, 4, 1000),
-        BestEffort,
-        "[2, 3, 4, 5] in [0, 1]",
-    );
-    c(
-        &[0, 0],
-        &[0, 0, 1000, 1000, 1000, 1000, 0, 0],
-        (1, 1, 4, 1000),
-        Single,
-        "none",
-    );
-    // Cores and memory bind, too.
-    c(&[10, 0], &free, (8, 1, 1, 1000), Single, "[4] in [1]");
-    c(&[10, 10], &free, (8, 1, 1, 1000), Single, "none");
-    c(
-        &[10, 10],
-        &free,
-        (8, 1, 1, 1000),
-        BestEffort,
-        "[0] in [0, 1]",
-    );
-    c(&[0, 0], &free, (1, 65, 0, 0), Single, "none");
-    c(&[0, 0], &free, (1, 65, 0, 0), BestEffort, "[] in [0, 1]");
-    c(&[0, 0], &free, (33, 1, 0, 0), BestEffort, "none");
-    // Shares: the device with the least that fits; no pair is broken when another will do.
-    c(
-        &[0, 0],
-        &[1000, 1000, 300, 1000, 1000, 1000, 1000, 1000],
-        (1, 1, 1, 200),
-        Single,
-        "[2] in [0]",
-    );
-    c(
-        &[0, 0],
-        &[1000, 1000, 1000, 0, 1000, 1000, 1000, 1000],
-        (1, 1, 1, 200),
-        Single,
-        "[2] in [0]",
-    );
-    // Regardless of zones.
-    c(&[0, 0], &free, (1, 1, 2, 1000), None, "[0, 1] in [0]");
-    c(&[15, 0], &free, (8, 1, 1, 1000), None, "[0] in [0, 1]");
-    c(
-        &[0, 0],
-        &[0, 0, 0, 1000, 1000, 0, 0, 0],
-        (1, 1, 2, 1000),
-        None,
-        "[3, 4] in [0, 1]",
-    );
-}
-
-#[test]
-fn four_zones_in_a_mesh_and_none_with_devices() {
-    use NumaPolicy::{BestEffort, Single};
-    let t = mesh();
-    let free = [1000; 8];
-    check(&t, &[0; 4], &free, (1, 1, 2, 1000), Single, "[0, 1] in [0]");
-    check(&t, &[0; 4], &free, (1, 1, 3, 1000), Single, "none");
-    check(
-        &t,
-        &[0; 4],
-        &free,
-        (1, 1, 4, 1000),
-        BestEffort,
-        "[0, 1, 2, 3] in [0, 1]",
-    );
-    // The last two zones are neighbours, the first and the third are not.
-    let some = [1000, 1000, 0, 0, 1000, 1000, 1000, 0];
-    check(
-        &t,
-        &[0; 4],
-        &some,
-        (1, 1, 3, 1000),
-        BestEffort,
-        "[4, 5, 6] in [2, 3]",
-    );
-    check(
-        &t,
-        &[8, 0, 0, 8],
-        &free,
-        (10, 1, 1, 1000),
-        BestEffort,
-        "[2] in [1, 2]",
-    );
-    let bare = topology(&[(8, 32, 0), (8, 32, 0)], &[]);
-    check(&bare, &[0, 0], &[], (8, 1, 0, 0), Single, "[] in [0]");
-    check(&bare, &[0, 2], &[], (6, 1, 0, 0), Single, "[] in [1]");
-    check(&bare, &[0, 0], &[], (1, 1, 1, 1000), BestEffort, "none");
-}
-
-proptest! {
-    #[test]
-    fn nothing_is_taken_that_is_not_there(
-        taken in prop::collection::vec(0u64..=16, 2),
-        gpu_milli in prop::collection::vec(prop::sample::select(vec![0u16, 300, 700, 1000]), 8),
-        cores in 1u64..20,
-        gib in 1u64..100,
-        gpus in 0u16..6,
-        share in any::<bool>(),
-    ) {
-        let t = pairs();
-        let mut rooms = empty(&t);
-        for (room, cores) in rooms.iter_mut().zip(&taken) {
-            room.cpu_milli -= cores * 1000;
-        }
-        let gpu_milli_asked = if share && gpus == 1 { 400 } else { 1000 };
-        let ask = ZoneAsk { cpu_milli: cores * 1000, memory_bytes: gib * GIB, gpus, gpu_milli: gpu_milli_asked };
-        let devices = gpu_milli.iter().filter(|free| **free >= gpu_milli_asked).count();
-        let cpu: u64 = rooms.iter().map(|room| room.cpu_milli).sum();
-        let fits = cpu >= ask.cpu_milli && gib <= 128 && devices >= usize::from(gpus);
-        for policy in NumaPolicy::ALL {
-            let choice = choose(&t, &rooms, &gpu_milli, &ask, policy);
-            match policy {
-                NumaPolicy::Single => prop_assert_eq!(choice.is_some(), fits_a_zone(&t, &rooms, &gpu_milli, &ask)),
-                _ => prop_assert_eq!(choice.is_some(), fits),
-            }
-            let Some(choice) = choice else { continue };
-            prop_assert_eq!(choice.devices.len(), usize::from(gpus));
-            prop_assert!(policy != NumaPolicy::Single || choice.zones.count_ones() == 1);
-            for device in &choice.devices {
-                prop_assert!(gpu_milli[usize::from(*device)] >= gpu_milli_asked);
-                prop_assert!(choice.zones >> (device / 4) & 1 == 1);
-            }
-            let parts = parts(&t, &rooms, &ask, choice.zones).unwrap();
-            prop_assert_eq!(parts.iter().map(|part| part.cpu_milli).sum::<u64>(), ask.cpu_milli);
-            for part in &parts {
-                let room = rooms[usize::from(part.zone)];
-                prop_assert!(part.cpu_milli <= room.cpu_milli && part.memory_bytes <= room.memory_bytes);
-            }
-        }
-    }
 }
