@@ -27,21 +27,28 @@ pub fn lines(found: &Differences, cell: CellNo, through: Lsn, now: Millis) -> Ve
         lines.push("no differences".into());
         return lines;
     }
-    let count = |number: usize, what: &str| format!("{number:>8} {what}");
+    let mut count = |number: usize, what: &str| {
+        if number > 0 {
+            lines.push(format!("{number:>8} {what}"));
+        }
+    };
+    count(found.requested.len(), REQUESTED);
     for kind in KINDS {
-        lines.push(count(found.of_kind(kind).count(), title(kind)));
+        count(found.of_kind(kind).count(), title(kind));
     }
-    lines.push(count(found.preempted.len(), PREEMPTED));
-    lines.push(count(found.spared.len(), SPARED));
-    let used = |nodes: NodesUsed| format!("{} of {}", nodes.used, nodes.ready);
-    let (from, to) = (used(found.nodes_before), used(found.nodes_after));
-    lines.push(format!("nodes in use: {from} ready -> {to} ready"));
+    count(found.preempted.len(), PREEMPTED);
+    count(found.spared.len(), SPARED);
+    if found.nodes_before != found.nodes_after {
+        let used = |nodes: NodesUsed| format!("{} of {}", nodes.used, nodes.ready);
+        let (from, to) = (used(found.nodes_before), used(found.nodes_after));
+        lines.push(format!("nodes in use: {from} ready -> {to} ready"));
+    }
     if found.preemption_limited {
         lines.push("more would have to go than may at once: this is only the beginning".into());
     }
     section(
         &mut lines,
-        "extra requests",
+        REQUESTED,
         found.requested.iter().enumerate(),
         requested,
     );
@@ -65,6 +72,7 @@ pub fn lines(found: &Differences, cell: CellNo, through: Lsn, now: Millis) -> Ve
     lines
 }
 
+const REQUESTED: &str = "extra requests";
 const PREEMPTED: &str = "preempted";
 const SPARED: &str = "no longer preempted";
 
@@ -135,14 +143,14 @@ fn difference(one: &Difference, cell: CellNo) -> String {
 }
 
 fn requested((index, one): (usize, &Requested)) -> String {
-    let counts = one.counts.iter().map(|(filter, nodes)| {
-        let plural = if *nodes == 1 { "node" } else { "nodes" };
-        format!("{nodes} {plural} {}", words(filter.name()))
-    });
-    let counts: Vec<_> = counts.collect();
-    let why = match counts.is_empty() {
+    let counts = one.counts.iter();
+    let counts = counts.map(|(filter, nodes)| format!("{nodes} by {}", words(filter.name())));
+    let why = match one.counts.is_empty() {
         true => String::new(),
-        false => format!(" ({})", counts.join(", ")),
+        false => format!(
+            " (nodes kept off: {})",
+            counts.collect::<Vec<_>>().join(", ")
+        ),
     };
     format!("request {}: {}{why}", index + 1, standing(&one.standing))
 }

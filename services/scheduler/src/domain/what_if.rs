@@ -3,6 +3,7 @@
 //! The ledger has no part in it. Both clones decide at one moment until nothing moves any more; agents do at once as they
 //! are told. Nothing ends or comes back meanwhile that does not do so in the state already.
 
+mod compare;
 mod course;
 mod differences;
 

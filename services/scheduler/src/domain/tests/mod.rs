@@ -1,6 +1,7 @@
 //! The rules as a cluster sees them: nodes and jobs come and go, and agents do as they are told.
 
 mod conformance;
+mod features;
 mod life;
 mod properties;
 mod what_if;
@@ -264,6 +265,21 @@ impl World {
             }
         }
         panic!("it does not settle");
+    }
+
+    pub fn cordon_all(&mut self) {
+        let names: Vec<_> = self
+            .state
+            .nodes()
+            .iter()
+            .map(|node| node.name.clone())
+            .collect();
+        for node in names {
+            self.admin(AdminChange::Cordon {
+                node,
+                cordoned: true,
+            });
+        }
     }
 
     pub fn node_of(&self, no: u64) -> Option<String> {
