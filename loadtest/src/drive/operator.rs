@@ -84,7 +84,8 @@ impl Settings {
     pub fn most_gpus(&self) -> Option<&Token> {
         let gpus = self.quotas.iter();
         let gpus = gpus.filter(|quota| quota.resource == ResourceKind::Gpu);
-        gpus.max_by_key(|quota| quota.limit).map(|quota| &quota.tenant)
+        gpus.max_by_key(|quota| quota.limit)
+            .map(|quota| &quota.tenant)
     }
 
     pub fn of(workload: &Workload, rate: u32) -> Self {

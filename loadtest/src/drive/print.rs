@@ -157,17 +157,26 @@ fn waiting(report: &Report, lines: &mut Vec<String>) {
         .collect();
     indented(draw::table(&rows), lines);
     if !report.explained.is_empty() {
-        section("Why some can never be placed, by `apportion explain`", lines);
+        section(
+            "Why some can never be placed, by `apportion explain`",
+            lines,
+        );
     }
     for explained in &report.explained {
         let reason = explained.reason.replace('_', " ");
         lines.push(format!("  {}: {reason}", explained.asks_for));
         for (keeps_off, nodes) in &explained.nodes {
             let nodes = count(u64::from(*nodes));
-            lines.push(format!("    {nodes} nodes: {}", keeps_off.replace('_', " ")));
+            lines.push(format!(
+                "    {nodes} nodes: {}",
+                keeps_off.replace('_', " ")
+            ));
         }
         for (resource, amount) in &explained.shortfall {
-            lines.push(format!("    would be placed with {} more {resource}", count(*amount)));
+            lines.push(format!(
+                "    would be placed with {} more {resource}",
+                count(*amount)
+            ));
         }
     }
 }

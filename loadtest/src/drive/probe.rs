@@ -44,8 +44,8 @@ pub enum ProbeError {
     },
     #[error("probe {0} was not accepted")]
     Refused(&'static str),
-    #[error("probe {0} was not explained within {} s", PATIENCE.as_secs())]
-    NotExplained(&'static str),
+    #[error("probe {asks_for} was not explained within {} s", PATIENCE.as_secs())]
+    NotExplained { asks_for: &'static str },
     #[error("reading explanations: {0}")]
     Read(#[from] WarmError),
     #[error("reading explanations: {0}")]
@@ -176,7 +176,9 @@ impl Probe<'_> {
             }
             tokio::time::sleep(PERIOD).await;
         }
-        Err(ProbeError::NotExplained(self.asks_for))
+        Err(ProbeError::NotExplained {
+            asks_for: self.asks_for,
+        })
     }
 
     /// None while its line has not been explained.
@@ -200,8 +202,14 @@ impl Probe<'_> {
                 shortfall,
                 ..
             } => Some(Explained {
-                nodes: counts.iter().map(|(filter, nodes)| (filter.name(), *nodes)).collect(),
-                shortfall: shortfall.iter().map(|(of, amount)| (of.name(), *amount)).collect(),
+                nodes: counts
+                    .iter()
+                    .map(|(filter, nodes)| (filter.name(), *nodes))
+                    .collect(),
+                shortfall: shortfall
+                    .iter()
+                    .map(|(of, amount)| (of.name(), *amount))
+                    .collect(),
                 ..explained(*reason)
             }),
             Fact::Placed { .. }

@@ -90,7 +90,7 @@ async fn what_cannot_be_read_is_refused_by_name() -> Outcome {
         tenant: "tenant-b".to_owned(),
         expected_version: None,
     };
-    let nested = [small("n").encode_to_vec(), field(15, b"tenant-b")].concat();
+    let nested = [small("n").encode_to_vec(), field(99, b"tenant-b")].concat();
     let table: Vec<(&str, Vec<u8>, Said)> = vec![
         ("no protobuf", b"\xff\xff\xff\xff".to_vec(), malformed),
         ("text", br#"{"operation_id": "x"}"#.to_vec(), malformed),

@@ -165,8 +165,8 @@ impl Asked {
 impl AddNodes {
     fn changes(&self, state: &Scheduler) -> Result<Vec<Change>, Failure> {
         let like = Token::new(&self.like)?;
-        let capacity = what_if::capacity(state, &like)
-            .ok_or_else(|| what_if::WhatIfError::NoSuchNode(like))?;
+        let capacity =
+            what_if::capacity(state, &like).ok_or(what_if::WhatIfError::NoSuchNode(like))?;
         let taken = state.nodes().iter().map(|node| node.name.as_str());
         let taken: BTreeSet<_> = taken.collect();
         let free = (1u32..).map(|number| format!("new-{number}"));

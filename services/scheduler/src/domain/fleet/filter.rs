@@ -55,14 +55,17 @@ enum Domain {
     Label(Token),
 }
 
+/// How many of a group are in each domain.
+type Members = BTreeMap<Domain, u32>;
+
 /// Where the others are that a class's rules speak of, counted once for all nodes.
 pub struct Others<'a> {
     fleet: &'a Fleet,
     /// Near: one of these must be there. None: anywhere will do.
-    near: Vec<(Option<Token>, Option<BTreeMap<Domain, u32>>)>,
-    apart: Vec<(Option<Token>, BTreeMap<Domain, u32>)>,
+    near: Vec<(Option<Token>, Option<Members>)>,
+    apart: Vec<(Option<Token>, Members)>,
     /// Per rule: members by domain, and the most that a domain may have before one more comes.
-    spread: Vec<(Option<Token>, BTreeMap<Domain, u32>, u32)>,
+    spread: Vec<(Option<Token>, Members, u32)>,
 }
 
 impl<'a> Others<'a> {

@@ -260,14 +260,19 @@ impl Fleet {
         class: &Class,
         taken: &Taken,
     ) {
+        if sabotage::armed(Bug::DoubleRelease) {
+            let node = &mut self.nodes[no.0 as usize];
+            node.give_back(self.kinds.get(node.kind.0), class, taken);
+        }
+        self.put_back(no, allocation, class, taken);
+    }
+
+    fn put_back(&mut self, no: NodeNo, allocation: AllocationNo, class: &Class, taken: &Taken) {
         let node = &mut self.nodes[no.0 as usize];
         if !node.holds.remove(&allocation) {
             return;
         }
-        let times = 1 + usize::from(sabotage::armed(Bug::DoubleRelease));
-        for _ in 0..times {
-            node.give_back(self.kinds.get(node.kind.0), class, taken);
-        }
+        node.give_back(self.kinds.get(node.kind.0), class, taken);
         if let Some((tenant, group)) = group(class) {
             let key = (tenant.clone(), group.clone());
             if let Some(members) = self.groups.get_mut(&key) {
@@ -293,7 +298,7 @@ impl Fleet {
         class: &Class,
         taken: &Taken,
     ) {
-        self.give_back(no, allocation, class, taken);
+        self.put_back(no, allocation, class, taken);
         self.changes.gained.pop();
     }
 
