@@ -150,7 +150,7 @@ pub enum Filter {
     Affinity = 13,
     Spread = 14,
     /// Promised to, or being cleared for, one who waits for longer or is worth more.
-    Backfill = 15,
+    Backfill = 16,
 }
 
 impl Filter {
