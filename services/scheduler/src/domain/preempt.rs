@@ -55,6 +55,11 @@ impl Rate {
 /// Shares are rounded down by less than this.
 const ROUNDING: u128 = 1 << 16;
 
+/// A share of what the cell has none of is as large as can be.
+fn sum(a: Share, b: Share) -> u128 {
+    a.0.saturating_add(b.0)
+}
+
 /// What has been planned for one unit so far.
 #[derive(Debug, Default)]
 struct Plan {
@@ -137,8 +142,8 @@ impl Scheduler {
         let fair = self.policy.fair_share_preemption
             && live.queue != claimant.live.queue
             && priority <= claimant.live.priority
-            && before.0 > due.0 + ROUNDING
-            && after.0 + claimant.own_due.0 + ROUNDING >= claimant.with_it.0 + due.0;
+            && before.0 > due.0.saturating_add(ROUNDING)
+            && sum(after, claimant.own_due).saturating_add(ROUNDING) >= sum(claimant.with_it, due);
         fair.then_some(PreemptionCause::FairShare)
     }
 
@@ -370,7 +375,7 @@ impl Scheduler {
             .is_some_and(|class| class.preempts);
         let beyond = |(queue, due): (QueueNo, &Share)| {
             let held = self.held_share(queue, &Amounts::default(), &Amounts::default());
-            queue != line.key.queue && held.0 > due.0 + ROUNDING
+            queue != line.key.queue && held.0 > due.0.saturating_add(ROUNDING)
         };
         let queues = self.queues.all().map(|(no, _)| no).zip(due);
         let by_share = self.policy.fair_share_preemption && queues.into_iter().any(beyond);
