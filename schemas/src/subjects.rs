@@ -7,8 +7,20 @@
 pub const HEADER_REPLY: &str = "Apportion-Reply";
 /// W3C trace context.
 pub const HEADER_TRACEPARENT: &str = "traceparent";
-/// Position of a feed message: `<lsn>.<index>`.
+/// Of a feed message: the ledger positions that its batch is of, `<first>-<last>`. Those of the next batch are higher.
 pub const HEADER_POSITION: &str = "Apportion-Position";
+/// Of a feed message: its number in its batch and how many there are, `<number>/<count>`.
+pub const HEADER_PART: &str = "Apportion-Part";
+/// Of a feed message: the id of the ledger that it was made from.
+pub const HEADER_LEDGER: &str = "Apportion-Ledger";
+/// What tenants may ask, each verb of one service.
+pub const QUERY_VERBS: [&str; 5] = [
+    "feed",
+    "operation",
+    "allocation",
+    "reservation",
+    "resource",
+];
 /// The name that stands for the operators where a tenant's name is expected. No tenant may begin with `_`.
 pub const OPERATOR: &str = "_operator";
 

@@ -5,8 +5,8 @@ use ledger::{IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vocab::{
-    AdminChange, AllocationNo, At, CancelVerdict, Event, EventNo, Millis, Operation, Refusal, Rule,
-    Token,
+    AdminChange, AllocationNo, At, CancelVerdict, Event, EventNo, Millis, Operation, Refusal,
+    ReservationNo, ResourceAnswer, ResourceAsk, Rule, Slot, Token,
 };
 
 /// One change of a table.
@@ -14,9 +14,11 @@ use vocab::{
 pub enum Change {
     Tenant(TenantRow),
     Operation(OperationRow),
-    /// The operations up to this event are over their retention window.
+    /// The operations up to this event are over their retention window: those of the tenant whose window is counted in
+    /// slots, or all others.
     Forgotten {
         through: EventNo,
+        slots_of: Option<Token>,
     },
 }
 
@@ -39,6 +41,8 @@ pub struct OperationRow {
     pub verb: Option<Verb>,
     /// The allocation that it made or that it is about.
     pub allocation: Option<AllocationNo>,
+    /// Its window is counted in slots.
+    pub by_slots: bool,
     pub requested_at: Millis,
     pub state: OperationState,
 }
@@ -47,6 +51,14 @@ pub struct OperationRow {
 pub enum Verb {
     Submit,
     Cancel,
+    CancelJobSet,
+    SetPriority,
+    CreateResource,
+    Reserve,
+    Confirm,
+    Release,
+    Revoke,
+    Reclaim,
     SetTenant,
     SetQuota,
     SetRate,
@@ -55,13 +67,33 @@ pub enum Verb {
     SetScheduling,
     SetCordon,
     SetReservation,
+    SetBudget,
 }
 
 impl Verb {
+    fn of(ask: &ResourceAsk) -> Self {
+        match ask {
+            ResourceAsk::Create { .. } => Self::CreateResource,
+            ResourceAsk::Reserve { .. } => Self::Reserve,
+            ResourceAsk::Confirm { .. } => Self::Confirm,
+            ResourceAsk::Release { .. } => Self::Release,
+            ResourceAsk::Revoke { .. } => Self::Revoke,
+            ResourceAsk::Reclaim { .. } => Self::Reclaim,
+        }
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Submit => "submit",
             Self::Cancel => "cancel",
+            Self::CancelJobSet => "cancel_job_set",
+            Self::SetPriority => "set_priority",
+            Self::CreateResource => "create_resource",
+            Self::Reserve => "reserve",
+            Self::Confirm => "confirm",
+            Self::Release => "release",
+            Self::Revoke => "revoke",
+            Self::Reclaim => "reclaim",
             Self::SetTenant => "set_tenant",
             Self::SetQuota => "set_quota",
             Self::SetRate => "set_rate",
@@ -70,6 +102,7 @@ impl Verb {
             Self::SetScheduling => "set_scheduling",
             Self::SetCordon => "set_cordon",
             Self::SetReservation => "set_reservation",
+            Self::SetBudget => "set_budget",
         }
     }
 }
@@ -91,6 +124,25 @@ pub enum Outcome {
         version: u64,
     },
     Refused(Refusal),
+    JobSetCancelled {
+        allocations: u64,
+    },
+    PrioritySet {
+        allocations: u64,
+    },
+    Created,
+    Reserved {
+        reservation: ReservationNo,
+        deadline: Slot,
+    },
+    Confirmed,
+    Released {
+        epoch: u64,
+    },
+    Revoked {
+        epoch: u64,
+    },
+    Reclaimed,
 }
 
 impl Outcome {
@@ -102,6 +154,30 @@ impl Outcome {
             Self::Cancelled => "cancelled",
             Self::Applied { .. } => "applied",
             Self::Refused(_) => "refused",
+            Self::JobSetCancelled { .. } => "job_set_cancelled",
+            Self::PrioritySet { .. } => "priority_set",
+            Self::Created => "created",
+            Self::Reserved { .. } => "reserved",
+            Self::Confirmed => "confirmed",
+            Self::Released { .. } => "released",
+            Self::Revoked { .. } => "revoked",
+            Self::Reclaimed => "reclaimed",
+        }
+    }
+
+    /// What was answered about resources. A reservation has the number of the event that granted it.
+    fn of(answer: &ResourceAnswer, no: EventNo) -> Self {
+        match answer {
+            ResourceAnswer::Created => Self::Created,
+            ResourceAnswer::Reserved { deadline } => Self::Reserved {
+                reservation: ReservationNo::of(no),
+                deadline: *deadline,
+            },
+            ResourceAnswer::Confirmed => Self::Confirmed,
+            ResourceAnswer::Released { epoch, .. } => Self::Released { epoch: *epoch },
+            ResourceAnswer::Revoked { epoch } => Self::Revoked { epoch: *epoch },
+            ResourceAnswer::Reclaimed { .. } => Self::Reclaimed,
+            ResourceAnswer::Refused(refusal) => Self::Refused(refusal.clone()),
         }
     }
 }
@@ -121,6 +197,7 @@ impl OperationRow {
             digest: operation.digest,
             verb,
             allocation,
+            by_slots: false,
             requested_at: at.now,
             state,
         }
@@ -143,7 +220,8 @@ impl OperationRow {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct WarmProjection {
     submits: BTreeMap<AllocationNo, OperationRow>,
-    cancels: BTreeMap<EventNo, OperationRow>,
+    /// All others, by the number of the event that took them up.
+    others: BTreeMap<EventNo, OperationRow>,
 }
 
 /// The row that an event decides; none when it was decided before, or forgotten.
@@ -168,7 +246,7 @@ impl WarmProjection {
         out: &mut Vec<Change>,
     ) {
         let verb = match change {
-            AdminChange::Tenant { tenant } => {
+            AdminChange::Tenant { tenant, .. } => {
                 out.push(Change::Tenant(TenantRow {
                     tenant: tenant.clone(),
                     version,
@@ -183,6 +261,7 @@ impl WarmProjection {
             AdminChange::Scheduling(_) => Verb::SetScheduling,
             AdminChange::Cordon { .. } => Verb::SetCordon,
             AdminChange::Reservation { .. } => Verb::SetReservation,
+            AdminChange::Budget { .. } => Verb::SetBudget,
         };
         let state = OperationState::Decided {
             at: at.now,
@@ -201,11 +280,11 @@ impl WarmProjection {
         at: &At,
         operation: &Operation,
         verb: Verb,
-        allocation: AllocationNo,
+        allocation: Option<AllocationNo>,
         out: &mut Vec<Change>,
     ) -> OperationRow {
         let state = OperationState::Pending;
-        let row = OperationRow::new(at, operation, Some(verb), Some(allocation), state);
+        let row = OperationRow::new(at, operation, Some(verb), allocation, state);
         out.push(Change::Operation(row.clone()));
         row
     }
@@ -225,7 +304,7 @@ impl Projection for WarmProjection {
     type Change = Change;
 
     const NAME: &'static str = "admission";
-    const STATE_VERSION: u32 = 1;
+    const STATE_VERSION: u32 = 2;
 
     fn project(
         &mut self,
@@ -241,15 +320,37 @@ impl Projection for WarmProjection {
             } => Self::applied(at, operation, change, *version, out),
             Event::AllocationRequested { operation, .. } => {
                 let allocation = AllocationNo(at.no.0);
-                let row = Self::asked(at, operation, Verb::Submit, allocation, out);
+                let row = Self::asked(at, operation, Verb::Submit, Some(allocation), out);
                 self.submits.insert(allocation, row);
             }
             Event::CancelRequested {
                 operation,
                 allocation,
             } => {
-                let row = Self::asked(at, operation, Verb::Cancel, *allocation, out);
-                self.cancels.insert(at.no, row);
+                let row = Self::asked(at, operation, Verb::Cancel, Some(*allocation), out);
+                self.others.insert(at.no, row);
+            }
+            Event::JobSetCancelRequested { operation, .. } => {
+                let row = Self::asked(at, operation, Verb::CancelJobSet, None, out);
+                self.others.insert(at.no, row);
+            }
+            Event::PriorityRequested { operation, .. } => {
+                let row = Self::asked(at, operation, Verb::SetPriority, None, out);
+                self.others.insert(at.no, row);
+            }
+            Event::ResourceAsked {
+                operation,
+                by_requests,
+                ask,
+                ..
+            } => {
+                let state = OperationState::Pending;
+                let row = OperationRow {
+                    by_slots: *by_requests,
+                    ..OperationRow::new(at, operation, Some(Verb::of(ask)), None, state)
+                };
+                out.push(Change::Operation(row.clone()));
+                self.others.insert(at.no, row);
             }
             Event::OperationRefused {
                 operation, refusal, ..
@@ -261,10 +362,18 @@ impl Projection for WarmProjection {
                 let row = OperationRow::new(at, operation, None, None, state);
                 out.push(Change::Operation(row));
             }
-            Event::OperationsForgotten { through } => {
-                self.submits.retain(|_, row| row.no > *through);
-                self.cancels.retain(|_, row| row.no > *through);
-                out.push(Change::Forgotten { through: *through });
+            Event::OperationsForgotten { through, slots_of } => {
+                let forgotten = |row: &OperationRow| {
+                    row.no <= *through
+                        && row.by_slots == slots_of.is_some()
+                        && slots_of.as_ref().is_none_or(|of| *of == row.tenant)
+                };
+                self.submits.retain(|_, row| !forgotten(row));
+                self.others.retain(|_, row| !forgotten(row));
+                out.push(Change::Forgotten {
+                    through: *through,
+                    slots_of: slots_of.clone(),
+                });
             }
             // The first of these is the outcome.
             Event::QuotaDenied {
@@ -274,7 +383,8 @@ impl Projection for WarmProjection {
             Event::AllocationPlaced { allocation, .. } => {
                 self.submit_decided(*allocation, at, Outcome::Placed, out);
             }
-            Event::AllocationWaiting { allocation, .. } => {
+            Event::AllocationWaiting { allocation, .. }
+            | Event::QuotaWaiting { allocation, .. } => {
                 self.submit_decided(*allocation, at, Outcome::Waiting, out);
             }
             Event::AllocationEnded { allocation, .. } => {
@@ -289,12 +399,41 @@ impl Projection for WarmProjection {
                         Outcome::Refused(Refusal::new(Rule::AllocationEnded, "allocation_id"))
                     }
                 };
-                decided(self.cancels.remove(request), at, outcome, out);
+                decided(self.others.remove(request), at, outcome, out);
+            }
+            Event::JobSetCancelDecided {
+                request,
+                allocations,
+            } => {
+                let allocations = *allocations;
+                let outcome = Outcome::JobSetCancelled { allocations };
+                decided(self.others.remove(request), at, outcome, out);
+            }
+            Event::PriorityDecided {
+                request,
+                allocations,
+                refusal,
+            } => {
+                let outcome = match refusal {
+                    Some(refusal) => Outcome::Refused(refusal.clone()),
+                    None => Outcome::PrioritySet {
+                        allocations: *allocations,
+                    },
+                };
+                decided(self.others.remove(request), at, outcome, out);
+            }
+            Event::ResourceDecided { request, answer } => {
+                let outcome = Outcome::of(answer, at.no);
+                decided(self.others.remove(request), at, outcome, out);
             }
             // Changes no operation.
             Event::OperationRepeated { .. }
             | Event::QuotaReserved { .. }
             | Event::QuotaReleased { .. }
+            | Event::QuotaReclaimed { .. }
+            | Event::LimitsInForce { .. }
+            | Event::AllocationReprioritised { .. }
+            | Event::ReservationExpired { .. }
             | Event::AllocationStarted { .. }
             | Event::AllocationStopping { .. }
             | Event::AllocationPreempted { .. }
@@ -459,7 +598,7 @@ mod tests {
                 }
             })
             .collect();
-        let held = projection.submits.len() + projection.cancels.len();
+        let held = projection.submits.len() + projection.others.len();
         assert_eq!(
             format!("{} held {held}", words.join(", ")),
             expected,

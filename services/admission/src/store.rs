@@ -38,6 +38,9 @@ impl WarmState for AdmissionTables {
         if let Some(through) = rows.forgotten {
             forget(tx, through).await?;
         }
+        for (tenant, through) in &rows.forgotten_of {
+            forget_of(tx, tenant, *through).await?;
+        }
         for tenants in rows.tenants.chunks(ROWS_MAX) {
             upsert_tenants(tx, tenants).await?;
         }
@@ -59,6 +62,8 @@ impl WarmState for AdmissionTables {
 #[derive(Default)]
 struct Rows<'a> {
     forgotten: Option<EventNo>,
+    /// Of those whose window is counted in slots.
+    forgotten_of: BTreeMap<&'a Token, EventNo>,
     tenants: Vec<Tenant>,
     operations: Vec<&'a OperationRow>,
 }
@@ -74,6 +79,7 @@ struct Tenant {
 impl<'a> Rows<'a> {
     fn of(changes: &'a [Change]) -> Self {
         let mut forgotten = None;
+        let mut forgotten_of: BTreeMap<&Token, EventNo> = BTreeMap::new();
         let mut tenants: BTreeMap<&Token, Tenant> = BTreeMap::new();
         let mut operations = BTreeMap::new();
         for change in changes {
@@ -95,12 +101,26 @@ impl<'a> Rows<'a> {
                 Change::Operation(row) => {
                     operations.insert(row.no, row);
                 }
-                Change::Forgotten { through } => forgotten = forgotten.max(Some(*through)),
+                Change::Forgotten {
+                    through,
+                    slots_of: None,
+                } => forgotten = forgotten.max(Some(*through)),
+                Change::Forgotten {
+                    through,
+                    slots_of: Some(tenant),
+                } => {
+                    let known = forgotten_of.entry(tenant).or_default();
+                    *known = (*known).max(*through);
+                }
             }
         }
-        operations.retain(|no, _| Some(*no) > forgotten);
+        operations.retain(|no, row: &mut &OperationRow| match row.by_slots {
+            true => forgotten_of.get(&row.tenant) < Some(no),
+            false => Some(*no) > forgotten,
+        });
         Self {
             forgotten,
+            forgotten_of,
             tenants: tenants.into_values().collect(),
             operations: operations.into_values().collect(),
         }
@@ -109,9 +129,27 @@ impl<'a> Rows<'a> {
 
 async fn forget(tx: &mut PgConnection, through: EventNo) -> Result<(), WarmError> {
     let through = bigint("event_no", through.0)?;
-    sqlx::query!("DELETE FROM operations WHERE event_no <= $1", through)
-        .execute(tx)
-        .await?;
+    sqlx::query!(
+        "DELETE FROM operations WHERE event_no <= $1 AND NOT by_slots",
+        through
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+async fn forget_of(
+    tx: &mut PgConnection,
+    tenant: &Token,
+    through: EventNo,
+) -> Result<(), WarmError> {
+    sqlx::query!(
+        "DELETE FROM operations WHERE tenant = $1 AND event_no <= $2 AND by_slots",
+        tenant.as_str(),
+        bigint("event_no", through.0)?,
+    )
+    .execute(tx)
+    .await?;
     Ok(())
 }
 
@@ -152,18 +190,23 @@ async fn upsert_operations(
     sqlx::query!(
         "INSERT INTO operations
              (event_no, tenant, operation_id, digest, stands, verb, state, allocation_id, version, rule, subject,
-              rule_limit, rule_actual, requested_at, decided_at)
+              rule_limit, rule_actual, requested_at, decided_at, by_slots, reservation_id, epoch, deadline_slot,
+              allocations)
          SELECT event_no, tenant, operation_id, digest, stands, verb, state, allocation_id, version, rule, subject,
-                rule_limit::numeric, rule_actual::numeric, requested_at, decided_at
+                rule_limit::numeric, rule_actual::numeric, requested_at, decided_at, by_slots, reservation_id, epoch,
+                deadline_slot::numeric, allocations
          FROM UNNEST($1::bigint[], $2::text[], $3::text[], $4::bytea[], $5::boolean[], $6::text[], $7::text[],
                      $8::uuid[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::text[],
-                     $14::timestamptz[], $15::timestamptz[])
+                     $14::timestamptz[], $15::timestamptz[], $16::boolean[], $17::uuid[], $18::bigint[], $19::text[],
+                     $20::bigint[])
              AS row (event_no, tenant, operation_id, digest, stands, verb, state, allocation_id, version, rule,
-                     subject, rule_limit, rule_actual, requested_at, decided_at)
+                     subject, rule_limit, rule_actual, requested_at, decided_at, by_slots, reservation_id, epoch,
+                     deadline_slot, allocations)
          ON CONFLICT (event_no) DO UPDATE SET
              state = excluded.state, version = excluded.version, rule = excluded.rule, subject = excluded.subject,
              rule_limit = excluded.rule_limit, rule_actual = excluded.rule_actual,
-             decided_at = excluded.decided_at",
+             decided_at = excluded.decided_at, reservation_id = excluded.reservation_id, epoch = excluded.epoch,
+             deadline_slot = excluded.deadline_slot, allocations = excluded.allocations",
         &columns.numbers,
         &columns.tenants as _,
         &columns.operation_ids as _,
@@ -179,6 +222,11 @@ async fn upsert_operations(
         &columns.actuals as _,
         &columns.requested as _,
         &columns.decided as _,
+        &columns.by_slots,
+        &columns.reservations as _,
+        &columns.epochs as _,
+        &columns.deadlines as _,
+        &columns.counts as _,
     )
     .execute(tx)
     .await?;
@@ -204,6 +252,12 @@ struct Columns<'a> {
     actuals: Vec<Option<String>>,
     requested: Vec<Moment>,
     decided: Vec<Option<Moment>>,
+    by_slots: Vec<bool>,
+    reservations: Vec<Option<Uuid>>,
+    epochs: Vec<Option<i64>>,
+    /// As text, like a refusal's numbers.
+    deadlines: Vec<Option<String>>,
+    counts: Vec<Option<i64>>,
 }
 
 impl<'a> Columns<'a> {
@@ -226,14 +280,44 @@ impl<'a> Columns<'a> {
             }
         };
         let (mut version, mut refusal) = (None, None);
+        let (mut reservation, mut epoch, mut deadline, mut count) = (None, None, None, None);
         match outcome {
             Some(Outcome::Applied { version: applied }) => {
                 version = Some(bigint("version", *applied)?);
             }
             Some(Outcome::Refused(why)) => refusal = Some(why),
-            Some(Outcome::Placed | Outcome::Waiting | Outcome::Ended | Outcome::Cancelled)
+            Some(
+                Outcome::JobSetCancelled { allocations } | Outcome::PrioritySet { allocations },
+            ) => {
+                count = Some(bigint("allocations", *allocations)?);
+            }
+            Some(Outcome::Reserved {
+                reservation: no,
+                deadline: slot,
+            }) => {
+                reservation = Some(no.id(cell).0);
+                epoch = Some(1);
+                deadline = Some(slot.to_string());
+            }
+            Some(Outcome::Released { epoch: now } | Outcome::Revoked { epoch: now }) => {
+                epoch = Some(bigint("epoch", *now)?);
+            }
+            Some(
+                Outcome::Placed
+                | Outcome::Waiting
+                | Outcome::Ended
+                | Outcome::Cancelled
+                | Outcome::Created
+                | Outcome::Confirmed
+                | Outcome::Reclaimed,
+            )
             | None => {}
         }
+        self.by_slots.push(row.by_slots);
+        self.reservations.push(reservation);
+        self.epochs.push(epoch);
+        self.deadlines.push(deadline);
+        self.counts.push(count);
         self.states.push(state);
         self.decided.push(decided);
         self.versions.push(version);
@@ -250,11 +334,17 @@ impl<'a> Columns<'a> {
 pub struct StoredOperation {
     pub no: EventNo,
     pub verb: Option<String>,
-    /// `pending`, `placed`, `waiting`, `ended`, `cancelled`, `applied` or `refused`.
+    /// `pending`, or the name of its outcome.
     pub state: String,
     pub allocation: Option<AllocationId>,
     pub version: Option<u64>,
     pub refusal: Option<StoredRefusal>,
+    /// Of a granted reservation.
+    pub reservation: Option<AllocationId>,
+    pub epoch: Option<u64>,
+    pub deadline_slot: Option<u64>,
+    /// How many a job set's cancel or change of priority was for.
+    pub allocations: Option<u64>,
     pub requested_at: Millis,
     pub decided_at: Option<Millis>,
 }
@@ -277,7 +367,8 @@ pub async fn operation(
     let record = sqlx::query!(
         r#"SELECT event_no, verb, state, allocation_id, version, rule, subject, rule_limit::text AS rule_limit,
                   rule_actual::text AS rule_actual, requested_at AS "requested_at: Moment",
-                  decided_at AS "decided_at: Moment"
+                  decided_at AS "decided_at: Moment", reservation_id, epoch, deadline_slot::text AS deadline_slot,
+                  allocations
            FROM operations WHERE tenant = $1 AND operation_id = $2 AND stands"#,
         tenant.as_str(),
         operation_id.as_str(),
@@ -315,6 +406,19 @@ pub async fn operation(
             .map(|version| unsigned("version", version))
             .transpose()?,
         refusal,
+        reservation: record.reservation_id.map(AllocationId),
+        epoch: record.epoch.map(|n| unsigned("epoch", n)).transpose()?,
+        deadline_slot: record
+            .deadline_slot
+            .map(|text| {
+                text.parse()
+                    .map_err(|_| OutOfRange::new("deadline_slot", text))
+            })
+            .transpose()?,
+        allocations: record
+            .allocations
+            .map(|n| unsigned("allocations", n))
+            .transpose()?,
         requested_at: record.requested_at.into(),
         decided_at: record.decided_at.map(Millis::from),
     }))
@@ -336,6 +440,7 @@ mod tests {
             digest: [0; 16],
             verb: Some(Verb::Submit),
             allocation: None,
+            by_slots: false,
             requested_at: Millis(0),
             state,
         })
@@ -362,11 +467,13 @@ mod tests {
             operation(2, OperationState::Pending),
             Change::Forgotten {
                 through: EventNo(2),
+                slots_of: None,
             },
             tenant("a", 2, 6),
             operation(3, placed.clone()),
             Change::Forgotten {
                 through: EventNo(1),
+                slots_of: None,
             },
         ];
         let rows = Rows::of(&changes);

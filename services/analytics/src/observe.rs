@@ -102,6 +102,17 @@ impl Shell {
             | Event::OperationRefused { .. }
             | Event::OperationRepeated { .. }
             | Event::OperationsForgotten { .. }
+            | Event::JobSetCancelRequested { .. }
+            | Event::PriorityRequested { .. }
+            | Event::ResourceAsked { .. }
+            | Event::QuotaWaiting { .. }
+            | Event::QuotaReclaimed { .. }
+            | Event::LimitsInForce { .. }
+            | Event::JobSetCancelDecided { .. }
+            | Event::AllocationReprioritised { .. }
+            | Event::PriorityDecided { .. }
+            | Event::ResourceDecided { .. }
+            | Event::ReservationExpired { .. }
             | Event::QuotaReserved { .. }
             | Event::QuotaReleased { .. }
             | Event::AllocationPlaced { .. }
@@ -145,7 +156,7 @@ impl ProjectorObserver for Shell {
     }
 
     fn applied(&mut self, to: Lsn, changes: usize) {
-        self.instruments.batches.inc();
+        self.instruments.batches.inc_by(u64::from(changes > 0));
         self.instruments.changes.inc_by(changes as u64);
         self.instruments.position.set(gauge(to.0));
         let lag_ms = self.clock.now_ms().saturating_sub(self.newest.0);

@@ -53,8 +53,9 @@ pub trait Observer: Send + Sync {
 pub struct NoObserver;
 impl Observer for NoObserver {}
 
-/// Makes a command of a message at the door. Total: what cannot be read becomes a command that says so.
-pub type Decode<C> = Arc<dyn Fn(&DoorRecord) -> C + Send + Sync>;
+/// Makes commands of a message at the door, which are handled in one frame. Total: what cannot be read becomes a command
+/// that says so.
+pub type Decode<C> = Arc<dyn Fn(&DoorRecord) -> Vec<C> + Send + Sync>;
 
 pub struct LeaderOptions<D: Decider> {
     pub rules: D::Rules,
@@ -367,13 +368,16 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 };
                 // A door that was opened anew may repeat what this term has handled.
                 if message.seq > term.through_door {
-                    let command = decode(&message);
+                    let commands = decode(&message);
+                    let behind = commands.iter().any(|command| state.is_behind(command));
                     // Inputs cannot be folded into a draft that has begun.
-                    if !std::mem::take(&mut caught_up) && state.is_behind(&command) {
+                    if !std::mem::take(&mut caught_up) && behind {
                         term.ahead = Some(message);
                         break;
                     }
-                    state.handle(command, &rules, &mut draft);
+                    for command in commands {
+                        state.handle(command, &rules, &mut draft);
+                    }
                     term.through_door = message.seq;
                 }
                 if draft.full() {

@@ -85,6 +85,7 @@ pub enum ProjectorError {
 /// What the shell wants to know of a projector's work.
 pub trait ProjectorObserver: Send + Sync {
     fn received(&mut self, _frame: &Frame) {}
+    /// Everything up to `to` is in the sink. After a new beginning it may be less than before.
     fn applied(&mut self, _to: Lsn, _changes: usize) {}
     /// The sink or the bus is tried again.
     fn retrying(&mut self, _why: &str) {}
@@ -208,6 +209,7 @@ where
             skipped.clear();
         }
         info!(projection = P::NAME, lsn = resume.through.0, "resumed");
+        self.observer.applied(resume.through, 0);
         let mut after = resume.through;
         let mut begun = resume.begun;
         let mut saved = after;
@@ -216,6 +218,8 @@ where
                 .gather(&mut records, ledger, after, begun.take())
                 .await?;
             if batch.changes.is_empty() {
+                // Nothing to write: what was read up to here is applied all the same.
+                self.observer.applied(batch.to, 0);
                 continue;
             }
             self.apply(&batch).await?;

@@ -119,6 +119,17 @@ impl Projection for WarmProjection {
             | Event::OperationRefused { .. }
             | Event::OperationRepeated { .. }
             | Event::OperationsForgotten { .. }
+            | Event::JobSetCancelRequested { .. }
+            | Event::PriorityRequested { .. }
+            | Event::ResourceAsked { .. }
+            | Event::QuotaWaiting { .. }
+            | Event::QuotaReclaimed { .. }
+            | Event::LimitsInForce { .. }
+            | Event::JobSetCancelDecided { .. }
+            | Event::AllocationReprioritised { .. }
+            | Event::PriorityDecided { .. }
+            | Event::ResourceDecided { .. }
+            | Event::ReservationExpired { .. }
             | Event::QuotaReserved { .. }
             | Event::QuotaDenied { .. }
             | Event::QuotaReleased { .. }

@@ -1,9 +1,10 @@
 //! The facts of the ledger, in the past tense. Who writes which is in `Event::writer`.
 
 use crate::{
-    AdvanceReservation, AllocationNo, AllocationSpec, EventNo, Lsn, Millis, NodeCapacity,
-    PlacementPolicy, PriorityClass, QueueSettings, Refusal, ResourceKey, ResourceKind,
-    SchedulingPolicy, Token,
+    Account, AdvanceReservation, AllocationNo, AllocationSpec, Budget, BudgetOf, EventNo, Limits,
+    Lsn, Millis, NodeCapacity, PlacementPolicy, PriorityClass, QueueSettings, QuotaResource,
+    Refusal, ReservationNo, ResourceAnswer, ResourceAsk, ResourceKey, ResourceKind,
+    SchedulingPolicy, Slot, TenantSettings, Token, Validity,
 };
 use serde::{Deserialize, Serialize};
 
@@ -86,11 +87,20 @@ pub struct GpuShare {
 pub enum AdminChange {
     Tenant {
         tenant: Token,
+        settings: TenantSettings,
     },
     Quota {
-        tenant: Token,
-        resource: ResourceKind,
-        limit: u64,
+        account: Account,
+        resource: QuotaResource,
+        /// None: without limits of its own, as if they had never been set.
+        limits: Option<Limits>,
+        validity: Validity,
+    },
+    Budget {
+        account: Account,
+        of: BudgetOf,
+        /// None takes it back.
+        budget: Option<Budget>,
     },
     Rate {
         resource: ResourceKey,
@@ -204,14 +214,17 @@ pub enum PreemptionCause {
     Gang = 3,
     /// A reservation of its node begins.
     Reservation = 4,
+    /// What its tenant has borrowed, or holds beyond its limit, is taken back.
+    Quota = 5,
 }
 
 impl PreemptionCause {
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Priority,
         Self::FairShare,
         Self::Gang,
         Self::Reservation,
+        Self::Quota,
     ];
 
     pub fn name(self) -> &'static str {
@@ -220,6 +233,7 @@ impl PreemptionCause {
             Self::FairShare => "fair_share",
             Self::Gang => "gang",
             Self::Reservation => "reservation",
+            Self::Quota => "quota",
         }
     }
 }
@@ -245,16 +259,18 @@ pub enum WaitingReason {
     GangIncomplete = 10,
     /// The gang does not fit now.
     GangNoRoom = 11,
-    /// The gang asks for more than its queue may ever hold, or all nodes have.
-    GangOverLimit = 12,
+    /// It, or its gang, asks for more than its queue, or one above it, may ever hold.
+    OverLimit = 12,
     /// No node has the label that the gang wants to be uniform.
     NoUniformLabel = 13,
     /// Its node is being cleared for it.
     Nominated = 14,
+    /// Its tenant holds as much as it may; what that is, the refusal beside it says.
+    Quota = 15,
 }
 
 impl WaitingReason {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::NoNodeReady,
         Self::NoNodeOfModel,
         Self::LargerThanAnyNode,
@@ -266,9 +282,10 @@ impl WaitingReason {
         Self::Dependency,
         Self::GangIncomplete,
         Self::GangNoRoom,
-        Self::GangOverLimit,
+        Self::OverLimit,
         Self::NoUniformLabel,
         Self::Nominated,
+        Self::Quota,
     ];
 
     pub fn name(self) -> &'static str {
@@ -284,9 +301,10 @@ impl WaitingReason {
             Self::Dependency => "dependency",
             Self::GangIncomplete => "gang_incomplete",
             Self::GangNoRoom => "gang_no_room",
-            Self::GangOverLimit => "gang_over_limit",
+            Self::OverLimit => "over_limit",
             Self::NoUniformLabel => "no_uniform_label",
             Self::Nominated => "nominated",
+            Self::Quota => "quota",
         }
     }
 }
@@ -350,6 +368,35 @@ pub enum CancelVerdict {
     HadEnded,
 }
 
+/// What a change of priority is for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PriorityTarget {
+    Allocation(AllocationNo),
+    /// All of it that has not ended.
+    JobSet(Token),
+}
+
+/// What is remarkable about quota that was granted. Bits, the same as the contract's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuotaFlags(pub u32);
+
+impl QuotaFlags {
+    /// An account is above a soft limit.
+    pub const SOFT: Self = Self(1);
+    /// An account is above a hard limit, for as long as its burst lasts.
+    pub const BURST: Self = Self(2);
+    /// The tenant holds what others of its cohort lend.
+    pub const BORROWED: Self = Self(4);
+
+    pub fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
 /// One fact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
@@ -368,6 +415,23 @@ pub enum Event {
         operation: Operation,
         allocation: AllocationNo,
     },
+    /// All of a job set that was accepted before this and has not ended.
+    JobSetCancelRequested {
+        operation: Operation,
+        job_set: Token,
+    },
+    PriorityRequested {
+        operation: Operation,
+        target: PriorityTarget,
+        priority: i32,
+    },
+    ResourceAsked {
+        operation: Operation,
+        slot: Slot,
+        /// The slot is the request's and not the clock's; its operation id is then remembered for a window of slots.
+        by_requests: bool,
+        ask: ResourceAsk,
+    },
     OperationRefused {
         operation: Operation,
         job_set: Option<Token>,
@@ -382,10 +446,30 @@ pub enum Event {
     /// The retention window of all operations up to this event number is over.
     OperationsForgotten {
         through: EventNo,
+        /// Only of those of this tenant whose window is counted in slots; none: of all others.
+        slots_of: Option<Token>,
     },
     // quota
     QuotaReserved {
         allocation: AllocationNo,
+        flags: QuotaFlags,
+    },
+    /// It waits for what the refusal names.
+    QuotaWaiting {
+        allocation: AllocationNo,
+        refusal: Refusal,
+    },
+    /// What it holds is taken back, for the sake of `by`; none: its account's burst is over. It has to stop, and waits for
+    /// quota again.
+    QuotaReclaimed {
+        allocation: AllocationNo,
+        by: Option<AllocationNo>,
+    },
+    /// From here on these limits hold: a change or an override has begun, or one is over.
+    LimitsInForce {
+        account: Account,
+        resource: QuotaResource,
+        limits: Option<Limits>,
     },
     QuotaDenied {
         allocation: AllocationNo,
@@ -474,6 +558,37 @@ pub enum Event {
         allocation: AllocationNo,
         verdict: CancelVerdict,
     },
+    JobSetCancelDecided {
+        /// Number of the `JobSetCancelRequested`.
+        request: EventNo,
+        /// Allocations that have ended by this, or are being stopped.
+        allocations: u64,
+    },
+    AllocationReprioritised {
+        allocation: AllocationNo,
+        priority: i32,
+    },
+    PriorityDecided {
+        /// Number of the `PriorityRequested`.
+        request: EventNo,
+        /// Allocations whose priority it has set.
+        allocations: u64,
+        /// Why it has set none.
+        refusal: Option<Refusal>,
+    },
+    ResourceDecided {
+        /// Number of the `ResourceAsked`.
+        request: EventNo,
+        answer: ResourceAnswer,
+    },
+    /// Nobody confirmed it in time.
+    ReservationExpired {
+        tenant: Token,
+        reservation: ReservationNo,
+        slot: Slot,
+        epoch: u64,
+        retire_after: Slot,
+    },
     // node-heartbeat
     /// Ready from here on, with this capacity.
     NodeRegistered {
@@ -506,12 +621,18 @@ impl Event {
             Self::AdminApplied { .. }
             | Self::AllocationRequested { .. }
             | Self::CancelRequested { .. }
+            | Self::JobSetCancelRequested { .. }
+            | Self::PriorityRequested { .. }
+            | Self::ResourceAsked { .. }
             | Self::OperationRefused { .. }
             | Self::OperationRepeated { .. }
             | Self::OperationsForgotten { .. } => Writer::Admission,
-            Self::QuotaReserved { .. } | Self::QuotaDenied { .. } | Self::QuotaReleased { .. } => {
-                Writer::Quota
-            }
+            Self::QuotaReserved { .. }
+            | Self::QuotaDenied { .. }
+            | Self::QuotaWaiting { .. }
+            | Self::QuotaReclaimed { .. }
+            | Self::LimitsInForce { .. }
+            | Self::QuotaReleased { .. } => Writer::Quota,
             Self::AllocationPlaced { .. }
             | Self::AllocationWaiting { .. }
             | Self::AllocationStarted { .. }
@@ -522,7 +643,12 @@ impl Event {
             | Self::AllocationEnded { .. }
             | Self::LineExplained { .. }
             | Self::ReservationDecided { .. }
-            | Self::CancelDecided { .. } => Writer::Scheduler,
+            | Self::CancelDecided { .. }
+            | Self::JobSetCancelDecided { .. }
+            | Self::AllocationReprioritised { .. }
+            | Self::PriorityDecided { .. }
+            | Self::ResourceDecided { .. }
+            | Self::ReservationExpired { .. } => Writer::Scheduler,
             Self::NodeRegistered { .. }
             | Self::NodeReady { .. }
             | Self::NodeLost { .. }
@@ -535,8 +661,10 @@ impl Event {
         match self {
             Self::AllocationRequested { .. } => Some(AllocationNo(no.0)),
             Self::CancelRequested { allocation, .. }
-            | Self::QuotaReserved { allocation }
+            | Self::QuotaReserved { allocation, .. }
             | Self::QuotaDenied { allocation, .. }
+            | Self::QuotaWaiting { allocation, .. }
+            | Self::QuotaReclaimed { allocation, .. }
             | Self::QuotaReleased { allocation }
             | Self::AllocationPlaced { allocation, .. }
             | Self::AllocationWaiting { allocation, .. }
@@ -547,8 +675,17 @@ impl Event {
             | Self::AllocationRequeued { allocation, .. }
             | Self::AllocationEnded { allocation, .. }
             | Self::CancelDecided { allocation, .. }
+            | Self::AllocationReprioritised { allocation, .. }
             | Self::RunReported { allocation, .. } => Some(*allocation),
             Self::AdminApplied { .. }
+            | Self::JobSetCancelRequested { .. }
+            | Self::PriorityRequested { .. }
+            | Self::ResourceAsked { .. }
+            | Self::LimitsInForce { .. }
+            | Self::JobSetCancelDecided { .. }
+            | Self::PriorityDecided { .. }
+            | Self::ResourceDecided { .. }
+            | Self::ReservationExpired { .. }
             | Self::OperationRefused { .. }
             | Self::OperationRepeated { .. }
             | Self::OperationsForgotten { .. }
@@ -566,11 +703,17 @@ impl Event {
             Self::AdminApplied { .. } => "admin_applied",
             Self::AllocationRequested { .. } => "allocation_requested",
             Self::CancelRequested { .. } => "cancel_requested",
+            Self::JobSetCancelRequested { .. } => "job_set_cancel_requested",
+            Self::PriorityRequested { .. } => "priority_requested",
+            Self::ResourceAsked { .. } => "resource_asked",
             Self::OperationRefused { .. } => "operation_refused",
             Self::OperationRepeated { .. } => "operation_repeated",
             Self::OperationsForgotten { .. } => "operations_forgotten",
             Self::QuotaReserved { .. } => "quota_reserved",
             Self::QuotaDenied { .. } => "quota_denied",
+            Self::QuotaWaiting { .. } => "quota_waiting",
+            Self::QuotaReclaimed { .. } => "quota_reclaimed",
+            Self::LimitsInForce { .. } => "limits_in_force",
             Self::QuotaReleased { .. } => "quota_released",
             Self::AllocationPlaced { .. } => "allocation_placed",
             Self::AllocationWaiting { .. } => "allocation_waiting",
@@ -583,6 +726,11 @@ impl Event {
             Self::AllocationStopping { .. } => "allocation_stopping",
             Self::AllocationEnded { .. } => "allocation_ended",
             Self::CancelDecided { .. } => "cancel_decided",
+            Self::JobSetCancelDecided { .. } => "job_set_cancel_decided",
+            Self::AllocationReprioritised { .. } => "allocation_reprioritised",
+            Self::PriorityDecided { .. } => "priority_decided",
+            Self::ResourceDecided { .. } => "resource_decided",
+            Self::ReservationExpired { .. } => "reservation_expired",
             Self::NodeRegistered { .. } => "node_registered",
             Self::NodeReady { .. } => "node_ready",
             Self::NodeLost { .. } => "node_lost",

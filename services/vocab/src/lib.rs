@@ -3,9 +3,11 @@
 //! No IO, no clock, no async, no generated types. The contract crate has the same words as messages; `ledger::wire`
 //! is the one place that converts between the two.
 
+mod account;
 mod event;
 mod ids;
 mod refusal;
+mod resource;
 mod rules;
 pub mod sabotage;
 mod scheduling;
@@ -13,12 +15,18 @@ mod spec;
 mod time;
 mod token;
 
+pub use account::{
+    Account, Budget, BudgetOf, Limits, OnExceed, Period, QuotaResource, ReclaimFrom,
+    TenantSettings, Validity,
+};
 pub use event::{
     AdminChange, At, CancelVerdict, Candidate, EndCause, Event, Filter, GpuShare, LineNo,
-    Operation, PreemptionCause, RunState, TraceContext, WaitingReason, Writer,
+    Operation, PreemptionCause, PriorityTarget, QuotaFlags, RunState, TraceContext, WaitingReason,
+    Writer,
 };
 pub use ids::{AllocationId, AllocationNo, CellNo, EventNo, Lsn};
 pub use refusal::{Refusal, Rule};
+pub use resource::{ReservationNo, ReservationState, ResourceAnswer, ResourceAsk, Slot};
 pub use rules::{
     GroupTerm, NumaPolicy, Operator, PlacementRules, Requirement, Spread, Taint, Toleration,
     Topology, Zone,
@@ -27,7 +35,8 @@ pub use scheduling::{
     AdvanceReservation, PlacementPolicy, PriorityClass, QueueOrder, QueueSettings, SchedulingPolicy,
 };
 pub use spec::{
-    AllocationSpec, Dependency, Gang, GpuRequest, NodeCapacity, ResourceKey, ResourceKind, Restart,
+    AllocationSpec, Dependency, Gang, GpuRequest, Most, NodeCapacity, QosClass, ResourceKey,
+    ResourceKind, Restart,
 };
 pub use time::{HOUR_MS, Millis};
 pub use token::{BadToken, Token};

@@ -104,6 +104,42 @@ rules! {
     SettingInvalid = 33, "setting_invalid", false;
     /// A name that may stand there once stands there twice.
     NameRepeated = 34, "name_repeated", false;
+    /// More requests than the tenant may send in this time. Nothing of it was recorded.
+    RateLimited = 35, "rate_limited", true;
+    /// The tenant has as many allocations that have not ended as it may.
+    BacklogFull = 36, "backlog_full", true;
+    /// The tenant may not use this priority class.
+    PriorityClassForbidden = 37, "priority_class_forbidden", false;
+    /// `limit` is the budget, `actual` what was used of it.
+    BudgetExhausted = 38, "budget_exhausted", true;
+    /// It asks for more than its account may ever hold; `limit` is the most, `actual` what was asked for.
+    QuotaNeverFits = 39, "quota_never_fits", false;
+    /// `limit` is the slot that was seen, `actual` the one that lies before it. Nothing of it was recorded.
+    SlotBackwards = 40, "slot_backwards", false;
+    /// A deadline, or the end of a window, would lie beyond the last slot. Nothing of it was recorded.
+    SlotOverflow = 41, "slot_overflow", false;
+    TtlOutOfRange = 42, "ttl_out_of_range", false;
+    AlreadyExists = 43, "already_exists", false;
+    ResourceTableFull = 44, "resource_table_full", true;
+    ResourceNotFound = 45, "resource_not_found", true;
+    ResourceBusy = 46, "resource_busy", true;
+    BundleTooLarge = 47, "bundle_too_large", false;
+    ReservationTableFull = 48, "reservation_table_full", true;
+    /// As many reservations end at this deadline as may.
+    ExpirationIndexFull = 49, "expiration_index_full", true;
+    ReservationNotFound = 50, "reservation_not_found", false;
+    /// It has ended, and its history is over.
+    ReservationRetired = 51, "reservation_retired", false;
+    HolderMismatch = 52, "holder_mismatch", false;
+    /// `limit` is the epoch of the reservation, `actual` the one that was named.
+    StaleEpoch = 53, "stale_epoch", false;
+    /// The reservation is in a state that this does not apply to.
+    InvalidState = 54, "invalid_state", false;
+    /// A read that names a position which is not applied yet; `limit` is how far it is, `actual` what was asked for.
+    NotApplied = 55, "not_applied", true;
+    ReservationIdInvalid = 56, "reservation_id_invalid", false;
+    /// Members of its gang are missing; `limit` is its size, `actual` how many there are.
+    GangIncomplete = 57, "incomplete_gang", true;
 }
 
 impl Rule {

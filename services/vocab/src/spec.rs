@@ -1,6 +1,6 @@
 //! What an allocation asks for, what a node has, and the resource types that quota and bill speak of.
 
-use crate::{AllocationNo, PlacementRules, Taint, Token, Topology};
+use crate::{Account, AllocationNo, PlacementRules, Taint, Token, Topology};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -28,6 +28,44 @@ pub struct AllocationSpec {
     pub restart: Restart,
     /// How long it will run at the most, as the tenant believes; 0: not known. Never a limit.
     pub run_time_ms: u64,
+    /// The account below the tenant that its quota is of.
+    pub team: Option<Token>,
+    /// Only with a team.
+    pub namespace: Option<Token>,
+    /// What a run may take at the most where there is some left; not below what is asked for.
+    pub most: Most,
+}
+
+/// Amounts that a run may take beyond what it asks for; 0: no more than that.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Most {
+    pub cpu_milli: u64,
+    pub memory_bytes: u64,
+}
+
+/// What a run can count on, derived from what it asks for. Stable numbers, the same as the contract's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum QosClass {
+    /// All that it may take.
+    Guaranteed = 1,
+    /// What it asks for, and more while there is some left.
+    Burstable = 2,
+    /// Nothing: it asks for nothing.
+    BestEffort = 3,
+}
+
+impl QosClass {
+    pub const ALL: [Self; 3] = [Self::Guaranteed, Self::Burstable, Self::BestEffort];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Guaranteed => "guaranteed",
+            Self::Burstable => "burstable",
+            Self::BestEffort => "best_effort",
+        }
+    }
 }
 
 /// All or nothing: at least `min` of its `size` members are placed at once, or none.
@@ -92,6 +130,28 @@ impl AllocationSpec {
             depends_on: Vec::new(),
             restart: Restart::default(),
             run_time_ms: 0,
+            team: None,
+            namespace: None,
+            most: Most::default(),
+        }
+    }
+
+    /// The account that its quota is of.
+    pub fn account(&self, tenant: &Token) -> Account {
+        Account {
+            tenant: tenant.clone(),
+            team: self.team.clone(),
+            namespace: self.namespace.clone(),
+        }
+    }
+
+    pub fn qos(&self) -> QosClass {
+        if self.cpu_milli == 0 && self.memory_bytes == 0 {
+            QosClass::BestEffort
+        } else if self.most == Most::default() {
+            QosClass::Guaranteed
+        } else {
+            QosClass::Burstable
         }
     }
 

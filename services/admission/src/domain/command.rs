@@ -1,7 +1,7 @@
 //! What is asked, as it was written: nothing but its shape has been checked.
 
-use super::{ChangeRequest, SubmitRequest};
-use vocab::{CellNo, Operation, Refusal};
+use super::{ChangeRequest, ResourceRequest, SubmitRequest, TargetRequest};
+use vocab::{CellNo, Operation, Refusal, Slot, Token};
 
 /// What a message at the door comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +16,17 @@ pub enum Verb {
     Submit(Box<SubmitRequest>),
     Cancel {
         allocation_id: String,
+    },
+    CancelJobSet {
+        job_set: String,
+    },
+    SetPriority {
+        target: TargetRequest,
+        priority: i32,
+    },
+    Resource {
+        request: ResourceRequest,
+        slot: Option<Slot>,
     },
     /// Operators only.
     Admin {
@@ -35,4 +46,18 @@ pub struct Rules {
     pub operations_max: u64,
     /// Allocations that have not ended.
     pub allocations_max: u64,
+    /// The length of a slot of reservations on the cell's clock; 0: requests say which slot they are of.
+    pub slot_ms: u64,
+    /// How long an operation of the requests' slots is remembered, in slots.
+    pub window_slots: u64,
+}
+
+/// What the shell tells a client though nothing was recorded: it was refused for a reason that says nothing of the
+/// operation, and recording it would be what a flood is after.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Turned {
+    pub tenant: Token,
+    pub operation_id: Option<Token>,
+    pub reply_to: Token,
+    pub refusal: Refusal,
 }

@@ -5,23 +5,32 @@ mod cancel;
 mod check;
 mod command;
 mod operations;
+mod priority;
+mod rate;
+mod resource;
 mod settings;
 mod submit;
 
-pub use admin::{ChangeRequest, ClassRequest, QueueRequest, ReservationRequest, SchedulingRequest};
-pub use command::{Command, Rules, Verb};
-pub use operations::is_kept;
+pub use admin::{
+    AccountRequest, BudgetRequest, ChangeRequest, ClassRequest, QueueRequest, QuotaRequest,
+    ReservationRequest, SchedulingRequest, TenantRequest,
+};
+pub use command::{Command, Rules, Turned, Verb};
+pub use operations::{is_kept, is_recorded};
+pub use priority::TargetRequest;
+pub use resource::{HolderRequest, ResourceRequest};
 pub use submit::{
     DependencyRequest, GangRequest, PlacementRequest, RequirementRequest, SpreadRequest,
     SubmitRequest, TermRequest, TolerationRequest,
 };
 
 use ledger::{Decider, Draft, IllegalEvent};
-use operations::Operations;
+use operations::{Known, Operations};
+use rate::Bucket;
 use serde::{Deserialize, Serialize};
 use settings::Settings;
 use std::collections::BTreeMap;
-use vocab::{AllocationNo, At, Event, Millis, Operation, Refusal, Rule, Token, Writer};
+use vocab::{AllocationNo, At, Event, Millis, Operation, Refusal, Rule, Slot, Token, Writer};
 
 /// Everything that admission knows, folded from the ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +40,14 @@ pub struct Admission {
     /// Whose the allocations are, live or ended within the retention window.
     allocations: BTreeMap<AllocationNo, Owned>,
     live: u64,
+    /// The same by tenant, without those that have none.
+    live_of: BTreeMap<Token, u64>,
+    /// Of tenants with a rate.
+    buckets: BTreeMap<Token, Bucket>,
+    /// The latest slots of the tenants' requests, where requests say them.
+    slots: BTreeMap<Token, Slot>,
+    #[serde(skip)]
+    turned: Vec<Turned>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,10 +59,10 @@ struct Owned {
 impl Decider for Admission {
     type Command = Command;
     type Rules = Rules;
-    type Effect = std::convert::Infallible;
+    type Effect = Turned;
 
     const WRITER: Writer = Writer::Admission;
-    const STATE_VERSION: u32 = 2;
+    const STATE_VERSION: u32 = 3;
 
     fn observe(&mut self, _at: &At, event: &Event) -> Result<(), IllegalEvent> {
         match event {
@@ -56,6 +73,9 @@ impl Decider for Admission {
             // Not admission's business. What is queued again lives on.
             Event::QuotaReserved { .. }
             | Event::QuotaReleased { .. }
+            | Event::QuotaWaiting { .. }
+            | Event::QuotaReclaimed { .. }
+            | Event::LimitsInForce { .. }
             | Event::AllocationPlaced { .. }
             | Event::AllocationWaiting { .. }
             | Event::AllocationStarted { .. }
@@ -66,6 +86,11 @@ impl Decider for Admission {
             | Event::LineExplained { .. }
             | Event::ReservationDecided { .. }
             | Event::CancelDecided { .. }
+            | Event::JobSetCancelDecided { .. }
+            | Event::AllocationReprioritised { .. }
+            | Event::PriorityDecided { .. }
+            | Event::ResourceDecided { .. }
+            | Event::ReservationExpired { .. }
             | Event::NodeRegistered { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
@@ -73,6 +98,9 @@ impl Decider for Admission {
             Event::AdminApplied { .. }
             | Event::AllocationRequested { .. }
             | Event::CancelRequested { .. }
+            | Event::JobSetCancelRequested { .. }
+            | Event::PriorityRequested { .. }
+            | Event::ResourceAsked { .. }
             | Event::OperationRefused { .. }
             | Event::OperationRepeated { .. }
             | Event::OperationsForgotten { .. } => {
@@ -92,29 +120,62 @@ impl Decider for Admission {
                 self.settings.apply(change, *version, event)
             }
             Event::AllocationRequested { operation, .. } => {
-                self.operations.remember(operation, at);
+                self.taken_up(operation, at);
+                let tenant = operation.tenant.clone();
+                *self.live_of.entry(tenant.clone()).or_default() += 1;
                 let owned = Owned {
-                    tenant: operation.tenant.clone(),
+                    tenant,
                     ended: false,
                 };
                 self.allocations.insert(AllocationNo(at.no.0), owned);
                 self.live += 1;
                 Ok(())
             }
-            Event::CancelRequested { operation, .. } => {
-                self.operations.remember(operation, at);
+            Event::CancelRequested { operation, .. }
+            | Event::JobSetCancelRequested { operation, .. }
+            | Event::PriorityRequested { operation, .. } => {
+                self.taken_up(operation, at);
+                Ok(())
+            }
+            Event::ResourceAsked {
+                operation,
+                slot,
+                by_requests: true,
+                ..
+            } => {
+                self.take(&operation.tenant, at.now);
+                self.operations.remember_by_slot(operation, at, *slot);
+                self.slots.insert(operation.tenant.clone(), *slot);
+                Ok(())
+            }
+            Event::ResourceAsked { operation, .. } => {
+                self.taken_up(operation, at);
                 Ok(())
             }
             Event::OperationRefused {
                 operation, refusal, ..
             } => {
+                self.take(&operation.tenant, at.now);
                 if is_kept(refusal.rule) {
                     self.operations.remember(operation, at);
                 }
                 Ok(())
             }
-            Event::OperationRepeated { .. } => Ok(()),
-            Event::OperationsForgotten { through } => {
+            Event::OperationRepeated { tenant, .. } => {
+                self.take(tenant, at.now);
+                Ok(())
+            }
+            Event::OperationsForgotten {
+                through,
+                slots_of: Some(tenant),
+            } => {
+                self.operations.forget_by_slot(tenant, *through);
+                Ok(())
+            }
+            Event::OperationsForgotten {
+                through,
+                slots_of: None,
+            } => {
                 self.operations.forget(*through);
                 let through = AllocationNo(through.0);
                 self.allocations
@@ -124,6 +185,9 @@ impl Decider for Admission {
             Event::QuotaReserved { .. }
             | Event::QuotaDenied { .. }
             | Event::QuotaReleased { .. }
+            | Event::QuotaWaiting { .. }
+            | Event::QuotaReclaimed { .. }
+            | Event::LimitsInForce { .. }
             | Event::AllocationPlaced { .. }
             | Event::AllocationWaiting { .. }
             | Event::AllocationStarted { .. }
@@ -135,6 +199,11 @@ impl Decider for Admission {
             | Event::ReservationDecided { .. }
             | Event::AllocationEnded { .. }
             | Event::CancelDecided { .. }
+            | Event::JobSetCancelDecided { .. }
+            | Event::AllocationReprioritised { .. }
+            | Event::PriorityDecided { .. }
+            | Event::ResourceDecided { .. }
+            | Event::ReservationExpired { .. }
             | Event::NodeRegistered { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
@@ -148,29 +217,59 @@ impl Decider for Admission {
     fn handle(&mut self, command: Command, rules: &Rules, draft: &mut Draft) {
         self.forget(rules, draft);
         let Command { operation, verb } = command;
-        if let Some(event) = self.operations.known(&operation) {
-            draft.emit(self, event);
+        let slot = match &verb {
+            Ok(Verb::Resource { slot, .. }) => {
+                Some(self.check_slot(&operation.tenant, *slot, rules, draft.now))
+            }
+            _ => None,
+        };
+        if let Some(Ok((slot, true))) = slot {
+            self.forget_slots(&operation.tenant, slot, rules, draft);
+        }
+        let known = self.operations.known(&operation);
+        // A repeat is always answered: who asks again does not know whether the first was heard.
+        if let Some(Known::Repeated(original)) = known {
+            let repeated = Event::OperationRepeated {
+                tenant: operation.tenant,
+                original,
+                reply_to: operation.reply_to,
+            };
+            draft.emit(self, repeated);
             return;
         }
         let job_set = match &verb {
             Ok(Verb::Submit(request)) => request.job_set_token(),
             _ => None,
         };
-        let event = match self.accept(&operation, verb, rules, draft.now) {
-            Ok(event) => event,
-            Err(refusal) => Event::OperationRefused {
-                operation,
-                job_set,
-                refusal,
-            },
-        };
-        draft.emit(self, event);
+        let conflict = known.map(|_| Refusal::new(Rule::OperationConflict, "operation_id"));
+        let accepted = self
+            .may_ask(&operation.tenant, draft.now)
+            .and_then(|()| match conflict {
+                Some(conflict) => Err(conflict),
+                None => self.accept(&operation, verb, slot, rules, draft.now),
+            });
+        match accepted {
+            Ok(event) => draft.emit(self, event),
+            Err(refusal) if is_recorded(refusal.rule) => draft.emit(
+                self,
+                Event::OperationRefused {
+                    operation,
+                    job_set,
+                    refusal,
+                },
+            ),
+            Err(refusal) => self.turn_away(operation, refusal),
+        }
     }
 
     fn decide(&mut self, rules: &Rules, draft: &mut Draft) {
         if !draft.full() {
             self.forget(rules, draft);
         }
+    }
+
+    fn take_effects(&mut self) -> Vec<Turned> {
+        std::mem::take(&mut self.turned)
     }
 
     fn wake_at(&self) -> Option<Millis> {
@@ -184,7 +283,61 @@ impl Admission {
     fn forget(&mut self, rules: &Rules, draft: &mut Draft) {
         let over = self.operations.over(draft.now, rules.operation_window_ms);
         if let Some(through) = over {
-            draft.emit(self, Event::OperationsForgotten { through });
+            let slots_of = None;
+            draft.emit(self, Event::OperationsForgotten { through, slots_of });
+        }
+    }
+
+    fn forget_slots(&mut self, tenant: &Token, slot: Slot, rules: &Rules, draft: &mut Draft) {
+        let over = self
+            .operations
+            .over_by_slot(tenant, slot, rules.window_slots);
+        if let Some(through) = over {
+            let slots_of = Some(tenant.clone());
+            draft.emit(self, Event::OperationsForgotten { through, slots_of });
+        }
+    }
+
+    fn taken_up(&mut self, operation: &Operation, at: &At) {
+        self.take(&operation.tenant, at.now);
+        self.operations.remember(operation, at);
+    }
+
+    /// Counts a request against the tenant's rate.
+    fn take(&mut self, tenant: &Token, now: Millis) {
+        let Some(settings) = self.settings.tenants.get(tenant) else {
+            return;
+        };
+        if settings.rate_milli == 0 {
+            self.buckets.remove(tenant);
+            return;
+        }
+        let bucket = self.buckets.entry(tenant.clone());
+        let bucket = bucket.or_insert_with(|| Bucket::full(settings, now));
+        bucket.take(settings, now);
+    }
+
+    /// The tenant is known and within its rate.
+    fn may_ask(&self, tenant: &Token, now: Millis) -> Result<(), Refusal> {
+        if tenant.as_str() == schemas::subjects::OPERATOR {
+            return Ok(());
+        }
+        let settings = self.settings.tenants.get(tenant);
+        let settings = settings.ok_or_else(|| Refusal::new(Rule::TenantUnknown, "tenant"))?;
+        match self.buckets.get(tenant) {
+            Some(bucket) => bucket.check(settings, now),
+            None => Ok(()),
+        }
+    }
+
+    fn turn_away(&mut self, operation: Operation, refusal: Refusal) {
+        if let Some(reply_to) = operation.reply_to {
+            self.turned.push(Turned {
+                tenant: operation.tenant,
+                operation_id: operation.operation_id,
+                reply_to,
+                refusal,
+            });
         }
     }
 
@@ -192,14 +345,12 @@ impl Admission {
         &self,
         operation: &Operation,
         verb: Result<Verb, Refusal>,
+        slot: Option<Result<(Slot, bool), Refusal>>,
         rules: &Rules,
         now: Millis,
     ) -> Result<Event, Refusal> {
         let verb = verb?;
         let operator = operation.tenant.as_str() == schemas::subjects::OPERATOR;
-        if !operator && !self.settings.knows_tenant(&operation.tenant) {
-            return Err(Refusal::new(Rule::TenantUnknown, "tenant"));
-        }
         if self.operations.len() >= rules.operations_max {
             let (limit, actual) = (rules.operations_max, self.operations.len() + 1);
             return Err(Refusal::over(
@@ -213,7 +364,7 @@ impl Admission {
         match (verb, operator) {
             (Verb::Submit(request), false) => {
                 let spec = self.check_submit(tenant, &request, rules)?;
-                self.check_room(rules)?;
+                self.check_room(tenant, rules)?;
                 Ok(Event::AllocationRequested { operation, spec })
             }
             (Verb::Cancel { allocation_id }, false) => {
@@ -231,23 +382,51 @@ impl Admission {
                     version,
                 })
             }
-            // Right words at the wrong door.
-            (Verb::Submit(_) | Verb::Cancel { .. }, true) | (Verb::Admin { .. }, false) => {
-                Err(Refusal::new(Rule::UnknownVerb, "verb"))
+            (Verb::CancelJobSet { job_set }, false) => Ok(Event::JobSetCancelRequested {
+                operation,
+                job_set: check::token(&job_set, "job_set")?,
+            }),
+            (Verb::SetPriority { target, priority }, false) => {
+                self.check_set_priority(operation, &target, priority, rules)
             }
+            (Verb::Resource { request, .. }, false) => {
+                // A request about resources has been looked at for its slot.
+                let slot =
+                    slot.unwrap_or_else(|| Err(Refusal::new(Rule::SettingInvalid, "slot")))?;
+                self.check_resource(operation, &request, slot, rules)
+            }
+            // Right words at the wrong door.
+            (
+                Verb::Submit(_)
+                | Verb::Cancel { .. }
+                | Verb::CancelJobSet { .. }
+                | Verb::SetPriority { .. }
+                | Verb::Resource { .. },
+                true,
+            )
+            | (Verb::Admin { .. }, false) => Err(Refusal::new(Rule::UnknownVerb, "verb")),
         }
     }
 
-    fn check_room(&self, rules: &Rules) -> Result<(), Refusal> {
-        if self.live < rules.allocations_max {
-            return Ok(());
+    fn check_room(&self, tenant: &Token, rules: &Rules) -> Result<(), Refusal> {
+        let of_tenant = self.live_of.get(tenant).copied().unwrap_or(0);
+        let settings = self.settings.tenants.get(tenant);
+        let most = settings.map_or(0, |settings| settings.allocations_max);
+        let (subject, all) = ("allocations", rules.allocations_max);
+        if self.live >= all {
+            let would_be = self.live + 1;
+            return Err(Refusal::over(
+                Rule::AllocationTableFull,
+                subject,
+                all,
+                would_be,
+            ));
         }
-        Err(Refusal::over(
-            Rule::AllocationTableFull,
-            "allocations",
-            rules.allocations_max,
-            self.live + 1,
-        ))
+        if most > 0 && of_tenant >= most {
+            let would_be = of_tenant + 1;
+            return Err(Refusal::over(Rule::BacklogFull, subject, most, would_be));
+        }
+        Ok(())
     }
 
     fn ended(&mut self, allocation: AllocationNo) {
@@ -256,6 +435,12 @@ impl Admission {
         };
         if !std::mem::replace(&mut owned.ended, true) {
             self.live -= 1;
+            if let Some(live) = self.live_of.get_mut(&owned.tenant) {
+                *live -= 1;
+                if *live == 0 {
+                    self.live_of.remove(&owned.tenant);
+                }
+            }
         }
         if allocation.0 <= self.operations.forgotten().0 {
             self.allocations.remove(&allocation);

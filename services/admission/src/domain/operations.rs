@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use vocab::{
-    At, Event, EventNo, Millis, Operation, Refusal, Rule, Token,
+    At, EventNo, Millis, Operation, Rule, Slot, Token,
     sabotage::{self, Bug},
 };
 
@@ -15,6 +15,8 @@ pub(super) struct Operations {
     /// Oldest first.
     by_age: VecDeque<(Millis, EventNo, Key)>,
     forgotten: EventNo,
+    /// Those whose window is counted in slots, by tenant: slot, number and id, oldest first.
+    by_slot: BTreeMap<Token, VecDeque<(Slot, EventNo, Token)>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,13 +25,32 @@ struct Entry {
     original: EventNo,
 }
 
-/// Whether a refusal by this rule is the operation's outcome for good. What says nothing of the operation itself is not:
-/// the same operation may be tried again.
-pub fn is_kept(rule: Rule) -> bool {
+/// An operation id that was seen within its window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Known {
+    /// With the same content; the number of the event that took it up.
+    Repeated(EventNo),
+    Conflicting,
+}
+
+/// Whether a refusal by this rule is recorded. What says nothing of the operation itself but that there is too much of
+/// everything, or nobody who may ask, is not: the client is told, and nothing has happened.
+pub fn is_recorded(rule: Rule) -> bool {
     !matches!(
         rule,
-        Rule::OperationConflict | Rule::OperationTableFull | Rule::TenantUnknown
+        Rule::OperationTableFull
+            | Rule::AllocationTableFull
+            | Rule::BacklogFull
+            | Rule::RateLimited
+            | Rule::TenantUnknown
+            | Rule::SlotBackwards
+            | Rule::SlotOverflow
     )
+}
+
+/// Whether a refusal by this rule is the operation's outcome for good. A conflict is another operation's.
+pub fn is_kept(rule: Rule) -> bool {
+    is_recorded(rule) && rule != Rule::OperationConflict
 }
 
 fn key(operation: &Operation) -> Option<Key> {
@@ -47,37 +68,39 @@ impl Operations {
         self.forgotten
     }
 
-    /// The event for an operation that was seen before.
-    pub fn known(&self, operation: &Operation) -> Option<Event> {
+    /// What is known of an operation id that was seen before.
+    pub fn known(&self, operation: &Operation) -> Option<Known> {
         let entry = self.by_id.get(&key(operation)?)?;
         if sabotage::armed(Bug::DuplicateNotRecognised) {
             return None;
         }
-        Some(if entry.digest == operation.digest {
-            Event::OperationRepeated {
-                tenant: operation.tenant.clone(),
-                original: entry.original,
-                reply_to: operation.reply_to.clone(),
-            }
-        } else {
-            Event::OperationRefused {
-                operation: operation.clone(),
-                job_set: None,
-                refusal: Refusal::new(Rule::OperationConflict, "operation_id"),
-            }
+        Some(match entry.digest == operation.digest {
+            true => Known::Repeated(entry.original),
+            false => Known::Conflicting,
         })
     }
 
     pub fn remember(&mut self, operation: &Operation, at: &At) {
-        let Some(key) = key(operation) else {
-            return;
-        };
+        if let Some(key) = self.note(operation, at) {
+            self.by_age.push_back((at.now, at.no, key));
+        }
+    }
+
+    pub fn remember_by_slot(&mut self, operation: &Operation, at: &At, slot: Slot) {
+        if let Some((tenant, id)) = self.note(operation, at) {
+            let queue = self.by_slot.entry(tenant).or_default();
+            queue.push_back((slot, at.no, id));
+        }
+    }
+
+    fn note(&mut self, operation: &Operation, at: &At) -> Option<Key> {
+        let key = key(operation)?;
         let entry = Entry {
             digest: operation.digest,
             original: at.no,
         };
         self.by_id.insert(key.clone(), entry);
-        self.by_age.push_back((at.now, at.no, key));
+        Some(key)
     }
 
     /// The newest operation whose window is over: live while `now <= at + window`.
@@ -87,16 +110,43 @@ impl Operations {
         last.map(|(_, no, _)| *no)
     }
 
+    /// The newest operation of the tenant whose window is over in `slot`: live while `slot <= its slot + window`.
+    pub fn over_by_slot(&self, tenant: &Token, slot: Slot, window: Slot) -> Option<EventNo> {
+        let queue = self.by_slot.get(tenant)?;
+        let over = |of: &Slot| slot > of.saturating_add(window);
+        let last = queue.iter().take_while(|(of, ..)| over(of)).last();
+        last.map(|(_, no, _)| *no)
+    }
+
     pub fn forget(&mut self, through: EventNo) {
-        while let Some((_, no, key)) = self.by_age.front() {
+        while let Some((_, no, _)) = self.by_age.front() {
             if *no > through {
                 break;
             }
-            if self.by_id.get(key).is_some_and(|e| e.original == *no) {
-                self.by_id.remove(key);
+            if let Some((_, no, key)) = self.by_age.pop_front() {
+                self.drop_if_original(&key, no);
             }
-            self.by_age.pop_front();
         }
         self.forgotten = self.forgotten.max(through);
+    }
+
+    pub fn forget_by_slot(&mut self, tenant: &Token, through: EventNo) {
+        let Some(mut queue) = self.by_slot.remove(tenant) else {
+            return;
+        };
+        while queue.front().is_some_and(|(_, no, _)| *no <= through) {
+            if let Some((_, no, id)) = queue.pop_front() {
+                self.drop_if_original(&(tenant.clone(), id), no);
+            }
+        }
+        if !queue.is_empty() {
+            self.by_slot.insert(tenant.clone(), queue);
+        }
+    }
+
+    fn drop_if_original(&mut self, key: &Key, no: EventNo) {
+        if self.by_id.get(key).is_some_and(|e| e.original == no) {
+            self.by_id.remove(key);
+        }
     }
 }

@@ -3,10 +3,13 @@
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use vocab::{AdminChange, Event, ResourceKey, ResourceKind, Token};
+use vocab::{
+    Account, AdminChange, BudgetOf, Event, QuotaResource, ResourceKey, TenantSettings, Token,
+};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Settings {
+    pub tenants: BTreeMap<Token, TenantSettings>,
     pub queues: BTreeMap<Token, Queue>,
     /// The values of the priority classes.
     pub classes: BTreeMap<Token, i32>,
@@ -24,7 +27,8 @@ pub(super) struct Queue {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Versions {
     tenants: BTreeMap<Token, u64>,
-    quotas: BTreeMap<(Token, ResourceKind), u64>,
+    quotas: BTreeMap<(Account, QuotaResource), u64>,
+    budgets: BTreeMap<(Account, BudgetOf), u64>,
     rates: BTreeMap<ResourceKey, u64>,
     queues: BTreeMap<Token, u64>,
     classes: BTreeMap<Token, u64>,
@@ -35,17 +39,20 @@ struct Versions {
 
 impl Settings {
     pub fn knows_tenant(&self, tenant: &Token) -> bool {
-        self.versions.tenants.contains_key(tenant)
+        self.tenants.contains_key(tenant)
     }
 
     /// The version that is in force; 0 for what was never set.
     pub fn version(&self, change: &AdminChange) -> u64 {
         let versions = &self.versions;
         let version = match change {
-            AdminChange::Tenant { tenant } => versions.tenants.get(tenant),
+            AdminChange::Tenant { tenant, .. } => versions.tenants.get(tenant),
             AdminChange::Quota {
-                tenant, resource, ..
-            } => versions.quotas.get(&(tenant.clone(), *resource)),
+                account, resource, ..
+            } => versions.quotas.get(&(account.clone(), resource.clone())),
+            AdminChange::Budget { account, of, .. } => {
+                versions.budgets.get(&(account.clone(), of.clone()))
+            }
             AdminChange::Rate { resource, .. } => versions.rates.get(resource),
             AdminChange::Queue { queue, .. } => versions.queues.get(queue),
             AdminChange::PriorityClass { class, .. } => versions.classes.get(class),
@@ -71,13 +78,19 @@ impl Settings {
         }
         let versions = &mut self.versions;
         match change {
-            AdminChange::Tenant { tenant } => {
+            AdminChange::Tenant { tenant, settings } => {
                 versions.tenants.insert(tenant.clone(), version);
+                self.tenants.insert(tenant.clone(), settings.clone());
             }
             AdminChange::Quota {
-                tenant, resource, ..
+                account, resource, ..
             } => {
-                versions.quotas.insert((tenant.clone(), *resource), version);
+                let key = (account.clone(), resource.clone());
+                versions.quotas.insert(key, version);
+            }
+            AdminChange::Budget { account, of, .. } => {
+                let key = (account.clone(), of.clone());
+                versions.budgets.insert(key, version);
             }
             AdminChange::Rate { resource, .. } => {
                 versions.rates.insert(resource.clone(), version);

@@ -1,110 +1,172 @@
 //! What tenants are told.
 
-use crate::feed::{FeedItem, FeedKind, Outcome, OutcomeKind, SubmitState};
+use crate::feed::{FeedItem, FeedKind, Outcome, OutcomeKind, SubmitState, Waiting};
 use ledger::wire::{
-    cause_number, preemption_number, refusal_to_proto, shares_to_proto, waiting_number,
+    cause_number, preemption_number, refusal_to_proto, shares_to_proto, spec_to_proto,
+    waiting_number,
 };
-use prost::Message;
-use schemas::v1::{self, outcome::Result as Reply, submitted, tenant_event};
-use vocab::{CellNo, Token};
+use schemas::v1::{
+    self, outcome::Result as Reply, submitted::State as Stands, tenant_event::Kind as Told,
+};
+use vocab::{AllocationNo, CellNo, EndCause, GpuShare, Millis, ReservationNo, Token};
+
+/// The epoch that a reservation is granted with.
+const FIRST_EPOCH: u64 = 1;
 
 pub fn outcome(outcome: &Outcome, cell: CellNo) -> v1::Outcome {
-    let id = |allocation: vocab::AllocationNo| allocation.id(cell).to_string();
-    let result = match &outcome.kind {
+    v1::Outcome {
+        operation_id: text(&outcome.operation_id),
+        lsn: outcome.lsn.0,
+        result: Some(reply(&outcome.kind, cell)),
+    }
+}
+
+fn reply(kind: &OutcomeKind, cell: CellNo) -> Reply {
+    match kind {
         OutcomeKind::Submitted { allocation, state } => Reply::Submitted(v1::Submitted {
-            allocation_id: id(*allocation),
+            allocation_id: id(*allocation, cell),
             state: Some(match state {
-                SubmitState::Placed { node, gpus } => submitted::State::Placed(v1::Placed {
-                    node: node.to_string(),
-                    gpus: shares_to_proto(gpus),
-                }),
-                SubmitState::Waiting(reason) => submitted::State::Waiting(v1::Waiting {
-                    reason: waiting_number(*reason),
-                }),
-                SubmitState::Ended { cause, at } => submitted::State::Ended(v1::Ended {
-                    cause: cause_number(*cause),
-                    started_ms: 0,
-                    ended_ms: at.0,
-                }),
+                SubmitState::Placed { node, gpus } => Stands::Placed(placed(node, gpus)),
+                SubmitState::Waiting(why) => Stands::Waiting(waiting(why)),
+                SubmitState::Ended { cause, at } => Stands::Ended(ended(*cause, None, *at)),
             }),
         }),
         OutcomeKind::Cancelled { allocation } => Reply::Cancelled(v1::Cancelled {
-            allocation_id: id(*allocation),
+            allocation_id: id(*allocation, cell),
         }),
+        OutcomeKind::JobSetCancelled { allocations } => {
+            let allocations = *allocations;
+            Reply::JobSetCancelled(v1::JobSetCancelled { allocations })
+        }
+        OutcomeKind::PrioritySet { allocations } => {
+            let allocations = *allocations;
+            Reply::PrioritySet(v1::PrioritySet { allocations })
+        }
         OutcomeKind::Applied { version } => Reply::Applied(v1::Applied { version: *version }),
+        OutcomeKind::ResourceCreated => Reply::ResourceCreated(v1::ResourceCreated { version: 0 }),
+        OutcomeKind::Reserved {
+            reservation,
+            deadline,
+        } => Reply::Reserved(v1::Reserved {
+            reservation_id: reservation_id(*reservation, cell),
+            epoch: FIRST_EPOCH,
+            deadline_slot: *deadline,
+        }),
+        OutcomeKind::Confirmed => Reply::Confirmed(v1::Confirmed {}),
+        OutcomeKind::Released { epoch } => Reply::Released(v1::Released { epoch: *epoch }),
+        OutcomeKind::Revoked { epoch } => Reply::Revoked(v1::Revoked { epoch: *epoch }),
+        OutcomeKind::Reclaimed => Reply::Reclaimed(v1::Reclaimed {}),
         OutcomeKind::Refused(refusal) => Reply::Refused(v1::Refused {
             refusal: Some(refusal_to_proto(refusal)),
             retryable: refusal.rule.retryable(),
             explanation: refusal.to_string(),
         }),
-    };
-    v1::Outcome {
-        operation_id: outcome
-            .operation_id
-            .as_ref()
-            .map(Token::to_string)
-            .unwrap_or_default(),
-        lsn: outcome.lsn.0,
-        result: Some(result),
     }
 }
 
-/// A feed message, encoded.
-pub fn tenant_event(item: &FeedItem, cell: CellNo) -> Vec<u8> {
-    let kind = match &item.kind {
-        FeedKind::Outcome(o) => tenant_event::Kind::Outcome(outcome(o, cell)),
-        FeedKind::Placed { node, gpus } => tenant_event::Kind::Placed(v1::Placed {
-            node: node.to_string(),
-            gpus: shares_to_proto(gpus),
-        }),
-        FeedKind::Waiting(reason) => tenant_event::Kind::Waiting(v1::Waiting {
-            reason: waiting_number(*reason),
-        }),
-        FeedKind::Started { .. } => tenant_event::Kind::Started(v1::Started {}),
-        FeedKind::Stopping => tenant_event::Kind::Stopping(v1::Stopping {}),
-        FeedKind::Ended { cause, started, at } => tenant_event::Kind::Ended(v1::Ended {
-            cause: cause_number(*cause),
-            started_ms: started.map_or(0, |at| at.0),
-            ended_ms: at.0,
-        }),
+/// One event of the feed.
+pub fn tenant_event(item: &FeedItem, cell: CellNo) -> v1::TenantEvent {
+    let (kind, at) = told(&item.kind, cell);
+    v1::TenantEvent {
+        lsn: item.position.lsn.0,
+        index: item.position.index,
+        now_ms: item.now.0,
+        allocation_id: item.allocation.map(|no| id(no, cell)).unwrap_or_default(),
+        job_set: item.job_set.to_string(),
+        name: text(&item.name),
+        kind: Some(kind),
+        at_ms: at.map_or(0, |at| at.0),
+    }
+}
+
+/// What is told, and when a run started or ended, if that is what it says.
+fn told(kind: &FeedKind, cell: CellNo) -> (Told, Option<Millis>) {
+    match kind {
+        FeedKind::Outcome(o) => (Told::Outcome(outcome(o, cell)), None),
+        FeedKind::Requested(spec) => {
+            let requested = v1::Requested {
+                qos: spec.qos() as i32,
+                spec: Some(spec_to_proto(spec)),
+            };
+            (Told::Requested(requested), None)
+        }
+        FeedKind::PriorityChanged(priority) => {
+            let priority = *priority;
+            let changed = v1::PriorityChanged { priority };
+            (Told::PriorityChanged(changed), None)
+        }
+        FeedKind::Denied(refusal) => {
+            let refusal = Some(refusal_to_proto(refusal));
+            (Told::Denied(v1::Denied { refusal }), None)
+        }
+        FeedKind::Placed { node, gpus } => (Told::Placed(placed(node, gpus)), None),
+        FeedKind::Waiting(why) => (Told::Waiting(waiting(why)), None),
+        FeedKind::Started { at } => (Told::Started(v1::Started {}), Some(*at)),
+        FeedKind::Stopping => (Told::Stopping(v1::Stopping {}), None),
+        FeedKind::Ended { cause, started, at } => {
+            (Told::Ended(ended(*cause, *started, *at)), Some(*at))
+        }
         FeedKind::Preempted { cause, grace_until } => {
-            tenant_event::Kind::Preempted(v1::Preempted {
+            let preempted = v1::Preempted {
                 cause: preemption_number(*cause),
                 grace_until_ms: grace_until.0,
-            })
+            };
+            (Told::Preempted(preempted), None)
         }
         FeedKind::Requeued {
             cause,
             at,
             not_before,
-        } => tenant_event::Kind::Requeued(v1::Requeued {
-            cause: cause_number(*cause),
-            ended_ms: at.0,
-            not_before_ms: not_before.0,
-        }),
-    };
-    let at_ms = match &item.kind {
-        FeedKind::Started { at } | FeedKind::Ended { at, .. } | FeedKind::Requeued { at, .. } => {
-            at.0
+        } => {
+            let requeued = v1::Requeued {
+                cause: cause_number(*cause),
+                ended_ms: at.0,
+                not_before_ms: not_before.0,
+            };
+            (Told::Requeued(requeued), Some(*at))
         }
-        FeedKind::Outcome(_)
-        | FeedKind::Placed { .. }
-        | FeedKind::Waiting(_)
-        | FeedKind::Stopping
-        | FeedKind::Preempted { .. } => 0,
-    };
-    v1::TenantEvent {
-        lsn: item.position.lsn.0,
-        index: item.position.index,
-        now_ms: item.now.0,
-        allocation_id: item
-            .allocation
-            .map(|allocation| allocation.id(cell).to_string())
-            .unwrap_or_default(),
-        job_set: item.job_set.to_string(),
-        name: item.name.as_ref().map(Token::to_string).unwrap_or_default(),
-        kind: Some(kind),
-        at_ms,
+        FeedKind::Expired { reservation, epoch } => {
+            let expired = v1::Expired {
+                reservation_id: reservation_id(*reservation, cell),
+                epoch: *epoch,
+            };
+            (Told::Expired(expired), None)
+        }
     }
-    .encode_to_vec()
+}
+
+fn text(token: &Option<Token>) -> String {
+    token.as_ref().map(Token::to_string).unwrap_or_default()
+}
+
+fn id(allocation: AllocationNo, cell: CellNo) -> String {
+    allocation.id(cell).to_string()
+}
+
+fn reservation_id(reservation: ReservationNo, cell: CellNo) -> String {
+    reservation.id(cell).to_string()
+}
+
+fn placed(node: &Token, gpus: &[GpuShare]) -> v1::Placed {
+    v1::Placed {
+        node: node.to_string(),
+        gpus: shares_to_proto(gpus),
+    }
+}
+
+fn waiting(waiting: &Waiting) -> v1::Waiting {
+    let quota = waiting.quota.as_ref();
+    v1::Waiting {
+        reason: waiting_number(waiting.reason),
+        quota: quota.map(refusal_to_proto),
+        explanation: quota.map(ToString::to_string).unwrap_or_default(),
+    }
+}
+
+fn ended(cause: EndCause, started: Option<Millis>, at: Millis) -> v1::Ended {
+    v1::Ended {
+        cause: cause_number(cause),
+        started_ms: started.map_or(0, |at| at.0),
+        ended_ms: at.0,
+    }
 }

@@ -1,72 +1,107 @@
 //! What is asked.
 
+use super::admin::change;
 use crate::domain::{
-    ChangeRequest, ClassRequest, DependencyRequest, GangRequest, PlacementRequest, QueueRequest,
-    RequirementRequest, ReservationRequest, SchedulingRequest, SpreadRequest, SubmitRequest,
-    TermRequest, TolerationRequest, Verb,
+    DependencyRequest, GangRequest, HolderRequest, PlacementRequest, RequirementRequest,
+    ResourceRequest, SpreadRequest, SubmitRequest, TargetRequest, TermRequest, TolerationRequest,
+    Verb,
 };
-use schemas::v1::{self, request};
+use schemas::v1::{self, request, set_priority::Target};
+use vocab::{Refusal, Rule};
 
-pub fn verb(verb: request::Verb) -> Verb {
-    let (change, expected) = match verb {
-        request::Verb::Submit(m) => return Verb::Submit(Box::new(submit(m))),
-        request::Verb::Cancel(m) => {
-            return Verb::Cancel {
-                allocation_id: m.allocation_id,
-            };
-        }
-        request::Verb::SetTenant(m) => (
-            ChangeRequest::Tenant { tenant: m.tenant },
-            m.expected_version,
-        ),
-        request::Verb::SetQuota(m) => {
-            let change = ChangeRequest::Quota {
-                tenant: m.tenant,
-                resource: m.resource,
-                limit: m.limit,
-            };
-            (change, m.expected_version)
-        }
-        request::Verb::SetRate(m) => {
-            let change = ChangeRequest::Rate {
-                resource: m.resource,
-                micro_per_unit_hour: m.micro_per_unit_hour,
-                effective_from_ms: m.effective_from_ms,
-            };
-            (change, m.expected_version)
-        }
-        request::Verb::SetQueue(m) => (ChangeRequest::Queue(queue(&m)), m.expected_version),
-        request::Verb::SetPriorityClass(m) => {
-            let change = ChangeRequest::PriorityClass(ClassRequest {
-                class: m.priority_class,
-                value: m.value,
-                preemptible: m.preemptible,
-                preempts: m.preempts,
-                grace_ms: m.grace_ms,
-                placement: m.placement,
-            });
-            (change, m.expected_version)
-        }
-        request::Verb::SetScheduling(m) => (
-            ChangeRequest::Scheduling(scheduling(&m)),
-            m.expected_version,
-        ),
-        request::Verb::SetCordon(m) => {
-            let change = ChangeRequest::Cordon {
-                node: m.node,
-                cordoned: m.cordoned,
-            };
-            (change, m.expected_version)
-        }
-        request::Verb::SetReservation(m) => {
-            let change = ChangeRequest::Reservation {
-                reservation: m.reservation,
-                wanted: m.wanted.map(reservation),
-            };
-            (change, m.expected_version)
-        }
+/// A batch inside of a batch is refused.
+pub fn verb(verb: request::Verb) -> Result<Verb, Refusal> {
+    use request::Verb as V;
+    let resource = |request, slot| Verb::Resource { request, slot };
+    let holder = |reservation_id, holder, epoch| HolderRequest {
+        reservation_id,
+        holder,
+        epoch,
     };
-    Verb::Admin { change, expected }
+    Ok(match verb {
+        V::Batch(_) => return Err(Refusal::new(Rule::UnknownVerb, "batch")),
+        V::Submit(m) => Verb::Submit(Box::new(submit(m))),
+        V::Cancel(m) => Verb::Cancel {
+            allocation_id: m.allocation_id,
+        },
+        V::CancelJobSet(m) => Verb::CancelJobSet { job_set: m.job_set },
+        V::SetPriority(m) => Verb::SetPriority {
+            target: match m.target {
+                Some(Target::AllocationId(id)) => TargetRequest::Allocation(id),
+                Some(Target::JobSet(name)) => TargetRequest::JobSet(name),
+                None => TargetRequest::Missing,
+            },
+            priority: m.priority,
+        },
+        V::CreateResource(m) => {
+            let resource_name = m.resource;
+            resource(
+                ResourceRequest::Create {
+                    resource: resource_name,
+                },
+                m.slot,
+            )
+        }
+        V::Reserve(m) => {
+            let request = ResourceRequest::Reserve {
+                resources: vec![m.resource],
+                holder: m.holder,
+                ttl_slots: m.ttl_slots,
+            };
+            resource(request, m.slot)
+        }
+        V::ReserveBundle(m) => {
+            let request = ResourceRequest::Reserve {
+                resources: m.resources,
+                holder: m.holder,
+                ttl_slots: m.ttl_slots,
+            };
+            resource(request, m.slot)
+        }
+        V::Confirm(m) => {
+            let request = holder(m.reservation_id, m.holder, m.epoch);
+            resource(ResourceRequest::Confirm(request), m.slot)
+        }
+        V::Release(m) => {
+            let request = holder(m.reservation_id, m.holder, m.epoch);
+            resource(ResourceRequest::Release(request), m.slot)
+        }
+        V::Revoke(m) => {
+            let reservation_id = m.reservation_id;
+            resource(ResourceRequest::Revoke { reservation_id }, m.slot)
+        }
+        V::Reclaim(m) => {
+            let reservation_id = m.reservation_id;
+            resource(ResourceRequest::Reclaim { reservation_id }, m.slot)
+        }
+        V::SetTenant(_)
+        | V::SetQuota(_)
+        | V::SetRate(_)
+        | V::SetQueue(_)
+        | V::SetPriorityClass(_)
+        | V::SetScheduling(_)
+        | V::SetCordon(_)
+        | V::SetReservation(_)
+        | V::SetBudget(_) => return change(verb),
+    })
+}
+
+/// The content that an operation id stands for, where it is not all of the message: the slot is not part of it. None when
+/// the message says no slot.
+pub fn content(request: &v1::Request) -> Option<v1::Request> {
+    use request::Verb as V;
+    let mut content = request.clone();
+    let slot = match content.verb.as_mut()? {
+        V::CreateResource(m) => &mut m.slot,
+        V::Reserve(m) => &mut m.slot,
+        V::ReserveBundle(m) => &mut m.slot,
+        V::Confirm(m) => &mut m.slot,
+        V::Release(m) => &mut m.slot,
+        V::Revoke(m) => &mut m.slot,
+        V::Reclaim(m) => &mut m.slot,
+        _ => return None,
+    };
+    slot.take().map(|_| content)
 }
 
 fn submit(m: v1::Submit) -> SubmitRequest {
@@ -101,6 +136,11 @@ fn submit(m: v1::Submit) -> SubmitRequest {
         retries: m.retries,
         never_requeue: m.never_requeue,
         run_time_ms: m.run_time_ms,
+        team: m.team,
+        namespace: m.namespace,
+        cpu_milli_most: m.cpu_milli_most,
+        memory_bytes_most: m.memory_bytes_most,
+        best_effort: m.best_effort,
     }
 }
 
@@ -128,48 +168,11 @@ fn placement(m: v1::PlacementRules) -> PlacementRequest {
     }
 }
 
-fn selector(requirements: Vec<v1::Requirement>) -> Vec<RequirementRequest> {
+pub(super) fn selector(requirements: Vec<v1::Requirement>) -> Vec<RequirementRequest> {
     let requirement = |one: v1::Requirement| RequirementRequest {
         label: one.label,
         operator: one.operator,
         values: one.values,
     };
     requirements.into_iter().map(requirement).collect()
-}
-
-fn queue(m: &v1::SetQueue) -> QueueRequest {
-    let limit = |one: &v1::LimitRequest| (one.resource.clone(), one.amount);
-    QueueRequest {
-        queue: m.queue.clone(),
-        parent: m.parent.clone(),
-        weight_milli: m.weight_milli,
-        limits: m.limits.iter().map(limit).collect(),
-        tenants: m.tenants.clone(),
-        order: m.order,
-        placement: m.placement,
-    }
-}
-
-fn scheduling(m: &v1::SetScheduling) -> SchedulingRequest {
-    SchedulingRequest {
-        placement: m.placement,
-        half_life_ms: m.half_life_ms,
-        fair_share_preemption: m.fair_share_preemption,
-        protected_milli: m.protected_milli,
-        preemptions_per_minute: m.preemptions_per_minute,
-        aging_ms: m.aging_ms,
-        backfill: m.backfill,
-        backoff_ms: m.backoff_ms,
-        backoff_ms_max: m.backoff_ms_max,
-    }
-}
-
-fn reservation(m: v1::ReservationRequest) -> ReservationRequest {
-    ReservationRequest {
-        queue: m.queue,
-        from_ms: m.from_ms,
-        until_ms: m.until_ms,
-        nodes: m.nodes,
-        selector: selector(m.selector),
-    }
 }

@@ -23,14 +23,14 @@ fn encoded(verb: request::Verb) -> Vec<u8> {
 }
 
 fn read(verb: request::Verb) -> Verb {
-    command(&door(encoded(verb))).verb.unwrap()
+    commands(&door(encoded(verb))).remove(0).verb.unwrap()
 }
 
 /// What becomes of a request whose verb has number `field` and these bytes.
 fn refused(field: u32, verb: &[u8]) -> Rule {
     let mut payload = vec![0x0a, 2, b'o', b'p'];
     prost::encoding::bytes::encode(field, &verb.to_vec(), &mut payload);
-    command(&door(payload)).verb.unwrap_err().rule
+    commands(&door(payload)).remove(0).verb.unwrap_err().rule
 }
 
 #[test]

@@ -156,6 +156,7 @@ impl Projection for Usage {
                 change:
                     AdminChange::Tenant { .. }
                     | AdminChange::Quota { .. }
+                    | AdminChange::Budget { .. }
                     | AdminChange::Queue { .. }
                     | AdminChange::PriorityClass { .. }
                     | AdminChange::Scheduling(_)
@@ -167,6 +168,17 @@ impl Projection for Usage {
             | Event::OperationRefused { .. }
             | Event::OperationRepeated { .. }
             | Event::OperationsForgotten { .. }
+            | Event::JobSetCancelRequested { .. }
+            | Event::PriorityRequested { .. }
+            | Event::ResourceAsked { .. }
+            | Event::QuotaWaiting { .. }
+            | Event::QuotaReclaimed { .. }
+            | Event::LimitsInForce { .. }
+            | Event::JobSetCancelDecided { .. }
+            | Event::AllocationReprioritised { .. }
+            | Event::PriorityDecided { .. }
+            | Event::ResourceDecided { .. }
+            | Event::ReservationExpired { .. }
             | Event::QuotaReserved { .. }
             | Event::QuotaReleased { .. }
             | Event::AllocationWaiting { .. }

@@ -1,5 +1,6 @@
 //! What operators set.
 
+use super::account::{budget_to_proto, quota_to_proto, settings_to_proto};
 use super::operation::operation_to_proto;
 use super::{
     WireError, amounts_from_proto, amounts_to_proto, optional_token, order_from_number,
@@ -12,23 +13,32 @@ use vocab::{AdminChange, AdvanceReservation, Millis, Operation, PriorityClass};
 use vocab::{QueueSettings, SchedulingPolicy};
 
 pub(super) fn admin_to_proto(operation: &Operation, change: &AdminChange, version: u64) -> Kind {
+    let asked = operation;
     let operation = operation_to_proto(operation);
     match change {
-        AdminChange::Tenant { tenant } => Kind::TenantSet(v1::TenantSet {
-            operation,
-            tenant: tenant.to_string(),
-            version,
-        }),
         AdminChange::Quota {
-            tenant,
+            account,
             resource,
-            limit,
-        } => Kind::QuotaSet(v1::QuotaSet {
+            limits,
+            validity,
+        } => quota_to_proto(
+            asked,
+            account,
+            resource,
+            limits.as_ref(),
+            *validity,
+            version,
+        ),
+        AdminChange::Budget {
+            account,
+            of,
+            budget,
+        } => budget_to_proto(asked, account, of, budget.as_ref(), version),
+        AdminChange::Tenant { tenant, settings } => Kind::TenantSet(v1::TenantSet {
             operation,
             tenant: tenant.to_string(),
-            resource: resource.name().to_owned(),
-            limit: *limit,
             version,
+            settings: settings_to_proto(settings),
         }),
         AdminChange::Rate {
             resource,

@@ -1,7 +1,12 @@
 //! Messages into events.
 
+use super::account::{
+    account_from_proto, budget_from_proto, limits_from_proto, quota_from_proto,
+    resource_from_proto, settings_from_proto,
+};
 use super::admin::{class_from_proto, policy_from_proto, queue_from_proto, reservation_from_proto};
 use super::operation::{operation_from_proto, refusal_from_proto};
+use super::resource::{answer_from_proto, ask_from_proto};
 use super::{
     WireError, amounts_from_proto, capacity_from_proto, cause_number, find, narrow, optional_token,
     placement_from_number, preemption_number, spec_from_proto, token, tokens, waiting_number,
@@ -10,7 +15,8 @@ use schemas::v1;
 use v1::event::Kind;
 use vocab::{
     AdminChange, AllocationNo, CancelVerdict, Candidate, EndCause, Event, EventNo, Filter,
-    GpuShare, LineNo, Millis, PreemptionCause, ResourceKey, ResourceKind, RunState, WaitingReason,
+    GpuShare, LineNo, Millis, PreemptionCause, PriorityTarget, QuotaFlags, ReservationNo,
+    ResourceKey, RunState, WaitingReason,
 };
 
 pub fn event_from_proto(event: v1::Event) -> Result<Event, WireError> {
@@ -19,17 +25,19 @@ pub fn event_from_proto(event: v1::Event) -> Result<Event, WireError> {
             operation: operation_from_proto(e.operation)?,
             change: AdminChange::Tenant {
                 tenant: token(&e.tenant, "tenant")?,
+                settings: settings_from_proto(e.settings)?,
             },
             version: e.version,
         },
         Kind::QuotaSet(e) => Event::AdminApplied {
-            operation: operation_from_proto(e.operation)?,
-            change: AdminChange::Quota {
-                tenant: token(&e.tenant, "tenant")?,
-                resource: ResourceKind::parse(&e.resource).ok_or(WireError("resource"))?,
-                limit: e.limit,
-            },
+            change: quota_from_proto(&e)?,
             version: e.version,
+            operation: operation_from_proto(e.operation)?,
+        },
+        Kind::BudgetSet(e) => Event::AdminApplied {
+            change: budget_from_proto(&e)?,
+            version: e.version,
+            operation: operation_from_proto(e.operation)?,
         },
         Kind::RateSet(e) => Event::AdminApplied {
             operation: operation_from_proto(e.operation)?,
@@ -85,6 +93,21 @@ pub fn event_from_proto(event: v1::Event) -> Result<Event, WireError> {
             operation: operation_from_proto(e.operation)?,
             allocation: AllocationNo(e.allocation),
         },
+        Kind::JobSetCancelRequested(e) => Event::JobSetCancelRequested {
+            operation: operation_from_proto(e.operation)?,
+            job_set: token(&e.job_set, "job_set")?,
+        },
+        Kind::PriorityRequested(e) => Event::PriorityRequested {
+            operation: operation_from_proto(e.operation)?,
+            target: target_from_proto(e.target)?,
+            priority: e.priority,
+        },
+        Kind::ResourceAsked(e) => Event::ResourceAsked {
+            operation: operation_from_proto(e.operation)?,
+            slot: e.slot,
+            by_requests: e.by_requests,
+            ask: ask_from_proto(e.ask)?,
+        },
         Kind::OperationRefused(e) => Event::OperationRefused {
             operation: operation_from_proto(e.operation)?,
             job_set: optional_token(&e.job_set, "job_set")?,
@@ -97,9 +120,24 @@ pub fn event_from_proto(event: v1::Event) -> Result<Event, WireError> {
         },
         Kind::OperationsForgotten(e) => Event::OperationsForgotten {
             through: EventNo(e.through),
+            slots_of: optional_token(&e.slots_of, "slots_of")?,
         },
         Kind::QuotaReserved(e) => Event::QuotaReserved {
             allocation: AllocationNo(e.allocation),
+            flags: QuotaFlags(e.flags),
+        },
+        Kind::QuotaWaiting(e) => Event::QuotaWaiting {
+            allocation: AllocationNo(e.allocation),
+            refusal: refusal_from_proto(e.refusal)?,
+        },
+        Kind::QuotaReclaimed(e) => Event::QuotaReclaimed {
+            allocation: AllocationNo(e.allocation),
+            by: (e.by != 0).then_some(AllocationNo(e.by)),
+        },
+        Kind::LimitsInForce(e) => Event::LimitsInForce {
+            account: account_from_proto(&e.tenant, &e.team, &e.namespace)?,
+            resource: resource_from_proto(&e.resource)?,
+            limits: e.limits.as_ref().map(limits_from_proto),
         },
         Kind::QuotaDenied(e) => Event::QuotaDenied {
             allocation: AllocationNo(e.allocation),
@@ -175,6 +213,30 @@ pub fn event_from_proto(event: v1::Event) -> Result<Event, WireError> {
                 CancelVerdict::HadEnded
             },
         },
+        Kind::JobSetCancelDecided(e) => Event::JobSetCancelDecided {
+            request: EventNo(e.request),
+            allocations: e.allocations,
+        },
+        Kind::AllocationReprioritised(e) => Event::AllocationReprioritised {
+            allocation: AllocationNo(e.allocation),
+            priority: e.priority,
+        },
+        Kind::PriorityDecided(e) => Event::PriorityDecided {
+            request: EventNo(e.request),
+            allocations: e.allocations,
+            refusal: e.refusal.map(|r| refusal_from_proto(Some(r))).transpose()?,
+        },
+        Kind::ResourceDecided(e) => Event::ResourceDecided {
+            request: EventNo(e.request),
+            answer: answer_from_proto(e.answer)?,
+        },
+        Kind::ReservationExpired(e) => Event::ReservationExpired {
+            tenant: token(&e.tenant, "tenant")?,
+            reservation: ReservationNo(e.reservation),
+            slot: e.slot,
+            epoch: e.epoch,
+            retire_after: e.retire_after,
+        },
         Kind::NodeRegistered(e) => Event::NodeRegistered {
             node: token(&e.node, "node")?,
             incarnation: e.incarnation,
@@ -195,6 +257,16 @@ pub fn event_from_proto(event: v1::Event) -> Result<Event, WireError> {
             state: find(&RunState::ALL, e.state, |state| state as i32, "state")?,
             at: Millis(e.at_ms),
         },
+    })
+}
+
+fn target_from_proto(
+    target: Option<v1::priority_requested::Target>,
+) -> Result<PriorityTarget, WireError> {
+    use v1::priority_requested::Target;
+    Ok(match target.ok_or(WireError("priority.target"))? {
+        Target::Allocation(no) => PriorityTarget::Allocation(AllocationNo(no)),
+        Target::JobSet(name) => PriorityTarget::JobSet(token(&name, "priority.job_set")?),
     })
 }
 

@@ -1,14 +1,16 @@
 //! Events into messages.
 
+use super::account::limits_to_proto;
 use super::admin::admin_to_proto;
 use super::operation::{operation_to_proto, refusal_to_proto};
+use super::resource::{answer_to_proto, asked_to_proto};
 use super::{
     amounts_to_proto, capacity_to_proto, cause_number, preemption_number, spec_to_proto, text,
     texts, waiting_number,
 };
 use schemas::v1;
 use v1::event::Kind;
-use vocab::{CancelVerdict, Candidate, Event, Filter, GpuShare};
+use vocab::{CancelVerdict, Candidate, Event, Filter, GpuShare, PriorityTarget};
 
 pub fn event_to_proto(event: &Event) -> v1::Event {
     let kind = match event {
@@ -30,6 +32,27 @@ pub fn event_to_proto(event: &Event) -> v1::Event {
             operation: operation_to_proto(operation),
             allocation: allocation.0,
         }),
+        Event::JobSetCancelRequested { operation, job_set } => {
+            Kind::JobSetCancelRequested(v1::JobSetCancelRequested {
+                operation: operation_to_proto(operation),
+                job_set: job_set.to_string(),
+            })
+        }
+        Event::PriorityRequested {
+            operation,
+            target,
+            priority,
+        } => Kind::PriorityRequested(v1::PriorityRequested {
+            operation: operation_to_proto(operation),
+            target: Some(target_to_proto(target)),
+            priority: *priority,
+        }),
+        Event::ResourceAsked {
+            operation,
+            slot,
+            by_requests,
+            ask,
+        } => asked_to_proto(operation, (*slot, *by_requests), ask),
         Event::OperationRefused {
             operation,
             job_set,
@@ -48,11 +71,37 @@ pub fn event_to_proto(event: &Event) -> v1::Event {
             original: original.0,
             reply_to: text(reply_to),
         }),
-        Event::OperationsForgotten { through } => {
-            Kind::OperationsForgotten(v1::OperationsForgotten { through: through.0 })
+        Event::OperationsForgotten { through, slots_of } => {
+            Kind::OperationsForgotten(v1::OperationsForgotten {
+                through: through.0,
+                slots_of: text(slots_of),
+            })
         }
-        Event::QuotaReserved { allocation } => Kind::QuotaReserved(v1::QuotaReserved {
+        Event::QuotaReserved { allocation, flags } => Kind::QuotaReserved(v1::QuotaReserved {
             allocation: allocation.0,
+            flags: flags.0,
+        }),
+        Event::QuotaWaiting {
+            allocation,
+            refusal,
+        } => Kind::QuotaWaiting(v1::QuotaWaiting {
+            allocation: allocation.0,
+            refusal: Some(refusal_to_proto(refusal)),
+        }),
+        Event::QuotaReclaimed { allocation, by } => Kind::QuotaReclaimed(v1::QuotaReclaimed {
+            allocation: allocation.0,
+            by: by.map_or(0, |by| by.0),
+        }),
+        Event::LimitsInForce {
+            account,
+            resource,
+            limits,
+        } => Kind::LimitsInForce(v1::LimitsInForce {
+            tenant: account.tenant.to_string(),
+            team: text(&account.team),
+            namespace: text(&account.namespace),
+            resource: resource.to_string(),
+            limits: limits.as_ref().map(limits_to_proto),
         }),
         Event::QuotaDenied {
             allocation,
@@ -178,6 +227,46 @@ pub fn event_to_proto(event: &Event) -> v1::Event {
             allocation: allocation.0,
             was_live: *verdict == CancelVerdict::WasLive,
         }),
+        Event::JobSetCancelDecided {
+            request,
+            allocations,
+        } => Kind::JobSetCancelDecided(v1::JobSetCancelDecided {
+            request: request.0,
+            allocations: *allocations,
+        }),
+        Event::AllocationReprioritised {
+            allocation,
+            priority,
+        } => Kind::AllocationReprioritised(v1::AllocationReprioritised {
+            allocation: allocation.0,
+            priority: *priority,
+        }),
+        Event::PriorityDecided {
+            request,
+            allocations,
+            refusal,
+        } => Kind::PriorityDecided(v1::PriorityDecided {
+            request: request.0,
+            allocations: *allocations,
+            refusal: refusal.as_ref().map(refusal_to_proto),
+        }),
+        Event::ResourceDecided { request, answer } => Kind::ResourceDecided(v1::ResourceDecided {
+            request: request.0,
+            answer: Some(answer_to_proto(answer)),
+        }),
+        Event::ReservationExpired {
+            tenant,
+            reservation,
+            slot,
+            epoch,
+            retire_after,
+        } => Kind::ReservationExpired(v1::ReservationExpired {
+            tenant: tenant.to_string(),
+            reservation: reservation.0,
+            slot: *slot,
+            epoch: *epoch,
+            retire_after: *retire_after,
+        }),
         Event::NodeRegistered {
             node,
             incarnation,
@@ -222,6 +311,13 @@ pub fn shares_to_proto(gpus: &[GpuShare]) -> Vec<v1::GpuShare> {
             milli: share.milli.into(),
         })
         .collect()
+}
+
+fn target_to_proto(target: &PriorityTarget) -> v1::priority_requested::Target {
+    match target {
+        PriorityTarget::Allocation(no) => v1::priority_requested::Target::Allocation(no.0),
+        PriorityTarget::JobSet(name) => v1::priority_requested::Target::JobSet(name.to_string()),
+    }
 }
 
 fn candidate_to_proto(candidate: &Candidate) -> v1::Candidate {

@@ -1,10 +1,12 @@
 //! The one place that converts between the ledger's words and its messages.
 
+mod account;
 mod admin;
 mod decode;
 mod encode;
 mod node;
 mod operation;
+mod resource;
 mod rules;
 mod spec;
 

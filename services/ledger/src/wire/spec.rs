@@ -5,7 +5,7 @@ use super::{
     rules_to_proto, text, texts, token, tokens,
 };
 use schemas::v1;
-use vocab::{AllocationNo, AllocationSpec, Dependency, Gang, GpuRequest, Restart};
+use vocab::{AllocationNo, AllocationSpec, Dependency, Gang, GpuRequest, Most, Restart};
 
 pub fn spec_to_proto(spec: &AllocationSpec) -> v1::AllocationSpec {
     let dependency = |dependency: &Dependency| v1::Dependency {
@@ -28,6 +28,10 @@ pub fn spec_to_proto(spec: &AllocationSpec) -> v1::AllocationSpec {
         retries: spec.restart.retries,
         never_requeue: spec.restart.never,
         run_time_ms: spec.run_time_ms,
+        team: text(&spec.team),
+        namespace: text(&spec.namespace),
+        cpu_milli_most: spec.most.cpu_milli,
+        memory_bytes_most: spec.most.memory_bytes,
     }
 }
 
@@ -56,6 +60,12 @@ pub fn spec_from_proto(spec: Option<v1::AllocationSpec>) -> Result<AllocationSpe
             never: spec.never_requeue,
         },
         run_time_ms: spec.run_time_ms,
+        team: optional_token(&spec.team, "spec.team")?,
+        namespace: optional_token(&spec.namespace, "spec.namespace")?,
+        most: Most {
+            cpu_milli: spec.cpu_milli_most,
+            memory_bytes: spec.memory_bytes_most,
+        },
     })
 }
 

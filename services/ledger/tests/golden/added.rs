@@ -2,11 +2,13 @@
 
 use crate::samples::{operation, token};
 use vocab::{
-    AdminChange, AdvanceReservation, AllocationNo, AllocationSpec, Candidate, Dependency, EndCause,
-    Event, Filter, Gang, GpuShare, GroupTerm, LineNo, Millis, NodeCapacity, NumaPolicy, Operator,
-    PlacementPolicy, PlacementRules, PreemptionCause, PriorityClass, QueueOrder, QueueSettings,
-    Requirement, ResourceKind, Restart, SchedulingPolicy, Spread, Taint, Toleration, Topology,
-    WaitingReason, Zone,
+    Account, AdminChange, AdvanceReservation, AllocationNo, AllocationSpec, Budget, BudgetOf,
+    Candidate, Dependency, EndCause, Event, EventNo, Filter, Gang, GpuShare, GroupTerm, Limits,
+    LineNo, Millis, Most, NodeCapacity, NumaPolicy, OnExceed, Operator, Period, PlacementPolicy,
+    PlacementRules, PreemptionCause, PriorityClass, PriorityTarget, QueueOrder, QueueSettings,
+    QuotaFlags, QuotaResource, ReclaimFrom, Refusal, Requirement, ReservationNo, ResourceAnswer,
+    ResourceAsk, ResourceKind, Restart, Rule, SchedulingPolicy, Spread, Taint, TenantSettings,
+    Toleration, Topology, Validity, WaitingReason, Zone,
 };
 
 fn requirement(label: &str, operator: Operator, values: &[&str]) -> Requirement {
@@ -307,6 +309,219 @@ pub fn samples() -> Vec<(&'static str, Event)> {
             },
         ),
         (
+            "tenant_set_2",
+            admin(AdminChange::Tenant {
+                tenant: token("team-a"),
+                settings: TenantSettings {
+                    cohort: Some(token("research")),
+                    weight_milli: 2500,
+                    preemptible: false,
+                    on_exceed: OnExceed::Wait,
+                    reclaim: ReclaimFrom::LowerPriority,
+                    rate_milli: 50_000,
+                    rate_burst: 200,
+                    allocations_max: 10_000,
+                    priority_classes: vec![token("batch"), token("high")],
+                    priority_max: -7,
+                    default_cpu_milli: 250,
+                    default_memory_bytes: 1 << 28,
+                },
+            }),
+        ),
+        (
+            "quota_set_2",
+            admin(AdminChange::Quota {
+                account: Account::parse("team-a/vision/train").unwrap(),
+                resource: QuotaResource::GpuModel(token("T4")),
+                limits: Some(Limits {
+                    hard: 8000,
+                    soft: Some(6000),
+                    burst: Some(16_000),
+                    burst_ms: 60_000,
+                    borrow: Some(0),
+                    lend: Some(4000),
+                }),
+                validity: Validity {
+                    from: Some(Millis(3_600_000)),
+                    until: Some(Millis(7_200_000)),
+                },
+            }),
+        ),
+        (
+            "quota_set_3",
+            admin(AdminChange::Quota {
+                account: Account::tenant(token("team-a")),
+                resource: QuotaResource::Reservations,
+                limits: None,
+                validity: Validity::default(),
+            }),
+        ),
+        (
+            "budget_set",
+            admin(AdminChange::Budget {
+                account: Account::parse("team-a/vision").unwrap(),
+                of: BudgetOf::Money,
+                budget: Some(Budget {
+                    amount: 5_000_000_000,
+                    period: Period::Month,
+                }),
+            }),
+        ),
+        (
+            "budget_set_2",
+            admin(AdminChange::Budget {
+                account: Account::tenant(token("team-a")),
+                of: BudgetOf::Use(ResourceKind::Gpu),
+                budget: None,
+            }),
+        ),
+        (
+            "allocation_requested_3",
+            Event::AllocationRequested {
+                operation: operation(),
+                spec: AllocationSpec {
+                    team: Some(token("vision")),
+                    namespace: Some(token("train")),
+                    most: Most {
+                        cpu_milli: 8000,
+                        memory_bytes: 1 << 34,
+                    },
+                    ..AllocationSpec::plain(token("default"), 4000, 1 << 33)
+                },
+            },
+        ),
+        (
+            "job_set_cancel_requested",
+            Event::JobSetCancelRequested {
+                operation: operation(),
+                job_set: token("nightly"),
+            },
+        ),
+        (
+            "priority_requested",
+            Event::PriorityRequested {
+                operation: operation(),
+                target: PriorityTarget::Allocation(allocation),
+                priority: -12,
+            },
+        ),
+        (
+            "priority_requested_2",
+            Event::PriorityRequested {
+                operation: operation(),
+                target: PriorityTarget::JobSet(token("nightly")),
+                priority: 12,
+            },
+        ),
+        (
+            "operations_forgotten_2",
+            Event::OperationsForgotten {
+                through: EventNo(9),
+                slots_of: Some(token("team-a")),
+            },
+        ),
+        (
+            "quota_reserved_2",
+            Event::QuotaReserved {
+                allocation,
+                flags: QuotaFlags::SOFT.with(QuotaFlags::BORROWED),
+            },
+        ),
+        (
+            "quota_waiting",
+            Event::QuotaWaiting {
+                allocation,
+                refusal: Refusal::over(Rule::QuotaExceeded, "team-a/vision gpu", 8000, 9000),
+            },
+        ),
+        (
+            "quota_reclaimed",
+            Event::QuotaReclaimed {
+                allocation,
+                by: Some(AllocationNo(99)),
+            },
+        ),
+        (
+            "quota_reclaimed_2",
+            Event::QuotaReclaimed {
+                allocation,
+                by: None,
+            },
+        ),
+        (
+            "limits_in_force",
+            Event::LimitsInForce {
+                account: Account::parse("team-a/vision").unwrap(),
+                resource: QuotaResource::Extended(token("fpga")),
+                limits: Some(Limits::hard(3)),
+            },
+        ),
+        (
+            "limits_in_force_2",
+            Event::LimitsInForce {
+                account: Account::tenant(token("team-a")),
+                resource: QuotaResource::Pods,
+                limits: None,
+            },
+        ),
+        (
+            "allocation_waiting_for_quota",
+            Event::AllocationWaiting {
+                allocation,
+                reason: WaitingReason::Quota,
+                line: None,
+            },
+        ),
+        (
+            "allocation_preempted_for_quota",
+            Event::AllocationPreempted {
+                allocation,
+                cause: PreemptionCause::Quota,
+                by: Some(AllocationNo(80)),
+                grace_until: Millis(31_000),
+            },
+        ),
+        (
+            "job_set_cancel_decided",
+            Event::JobSetCancelDecided {
+                request: EventNo(5),
+                allocations: 70_000,
+            },
+        ),
+        (
+            "allocation_reprioritised",
+            Event::AllocationReprioritised {
+                allocation,
+                priority: -1,
+            },
+        ),
+        (
+            "priority_decided",
+            Event::PriorityDecided {
+                request: EventNo(5),
+                allocations: 2,
+                refusal: None,
+            },
+        ),
+        (
+            "priority_decided_2",
+            Event::PriorityDecided {
+                request: EventNo(5),
+                allocations: 0,
+                refusal: Some(Refusal::new(Rule::AllocationEnded, "allocation_id")),
+            },
+        ),
+        (
+            "reservation_expired",
+            Event::ReservationExpired {
+                tenant: token("team-a"),
+                reservation: ReservationNo(300),
+                slot: 1 << 40,
+                epoch: 2,
+                retire_after: u64::MAX,
+            },
+        ),
+        (
             "node_registered_2",
             Event::NodeRegistered {
                 node,
@@ -315,5 +530,103 @@ pub fn samples() -> Vec<(&'static str, Event)> {
             },
         ),
     ]);
+    samples.extend(asked());
+    samples.extend(answered());
     samples
+}
+
+/// What is asked about named resources.
+fn asked() -> Vec<(&'static str, Event)> {
+    let reservation = ReservationNo(300);
+    let holder = || token("worker-7");
+    let asked = |ask| Event::ResourceAsked {
+        operation: operation(),
+        slot: 12,
+        by_requests: matches!(ask, ResourceAsk::Create { .. }),
+        ask,
+    };
+    vec![
+        (
+            "resource_asked_create",
+            asked(ResourceAsk::Create {
+                resource: token("licence-1"),
+            }),
+        ),
+        (
+            "resource_asked_reserve",
+            asked(ResourceAsk::Reserve {
+                resources: vec![token("licence-1"), token("licence-2")],
+                holder: holder(),
+                ttl_slots: 60,
+            }),
+        ),
+        (
+            "resource_asked_confirm",
+            asked(ResourceAsk::Confirm {
+                reservation,
+                holder: holder(),
+                epoch: 1,
+            }),
+        ),
+        (
+            "resource_asked_release",
+            asked(ResourceAsk::Release {
+                reservation,
+                holder: holder(),
+                epoch: 1,
+            }),
+        ),
+        (
+            "resource_asked_revoke",
+            asked(ResourceAsk::Revoke { reservation }),
+        ),
+        (
+            "resource_asked_reclaim",
+            asked(ResourceAsk::Reclaim { reservation }),
+        ),
+    ]
+}
+
+/// What is answered to it.
+fn answered() -> Vec<(&'static str, Event)> {
+    let decided = |answer| Event::ResourceDecided {
+        request: EventNo(8),
+        answer,
+    };
+    let retire_after = 3672;
+    vec![
+        ("resource_decided_created", decided(ResourceAnswer::Created)),
+        (
+            "resource_decided_reserved",
+            decided(ResourceAnswer::Reserved { deadline: 72 }),
+        ),
+        (
+            "resource_decided_confirmed",
+            decided(ResourceAnswer::Confirmed),
+        ),
+        (
+            "resource_decided_released",
+            decided(ResourceAnswer::Released {
+                epoch: 2,
+                retire_after,
+            }),
+        ),
+        (
+            "resource_decided_revoked",
+            decided(ResourceAnswer::Revoked { epoch: 2 }),
+        ),
+        (
+            "resource_decided_reclaimed",
+            decided(ResourceAnswer::Reclaimed { retire_after }),
+        ),
+        (
+            "resource_decided_refused",
+            decided(ResourceAnswer::Refused(Refusal::over(
+                Rule::StaleEpoch,
+                "epoch",
+                2,
+                1,
+            ))),
+        ),
+    ]
 }

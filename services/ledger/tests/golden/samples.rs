@@ -1,9 +1,9 @@
 //! The events of the first version, as it filled them. What a sample does not name is what its bytes do not have.
 
 use vocab::{
-    AdminChange, AllocationNo, AllocationSpec, CancelVerdict, EndCause, Event, EventNo, GpuRequest,
-    GpuShare, Millis, NodeCapacity, Operation, PlacementPolicy, Refusal, ResourceKey, ResourceKind,
-    Rule, RunState, Token, TraceContext, WaitingReason,
+    Account, AdminChange, AllocationNo, AllocationSpec, CancelVerdict, EndCause, Event, EventNo,
+    GpuRequest, GpuShare, Limits, Millis, NodeCapacity, Operation, PlacementPolicy, QuotaResource,
+    Refusal, ResourceKey, Rule, RunState, Token, TraceContext, Validity, WaitingReason,
 };
 
 pub fn token(text: &str) -> Token {
@@ -60,14 +60,16 @@ pub fn samples() -> Vec<(&'static str, Event)> {
             "tenant_set",
             admin(AdminChange::Tenant {
                 tenant: token("team-a"),
+                settings: vocab::TenantSettings::default(),
             }),
         ),
         (
             "quota_set",
             admin(AdminChange::Quota {
-                tenant: token("team-a"),
-                resource: ResourceKind::Gpu,
-                limit: 8000,
+                account: Account::tenant(token("team-a")),
+                resource: QuotaResource::Gpu,
+                limits: Some(Limits::hard(8000)),
+                validity: Validity::default(),
             }),
         ),
         (
@@ -123,9 +125,16 @@ pub fn samples() -> Vec<(&'static str, Event)> {
             "operations_forgotten",
             Event::OperationsForgotten {
                 through: EventNo(9),
+                slots_of: None,
             },
         ),
-        ("quota_reserved", Event::QuotaReserved { allocation }),
+        (
+            "quota_reserved",
+            Event::QuotaReserved {
+                allocation,
+                flags: vocab::QuotaFlags::default(),
+            },
+        ),
         (
             "quota_denied",
             Event::QuotaDenied {

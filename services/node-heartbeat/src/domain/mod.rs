@@ -198,6 +198,17 @@ impl Decider for Nodes {
             | Event::OperationRefused { .. }
             | Event::OperationRepeated { .. }
             | Event::OperationsForgotten { .. }
+            | Event::JobSetCancelRequested { .. }
+            | Event::PriorityRequested { .. }
+            | Event::ResourceAsked { .. }
+            | Event::QuotaWaiting { .. }
+            | Event::QuotaReclaimed { .. }
+            | Event::LimitsInForce { .. }
+            | Event::JobSetCancelDecided { .. }
+            | Event::AllocationReprioritised { .. }
+            | Event::PriorityDecided { .. }
+            | Event::ResourceDecided { .. }
+            | Event::ReservationExpired { .. }
             | Event::QuotaReserved { .. }
             | Event::QuotaReleased { .. }
             | Event::AllocationWaiting { .. }
@@ -236,6 +247,17 @@ impl Decider for Nodes {
             | Event::OperationRefused { .. }
             | Event::OperationRepeated { .. }
             | Event::OperationsForgotten { .. }
+            | Event::JobSetCancelRequested { .. }
+            | Event::PriorityRequested { .. }
+            | Event::ResourceAsked { .. }
+            | Event::QuotaWaiting { .. }
+            | Event::QuotaReclaimed { .. }
+            | Event::LimitsInForce { .. }
+            | Event::JobSetCancelDecided { .. }
+            | Event::AllocationReprioritised { .. }
+            | Event::PriorityDecided { .. }
+            | Event::ResourceDecided { .. }
+            | Event::ReservationExpired { .. }
             | Event::QuotaReserved { .. }
             | Event::QuotaDenied { .. }
             | Event::QuotaReleased { .. }

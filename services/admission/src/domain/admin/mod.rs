@@ -1,33 +1,32 @@
 //! The operators' changes, each with a version that the change may name.
 
-mod account;
 mod priority_class;
 mod queue;
+mod quota;
+mod rate;
 mod reservation;
 mod scheduling;
+mod tenant;
 
 pub use priority_class::ClassRequest;
 pub use queue::QueueRequest;
+pub use quota::{AccountRequest, BudgetRequest, QuotaRequest};
 pub use reservation::ReservationRequest;
 pub use scheduling::SchedulingRequest;
+pub use tenant::TenantRequest;
 
 use super::{
     Admission,
-    check::{given_name, numbered, token},
+    check::{numbered, token},
 };
 use vocab::{AdminChange, Millis, PlacementPolicy, Refusal, Rule};
 
 /// A change as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChangeRequest {
-    Tenant {
-        tenant: String,
-    },
-    Quota {
-        tenant: String,
-        resource: String,
-        limit: i64,
-    },
+    Tenant(TenantRequest),
+    Quota(QuotaRequest),
+    Budget(BudgetRequest),
     Rate {
         resource: String,
         micro_per_unit_hour: i64,
@@ -56,14 +55,9 @@ impl Admission {
         now: Millis,
     ) -> Result<(AdminChange, u64), Refusal> {
         let change = match change {
-            ChangeRequest::Tenant { tenant } => AdminChange::Tenant {
-                tenant: given_name(tenant, "tenant")?,
-            },
-            ChangeRequest::Quota {
-                tenant,
-                resource,
-                limit,
-            } => self.check_quota(tenant, resource, *limit)?,
+            ChangeRequest::Tenant(request) => request.check()?,
+            ChangeRequest::Quota(request) => self.check_quota(request, now)?,
+            ChangeRequest::Budget(request) => self.check_budget(request)?,
             ChangeRequest::Rate {
                 resource,
                 micro_per_unit_hour,

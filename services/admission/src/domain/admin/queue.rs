@@ -1,14 +1,11 @@
 //! Queues: a forest, where every queue shares with its siblings.
 
-use super::{
-    account::{QUOTA_MAX, resource_kind},
-    placement,
-};
+use super::placement;
 use crate::domain::{
     Admission,
     check::{amount, by_name, given_name, names, numbered, optional, small_quantity},
 };
-use vocab::{AdminChange, QueueOrder, QueueSettings, Refusal, ResourceKind, Rule, Token};
+use vocab::{AdminChange, Limits, QueueOrder, QueueSettings, Refusal, ResourceKind, Rule, Token};
 
 /// A queue's settings as they were written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,6 +18,10 @@ pub struct QueueRequest {
     pub tenants: Vec<String>,
     pub order: i32,
     pub placement: Option<i32>,
+}
+
+fn resource_kind(text: &str, field: &str) -> Result<ResourceKind, Refusal> {
+    ResourceKind::parse(text).ok_or_else(|| Refusal::new(Rule::ResourceUnknown, field))
 }
 
 fn tree_invalid() -> Refusal {
@@ -46,7 +47,7 @@ impl Admission {
         };
         let limit = |(resource, most): &(String, i64)| {
             let resource = resource_kind(resource, "limits")?;
-            Ok((resource, amount(*most, QUOTA_MAX, "limits")?))
+            Ok((resource, amount(*most, Limits::MAX, "limits")?))
         };
         let limits: Result<Vec<(ResourceKind, u64)>, Refusal> =
             request.limits.iter().map(limit).collect();

@@ -1,5 +1,6 @@
 //! Submit: a request's quantities and names, checked one by one.
 
+mod account;
 mod depends;
 mod gang;
 mod queue;
@@ -14,7 +15,7 @@ pub use rules::{PlacementRequest, RequirementRequest, SpreadRequest, TermRequest
 
 use super::{
     Admission, Rules,
-    check::{amount, optional, quantity, small_amount},
+    check::{amount, optional, small_amount},
 };
 use vocab::{AllocationSpec, Refusal, Restart, Rule, Token};
 
@@ -39,6 +40,11 @@ pub struct SubmitRequest {
     pub retries: i64,
     pub never_requeue: bool,
     pub run_time_ms: i64,
+    pub team: String,
+    pub namespace: String,
+    pub cpu_milli_most: i64,
+    pub memory_bytes_most: i64,
+    pub best_effort: bool,
 }
 
 const DEFAULT_JOB_SET: &str = "default";
@@ -65,25 +71,17 @@ impl Admission {
             .job_set_token()
             .ok_or_else(|| Refusal::new(Rule::NameInvalid, "job_set"))?;
         let name = optional(&request.name, "name")?;
-        let max = AllocationSpec::PRIORITY_MAX;
-        if !(-max..=max).contains(&request.priority) {
-            return Err(Refusal::new(Rule::PriorityOutOfRange, "priority"));
+        let (team, namespace) = request.team_and_namespace()?;
+        if request.priority_class.is_empty() {
+            self.check_priority(tenant, request.priority)?;
         }
-        let cpu_milli = quantity(
-            request.cpu_milli,
-            AllocationSpec::CPU_MILLI_MAX,
-            "cpu_milli",
-        )?;
-        let memory_bytes = quantity(
-            request.memory_bytes,
-            AllocationSpec::MEMORY_BYTES_MAX,
-            "memory_bytes",
-        )?;
+        let (cpu_milli, memory_bytes) = self.cpu_and_memory(tenant, request)?;
+        let most = request.most(cpu_milli, memory_bytes)?;
         let gpu = request.gpu()?;
         let extended = request.extended()?;
         let queue = self.check_queue(tenant, &request.queue)?;
         let (priority_class, priority) =
-            self.check_class(&request.priority_class, request.priority)?;
+            self.check_class(tenant, &request.priority_class, request.priority)?;
         let placement = request.rules.as_ref().map(PlacementRequest::check);
         let gang = request.gang.as_ref().map(GangRequest::check).transpose()?;
         let restart = Restart {
@@ -106,6 +104,9 @@ impl Admission {
             depends_on: self.check_dependencies(tenant, &request.depends_on, rules)?,
             restart,
             run_time_ms: amount(request.run_time_ms, max, "run_time_ms")?,
+            team,
+            namespace,
+            most,
         })
     }
 }

@@ -30,6 +30,7 @@ impl Admission {
     /// With a class the priority is the class's, and a second one beside it is refused.
     pub(super) fn check_class(
         &self,
+        tenant: &Token,
         class: &str,
         priority: i32,
     ) -> Result<(Option<Token>, i32), Refusal> {
@@ -40,6 +41,13 @@ impl Admission {
         let Some(value) = self.settings.classes.get(&class) else {
             return Err(Refusal::new(Rule::PriorityClassUnknown, "priority_class"));
         };
+        let allowed = self.settings.tenants.get(tenant).is_none_or(|settings| {
+            let classes = &settings.priority_classes;
+            classes.is_empty() || classes.binary_search(&class).is_ok()
+        });
+        if !allowed {
+            return Err(Refusal::new(Rule::PriorityClassForbidden, "priority_class"));
+        }
         if priority != 0 {
             return Err(Refusal::new(Rule::SettingInvalid, "priority"));
         }

@@ -6,11 +6,15 @@ use super::*;
 fn operators_changes_name_the_version_that_they_expect() {
     let mut t = Table::new();
     let quota = |tenant: &str, resource: &str, limit, expected| Verb::Admin {
-        change: ChangeRequest::Quota {
-            tenant: tenant.into(),
+        change: ChangeRequest::Quota(QuotaRequest {
+            account: AccountRequest {
+                tenant: tenant.into(),
+                ..AccountRequest::default()
+            },
             resource: resource.into(),
             limit,
-        },
+            ..QuotaRequest::default()
+        }),
         expected,
     };
     t.admin("q1", quota("a", "gpu", 8000, Some(0)), "applied 1");
@@ -20,7 +24,11 @@ fn operators_changes_name_the_version_that_they_expect() {
         "version_conflict expected_version",
     );
     t.admin("q3", quota("a", "gpu", 9000, Some(1)), "applied 2");
-    t.admin("q4", quota("b", "gpu", 1, None), "tenant_unknown tenant");
+    t.admin(
+        "q4",
+        quota("b", "gpu", 1, None),
+        "unrecorded tenant_unknown tenant",
+    );
     t.admin(
         "q5",
         quota("a", "disk", 1, None),

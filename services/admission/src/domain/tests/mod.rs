@@ -4,7 +4,9 @@ mod admin;
 mod gangs;
 mod places;
 mod queues;
+mod resources;
 mod submit;
+mod tenants;
 
 use super::*;
 use vocab::{AllocationSpec, CellNo, EndCause, EventNo, Lsn};
@@ -39,7 +41,13 @@ fn words(event: &Event) -> String {
             format!("{} {}", refusal.rule.name(), refusal.subject)
         }
         Event::OperationRepeated { original, .. } => format!("repeated {}", original.0),
-        Event::OperationsForgotten { through } => format!("forgotten {}", through.0),
+        Event::OperationsForgotten { through, slots_of } => match slots_of {
+            None => format!("forgotten {}", through.0),
+            Some(tenant) => format!("{tenant} forgotten {}", through.0),
+        },
+        Event::JobSetCancelRequested { job_set, .. } => format!("cancel all of {job_set}"),
+        Event::PriorityRequested { priority, .. } => format!("priority {priority}"),
+        Event::ResourceAsked { slot, .. } => format!("asked in {slot}"),
         other => format!("{other:?}"),
     }
 }
@@ -54,6 +62,8 @@ impl Table {
                 operation_window_ms: WINDOW,
                 operations_max: 8,
                 allocations_max: 4,
+                slot_ms: 0,
+                window_slots: 24,
             },
             next: 1,
             now: 0,
@@ -71,7 +81,7 @@ impl Table {
             tenant: token(tenant),
             operation_id: Token::new(id).ok(),
             digest: [digest; 16],
-            reply_to: None,
+            reply_to: Some(token("r")),
             trace: None,
         };
         let mut draft = self.draft();
@@ -79,7 +89,13 @@ impl Table {
         self.state
             .handle(Command { operation, verb }, &rules, &mut draft);
         self.next = draft.next_no().0;
-        draft.events().map(words).collect::<Vec<_>>().join(", ")
+        let away = |turned: Turned| {
+            let Refusal { rule, subject, .. } = turned.refusal;
+            format!("unrecorded {} {subject}", rule.name())
+        };
+        let away = self.state.take_effects().into_iter().map(away);
+        let told: Vec<String> = draft.events().map(words).chain(away).collect();
+        told.join(", ")
     }
 
     #[track_caller]
@@ -167,9 +183,10 @@ fn admin(change: ChangeRequest) -> Verb {
 }
 
 fn set_tenant(tenant: &str) -> Verb {
-    admin(ChangeRequest::Tenant {
+    admin(ChangeRequest::Tenant(TenantRequest {
         tenant: tenant.into(),
-    })
+        ..TenantRequest::default()
+    }))
 }
 
 fn plain() -> Verb {
@@ -211,7 +228,12 @@ fn a_full_operation_table_refuses_new_ones_and_answers_old_ones() {
     let mut t = Table::new();
     t.rules.operations_max = 2;
     t.check("x", 1, plain(), "requested");
-    t.check("y", 1, plain(), "operation_table_full operations");
+    t.check(
+        "y",
+        1,
+        plain(),
+        "unrecorded operation_table_full operations",
+    );
     t.check("x", 1, plain(), "repeated 2");
     t.tick(WINDOW + 1, &["forgotten 2"]);
     t.check("y", 1, plain(), "requested");
@@ -221,7 +243,10 @@ fn a_full_operation_table_refuses_new_ones_and_answers_old_ones() {
 fn an_unknown_tenant_may_try_again_once_it_is_known() {
     let mut t = Table::new();
     let verb = || Ok(plain());
-    assert_eq!(t.ask("b", "x", 1, verb()), "tenant_unknown tenant");
+    assert_eq!(
+        t.ask("b", "x", 1, verb()),
+        "unrecorded tenant_unknown tenant"
+    );
     t.admin("b", set_tenant("b"), "applied 1");
     assert_eq!(t.ask("b", "x", 1, verb()), "requested");
 }
@@ -269,9 +294,10 @@ fn live_allocations_are_bounded() {
     let mut t = Table::new();
     t.rules.allocations_max = 1;
     t.check("x", 1, plain(), "requested");
-    t.check("y", 1, plain(), "allocation_table_full allocations");
+    let full = "unrecorded allocation_table_full allocations";
+    t.check("y", 1, plain(), full);
     t.ended(2);
     t.ended(2);
     t.check("z", 1, plain(), "requested");
-    t.check("w", 1, plain(), "allocation_table_full allocations");
+    t.check("w", 1, plain(), full);
 }

@@ -50,7 +50,7 @@ fn a_queue_has_its_ranges() {
     );
     t.set(
         queue("q", |q| q.tenants = vec!["b".into()]),
-        "tenant_unknown tenants",
+        "unrecorded tenant_unknown tenants",
     );
     t.set(
         queue("q", |q| q.tenants = vec!["a".into(); 257]),

@@ -1,38 +1,12 @@
-//! Quotas and rates.
+//! Rates.
 
-use crate::domain::{
-    Admission,
-    check::{amount, given_name},
-};
-use vocab::{AdminChange, HOUR_MS, Millis, Refusal, ResourceKey, ResourceKind, Rule};
+use crate::domain::{Admission, check::amount};
+use vocab::{AdminChange, HOUR_MS, Millis, Refusal, ResourceKey, Rule};
 
-/// Quotas stay exact in every client's number type.
-pub(super) const QUOTA_MAX: u64 = 1 << 53;
 /// A million of the currency per unit and hour.
 const RATE_MAX: u64 = 1_000_000_000_000;
 
-pub(super) fn resource_kind(text: &str, field: &str) -> Result<ResourceKind, Refusal> {
-    ResourceKind::parse(text).ok_or_else(|| Refusal::new(Rule::ResourceUnknown, field))
-}
-
 impl Admission {
-    pub(super) fn check_quota(
-        &self,
-        tenant: &str,
-        resource: &str,
-        limit: i64,
-    ) -> Result<AdminChange, Refusal> {
-        let tenant = given_name(tenant, "tenant")?;
-        if !self.settings.knows_tenant(&tenant) {
-            return Err(Refusal::new(Rule::TenantUnknown, "tenant"));
-        }
-        Ok(AdminChange::Quota {
-            tenant,
-            resource: resource_kind(resource, "resource")?,
-            limit: amount(limit, QUOTA_MAX, "limit")?,
-        })
-    }
-
     pub(super) fn check_rate(
         &self,
         resource: &str,

@@ -1,0 +1,173 @@
+//! Limits of accounts, and their budgets.
+
+use crate::domain::{
+    Admission,
+    check::{amount, given_name, numbered, optional, quantity},
+};
+use vocab::{
+    Account, AdminChange, Budget, BudgetOf, Limits, Millis, Period, QuotaResource, Refusal, Rule,
+    Validity,
+};
+
+/// An account as it was written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AccountRequest {
+    pub tenant: String,
+    pub team: String,
+    pub namespace: String,
+}
+
+/// Limits as they were written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QuotaRequest {
+    pub account: AccountRequest,
+    pub resource: String,
+    pub limit: i64,
+    pub soft: Option<i64>,
+    pub burst: Option<i64>,
+    pub burst_ms: i64,
+    pub borrow: Option<i64>,
+    pub lend: Option<i64>,
+    pub from_ms: Option<i64>,
+    pub until_ms: Option<i64>,
+    pub unlimited: bool,
+}
+
+/// A budget as it was written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BudgetRequest {
+    pub account: AccountRequest,
+    pub of: String,
+    pub amount: Option<i64>,
+    pub period: i32,
+}
+
+/// The last millisecond of the year 9999: what is later cannot be written as a date.
+const MOMENT_MAX: i64 = 253_402_300_799_999;
+
+fn invalid(field: &str) -> Refusal {
+    Refusal::new(Rule::SettingInvalid, field)
+}
+
+impl Admission {
+    fn check_account(&self, request: &AccountRequest) -> Result<Account, Refusal> {
+        let tenant = given_name(&request.tenant, "tenant")?;
+        if !self.settings.knows_tenant(&tenant) {
+            return Err(Refusal::new(Rule::TenantUnknown, "tenant"));
+        }
+        let team = optional(&request.team, "team")?;
+        let namespace = optional(&request.namespace, "namespace")?;
+        if namespace.is_some() && team.is_none() {
+            return Err(Refusal::new(Rule::NameInvalid, "team"));
+        }
+        Ok(Account {
+            tenant,
+            team,
+            namespace,
+        })
+    }
+
+    pub(super) fn check_quota(
+        &self,
+        request: &QuotaRequest,
+        now: Millis,
+    ) -> Result<AdminChange, Refusal> {
+        let account = self.check_account(&request.account)?;
+        let resource = QuotaResource::parse(&request.resource)
+            .ok_or_else(|| Refusal::new(Rule::ResourceUnknown, "resource"))?;
+        let limits = request.limits()?;
+        let validity = request.validity(now)?;
+        let of_tenant = account.team.is_none();
+        if let Some(limits) = limits.filter(|_| !of_tenant) {
+            // Whoever has teams shares among them by their limits: only tenants lend.
+            if limits.borrow.is_some() {
+                return Err(invalid("borrow"));
+            }
+            if limits.lend.is_some() {
+                return Err(invalid("lend"));
+            }
+        }
+        let plain = limits.is_none_or(|limits| limits == Limits::hard(limits.hard));
+        let fits = of_tenant && plain && validity == Validity::default();
+        if resource == QuotaResource::Reservations && !fits {
+            // The kernel of reservations counts them by tenant, and refuses at the limit.
+            return Err(Refusal::new(Rule::NotSupported, "resource"));
+        }
+        Ok(AdminChange::Quota {
+            account,
+            resource,
+            limits,
+            validity,
+        })
+    }
+
+    pub(super) fn check_budget(&self, request: &BudgetRequest) -> Result<AdminChange, Refusal> {
+        let account = self.check_account(&request.account)?;
+        let of = BudgetOf::parse(&request.of);
+        let of = of.ok_or_else(|| Refusal::new(Rule::ResourceUnknown, "of"))?;
+        let budget = match request.amount {
+            None => None,
+            Some(most) => Some(Budget {
+                amount: amount(most, Limits::MAX, "amount")?,
+                period: numbered(&Period::ALL, request.period, |p| p as i32)
+                    .ok_or_else(|| invalid("period"))?,
+            }),
+        };
+        Ok(AdminChange::Budget {
+            account,
+            of,
+            budget,
+        })
+    }
+}
+
+impl QuotaRequest {
+    /// None: without limits.
+    fn limits(&self) -> Result<Option<Limits>, Refusal> {
+        let hard = amount(self.limit, Limits::MAX, "limit")?;
+        let optional = |value: Option<i64>, field: &str| {
+            let checked = value.map(|value| amount(value, Limits::MAX, field));
+            checked.transpose()
+        };
+        let limits = Limits {
+            hard,
+            soft: optional(self.soft, "soft")?,
+            burst: optional(self.burst, "burst")?,
+            burst_ms: match self.burst {
+                None => amount(self.burst_ms, 0, "burst_ms")?,
+                Some(_) => quantity(self.burst_ms, Limits::BURST_MS_MAX, "burst_ms")?,
+            },
+            borrow: optional(self.borrow, "borrow")?,
+            lend: optional(self.lend, "lend")?,
+        };
+        if self.unlimited {
+            return match limits == Limits::default() {
+                true => Ok(None),
+                false => Err(invalid("unlimited")),
+            };
+        }
+        if let Some(soft) = limits.soft.filter(|soft| *soft > hard) {
+            return Err(Refusal::over(Rule::SettingInvalid, "soft", hard, soft));
+        }
+        if let Some(burst) = limits.burst.filter(|burst| *burst < hard) {
+            return Err(Refusal::over(Rule::SettingInvalid, "burst", hard, burst));
+        }
+        Ok(Some(limits))
+    }
+
+    fn validity(&self, now: Millis) -> Result<Validity, Refusal> {
+        let interval = |field: &str| Refusal::new(Rule::IntervalInvalid, field);
+        let future = |at: i64| (now.0 + 1..=MOMENT_MAX).contains(&at);
+        if self.from_ms.is_some_and(|from| !future(from)) {
+            return Err(interval("from_ms"));
+        }
+        let after = |until: i64| self.from_ms.is_none_or(|from| from < until);
+        if self.until_ms.is_some_and(|at| !future(at) || !after(at)) {
+            return Err(interval("until_ms"));
+        }
+        Ok(Validity {
+            from: self.from_ms.map(Millis),
+            until: self.until_ms.map(Millis),
+        })
+    }
+}

@@ -1,0 +1,52 @@
+//! Another priority for what has not ended.
+
+use super::{Admission, Rules, check::token};
+use vocab::{AllocationSpec, Event, Operation, PriorityTarget, Refusal, Rule, Token};
+
+/// What it is for, as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TargetRequest {
+    Allocation(String),
+    JobSet(String),
+    /// Neither was named.
+    Missing,
+}
+
+impl Admission {
+    pub(super) fn check_set_priority(
+        &self,
+        operation: Operation,
+        target: &TargetRequest,
+        priority: i32,
+        rules: &Rules,
+    ) -> Result<Event, Refusal> {
+        let tenant = &operation.tenant;
+        self.check_priority(tenant, priority)?;
+        let target = match target {
+            TargetRequest::Allocation(id) => {
+                PriorityTarget::Allocation(self.check_cancel(tenant, id, rules)?)
+            }
+            TargetRequest::JobSet(name) => PriorityTarget::JobSet(token(name, "job_set")?),
+            TargetRequest::Missing => return Err(Refusal::new(Rule::UnknownVerb, "target")),
+        };
+        Ok(Event::PriorityRequested {
+            operation,
+            target,
+            priority,
+        })
+    }
+
+    /// Within what any tenant may ask for without a priority class, and what this one may.
+    pub(super) fn check_priority(&self, tenant: &Token, priority: i32) -> Result<(), Refusal> {
+        let max = AllocationSpec::PRIORITY_MAX;
+        let most = self
+            .settings
+            .tenants
+            .get(tenant)
+            .map_or(max, |t| t.priority_max);
+        if (-max..=max.min(most)).contains(&priority) {
+            return Ok(());
+        }
+        Err(Refusal::new(Rule::PriorityOutOfRange, "priority"))
+    }
+}

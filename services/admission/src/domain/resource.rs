@@ -1,0 +1,138 @@
+//! Named resources: what is asked about them, and in which slot. The rules of the resources themselves are the scheduler's.
+
+use super::{
+    Admission, Rules,
+    check::{bounded, token},
+};
+use vocab::{
+    AllocationId, CellNo, Event, Millis, Operation, Refusal, ReservationNo, ResourceAsk, Rule,
+    Slot, Token,
+};
+
+/// What is asked, as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResourceRequest {
+    Create {
+        resource: String,
+    },
+    Reserve {
+        resources: Vec<String>,
+        holder: String,
+        ttl_slots: u64,
+    },
+    Confirm(HolderRequest),
+    Release(HolderRequest),
+    Revoke {
+        reservation_id: String,
+    },
+    Reclaim {
+        reservation_id: String,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HolderRequest {
+    pub reservation_id: String,
+    pub holder: String,
+    pub epoch: u64,
+}
+
+/// More resources than any cell lets one name, so that a refusal of too many is the scheduler's to give.
+const NAMED_MAX: usize = 1024;
+
+impl Admission {
+    /// The slot that a request is of, before anything is looked up.
+    pub(super) fn check_slot(
+        &self,
+        tenant: &Token,
+        given: Option<Slot>,
+        rules: &Rules,
+        now: Millis,
+    ) -> Result<(Slot, bool), Refusal> {
+        let unfit = || Refusal::new(Rule::SettingInvalid, "slot");
+        let slot = match (given, rules.slot_ms) {
+            (Some(slot), 0) => slot,
+            (None, length) if length > 0 => {
+                // The cell's clock is not before 1970.
+                return Ok((now.0.max(0) as u64 / length, false));
+            }
+            _ => return Err(unfit()),
+        };
+        let seen = self.slots.get(tenant).copied().unwrap_or(0);
+        if slot < seen {
+            return Err(Refusal::over(Rule::SlotBackwards, "slot", seen, slot));
+        }
+        match slot.checked_add(rules.window_slots) {
+            Some(_) => Ok((slot, true)),
+            None => Err(Refusal::over(
+                Rule::SlotOverflow,
+                "slot",
+                u64::MAX - rules.window_slots,
+                slot,
+            )),
+        }
+    }
+
+    pub(super) fn check_resource(
+        &self,
+        operation: Operation,
+        request: &ResourceRequest,
+        (slot, by_requests): (Slot, bool),
+        rules: &Rules,
+    ) -> Result<Event, Refusal> {
+        Ok(Event::ResourceAsked {
+            operation,
+            slot,
+            by_requests,
+            ask: request.check(rules.cell)?,
+        })
+    }
+}
+
+impl ResourceRequest {
+    fn check(&self, cell: CellNo) -> Result<ResourceAsk, Refusal> {
+        Ok(match self {
+            Self::Create { resource } => ResourceAsk::Create {
+                resource: token(resource, "resource")?,
+            },
+            Self::Reserve {
+                resources,
+                holder,
+                ttl_slots,
+            } => {
+                bounded(resources, NAMED_MAX, "resources")?;
+                let names: Result<_, _> = resources.iter().map(|r| token(r, "resource")).collect();
+                ResourceAsk::Reserve {
+                    resources: names?,
+                    holder: token(holder, "holder")?,
+                    ttl_slots: *ttl_slots,
+                }
+            }
+            Self::Confirm(request) => ResourceAsk::Confirm {
+                reservation: reservation(&request.reservation_id, cell)?,
+                holder: token(&request.holder, "holder")?,
+                epoch: request.epoch,
+            },
+            Self::Release(request) => ResourceAsk::Release {
+                reservation: reservation(&request.reservation_id, cell)?,
+                holder: token(&request.holder, "holder")?,
+                epoch: request.epoch,
+            },
+            Self::Revoke { reservation_id } => ResourceAsk::Revoke {
+                reservation: reservation(reservation_id, cell)?,
+            },
+            Self::Reclaim { reservation_id } => ResourceAsk::Reclaim {
+                reservation: reservation(reservation_id, cell)?,
+            },
+        })
+    }
+}
+
+/// What another cell has granted is not known here.
+fn reservation(text: &str, cell: CellNo) -> Result<ReservationNo, Refusal> {
+    let subject = "reservation_id";
+    let id = AllocationId::parse(text);
+    let id = id.ok_or_else(|| Refusal::new(Rule::ReservationIdInvalid, subject))?;
+    let no = id.in_cell(cell).map(|no| ReservationNo(no.0));
+    no.ok_or_else(|| Refusal::new(Rule::ReservationNotFound, subject))
+}
