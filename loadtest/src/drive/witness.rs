@@ -357,7 +357,7 @@ fn reason_name(reason: WaitingReason) -> &'static str {
         WaitingReason::Dependency => "dependency",
         WaitingReason::GangIncomplete => "gang_incomplete",
         WaitingReason::GangNoRoom => "gang_no_room",
-        WaitingReason::GangOverLimit => "gang_over_limit",
+        WaitingReason::OverLimit => "over_limit",
         WaitingReason::NoUniformLabel => "no_uniform_label",
         WaitingReason::Nominated => "nominated",
     }

@@ -8,17 +8,11 @@ mod text;
 pub use json::object;
 pub use text::percent;
 
-use crate::{Failure, stack};
+use crate::{Failure, look::look_again, stack};
 use chassis::stack::Stack;
 use clap::Args;
-use scheduler::store::{self, Explanation};
-use sqlx::PgPool;
-use std::time::Duration;
+use scheduler::store;
 use vocab::{AllocationId, Lsn, Token};
-
-/// How often and how far apart the read model is looked at before an allocation counts as not there.
-const LOOKS: u32 = 10;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
 #[derive(Args)]
 pub struct Explain {
@@ -42,7 +36,7 @@ impl Explain {
         let tenant = Token::new(&self.tenant)?;
         let id = AllocationId::parse(&self.allocation_id).ok_or("an allocation id is a UUID")?;
         let at = self.at.map(Lsn);
-        let found = read(&pool, &tenant, id, at)
+        let found = look_again(async || store::explain(&pool, &tenant, id, at).await)
             .await?
             .ok_or_else(|| format!("{tenant} has no allocation {id}"))?;
         if let Some(at) = at
@@ -60,20 +54,4 @@ impl Explain {
         }
         Ok(())
     }
-}
-
-/// The read model follows the ledger at a small distance: what was asked for a moment ago is looked for again.
-async fn read(
-    pool: &PgPool,
-    tenant: &Token,
-    id: AllocationId,
-    at: Option<Lsn>,
-) -> Result<Option<Explanation>, Failure> {
-    for _ in 0..LOOKS {
-        if let Some(found) = store::explain(pool, tenant, id, at).await? {
-            return Ok(Some(found));
-        }
-        tokio::time::sleep(BETWEEN_LOOKS).await;
-    }
-    Ok(None)
 }

@@ -5,13 +5,25 @@ use chassis::stack::Stack;
 use clap::Args;
 use ledger::jetstream::JetStreamBus;
 use schemas::{subjects::Subjects, v1};
-use sqlx::PgPool;
 use std::{collections::BTreeMap, time::Duration};
 use vocab::{AllocationId, Millis, Token};
 
 /// How often and how far apart the read model is looked at before something counts as not there.
 const LOOKS: u32 = 10;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+
+/// The read model follows the ledger at a small distance: what was asked for a moment ago is looked for again.
+pub async fn look_again<T, E: Into<Failure>>(
+    mut look: impl AsyncFnMut() -> Result<Option<T>, E>,
+) -> Result<Option<T>, Failure> {
+    for _ in 0..LOOKS {
+        if let Some(found) = look().await.map_err(Into::into)? {
+            return Ok(Some(found));
+        }
+        tokio::time::sleep(BETWEEN_LOOKS).await;
+    }
+    Ok(None)
+}
 
 /// A node and the shares of its devices.
 pub fn place(node: &str, gpus: &[v1::GpuShare]) -> String {
@@ -33,7 +45,7 @@ impl Get {
         let pool = stack::warm_state(stack, "scheduler").await?;
         let tenant = Token::new(&self.tenant)?;
         let id = AllocationId::parse(&self.allocation_id).ok_or("an allocation id is a UUID")?;
-        let found = read(&pool, &tenant, id)
+        let found = look_again(async || scheduler::store::allocation(&pool, &tenant, id).await)
             .await?
             .ok_or_else(|| format!("{tenant} has no allocation {id}"))?;
         let moment = |at: Option<Millis>| at.map_or("-".into(), amount::moment);
@@ -58,21 +70,6 @@ impl Get {
         println!("as of lsn   {}", found.lsn.0);
         Ok(())
     }
-}
-
-/// The read model follows the ledger at a small distance: what was asked for a moment ago is looked for again.
-async fn read(
-    pool: &PgPool,
-    tenant: &Token,
-    id: AllocationId,
-) -> Result<Option<scheduler::store::Allocation>, Failure> {
-    for _ in 0..LOOKS {
-        if let Some(found) = scheduler::store::allocation(pool, tenant, id).await? {
-            return Ok(Some(found));
-        }
-        tokio::time::sleep(BETWEEN_LOOKS).await;
-    }
-    Ok(None)
 }
 
 #[derive(Args)]

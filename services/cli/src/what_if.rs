@@ -1,6 +1,5 @@
 //! What would be different: a change is tried on a clone of the cell's state, and nothing is written anywhere.
 
-mod flags;
 mod fold;
 mod json;
 mod text;
@@ -8,7 +7,6 @@ mod text;
 use crate::{Failure, operate, submit};
 use chassis::stack::Stack;
 use clap::{Args, Subcommand};
-use flags::Flags;
 use fold::Folded;
 use ledger::{Bus, jetstream::JetStreamBus};
 use scheduler::domain::{
@@ -38,19 +36,19 @@ pub struct WhatIf {
 enum Asked {
     /// Set a queue, with the flags of `queue-set`: what is not given goes back to its default.
     #[command(alias = "queue")]
-    QueueSet(Flags<operate::QueueSet>),
+    QueueSet(operate::QueueSet),
     /// Set a priority class, with the flags of `priority-class`.
-    PriorityClass(Flags<operate::PriorityClass>),
+    PriorityClass(operate::PriorityClass),
     /// Set the policy, with the flags of `policy`: what is not given goes back to its default.
-    Policy(Flags<operate::Policy>),
+    Policy(operate::Policy),
     /// Keep new allocations off a node.
-    Cordon(Flags<operate::Cordon>),
+    Cordon(operate::Cordon),
     /// Let new allocations on a node again.
-    Uncordon(Flags<operate::Uncordon>),
+    Uncordon(operate::Uncordon),
     /// Keep nodes for one queue in an interval, with the flags of `reserve`.
-    Reserve(Flags<operate::Reserve>),
+    Reserve(operate::Reserve),
     /// Take a reservation back.
-    Unreserve(Flags<operate::Unreserve>),
+    Unreserve(operate::Unreserve),
     /// Ask for more, with the flags of `submit`; quota is taken as granted.
     Submit(Box<Submits>),
     /// Have more nodes, ready and empty.
@@ -62,7 +60,7 @@ enum Asked {
 #[derive(Args)]
 struct Submits {
     #[command(flatten)]
-    request: Flags<submit::Submit>,
+    request: submit::Submit,
     /// Ask for this many of the same, as for all members of a gang.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     count: u16,
@@ -122,13 +120,13 @@ struct Request {
 
 impl Asked {
     fn changes(self, folded: &Folded) -> Result<Vec<Change>, Failure> {
-        match &self {
+        match self {
             Self::AddNodes(add) => add.changes(folded.state()),
             Self::RemoveNode(remove) => {
                 let lost = |name: &String| Ok(Change::RemoveNode(Token::new(name)?));
                 remove.nodes.iter().map(lost).collect()
             }
-            _ => match self.request()? {
+            asked => match asked.request() {
                 Some(request) => folded.decided(&request),
                 None => Ok(Vec::new()),
             },
@@ -136,29 +134,27 @@ impl Asked {
     }
 
     /// None for what nobody asks for: nodes come and go by themselves.
-    fn request(&self) -> Result<Option<Request>, Failure> {
-        let verb = match self {
-            Self::QueueSet(flags) => Verb::SetQueue(flags.request()?),
-            Self::PriorityClass(flags) => Verb::SetPriorityClass(flags.request()?),
-            Self::Policy(flags) => Verb::SetScheduling(flags.request()?),
-            Self::Cordon(flags) => Verb::SetCordon(flags.request()?),
-            Self::Uncordon(flags) => Verb::SetCordon(flags.request()?),
-            Self::Reserve(flags) => Verb::SetReservation(flags.request()?),
-            Self::Unreserve(flags) => Verb::SetReservation(flags.request()?),
-            Self::Submit(submit) => {
-                return Ok(Some(Request {
-                    sender: submit.request.tenant()?,
-                    verb: Verb::Submit(submit.request.request()?),
-                    count: submit.count,
-                }));
-            }
-            Self::AddNodes(_) | Self::RemoveNode(_) => return Ok(None),
-        };
-        Ok(Some(Request {
+    fn request(self) -> Option<Request> {
+        let by_operator = |verb| Request {
             sender: OPERATOR.to_owned(),
             verb,
             count: 1,
-        }))
+        };
+        Some(match self {
+            Self::QueueSet(flags) => by_operator(Verb::SetQueue(flags.request())),
+            Self::PriorityClass(flags) => by_operator(Verb::SetPriorityClass(flags.request())),
+            Self::Policy(flags) => by_operator(Verb::SetScheduling(flags.request())),
+            Self::Cordon(flags) => by_operator(Verb::SetCordon(flags.request())),
+            Self::Uncordon(flags) => by_operator(Verb::SetCordon(flags.request())),
+            Self::Reserve(flags) => by_operator(Verb::SetReservation(flags.request())),
+            Self::Unreserve(flags) => by_operator(Verb::SetReservation(flags.request())),
+            Self::Submit(submit) => Request {
+                sender: submit.request.tenant.clone(),
+                count: submit.count,
+                verb: Verb::Submit(submit.request.request()),
+            },
+            Self::AddNodes(_) | Self::RemoveNode(_) => return None,
+        })
     }
 }
 

@@ -62,7 +62,7 @@ impl Service for NodeHeartbeatService {
         let (effects_in, effects) = mpsc::unbounded_channel();
         let cell = ctx.cell_no();
         let deciding = Deciding {
-            door: Some((Door::Report, Arc::new(move |m| wire::report(m, cell)))),
+            door: Some((Door::Report, Arc::new(move |m| vec![wire::report(m, cell)]))),
             local: Some(local),
             effects: Some(effects_in),
             ..Deciding::on_ledger(Rules {

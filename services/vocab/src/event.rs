@@ -68,7 +68,7 @@ pub struct Operation {
     pub tenant: Token,
     /// The client's idempotency key; none when the message could not be read that far.
     pub operation_id: Option<Token>,
-    /// First 16 bytes of SHA-256 over the request's canonical content.
+    /// First 16 bytes of SHA-256 over the request as it was written; one that says a slot is encoded anew without it.
     pub digest: [u8; 16],
     pub reply_to: Option<Token>,
     /// Present only when sampled.

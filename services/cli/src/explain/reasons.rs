@@ -16,8 +16,8 @@ pub fn waits(reason: WaitingReason) -> &'static str {
         WaitingReason::Dependency => "something that it depends on has not ended",
         WaitingReason::GangIncomplete => "members of its gang are missing",
         WaitingReason::GangNoRoom => "its gang does not fit now",
-        WaitingReason::GangOverLimit => {
-            "its gang asks for more than its queue may ever hold, or than all nodes have"
+        WaitingReason::OverLimit => {
+            "it, or its gang, asks for more than its queue, or one above it, may ever hold"
         }
         WaitingReason::NoUniformLabel => "no node has the label that its gang wants to be uniform",
         WaitingReason::Nominated => "its node is being cleared for it",

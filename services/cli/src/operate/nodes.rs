@@ -24,33 +24,37 @@ pub struct Uncordon {
 
 impl Cordon {
     pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        set(stack, self.node, true, &self.expected).await
+        set("cordon", self.request(), stack).await
+    }
+
+    pub fn request(self) -> v1::SetCordon {
+        v1::SetCordon {
+            node: self.node,
+            cordoned: true,
+            expected_version: self.expected.expected_version,
+        }
     }
 }
 
 impl Uncordon {
     pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        set(stack, self.node, false, &self.expected).await
+        set("uncordon", self.request(), stack).await
+    }
+
+    pub fn request(self) -> v1::SetCordon {
+        v1::SetCordon {
+            node: self.node,
+            cordoned: false,
+            expected_version: self.expected.expected_version,
+        }
     }
 }
 
-async fn set(
-    stack: &Stack,
-    node: String,
-    cordoned: bool,
-    expected: &Expected,
-) -> Result<(), Failure> {
-    let title = format!("{} {node}", if cordoned { "cordon" } else { "uncordon" });
-    let change = v1::SetCordon {
-        node,
-        cordoned,
-        expected_version: expected.expected_version,
-    };
+async fn set(verb: &str, change: v1::SetCordon, stack: &Stack) -> Result<(), Failure> {
+    let title = format!("{verb} {}", change.node);
     let operator = stack::operator(stack).await?;
-    told(
-        &title,
-        operator.set_cordon(change, Operation::fresh_id()).await?,
-    );
+    let id = Operation::fresh_id();
+    told(&title, operator.set_cordon(change, id).await?);
     Ok(())
 }
 
@@ -85,35 +89,40 @@ pub struct Unreserve {
 
 impl Reserve {
     pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let wanted = v1::ReservationRequest {
-            queue: self.queue,
-            from_ms: self.from.unwrap_or(0),
-            until_ms: self.until,
-            nodes: self.nodes,
-            selector: self.selector,
-        };
-        reserve(stack, self.reservation, Some(wanted), &self.expected).await
+        reserve(self.request(), stack).await
+    }
+
+    pub fn request(self) -> v1::SetReservation {
+        v1::SetReservation {
+            reservation: self.reservation,
+            wanted: Some(v1::ReservationRequest {
+                queue: self.queue,
+                from_ms: self.from.unwrap_or(0),
+                until_ms: self.until,
+                nodes: self.nodes,
+                selector: self.selector,
+            }),
+            expected_version: self.expected.expected_version,
+        }
     }
 }
 
 impl Unreserve {
     pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        reserve(stack, self.reservation, None, &self.expected).await
+        reserve(self.request(), stack).await
+    }
+
+    pub fn request(self) -> v1::SetReservation {
+        v1::SetReservation {
+            reservation: self.reservation,
+            wanted: None,
+            expected_version: self.expected.expected_version,
+        }
     }
 }
 
-async fn reserve(
-    stack: &Stack,
-    reservation: String,
-    wanted: Option<v1::ReservationRequest>,
-    expected: &Expected,
-) -> Result<(), Failure> {
-    let title = format!("reservation {reservation}");
-    let change = v1::SetReservation {
-        reservation,
-        wanted,
-        expected_version: expected.expected_version,
-    };
+async fn reserve(change: v1::SetReservation, stack: &Stack) -> Result<(), Failure> {
+    let title = format!("reservation {}", change.reservation);
     let operator = stack::operator(stack).await?;
     let id = Operation::fresh_id();
     told(&title, operator.set_reservation(change, id).await?);

@@ -33,7 +33,15 @@ pub struct PriorityClass {
 impl PriorityClass {
     pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
         let title = format!("priority class {}", self.class);
-        let change = v1::SetPriorityClass {
+        let operator = stack::operator(stack).await?;
+        let id = Operation::fresh_id();
+        let set = operator.set_priority_class(self.request(), id).await?;
+        told(&title, set);
+        Ok(())
+    }
+
+    pub fn request(self) -> v1::SetPriorityClass {
+        v1::SetPriorityClass {
             priority_class: self.class,
             value: self.value,
             preemptible: self.preemptible,
@@ -41,11 +49,7 @@ impl PriorityClass {
             grace_ms: self.grace,
             placement: self.placement,
             expected_version: self.expected.expected_version,
-        };
-        let operator = stack::operator(stack).await?;
-        let id = Operation::fresh_id();
-        told(&title, operator.set_priority_class(change, id).await?);
-        Ok(())
+        }
     }
 }
 
@@ -85,7 +89,15 @@ pub struct Policy {
 
 impl Policy {
     pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let change = v1::SetScheduling {
+        let operator = stack::operator(stack).await?;
+        let id = Operation::fresh_id();
+        let set = operator.set_scheduling(self.request(), id).await?;
+        told("policy", set);
+        Ok(())
+    }
+
+    pub fn request(self) -> v1::SetScheduling {
+        v1::SetScheduling {
             placement: self.placement,
             half_life_ms: self.half_life,
             fair_share_preemption: self.fair_share_preemption,
@@ -96,10 +108,6 @@ impl Policy {
             backoff_ms: self.backoff,
             backoff_ms_max: self.backoff_max,
             expected_version: self.expected.expected_version,
-        };
-        let operator = stack::operator(stack).await?;
-        let id = Operation::fresh_id();
-        told("policy", operator.set_scheduling(change, id).await?);
-        Ok(())
+        }
     }
 }

@@ -68,7 +68,14 @@ fn order(text: &str) -> Result<i32, String> {
 impl QueueSet {
     pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
         let title = format!("queue {}", self.queue);
-        let change = v1::SetQueue {
+        let operator = stack::operator(stack).await?;
+        let id = Operation::fresh_id();
+        told(&title, operator.set_queue(self.request(), id).await?);
+        Ok(())
+    }
+
+    pub fn request(self) -> v1::SetQueue {
+        v1::SetQueue {
             queue: self.queue,
             parent: self.parent,
             weight_milli: self.weight,
@@ -77,13 +84,7 @@ impl QueueSet {
             order: self.order,
             placement: self.placement,
             expected_version: self.expected.expected_version,
-        };
-        let operator = stack::operator(stack).await?;
-        told(
-            &title,
-            operator.set_queue(change, Operation::fresh_id()).await?,
-        );
-        Ok(())
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use schemas::v1::{self, submitted};
 #[derive(Args)]
 pub struct Submit {
     #[arg(long)]
-    tenant: String,
+    pub tenant: String,
     /// Cores (4) or millicores (1500m).
     #[arg(long, value_parser = amount::cpu_milli)]
     cpu: i64,
@@ -89,7 +89,7 @@ impl Submit {
     }
 
     /// What is given on the command line; the door checks it.
-    fn request(self) -> v1::Submit {
+    pub fn request(self) -> v1::Submit {
         let dependency = |success| {
             move |allocation_id| v1::DependencyRequest {
                 allocation_id,

@@ -3,7 +3,7 @@
 use super::*;
 
 fn verb(line: &str) -> Verb {
-    parse(line).asked.request().unwrap().unwrap().verb
+    parse(line).asked.request().unwrap().verb
 }
 
 #[test]
