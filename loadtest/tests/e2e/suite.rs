@@ -368,7 +368,7 @@ impl Suite {
             let mut records = bus.follow(Lsn(1)).await.expect("the ledger is there");
             while chain.last() < end {
                 let record = records.recv().await.expect("records up to the end");
-                if let Some(frame) = chain.accept(&record).expect("an unbroken chain") {
+                if let Some(frame) = chain.accept(&record, vocab::Kinds::ALL).expect("an unbroken chain") {
                     events.extend(frame.placed().map(|(at, event)| (at, event.clone())));
                 }
             }

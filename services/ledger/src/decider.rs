@@ -5,7 +5,7 @@ use prost::Message;
 use schemas::v1;
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt;
-use vocab::{At, Event, EventNo, Lsn, Millis, Writer};
+use vocab::{At, Event, EventNo, Kinds, Lsn, Millis, Writer};
 
 /// A fact that does not fit the state it is applied to: the ledger or the code is wrong, and going on would make it worse.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +39,9 @@ pub trait Decider: Default + Serialize + DeserializeOwned + Send + 'static {
     const WRITER: Writer;
     /// Counts the shapes of the serialised state; a snapshot of another shape is ignored.
     const STATE_VERSION: u32;
+
+    /// The kinds that it reads; the others are not even decoded. Its own are read in any case.
+    const READS: Kinds = Kinds::ALL;
 
     /// Takes in another writer's fact: notes what is now to be decided, decides nothing.
     fn observe(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent>;

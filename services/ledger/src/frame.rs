@@ -7,7 +7,7 @@ use schemas::v1;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeMap, fmt};
-use vocab::{At, Event, EventNo, Lsn, Millis, Writer};
+use vocab::{At, Event, EventKind, EventNo, Kinds, Lsn, Millis, Writer};
 
 /// SHA-256 of an encoded frame.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,22 +49,56 @@ pub struct Frame {
     pub through_door: u64,
     pub now: Millis,
     pub first_event: EventNo,
-    pub events: Vec<Event>,
+    /// How many events it has.
+    pub count: u32,
+    /// Those that the reader reads, with their index.
+    pub events: Vec<(u32, Event)>,
 }
 
 impl Frame {
-    /// The events with their places.
+    /// The events that the reader reads, with their places.
     pub fn placed(&self) -> impl Iterator<Item = (At, &Event)> {
-        self.events.iter().enumerate().map(|(index, event)| {
+        self.events.iter().map(|(index, event)| {
             let at = At {
                 lsn: self.lsn,
-                index: index as u32,
-                no: EventNo(self.first_event.0 + index as u64),
+                index: *index,
+                no: EventNo(self.first_event.0 + u64::from(*index)),
                 now: self.now,
             };
             (at, event)
         })
     }
+}
+
+/// The contract's `Frame` with its events as they were written, so that a reader decodes those alone that it reads.
+#[derive(Clone, PartialEq, Message)]
+struct RawFrame {
+    #[prost(uint64, tag = "1")]
+    epoch: u64,
+    #[prost(uint64, tag = "2")]
+    frame_no: u64,
+    #[prost(uint64, tag = "3")]
+    through_lsn: u64,
+    #[prost(uint64, tag = "4")]
+    through_door: u64,
+    #[prost(int64, tag = "5")]
+    now_ms: i64,
+    #[prost(uint64, tag = "6")]
+    prev_lsn: u64,
+    #[prost(bytes = "bytes", tag = "7")]
+    prev_digest: Bytes,
+    #[prost(uint64, tag = "8")]
+    first_event_no: u64,
+    #[prost(bytes = "bytes", repeated, tag = "9")]
+    events: Vec<Bytes>,
+    #[prost(bytes = "bytes", tag = "10")]
+    leader: Bytes,
+}
+
+/// What kind of event these bytes are: an event has one field, its number first.
+fn kind_of(event: &Bytes) -> Option<EventKind> {
+    let key = prost::encoding::decode_varint(&mut event.as_ref()).ok()?;
+    EventKind::from_number(key >> 3)
 }
 
 /// A writer's last frame, as far as a reader has come.
@@ -131,8 +165,8 @@ impl Chain {
         self.last
     }
 
-    /// The frame, or none if this chain knows it already.
-    pub fn accept(&mut self, record: &Record) -> Result<Option<Frame>, ChainError> {
+    /// The frame with those of its events that are `read`, or none if this chain knows it already.
+    pub fn accept(&mut self, record: &Record, read: Kinds) -> Result<Option<Frame>, ChainError> {
         let expected = Lsn(self.last.0 + 1);
         if record.lsn != expected {
             return Err(ChainError::Gap {
@@ -145,7 +179,7 @@ impl Chain {
             self.last = record.lsn;
             return Ok(None);
         }
-        let (frame, next) = read(record, &head)?;
+        let (frame, next) = decode(record, &head, read)?;
         self.heads.insert(record.writer, next);
         self.last = record.lsn;
         Ok(Some(frame))
@@ -165,11 +199,11 @@ impl Chain {
     }
 }
 
-fn read(record: &Record, head: &Head) -> Result<(Frame, Head), ChainError> {
+fn decode(record: &Record, head: &Head, read: Kinds) -> Result<(Frame, Head), ChainError> {
     let (lsn, writer) = (record.lsn, record.writer);
     let broken = |rule| ChainError::Broken { lsn, writer, rule };
     let unreadable = |why: String| ChainError::Unreadable { lsn, writer, why };
-    let raw = v1::Frame::decode(&record.frame[..]).map_err(|e| unreadable(e.to_string()))?;
+    let raw = RawFrame::decode(record.frame.clone()).map_err(|e| unreadable(e.to_string()))?;
     let prev = if head.frame_no == 0 {
         &[][..]
     } else {
@@ -198,20 +232,24 @@ fn read(record: &Record, head: &Head) -> Result<(Frame, Head), ChainError> {
     if let Some((_, rule)) = rules.iter().find(|(holds, _)| !holds) {
         return Err(broken(rule));
     }
-    let events = raw
-        .events
-        .into_iter()
-        .map(|event| wire::event_from_proto(event).map_err(|e| unreadable(e.to_string())))
-        .collect::<Result<Vec<_>, _>>()?;
-    if events.iter().any(|event| event.writer() != writer) {
-        return Err(broken("an event of another writer"));
+    let (mut events, count) = (Vec::new(), raw.events.len() as u32);
+    for (index, event) in raw.events.into_iter().enumerate() {
+        let kind = kind_of(&event).ok_or_else(|| unreadable("an event of no kind".into()))?;
+        if kind.writer() != writer {
+            return Err(broken("an event of another writer"));
+        }
+        if read.has(kind) {
+            let event = v1::Event::decode(event).map_err(|e| unreadable(e.to_string()))?;
+            let event = wire::event_from_proto(event).map_err(|e| unreadable(e.to_string()))?;
+            events.push((index as u32, event));
+        }
     }
     let next = Head {
         lsn,
         digest: Digest::of(&record.frame),
         epoch: raw.epoch,
         frame_no: raw.frame_no,
-        next_event: EventNo(raw.first_event_no + events.len() as u64),
+        next_event: EventNo(raw.first_event_no + u64::from(count)),
         through_lsn: Lsn(raw.through_lsn),
         through_door: raw.through_door,
         now: Millis(raw.now_ms),
@@ -225,6 +263,7 @@ fn read(record: &Record, head: &Head) -> Result<(Frame, Head), ChainError> {
         through_door: next.through_door,
         now: next.now,
         first_event: EventNo(raw.first_event_no),
+        count,
         events,
     };
     Ok((frame, next))

@@ -9,7 +9,7 @@ use crate::{
 use serde::{Serialize, de::DeserializeOwned};
 use std::future::Future;
 use tracing::{info, warn};
-use vocab::{At, Event, Lsn};
+use vocab::{At, Event, Kinds, Lsn};
 
 /// A pure fold of the whole ledger, in its order, into changes of a read model.
 pub trait Projection: Default + Serialize + DeserializeOwned + Send + 'static {
@@ -18,6 +18,8 @@ pub trait Projection: Default + Serialize + DeserializeOwned + Send + 'static {
     /// Names its snapshots.
     const NAME: &'static str;
     const STATE_VERSION: u32;
+    /// The kinds that it reads; the others are not even decoded.
+    const READS: Kinds = Kinds::ALL;
 
     fn project(
         &mut self,
@@ -130,10 +132,13 @@ impl<P: Projection> Fold<P> {
     fn take(&mut self, record: &Record, out: &mut Vec<P::Change>) -> Result<Frame, ProjectorError> {
         let lsn = record.lsn;
         // A projection appends nothing, so every record is new to its chain.
-        let frame = self.chain.accept(record)?.ok_or(ChainError::Gap {
-            expected: self.next(),
-            found: lsn,
-        })?;
+        let frame = self
+            .chain
+            .accept(record, P::READS)?
+            .ok_or(ChainError::Gap {
+                expected: self.next(),
+                found: lsn,
+            })?;
         for (at, event) in frame.placed() {
             self.state
                 .project(&at, event, out)

@@ -7,9 +7,9 @@ use crate::{
     snapshot::Snapshot,
 };
 use bytes::Bytes;
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 use vocab::{
-    At, Event, Lsn, Millis,
+    At, Event, Kinds, Lsn, Millis,
     sabotage::{self, Bug},
 };
 
@@ -51,7 +51,7 @@ pub struct Replica<D> {
     folded: Lsn,
     /// The other writers' heads at `folded`.
     folded_chain: Chain,
-    pending: VecDeque<(Frame, Head)>,
+    pending: VecDeque<(Arc<Frame>, Head)>,
 }
 
 impl<D: Decider> Default for Replica<D> {
@@ -91,8 +91,13 @@ impl<D: Decider> Replica<D> {
 
     /// Takes in one record. An own frame that somebody else appended is folded behind the inputs that it names; if this
     /// state has gone beyond those, it cannot be mended and must be built anew.
-    pub fn receive(&mut self, record: &Record) -> Result<Option<Frame>, ReplicaError> {
-        let Some(frame) = self.seen.accept(record)? else {
+    pub fn receive(&mut self, record: &Record) -> Result<Option<Arc<Frame>>, ReplicaError> {
+        let read = if record.writer == D::WRITER {
+            Kinds::ALL
+        } else {
+            D::READS
+        };
+        let Some(frame) = self.seen.accept(record, read)?.map(Arc::new) else {
             return Ok(None);
         };
         if frame.writer != D::WRITER {

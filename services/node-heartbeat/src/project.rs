@@ -3,7 +3,7 @@
 use ledger::{IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use vocab::{At, Event, Millis, NodeCapacity, Token};
+use vocab::{At, Event, EventKind, Kinds, Millis, NodeCapacity, Token};
 
 /// A node as it stands after the event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,6 +81,12 @@ impl Projection for WarmProjection {
 
     const NAME: &'static str = "node-heartbeat";
     const STATE_VERSION: u32 = 2;
+
+    const READS: Kinds = Kinds::of(&[
+        EventKind::NodeRegistered,
+        EventKind::NodeReady,
+        EventKind::NodeLost,
+    ]);
 
     fn project(
         &mut self,

@@ -6,6 +6,7 @@
 mod account;
 mod event;
 mod ids;
+mod kind;
 mod refusal;
 mod resource;
 mod rules;
@@ -25,6 +26,7 @@ pub use event::{
     Writer,
 };
 pub use ids::{AllocationId, AllocationNo, CellNo, EventNo, Lsn};
+pub use kind::{EventKind, Kinds};
 pub use refusal::{Refusal, Rule};
 pub use resource::{ReservationNo, ReservationState, ResourceAnswer, ResourceAsk, Slot};
 pub use rules::{

@@ -30,7 +30,10 @@ use rate::Bucket;
 use serde::{Deserialize, Serialize};
 use settings::Settings;
 use std::collections::BTreeMap;
-use vocab::{AllocationNo, At, Event, Millis, Operation, Refusal, Rule, Slot, Token, Writer};
+use vocab::{
+    AllocationNo, At, Event, EventKind, Kinds, Millis, Operation, Refusal, Rule, Slot, Token,
+    Writer,
+};
 
 /// Everything that admission knows, folded from the ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +66,8 @@ impl Decider for Admission {
 
     const WRITER: Writer = Writer::Admission;
     const STATE_VERSION: u32 = 3;
+
+    const READS: Kinds = Kinds::of(&[EventKind::AllocationEnded, EventKind::QuotaDenied]);
 
     fn observe(&mut self, _at: &At, event: &Event) -> Result<(), IllegalEvent> {
         match event {

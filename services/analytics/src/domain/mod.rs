@@ -16,7 +16,7 @@ use allocation::Allocations;
 use ledger::{IllegalEvent, Projection};
 use node::Nodes;
 use serde::{Deserialize, Serialize};
-use vocab::{AdminChange, AllocationNo, At, Event, Millis, Writer};
+use vocab::{AdminChange, AllocationNo, At, Event, EventKind, Kinds, Millis, Writer};
 
 /// What analytics must remember to make rows: what is live, the nodes, and what waits for the scheduler's clock.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,6 +86,24 @@ impl Projection for Usage {
 
     const NAME: &'static str = "analytics";
     const STATE_VERSION: u32 = 2;
+
+    /// Whatever else the scheduler says moves the books' clock.
+    const READS: Kinds = Kinds::but(&[
+        EventKind::TenantSet,
+        EventKind::QuotaSet,
+        EventKind::BudgetSet,
+        EventKind::OperationRefused,
+        EventKind::OperationRepeated,
+        EventKind::OperationsForgotten,
+        EventKind::ResourceAsked,
+        EventKind::QuotaReserved,
+        EventKind::QuotaWaiting,
+        EventKind::QuotaReclaimed,
+        EventKind::QuotaReleased,
+        EventKind::LimitsInForce,
+        EventKind::ResourceDecided,
+        EventKind::ReservationExpired,
+    ]);
 
     fn project(
         &mut self,

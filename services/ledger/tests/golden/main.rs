@@ -4,6 +4,7 @@
 use ledger::wire::{event_from_proto, event_to_proto};
 use prost::Message;
 use schemas::v1;
+use vocab::EventKind;
 
 mod added;
 mod samples;
@@ -41,6 +42,18 @@ fn every_golden_event_still_says_what_it_said() {
         "no golden sample:\n{}",
         missing.join("\n")
     );
+}
+
+#[test]
+fn an_event_begins_with_the_number_of_its_kind() {
+    let mut samples = samples::samples();
+    samples.extend(added::samples());
+    for (name, event) in samples {
+        let bytes = event_to_proto(&event).encode_to_vec();
+        let key = prost::encoding::decode_varint(&mut &bytes[..]).unwrap();
+        let kind = EventKind::from_number(key >> 3).expect(name);
+        assert_eq!(kind.writer(), event.writer(), "{name}");
+    }
 }
 
 #[test]

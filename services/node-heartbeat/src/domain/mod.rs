@@ -12,8 +12,8 @@ use run::Place;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vocab::{
-    AllocationNo, AllocationSpec, At, Event, GpuShare, Millis, NodeCapacity, RunState, Token,
-    Writer,
+    AllocationNo, AllocationSpec, At, Event, EventKind, GpuShare, Kinds, Millis, NodeCapacity,
+    RunState, Token, Writer,
 };
 
 /// Everything that node-heartbeat knows; all but the leases folded from the ledger.
@@ -146,6 +146,16 @@ impl Decider for Nodes {
 
     const WRITER: Writer = Writer::NodeHeartbeat;
     const STATE_VERSION: u32 = 2;
+
+    const READS: Kinds = Kinds::of(&[
+        EventKind::AllocationRequested,
+        EventKind::QuotaDenied,
+        EventKind::AllocationPlaced,
+        EventKind::AllocationPreempted,
+        EventKind::AllocationStopping,
+        EventKind::AllocationRequeued,
+        EventKind::AllocationEnded,
+    ]);
 
     fn observe(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
         match event {
