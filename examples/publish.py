@@ -44,8 +44,9 @@ async def main():
     print(f"received    stream {ack['stream']}, message {ack['seq']}")
 
     try:
-        outcome = m.Outcome.FromString((await reply.next_msg(timeout=OUTCOME_TIMEOUT_S)).data)
-        print(f"outcome     {one_line(outcome)}")
+        # One request was sent, so there is one outcome in it.
+        for outcome in m.Outcomes.FromString((await reply.next_msg(timeout=OUTCOME_TIMEOUT_S)).data).outcomes:
+            print(f"outcome     {one_line(outcome)}")
     except nats.errors.TimeoutError:
         print(f"indefinite: run this again with --operation-id {operation_id}")
 

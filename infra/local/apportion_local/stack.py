@@ -24,7 +24,7 @@ CELL_INIT_TIMEOUT_S = 60
 LEAD_MS = 20_000
 FLEET = "fleet"
 # What each tenant of `up` may hold: 256 cores, 2 TiB, 32 GPUs; and what it costs, in millionths per unit and hour.
-UP_QUOTA = {"cpu": 256_000, "memory": 2 << 40, "gpu": 32_000}
+UP_QUOTA = {"cpu": "256", "memory": "2TiB", "gpu": "32"}
 UP_RATES = {"cpu": 40_000, "memory": 5_000, "gpu": 2_000_000}
 
 
@@ -151,7 +151,7 @@ class Stack:
         for tenant in self.value["tenants"]:
             self._operator(programs, "tenant", tenant)
             for resource, limit in UP_QUOTA.items():
-                self._operator(programs, "quota", "set", tenant, resource, str(limit))
+                self._operator(programs, "quota", "set", tenant, resource, limit)
         for resource, micro in UP_RATES.items():
             self._operator(programs, "rate", resource, str(micro))
         say(f"  {'fleet':<11} simulated nodes; tenants have quotas, resources have rates")

@@ -1,7 +1,7 @@
 //! Amounts as people write them.
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
-use vocab::Millis;
+use vocab::{Account, BudgetOf, Millis, QuotaResource, ResourceKind};
 
 /// `4` cores or `1500m`.
 pub fn cpu_milli(text: &str) -> Result<i64, String> {
@@ -69,16 +69,116 @@ pub fn moment(at: Millis) -> String {
         .unwrap_or_else(|| format!("{} ms", at.0))
 }
 
+/// An account's path.
+pub fn account(text: &str) -> Result<Account, String> {
+    Account::parse(text)
+        .ok_or_else(|| format!("{text}: write tenant, tenant/team or tenant/team/namespace"))
+}
+
+/// What limits speak of.
+pub fn resource(text: &str) -> Result<QuotaResource, String> {
+    QuotaResource::parse(text).ok_or_else(|| {
+        format!(
+            "{text}: resources are cpu, memory, gpu, gpu:<model>, storage, pods, extended:<name> and reservations"
+        )
+    })
+}
+
+/// What budgets speak of.
+pub fn budget_of(text: &str) -> Result<BudgetOf, String> {
+    BudgetOf::parse(text).ok_or_else(|| format!("{text}: budgets are of money, cpu, memory or gpu"))
+}
+
+/// An amount in the way that suits the resource, in its unit.
+pub fn of_resource(resource: &QuotaResource, text: &str) -> Result<i64, String> {
+    match kind(resource) {
+        Some(ResourceKind::Cpu) => cpu_milli(text),
+        Some(ResourceKind::Memory) => bytes(text),
+        Some(ResourceKind::Gpu) => thousandths(text),
+        None => text
+            .parse()
+            .map_err(|_| format!("{text}: write a whole number")),
+    }
+}
+
+/// An amount in the way that suits the budget, in its unit.
+pub fn of_budget(of: &BudgetOf, text: &str) -> Result<i64, String> {
+    match of {
+        BudgetOf::Money => micro(text)
+            .ok_or_else(|| format!("{text}: write money as 250 or 250.50, to the millionth")),
+        BudgetOf::Use(kind) => of_resource(&QuotaResource::of(*kind), text),
+    }
+}
+
+/// A decimal amount in millionths, without rounding.
+fn micro(text: &str) -> Option<i64> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if !digits(whole) || !digits(part) || part.len() > 6 {
+        return None;
+    }
+    let part: i64 = format!("{part:0<6}").parse().ok()?;
+    let whole = whole.parse::<i64>().ok()?.checked_mul(1_000_000)?;
+    whole.checked_add(part)
+}
+
+fn kind(resource: &QuotaResource) -> Option<ResourceKind> {
+    match resource {
+        QuotaResource::Cpu => Some(ResourceKind::Cpu),
+        QuotaResource::Memory => Some(ResourceKind::Memory),
+        QuotaResource::Gpu | QuotaResource::GpuModel(_) => Some(ResourceKind::Gpu),
+        QuotaResource::Storage
+        | QuotaResource::Pods
+        | QuotaResource::Extended(_)
+        | QuotaResource::Reservations => None,
+    }
+}
+
 /// What one billed unit is called and how many of the resource's units it has.
-pub fn human(kind: vocab::ResourceKind, amount: u64) -> String {
-    let per = kind.per_billed_unit();
-    let thousandths = u128::from(amount) * 1000 / u128::from(per);
+pub fn human(kind: ResourceKind, amount: u64) -> String {
     let unit = match kind {
-        vocab::ResourceKind::Cpu => "cores",
-        vocab::ResourceKind::Memory => "GiB",
-        vocab::ResourceKind::Gpu => "GPUs",
+        ResourceKind::Cpu => "cores",
+        ResourceKind::Memory => "GiB",
+        ResourceKind::Gpu => "GPUs",
     };
-    format!("{}.{:03} {unit}", thousandths / 1000, thousandths % 1000)
+    format!("{} {unit}", billed(kind, amount.into()))
+}
+
+fn billed(kind: ResourceKind, amount: u128) -> String {
+    let thousandths = amount.saturating_mul(1000) / u128::from(kind.per_billed_unit());
+    format!("{}.{:03}", thousandths / 1000, thousandths % 1000)
+}
+
+/// An amount of a resource in the unit that people count it in, which its column need not repeat.
+pub fn plain(resource: &QuotaResource, amount: u128) -> String {
+    match kind(resource) {
+        Some(kind) => billed(kind, amount),
+        None => amount.to_string(),
+    }
+}
+
+/// What `plain` counts in; none: in numbers of the thing itself.
+pub fn unit(resource: &QuotaResource) -> Option<&'static str> {
+    kind(resource).map(|kind| match kind {
+        ResourceKind::Cpu => "cores",
+        ResourceKind::Memory => "GiB",
+        ResourceKind::Gpu => "GPUs",
+    })
+}
+
+/// An amount of a budget.
+pub fn spent(of: &BudgetOf, amount: u128) -> String {
+    match of {
+        BudgetOf::Money => money(amount),
+        BudgetOf::Use(kind) => {
+            let unit = match kind {
+                ResourceKind::Cpu => "core-hours",
+                ResourceKind::Memory => "GiB-hours",
+                ResourceKind::Gpu => "GPU-hours",
+            };
+            format!("{} {unit}", billed(*kind, amount))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -99,8 +199,49 @@ mod tests {
         }
         assert_eq!(thousandths("8"), Ok(8000));
         assert_eq!(money(1_234_567), "1.234567");
-        assert_eq!(human(vocab::ResourceKind::Gpu, 460), "0.460 GPUs");
+        assert_eq!(human(ResourceKind::Gpu, 460), "0.460 GPUs");
         assert_eq!(moment(Millis(0)), "1970-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn money_is_read_to_the_millionth() {
+        for (text, expected) in [
+            ("0", 0),
+            ("250", 250_000_000),
+            ("250.5", 250_500_000),
+            ("0.000001", 1),
+        ] {
+            assert_eq!(micro(text), Some(expected), "{text}");
+        }
+        for bad in [
+            "",
+            ".",
+            "1.",
+            ".5",
+            "-1",
+            "1.0000001",
+            "1e3",
+            "9223372036854775807",
+        ] {
+            assert_eq!(micro(bad), None, "{bad}");
+        }
+        assert_eq!(spent(&BudgetOf::Money, 1), "0.000001");
+    }
+
+    #[test]
+    fn amounts_suit_their_resource() {
+        let check = |resource: &str, text, amount, shown| {
+            let resource = QuotaResource::parse(resource).unwrap();
+            assert_eq!(of_resource(&resource, text), Ok(amount));
+            assert_eq!(plain(&resource, amount.unsigned_abs().into()), shown);
+        };
+        check("cpu", "1500m", 1500, "1.500");
+        check("memory", "2GiB", 2 << 30, "2.000");
+        check("gpu:T4", "8", 8000, "8.000");
+        check("extended:fpga", "8", 8, "8");
+        let hours = BudgetOf::Use(ResourceKind::Gpu);
+        assert_eq!(of_budget(&hours, "8"), Ok(8000));
+        assert_eq!(spent(&hours, 1500), "1.500 GPU-hours");
     }
 
     #[test]

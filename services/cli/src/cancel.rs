@@ -1,25 +1,80 @@
-//! Taking back what was asked for.
+//! Taking back what was asked for, or asking for it with more or less urgency.
 
 use crate::{Failure, stack};
 use chassis::stack::Stack;
 use clap::Args;
-use client::Operation;
+use client::{Of, Operation};
 
 #[derive(Args)]
 pub struct Cancel {
     #[arg(long)]
     tenant: String,
-    allocation_id: String,
+    #[command(flatten)]
+    which: Which,
     /// Idempotency key; the same one gets the same outcome.
     #[arg(long, default_value_t = Operation::fresh_id())]
     operation_id: String,
 }
 
+#[derive(Args)]
+pub struct Priority {
+    #[arg(long)]
+    tenant: String,
+    /// Higher goes first.
+    #[arg(allow_negative_numbers = true)]
+    priority: i32,
+    #[command(flatten)]
+    which: Which,
+    /// Idempotency key; the same one gets the same outcome.
+    #[arg(long, default_value_t = Operation::fresh_id())]
+    operation_id: String,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Which {
+    allocation_id: Option<String>,
+    /// All of this job set that has not ended.
+    #[arg(long)]
+    job_set: Option<String>,
+}
+
+impl Which {
+    /// One of the two is there, as the command line has it.
+    fn of(self) -> Of {
+        match self.allocation_id {
+            Some(id) => Of::Allocation(id),
+            None => Of::JobSet(self.job_set.unwrap_or_default()),
+        }
+    }
+}
+
 impl Cancel {
     pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
         let client = stack::tenant(stack, &self.tenant).await?;
-        let cancelled = client.cancel(self.allocation_id, self.operation_id).await?;
-        println!("{} cancelled", cancelled.allocation_id);
+        match self.which.of() {
+            Of::Allocation(id) => {
+                let cancelled = client.cancel(id, self.operation_id).await?;
+                println!("{} cancelled", cancelled.allocation_id);
+            }
+            Of::JobSet(name) => {
+                let cancelled = client.cancel_job_set(name, self.operation_id).await?;
+                println!("{} allocations cancelled", cancelled.allocations);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Priority {
+    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        let client = stack::tenant(stack, &self.tenant).await?;
+        let set = client.set_priority(self.which.of(), self.priority, self.operation_id);
+        println!(
+            "{} allocations have priority {}",
+            set.await?.allocations,
+            self.priority
+        );
         Ok(())
     }
 }

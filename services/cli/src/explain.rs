@@ -2,6 +2,7 @@
 
 mod entry;
 mod json;
+mod quota;
 mod reasons;
 mod text;
 

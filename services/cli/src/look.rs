@@ -97,27 +97,6 @@ impl Queue {
     }
 }
 
-pub async fn quota(stack: &Stack, tenant: &str) -> Result<(), Failure> {
-    let pool = stack::warm_state(stack, "quota").await?;
-    println!(
-        "{:<8} {:>20} {:>20} {:>20} {:>20}",
-        "resource", "limit", "reserved", "used", "peak"
-    );
-    for row in quota::store::quota(&pool, &Token::new(tenant)?).await? {
-        let account = row.account;
-        let of = |amount| amount::human(row.resource, amount);
-        println!(
-            "{:<8} {:>20} {:>20} {:>20} {:>20}",
-            row.resource.name(),
-            account.limit.map_or("none set".into(), |l| of(l.hard)),
-            of(account.reserved),
-            of(account.used),
-            account.peak.map_or("-".into(), |peak| of(peak.used)),
-        );
-    }
-    Ok(())
-}
-
 pub async fn nodes(stack: &Stack) -> Result<(), Failure> {
     let pool = stack::warm_state(stack, "node_heartbeat").await?;
     let nodes = node_heartbeat::store::nodes(&pool).await?;

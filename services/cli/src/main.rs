@@ -7,6 +7,8 @@ mod explain;
 mod look;
 mod operate;
 mod queues;
+mod quotas;
+mod resource;
 mod schema;
 mod serve;
 mod stack;
@@ -47,16 +49,20 @@ enum Command {
     Serve(serve::Serve),
     /// Ask for an allocation, and wait for the outcome.
     Submit(Box<submit::Submit>),
-    /// End an allocation, or take it out of the queue.
+    /// End an allocation, or take it out of the queue; or all of a job set.
     Cancel(cancel::Cancel),
+    /// Change the priority of an allocation, or of all of a job set.
+    Priority(cancel::Priority),
+    /// Reserve named resources of a tenant, and give them back.
+    Resource(resource::Resource),
     /// Follow a tenant's events.
     Watch(watch::Watch),
-    /// Bring a tenant into being.
+    /// Bring a tenant into being, or change how it is treated.
     Tenant(operate::Tenant),
-    /// Limit what a tenant may hold, or show it.
+    /// Limit what tenants, teams and namespaces may hold and spend, or show it.
     Quota {
         #[command(subcommand)]
-        command: operate::QuotaCommand,
+        command: quotas::QuotaCommand,
     },
     /// Say what a resource costs.
     Rate(operate::Rate),
@@ -125,6 +131,8 @@ async fn run(args: Args) -> Result<(), Failure> {
         Command::Serve(serve) => serve.run().await,
         Command::Submit(submit) => submit.run(&stack()?).await,
         Command::Cancel(cancel) => cancel.run(&stack()?).await,
+        Command::Priority(priority) => priority.run(&stack()?).await,
+        Command::Resource(resource) => resource.run(&stack()?).await,
         Command::Watch(watch) => watch.run(&stack()?).await,
         Command::Tenant(tenant) => tenant.run(&stack()?).await,
         Command::Quota { command } => command.run(&stack()?).await,
@@ -166,7 +174,19 @@ mod tests {
             "uncordon n --expected-version 1",
             "reserve r --queue q --until 2026-01-31T08:00:00Z --nodes 3 --label zone=z1",
             "unreserve r",
+            "cancel --tenant t --job-set j",
+            "priority --tenant t -5 --job-set j",
+            "resource --tenant t reserve r s --holder h --ttl 9",
+            "tenant t --cohort c --weight 2 --on-exceed wait --reclaim lower-priority --rate 20 --class a --class b",
+            "tenant t --preemptible false --burst 5 --backlog 9 --priority-max -3 --default-cpu 1 --default-memory 1GiB",
             "quota set a cpu 3 --expected-version 2",
+            "quota set a/b/c memory 1TiB --soft 512GiB --burst 2TiB --burst-for 10m --borrow 0 --lend 1GiB",
+            "quota set a gpu --none --from 2026-01-31T08:00:00Z --until 2026-02-01T08:00:00Z",
+            "quota budget a/b money 250.50 --per month",
+            "quota get a/b --json",
+            "quota tree",
+            "quota tree a",
+            "quota history a gpu:T4 --hours 48",
         ] {
             let words = ["apportion"].into_iter().chain(line.split_whitespace());
             if let Err(error) = Args::try_parse_from(words) {

@@ -2,7 +2,7 @@
 
 use crate::{
     Failure, amount, look, stack,
-    submit::{state, words},
+    submit::{state, waits, words},
 };
 use chassis::stack::Stack;
 use clap::Args;
@@ -71,10 +71,47 @@ fn show(event: &v1::TenantEvent) {
             Some(v1::outcome::Result::Refused(refused)) => {
                 format!("refused: {}", refused.explanation)
             }
+            Some(v1::outcome::Result::JobSetCancelled(cancelled)) => {
+                format!("cancel of {} accepted", cancelled.allocations)
+            }
+            Some(v1::outcome::Result::PrioritySet(set)) => {
+                format!("priority of {} set", set.allocations)
+            }
+            Some(v1::outcome::Result::ResourceCreated(_)) => "created".into(),
+            Some(v1::outcome::Result::Reserved(reserved)) => format!(
+                "reserved as {} until slot {}",
+                reserved.reservation_id, reserved.deadline_slot
+            ),
+            Some(v1::outcome::Result::Confirmed(_)) => "confirmed".into(),
+            Some(v1::outcome::Result::Released(released)) => {
+                format!("released, epoch {}", released.epoch)
+            }
+            Some(v1::outcome::Result::Revoked(revoked)) => {
+                format!("revoked, epoch {}", revoked.epoch)
+            }
+            Some(v1::outcome::Result::Reclaimed(_)) => "reclaimed".into(),
             None => "an outcome that this version does not know".into(),
         },
         Some(tenant_event::Kind::Placed(placed)) => look::place(&placed.node, &placed.gpus),
-        Some(tenant_event::Kind::Waiting(waiting)) => format!("waits: {}", words(waiting.reason())),
+        Some(tenant_event::Kind::Waiting(waiting)) => waits(waiting),
+        Some(tenant_event::Kind::Denied(denied)) => format!(
+            "denied: {}",
+            words(
+                denied
+                    .refusal
+                    .as_ref()
+                    .map_or(v1::Rule::Unspecified, v1::Refusal::rule)
+            )
+        ),
+        Some(tenant_event::Kind::Requested(requested)) => {
+            format!("requested, {}", words(requested.qos()))
+        }
+        Some(tenant_event::Kind::PriorityChanged(changed)) => {
+            format!("has priority {}", changed.priority)
+        }
+        Some(tenant_event::Kind::Expired(expired)) => {
+            format!("reservation {} expired", expired.reservation_id)
+        }
         Some(tenant_event::Kind::Started(_)) => "started".into(),
         Some(tenant_event::Kind::Stopping(_)) => "stopping".into(),
         Some(tenant_event::Kind::Ended(ended)) => format!("ended: {}", words(ended.cause())),

@@ -1,13 +1,27 @@
-//! Warm state of quota: the only file with SQL.
+//! Warm state of quota: SQL stands in the files of this module and nowhere else.
 
-use crate::project::{Account, Limit, Peak, QuotaRow, WarmProjection};
-use chassis::warm::{Moment, OutOfRange, PgSink, ROWS_MAX, WarmError, WarmState, bigint, unsigned};
+mod accounts;
+mod budgets;
+mod history;
+mod keys;
+mod planned;
+mod tenants;
+mod waiting;
+
+pub use accounts::{AccountRow, CohortRow, account, accounts, cohorts};
+pub use budgets::budgets;
+pub use history::{RETENTION_MS, history};
+pub use planned::{PlannedRow, planned};
+pub use tenants::{tenant, tenants};
+pub use waiting::{WaitingRow, waiting};
+
+use crate::project::{Change, WarmProjection};
+use chassis::warm::{PgSink, WarmError, WarmState};
 use ledger::Projection;
 use sqlx::{PgConnection, PgPool, migrate::Migrator};
 use std::collections::BTreeMap;
-use vocab::{Millis, ResourceKind, Token};
 
-/// The tables `resource_quotas` and `projection_position`.
+/// The tables of `schemas/postgres/quota`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct QuotaTables;
 
@@ -17,7 +31,7 @@ pub fn sink(pool: PgPool) -> PgSink<QuotaTables> {
 }
 
 impl WarmState for QuotaTables {
-    type Change = QuotaRow;
+    type Change = Change;
 
     const NAME: &'static str = WarmProjection::NAME;
 
@@ -26,137 +40,66 @@ impl WarmState for QuotaTables {
         &MIGRATOR
     }
 
-    async fn write(&self, tx: &mut PgConnection, changes: &[QuotaRow]) -> Result<(), WarmError> {
-        for rows in collapse(changes).chunks(ROWS_MAX) {
-            upsert(tx, rows).await?;
+    async fn write(&self, tx: &mut PgConnection, changes: &[Change]) -> Result<(), WarmError> {
+        // A statement may not touch a row twice: of each row only the last state is written.
+        let mut accounts = BTreeMap::new();
+        let mut hours = BTreeMap::new();
+        let mut plans = BTreeMap::new();
+        let mut tenants = BTreeMap::new();
+        let mut budgets = BTreeMap::new();
+        let mut waiting = BTreeMap::new();
+        for change in changes {
+            match change {
+                Change::Account(key, state) => {
+                    accounts.insert(key, state.as_deref());
+                }
+                Change::Hour(key, row) => {
+                    hours.insert((key, row.hour), &**row);
+                }
+                Change::Planned(key, version, planned) => {
+                    plans.insert((key, *version), planned.as_deref());
+                }
+                Change::Tenant(row) => {
+                    tenants.insert(&row.tenant, &**row);
+                }
+                Change::Budget(key, state) => {
+                    budgets.insert(key, state.as_deref());
+                }
+                Change::Waiting(allocation, state) => {
+                    waiting.insert(*allocation, state.as_deref());
+                }
+            }
         }
-        Ok(())
+        accounts::write(tx, accounts).await?;
+        history::write(tx, hours).await?;
+        planned::write(tx, plans).await?;
+        for row in tenants.into_values() {
+            tenants::upsert(tx, row).await?;
+        }
+        budgets::write(tx, budgets).await?;
+        waiting::write(tx, waiting).await
     }
 
     async fn wipe(&self, tx: &mut PgConnection) -> Result<(), WarmError> {
-        sqlx::query!("TRUNCATE resource_quotas").execute(tx).await?;
+        sqlx::query!(
+            "TRUNCATE resource_quotas, quota_limits_planned, quota_tenants, quota_usage_history, quota_budgets,
+                      quota_waiting"
+        )
+        .execute(tx)
+        .await?;
         Ok(())
     }
 }
 
-/// One row per key, the last: a statement may not touch a row twice.
-fn collapse(changes: &[QuotaRow]) -> Vec<&QuotaRow> {
-    let mut last = BTreeMap::new();
-    for row in changes {
-        last.insert((&row.tenant, row.resource), row);
+/// What is to be written, and what is to go.
+fn parted<K: Copy, V: Copy>(rows: BTreeMap<K, Option<V>>) -> (Vec<(K, V)>, Vec<K>) {
+    let mut written = Vec::with_capacity(rows.len());
+    let mut gone = Vec::new();
+    for (key, row) in rows {
+        match row {
+            Some(row) => written.push((key, row)),
+            None => gone.push(key),
+        }
     }
-    last.into_values().collect()
-}
-
-async fn upsert(tx: &mut PgConnection, rows: &[&QuotaRow]) -> Result<(), WarmError> {
-    let count = rows.len();
-    let mut tenants = Vec::with_capacity(count);
-    let mut resources = Vec::with_capacity(count);
-    let mut limits = Vec::with_capacity(count);
-    let mut versions = Vec::with_capacity(count);
-    let mut reserved = Vec::with_capacity(count);
-    let mut used = Vec::with_capacity(count);
-    let mut peaks = Vec::with_capacity(count);
-    let mut peak_times = Vec::with_capacity(count);
-    let mut changed = Vec::with_capacity(count);
-    for row in rows {
-        let Account { limit, peak, .. } = row.account;
-        tenants.push(row.tenant.as_str());
-        resources.push(row.resource.name());
-        limits.push(limit.map(|l| bigint("hard_limit", l.hard)).transpose()?);
-        versions.push(bigint("version", limit.map_or(0, |l| l.version))?);
-        reserved.push(bigint("reserved", row.account.reserved)?);
-        used.push(bigint("used", row.account.used)?);
-        peaks.push(bigint("used_peak", peak.map_or(0, |p| p.used))?);
-        peak_times.push(peak.map(|p| Moment::try_from(p.at)).transpose()?);
-        changed.push(Moment::try_from(row.changed_at)?);
-    }
-    sqlx::query!(
-        "INSERT INTO resource_quotas
-             (tenant, resource, hard_limit, version, reserved, used, used_peak, peak_at, changed_at)
-         SELECT * FROM UNNEST($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
-                              $7::bigint[], $8::timestamptz[], $9::timestamptz[])
-         ON CONFLICT (tenant, resource) DO UPDATE SET
-             hard_limit = excluded.hard_limit, version = excluded.version, reserved = excluded.reserved,
-             used = excluded.used, used_peak = excluded.used_peak, peak_at = excluded.peak_at,
-             changed_at = excluded.changed_at",
-        &tenants as _,
-        &resources as _,
-        &limits as _,
-        &versions,
-        &reserved,
-        &used,
-        &peaks,
-        &peak_times as _,
-        &changed as _,
-    )
-    .execute(tx)
-    .await?;
-    Ok(())
-}
-
-/// A tenant's accounts, by resource type.
-pub async fn quota(pool: &PgPool, tenant: &Token) -> Result<Vec<QuotaRow>, WarmError> {
-    let records = sqlx::query!(
-        r#"SELECT resource, hard_limit, version, reserved, used, used_peak,
-                  peak_at AS "peak_at: Moment", changed_at AS "changed_at: Moment"
-           FROM resource_quotas WHERE tenant = $1 ORDER BY resource"#,
-        tenant.as_str(),
-    )
-    .fetch_all(pool)
-    .await?;
-    let rows = records.into_iter().map(|record| {
-        let version = unsigned("version", record.version)?;
-        let limit = record.hard_limit.map(|hard| {
-            let hard = unsigned("hard_limit", hard)?;
-            Ok::<_, OutOfRange>(Limit { hard, version })
-        });
-        let peak_used = unsigned("used_peak", record.used_peak)?;
-        Ok(QuotaRow {
-            tenant: tenant.clone(),
-            resource: ResourceKind::parse(&record.resource)
-                .ok_or_else(|| OutOfRange::new("resource", &record.resource))?,
-            account: Account {
-                limit: limit.transpose()?,
-                reserved: unsigned("reserved", record.reserved)?,
-                used: unsigned("used", record.used)?,
-                peak: record.peak_at.map(|at| Peak {
-                    used: peak_used,
-                    at: Millis::from(at),
-                }),
-            },
-            changed_at: record.changed_at.into(),
-        })
-    });
-    rows.collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_change_of_a_key_is_written() {
-        let row = |tenant, resource, reserved| QuotaRow {
-            tenant: Token::new(tenant).unwrap(),
-            resource,
-            account: Account {
-                reserved,
-                ..Account::default()
-            },
-            changed_at: Millis(0),
-        };
-        let changes = [
-            row("a", ResourceKind::Cpu, 1),
-            row("b", ResourceKind::Cpu, 2),
-            row("a", ResourceKind::Gpu, 3),
-            row("a", ResourceKind::Cpu, 4),
-        ];
-        let found: Vec<_> = collapse(&changes)
-            .iter()
-            .map(|row| row.account.reserved)
-            .collect();
-        assert_eq!(found, [4, 3, 2]);
-        assert!(collapse(&[]).is_empty());
-    }
+    (written, gone)
 }

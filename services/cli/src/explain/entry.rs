@@ -1,6 +1,6 @@
 //! One entry of the history as a clause.
 
-use super::reasons;
+use super::{quota, reasons};
 use crate::amount;
 use scheduler::project::{Entry, Fact};
 use vocab::{AllocationNo, CellNo, Millis, PreemptionCause};
@@ -58,6 +58,13 @@ pub fn clause(cell: CellNo, fact: &Fact, now: Millis) -> String {
             format!("queued again, because {}{pause}", reasons::ended(*cause))
         }
         Fact::Ended { cause, .. } => format!("ended, because {}", reasons::ended(*cause)),
+        Fact::QuotaWaiting { refusal } => format!("waits for quota: {}", quota::short(refusal)),
+        Fact::QuotaDenied { refusal } => format!("denied by quota: {}", quota::short(refusal)),
+        Fact::QuotaReclaimed { by } => {
+            let by = by.map_or(String::new(), |by| format!(", for {}", by.id(cell)));
+            format!("its quota is taken back{by}")
+        }
+        Fact::Reprioritised { priority } => format!("has priority {priority} from here on"),
     }
 }
 
@@ -68,6 +75,8 @@ fn taker(cell: CellNo, cause: PreemptionCause, by: Option<AllocationNo>) -> Stri
         (PreemptionCause::Priority | PreemptionCause::FairShare, None) => {
             " (another tenant's)".into()
         }
-        (PreemptionCause::Gang | PreemptionCause::Reservation, None) => String::new(),
+        (PreemptionCause::Gang | PreemptionCause::Reservation | PreemptionCause::Quota, None) => {
+            String::new()
+        }
     }
 }

@@ -7,7 +7,7 @@ use scheduler::{
     store::{Explanation, PlaceInQueue, Standing},
 };
 use sqlx::types::JsonValue;
-use vocab::{CellNo, Lsn, Token};
+use vocab::{CellNo, Lsn, Refusal, Token};
 
 pub fn object<const N: usize>(fields: [(&str, JsonValue); N]) -> JsonValue {
     fields.into_iter().collect()
@@ -27,7 +27,11 @@ pub fn explanation(explanation: &Explanation, at: Option<Lsn>) -> JsonValue {
         ("priority", one.priority.into()),
         ("priority_class", one.priority_class.clone().into()),
         ("gang", one.gang.clone().into()),
+        ("team", one.team.clone().into()),
+        ("namespace", one.namespace.clone().into()),
+        ("qos", one.qos.name().into()),
         ("state", one.state.clone().into()),
+        ("quota", one.quota.as_ref().map(of_refusal).into()),
         (
             "waiting_reason",
             one.waiting_reason.map(|reason| reason.name()).into(),
@@ -57,6 +61,15 @@ pub fn explanation(explanation: &Explanation, at: Option<Lsn>) -> JsonValue {
         ),
         ("history", entries.collect()),
         ("as_of_lsn", at.unwrap_or(explanation.through).0.into()),
+    ])
+}
+
+fn of_refusal(refusal: &Refusal) -> JsonValue {
+    object([
+        ("rule", refusal.rule.name().into()),
+        ("subject", refusal.subject.clone().into()),
+        ("limit", refusal.limit.into()),
+        ("actual", refusal.actual.into()),
     ])
 }
 
@@ -165,5 +178,10 @@ fn detail(cell: CellNo, fact: &Fact) -> JsonValue {
             ("not_before_ms", not_before.0.into()),
         ]),
         Fact::Ended { at, .. } => object([("at_ms", at.0.into())]),
+        Fact::QuotaWaiting { refusal } | Fact::QuotaDenied { refusal } => of_refusal(refusal),
+        Fact::QuotaReclaimed { by } => {
+            object([("by", by.map(|no| no.id(cell).to_string()).into())])
+        }
+        Fact::Reprioritised { priority } => object([("priority", (*priority).into())]),
     }
 }

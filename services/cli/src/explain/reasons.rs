@@ -21,6 +21,7 @@ pub fn waits(reason: WaitingReason) -> &'static str {
         }
         WaitingReason::NoUniformLabel => "no node has the label that its gang wants to be uniform",
         WaitingReason::Nominated => "its node is being cleared for it",
+        WaitingReason::Quota => "its quota was taken back",
     }
 }
 
@@ -65,5 +66,6 @@ pub fn preempted(cause: PreemptionCause) -> &'static str {
         PreemptionCause::FairShare => "a queue below its fair share takes its place",
         PreemptionCause::Gang => "a member of its gang has to go",
         PreemptionCause::Reservation => "a reservation of its node begins",
+        PreemptionCause::Quota => "its quota was taken back",
     }
 }

@@ -1,12 +1,12 @@
 //! An explanation in sentences.
 
-use super::{entry, reasons};
+use super::{entry, quota, reasons};
 use crate::amount;
 use scheduler::{
     project::{Entry, Fact, Subject},
     store::{Allocation, Explanation, PlaceInQueue, Standing},
 };
-use vocab::{AllocationId, CellNo, Filter, Lsn, Millis, ResourceKind};
+use vocab::{AllocationId, CellNo, Filter, Lsn, Millis, QosClass, ResourceKind};
 
 /// Scores of a placement that are shown.
 const SCORES: usize = 5;
@@ -25,6 +25,9 @@ pub fn lines(explanation: &Explanation, at: Option<Lsn>, history: bool) -> Vec<S
             let since = amount::moment(last.at);
             out.push(format!("At lsn {}, since {since}: {clause}.", at.0));
         }
+    }
+    if let (None, Some(refusal)) = (at, &allocation.quota) {
+        out.extend(quota::lines(refusal));
     }
     if let (None, Some(cause)) = (at, allocation.last_end_cause) {
         let (times, cause) = (allocation.attempts, reasons::ended(cause));
@@ -67,8 +70,11 @@ pub fn cell_of(id: AllocationId) -> CellNo {
 /// What is worth telling unasked: that it lost a place.
 fn unrest(entry: &Entry) -> bool {
     match entry.fact {
-        Fact::Preempted { .. } | Fact::Requeued { .. } => true,
-        Fact::Waiting { .. }
+        Fact::Preempted { .. } | Fact::Requeued { .. } | Fact::QuotaReclaimed { .. } => true,
+        Fact::QuotaWaiting { .. }
+        | Fact::QuotaDenied { .. }
+        | Fact::Reprioritised { .. }
+        | Fact::Waiting { .. }
         | Fact::Line { .. }
         | Fact::Placed { .. }
         | Fact::Nominated { .. }
@@ -86,6 +92,14 @@ fn asks(allocation: &Allocation) -> String {
     if allocation.gpu_count > 0 {
         let (count, milli) = (allocation.gpu_count, allocation.gpu_milli);
         text += &format!(", {count} GPUs ({milli} of 1000 of each)");
+    }
+    if allocation.qos == QosClass::BestEffort {
+        text = "asks for     nothing, and runs on what is left over".into();
+    }
+    if let Some(team) = &allocation.team {
+        let namespace = allocation.namespace.as_ref();
+        let below = namespace.map_or(String::new(), |name| format!("/{name}"));
+        text += &format!(", by {team}{below}");
     }
     text += &format!(
         ", in queue {}, priority {}",
@@ -106,6 +120,7 @@ fn stands(explanation: &Explanation) -> String {
     let moment = |at: Option<Millis>| at.map_or("an unknown moment".into(), amount::moment);
     let node = allocation.node.as_deref().unwrap_or("no node");
     match allocation.state.as_str() {
+        "requested" if allocation.quota.is_some() => "It waits for quota.".into(),
         "requested" => "Quota has not decided on it yet.".into(),
         "denied" => format!("Quota denied it at {}.", moment(allocation.ended_at)),
         "queued" => waits(explanation),
@@ -235,8 +250,13 @@ fn of_placement(explanation: &Explanation, at: Option<Lsn>) -> Vec<String> {
             .history
             .last()
             .is_some_and(|last| match last.fact {
-                Fact::Placed { .. } | Fact::Preempted { .. } => true,
-                Fact::Waiting { .. }
+                Fact::Placed { .. }
+                | Fact::Preempted { .. }
+                | Fact::QuotaReclaimed { .. }
+                | Fact::Reprioritised { .. } => true,
+                Fact::QuotaWaiting { .. }
+                | Fact::QuotaDenied { .. }
+                | Fact::Waiting { .. }
                 | Fact::Line { .. }
                 | Fact::Nominated { .. }
                 | Fact::Requeued { .. }

@@ -1,14 +1,18 @@
 //! What operators set.
 
-mod account;
 mod nodes;
 mod policy;
 mod queue;
+mod quota;
+mod rate;
+mod tenant;
 
-pub use account::{QuotaCommand, Rate, Tenant};
 pub use nodes::{Cordon, Reserve, Uncordon, Unreserve};
 pub use policy::{Policy, PriorityClass};
 pub use queue::QueueSet;
+pub use quota::{QuotaBudget, QuotaSet};
+pub use rate::Rate;
+pub use tenant::Tenant;
 
 use clap::Args;
 use schemas::v1;
@@ -39,4 +43,14 @@ fn placement(text: &str) -> Result<i32, String> {
 
 fn names<const N: usize>(names: [&str; N]) -> String {
     names.map(|name| name.replace('_', "-")).join(", ")
+}
+
+/// The contract's number of a name, which people write with hyphens.
+fn named(all: &[(&str, i32)], text: &str) -> Result<i32, String> {
+    let name = text.replace('-', "_");
+    let found = all.iter().find(|(known, _)| *known == name);
+    found.map(|(_, number)| *number).ok_or_else(|| {
+        let known: Vec<_> = all.iter().map(|(name, _)| name.replace('_', "-")).collect();
+        format!("{text}: write {}", known.join(", "))
+    })
 }

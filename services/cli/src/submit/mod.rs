@@ -15,12 +15,24 @@ use schemas::v1::{self, submitted};
 pub struct Submit {
     #[arg(long)]
     pub tenant: String,
-    /// Cores (4) or millicores (1500m).
-    #[arg(long, value_parser = amount::cpu_milli)]
+    /// Cores (4) or millicores (1500m); without it the tenant's default.
+    #[arg(long, default_value = "0", value_parser = amount::cpu_milli)]
     cpu: i64,
-    /// Memory (16GiB).
-    #[arg(long, value_parser = amount::bytes)]
+    /// Memory (16GiB); without it the tenant's default.
+    #[arg(long, default_value = "0", value_parser = amount::bytes)]
     memory: i64,
+    /// Cores that the run may take where there are some left.
+    #[arg(long, default_value = "0", value_parser = amount::cpu_milli)]
+    cpu_most: i64,
+    /// Memory that the run may take where there is some left.
+    #[arg(long, default_value = "0", value_parser = amount::bytes)]
+    memory_most: i64,
+    /// Ask for no cpu and no memory, and run on what is left over.
+    #[arg(long, conflicts_with_all = ["cpu", "memory"])]
+    best_effort: bool,
+    /// The team, or team/namespace, whose quota it is of; without it the tenant's own.
+    #[arg(long, default_value = "")]
+    account: String,
     /// GPU devices.
     #[arg(long, default_value_t = 0)]
     gpus: i64,
@@ -96,6 +108,10 @@ impl Submit {
                 success,
             }
         };
+        let (team, namespace) = match self.account.split_once('/') {
+            Some((team, namespace)) => (team.to_owned(), namespace.to_owned()),
+            None => (self.account, String::new()),
+        };
         let ended = self.after.into_iter().map(dependency(false));
         let finished = self.after_success.into_iter().map(dependency(true));
         v1::Submit {
@@ -116,6 +132,11 @@ impl Submit {
             retries: self.retries,
             never_requeue: self.never_requeue,
             run_time_ms: self.run_time,
+            team,
+            namespace,
+            cpu_milli_most: self.cpu_most,
+            memory_bytes_most: self.memory_most,
+            best_effort: self.best_effort,
         }
     }
 }
@@ -123,10 +144,18 @@ impl Submit {
 pub(crate) fn state(submitted: &v1::Submitted) -> String {
     match &submitted.state {
         Some(submitted::State::Placed(placed)) => look::place(&placed.node, &placed.gpus),
-        Some(submitted::State::Waiting(waiting)) => format!("waits: {}", words(waiting.reason())),
+        Some(submitted::State::Waiting(waiting)) => waits(waiting),
         Some(submitted::State::Ended(ended)) => format!("ended: {}", words(ended.cause())),
         None => "in a state that this version does not know".into(),
     }
+}
+
+/// Why it waits, in the cell's own words where it says more than the reason.
+pub(crate) fn waits(waiting: &v1::Waiting) -> String {
+    if waiting.explanation.is_empty() {
+        return format!("waits: {}", words(waiting.reason()));
+    }
+    format!("waits: {}", waiting.explanation)
 }
 
 /// An enum's name as words.
@@ -174,7 +203,7 @@ mod tests {
     fn every_flag_reaches_the_request() {
         let all = request(
             "--queue q --priority-class c --extended fpga=2 --after a --after-success b --retries 3 \
-             --never-requeue --run-time 10m --gang g --gang-size 8 --gang-min 6 --gang-uniform rack",
+             --never-requeue --run-time 10m --account a/b --cpu-most 2 --memory-most 2GiB --gang g --gang-size 8 --gang-min 6 --gang-uniform rack",
         )
         .unwrap();
         assert_eq!(
@@ -195,6 +224,8 @@ mod tests {
             (all.retries, all.never_requeue, all.run_time_ms),
             (3, true, 600_000)
         );
+        assert_eq!((all.team.as_str(), all.namespace.as_str()), ("a", "b"));
+        assert_eq!((all.cpu_milli_most, all.memory_bytes_most), (2000, 2 << 30));
         let gang = all.gang.unwrap();
         assert_eq!((gang.name.as_str(), gang.size, gang.min), ("g", 8, 6));
         assert_eq!(gang.uniform_label, "rack");

@@ -65,6 +65,8 @@ impl Folded {
             operation_window_ms: settings.operation_window_ms,
             operations_max: settings.operations_max,
             allocations_max: settings.allocations_max,
+            slot_ms: settings.slot_ms,
+            window_slots: settings.window_slots,
         };
         let mut admission = self.admission.state().clone();
         let mut draft = self.admission.draft(self.now);
@@ -77,11 +79,17 @@ impl Folded {
             let message = DoorRecord {
                 seq: 0,
                 sender: sender.clone(),
-                reply_to: None,
+                // Whoever is turned away without a record is told, and only who waits for it.
+                reply_to: Some(sender.clone()),
                 trace: None,
                 payload: message.encode_to_vec().into(),
             };
-            admission.handle(admission::command(&message), &rules, &mut draft);
+            for command in admission::commands(&message) {
+                admission.handle(command, &rules, &mut draft);
+            }
+        }
+        if let Some(turned) = admission.take_effects().pop() {
+            return Err(format!("refused: {}", turned.refusal).into());
         }
         if let Some(illegal) = draft.illegal() {
             return Err(illegal.clone().into());

@@ -84,7 +84,10 @@ async fn cell() -> MemoryBus {
     };
     let tenant = Event::AdminApplied {
         operation: operation("_operator"),
-        change: AdminChange::Tenant { tenant: token("a") },
+        change: AdminChange::Tenant {
+            tenant: token("a"),
+            settings: vocab::TenantSettings::default(),
+        },
         version: 1,
     };
     let requested = || Event::AllocationRequested {
@@ -105,6 +108,7 @@ async fn cell() -> MemoryBus {
     };
     ledger.append(Writer::NodeHeartbeat, &[node]).await;
     let granted = [2, 3].map(|no| Event::QuotaReserved {
+        flags: vocab::QuotaFlags::default(),
         allocation: AllocationNo(no),
     });
     ledger.append(Writer::Quota, &granted).await;

@@ -1,77 +1,68 @@
-//! The quota's rules: one level, tenant × resource type, a hard limit. Pure; one file per subject.
+//! The quota's rules: tenants, their teams and namespaces, what they may hold, borrow and spend. Pure.
+//!
+//! A claim counts at every account of its path. What it waits for it is told, and it waits in that queue ([`queues`]);
+//! everything else follows from what is held ([`books`]).
 
+mod allow;
+mod books;
+mod budget;
+mod check;
+mod claim;
+mod cohort;
+mod gang;
+mod limits;
+mod marks;
+mod meter;
+mod node;
+mod queues;
+mod rates;
+mod read;
+mod reclaim;
 mod release;
+mod request;
 mod reserve;
+mod resource;
+mod schedule;
+mod tree;
+mod victims;
+mod wait;
 
+pub use meter::Forecast;
+pub use read::{Holding, PoolView};
+
+use books::Books;
+use claim::Claim;
+use gang::{Gang, GangKey};
 use ledger::{Decider, Draft, IllegalEvent};
+use rates::Rates;
+use resource::ResourceId;
+use schedule::Schedule;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
 };
+use tree::AccountId;
 use vocab::{
-    AdminChange, AllocationNo, AllocationSpec, At, Event, Millis, ResourceKind, Token, Writer,
+    AdminChange, AllocationNo, At, Event, EventKind, Kinds, Millis, Token, WaitingReason, Writer,
 };
 
 /// Everything that quota knows, folded from the ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quota {
-    accounts: BTreeMap<(Token, ResourceKind), Account>,
-    /// Asked for, not decided yet.
-    asked: BTreeMap<AllocationNo, Claim>,
-    /// Reserved or used.
-    held: BTreeMap<AllocationNo, Held>,
-    /// Ended, to be released.
-    ended: BTreeSet<AllocationNo>,
-}
-
-/// One tenant's share of one resource type, in the resource's unit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Account {
-    /// No more than this may be reserved and used together. Without one ever set: nothing.
-    pub limit: u64,
-    /// Granted, not started.
-    pub reserved: u64,
-    /// Started.
-    pub used: u64,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Claim {
-    tenant: Token,
-    amounts: [u64; 3],
-}
-
-impl Claim {
-    fn of(tenant: &Token, spec: &AllocationSpec) -> Self {
-        Self {
-            tenant: tenant.clone(),
-            amounts: ResourceKind::ALL.map(|kind| spec.amount(kind)),
-        }
-    }
-
-    /// What is asked of each resource type; nothing of a type is not asked for.
-    fn parts(&self) -> impl Iterator<Item = (ResourceKind, u64)> {
-        let parts = ResourceKind::ALL.into_iter().zip(self.amounts);
-        parts.filter(|(_, amount)| *amount > 0)
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Held {
-    claim: Claim,
-    started: bool,
-}
-
-impl Quota {
-    pub fn account(&self, tenant: &Token, kind: ResourceKind) -> Account {
-        let key = (tenant.clone(), kind);
-        self.accounts.get(&key).copied().unwrap_or_default()
-    }
-
-    fn account_mut(&mut self, tenant: &Token, kind: ResourceKind) -> &mut Account {
-        self.accounts.entry((tenant.clone(), kind)).or_default()
-    }
+    books: Books,
+    claims: BTreeMap<AllocationNo, Claim>,
+    /// To be decided.
+    asked: BTreeSet<AllocationNo>,
+    /// To be released.
+    leaving: BTreeSet<AllocationNo>,
+    gangs: BTreeMap<GangKey, Gang>,
+    schedules: BTreeMap<(AccountId, ResourceId), Schedule>,
+    /// When which of them is to be looked at.
+    due: BTreeSet<(Millis, AccountId, ResourceId)>,
+    rates: Rates,
+    /// Models of the nodes that have GPUs.
+    models: BTreeMap<Token, Token>,
 }
 
 impl Decider for Quota {
@@ -80,45 +71,81 @@ impl Decider for Quota {
     type Effect = Infallible;
 
     const WRITER: Writer = Writer::Quota;
-    const STATE_VERSION: u32 = 1;
+    const STATE_VERSION: u32 = 2;
+    const READS: Kinds = Kinds::of(&[
+        EventKind::TenantSet,
+        EventKind::QuotaSet,
+        EventKind::BudgetSet,
+        EventKind::RateSet,
+        EventKind::AllocationRequested,
+        EventKind::AllocationPlaced,
+        EventKind::AllocationStarted,
+        EventKind::AllocationRequeued,
+        EventKind::AllocationWaiting,
+        EventKind::AllocationEnded,
+        EventKind::AllocationReprioritised,
+        EventKind::NodeRegistered,
+    ]);
 
     fn observe(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
         match event {
-            Event::AdminApplied {
-                change:
-                    AdminChange::Quota {
-                        tenant,
-                        resource,
-                        limit,
-                    },
-                ..
-            } => self.account_mut(tenant, *resource).limit = *limit,
+            Event::AdminApplied { change, .. } => self.administer(at, change),
             Event::AllocationRequested { operation, spec } => {
-                let claim = Claim::of(&operation.tenant, spec);
-                self.asked.insert(AllocationNo(at.no.0), claim);
+                return self.request(AllocationNo(at.no.0), &operation.tenant, spec, event);
             }
-            Event::AllocationStarted { allocation, .. } => self.convert(*allocation),
-            Event::AllocationRequeued { allocation, .. } => self.revert(*allocation),
-            Event::AllocationEnded { allocation, .. } => self.end(*allocation),
+            Event::AllocationPlaced {
+                allocation, node, ..
+            } => return self.place(*allocation, node, event),
+            Event::AllocationStarted {
+                allocation,
+                at: from,
+            } => return self.start(at, *allocation, *from, event),
+            Event::AllocationRequeued {
+                allocation,
+                at: until,
+                ..
+            } => return self.stop(at, *allocation, *until, event),
+            Event::AllocationWaiting {
+                allocation,
+                reason: WaitingReason::Quota,
+                ..
+            } => self.keep_off(*allocation),
+            Event::AllocationEnded {
+                allocation,
+                at: until,
+                ..
+            } => self.end(*allocation, *until),
+            Event::AllocationReprioritised {
+                allocation,
+                priority,
+            } => self.reprioritise(*allocation, *priority),
+            Event::NodeRegistered { node, capacity, .. } => self.register(node, capacity),
             // Not the quota's business.
-            Event::AdminApplied { .. }
-            | Event::CancelRequested { .. }
+            Event::CancelRequested { .. }
+            | Event::JobSetCancelRequested { .. }
+            | Event::PriorityRequested { .. }
+            | Event::ResourceAsked { .. }
             | Event::OperationRefused { .. }
             | Event::OperationRepeated { .. }
             | Event::OperationsForgotten { .. }
-            | Event::AllocationPlaced { .. }
             | Event::AllocationWaiting { .. }
             | Event::LineExplained { .. }
             | Event::AllocationPreempted { .. }
             | Event::AllocationNominated { .. }
             | Event::AllocationStopping { .. }
             | Event::CancelDecided { .. }
+            | Event::JobSetCancelDecided { .. }
+            | Event::PriorityDecided { .. }
+            | Event::ResourceDecided { .. }
+            | Event::ReservationExpired { .. }
             | Event::ReservationDecided { .. }
-            | Event::NodeRegistered { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
             | Event::RunReported { .. } => {}
             Event::QuotaReserved { .. }
+            | Event::QuotaWaiting { .. }
+            | Event::QuotaReclaimed { .. }
+            | Event::LimitsInForce { .. }
             | Event::QuotaDenied { .. }
             | Event::QuotaReleased { .. } => {
                 return Err(IllegalEvent::new("an own fact as input", event));
@@ -127,17 +154,27 @@ impl Decider for Quota {
         Ok(())
     }
 
-    fn evolve(&mut self, _at: &At, event: &Event) -> Result<(), IllegalEvent> {
+    fn evolve(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
         match event {
-            Event::QuotaReserved { allocation } => self.reserved(*allocation, event),
-            Event::QuotaDenied { allocation, .. } => match self.asked.remove(allocation) {
-                Some(_) => Ok(()),
-                None => Err(IllegalEvent::new("not asked", event)),
-            },
-            Event::QuotaReleased { allocation } => self.released(*allocation, event),
+            Event::QuotaReserved { allocation, .. } => self.reserved(at, *allocation, event),
+            Event::QuotaWaiting {
+                allocation,
+                refusal,
+            } => self.told(at, *allocation, refusal, event),
+            Event::QuotaDenied { allocation, .. } => self.denied(*allocation, event),
+            Event::QuotaReclaimed { allocation, by } => self.reclaimed(at, *allocation, *by, event),
+            Event::QuotaReleased { allocation } => self.released(at, *allocation, event),
+            Event::LimitsInForce {
+                account,
+                resource,
+                limits,
+            } => self.in_force(at, account, resource, *limits, event),
             Event::AdminApplied { .. }
             | Event::AllocationRequested { .. }
             | Event::CancelRequested { .. }
+            | Event::JobSetCancelRequested { .. }
+            | Event::PriorityRequested { .. }
+            | Event::ResourceAsked { .. }
             | Event::OperationRefused { .. }
             | Event::OperationRepeated { .. }
             | Event::OperationsForgotten { .. }
@@ -150,7 +187,12 @@ impl Decider for Quota {
             | Event::AllocationStarted { .. }
             | Event::AllocationStopping { .. }
             | Event::AllocationEnded { .. }
+            | Event::AllocationReprioritised { .. }
             | Event::CancelDecided { .. }
+            | Event::JobSetCancelDecided { .. }
+            | Event::PriorityDecided { .. }
+            | Event::ResourceDecided { .. }
+            | Event::ReservationExpired { .. }
             | Event::ReservationDecided { .. }
             | Event::NodeRegistered { .. }
             | Event::NodeReady { .. }
@@ -165,14 +207,54 @@ impl Decider for Quota {
         match command {}
     }
 
-    /// Releases first, so that what they free can be reserved in the same frame.
+    /// Releases first, then the limits that hold from now on, so that what is free can be reserved in the same frame.
     fn decide(&mut self, (): &(), draft: &mut Draft) {
         release::decide(self, draft);
+        schedule::decide(self, draft);
+        reclaim::decide(self, draft);
         reserve::decide(self, draft);
     }
 
     fn wake_at(&self) -> Option<Millis> {
-        None
+        let marks = &self.books.marks;
+        let looks = !marks.looked && !self.books.queues.is_empty();
+        let due = self.due.first().map(|(at, _, _)| *at);
+        let burst = self.books.bursts.first().map(|(at, _, _)| *at);
+        let retry = marks.retries.first().map(|(at, _)| *at);
+        let now = looks.then_some(Millis(i64::MIN));
+        [due, burst, retry, now].into_iter().flatten().min()
+    }
+}
+
+impl Quota {
+    fn administer(&mut self, at: &At, change: &AdminChange) {
+        match change {
+            AdminChange::Tenant { tenant, settings } => self.treat(tenant, settings, at.now),
+            AdminChange::Quota {
+                account,
+                resource,
+                limits,
+                validity,
+            } => self.set_limits(at, account, resource, *limits, *validity),
+            AdminChange::Budget {
+                account,
+                of,
+                budget,
+            } => self.set_budget(account, of, *budget, at.now),
+            AdminChange::Rate {
+                resource,
+                micro_per_unit_hour,
+                effective_from,
+            } => self
+                .rates
+                .set(resource, *micro_per_unit_hour, *effective_from),
+            // Not the quota's business.
+            AdminChange::Queue { .. }
+            | AdminChange::PriorityClass { .. }
+            | AdminChange::Scheduling(_)
+            | AdminChange::Cordon { .. }
+            | AdminChange::Reservation { .. } => {}
+        }
     }
 }
 

@@ -1,85 +1,239 @@
-//! Reserve: all that an allocation asks for, or a denial that names the resource, the limit and what it would come to.
+//! Reserve: all that is asked for, or a wait or a denial that names what is in the way.
+//!
+//! Requests are taken up in the order of their numbers, and every first decision comes in that order. In between, whoever
+//! waits and might go on now is tried, the higher priority first.
 
-use super::{Claim, Held, Quota};
+use super::{
+    Quota,
+    books::Move,
+    check::{Block, Need, Why},
+    claim::{Hold, Order, Place, Point, Stage, What},
+};
 use ledger::{Draft, IllegalEvent};
-use vocab::{AllocationNo, Event, Refusal, Rule};
+use std::collections::BTreeSet;
+use vocab::{AllocationNo, At, Event, OnExceed, QuotaFlags, Refusal, Rule};
 
 pub(super) fn decide(state: &mut Quota, draft: &mut Draft) {
-    while let Some((allocation, claim)) = state.asked.first_key_value() {
-        if draft.full() {
-            return;
+    state.look_at_all();
+    state.books.marks.elapse(draft.now);
+    let mut ready: BTreeSet<(Order, Point)> = BTreeSet::new();
+    while !draft.full() {
+        while let Some(point) = state.books.marks.points.pop_first() {
+            let head = state.books.queues.head(point);
+            ready.extend(head.map(|head| (head, point)));
         }
-        let allocation = *allocation;
-        let event = match state.shortfall(claim) {
-            None => Event::QuotaReserved { allocation },
-            Some(refusal) => Event::QuotaDenied {
-                allocation,
-                refusal,
+        let asked = state.asked.first().copied();
+        let asked_order = asked.and_then(|no| Some(state.claims.get(&no)?.order(no)));
+        match ready.first().copied() {
+            Some((head, point)) if asked_order.is_none_or(|order| head < order) => {
+                ready.pop_first();
+                state.try_head(head, point, draft);
+            }
+            _ => match (state.books.marks.gangs.pop_first(), asked) {
+                (Some(gang), _) => state.look_at_gang(&gang, draft),
+                (None, Some(asked)) => state.ask_in_gang(asked, draft),
+                (None, None) => return,
             },
-        };
-        draft.emit(state, event);
+        }
     }
+    // The frame is full: what was not tried is tried for the next.
+    let rest = ready.into_iter().map(|(_, point)| point);
+    state.books.marks.points.extend(rest);
 }
 
 impl Quota {
-    /// The first limit that the claim would break.
-    fn shortfall(&self, claim: &Claim) -> Option<Refusal> {
-        claim.parts().find_map(|(kind, amount)| {
-            let account = self.account(&claim.tenant, kind);
-            let taken = account.reserved.saturating_add(account.used);
-            let would_be = taken.saturating_add(amount);
-            (would_be > account.limit)
-                .then(|| Refusal::over(Rule::QuotaExceeded, kind.name(), account.limit, would_be))
+    /// A state without marks looks at every queue and gang once.
+    fn look_at_all(&mut self) {
+        let marks = &mut self.books.marks;
+        if !std::mem::replace(&mut marks.looked, true) {
+            marks.points.extend(self.books.queues.points());
+            marks.gangs.extend(self.gangs.keys().cloned());
+        }
+    }
+
+    fn try_head(&mut self, order: Order, point: Point, draft: &mut Draft) {
+        match self.books.queues.head(point) {
+            Some(head) if head == order => {
+                let unit = self.unit(order.allocation());
+                self.attempt(&unit, Some(point), draft);
+            }
+            // Another one has come to the head meanwhile.
+            Some(_) => self.books.marks.point(point),
+            None => {}
+        }
+    }
+
+    /// Grants the claims of a gang, or of one allocation, together; or says what is in their way. `at` is what they wait
+    /// for: as long as that is in their way, nothing else is looked at.
+    pub(super) fn attempt(
+        &mut self,
+        members: &[AllocationNo],
+        at: Option<Point>,
+        draft: &mut Draft,
+    ) {
+        let Some((&lead, claim)) = members
+            .first()
+            .and_then(|no| Some((no, self.claims.get(no)?)))
+        else {
+            return;
+        };
+        let order = claim.order(lead);
+        let mut needs = std::mem::take(&mut self.books.marks.needs);
+        self.needs_into(members, &mut needs);
+        let still = at.and_then(|point| self.still(point, &needs, order, draft.now));
+        if let Some(block) = still {
+            self.wait_on(&block, draft);
+            let victims = self.victims(&block, &needs, lead);
+            self.take_back(victims.unwrap_or_default(), lead, draft);
+        } else {
+            match self.check(&needs, order, draft.now) {
+                Ok(flags) => self.grant(members, flags, draft),
+                Err(block) => self.do_not_grant(members, &needs, &block, draft),
+            }
+        }
+        self.books.marks.needs = needs;
+    }
+
+    fn grant(&mut self, members: &[AllocationNo], flags: QuotaFlags, draft: &mut Draft) {
+        for &allocation in members {
+            draft.emit(self, Event::QuotaReserved { allocation, flags });
+        }
+    }
+
+    fn do_not_grant(
+        &mut self,
+        members: &[AllocationNo],
+        needs: &[Need],
+        block: &Block,
+        draft: &mut Draft,
+    ) {
+        // Whoever leads is there: `attempt` has looked at it.
+        let lead = members[0];
+        let open = members.iter().any(|no| self.may_be_denied(*no));
+        if open && let Some(refusal) = self.never(needs) {
+            return self.deny(members, &refusal, draft);
+        }
+        let rule = match block.why {
+            Why::Budget => Rule::BudgetExhausted,
+            Why::Limit | Why::Lent | Why::Behind(_) => Rule::QuotaExceeded,
+        };
+        let refusal = self.refusal(rule, block.point, block.limit, block.actual);
+        let victims = self.victims(block, needs, lead);
+        if open && victims.is_none() && self.on_exceed(lead) == OnExceed::Refuse {
+            return self.deny(members, &refusal, draft);
+        }
+        self.wait_on(block, draft);
+        for &allocation in members {
+            let told = self.claims.get(&allocation).map(|claim| claim.place());
+            if told != Some(Place::At(block.point)) {
+                let refusal = refusal.clone();
+                draft.emit(
+                    self,
+                    Event::QuotaWaiting {
+                        allocation,
+                        refusal,
+                    },
+                );
+            }
+        }
+        self.take_back(victims.unwrap_or_default(), lead, draft);
+    }
+
+    /// What was told that it waits is not denied any more, but for a gang that has just become complete.
+    fn may_be_denied(&self, allocation: AllocationNo) -> bool {
+        let claim = self.claims.get(&allocation);
+        claim.is_some_and(|claim| {
+            let waits = matches!(
+                claim.stage,
+                Stage::Waits {
+                    place: Place::At(_) | Place::Nowhere,
+                    ..
+                }
+            );
+            !claim.again && !waits
         })
+    }
+
+    fn on_exceed(&self, allocation: AllocationNo) -> OnExceed {
+        let claim = self.claims.get(&allocation);
+        claim.map_or(OnExceed::Refuse, |claim| {
+            self.books
+                .tree
+                .node(claim.path.tenant())
+                .settings()
+                .on_exceed
+        })
+    }
+
+    fn deny(&mut self, members: &[AllocationNo], refusal: &Refusal, draft: &mut Draft) {
+        for &allocation in members {
+            let refusal = refusal.clone();
+            draft.emit(
+                self,
+                Event::QuotaDenied {
+                    allocation,
+                    refusal,
+                },
+            );
+        }
+    }
+
+    /// Notes what may take it out of the way but for quota that comes back: time, or taking it back from others.
+    fn wait_on(&mut self, block: &Block, draft: &Draft) {
+        if block.why == Why::Lent {
+            self.books.marks.lenders.insert(block.point);
+        }
+        let node = self.books.tree.node(block.point.account);
+        let at = match block.point.what {
+            What::Resource(resource) => node
+                .limited(resource)
+                .and_then(|limited| limited.rested_at(draft.now)),
+            What::Budget(purse) => {
+                let meter = node.meters.iter().find(|meter| meter.purse == purse);
+                meter.map(|meter| meter.period_end(draft.now))
+            }
+        };
+        if let Some(at) = at {
+            self.books.marks.retries.insert((at, block.point));
+        }
     }
 
     pub(super) fn reserved(
         &mut self,
+        at: &At,
         allocation: AllocationNo,
         event: &Event,
     ) -> Result<(), IllegalEvent> {
-        let claim = self
-            .asked
-            .remove(&allocation)
-            .ok_or_else(|| IllegalEvent::new("not asked", event))?;
-        for (kind, amount) in claim.parts() {
-            self.account_mut(&claim.tenant, kind).reserved += amount;
+        match self.claims.get(&allocation).map(|claim| claim.stage) {
+            Some(Stage::Asked) => drop(self.asked.remove(&allocation)),
+            Some(Stage::Waits { .. }) => self.step_out(allocation),
+            Some(Stage::Holds(_)) => return Err(IllegalEvent::new("held already", event)),
+            None => return Err(IllegalEvent::new("not asked", event)),
         }
-        let held = Held {
-            claim,
-            started: false,
-        };
-        self.held.insert(allocation, held);
+        self.grant_in_gang(allocation);
+        if let Some(claim) = self.claims.get_mut(&allocation) {
+            claim.stage = Stage::Holds(Hold::default());
+            let node = self.books.tree.node_mut(claim.path.leaf());
+            node.held.insert(claim.seniority(allocation));
+            self.books
+                .shift(&claim.path, &claim.parts, Move::Reserve, at.now);
+        }
         Ok(())
     }
 
-    /// What was reserved is used from the start of the run on.
-    pub(super) fn convert(&mut self, allocation: AllocationNo) {
-        let Some(held) = self.held.get_mut(&allocation) else {
-            return;
-        };
-        if !std::mem::replace(&mut held.started, true) {
-            let claim = held.claim.clone();
-            for (kind, amount) in claim.parts() {
-                let account = self.account_mut(&claim.tenant, kind);
-                account.reserved -= amount;
-                account.used += amount;
+    pub(super) fn denied(
+        &mut self,
+        allocation: AllocationNo,
+        event: &Event,
+    ) -> Result<(), IllegalEvent> {
+        match self.claims.get(&allocation) {
+            Some(claim) if claim.again => Err(IllegalEvent::new("granted before", event)),
+            Some(claim) if claim.hold().is_some() => Err(IllegalEvent::new("held", event)),
+            Some(_) => {
+                self.drop_undecided(allocation);
+                Ok(())
             }
-        }
-    }
-
-    /// Its run is over and it waits again: what was used stays reserved for it.
-    pub(super) fn revert(&mut self, allocation: AllocationNo) {
-        let Some(held) = self.held.get_mut(&allocation) else {
-            return;
-        };
-        if std::mem::replace(&mut held.started, false) {
-            let claim = held.claim.clone();
-            for (kind, amount) in claim.parts() {
-                let account = self.account_mut(&claim.tenant, kind);
-                account.used -= amount;
-                account.reserved += amount;
-            }
+            None => Err(IllegalEvent::new("not asked", event)),
         }
     }
 }

@@ -2,8 +2,8 @@ use super::*;
 use crate::explain::json;
 use scheduler::project::Position;
 use vocab::{
-    AllocationNo, Candidate, EndCause, GpuShare, LineNo, PlacementPolicy, PreemptionCause, Token,
-    WaitingReason,
+    AllocationNo, Candidate, EndCause, GpuShare, LineNo, PlacementPolicy, PreemptionCause, Refusal,
+    Rule, Token, WaitingReason,
 };
 
 const CELL: CellNo = CellNo(3);
@@ -29,6 +29,12 @@ fn allocation(state: &str) -> Allocation {
         gpu_milli: 0,
         gpu_models: Vec::new(),
         run_time_ms: 0,
+        team: None,
+        namespace: None,
+        qos: QosClass::Guaranteed,
+        cpu_milli_most: 0,
+        memory_bytes_most: 0,
+        quota: None,
         state: state.into(),
         waiting_reason: None,
         line: (state == "queued").then_some(LineNo(7)),
@@ -267,4 +273,36 @@ fn programs_get_names_and_numbers() {
     assert_eq!(json["history"][0]["detail"]["gpus"][0]["device"], 2);
     assert_eq!(json["history"][1]["kind"], "preempted");
     assert_eq!(json["as_of_lsn"], 6);
+}
+
+#[test]
+fn one_that_waits_for_quota_is_told_for_which() {
+    let refusal = Refusal::over(Rule::QuotaExceeded, "t cpu", 8000, 12_000);
+    let waiting = Fact::QuotaWaiting {
+        refusal: refusal.clone(),
+    };
+    let mut waits = explanation("requested", vec![entry(4, waiting)]);
+    waits.allocation.quota = Some(refusal);
+    waits.allocation.team = Some("team".into());
+    let text = lines(&waits, None, true);
+    assert_eq!(
+        text[1..],
+        [
+            "asks for     4 cores, 1 GiB, by team, in queue research, priority 5 (batch)",
+            "It waits for quota.",
+            "quota        cpu of t would come to 12 cores of 8 cores",
+            "level        tenant t",
+            "missing      4 cores of cpu",
+            "passes when  so much of what t holds is given back, or its limit is raised by that",
+            "history",
+            "  4.0 1970-01-01T00:00:04Z waits for quota: cpu of t would come to 12 cores of 8 cores",
+            "as of lsn    20",
+        ]
+    );
+    let at = lines(&waits, Some(Lsn(5)), false);
+    assert_eq!(
+        at[2],
+        "At lsn 5, since 1970-01-01T00:00:04Z: waits for quota: cpu of t would come to 12 cores of 8 cores."
+    );
+    assert_eq!(json::explanation(&waits, None)["quota"]["limit"], 8000);
 }

@@ -1,0 +1,150 @@
+//! What quota says: at which level, of what, how much is missing, and what would let it pass.
+
+use crate::amount;
+use vocab::{BudgetOf, QuotaResource, Refusal, Rule};
+
+/// As a clause.
+pub fn short(refusal: &Refusal) -> String {
+    let actual = refusal.actual;
+    match (refusal.rule, Level::of(&refusal.subject)) {
+        (Rule::GangIncomplete, _) => {
+            let (actual, size) = (actual, refusal.limit);
+            format!("{actual} of the {size} members of its gang are there")
+        }
+        (_, Some(level)) => {
+            let (limit, actual) = (level.amount(refusal.limit), level.amount(actual));
+            let (what, account) = (level.what, level.account);
+            format!("{what} of {account} would come to {actual} of {limit}")
+        }
+        (_, None) => refusal.to_string(),
+    }
+}
+
+/// What it waits for, and what would let it pass.
+pub fn lines(refusal: &Refusal) -> Vec<String> {
+    let mut out = vec![format!("quota        {}", short(refusal))];
+    let missing = refusal.actual.saturating_sub(refusal.limit);
+    match (refusal.rule, Level::of(&refusal.subject)) {
+        (Rule::GangIncomplete, _) => {
+            let missing = refusal.limit.saturating_sub(refusal.actual);
+            out.push(format!(
+                "passes when  those that are missing are submitted ({missing})"
+            ));
+        }
+        (Rule::QuotaExceeded, Some(level)) => {
+            let (level_of, missing) = (level.name(), level.amount(missing));
+            out.push(format!("level        {level_of} {}", level.account));
+            out.push(format!("missing      {missing} of {}", level.what));
+            out.push(format!(
+                "passes when  so much of what {} holds is given back, or its limit is raised by that",
+                level.account
+            ));
+        }
+        (Rule::BudgetExhausted, Some(level)) => {
+            let level_of = level.name();
+            out.push(format!("level        {level_of} {}", level.account));
+            out.push(format!(
+                "passes when  the next period of the {} budget begins, or it is raised",
+                level.what
+            ));
+        }
+        (Rule::QuotaNeverFits, Some(level)) => {
+            let missing = level.amount(missing);
+            out.push(format!(
+                "passes when  it asks for {missing} less, or the limit of {} is raised by that",
+                level.account
+            ));
+        }
+        _ => {}
+    }
+    out
+}
+
+/// The account and what of it a refusal speaks of: `tenant/team cpu`.
+struct Level<'a> {
+    account: &'a str,
+    what: &'a str,
+}
+
+impl<'a> Level<'a> {
+    fn of(subject: &'a str) -> Option<Self> {
+        let (account, what) = subject.split_once(' ')?;
+        Some(Self { account, what })
+    }
+
+    fn name(&self) -> &'static str {
+        match self.account.matches('/').count() {
+            0 => "tenant",
+            1 => "team",
+            _ => "namespace",
+        }
+    }
+
+    fn amount(&self, amount: u64) -> String {
+        match (QuotaResource::parse(self.what), BudgetOf::parse(self.what)) {
+            (Some(resource), _) => {
+                let unit = amount::unit(&resource).map_or(String::new(), |unit| format!(" {unit}"));
+                let number = amount::plain(&resource, amount.into());
+                format!("{}{unit}", short_number(&number))
+            }
+            (None, Some(of)) => amount::spent(&of, amount.into()),
+            (None, None) => amount.to_string(),
+        }
+    }
+}
+
+/// Without noughts behind the point.
+fn short_number(text: &str) -> &str {
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.'),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(rule: Rule, subject: &str, (limit, actual): (u64, u64), expected: &[&str]) {
+        let refusal = Refusal::over(rule, subject, limit, actual);
+        assert_eq!(lines(&refusal), expected);
+    }
+
+    #[test]
+    fn a_limit_names_its_level_and_what_is_missing() {
+        check(
+            Rule::QuotaExceeded,
+            "t/team cpu",
+            (8000, 9500),
+            &[
+                "quota        cpu of t/team would come to 9.5 cores of 8 cores",
+                "level        team t/team",
+                "missing      1.5 cores of cpu",
+                "passes when  so much of what t/team holds is given back, or its limit is raised by that",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_gang_names_how_many_are_missing() {
+        check(
+            Rule::GangIncomplete,
+            "gang",
+            (4, 3),
+            &[
+                "quota        3 of the 4 members of its gang are there",
+                "passes when  those that are missing are submitted (1)",
+            ],
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_said_as_it_stands() {
+        check(
+            Rule::TenantUnknown,
+            "tenant",
+            (0, 0),
+            &["quota        tenant unknown: tenant"],
+        );
+    }
+}

@@ -1,0 +1,156 @@
+//! What an account's limits, its cohort and its budgets allow now, and at the most.
+
+use super::{
+    books::Books,
+    check::{Block, Need, Why},
+    claim::{Point, What},
+    cohort::Pool,
+    limits::Limited,
+    node::Node,
+    rates::Rates,
+    resource::ResourceId,
+    tree::AccountId,
+};
+use vocab::{Millis, QuotaFlags};
+
+impl Books {
+    /// The most that a tenant in a cohort may hold for its own settings' sake.
+    fn own_cap(node: &Node, limited: &Limited) -> u64 {
+        let limits = &limited.limits;
+        if node.settings().preemptible {
+            limits
+                .hard
+                .saturating_add(limits.borrow.unwrap_or(u64::MAX))
+        } else {
+            limits.hard
+        }
+    }
+
+    /// The most that an account could ever hold of a resource type, as the limits are now.
+    pub fn most(&self, account: AccountId, resource: ResourceId) -> u64 {
+        let node = self.tree.node(account);
+        match (node.limited(resource), node.cohort) {
+            (None, _) if node.is_tenant() && resource.needs_limit() => 0,
+            (None, _) => u64::MAX,
+            (Some(limited), None) => limited.most(),
+            (Some(limited), Some(id)) => {
+                let pool = self.cohorts.get(id).pool(resource);
+                let most = pool.most(limited.limits.hard, &limited.share);
+                Self::own_cap(node, limited).min(most)
+            }
+        }
+    }
+
+    /// Whether so much more may be held at an account.
+    pub fn limit_allows(
+        &self,
+        account: AccountId,
+        resource: ResourceId,
+        amount: u64,
+        now: Millis,
+    ) -> Result<QuotaFlags, Block> {
+        let node = self.tree.node(account);
+        let cell = node.cell(resource);
+        let held = if resource.is_model() {
+            node.taken(resource).held()
+        } else {
+            cell.map_or(0, |cell| cell.reserved.saturating_add(cell.used))
+        };
+        let block = |why, limit| Block {
+            point: Point::resource(account, resource),
+            why,
+            limit,
+            actual: held.saturating_add(amount),
+        };
+        let after = held.checked_add(amount);
+        let Some(limited) = cell.and_then(|cell| cell.limited.as_ref()) else {
+            return match after {
+                Some(_) if !(node.is_tenant() && resource.needs_limit()) => {
+                    Ok(QuotaFlags::default())
+                }
+                Some(_) => Err(block(Why::Limit, 0)),
+                None => Err(block(Why::Limit, u64::MAX)),
+            };
+        };
+        let after = after.unwrap_or(u64::MAX);
+        let mut flags = QuotaFlags::default();
+        if limited.limits.soft.is_some_and(|soft| after > soft) {
+            flags = flags.with(QuotaFlags::SOFT);
+        }
+        let above = after > limited.limits.hard;
+        match node.cohort {
+            None => {
+                let cap = limited.cap(now);
+                if after > cap {
+                    return Err(block(Why::Limit, cap));
+                }
+                if above {
+                    flags = flags.with(QuotaFlags::BURST);
+                }
+            }
+            Some(id) => {
+                let pool = self.cohorts.get(id).pool(resource);
+                self.cohort_allows(node, limited, &pool, after)
+                    .map_err(|(why, limit)| block(why, limit))?;
+                if above {
+                    flags = flags.with(QuotaFlags::BORROWED);
+                }
+            }
+        }
+        Ok(flags)
+    }
+
+    /// Whether a tenant may hold so much for its cohort's sake. Who borrows leaves what a lender is getting back.
+    fn cohort_allows(
+        &self,
+        node: &Node,
+        limited: &Limited,
+        pool: &Pool,
+        after: u64,
+    ) -> Result<(), (Why, u64)> {
+        let (hard, share) = (limited.limits.hard, &limited.share);
+        let cap = Self::own_cap(node, limited);
+        let room = pool.room(hard, share);
+        if after > cap {
+            return Err((Why::Limit, cap.min(room)));
+        }
+        let guaranteed = hard - share.lendable;
+        if after.saturating_sub(guaranteed) <= share.taken {
+            return Ok(());
+        }
+        if after <= hard {
+            return if after > room {
+                Err((Why::Lent, room))
+            } else {
+                Ok(())
+            };
+        }
+        let owed = pool.owed - u128::from(share.owed);
+        let left = u128::from(room).saturating_sub(owed);
+        // Not above `room`, which is a u64.
+        let left = u64::try_from(left).unwrap_or(u64::MAX);
+        if after > left {
+            return Err((Why::Limit, cap.min(left.max(hard.min(room)))));
+        }
+        Ok(())
+    }
+
+    /// What is in a budget's way.
+    pub fn budget_blocks(&self, rates: &Rates, group: &[Need], now: Millis) -> Option<Block> {
+        let account = group.first()?.account;
+        let asks = |resource| group.iter().any(|need| need.part == resource);
+        self.tree.node(account).meters.iter().find_map(|meter| {
+            let spent = meter.spent(rates, now);
+            let blocks = meter.purse.concerns(asks) && spent >= meter.budget.amount;
+            blocks.then_some(Block {
+                point: Point {
+                    account,
+                    what: What::Budget(meter.purse),
+                },
+                why: Why::Budget,
+                limit: meter.budget.amount,
+                actual: spent,
+            })
+        })
+    }
+}

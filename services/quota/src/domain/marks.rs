@@ -1,0 +1,51 @@
+//! Which queues are worth a look. This only saves work: a queue that is not marked has a head that has to wait, so that
+//! a state without marks, fresh from its snapshot, looks at all of them and decides the same.
+
+use super::{check::Need, claim::Point, gang::GangKey};
+use std::collections::BTreeSet;
+use vocab::Millis;
+
+/// Equal to any other, and empty when cloned: no part of the state.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    /// Whether all queues were looked at once.
+    pub looked: bool,
+    pub points: BTreeSet<Point>,
+    pub gangs: BTreeSet<GangKey>,
+    /// Queues whose heads wait for what their tenants have lent.
+    pub lenders: BTreeSet<Point>,
+    /// When the passing of time alone may let the head of a queue go on.
+    pub retries: BTreeSet<(Millis, Point)>,
+    /// Memory that is used again.
+    pub needs: Vec<Need>,
+}
+
+impl Marks {
+    pub fn point(&mut self, point: Point) {
+        self.points.insert(point);
+    }
+
+    /// Marks what is due by now.
+    pub fn elapse(&mut self, now: Millis) {
+        while let Some((at, point)) = self.retries.first().copied()
+            && at <= now
+        {
+            self.retries.pop_first();
+            self.points.insert(point);
+        }
+    }
+}
+
+impl Clone for Marks {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for Marks {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Marks {}

@@ -1,0 +1,245 @@
+//! What is spent of a budget: what the running allocations of an account use up in a period, exactly, in a few sums.
+
+use super::{claim::Claim, rates::Rates, resource::ResourceId};
+use serde::{Deserialize, Serialize};
+use vocab::{Budget, BudgetOf, HOUR_MS, Millis, ResourceKind, Token};
+
+/// What a budget counts, as a small number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) enum Purse {
+    Money,
+    Cpu,
+    Memory,
+    Gpu,
+}
+
+impl Purse {
+    pub fn of(of: &BudgetOf) -> Self {
+        match of {
+            BudgetOf::Money => Self::Money,
+            BudgetOf::Use(ResourceKind::Cpu) => Self::Cpu,
+            BudgetOf::Use(ResourceKind::Memory) => Self::Memory,
+            BudgetOf::Use(ResourceKind::Gpu) => Self::Gpu,
+        }
+    }
+
+    pub fn budget_of(self) -> BudgetOf {
+        match self.kind() {
+            None => BudgetOf::Money,
+            Some(kind) => BudgetOf::Use(kind),
+        }
+    }
+
+    fn kind(self) -> Option<ResourceKind> {
+        match self {
+            Self::Money => None,
+            Self::Cpu => Some(ResourceKind::Cpu),
+            Self::Memory => Some(ResourceKind::Memory),
+            Self::Gpu => Some(ResourceKind::Gpu),
+        }
+    }
+
+    /// Whether a claim uses any of it.
+    pub fn concerns(self, asks: impl Fn(ResourceId) -> bool) -> bool {
+        match self.kind() {
+            None => ResourceKind::ALL
+                .into_iter()
+                .any(|kind| asks(ResourceId::of(kind))),
+            Some(kind) => asks(ResourceId::of(kind)),
+        }
+    }
+}
+
+/// A budget, and what was spent of it in the present period.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Meter {
+    pub purse: Purse,
+    pub budget: Budget,
+    period: (Millis, Millis),
+    lanes: Vec<Lane>,
+}
+
+/// What runs at one price.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Lane {
+    kind: ResourceKind,
+    model: Option<Token>,
+    /// In the resource's unit.
+    running: u64,
+    /// Amount × milliseconds, and × the rate where it is money, up to `until`.
+    done: u128,
+    until: Millis,
+}
+
+/// What a budget will come to if all goes on as now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forecast {
+    /// In the budget's unit.
+    pub spent: u64,
+    pub amount: u64,
+    pub period_end: Millis,
+    /// When nothing is left; none: not in this period.
+    pub exhausted_at: Option<Millis>,
+}
+
+const HOUR: u128 = HOUR_MS as u128;
+
+impl Meter {
+    pub fn new(purse: Purse, budget: Budget, now: Millis) -> Self {
+        Self {
+            purse,
+            budget,
+            period: budget.period.around(now),
+            lanes: Vec::new(),
+        }
+    }
+
+    pub fn period_end(&self, now: Millis) -> Millis {
+        self.budget.period.around(now.max(self.period.0)).1
+    }
+
+    /// What one unit costs in `[from, to)`.
+    fn price(&self, rates: &Rates, lane: &Lane, from: Millis, to: Millis) -> u128 {
+        match self.purse {
+            Purse::Money => rates.over(lane.kind, lane.model.as_ref(), from, to),
+            Purse::Cpu | Purse::Memory | Purse::Gpu => {
+                u128::try_from(to.0.saturating_sub(from.0)).unwrap_or(0)
+            }
+        }
+    }
+
+    /// A lane's sum up to `now`, of the period that `now` is in.
+    fn sum(&self, rates: &Rates, lane: &Lane, now: Millis) -> u128 {
+        let (done, from) = if now < self.period.1 {
+            (lane.done, lane.until)
+        } else {
+            (0, self.budget.period.around(now).0)
+        };
+        let more = u128::from(lane.running).saturating_mul(self.price(rates, lane, from, now));
+        done.saturating_add(more)
+    }
+
+    /// Per lane: what makes one unit of the budget out of its sum.
+    fn divisor(&self, lane: &Lane) -> u128 {
+        match self.purse {
+            Purse::Money => u128::from(lane.kind.per_billed_unit()) * HOUR,
+            Purse::Cpu | Purse::Memory | Purse::Gpu => HOUR,
+        }
+    }
+
+    /// In the budget's unit, whole ones.
+    pub fn spent(&self, rates: &Rates, now: Millis) -> u64 {
+        let now = now.max(self.period.0);
+        let lanes = self.lanes.iter();
+        let spent = lanes.map(|lane| self.sum(rates, lane, now) / self.divisor(lane));
+        u64::try_from(spent.fold(0, u128::saturating_add)).unwrap_or(u64::MAX)
+    }
+
+    /// Folds every lane up to `now`, into the period that it is in.
+    fn fold(&mut self, rates: &Rates, now: Millis) {
+        let now = now.max(self.period.0);
+        let done: Vec<u128> = self.lanes.iter().map(|l| self.sum(rates, l, now)).collect();
+        for (lane, done) in self.lanes.iter_mut().zip(done) {
+            lane.done = done;
+            lane.until = lane.until.max(now);
+        }
+        if now >= self.period.1 {
+            self.period = self.budget.period.around(now);
+        }
+        // Whatever neither runs nor has cost anything need not be counted.
+        self.lanes.retain(|lane| lane.running > 0 || lane.done > 0);
+    }
+
+    fn lane_mut(&mut self, kind: ResourceKind, model: Option<&Token>) -> usize {
+        let is = |lane: &Lane| lane.kind == kind && lane.model.as_ref() == model;
+        self.lanes.iter().position(is).unwrap_or_else(|| {
+            self.lanes.push(Lane {
+                kind,
+                model: model.cloned(),
+                running: 0,
+                done: 0,
+                until: self.period.0,
+            });
+            self.lanes.len() - 1
+        })
+    }
+
+    /// Whose amounts it counts: all of them for money, else the one.
+    fn lanes_of<'a>(&self, claim: &'a Claim) -> Vec<(ResourceKind, Option<&'a Token>, u64)> {
+        let money = self.purse == Purse::Money;
+        let kinds = ResourceKind::ALL.into_iter();
+        let kinds = kinds.filter(|kind| money || self.purse.kind() == Some(*kind));
+        kinds
+            .map(|kind| {
+                let gpu = kind == ResourceKind::Gpu && money;
+                let model = claim.model.as_ref().filter(|_| gpu);
+                (kind, model, claim.amount(ResourceId::of(kind)))
+            })
+            .filter(|(_, _, amount)| *amount > 0)
+            .collect()
+    }
+
+    /// The claim's run begins at `from`; of an earlier period only what is in this one counts.
+    pub fn begin(&mut self, rates: &Rates, claim: &Claim, from: Millis) {
+        self.fold(rates, from);
+        for (kind, model, amount) in self.lanes_of(claim) {
+            let at = self.lane_mut(kind, model);
+            let lane = &self.lanes[at];
+            // A lane that was made just now stands at the period's beginning, and nothing runs in it.
+            let until = if lane.running == 0 {
+                lane.until.max(from)
+            } else {
+                lane.until
+            };
+            let late = self.price(rates, lane, from.max(self.period.0), until);
+            let lane = &mut self.lanes[at];
+            lane.until = until;
+            lane.running = lane.running.saturating_add(amount);
+            lane.done = lane
+                .done
+                .saturating_add(u128::from(amount).saturating_mul(late));
+        }
+    }
+
+    /// The claim's run, which began at `from`, ends at `to`.
+    pub fn end(&mut self, rates: &Rates, claim: &Claim, from: Millis, to: Millis) {
+        let to = to.max(from);
+        self.fold(rates, to);
+        for (kind, model, amount) in self.lanes_of(claim) {
+            let at = self.lane_mut(kind, model);
+            let lane = &self.lanes[at];
+            let early = self.price(rates, lane, to.max(self.period.0), lane.until);
+            let lane = &mut self.lanes[at];
+            lane.running = lane.running.saturating_sub(amount);
+            lane.done = lane
+                .done
+                .saturating_sub(u128::from(amount).saturating_mul(early));
+        }
+    }
+
+    pub fn forecast(&self, rates: &Rates, now: Millis) -> Forecast {
+        let (spent, period_end) = (self.spent(rates, now), self.period_end(now));
+        let left = u128::from(self.budget.amount.saturating_sub(spent));
+        // Per hour, so that nothing is lost by rounding: what one millisecond costs is less than a unit.
+        let per_hour = self.lanes.iter().fold(0u128, |sum, lane| {
+            let rate = match self.purse {
+                Purse::Money => u128::from(rates.at(lane.kind, lane.model.as_ref(), now)),
+                Purse::Cpu | Purse::Memory | Purse::Gpu => 1,
+            };
+            let unit = self.divisor(lane) / HOUR;
+            sum.saturating_add(u128::from(lane.running).saturating_mul(rate) / unit)
+        });
+        let lasts = match (left, per_hour) {
+            (0, _) => Some(0),
+            (_, 0) => None,
+            (left, rate) => i64::try_from(left.saturating_mul(HOUR).div_ceil(rate)).ok(),
+        };
+        let exhausted_at = lasts.map(|ms| now.plus(ms)).filter(|at| *at < period_end);
+        Forecast {
+            spent,
+            amount: self.budget.amount,
+            period_end,
+            exhausted_at,
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What stands on the ledger, in words:
+//!
+//! `limit a/x cpu 8 soft=6 burst=10/1000 borrow=2 lend=3 from=10 until=20`, `limit a cpu none`,
+//! `tenant a cohort=c wait lower|never fixed`, `ask 1 a/x cpu=1 gpu=2:T4:V100 storage=3 fpga=1 prio=5 gang=g/3`,
+//! `place 1 n`, `start 1`, `requeue 1`, `off 1` (kept off by the scheduler), `end 1`, `prio 1 5`, `node n T4`,
+//! `budget a cpu 100 hour`, `rate gpu:T4 3600000 0`. GPUs are whole ones.
+
+use vocab::{
+    Account, AdminChange, AllocationNo, AllocationSpec, Budget, BudgetOf, EndCause, Event, Gang,
+    GpuRequest, Limits, Millis, NodeCapacity, OnExceed, Operation, Period, PlacementPolicy,
+    QuotaResource, ReclaimFrom, ResourceKey, TenantSettings, Token, Validity, WaitingReason,
+};
+
+pub fn token(text: &str) -> Token {
+    Token::new(text).unwrap()
+}
+
+fn number(text: &str) -> u64 {
+    text.parse()
+        .unwrap_or_else(|_| panic!("{text} is no number"))
+}
+
+pub fn operation(tenant: &Token) -> Operation {
+    Operation {
+        tenant: tenant.clone(),
+        operation_id: None,
+        digest: [0; 16],
+        reply_to: None,
+        trace: None,
+    }
+}
+
+pub fn admin(change: AdminChange) -> Event {
+    Event::AdminApplied {
+        operation: operation(&token("_operator")),
+        change,
+        version: 1,
+    }
+}
+
+/// The event, and the number that it has if it is a request.
+pub fn event(step: &str, now: Millis) -> (u64, Event) {
+    let words: Vec<&str> = step.split_whitespace().collect();
+    let no = words.get(1).and_then(|no| no.parse().ok()).unwrap_or(0);
+    let allocation = AllocationNo(no);
+    let event = match words[..] {
+        ["limit", account, resource, ref rest @ ..] => limit(account, resource, rest),
+        ["tenant", tenant, ref rest @ ..] => settings(tenant, rest),
+        ["ask", _, account, ref rest @ ..] => ask(account, rest),
+        ["budget", account, of, ref rest @ ..] => admin(AdminChange::Budget {
+            account: Account::parse(account).unwrap(),
+            of: BudgetOf::parse(of).unwrap(),
+            budget: match rest {
+                ["none"] => None,
+                [amount, period] => Some(Budget {
+                    amount: number(amount),
+                    period: Period::parse(period).unwrap(),
+                }),
+                other => panic!("{other:?}"),
+            },
+        }),
+        ["rate", resource, rate, from] => admin(AdminChange::Rate {
+            resource: ResourceKey::parse(resource).unwrap(),
+            micro_per_unit_hour: number(rate),
+            effective_from: Millis(from.parse().unwrap()),
+        }),
+        ["node", node, model] => Event::NodeRegistered {
+            node: token(node),
+            incarnation: 1,
+            capacity: NodeCapacity {
+                gpu_model: Some(token(model)),
+                ..NodeCapacity::default()
+            },
+        },
+        ["place", _, node] => Event::AllocationPlaced {
+            allocation,
+            node: token(node),
+            incarnation: 1,
+            gpus: Vec::new(),
+            zones: 0,
+            policy: PlacementPolicy::default(),
+            candidates: Vec::new(),
+        },
+        ["start", _] => Event::AllocationStarted {
+            allocation,
+            at: now,
+        },
+        ["requeue", _] => Event::AllocationRequeued {
+            allocation,
+            cause: EndCause::Preempted,
+            at: now,
+            not_before: now,
+        },
+        ["off", _] => Event::AllocationWaiting {
+            allocation,
+            reason: WaitingReason::Quota,
+            line: None,
+        },
+        ["end", _] => Event::AllocationEnded {
+            allocation,
+            cause: EndCause::Finished,
+            at: now,
+        },
+        ["prio", _, priority] => Event::AllocationReprioritised {
+            allocation,
+            priority: priority.parse().unwrap(),
+        },
+        _ => panic!("no such step: {step}"),
+    };
+    (no, event)
+}
+
+fn limit(account: &str, resource: &str, rest: &[&str]) -> Event {
+    let mut limits = Limits::default();
+    let mut validity = Validity::default();
+    let mut none = false;
+    for word in rest {
+        match word.split_once('=') {
+            None if *word == "none" => none = true,
+            None => limits.hard = number(word),
+            Some(("soft", value)) => limits.soft = Some(number(value)),
+            Some(("burst", value)) => {
+                let (burst, ms) = value.split_once('/').unwrap();
+                limits.burst = Some(number(burst));
+                limits.burst_ms = number(ms);
+            }
+            Some(("borrow", value)) => limits.borrow = Some(number(value)),
+            Some(("lend", value)) => limits.lend = Some(number(value)),
+            Some(("from", value)) => validity.from = Some(Millis(value.parse().unwrap())),
+            Some(("until", value)) => validity.until = Some(Millis(value.parse().unwrap())),
+            Some(other) => panic!("{other:?}"),
+        }
+    }
+    admin(AdminChange::Quota {
+        account: Account::parse(account).unwrap(),
+        resource: QuotaResource::parse(resource).unwrap(),
+        limits: (!none).then_some(limits),
+        validity,
+    })
+}
+
+fn settings(tenant: &str, rest: &[&str]) -> Event {
+    let mut settings = TenantSettings::default();
+    for word in rest {
+        match (*word, word.strip_prefix("cohort=")) {
+            (_, Some(cohort)) => settings.cohort = Some(token(cohort)),
+            ("wait", _) => settings.on_exceed = OnExceed::Wait,
+            ("lower", _) => settings.reclaim = ReclaimFrom::LowerPriority,
+            ("never", _) => settings.reclaim = ReclaimFrom::Never,
+            ("fixed", _) => settings.preemptible = false,
+            other => panic!("{other:?}"),
+        }
+    }
+    let tenant = token(tenant);
+    admin(AdminChange::Tenant { tenant, settings })
+}
+
+fn ask(account: &str, rest: &[&str]) -> Event {
+    let account = Account::parse(account).unwrap();
+    let mut spec = AllocationSpec::plain(token("jobs"), 0, 0);
+    (spec.team, spec.namespace) = (account.team, account.namespace);
+    for word in rest {
+        match word.split_once('=').unwrap() {
+            ("cpu", amount) => spec.cpu_milli = number(amount),
+            ("memory", amount) => spec.memory_bytes = number(amount),
+            ("gpu", amount) => {
+                let mut words = amount.split(':');
+                let count = words.next().unwrap().parse().unwrap();
+                let models = words.map(token).collect();
+                spec.gpu = Some(GpuRequest {
+                    count,
+                    milli: 1000,
+                    models,
+                });
+            }
+            ("prio", priority) => spec.priority = priority.parse().unwrap(),
+            ("gang", gang) => {
+                let (name, size) = gang.split_once('/').unwrap();
+                let (name, size) = (token(name), size.parse().unwrap());
+                spec.gang = Some(Gang {
+                    name,
+                    size,
+                    min: size,
+                    uniform_label: None,
+                });
+            }
+            (name, amount) => spec.extended.push((token(name), number(amount))),
+        }
+    }
+    let operation = operation(&account.tenant);
+    Event::AllocationRequested { operation, spec }
+}

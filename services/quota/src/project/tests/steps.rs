@@ -1,0 +1,243 @@
+//! One word for each event.
+
+use super::*;
+use vocab::{
+    AllocationSpec, Budget, EndCause, GpuRequest, NodeCapacity, Operation, Period, PlacementPolicy,
+    QuotaFlags, Refusal, ReservationNo, ResourceAnswer, ResourceAsk, ResourceKey, Rule,
+    TenantSettings,
+};
+
+fn token(text: &str) -> Token {
+    Token::new(text).unwrap()
+}
+
+fn operation(tenant: &str) -> Operation {
+    Operation {
+        tenant: token(tenant),
+        operation_id: Some(token("op")),
+        digest: [0; 16],
+        reply_to: None,
+        trace: None,
+    }
+}
+
+/// What follows `name=` among the words.
+fn option<T: std::str::FromStr>(words: &[&str], name: &str) -> Option<T> {
+    let mut words = words.iter();
+    let value = words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='))?;
+    value.parse().ok()
+}
+
+fn spec(account: &Account, words: &[&str]) -> AllocationSpec {
+    let amount = |name| option::<u64>(words, name).unwrap_or(0);
+    let model: Option<String> = option(words, "model");
+    let gpu = option::<u16>(words, "gpu").map(|count| GpuRequest {
+        count,
+        milli: 1000,
+        models: model.iter().map(|model| token(model)).collect(),
+    });
+    let extended = ["fpga", "storage"].map(|name| (token(name), amount(name)));
+    AllocationSpec {
+        gpu,
+        priority: option(words, "priority").unwrap_or(0),
+        extended: extended.into_iter().filter(|(_, n)| *n > 0).collect(),
+        team: account.team.clone(),
+        namespace: account.namespace.clone(),
+        ..AllocationSpec::plain(token("j"), amount("cpu"), amount("memory"))
+    }
+}
+
+fn limits(words: &[&str]) -> Option<Limits> {
+    let hard = words.first()?.parse().ok()?;
+    let burst = option(words, "burst");
+    Some(Limits {
+        hard,
+        soft: option(words, "soft"),
+        burst,
+        burst_ms: burst.map_or(0, |_: u64| 60_000),
+        borrow: option(words, "borrow"),
+        lend: option(words, "lend"),
+    })
+}
+
+fn admin(change: AdminChange, words: &[&str]) -> Event {
+    Event::AdminApplied {
+        operation: operation("_operator"),
+        change,
+        version: option(words, "v").unwrap_or(1),
+    }
+}
+
+fn setting(verb: &str, words: &[&str]) -> Option<Event> {
+    let account = || Account::parse(words[0]).unwrap();
+    let change = match verb {
+        "limit" => AdminChange::Quota {
+            account: account(),
+            resource: QuotaResource::parse(words[1]).unwrap(),
+            limits: limits(&words[2..]),
+            validity: Validity {
+                from: option(words, "from").map(Millis),
+                until: option(words, "until").map(Millis),
+            },
+        },
+        "tenant" => AdminChange::Tenant {
+            tenant: token(words[0]),
+            settings: TenantSettings {
+                cohort: option::<String>(words, "cohort").map(|name| token(&name)),
+                preemptible: !words.contains(&"never"),
+                ..TenantSettings::default()
+            },
+        },
+        "budget" => AdminChange::Budget {
+            account: account(),
+            of: BudgetOf::parse(words[1]).unwrap(),
+            budget: words[2].parse().ok().map(|amount| Budget {
+                amount,
+                period: Period::parse(words[3]).unwrap(),
+            }),
+        },
+        "rate" => AdminChange::Rate {
+            resource: ResourceKey::parse(words[0]).unwrap(),
+            micro_per_unit_hour: words[1].parse().unwrap(),
+            effective_from: Millis(option(words, "from").unwrap_or(0)),
+        },
+        _ => return None,
+    };
+    Some(admin(change, words))
+}
+
+fn resource(verb: &str, no: u64, words: &[&str]) -> Option<Event> {
+    let ask = |ask| Event::ResourceAsked {
+        operation: operation(words[1]),
+        slot: 0,
+        by_requests: false,
+        ask,
+    };
+    let reservation = || ReservationNo(words[2].parse().unwrap());
+    let holder = || token("h");
+    Some(match verb {
+        "reserve" => ask(ResourceAsk::Reserve {
+            resources: vec![token("r")],
+            holder: holder(),
+            ttl_slots: 1,
+        }),
+        "release" => ask(ResourceAsk::Release {
+            reservation: reservation(),
+            holder: holder(),
+            epoch: 1,
+        }),
+        "reclaim" => ask(ResourceAsk::Reclaim {
+            reservation: reservation(),
+        }),
+        "answer" => Event::ResourceDecided {
+            request: EventNo(words[1].parse().unwrap()),
+            answer: match words[2] {
+                "reserved" => ResourceAnswer::Reserved { deadline: 1 },
+                "released" => ResourceAnswer::Released {
+                    epoch: 2,
+                    retire_after: 9,
+                },
+                "reclaimed" => ResourceAnswer::Reclaimed { retire_after: 9 },
+                _ => ResourceAnswer::Refused(Refusal::new(Rule::ResourceBusy, "")),
+            },
+        },
+        "expired" => Event::ReservationExpired {
+            tenant: token(words[1]),
+            reservation: ReservationNo(no),
+            slot: 1,
+            epoch: 2,
+            retire_after: 9,
+        },
+        _ => return None,
+    })
+}
+
+fn life(verb: &str, no: u64, words: &[&str]) -> Event {
+    let allocation = AllocationNo(no);
+    let number = |at: usize| words.get(at).and_then(|word| word.parse::<i64>().ok());
+    // An agent that is far ahead: its moment is moved to the frame's.
+    let at = Millis(number(1).unwrap_or(i64::MAX));
+    match verb {
+        "reserved" => Event::QuotaReserved {
+            allocation,
+            flags: QuotaFlags::default(),
+        },
+        "denied" => Event::QuotaDenied {
+            allocation,
+            refusal: Refusal::new(Rule::QuotaExceeded, "gpu"),
+        },
+        "waits" => Event::QuotaWaiting {
+            allocation,
+            refusal: Refusal::over(Rule::QuotaExceeded, "gpu", 8000, number(1).unwrap() as u64),
+        },
+        "reclaimed" => Event::QuotaReclaimed {
+            allocation,
+            by: number(1).map(|by| AllocationNo(by as u64)),
+        },
+        "released" => Event::QuotaReleased { allocation },
+        "started" => Event::AllocationStarted { allocation, at },
+        "requeued" => Event::AllocationRequeued {
+            allocation,
+            cause: EndCause::NodeLost,
+            at,
+            not_before: Millis(0),
+        },
+        "ended" => Event::AllocationEnded {
+            allocation,
+            cause: EndCause::Finished,
+            at,
+        },
+        "priority" => Event::AllocationReprioritised {
+            allocation,
+            priority: number(1).unwrap() as i32,
+        },
+        "placed" => Event::AllocationPlaced {
+            allocation,
+            node: token(words[1]),
+            incarnation: 1,
+            gpus: Vec::new(),
+            zones: 0,
+            policy: PlacementPolicy::default(),
+            candidates: Vec::new(),
+        },
+        other => panic!("{other}"),
+    }
+}
+
+/// The event's own number, where it has a meaning, and the event.
+pub fn event(step: &str) -> (u64, Event) {
+    let words: Vec<_> = step.split_whitespace().collect();
+    let (verb, words) = words.split_first().unwrap();
+    let no = words.first().and_then(|word| word.parse().ok());
+    let no = no.unwrap_or(0);
+    let event = match *verb {
+        "ask" => {
+            let account = Account::parse(words[1]).unwrap();
+            Event::AllocationRequested {
+                operation: operation(account.tenant.as_str()),
+                spec: spec(&account, &words[2..]),
+            }
+        }
+        "in-force" => Event::LimitsInForce {
+            account: Account::parse(words[0]).unwrap(),
+            resource: QuotaResource::parse(words[1]).unwrap(),
+            limits: limits(&words[2..]),
+        },
+        "node" => Event::NodeRegistered {
+            node: token(words[0]),
+            incarnation: 1,
+            capacity: NodeCapacity {
+                gpu_model: words.get(1).map(|model| token(model)),
+                ..NodeCapacity::default()
+            },
+        },
+        "tick" => Event::NodeReady {
+            node: token("n"),
+            incarnation: 1,
+        },
+        verb => setting(verb, words)
+            .or_else(|| resource(verb, no, words))
+            .unwrap_or_else(|| life(verb, no, words)),
+    };
+    (no, event)
+}

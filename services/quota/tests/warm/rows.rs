@@ -1,0 +1,329 @@
+//! What is written is read.
+
+use super::*;
+use ledger::{Batch, SinkError};
+use quota::project::{BudgetState, Planned, Reclaimed, TenantRow, WaitingState};
+use vocab::{
+    AllocationNo, Budget, BudgetOf, HOUR_MS, Lsn, OnExceed, Period, ReclaimFrom, Refusal,
+    ResourceKind, Rule, Validity,
+};
+
+#[tokio::test]
+async fn the_last_change_of_an_account_counts() {
+    let scratch = ready("quota_rows").await;
+    let pool = scratch.pool();
+    let most = full(i64::MAX as u64);
+    let (cpu, gpu) = (key("a", "cpu"), key("a", "gpu:T4"));
+    let leaf = key("a/x/n", "extended:fpga");
+    let changes = [
+        put(gpu.clone(), AccountState::default()),
+        put(cpu.clone(), most),
+        put(gpu.clone(), full(5)),
+        put(leaf.clone(), below(2)),
+        put(key("b", "cpu"), full(1)),
+        put(key("c", "pods"), full(1)),
+        Change::Account(key("c", "pods"), None),
+    ];
+    write(&pool, &changes).await.unwrap();
+    let read = async |text| -> Vec<(Key, AccountState)> {
+        let rows = store::account(&pool, &account(text)).await.unwrap();
+        let rows = rows.into_iter();
+        rows.map(|row| ((row.account, row.resource), row.state))
+            .collect()
+    };
+    assert_eq!(read("a").await, [(cpu.clone(), most), (gpu, full(5))]);
+    assert_eq!(read("a/x/n").await, [(leaf, below(2))]);
+    assert_eq!(read("a/x").await, []);
+    let all = store::accounts(&pool, None).await.unwrap();
+    let names: Vec<_> = all.iter().map(|row| row.account.to_string()).collect();
+    assert_eq!(names, ["a", "a", "a/x/n", "b"]);
+    let one = store::accounts(&pool, Some(&token("a"))).await.unwrap();
+    assert_eq!(one.len(), 3);
+
+    write(&pool, &[Change::Account(cpu, None)]).await.unwrap();
+    assert_eq!(read("a").await.len(), 1);
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn a_batch_larger_than_a_statement_is_one_transaction() {
+    let scratch = ready("quota_large").await;
+    let mut sink = store::sink(scratch.pool());
+    let resume = sink.resume(LedgerId(1)).await.unwrap();
+    let rows = (0..2500).flat_map(|i| {
+        let key = key(&format!("t{i}"), "cpu");
+        let hour = Box::new(hour(1));
+        [put(key.clone(), full(1)), Change::Hour(key, hour)]
+    });
+    let mut batch = Batch {
+        ledger: LedgerId(1),
+        after: resume.through,
+        to: Lsn(9),
+        changes: rows.collect(),
+    };
+    // The last one is not to be had, so none is.
+    batch.changes.push(put(key("u", "cpu"), full(1 << 63)));
+    let refused = sink.apply(&batch).await;
+    assert!(
+        matches!(refused, Err(SinkError::Unavailable(_))),
+        "{refused:?}"
+    );
+    let pool = scratch.pool();
+    assert_eq!(count(&pool, "resource_quotas").await, 0);
+    batch.changes.pop();
+    sink.apply(&batch).await.unwrap();
+    assert_eq!(sink.apply(&batch).await, Err(SinkError::Moved));
+    for table in ["resource_quotas", "quota_usage_history"] {
+        assert_eq!(count(&pool, table).await, 2500);
+    }
+    // Another ledger: all is wiped, and built up again.
+    assert_eq!(sink.resume(LedgerId(2)).await.unwrap().through, Lsn(0));
+    for table in ["resource_quotas", "quota_usage_history"] {
+        assert_eq!(count(&pool, table).await, 0);
+    }
+    (batch.ledger, batch.after) = (LedgerId(2), Lsn(0));
+    sink.apply(&batch).await.unwrap();
+    assert_eq!(count(&pool, "resource_quotas").await, 2500);
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn tenants_of_a_cohort_are_added_up() {
+    let scratch = ready("quota_cohorts").await;
+    let pool = scratch.pool();
+    let tenant = |name, cohort: Option<&str>, version| TenantRow {
+        tenant: token(name),
+        cohort: cohort.map(token),
+        preemptible: version == 1,
+        on_exceed: OnExceed::Wait,
+        reclaim: ReclaimFrom::LowerPriority,
+        version,
+    };
+    let limited = |lend| AccountState {
+        limits: Some(Limits {
+            lend,
+            ..Limits::hard(8)
+        }),
+        version: 1,
+        reserved: 1,
+        used: 2,
+        peak: full(2).peak,
+        ..AccountState::default()
+    };
+    let over = AccountState {
+        limits: Some(Limits::hard(1 << 53)),
+        ..full(1 << 54)
+    };
+    let changes = [
+        Change::Tenant(Box::new(tenant("a", None, 1))),
+        Change::Tenant(Box::new(tenant("b", Some("c"), 1))),
+        Change::Tenant(Box::new(tenant("d", None, 2))),
+        Change::Tenant(Box::new(tenant("a", Some("c"), 2))),
+        put(key("a", "cpu"), limited(Some(3))),
+        put(key("b", "cpu"), limited(None)),
+        put(key("d", "cpu"), limited(None)),
+        put(key("a/x", "cpu"), limited(None)),
+        put(
+            key("b", "gpu"),
+            AccountState {
+                soft_since: None,
+                borrowed: 1 << 53,
+                ..over
+            },
+        ),
+    ];
+    write(&pool, &changes).await.unwrap();
+    let found = store::tenant(&pool, &token("a")).await.unwrap();
+    assert_eq!(found, Some(tenant("a", Some("c"), 2)));
+    assert_eq!(store::tenants(&pool).await.unwrap().len(), 3);
+    assert_eq!(store::tenant(&pool, &token("x")).await.unwrap(), None);
+    let sums = store::cohorts(&pool).await.unwrap();
+    let sums: Vec<_> = sums
+        .iter()
+        .map(|row| {
+            let limits = (row.hard, row.lendable);
+            let held = (row.reserved, row.used, row.borrowed);
+            (row.resource.to_string(), row.tenants, limits, held)
+        })
+        .collect();
+    let many = 1 << 54;
+    assert_eq!(
+        sums,
+        [
+            ("cpu".into(), 2, (16, 11), (2, 4, 0)),
+            (
+                "gpu".into(),
+                1,
+                (many / 2, many / 2),
+                (many, many, many / 2)
+            ),
+        ]
+    );
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn plans_are_kept_until_they_are_over() {
+    let scratch = ready("quota_plans").await;
+    let pool = scratch.pool();
+    let planned = |limits, from: Option<i64>, until: Option<i64>| Planned {
+        limits,
+        validity: Validity {
+            from: from.map(Millis),
+            until: until.map(Millis),
+        },
+    };
+    let first = planned(full(8).limits, Some(5), None);
+    let second = planned(None, None, Some(9));
+    let put = |version, row| Change::Planned(key("a/x", "cpu"), version, row);
+    let changes = [
+        put(1, Some(Box::new(first))),
+        put(2, Some(Box::new(second))),
+        put(3, Some(Box::new(second))),
+        put(3, None),
+    ];
+    write(&pool, &changes).await.unwrap();
+    let read = async || store::planned(&pool, &account("a/x")).await.unwrap();
+    let rows = read().await;
+    let rows: Vec<_> = rows.iter().map(|row| (row.version, row.planned)).collect();
+    assert_eq!(rows, [(1, first), (2, second)]);
+    write(&pool, &[put(1, None)]).await.unwrap();
+    assert_eq!(read().await.len(), 1);
+    assert!(
+        store::planned(&pool, &account("a"))
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn budgets_are_read_as_they_were_written() {
+    let scratch = ready("quota_budgets").await;
+    let pool = scratch.pool();
+    let state = |amount, exhausted_at| BudgetState {
+        budget: Budget {
+            amount,
+            period: Period::Day,
+        },
+        version: 4,
+        period: Period::Day.around(HOUR),
+        spent: u128::from(u64::MAX) * 3,
+        as_of: HOUR.plus(7),
+        burn: u128::MAX,
+        exhausted_at,
+    };
+    let key = |of| (account("a/x/n"), of);
+    let (money, cpu) = (BudgetOf::Money, BudgetOf::Use(ResourceKind::Cpu));
+    let put = |of, row: Option<BudgetState>| Change::Budget(key(of), row.map(Box::new));
+    let changes = [
+        put(money.clone(), Some(state(1, Some(HOUR)))),
+        put(money.clone(), Some(state(2, Some(HOUR.plus(1))))),
+        put(cpu.clone(), Some(state(3, Some(HOUR)))),
+    ];
+    write(&pool, &changes).await.unwrap();
+    let read = async || store::budgets(&pool, &account("a/x/n")).await.unwrap();
+    let expected = [
+        (cpu.clone(), state(3, Some(HOUR))),
+        (money, state(2, Some(HOUR.plus(1)))),
+    ];
+    assert_eq!(read().await, expected);
+    write(&pool, &[put(cpu, None)]).await.unwrap();
+    assert_eq!(read().await, expected[1..]);
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn those_that_wait_are_read_by_priority() {
+    let scratch = ready("quota_waiting").await;
+    let pool = scratch.pool();
+    let state = |text, priority, since| WaitingState {
+        account: account(text),
+        priority,
+        since: Millis(since),
+        refusal: Some(Refusal::over(Rule::BudgetExhausted, "money", u64::MAX, 7)),
+        reclaimed: None,
+    };
+    let back = WaitingState {
+        refusal: None,
+        reclaimed: Some(Reclaimed {
+            by: Some(AllocationNo(2)),
+        }),
+        ..state("a/x/n", 0, 3)
+    };
+    let put =
+        |no, row: &WaitingState| Change::Waiting(AllocationNo(no), Some(Box::new(row.clone())));
+    let changes = [
+        put(1, &state("a", 0, 5)),
+        put(2, &state("a/x", 9, 8)),
+        put(3, &back),
+        put(4, &state("a/y", 0, 1)),
+        put(5, &state("b", 0, 1)),
+        put(1, &state("a", 0, 4)),
+    ];
+    write(&pool, &changes).await.unwrap();
+    let read = async |text, limit| {
+        let rows = store::waiting(&pool, &account(text), limit).await.unwrap();
+        let rows = rows.into_iter();
+        rows.map(|row| (row.allocation.0, row.state))
+            .collect::<Vec<_>>()
+    };
+    let expected = [
+        (2, state("a/x", 9, 8)),
+        (4, state("a/y", 0, 1)),
+        (3, back),
+        (1, state("a", 0, 4)),
+    ];
+    assert_eq!(read("a", 9).await, expected);
+    assert_eq!(read("a", 1).await.len(), 1);
+    assert_eq!(read("a/x", 9).await.len(), 2);
+    assert_eq!(read("a/x/n", 9).await.len(), 1);
+    let gone = [2, 4].map(|no| Change::Waiting(AllocationNo(no), None));
+    write(&pool, &gone).await.unwrap();
+    assert_eq!(read("a", 9).await.len(), 2);
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn history_is_read_by_the_hour_and_forgotten_when_it_is_old() {
+    let scratch = ready("quota_history").await;
+    let pool = scratch.pool();
+    let at = |row: HourRow, hours: i64| HourRow {
+        hour: HOUR.plus(hours * HOUR_MS),
+        ..row
+    };
+    let put = |row| Change::Hour(key("a", "cpu"), Box::new(row));
+    let long = HourRow {
+        hours: 3,
+        used_min: 2,
+        used_max: 2,
+        used_ms: 3 * 7_200_000,
+        covered_ms: 3 * 3_600_000,
+        ..at(hour(2), 2)
+    };
+    let changes = [put(hour(4)), put(at(hour(5), 1)), put(hour(6)), put(long)];
+    write(&pool, &changes).await.unwrap();
+    let read = async |from: i64| {
+        let from = HOUR.plus(from * HOUR_MS);
+        let (account, resource) = key("a", "cpu");
+        store::history(&pool, &account, &resource, from)
+            .await
+            .unwrap()
+    };
+    let part = |hours| HourRow {
+        hours: 1,
+        used_ms: 7_200_000,
+        covered_ms: 3_600_000,
+        ..at(long, hours)
+    };
+    let all = [hour(6), at(hour(5), 1), part(2), part(3), part(4)];
+    assert_eq!(read(-9).await, all);
+    assert_eq!(read(3).await, all[3..]);
+    assert_eq!(read(5).await, []);
+
+    let later = store::RETENTION_MS / HOUR_MS + 1;
+    write(&pool, &[put(at(hour(1), later))]).await.unwrap();
+    assert_eq!(read(-9).await[0], at(hour(5), 1));
+    scratch.close().await;
+}
