@@ -2,6 +2,7 @@
 
 mod allocation;
 mod fact;
+mod named;
 mod setting;
 mod state;
 #[cfg(test)]
@@ -9,28 +10,34 @@ mod tests;
 
 pub use allocation::AllocationRow;
 pub use fact::{Entry, Fact, Outcome, Over, Position, PreemptionRow, Subject};
+pub use named::{HeldRow, ResourceRow, SpaceRow};
 pub use setting::{ReservationRow, ReservationState, SettingRow};
 pub use state::{AllocationState, Place, Preemption, Stop};
 
+use crate::domain::Named;
 use ledger::{IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vocab::{AdminChange, AllocationNo, At, Event, Token};
 
-/// One row to be written. Of an allocation, a preemption or a setting the last one counts; entries only add up.
+/// One row to be written. Of what it replaces the last one counts; entries only add up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     Allocation(Box<AllocationRow>),
     Preemption(Box<PreemptionRow>),
     Entry(Box<Entry>),
     Setting(Box<SettingRow>),
+    Resource(Box<ResourceRow>),
+    Held(Box<HeldRow>),
+    Space(Box<SpaceRow>),
 }
 
-/// Folds the ledger into rows; holds the allocations that have not ended, and the reservations.
+/// Folds the ledger into rows; holds the allocations that have not ended, the reservations, and the named resources.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct WarmProjection {
     live: BTreeMap<AllocationNo, AllocationRow>,
     reservations: BTreeMap<Token, ReservationRow>,
+    named: Named,
 }
 
 impl WarmProjection {
@@ -45,7 +52,10 @@ impl WarmProjection {
             return match event {
                 // Quota and scheduler decide beside each other: what one has ended, the other may still decide on.
                 Event::QuotaReserved { .. }
+                | Event::QuotaWaiting { .. }
+                | Event::QuotaReclaimed { .. }
                 | Event::QuotaDenied { .. }
+                | Event::AllocationReprioritised { .. }
                 | Event::AllocationEnded { .. } => Ok(()),
                 _ => Err(IllegalEvent::new("not live", event)),
             };
@@ -81,6 +91,7 @@ impl WarmProjection {
             AdminChange::Tenant { .. }
             | AdminChange::Quota { .. }
             | AdminChange::Rate { .. }
+            | AdminChange::Budget { .. }
             | AdminChange::Queue { .. }
             | AdminChange::PriorityClass { .. }
             | AdminChange::Scheduling(_)
@@ -115,7 +126,7 @@ impl Projection for WarmProjection {
     type Change = Change;
 
     const NAME: &'static str = "scheduler";
-    const STATE_VERSION: u32 = 2;
+    const STATE_VERSION: u32 = 3;
 
     fn project(
         &mut self,
@@ -130,7 +141,10 @@ impl Projection for WarmProjection {
                 self.live.insert(row.allocation, row);
                 Ok(())
             }
-            Event::QuotaReserved { allocation }
+            Event::QuotaReserved { allocation, .. }
+            | Event::QuotaWaiting { allocation, .. }
+            | Event::QuotaReclaimed { allocation, .. }
+            | Event::AllocationReprioritised { allocation, .. }
             | Event::QuotaDenied { allocation, .. }
             | Event::AllocationPlaced { allocation, .. }
             | Event::AllocationWaiting { allocation, .. }
@@ -162,11 +176,27 @@ impl Projection for WarmProjection {
                 self.admin(at, change, *version, out);
                 Ok(())
             }
+            Event::ResourceAsked {
+                operation,
+                slot,
+                ask,
+                ..
+            } => {
+                self.named.ask(at.no, &operation.tenant, *slot, ask);
+                Ok(())
+            }
+            Event::ResourceDecided { .. } => named::decided(&mut self.named, at, event, out),
+            Event::ReservationExpired { .. } => named::expired(&mut self.named, event, out),
             // Changes no row.
             Event::CancelRequested { .. }
             | Event::OperationRefused { .. }
             | Event::OperationRepeated { .. }
             | Event::OperationsForgotten { .. }
+            | Event::JobSetCancelRequested { .. }
+            | Event::PriorityRequested { .. }
+            | Event::LimitsInForce { .. }
+            | Event::JobSetCancelDecided { .. }
+            | Event::PriorityDecided { .. }
             | Event::QuotaReleased { .. }
             | Event::CancelDecided { .. }
             | Event::NodeRegistered { .. }

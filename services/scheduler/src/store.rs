@@ -4,6 +4,7 @@ mod allocations;
 mod detail;
 mod explain;
 mod history;
+mod named;
 mod names;
 mod preemptions;
 mod queue;
@@ -12,8 +13,9 @@ mod reservations;
 mod settings;
 
 pub use allocations::{Allocation, allocation};
-pub use explain::{Explanation, explain};
+pub use explain::{Explanation, explain, waits_for};
 pub use history::RETENTION_MS;
+pub use named::{Looked, NamedReservation, NamedResource, named_reservation, named_resource};
 pub use preemptions::{PreemptionEvent, preemptions};
 pub use queue::{PlaceInQueue, Queued, Standing, queue};
 pub use queues::{Held, QueueState, Share, queues};
@@ -54,6 +56,7 @@ impl WarmState for SchedulerTables {
         let mut preemptions = BTreeMap::new();
         let mut entries = Vec::new();
         let mut settings = Vec::new();
+        let mut named = named::Rows::default();
         for change in changes {
             match change {
                 Change::Allocation(row) => {
@@ -64,6 +67,9 @@ impl WarmState for SchedulerTables {
                 }
                 Change::Entry(entry) => entries.push(&**entry),
                 Change::Setting(row) => settings.push(&**row),
+                Change::Resource(row) => named.resource(row),
+                Change::Held(row) => named.reservation(row),
+                Change::Space(row) => named.space(row),
             }
         }
         let allocations: Vec<_> = allocations.into_values().collect();
@@ -83,13 +89,14 @@ impl WarmState for SchedulerTables {
         for row in settings {
             settings::upsert(tx, row).await?;
         }
-        Ok(())
+        named.write(tx).await
     }
 
     async fn wipe(&self, tx: &mut PgConnection) -> Result<(), WarmError> {
         sqlx::query!(
             "TRUNCATE allocations, scheduling_queue, preemption_events, explanations, queues, priority_classes,
-                      scheduling_policy, cordons, reservations"
+                      scheduling_policy, cordons, reservations, tenant_weights, named_resources, named_reservations,
+                      reservation_spaces"
         )
         .execute(tx)
         .await?;

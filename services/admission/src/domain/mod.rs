@@ -228,10 +228,12 @@ impl Decider for Admission {
             }
             _ => None,
         };
-        if let Some(Ok((slot, true))) = slot {
-            self.forget_slots(&operation.tenant, slot, rules, draft);
-        }
-        let known = self.operations.known(&operation);
+        // The window, where it is counted in the request's own slots.
+        let later = match slot {
+            Some(Ok((slot, true))) => Some((slot, rules.window_slots)),
+            _ => None,
+        };
+        let known = self.operations.known(&operation, later);
         // A repeat is always answered: who asks again does not know whether the first was heard.
         if let Some(Known::Repeated(original)) = known {
             let repeated = Event::OperationRepeated {
@@ -254,7 +256,12 @@ impl Decider for Admission {
                 None => self.accept(&operation, verb, slot, rules, draft.now),
             });
         match accepted {
-            Ok(event) => draft.emit(self, event),
+            Ok(event) => {
+                if let Some(later) = later {
+                    self.forget_slots(&operation.tenant, later, draft);
+                }
+                draft.emit(self, event);
+            }
             Err(refusal) if is_recorded(refusal.rule) => draft.emit(
                 self,
                 Event::OperationRefused {
@@ -293,11 +300,9 @@ impl Admission {
         }
     }
 
-    fn forget_slots(&mut self, tenant: &Token, slot: Slot, rules: &Rules, draft: &mut Draft) {
-        let over = self
-            .operations
-            .over_by_slot(tenant, slot, rules.window_slots);
-        if let Some(through) = over {
+    /// Only when something is recorded in the slot: what is not leaves everything as it was.
+    fn forget_slots(&mut self, tenant: &Token, later: (Slot, Slot), draft: &mut Draft) {
+        if let Some((through, _)) = self.operations.over_by_slot(tenant, later) {
             let slots_of = Some(tenant.clone());
             draft.emit(self, Event::OperationsForgotten { through, slots_of });
         }
@@ -356,14 +361,18 @@ impl Admission {
     ) -> Result<Event, Refusal> {
         let verb = verb?;
         let operator = operation.tenant.as_str() == schemas::subjects::OPERATOR;
-        if self.operations.len() >= rules.operations_max {
-            let (limit, actual) = (rules.operations_max, self.operations.len() + 1);
-            return Err(Refusal::over(
-                Rule::OperationTableFull,
-                "operations",
-                limit,
-                actual,
-            ));
+        let over = match &slot {
+            Some(Ok((slot, true))) => {
+                let later = (*slot, rules.window_slots);
+                self.operations.over_by_slot(&operation.tenant, later)
+            }
+            _ => None,
+        };
+        let remembered = self.operations.len() - over.map_or(0, |(_, count)| count);
+        if remembered >= rules.operations_max {
+            let (limit, subject) = (rules.operations_max, "operations");
+            let rule = Rule::OperationTableFull;
+            return Err(Refusal::over(rule, subject, limit, remembered + 1));
         }
         let (tenant, operation) = (&operation.tenant, operation.clone());
         match (verb, operator) {

@@ -23,6 +23,8 @@ pub(super) struct Operations {
 struct Entry {
     digest: [u8; 16],
     original: EventNo,
+    /// Where its window is counted in slots.
+    slot: Option<Slot>,
 }
 
 /// An operation id that was seen within its window.
@@ -53,6 +55,11 @@ pub fn is_kept(rule: Rule) -> bool {
     is_recorded(rule) && rule != Rule::OperationConflict
 }
 
+/// Live while `slot <= of + window`.
+fn is_over(of: Slot, slot: Slot, window: Slot) -> bool {
+    slot > of.saturating_add(window)
+}
+
 fn key(operation: &Operation) -> Option<Key> {
     let id = operation.operation_id.clone()?;
     Some((operation.tenant.clone(), id))
@@ -68,9 +75,15 @@ impl Operations {
         self.forgotten
     }
 
-    /// What is known of an operation id that was seen before.
-    pub fn known(&self, operation: &Operation) -> Option<Known> {
+    /// What is known of an operation id that was seen before. In a later slot, what its window is over for is not known
+    /// any more, though it is forgotten only once something is recorded in that slot.
+    pub fn known(&self, operation: &Operation, later: Option<(Slot, Slot)>) -> Option<Known> {
         let entry = self.by_id.get(&key(operation)?)?;
+        if let (Some(of), Some((slot, window))) = (entry.slot, later)
+            && is_over(of, slot, window)
+        {
+            return None;
+        }
         if sabotage::armed(Bug::DuplicateNotRecognised) {
             return None;
         }
@@ -81,23 +94,24 @@ impl Operations {
     }
 
     pub fn remember(&mut self, operation: &Operation, at: &At) {
-        if let Some(key) = self.note(operation, at) {
+        if let Some(key) = self.note(operation, at, None) {
             self.by_age.push_back((at.now, at.no, key));
         }
     }
 
     pub fn remember_by_slot(&mut self, operation: &Operation, at: &At, slot: Slot) {
-        if let Some((tenant, id)) = self.note(operation, at) {
+        if let Some((tenant, id)) = self.note(operation, at, Some(slot)) {
             let queue = self.by_slot.entry(tenant).or_default();
             queue.push_back((slot, at.no, id));
         }
     }
 
-    fn note(&mut self, operation: &Operation, at: &At) -> Option<Key> {
+    fn note(&mut self, operation: &Operation, at: &At, slot: Option<Slot>) -> Option<Key> {
         let key = key(operation)?;
         let entry = Entry {
             digest: operation.digest,
             original: at.no,
+            slot,
         };
         self.by_id.insert(key.clone(), entry);
         Some(key)
@@ -110,12 +124,19 @@ impl Operations {
         last.map(|(_, no, _)| *no)
     }
 
-    /// The newest operation of the tenant whose window is over in `slot`: live while `slot <= its slot + window`.
-    pub fn over_by_slot(&self, tenant: &Token, slot: Slot, window: Slot) -> Option<EventNo> {
+    /// The newest operation of the tenant whose window is over in `slot`, and how many are.
+    pub fn over_by_slot(
+        &self,
+        tenant: &Token,
+        (slot, window): (Slot, Slot),
+    ) -> Option<(EventNo, u64)> {
         let queue = self.by_slot.get(tenant)?;
-        let over = |of: &Slot| slot > of.saturating_add(window);
-        let last = queue.iter().take_while(|(of, ..)| over(of)).last();
-        last.map(|(_, no, _)| *no)
+        let over = queue
+            .iter()
+            .take_while(|(of, ..)| is_over(*of, slot, window));
+        over.fold(None, |found, (_, no, _)| {
+            Some((*no, found.map_or(1, |(_, count)| count + 1)))
+        })
     }
 
     pub fn forget(&mut self, through: EventNo) {

@@ -36,7 +36,8 @@ impl Quota {
         Ok(())
     }
 
-    /// Its run is over and it waits again: what was used stays reserved for it, unless it is being taken back.
+    /// Its run is over and it waits again: what was used stays reserved for it, also when it is being taken back, as the
+    /// scheduler may have decided that before it knew.
     pub(super) fn stop(
         &mut self,
         at: &At,
@@ -53,9 +54,6 @@ impl Quota {
             self.run_counts(allocation, Some(from), until);
             self.change_hold(allocation, |hold| hold.started = None);
             self.move_parts(allocation, Move::Stop, at.now);
-        }
-        if hold.reclaimed {
-            self.leave(allocation, Leaves::Stopped);
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use super::{
     class::{Amounts, Class, ClassNo, Shape, ShapeNo},
     fleet::{NodeNo, Spot, Taken},
     gang::GangNo,
+    job_sets::JobSetNo,
     order,
     queues::{Key, LineKey, QueueNo},
 };
@@ -12,8 +13,8 @@ use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use vocab::{
-    AllocationNo, AllocationSpec, EndCause, Event, GpuShare, LineNo, Millis, QueueOrder, RunState,
-    Token, WaitingReason,
+    AllocationNo, AllocationSpec, EndCause, Event, GpuShare, LineNo, Millis, PreemptionCause,
+    QueueOrder, RunState, Token, WaitingReason,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -27,6 +28,7 @@ pub struct Live {
     pub priority: i32,
     pub priority_class: Option<PriorityNo>,
     pub gang: Option<GangNo>,
+    pub job_set: JobSetNo,
     pub retries_left: u8,
     /// How often it was queued again because a run failed.
     pub failures: u8,
@@ -41,7 +43,8 @@ pub struct Live {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    AwaitingQuota,
+    /// And then for the end of a pause.
+    AwaitingQuota(Option<Millis>),
     /// For what it depends on.
     AwaitingOthers,
     /// For the end of a pause.
@@ -141,6 +144,7 @@ impl Scheduler {
                 .gang
                 .as_ref()
                 .map(|gang| self.gangs.join(tenant, gang, no)),
+            job_set: self.join_job_set(tenant, &spec.job_set, no),
             // Checked at the door to be at most 16.
             retries_left: spec.restart.retries.min(255) as u8,
             failures: 0,
@@ -148,18 +152,10 @@ impl Scheduler {
             avoid: None,
             requested: now,
             run_time_ms: spec.run_time_ms,
-            phase: Phase::AwaitingQuota,
+            phase: Phase::AwaitingQuota(None),
         };
         self.live.insert(no, live);
         self.depend(no, &spec.depends_on);
-    }
-
-    /// Quota may come to hold for an allocation that was cancelled meanwhile; there is nothing to queue then.
-    pub(super) fn quota_reserved(&mut self, no: AllocationNo) {
-        if self.live.contains_key(&no) {
-            self.fresh.insert(no);
-            self.queue(no);
-        }
     }
 
     /// A report counts only from the node that holds the allocation; anything else is late.
@@ -316,7 +312,7 @@ impl Scheduler {
             Phase::Pausing(until) => {
                 self.pauses.remove(&(until, no));
             }
-            Phase::AwaitingQuota | Phase::AwaitingOthers | Phase::Held(_) => {}
+            Phase::AwaitingQuota(_) | Phase::AwaitingOthers | Phase::Held(_) => {}
         }
     }
 
@@ -386,13 +382,16 @@ impl Scheduler {
         now: Millis,
         event: &Event,
     ) -> Result<(), IllegalEvent> {
+        if reason == WaitingReason::Quota {
+            return self.awaits_quota_again(no, now, event);
+        }
         let live = self
             .live
             .get(&no)
             .ok_or_else(|| IllegalEvent::new("no such allocation", event))?;
         let queue = live.queue;
         match live.phase {
-            Phase::Held(_) | Phase::AwaitingQuota => {
+            Phase::Held(_) | Phase::AwaitingQuota(_) => {
                 return Err(IllegalEvent::new("not waiting", event));
             }
             Phase::Nominated(_) if reason != WaitingReason::Nominated => {
@@ -490,6 +489,7 @@ impl Scheduler {
             Some(_) => return Err(IllegalEvent::new("stopping already", event)),
             stop @ None => *stop = Some(Stop::Cancelled),
         }
+        self.reclaims.stops(no);
         if let Some(gang) = self.live.get(&no).and_then(|live| live.gang) {
             self.settle(gang);
         }
@@ -500,6 +500,7 @@ impl Scheduler {
     pub(super) fn preempted(
         &mut self,
         no: AllocationNo,
+        cause: PreemptionCause,
         now: Millis,
         event: &Event,
     ) -> Result<(), IllegalEvent> {
@@ -515,21 +516,16 @@ impl Scheduler {
         let (queue, amounts, gang) = (live.queue, self.amounts(live), live.gang);
         self.queues
             .release(queue, &amounts, now, self.policy.half_life_ms);
-        self.rate.preempted(now);
+        if !self.goes_for_quota(cause, gang) {
+            self.rate.preempted(now);
+        }
+        self.reclaims.stops(no);
         if let Some(gang) = gang {
             self.gangs.broken(gang);
             self.settle(gang);
             self.form(gang);
         }
         Ok(())
-    }
-
-    pub(super) fn cancel_decided(&mut self, no: AllocationNo) {
-        if let Some(Phase::Held(hold)) = self.live.get_mut(&no).map(|live| &mut live.phase)
-            && let Some(Stop::Preempted { cancelled, .. }) = &mut hold.stop
-        {
-            *cancelled = true;
-        }
     }
 
     /// What it held is free again.
@@ -585,9 +581,12 @@ impl Scheduler {
             }
             _ => {}
         }
-        if not_before > now {
-            live.phase = Phase::Pausing(not_before);
-            self.pauses.insert((not_before, no));
+        let pause = (not_before > now).then_some(not_before);
+        if self.reclaims.stopped(no) {
+            self.await_quota(no, pause);
+        } else if let Some(until) = pause {
+            live.phase = Phase::Pausing(until);
+            self.pauses.insert((until, no));
         } else {
             self.queue(no);
         }
@@ -608,6 +607,9 @@ impl Scheduler {
         if !self.live.contains_key(&no) {
             return Err(IllegalEvent::new("no such allocation", event));
         }
+        if cause == EndCause::Cancelled {
+            self.counts_as_cancelled(no);
+        }
         self.remove(no, cause == EndCause::Finished, now);
         Ok(())
     }
@@ -620,6 +622,8 @@ impl Scheduler {
             return;
         };
         self.fresh.remove(&no);
+        self.reclaims.over(no);
+        self.leave_job_set(live.job_set, no);
         if self.classes.release(live.class.0).is_some() {
             self.fleet.forget(live.class);
         }

@@ -60,7 +60,7 @@ impl Scheduler {
         self.blocked.preemption_untried = true;
         let limited = matches!(
             short.reason,
-            WaitingReason::QueueLimit | WaitingReason::GangOverLimit
+            WaitingReason::QueueLimit | WaitingReason::OverLimit
         );
         if limited || self.blocked.line_by_line {
             self.queues.block(no, short.reason);
@@ -152,7 +152,7 @@ impl Scheduler {
         let reason = if self.queues.ever(queue, &asks) {
             WaitingReason::QueueLimit
         } else {
-            WaitingReason::GangOverLimit
+            WaitingReason::OverLimit
         };
         self.block(no, shape, Short::of(reason), now);
         true

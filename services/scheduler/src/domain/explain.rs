@@ -175,7 +175,7 @@ impl Scheduler {
             },
             Phase::AwaitingOthers => Some((WaitingReason::Dependency, None)),
             Phase::Nominated(_) => Some((WaitingReason::Nominated, None)),
-            Phase::AwaitingQuota | Phase::Pausing(_) | Phase::Held(_) => None,
+            Phase::AwaitingQuota(_) | Phase::Pausing(_) | Phase::Held(_) => None,
         }
     }
 }

@@ -8,11 +8,15 @@ use super::{
 };
 use ledger::Draft;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU64,
+};
 use vocab::{AllocationNo, Event, LineNo, PreemptionCause, Token};
 
+/// Never 0, so that one who is in none needs no room to say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct GangNo(pub u64);
+pub struct GangNo(NonZeroU64);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gang {
@@ -27,6 +31,8 @@ pub struct Gang {
     ready: BTreeSet<AllocationNo>,
     /// In line by themselves, beside those that run.
     alone: BTreeSet<AllocationNo>,
+    /// Their quota was taken back: the others go on without them, if they are enough.
+    without_quota: BTreeSet<AllocationNo>,
     /// On nodes.
     held: BTreeSet<AllocationNo>,
     /// All members were there once: from then on it is complete with those that have not ended.
@@ -47,6 +53,17 @@ pub struct Gangs {
     to_clear: BTreeSet<GangNo>,
 }
 
+impl Gang {
+    /// All who can be. Once it was complete, members whose quota was taken back are not waited for as long as the others
+    /// are enough: they have quota that nobody else can use meanwhile.
+    fn all_are_ready(&self) -> bool {
+        let missing = self.members.len() - self.ready.len();
+        let enough = self.members.len().min(self.min as usize);
+        missing == 0
+            || self.formed && missing == self.without_quota.len() && self.ready.len() >= enough
+    }
+}
+
 impl Gangs {
     /// A member more. A gang that has all its members is joined by no more: one of the same name is a new gang.
     pub fn join(&mut self, tenant: &Token, wanted: &vocab::Gang, no: AllocationNo) -> GangNo {
@@ -56,6 +73,7 @@ impl Gangs {
             gang.is_some_and(|gang| !gang.formed && gang.members.len() < gang.size as usize)
         });
         let gang = open.unwrap_or_else(|| {
+            let no = GangNo(NonZeroU64::MIN.saturating_add(self.next));
             self.next += 1;
             let gang = Gang {
                 tenant: key.0.clone(),
@@ -66,14 +84,15 @@ impl Gangs {
                 members: BTreeSet::new(),
                 ready: BTreeSet::new(),
                 alone: BTreeSet::new(),
+                without_quota: BTreeSet::new(),
                 held: BTreeSet::new(),
                 formed: false,
                 broken: false,
                 unit: None,
             };
-            self.gangs.insert(GangNo(self.next), gang);
-            self.names.insert(key, GangNo(self.next));
-            GangNo(self.next)
+            self.gangs.insert(no, gang);
+            self.names.insert(key, no);
+            no
         });
         if let Some(gang) = self.gangs.get_mut(&gang) {
             gang.members.insert(no);
@@ -94,6 +113,18 @@ impl Gangs {
     pub fn ready(&mut self, gang: GangNo, no: AllocationNo) {
         if let Some(gang) = self.gangs.get_mut(&gang) {
             gang.ready.insert(no);
+        }
+    }
+
+    pub fn without_quota(&mut self, gang: GangNo, no: AllocationNo) {
+        if let Some(gang) = self.gangs.get_mut(&gang) {
+            gang.without_quota.insert(no);
+        }
+    }
+
+    pub fn has_quota(&mut self, gang: GangNo, no: AllocationNo) {
+        if let Some(gang) = self.gangs.get_mut(&gang) {
+            gang.without_quota.remove(&no);
         }
     }
 
@@ -156,6 +187,7 @@ impl Gangs {
             return;
         };
         gang.members.remove(&member);
+        gang.without_quota.remove(&member);
         if gang.members.is_empty()
             && let Some(gang) = self.gangs.remove(&no)
         {
@@ -172,9 +204,13 @@ impl Gangs {
         }
     }
 
-    /// The line that it stands in.
+    /// Where it stands in line.
+    pub fn unit(&self, gang: GangNo) -> Option<(LineNo, Key)> {
+        self.get(gang)?.unit
+    }
+
     pub fn line(&self, gang: GangNo) -> Option<LineNo> {
-        self.get(gang)?.unit.map(|(line, _)| line)
+        self.unit(gang).map(|(line, _)| line)
     }
 
     pub fn uniform_label(&self, gang: GangNo) -> Option<&Token> {
@@ -202,7 +238,7 @@ impl Scheduler {
         if gang.ready.is_empty() || !complete {
             return;
         }
-        if gang.ready.len() == gang.members.len() {
+        if gang.all_are_ready() {
             gang.formed = true;
             let (shape, asks) = self.shape(no);
             self.join_as_gang(no, &shape, asks);

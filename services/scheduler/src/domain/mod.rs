@@ -2,9 +2,9 @@
 
 mod allocation;
 mod aside;
+mod asked;
 pub mod backfill;
 mod blocked;
-mod cancel;
 mod class;
 mod depend;
 mod end;
@@ -14,11 +14,15 @@ mod fleet;
 mod gang;
 mod interner;
 pub mod interval;
+mod job_sets;
+mod kernel;
+mod named;
 pub mod order;
 mod pause;
 mod place;
 mod preempt;
 mod queues;
+mod reclaim;
 mod reserve;
 pub mod scoring;
 mod settings;
@@ -28,17 +32,22 @@ pub mod what_if;
 pub use allocation::{Hold, Live, Phase, Stop};
 pub use class::Amounts;
 pub use fleet::{Node, NodeNo};
+pub use kernel::{Bounds, ReservationView, ResourceState, ResourceView};
 
 use aside::Aside;
+use asked::Asked;
 use blocked::Blocked;
 use class::{Class, Shape};
 use depend::Dependencies;
 use fleet::Fleet;
 use gang::Gangs;
 use interner::{Interner, Scratch};
+use job_sets::JobSets;
 use ledger::{Decider, Draft, IllegalEvent};
+pub(crate) use named::Named;
 use preempt::Rate;
 use queues::{Queues, Said};
+use reclaim::Reclaims;
 use reserve::Reservations;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -46,8 +55,8 @@ use std::{
     convert::Infallible,
 };
 use vocab::{
-    AllocationNo, At, Event, EventNo, Millis, PriorityClass, SchedulingPolicy, Token,
-    WaitingReason, Writer,
+    AllocationNo, At, Event, EventNo, Millis, PriorityClass, Refusal, ReservationNo,
+    SchedulingPolicy, Slot, Token, WaitingReason, Writer,
 };
 
 /// Everything that the scheduler knows, folded from the ledger.
@@ -69,8 +78,11 @@ pub struct Scheduler {
     rate: Rate,
     /// Never told where they stand.
     fresh: BTreeSet<AllocationNo>,
-    /// Cancels to be decided, by the number of their request.
-    cancels: BTreeMap<EventNo, AllocationNo>,
+    job_sets: JobSets,
+    /// To be decided, by the number of the request.
+    asked: BTreeMap<EventNo, Asked>,
+    reclaims: Reclaims,
+    named: Named,
     /// Allocations with reports of their node to be decided.
     reported: BTreeSet<AllocationNo>,
     /// Allocations whose node was lost.
@@ -82,6 +94,24 @@ pub struct Scheduler {
     blocked: Scratch<Blocked>,
 }
 
+/// Settings that decisions depend on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rules {
+    /// What each tenant may have of named resources and reservations.
+    pub bounds: Bounds,
+    /// The length of a slot of reservations on the cell's clock, in milliseconds; 0: requests say which slot they are of.
+    pub slot_ms: u64,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            bounds: Bounds::default(),
+            slot_ms: 1000,
+        }
+    }
+}
+
 impl Scheduler {
     pub fn nodes(&self) -> &[Node] {
         self.fleet.nodes()
@@ -89,6 +119,21 @@ impl Scheduler {
 
     pub fn live(&self) -> &BTreeMap<AllocationNo, Live> {
         &self.live
+    }
+
+    /// A named resource of the tenant.
+    pub fn resource(&self, tenant: &Token, name: &Token) -> Option<ResourceView> {
+        self.named.resource(tenant, name)
+    }
+
+    /// A reservation of the tenant as it stands at `slot`, or at the latest that was seen.
+    pub fn reservation(
+        &self,
+        tenant: &Token,
+        no: ReservationNo,
+        slot: Slot,
+    ) -> Result<ReservationView, Refusal> {
+        self.named.reservation(tenant, no, slot)
     }
 
     /// Who waits for a place, with or without a line.
@@ -105,11 +150,11 @@ impl Scheduler {
 
 impl Decider for Scheduler {
     type Command = Infallible;
-    type Rules = ();
+    type Rules = Rules;
     type Effect = Infallible;
 
     const WRITER: Writer = Writer::Scheduler;
-    const STATE_VERSION: u32 = 2;
+    const STATE_VERSION: u32 = 3;
 
     fn observe(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
         match event {
@@ -120,9 +165,41 @@ impl Decider for Scheduler {
                 self.request(AllocationNo(at.no.0), &operation.tenant, spec, at.now);
             }
             Event::CancelRequested { allocation, .. } => {
-                self.cancels.insert(at.no, *allocation);
+                self.asked.insert(at.no, Asked::Cancel(*allocation));
             }
-            Event::QuotaReserved { allocation } => self.quota_reserved(*allocation),
+            Event::JobSetCancelRequested { operation, job_set } => {
+                let asked = Asked::CancelJobSet {
+                    tenant: operation.tenant.clone(),
+                    job_set: job_set.clone(),
+                    ended: 0,
+                };
+                self.asked.insert(at.no, asked);
+            }
+            Event::PriorityRequested {
+                operation,
+                target,
+                priority,
+            } => {
+                let asked = Asked::Priority {
+                    tenant: operation.tenant.clone(),
+                    target: target.clone(),
+                    priority: *priority,
+                };
+                self.asked.insert(at.no, asked);
+            }
+            Event::QuotaReserved { allocation, .. } => self.quota_reserved(*allocation, at.now),
+            Event::ResourceAsked {
+                operation,
+                slot,
+                ask,
+                ..
+            } => self.named.ask(at.no, &operation.tenant, *slot, ask),
+            Event::LimitsInForce {
+                account,
+                resource,
+                limits,
+            } => self.named.limit(account, resource, limits.as_ref()),
+            Event::QuotaReclaimed { allocation, by } => self.quota_reclaimed(*allocation, *by),
             Event::QuotaDenied { allocation, .. } => self.remove(*allocation, false, at.now),
             Event::NodeRegistered {
                 node,
@@ -141,6 +218,7 @@ impl Decider for Scheduler {
             Event::OperationRefused { .. }
             | Event::OperationRepeated { .. }
             | Event::OperationsForgotten { .. }
+            | Event::QuotaWaiting { .. }
             | Event::QuotaReleased { .. } => {}
             Event::AllocationPlaced { .. }
             | Event::AllocationWaiting { .. }
@@ -152,7 +230,12 @@ impl Decider for Scheduler {
             | Event::AllocationStarted { .. }
             | Event::AllocationStopping { .. }
             | Event::AllocationEnded { .. }
-            | Event::CancelDecided { .. } => {
+            | Event::CancelDecided { .. }
+            | Event::JobSetCancelDecided { .. }
+            | Event::AllocationReprioritised { .. }
+            | Event::PriorityDecided { .. }
+            | Event::ResourceDecided { .. }
+            | Event::ReservationExpired { .. } => {
                 return Err(IllegalEvent::new("an own fact as input", event));
             }
         }
@@ -194,9 +277,9 @@ impl Decider for Scheduler {
                 self.explained(*line, said);
                 Ok(())
             }
-            Event::AllocationPreempted { allocation, .. } => {
-                self.preempted(*allocation, at.now, event)
-            }
+            Event::AllocationPreempted {
+                allocation, cause, ..
+            } => self.preempted(*allocation, *cause, at.now, event),
             Event::AllocationNominated {
                 allocation,
                 node,
@@ -227,10 +310,33 @@ impl Decider for Scheduler {
                 ..
             } => {
                 self.cancel_decided(*allocation);
-                match self.cancels.remove(request) {
-                    Some(_) => Ok(()),
-                    None => Err(IllegalEvent::new("no such cancel", event)),
-                }
+                self.asked_is_done(*request, event).map(|_| ())
+            }
+            Event::JobSetCancelDecided { request, .. } => {
+                self.job_set_cancel_decided(*request, event)
+            }
+            Event::AllocationReprioritised {
+                allocation,
+                priority,
+            } => self.reprioritised(*allocation, *priority, event),
+            Event::PriorityDecided { request, .. } => self.priority_decided(*request, event),
+            Event::ResourceDecided { request, answer } => {
+                let decided = self.named.decided(at.no, *request, answer);
+                decided
+                    .map(|_| ())
+                    .map_err(|unfit| IllegalEvent::new(unfit, event))
+            }
+            Event::ReservationExpired {
+                tenant,
+                reservation,
+                slot,
+                retire_after,
+                ..
+            } => {
+                let expired = self
+                    .named
+                    .expired(tenant, *reservation, (*slot, *retire_after));
+                expired.map_err(|unfit| IllegalEvent::new(unfit, event))
             }
             Event::AdminApplied { .. }
             | Event::AllocationRequested { .. }
@@ -238,6 +344,12 @@ impl Decider for Scheduler {
             | Event::OperationRefused { .. }
             | Event::OperationRepeated { .. }
             | Event::OperationsForgotten { .. }
+            | Event::JobSetCancelRequested { .. }
+            | Event::PriorityRequested { .. }
+            | Event::ResourceAsked { .. }
+            | Event::QuotaWaiting { .. }
+            | Event::QuotaReclaimed { .. }
+            | Event::LimitsInForce { .. }
             | Event::QuotaReserved { .. }
             | Event::QuotaDenied { .. }
             | Event::QuotaReleased { .. }
@@ -250,16 +362,18 @@ impl Decider for Scheduler {
         }
     }
 
-    fn handle(&mut self, command: Infallible, (): &(), _draft: &mut Draft) {
+    fn handle(&mut self, command: Infallible, _rules: &Rules, _draft: &mut Draft) {
         match command {}
     }
 
     /// Ends first, so that what they free is there for the queues; whom nodes were cleared for before anybody else.
-    fn decide(&mut self, (): &(), draft: &mut Draft) {
+    fn decide(&mut self, rules: &Rules, draft: &mut Draft) {
+        named::decide(self, rules, draft);
         end::decide_reports(self, draft);
         end::decide_lost(self, draft);
-        cancel::decide(self, draft);
+        asked::decide(self, draft);
         depend::decide(self, draft);
+        reclaim::decide(self, draft);
         gang::decide(self, draft);
         pause::decide(self, draft);
         reserve::decide(self, draft);
@@ -276,10 +390,16 @@ impl Decider for Scheduler {
         let pauses = self.pauses.first().map(|(until, _)| *until);
         let later = |moment: &Millis| self.blocked.decided.is_none_or(|decided| decided < *moment);
         let begins_or_ends = self.reservations.moments().filter(later).min();
-        [pauses, begins_or_ends, self.blocked.preempt_again_at]
-            .into_iter()
-            .flatten()
-            .min()
+        let expires = self.named.wake_at();
+        [
+            pauses,
+            begins_or_ends,
+            self.blocked.preempt_again_at,
+            expires,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Scheduler, allocation::Phase, blocked::Blocked, queues::Key};
 use ledger::IllegalEvent;
-use vocab::{AdminChange, Event, NodeCapacity, Token};
+use vocab::{AdminChange, Event, LineNo, NodeCapacity, Token, Validity};
 
 impl Scheduler {
     pub(super) fn apply(&mut self, change: &AdminChange, version: u64) {
@@ -30,8 +30,23 @@ impl Scheduler {
                 reservation,
                 wanted,
             } => self.reservations.ask(reservation, version, wanted),
+            AdminChange::Tenant { tenant, settings } => {
+                self.queues.weigh(tenant, settings.weight_milli);
+                self.blocked.preemption_untried = true;
+            }
+            AdminChange::Quota {
+                account,
+                resource,
+                limits,
+                validity,
+            } => {
+                // What holds from a later moment on, or until one, quota says when it does.
+                if *validity == Validity::default() {
+                    self.named.limit(account, resource, limits.as_ref());
+                }
+            }
             // Not the scheduler's business.
-            AdminChange::Tenant { .. } | AdminChange::Quota { .. } | AdminChange::Rate { .. } => {}
+            AdminChange::Budget { .. } | AdminChange::Rate { .. } => {}
         }
     }
 
@@ -72,27 +87,24 @@ impl Scheduler {
 
     /// Whoever waits stands in line by new settings.
     fn order_anew(&mut self) {
-        let keys = self.queues.keys();
-        for (line, key) in keys {
-            let Some(live) = self.live.get(&key.allocation) else {
-                continue;
-            };
-            let asks = self
-                .queues
-                .line(line)
-                .map(|line| line.asks)
-                .unwrap_or_default();
-            let new: Key = self.key(key.allocation, live, asks);
-            self.queues.rekey(line, key, new);
-            match self
-                .live
-                .get_mut(&key.allocation)
-                .map(|live| (&mut live.phase, live.gang))
-            {
-                Some((Phase::Queued(_, at), _)) => *at = new,
-                Some((_, Some(gang))) => self.gangs.stands(gang, (line, new)),
-                _ => {}
-            }
+        for (line, key) in self.queues.keys() {
+            self.stand_anew(line, key);
+        }
+    }
+
+    /// What stands there as `key` stands where it has to by now.
+    pub(super) fn stand_anew(&mut self, line: LineNo, key: Key) {
+        let asks = self.queues.line(line).map(|line| line.asks);
+        let Some(live) = self.live.get(&key.allocation) else {
+            return;
+        };
+        let new = self.key(key.allocation, live, asks.unwrap_or_default());
+        self.queues.rekey(line, key, new);
+        let stands = self.live.get_mut(&key.allocation);
+        match stands.map(|live| (&mut live.phase, live.gang)) {
+            Some((Phase::Queued(_, at), _)) => *at = new,
+            Some((_, Some(gang))) => self.gangs.stands(gang, (line, new)),
+            _ => {}
         }
     }
 

@@ -104,7 +104,10 @@ impl Course {
                     operation: asked_by(tenant.clone()),
                     spec: (**spec).clone(),
                 })?;
-                self.observe(&Event::QuotaReserved { allocation })?;
+                self.observe(&Event::QuotaReserved {
+                    allocation,
+                    flags: vocab::QuotaFlags::default(),
+                })?;
             }
         }
         Ok(())

@@ -31,7 +31,7 @@ impl AllocationRow {
             tenant: tenant.clone(),
             spec: spec.clone(),
             requested_at: at.now,
-            state: AllocationState::Requested,
+            state: AllocationState::Requested { refusal: None },
             attempts: 0,
             last_cause: None,
             lsn: at.lsn,
@@ -60,6 +60,10 @@ impl AllocationRow {
                 let over = Over::new(*cause, *at, true);
                 self.preempted(self.state.preemption(), self.state.place(), Some(over))
             }
+            Event::AllocationReprioritised { priority, .. } => {
+                self.spec.priority = *priority;
+                None
+            }
             Event::AllocationEnded { cause, at, .. } => {
                 let over = Over::new(*cause, *at, false);
                 self.preempted(self.state.preemption(), self.state.place(), Some(over))
@@ -78,6 +82,16 @@ impl AllocationRow {
             | Event::OperationRefused { .. }
             | Event::OperationRepeated { .. }
             | Event::OperationsForgotten { .. }
+            | Event::JobSetCancelRequested { .. }
+            | Event::PriorityRequested { .. }
+            | Event::ResourceAsked { .. }
+            | Event::QuotaWaiting { .. }
+            | Event::QuotaReclaimed { .. }
+            | Event::LimitsInForce { .. }
+            | Event::JobSetCancelDecided { .. }
+            | Event::PriorityDecided { .. }
+            | Event::ResourceDecided { .. }
+            | Event::ReservationExpired { .. }
             | Event::QuotaReleased { .. }
             | Event::LineExplained { .. }
             | Event::ReservationDecided { .. }

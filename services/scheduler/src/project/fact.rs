@@ -4,7 +4,7 @@ use super::state::Preemption;
 use serde::{Deserialize, Serialize};
 use vocab::{
     AllocationNo, At, Candidate, EndCause, Event, Filter, GpuShare, LineNo, Lsn, Millis,
-    PlacementPolicy, PreemptionCause, ResourceKind, Token, WaitingReason,
+    PlacementPolicy, PreemptionCause, Refusal, ResourceKind, Token, WaitingReason,
 };
 
 /// Where a fact stands on the ledger.
@@ -79,6 +79,19 @@ pub enum Fact {
         cause: EndCause,
         at: Millis,
     },
+    QuotaWaiting {
+        refusal: Refusal,
+    },
+    QuotaDenied {
+        refusal: Refusal,
+    },
+    QuotaReclaimed {
+        /// None also where it is another tenant's.
+        by: Option<AllocationNo>,
+    },
+    Reprioritised {
+        priority: i32,
+    },
 }
 
 impl Fact {
@@ -92,16 +105,26 @@ impl Fact {
             Self::Preempted { .. } => "preempted",
             Self::Requeued { .. } => "requeued",
             Self::Ended { .. } => "ended",
+            Self::QuotaWaiting { .. } => "quota_waiting",
+            Self::QuotaDenied { .. } => "quota_denied",
+            Self::QuotaReclaimed { .. } => "quota_reclaimed",
+            Self::Reprioritised { .. } => "reprioritised",
         }
     }
 
-    /// Why it waits, had to go, or ended; a placement needs no reason.
+    /// Why it waits, had to go, or ended; the rule that quota refuses it by; a placement needs no reason.
     pub fn reason(&self) -> Option<&'static str> {
         match self {
             Self::Waiting { reason, .. } | Self::Line { reason, .. } => Some(reason.name()),
             Self::Preempted { cause, .. } => Some(cause.name()),
             Self::Requeued { cause, .. } | Self::Ended { cause, .. } => Some(cause.name()),
-            Self::Placed { .. } | Self::Nominated { .. } => None,
+            Self::QuotaWaiting { refusal } | Self::QuotaDenied { refusal } => {
+                Some(refusal.rule.name())
+            }
+            Self::Placed { .. }
+            | Self::Nominated { .. }
+            | Self::QuotaReclaimed { .. }
+            | Self::Reprioritised { .. } => None,
         }
     }
 }
@@ -197,14 +220,45 @@ impl Entry {
                 let (cause, at) = (*cause, *at);
                 (of(allocation), Fact::Ended { cause, at })
             }
+            Event::QuotaWaiting {
+                allocation,
+                refusal,
+            } => {
+                let refusal = refusal.clone();
+                (of(allocation), Fact::QuotaWaiting { refusal })
+            }
+            Event::QuotaDenied {
+                allocation,
+                refusal,
+            } => {
+                let refusal = refusal.clone();
+                (of(allocation), Fact::QuotaDenied { refusal })
+            }
+            Event::QuotaReclaimed { allocation, by } => {
+                (of(allocation), Fact::QuotaReclaimed { by: *by })
+            }
+            Event::AllocationReprioritised {
+                allocation,
+                priority,
+            } => {
+                let priority = *priority;
+                (of(allocation), Fact::Reprioritised { priority })
+            }
             Event::AdminApplied { .. }
             | Event::AllocationRequested { .. }
             | Event::CancelRequested { .. }
             | Event::OperationRefused { .. }
             | Event::OperationRepeated { .. }
             | Event::OperationsForgotten { .. }
+            | Event::JobSetCancelRequested { .. }
+            | Event::PriorityRequested { .. }
+            | Event::ResourceAsked { .. }
+            | Event::LimitsInForce { .. }
+            | Event::JobSetCancelDecided { .. }
+            | Event::PriorityDecided { .. }
+            | Event::ResourceDecided { .. }
+            | Event::ReservationExpired { .. }
             | Event::QuotaReserved { .. }
-            | Event::QuotaDenied { .. }
             | Event::QuotaReleased { .. }
             | Event::ReservationDecided { .. }
             | Event::AllocationStarted { .. }

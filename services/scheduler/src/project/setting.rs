@@ -31,6 +31,13 @@ pub enum SettingRow {
         version: u64,
         at: Millis,
     },
+    /// Of the tenant's own queue, where nobody has set that.
+    TenantWeight {
+        tenant: Token,
+        weight_milli: u32,
+        version: u64,
+        at: Millis,
+    },
     Reservation(ReservationRow),
 }
 
@@ -61,9 +68,15 @@ impl SettingRow {
                 version,
                 at,
             }),
-            AdminChange::Tenant { .. }
-            | AdminChange::Quota { .. }
+            AdminChange::Tenant { tenant, settings } => Some(Self::TenantWeight {
+                tenant: tenant.clone(),
+                weight_milli: settings.weight_milli,
+                version,
+                at,
+            }),
+            AdminChange::Quota { .. }
             | AdminChange::Rate { .. }
+            | AdminChange::Budget { .. }
             | AdminChange::Reservation { .. } => None,
         }
     }

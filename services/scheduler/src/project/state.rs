@@ -4,15 +4,18 @@ use super::fact::Position;
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
 use vocab::{
-    AllocationNo, At, EndCause, Event, GpuShare, LineNo, Millis, PreemptionCause, Token,
+    AllocationNo, At, EndCause, Event, GpuShare, LineNo, Millis, PreemptionCause, Refusal, Token,
     WaitingReason,
 };
 
 /// The states carry what they need, so that no row can be written that could not be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AllocationState {
-    /// Quota has not decided.
-    Requested,
+    /// Quota has not granted it, or has taken it back.
+    Requested {
+        /// What it waits for, once quota has said so.
+        refusal: Option<Refusal>,
+    },
     Queued {
         /// None while it was never tried since it came into the queue.
         reason: Option<WaitingReason>,
@@ -38,6 +41,7 @@ pub enum AllocationState {
         at: Millis,
     },
     Denied {
+        refusal: Refusal,
         at: Millis,
     },
 }
@@ -75,7 +79,7 @@ impl AllocationState {
     /// The name in the table.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Requested => "requested",
+            Self::Requested { .. } => "requested",
             Self::Queued { .. } => "queued",
             Self::Nominated { .. } => "nominated",
             Self::Held { place, stop } => match (stop, place.started_at) {
@@ -92,7 +96,7 @@ impl AllocationState {
         match self {
             Self::Held { place, .. } => Some(place),
             Self::Ended { place, .. } => place.as_ref(),
-            Self::Requested
+            Self::Requested { .. }
             | Self::Queued { .. }
             | Self::Nominated { .. }
             | Self::Denied { .. } => None,
@@ -109,7 +113,7 @@ impl AllocationState {
                 stop: Some(Stop::Cancelled) | None,
                 ..
             }
-            | Self::Requested
+            | Self::Requested { .. }
             | Self::Queued { .. }
             | Self::Nominated { .. }
             | Self::Ended { .. }
@@ -117,17 +121,46 @@ impl AllocationState {
         }
     }
 
+    /// Why quota does not grant it.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Requested { refusal } => refusal.as_ref(),
+            Self::Denied { refusal, .. } => Some(refusal),
+            Self::Queued { .. }
+            | Self::Nominated { .. }
+            | Self::Held { .. }
+            | Self::Ended { .. } => None,
+        }
+    }
+
     /// The state after `event`.
     pub(super) fn next(&self, at: &At, event: &Event) -> Result<Self, IllegalEvent> {
         use AllocationState::{Denied, Ended, Held, Nominated, Queued, Requested};
         Ok(match (self, event) {
-            (Requested, Event::QuotaReserved { .. }) => Queued {
+            (Requested { .. }, Event::QuotaReserved { .. }) => Queued {
                 reason: None,
                 line: None,
                 since: at.now,
                 not_before: None,
             },
-            (Requested, Event::QuotaDenied { .. }) => Denied { at: at.now },
+            (Requested { .. }, Event::QuotaWaiting { refusal, .. }) => Requested {
+                refusal: Some(refusal.clone()),
+            },
+            (Requested { .. }, Event::QuotaDenied { refusal, .. }) => Denied {
+                refusal: refusal.clone(),
+                at: at.now,
+            },
+            // The scheduler will say what that does to it.
+            (Queued { .. } | Nominated { .. } | Held { .. }, Event::QuotaReclaimed { .. })
+            | (
+                Requested { .. } | Queued { .. } | Nominated { .. } | Held { .. },
+                Event::AllocationReprioritised { .. },
+            ) => self.clone(),
+            (Queued { .. } | Nominated { .. }, Event::AllocationWaiting { reason, .. })
+                if *reason == WaitingReason::Quota =>
+            {
+                Requested { refusal: None }
+            }
             (Queued { not_before, .. }, Event::AllocationWaiting { reason, line, .. }) => Queued {
                 reason: Some(*reason),
                 line: *line,
@@ -220,7 +253,7 @@ impl AllocationState {
                 }
             }
             (
-                Requested | Queued { .. } | Nominated { .. } | Held { .. },
+                Requested { .. } | Queued { .. } | Nominated { .. } | Held { .. },
                 Event::AllocationEnded { cause, at, .. },
             ) => Ended {
                 place: self.place().cloned(),
@@ -228,7 +261,7 @@ impl AllocationState {
                 at: *at,
             },
             (
-                Requested
+                Requested { .. }
                 | Queued { .. }
                 | Nominated { .. }
                 | Held { .. }

@@ -2,7 +2,8 @@ use super::*;
 use std::fmt::Write;
 use vocab::{
     AdvanceReservation, AllocationSpec, EndCause, EventNo, Filter, LineNo, Lsn, Millis, Operation,
-    PlacementPolicy, PreemptionCause, QueueSettings, Refusal, ResourceKind, Rule, WaitingReason,
+    PlacementPolicy, PreemptionCause, QueueSettings, Refusal, ReservationNo, ResourceAnswer,
+    ResourceAsk, ResourceKind, Rule, WaitingReason,
 };
 
 fn token(text: &str) -> Token {
@@ -69,12 +70,67 @@ fn event(step: &str) -> Event {
         at: Millis(150),
         not_before: Millis(not_before),
     };
+    let asked = |ask| Event::ResourceAsked {
+        operation: operation(),
+        slot: 3,
+        by_requests: true,
+        ask,
+    };
+    // All requests of these tests have this number.
+    let request = EventNo(1);
+    let decided_of = |answer| Event::ResourceDecided { request, answer };
     match step {
         "requested" => Event::AllocationRequested {
             operation: operation(),
             spec: AllocationSpec::plain(token("j"), 7, 8),
         },
-        "reserved" => Event::QuotaReserved { allocation },
+        "reserved" => Event::QuotaReserved {
+            allocation,
+            flags: vocab::QuotaFlags::default(),
+        },
+        "waits for quota" => Event::QuotaWaiting {
+            allocation,
+            refusal: Refusal::over(Rule::QuotaExceeded, "t cpu", 5, 7),
+        },
+        "taken back" => Event::QuotaReclaimed {
+            allocation,
+            by: Some(AllocationNo(9)),
+        },
+        "without quota" => waiting(WaitingReason::Quota, None),
+        "reprioritised" => Event::AllocationReprioritised {
+            allocation,
+            priority: -4,
+        },
+        "create" => asked(ResourceAsk::Create {
+            resource: token("a"),
+        }),
+        "created" => decided_of(ResourceAnswer::Created),
+        "reserve" => asked(ResourceAsk::Reserve {
+            resources: vec![token("a")],
+            holder: token("ann"),
+            ttl_slots: 2,
+        }),
+        "granted it" => decided_of(ResourceAnswer::Reserved { deadline: 5 }),
+        "release" => asked(ResourceAsk::Release {
+            reservation: ReservationNo(1),
+            holder: token("ann"),
+            epoch: 1,
+        }),
+        "given back" => decided_of(ResourceAnswer::Released {
+            epoch: 2,
+            retire_after: 9,
+        }),
+        "refused it" => decided_of(ResourceAnswer::Refused(Refusal::new(
+            Rule::AlreadyExists,
+            "resource",
+        ))),
+        "expired" => Event::ReservationExpired {
+            tenant: token("t"),
+            reservation: ReservationNo(1),
+            slot: 5,
+            epoch: 2,
+            retire_after: 9,
+        },
         "denied" => Event::QuotaDenied {
             allocation,
             refusal: Refusal::new(Rule::QuotaExceeded, "cpu"),
@@ -132,7 +188,13 @@ fn event(step: &str) -> Event {
             },
             3,
         ),
-        "tenant" => admin(AdminChange::Tenant { tenant: token("t") }, 1),
+        "tenant" => admin(
+            AdminChange::Tenant {
+                tenant: token("t"),
+                settings: vocab::TenantSettings::default(),
+            },
+            1,
+        ),
         "asked" => reservation(true, 1),
         "asked anew" => reservation(true, 2),
         "withdrawn" => reservation(false, 2),
@@ -145,6 +207,12 @@ fn event(step: &str) -> Event {
 
 fn state(row: &AllocationRow) -> String {
     let mut text = row.state.name().to_owned();
+    if let Some(refusal) = row.state.refusal() {
+        write!(text, " {}", refusal.rule.name()).unwrap();
+    }
+    if row.spec.priority != 0 {
+        write!(text, " at {}", row.spec.priority).unwrap();
+    }
     if let AllocationState::Queued {
         reason,
         line,
@@ -200,7 +268,12 @@ fn check(steps: &str, expected: &str) {
         Ok(changes) => {
             let rows = changes.iter().rev().find_map(|change| match change {
                 Change::Allocation(row) => Some(state(row)),
-                Change::Preemption(_) | Change::Entry(_) | Change::Setting(_) => None,
+                Change::Preemption(_)
+                | Change::Entry(_)
+                | Change::Setting(_)
+                | Change::Resource(_)
+                | Change::Held(_)
+                | Change::Space(_) => None,
             });
             let live = if projection.live.is_empty() {
                 ""
@@ -246,7 +319,30 @@ fn check_last(steps: &str, expected: &str) {
                 .map_or(String::new(), |r| format!(" {r}"));
             format!("entry {}{reason}", entry.fact.name())
         }
+        Change::Resource(row) => {
+            let holder = row
+                .reservation
+                .map_or(String::new(), |no| format!(" of {}", no.0));
+            format!("resource {} v{}{holder}", row.resource, row.version)
+        }
+        Change::Held(row) => {
+            let (no, state, epoch) = (row.reservation.0, row.state.name(), row.epoch);
+            let through = row
+                .retire_after
+                .map_or(String::new(), |slot| format!(" through {slot}"));
+            format!(
+                "reservation {no} {state} by {} epoch {epoch}{through}",
+                row.holder
+            )
+        }
+        Change::Space(row) => format!("{} at slot {}", row.tenant, row.slot),
         Change::Setting(row) => match &**row {
+            SettingRow::TenantWeight {
+                tenant,
+                weight_milli,
+                version,
+                ..
+            } => format!("weight {tenant} {weight_milli} {version}"),
             SettingRow::Reservation(row) => format!("reservation {}", row.state.name()),
             SettingRow::Queue { queue, version, .. } => {
                 format!("queue {} {version}", queue.as_str())
@@ -261,7 +357,7 @@ fn check_last(steps: &str, expected: &str) {
 fn an_allocation_lives_and_ends() {
     check("requested", "requested, live");
     check("requested, reserved", "queued since 2, live");
-    check("requested, denied", "denied");
+    check("requested, denied", "denied quota_exceeded");
     check(
         "requested, reserved, depends, waiting",
         "queued no_room_now line 4 since 4, live",
@@ -376,9 +472,112 @@ fn what_was_decided_is_an_entry() {
 }
 
 #[test]
+fn quota_is_waited_for_and_may_be_taken_back() {
+    check(
+        "requested, waits for quota",
+        "requested quota_exceeded, live",
+    );
+    check(
+        "requested, waits for quota, reserved",
+        "queued since 3, live",
+    );
+    check(
+        "requested, waits for quota, denied",
+        "denied quota_exceeded",
+    );
+    check("requested, waits for quota, cancelled", "ended");
+    check(
+        "requested, reserved, waiting, taken back",
+        "queued no_room_now line 4 since 3, live",
+    );
+    check(
+        "requested, reserved, waiting, taken back, without quota",
+        "requested, live",
+    );
+    check(
+        "requested, reserved, nominated, taken back, without quota, waits for quota",
+        "requested quota_exceeded, live",
+    );
+    check(
+        "requested, reserved, placed, taken back, preempted, stopping, requeued, without quota, reserved",
+        "queued since 9 again 1 preempted, live",
+    );
+    check_last(
+        "requested, waits for quota",
+        "requested, entry quota_waiting quota_exceeded",
+    );
+    check_last(
+        "requested, denied",
+        "denied, entry quota_denied quota_exceeded",
+    );
+    check_last(
+        "requested, reserved, placed, taken back",
+        "placed, entry quota_reclaimed",
+    );
+    check_last(
+        "requested, reserved, without quota",
+        "requested, entry waiting quota",
+    );
+    // What has ended meanwhile is nobody's matter any more.
+    check_last("requested, cancelled, taken back", "");
+    check_last("requested, cancelled, waits for quota", "");
+    check(
+        "requested, reserved, placed, without quota",
+        "illegal when placed",
+    );
+    check("requested, taken back", "illegal when requested");
+    check(
+        "requested, reserved, waits for quota",
+        "illegal when queued",
+    );
+}
+
+#[test]
+fn a_priority_is_changed_wherever_it_stands() {
+    check("requested, reprioritised", "requested at -4, live");
+    check(
+        "requested, reserved, waiting, reprioritised",
+        "queued at -4 no_room_now line 4 since 3, live",
+    );
+    check(
+        "requested, reserved, placed, reprioritised, started",
+        "running at -4 placed 3 started 100, live",
+    );
+    check_last(
+        "requested, reserved, reprioritised",
+        "queued, entry reprioritised",
+    );
+    check_last("requested, denied, reprioritised", "");
+}
+
+#[test]
+fn named_resources_are_rows() {
+    check_last("create, created", "resource a v0, t at slot 3");
+    check_last("create, refused it", "t at slot 3");
+    let reserved = "create, created, reserve, granted it";
+    check_last(
+        reserved,
+        "resource a v1 of 1, reservation 1 reserved by ann epoch 1, t at slot 3",
+    );
+    check_last(
+        &format!("{reserved}, release, given back"),
+        "resource a v2, reservation 1 released by ann epoch 2 through 9, t at slot 3",
+    );
+    check_last(
+        &format!("{reserved}, expired"),
+        "resource a v2, reservation 1 expired by ann epoch 2 through 9, t at slot 5",
+    );
+    check("created", "illegal when another request is next");
+    check(
+        &format!("{reserved}, expired, expired"),
+        "illegal when the reservation has ended",
+    );
+}
+
+#[test]
 fn settings_are_rows() {
     check_last("queue", "queue q 3");
-    check_last("tenant", "");
+    check_last("tenant", "weight t 1000 1");
     check_last("asked", "reservation asked");
     check_last("asked, granted", "reservation granted");
     check_last("asked, refused", "reservation refused");
@@ -396,7 +595,7 @@ fn quota_and_cancel_may_cross() {
     check("requested, cancelled", "ended");
     check("requested, cancelled, reserved, released", "ended");
     check("requested, cancelled, denied", "ended");
-    check("requested, denied, cancelled", "denied");
+    check("requested, denied, cancelled", "denied quota_exceeded");
     check("requested, reserved, cancelled", "ended");
 }
 

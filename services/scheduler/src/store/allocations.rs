@@ -5,7 +5,10 @@ use crate::project::{AllocationRow, AllocationState};
 use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
 use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
-use vocab::{AllocationId, CellNo, EndCause, GpuShare, LineNo, Lsn, Millis, Token, WaitingReason};
+use vocab::{
+    AllocationId, CellNo, EndCause, GpuShare, LineNo, Lsn, Millis, QosClass, Refusal, Token,
+    WaitingReason,
+};
 
 pub async fn upsert(
     tx: &mut PgConnection,
@@ -18,28 +21,36 @@ pub async fn upsert(
              (allocation_id, tenant, job_set, name, priority, cpu_milli, memory_bytes, gpu_count, gpu_milli,
               gpu_models, state, waiting_reason, node, gpu_devices, gpu_shares, end_cause, requested_at, placed_at,
               started_at, ended_at, lsn, queue, priority_class, gang, run_time_ms, line, attempts, last_end_cause,
-              nominated_node, preempted)
+              nominated_node, preempted, team, namespace, qos, cpu_milli_most, memory_bytes_most, quota_rule,
+              quota_subject, quota_limit, quota_actual)
          SELECT allocation_id, tenant, job_set, name, priority, cpu_milli, memory_bytes, gpu_count, gpu_milli,
                 string_to_array(gpu_models, ','), state, waiting_reason, node,
                 string_to_array(gpu_devices, ',')::integer[], string_to_array(gpu_shares, ',')::integer[], end_cause,
                 requested_at, placed_at, started_at, ended_at, lsn, queue, priority_class, gang, run_time_ms, line,
-                attempts, last_end_cause, nominated_node, preempted
+                attempts, last_end_cause, nominated_node, preempted, team, namespace, qos, cpu_milli_most,
+                memory_bytes_most, quota_rule, quota_subject, quota_limit, quota_actual
          FROM UNNEST($1::uuid[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::bigint[], $7::bigint[],
                      $8::integer[], $9::integer[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[],
                      $15::text[], $16::text[], $17::timestamptz[], $18::timestamptz[], $19::timestamptz[],
                      $20::timestamptz[], $21::bigint[], $22::text[], $23::text[], $24::text[], $25::bigint[],
-                     $26::bigint[], $27::integer[], $28::text[], $29::text[], $30::boolean[])
+                     $26::bigint[], $27::integer[], $28::text[], $29::text[], $30::boolean[], $31::text[],
+                     $32::text[], $33::text[], $34::bigint[], $35::bigint[], $36::text[], $37::text[], $38::bigint[],
+                     $39::bigint[])
              AS row (allocation_id, tenant, job_set, name, priority, cpu_milli, memory_bytes, gpu_count, gpu_milli,
                      gpu_models, state, waiting_reason, node, gpu_devices, gpu_shares, end_cause, requested_at,
                      placed_at, started_at, ended_at, lsn, queue, priority_class, gang, run_time_ms, line, attempts,
-                     last_end_cause, nominated_node, preempted)
+                     last_end_cause, nominated_node, preempted, team, namespace, qos, cpu_milli_most,
+                     memory_bytes_most, quota_rule, quota_subject, quota_limit, quota_actual)
          ON CONFLICT (allocation_id) DO UPDATE SET
-             state = excluded.state, waiting_reason = excluded.waiting_reason, node = excluded.node,
+             priority = excluded.priority, state = excluded.state, waiting_reason = excluded.waiting_reason,
+             node = excluded.node,
              gpu_devices = excluded.gpu_devices, gpu_shares = excluded.gpu_shares, end_cause = excluded.end_cause,
              placed_at = excluded.placed_at, started_at = excluded.started_at, ended_at = excluded.ended_at,
              lsn = excluded.lsn, line = excluded.line, attempts = excluded.attempts,
              last_end_cause = excluded.last_end_cause, nominated_node = excluded.nominated_node,
-             preempted = excluded.preempted",
+             preempted = excluded.preempted, quota_rule = excluded.quota_rule,
+             quota_subject = excluded.quota_subject, quota_limit = excluded.quota_limit,
+             quota_actual = excluded.quota_actual",
         &columns.ids,
         &columns.tenants as _,
         &columns.job_sets as _,
@@ -70,6 +81,15 @@ pub async fn upsert(
         &columns.last_causes as _,
         &columns.nominated as _,
         &columns.preempted,
+        &columns.teams as _,
+        &columns.namespaces as _,
+        &columns.qos as _,
+        &columns.cpus_most,
+        &columns.memories_most,
+        &columns.quota_rules as _,
+        &columns.quota_subjects as _,
+        &columns.quota_limits as _,
+        &columns.quota_actuals as _,
     )
     .execute(tx)
     .await?;
@@ -109,6 +129,15 @@ struct Columns<'a> {
     last_causes: Vec<Option<&'static str>>,
     nominated: Vec<Option<&'a str>>,
     preempted: Vec<bool>,
+    teams: Vec<Option<&'a str>>,
+    namespaces: Vec<Option<&'a str>>,
+    qos: Vec<&'static str>,
+    cpus_most: Vec<i64>,
+    memories_most: Vec<i64>,
+    quota_rules: Vec<Option<&'static str>>,
+    quota_subjects: Vec<Option<&'a str>>,
+    quota_limits: Vec<Option<i64>>,
+    quota_actuals: Vec<Option<i64>>,
 }
 
 impl<'a> Columns<'a> {
@@ -151,6 +180,14 @@ impl<'a> Columns<'a> {
         self.attempts
             .push(attempts.map_err(|_| OutOfRange::new("attempts", row.attempts))?);
         self.last_causes.push(row.last_cause.map(EndCause::name));
+        self.teams.push(spec.team.as_ref().map(Token::as_str));
+        self.namespaces
+            .push(spec.namespace.as_ref().map(Token::as_str));
+        self.qos.push(spec.qos().name());
+        self.cpus_most
+            .push(bigint("cpu_milli_most", spec.most.cpu_milli)?);
+        self.memories_most
+            .push(bigint("memory_bytes_most", spec.most.memory_bytes)?);
         Ok(())
     }
 
@@ -168,9 +205,20 @@ impl<'a> Columns<'a> {
             AllocationState::Ended { cause: why, at, .. } => {
                 (cause, ended) = (Some(why.name()), Some(*at));
             }
-            AllocationState::Denied { at } => ended = Some(*at),
-            AllocationState::Requested | AllocationState::Held { .. } => {}
+            AllocationState::Denied { at, .. } => ended = Some(*at),
+            AllocationState::Requested { .. } | AllocationState::Held { .. } => {}
         }
+        // What use would have come to is a sum that nothing bounds.
+        let amount = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);
+        let refusal = state.refusal();
+        self.quota_rules
+            .push(refusal.map(|refusal| refusal.rule.name()));
+        self.quota_subjects
+            .push(refusal.map(|refusal| refusal.subject.as_str()));
+        self.quota_limits
+            .push(refusal.map(|refusal| amount(refusal.limit)));
+        self.quota_actuals
+            .push(refusal.map(|refusal| amount(refusal.actual)));
         self.states.push(state.name());
         self.reasons.push(reason);
         self.lines.push(
@@ -209,10 +257,19 @@ pub struct Allocation {
     pub gpu_count: i32,
     pub gpu_milli: i32,
     pub gpu_models: Vec<String>,
+    /// The account below the tenant that its quota is of.
+    pub team: Option<String>,
+    pub namespace: Option<String>,
+    pub qos: QosClass,
+    /// 0: no more than it asks for.
+    pub cpu_milli_most: u64,
+    pub memory_bytes_most: u64,
     /// As the tenant believes; 0: not known.
     pub run_time_ms: u64,
     /// `requested`, `queued`, `nominated`, `placed`, `running`, `stopping`, `ended` or `denied`.
     pub state: String,
+    /// Which rule keeps it waiting for quota, or has denied it.
+    pub quota: Option<Refusal>,
     pub waiting_reason: Option<WaitingReason>,
     pub line: Option<LineNo>,
     /// Is being cleared for it.
@@ -241,7 +298,8 @@ pub async fn allocation(
     let record = sqlx::query!(
         r#"SELECT tenant, job_set, name, queue, priority, priority_class, gang, cpu_milli, memory_bytes, gpu_count,
                   gpu_milli, gpu_models, run_time_ms, state, waiting_reason, line, nominated_node, node, gpu_devices,
-                  gpu_shares, preempted, attempts, last_end_cause, end_cause,
+                  gpu_shares, preempted, attempts, last_end_cause, end_cause, team, namespace, qos, cpu_milli_most,
+                  memory_bytes_most, quota_rule, quota_subject, quota_limit, quota_actual,
                   requested_at AS "requested_at: Moment", placed_at AS "placed_at: Moment",
                   started_at AS "started_at: Moment", ended_at AS "ended_at: Moment", lsn
            FROM allocations WHERE allocation_id = $1 AND tenant = $2"#,
@@ -256,6 +314,15 @@ pub async fn allocation(
     let reason = record.waiting_reason.as_deref();
     let line = record.line.map(|line| unsigned("line", line));
     let last_end_cause = record.last_end_cause.as_deref();
+    let quota = match (record.quota_rule, record.quota_subject) {
+        (Some(rule), Some(subject)) => Some(Refusal {
+            rule: names::rule(&rule)?,
+            subject,
+            limit: unsigned("quota_limit", record.quota_limit.unwrap_or(0))?,
+            actual: unsigned("quota_actual", record.quota_actual.unwrap_or(0))?,
+        }),
+        _ => None,
+    };
     Ok(Some(Allocation {
         id,
         tenant: record.tenant,
@@ -270,6 +337,12 @@ pub async fn allocation(
         gpu_count: record.gpu_count,
         gpu_milli: record.gpu_milli,
         gpu_models: record.gpu_models,
+        team: record.team,
+        namespace: record.namespace,
+        qos: names::qos(&record.qos)?,
+        cpu_milli_most: unsigned("cpu_milli_most", record.cpu_milli_most)?,
+        memory_bytes_most: unsigned("memory_bytes_most", record.memory_bytes_most)?,
+        quota,
         run_time_ms: unsigned("run_time_ms", record.run_time_ms)?,
         state: record.state,
         waiting_reason: reason.map(names::waiting_reason).transpose()?,

@@ -6,8 +6,8 @@ use chassis::warm::OutOfRange;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vocab::{
-    AllocationId, AllocationNo, Candidate, CellNo, Filter, GpuShare, LineNo, Millis, ResourceKind,
-    Token,
+    AllocationId, AllocationNo, Candidate, CellNo, Filter, GpuShare, LineNo, Millis, Refusal,
+    ResourceKind, Token,
 };
 
 /// Numbers and names of a fact, under the names that its readers know them by.
@@ -42,6 +42,22 @@ pub enum Detail {
     },
     Ended {
         at_ms: i64,
+    },
+    QuotaWaiting {
+        subject: String,
+        limit: u64,
+        actual: u64,
+    },
+    QuotaDenied {
+        subject: String,
+        limit: u64,
+        actual: u64,
+    },
+    QuotaReclaimed {
+        by: Option<AllocationId>,
+    },
+    Reprioritised {
+        priority: i32,
     },
 }
 
@@ -96,6 +112,22 @@ pub fn detail(cell: CellNo, fact: &Fact) -> Detail {
             not_before_ms: not_before.0,
         },
         Fact::Ended { at, .. } => Detail::Ended { at_ms: at.0 },
+        Fact::QuotaWaiting { refusal } => Detail::QuotaWaiting {
+            subject: refusal.subject.clone(),
+            limit: refusal.limit,
+            actual: refusal.actual,
+        },
+        Fact::QuotaDenied { refusal } => Detail::QuotaDenied {
+            subject: refusal.subject.clone(),
+            limit: refusal.limit,
+            actual: refusal.actual,
+        },
+        Fact::QuotaReclaimed { by } => Detail::QuotaReclaimed {
+            by: by.map(|no| no.id(cell)),
+        },
+        Fact::Reprioritised { priority } => Detail::Reprioritised {
+            priority: *priority,
+        },
     }
 }
 
@@ -174,5 +206,21 @@ pub fn fact(
             cause: names::end_cause(reason()?)?,
             at: Millis(at_ms),
         },
+        Detail::QuotaWaiting {
+            subject,
+            limit,
+            actual,
+        } => Fact::QuotaWaiting {
+            refusal: Refusal::over(names::rule(reason()?)?, subject, limit, actual),
+        },
+        Detail::QuotaDenied {
+            subject,
+            limit,
+            actual,
+        } => Fact::QuotaDenied {
+            refusal: Refusal::over(names::rule(reason()?)?, subject, limit, actual),
+        },
+        Detail::QuotaReclaimed { by } => Fact::QuotaReclaimed { by: by.map(number) },
+        Detail::Reprioritised { priority } => Fact::Reprioritised { priority },
     })
 }

@@ -11,7 +11,7 @@ use chassis::warm::{WarmError, WarmState, unsigned};
 use sqlx::{PgConnection, PgPool};
 use std::collections::BTreeSet;
 use uuid::Uuid;
-use vocab::{AllocationId, AllocationNo, CellNo, LineNo, Lsn, Token};
+use vocab::{AllocationId, AllocationNo, CellNo, LineNo, Lsn, Token, WaitingReason};
 
 /// Entries of one allocation that are read, at the most.
 const HISTORY_MAX: i64 = 200;
@@ -80,6 +80,25 @@ pub async fn explain(
     }))
 }
 
+/// Why one waits that waits for a place: what was last said of its line, or else of itself.
+pub async fn waits_for(
+    pool: &PgPool,
+    allocation: &Allocation,
+) -> Result<Option<WaitingReason>, WarmError> {
+    if allocation.nominated_node.is_some() {
+        return Ok(Some(WaitingReason::Nominated));
+    }
+    let said = match allocation.line {
+        Some(line) => history::of_line(pool, line, Lsn(u64::MAX)).await?,
+        None => None,
+    };
+    let of_line = said.and_then(|entry| match entry.fact {
+        Fact::Line { reason, .. } => Some(reason),
+        _ => None,
+    });
+    Ok(of_line.or(allocation.waiting_reason))
+}
+
 fn waits_in(fact: &Fact) -> Option<LineNo> {
     match fact {
         Fact::Waiting { line, .. } => *line,
@@ -88,7 +107,11 @@ fn waits_in(fact: &Fact) -> Option<LineNo> {
         | Fact::Nominated { .. }
         | Fact::Preempted { .. }
         | Fact::Requeued { .. }
-        | Fact::Ended { .. } => None,
+        | Fact::Ended { .. }
+        | Fact::QuotaWaiting { .. }
+        | Fact::QuotaDenied { .. }
+        | Fact::QuotaReclaimed { .. }
+        | Fact::Reprioritised { .. } => None,
     }
 }
 
@@ -96,12 +119,15 @@ fn waits_in(fact: &Fact) -> Option<LineNo> {
 fn other(fact: &mut Fact) -> Option<&mut Option<AllocationNo>> {
     match fact {
         Fact::Line { head, .. } => Some(head),
-        Fact::Preempted { by, .. } => Some(by),
+        Fact::Preempted { by, .. } | Fact::QuotaReclaimed { by } => Some(by),
         Fact::Waiting { .. }
         | Fact::Placed { .. }
         | Fact::Nominated { .. }
         | Fact::Requeued { .. }
-        | Fact::Ended { .. } => None,
+        | Fact::Ended { .. }
+        | Fact::QuotaWaiting { .. }
+        | Fact::QuotaDenied { .. }
+        | Fact::Reprioritised { .. } => None,
     }
 }
 

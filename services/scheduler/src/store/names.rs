@@ -2,8 +2,8 @@
 
 use chassis::warm::OutOfRange;
 use vocab::{
-    EndCause, Filter, GpuShare, PlacementPolicy, PreemptionCause, QueueOrder, ResourceKind, Token,
-    WaitingReason,
+    EndCause, Filter, GpuShare, PlacementPolicy, PreemptionCause, QosClass, QueueOrder,
+    ReservationState, ResourceKind, Rule, Token, WaitingReason,
 };
 
 fn known<T: Copy>(
@@ -52,6 +52,23 @@ pub fn placement(text: &str) -> Result<PlacementPolicy, OutOfRange> {
 
 pub fn queue_order(text: &str) -> Result<QueueOrder, OutOfRange> {
     known("queue_order", &QueueOrder::ALL, QueueOrder::name, text)
+}
+
+pub fn qos(text: &str) -> Result<QosClass, OutOfRange> {
+    known("qos", &QosClass::ALL, QosClass::name, text)
+}
+
+pub fn rule(text: &str) -> Result<Rule, OutOfRange> {
+    known("rule", Rule::ALL, Rule::name, text)
+}
+
+pub fn reservation_state(text: &str) -> Result<ReservationState, OutOfRange> {
+    known(
+        "state",
+        &ReservationState::ALL,
+        ReservationState::name,
+        text,
+    )
 }
 
 pub fn token(what: &'static str, text: &str) -> Result<Token, OutOfRange> {

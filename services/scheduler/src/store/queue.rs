@@ -76,7 +76,7 @@ pub async fn upsert(
                 (standing, *reason, *line, *since)
             }
             AllocationState::Nominated { since, .. } => (Standing::Nominated, None, None, *since),
-            AllocationState::Requested
+            AllocationState::Requested { .. }
             | AllocationState::Held { .. }
             | AllocationState::Ended { .. }
             | AllocationState::Denied { .. } => continue,
@@ -109,8 +109,8 @@ pub async fn upsert(
                               $7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::bigint[], $12::timestamptz[],
                               $13::timestamptz[])
          ON CONFLICT (allocation_id) DO UPDATE SET
-             state = excluded.state, waiting_reason = excluded.waiting_reason, line = excluded.line,
-             since = excluded.since, not_before = excluded.not_before",
+             priority = excluded.priority, state = excluded.state, waiting_reason = excluded.waiting_reason,
+             line = excluded.line, since = excluded.since, not_before = excluded.not_before",
         &ids,
         &tenants as _,
         &queues as _,
@@ -137,7 +137,7 @@ pub async fn leave(
 ) -> Result<(), WarmError> {
     let gone = rows.iter().filter(|row| match row.state {
         AllocationState::Queued { .. } | AllocationState::Nominated { .. } => false,
-        AllocationState::Requested
+        AllocationState::Requested { .. }
         | AllocationState::Held { .. }
         | AllocationState::Ended { .. }
         | AllocationState::Denied { .. } => true,

@@ -47,7 +47,7 @@ pub async fn queues(pool: &PgPool) -> Result<Vec<QueueState>, WarmError> {
                FROM allocations WHERE node IS NOT NULL AND ended_at IS NULL AND NOT preempted GROUP BY queue),
            waiting AS (SELECT queue, count(*) AS allocations FROM scheduling_queue GROUP BY queue),
            known AS (SELECT queue FROM queues UNION SELECT queue FROM held UNION SELECT queue FROM waiting)
-           SELECT known.queue AS "queue!", s.parent AS "parent?", s.weight_milli AS "weight_milli?",
+           SELECT known.queue AS "queue!", s.parent AS "parent?", coalesce(s.weight_milli, w.weight_milli) AS "weight_milli?",
                   s.cpu_milli_limit AS "cpu_milli_limit?", s.memory_bytes_limit AS "memory_bytes_limit?",
                   s.gpu_milli_limit AS "gpu_milli_limit?", s.tenants AS "tenants?", s.queue_order AS "queue_order?",
                   s.placement AS "placement?", s.version AS "version?",
@@ -57,6 +57,7 @@ pub async fn queues(pool: &PgPool) -> Result<Vec<QueueState>, WarmError> {
                   said.fair_share_ppm AS "fair_share_ppm?", said.at AS "said_at?: Moment"
            FROM known
            LEFT JOIN queues AS s ON s.queue = known.queue
+           LEFT JOIN tenant_weights AS w ON w.tenant = known.queue
            LEFT JOIN held ON held.queue = known.queue
            LEFT JOIN waiting ON waiting.queue = known.queue
            LEFT JOIN LATERAL (SELECT at, (detail ->> 'share_ppm')::bigint AS share_ppm,

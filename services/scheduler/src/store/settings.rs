@@ -41,8 +41,35 @@ pub async fn upsert(tx: &mut PgConnection, row: &SettingRow) -> Result<(), WarmE
             version,
             at,
         } => upsert_cordon(tx, node, *cordoned, of(*version, *at)?).await,
+        SettingRow::TenantWeight {
+            tenant,
+            weight_milli,
+            version,
+            at,
+        } => upsert_weight(tx, tenant, *weight_milli, of(*version, *at)?).await,
         SettingRow::Reservation(row) => reservations::upsert(tx, row).await,
     }
+}
+
+async fn upsert_weight(
+    tx: &mut PgConnection,
+    tenant: &Token,
+    weight_milli: u32,
+    change: Change,
+) -> Result<(), WarmError> {
+    let weight = i32::try_from(weight_milli);
+    sqlx::query!(
+        "INSERT INTO tenant_weights (tenant, weight_milli, version, changed_at) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (tenant) DO UPDATE SET
+             weight_milli = excluded.weight_milli, version = excluded.version, changed_at = excluded.changed_at",
+        tenant.as_str(),
+        weight.map_err(|_| OutOfRange::new("weight_milli", weight_milli))?,
+        change.version,
+        change.at as _,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
 }
 
 async fn upsert_queue(

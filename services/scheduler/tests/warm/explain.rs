@@ -63,7 +63,8 @@ impl Cell {
         self.say(Event::AllocationRequested { operation, spec })
             .await;
         let allocation = AllocationNo(self.lsn);
-        self.say(Event::QuotaReserved { allocation }).await;
+        let flags = vocab::QuotaFlags::default();
+        self.say(Event::QuotaReserved { allocation, flags }).await;
         allocation
     }
 

@@ -1,6 +1,7 @@
 //! The scheduler's tables against a real Postgres.
 
 mod explain;
+mod named;
 mod settings;
 mod upgrade;
 
@@ -13,7 +14,7 @@ use scheduler::{
 use sqlx::{Executor, PgPool};
 use vocab::{
     AllocationNo, AllocationSpec, CellNo, EndCause, Gang, GpuRequest, GpuShare, LineNo, Lsn,
-    Millis, PreemptionCause, Token, WaitingReason,
+    Millis, PreemptionCause, QosClass, Refusal, Rule, Token, WaitingReason,
 };
 
 const CELL: CellNo = CellNo(3);
@@ -37,6 +38,9 @@ fn row(allocation: u64, priority: i32, state: AllocationState) -> AllocationRow 
         models: vec![token("A100"), token("T4")],
     });
     spec.priority_class = Some(token("batch"));
+    spec.team = Some(token("team"));
+    spec.namespace = Some(token("space"));
+    spec.most.cpu_milli = AllocationSpec::CPU_MILLI_MAX;
     spec.run_time_ms = AllocationSpec::RUN_TIME_MS_MAX;
     spec.gang = Some(Gang {
         name: token("g"),
@@ -123,6 +127,10 @@ fn ended(place: Option<Place>) -> AllocationState {
     }
 }
 
+fn refusal() -> Refusal {
+    Refusal::over(Rule::QuotaExceeded, "t/team cpu", 1 << 53, 1 << 60)
+}
+
 async fn ready(name: &str) -> Scratch {
     let scratch = Scratch::open(name).await;
     let mut sink = store::sink(scratch.pool(), CELL);
@@ -166,7 +174,10 @@ async fn every_state_is_read_as_it_was_written() {
     let scratch = ready("alloc_states").await;
     let pool = scratch.pool();
     let states = [
-        AllocationState::Requested,
+        AllocationState::Requested { refusal: None },
+        AllocationState::Requested {
+            refusal: Some(refusal()),
+        },
         queued(None, 5),
         queued(Some(WaitingReason::NoRoomNow), 6),
         paused(1_700_000_000_005),
@@ -178,7 +189,10 @@ async fn every_state_is_read_as_it_was_written() {
         ended(None),
         ended(Some(place(None))),
         ended(Some(place(Some(1_700_000_000_002)))),
-        AllocationState::Denied { at: Millis(9) },
+        AllocationState::Denied {
+            refusal: refusal(),
+            at: Millis(9),
+        },
     ];
     for (i, state) in states.into_iter().enumerate() {
         let no = i as u64 + 1;
@@ -206,6 +220,12 @@ async fn every_state_is_read_as_it_was_written() {
             (2, Some(EndCause::Preempted))
         );
         assert_eq!(found.queue, "t");
+        assert_eq!(found.quota.as_ref(), state.refusal());
+        assert_eq!(found.team.as_deref(), Some("team"));
+        assert_eq!(found.namespace.as_deref(), Some("space"));
+        assert_eq!(found.qos, QosClass::Burstable);
+        assert_eq!(found.cpu_milli_most, AllocationSpec::CPU_MILLI_MAX);
+        assert_eq!(found.memory_bytes_most, 0);
         assert_eq!(found.priority_class.as_deref(), Some("batch"));
         assert_eq!(found.gang.as_deref(), Some("g"));
         assert_eq!(found.run_time_ms, AllocationSpec::RUN_TIME_MS_MAX);
@@ -218,8 +238,8 @@ async fn every_state_is_read_as_it_was_written() {
         let (reason, cause, end) = match state {
             AllocationState::Queued { reason, .. } => (reason, None, None),
             AllocationState::Ended { cause, at, .. } => (None, Some(cause), Some(at)),
-            AllocationState::Denied { at } => (None, None, Some(at)),
-            AllocationState::Requested
+            AllocationState::Denied { at, .. } => (None, None, Some(at)),
+            AllocationState::Requested { .. }
             | AllocationState::Nominated { .. }
             | AllocationState::Held { .. } => (None, None, None),
         };

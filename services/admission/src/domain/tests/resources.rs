@@ -35,6 +35,32 @@ fn an_operation_is_remembered_for_a_window_of_slots() {
 }
 
 #[test]
+fn what_is_not_recorded_forgets_nothing() {
+    let mut t = Table::new().roomy();
+    let mut request = TenantRequest {
+        tenant: "a".into(),
+        ..TenantRequest::default()
+    };
+    request.rate_milli = 1;
+    t.set(ChangeRequest::Tenant(request), "applied 2");
+    t.check("x", 1, create("r", 5), "asked in 5");
+    t.check(
+        "y",
+        1,
+        create("s", 30),
+        "unrecorded rate_limited rate_milli",
+    );
+    // Not known in that slot, and not let in; known where it was asked.
+    t.check(
+        "x",
+        1,
+        create("r", 30),
+        "unrecorded rate_limited rate_milli",
+    );
+    t.check("x", 1, create("r", 6), "repeated 3");
+}
+
+#[test]
 fn slots_do_not_go_back_and_have_an_end() {
     let mut t = Table::new();
     t.admin("b", set_tenant("b"), "applied 1");

@@ -77,11 +77,6 @@ impl Order {
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|order| order.name() == name)
     }
-
-    /// Whether two who wait can change places only because time passes. If not, a key is good for as long as its job waits.
-    pub fn ages(self) -> bool {
-        matches!(self, Self::Wfp3 | Self::Unicep | Self::AgedArea)
-    }
 }
 
 /// Smaller goes first. Keys are comparable when they are of the same policy and the same moment.

@@ -46,6 +46,8 @@ pub struct Queues {
 pub struct Queue {
     pub name: Token,
     pub settings: QueueSettings,
+    /// By an operator.
+    set: bool,
     parent: Option<QueueNo>,
     children: BTreeSet<QueueNo>,
     /// Held or promised, in this queue and below.
@@ -68,6 +70,7 @@ impl Queues {
         self.queues.push(Queue {
             name: name.clone(),
             settings: QueueSettings::default(),
+            set: false,
             parent: None,
             children: BTreeSet::new(),
             held: Amounts::default(),
@@ -134,7 +137,18 @@ impl Queues {
         let queue = &mut self.queues[no.0 as usize];
         queue.parent = parent;
         queue.settings = settings.clone();
+        queue.set = true;
         self.turns.distrust();
+    }
+
+    /// The weight of the tenant's own queue, which what was set of the queue itself overrides.
+    pub fn weigh(&mut self, tenant: &Token, weight_milli: u32) {
+        let no = self.enter(tenant);
+        let queue = &mut self.queues[no.0 as usize];
+        if !queue.set {
+            queue.settings.weight_milli = weight_milli;
+            self.turns.distrust();
+        }
     }
 
     // --- lines
@@ -243,10 +257,13 @@ impl Queues {
     /// One who waits stands elsewhere in its line.
     pub fn rekey(&mut self, no: LineNo, old: Key, new: Key) {
         if let Some(line) = self.lines.get_mut(&no) {
+            let before = line.head();
             line.waiting.remove(&old);
             line.waiting.insert(new);
+            if line.blocked.is_none() {
+                self.turns.head_changed(line, before, line.head());
+            }
         }
-        self.turns.distrust();
     }
 
     /// All lines are worth another try.

@@ -80,7 +80,7 @@ fn a_queues_limit_holds_for_all_below_it() {
     assert_eq!((w.on_nodes(&a), w.on_nodes(&b)), (4, 4));
     assert_eq!(
         (w.reason(a[9]), w.reason(over[0])),
-        ("queue_limit", "gang_over_limit")
+        ("queue_limit", "over_limit")
     );
     w.report(a[0], "n", RunState::Finished);
     w.settle();

@@ -2,26 +2,6 @@
 
 use super::*;
 
-/// A round of decisions, in words; allocations are numbered from 1 as they were submitted.
-fn check(w: &mut World, numbers: &[u64], expected: &[&str]) {
-    let events = w.decide();
-    let plain = |text: String| {
-        let (number, rest) = text.split_once(' ').unwrap_or(("", &text));
-        match number
-            .parse::<u64>()
-            .ok()
-            .and_then(|no| numbers.iter().position(|n| *n == no))
-        {
-            Some(at) => format!("{} {rest}", at + 1),
-            None => text.clone(),
-        }
-    };
-    let found: Vec<_> = spoken(&events).into_iter().map(plain).collect();
-    assert_eq!(found, expected);
-    // A second look decides nothing new.
-    assert_eq!(w.decide(), []);
-}
-
 fn small(cores: u64) -> AllocationSpec {
     job(cores, 1)
 }

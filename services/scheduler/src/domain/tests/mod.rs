@@ -1,15 +1,18 @@
 //! The rules as a cluster sees them: nodes and jobs come and go, and agents do as they are told.
 
+mod asked;
 mod conformance;
 mod features;
 mod life;
+mod named;
 mod properties;
+mod reclaim;
 mod what_if;
 
 use super::*;
 use vocab::{
     AdminChange, AllocationSpec, EndCause, Gang, GpuRequest, Lsn, NodeCapacity, Operation,
-    PlacementRules, QueueSettings, Refusal, Requirement, Rule, RunState,
+    PlacementRules, PriorityTarget, QueueSettings, Refusal, Requirement, Rule, RunState,
 };
 
 /// A scheduler with its ledger's clock, and agents that start, and stop, at once.
@@ -21,6 +24,7 @@ pub struct World {
     pub now: Millis,
     /// Everything decided so far.
     pub said: Vec<Event>,
+    pub rules: Rules,
 }
 
 pub fn token(text: &str) -> Token {
@@ -106,6 +110,7 @@ impl World {
             next_own: 1,
             now: Millis(1_000_000),
             said: Vec::new(),
+            rules: Rules::default(),
         };
         for value in 0..=3 {
             world.admin(AdminChange::PriorityClass {
@@ -191,7 +196,15 @@ impl World {
 
     pub fn grant(&mut self, no: u64) {
         let allocation = AllocationNo(no);
-        self.observe(Event::QuotaReserved { allocation });
+        let flags = vocab::QuotaFlags::default();
+        self.observe(Event::QuotaReserved { allocation, flags });
+    }
+
+    pub fn reclaim(&mut self, no: u64, by: Option<u64>) {
+        self.observe(Event::QuotaReclaimed {
+            allocation: AllocationNo(no),
+            by: by.map(AllocationNo),
+        });
     }
 
     pub fn submit(&mut self, tenant: &str, count: usize, spec: AllocationSpec) -> Vec<u64> {
@@ -227,6 +240,21 @@ impl World {
         })
     }
 
+    pub fn cancel_job_set(&mut self, tenant: &str, job_set: &str) -> u64 {
+        self.observe(Event::JobSetCancelRequested {
+            operation: operation(tenant),
+            job_set: token(job_set),
+        })
+    }
+
+    pub fn prioritise(&mut self, tenant: &str, target: PriorityTarget, priority: i32) -> u64 {
+        self.observe(Event::PriorityRequested {
+            operation: operation(tenant),
+            target,
+            priority,
+        })
+    }
+
     pub fn report(&mut self, no: u64, node: &str, state: RunState) {
         let at = self.now;
         self.observe(Event::RunReported {
@@ -241,7 +269,7 @@ impl World {
     pub fn decide(&mut self) -> Vec<Event> {
         self.now.0 += 1;
         let mut draft = Draft::new(self.now, EventNo(self.next_own));
-        self.state.decide(&(), &mut draft);
+        self.state.decide(&self.rules, &mut draft);
         self.next_own = draft.next_no().0;
         assert!(draft.illegal().is_none(), "{:?}", draft.illegal());
         let events: Vec<Event> = draft.events().cloned().collect();
@@ -350,6 +378,22 @@ pub fn words(event: &Event) -> Option<String> {
             allocation, cause, ..
         } => format!("{} ended {}", allocation.0, cause.name()),
         Event::CancelDecided { verdict, .. } => format!("cancel {verdict:?}"),
+        Event::JobSetCancelDecided { allocations, .. } => {
+            format!("job set cancel of {allocations}")
+        }
+        Event::AllocationReprioritised {
+            allocation,
+            priority,
+        } => format!("{} has priority {priority}", allocation.0),
+        Event::PriorityDecided {
+            allocations,
+            refusal: None,
+            ..
+        } => format!("priority of {allocations}"),
+        Event::PriorityDecided {
+            refusal: Some(refusal),
+            ..
+        } => format!("priority: {refusal}"),
         Event::ReservationDecided {
             reservation, nodes, ..
         } => {
@@ -360,6 +404,32 @@ pub fn words(event: &Event) -> Option<String> {
         Event::LineExplained { .. } => return None,
         other => format!("{other:?}"),
     })
+}
+
+/// A round of decisions, in words; allocations are numbered from 1 as they stand in `numbers`.
+pub fn check(w: &mut World, numbers: &[u64], expected: &[&str]) {
+    let events = w.decide();
+    let plain = |text: String| {
+        let (number, rest) = text.split_once(' ').unwrap_or(("", &text));
+        match number
+            .parse::<u64>()
+            .ok()
+            .and_then(|no| numbers.iter().position(|n| *n == no))
+        {
+            Some(at) => format!("{} {rest}", at + 1),
+            None => text.clone(),
+        }
+    };
+    let found: Vec<_> = spoken(&events).into_iter().map(plain).collect();
+    assert_eq!(found, expected);
+    // A second look decides nothing new.
+    assert_eq!(w.decide(), []);
+}
+
+/// The state after it was saved and read.
+pub fn again(state: &Scheduler) -> Scheduler {
+    let snapshot = ledger::Snapshot::of(Scheduler::STATE_VERSION, ledger::Chain::default(), state);
+    snapshot.state(Scheduler::STATE_VERSION).unwrap()
 }
 
 pub fn spoken(events: &[Event]) -> Vec<String> {

@@ -22,6 +22,20 @@ enum Step {
     },
     Report(prop::sample::Index, u8),
     Cancel(prop::sample::Index),
+    CancelJobSet {
+        queue: u8,
+        job_set: u8,
+    },
+    Prioritise(prop::sample::Index, i8),
+    PrioritiseJobSet {
+        queue: u8,
+        job_set: u8,
+        priority: i8,
+    },
+    /// Quota takes back, for the sake of another.
+    Reclaim(prop::sample::Index, prop::sample::Index),
+    /// Quota grants again what it has taken back.
+    Grant,
     Wait(u16),
     Decide,
 }
@@ -36,6 +50,13 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(queue, spec, value, size)| Step::Gang { queue, spec, value, size }),
         4 => (any::<prop::sample::Index>(), 0u8..4).prop_map(|(of, state)| Step::Report(of, state)),
         1 => any::<prop::sample::Index>().prop_map(Step::Cancel),
+        1 => (0u8..3, 0u8..2).prop_map(|(queue, job_set)| Step::CancelJobSet { queue, job_set }),
+        1 => (any::<prop::sample::Index>(), -3i8..9).prop_map(|(of, to)| Step::Prioritise(of, to)),
+        1 => (0u8..3, 0u8..2, -3i8..9)
+            .prop_map(|(queue, job_set, priority)| Step::PrioritiseJobSet { queue, job_set, priority }),
+        3 => (any::<prop::sample::Index>(), any::<prop::sample::Index>())
+            .prop_map(|(of, by)| Step::Reclaim(of, by)),
+        2 => Just(Step::Grant),
         1 => (0u16..5000).prop_map(Step::Wait),
         5 => Just(Step::Decide),
     ]
@@ -88,6 +109,23 @@ fn a_spec(spec: u8) -> AllocationSpec {
     }
 }
 
+fn job_set(number: u8) -> Token {
+    token(&format!("s{number}"))
+}
+
+/// Some have a priority of their own instead of a class.
+fn classed(spec: AllocationSpec, of: u8, value: u8) -> AllocationSpec {
+    let spec = AllocationSpec {
+        job_set: job_set(of % 2),
+        ..spec
+    };
+    let priority = i32::from(value);
+    match of % 4 {
+        1 => AllocationSpec { priority, ..spec },
+        _ => class(spec, priority),
+    }
+}
+
 fn restart(mut spec: AllocationSpec, of: u8) -> AllocationSpec {
     spec.restart.retries = u32::from(of % 3);
     spec.restart.never = of % 4 == 3;
@@ -102,6 +140,12 @@ struct Model {
     nodes: BTreeMap<Token, (u64, NodeCapacity)>,
     /// Node, incarnation, devices.
     held: BTreeMap<u64, (Token, u64, Vec<vocab::GpuShare>)>,
+    /// What quota has taken back and waits for.
+    reclaimed: BTreeSet<u64>,
+    /// What it has got back, and not granted again.
+    without_quota: BTreeSet<u64>,
+    /// Requests that nothing has come of.
+    asked: BTreeSet<u64>,
 }
 
 impl Model {
@@ -119,6 +163,8 @@ impl Model {
                     "{allocation:?} is not open"
                 );
                 assert_eq!(self.nodes[node].0, *incarnation);
+                assert!(!self.without_quota.contains(&allocation.0));
+                assert!(!self.reclaimed.contains(&allocation.0));
                 let place = (node.clone(), *incarnation, gpus.clone());
                 assert!(
                     self.held.insert(allocation.0, place).is_none(),
@@ -128,7 +174,24 @@ impl Model {
             Event::AllocationRequeued { allocation, .. } => {
                 assert!(self.held.remove(&allocation.0).is_some());
             }
+            Event::AllocationWaiting {
+                allocation, reason, ..
+            } => {
+                assert!(!self.without_quota.contains(&allocation.0));
+                let taken_back = self.reclaimed.remove(&allocation.0);
+                assert_eq!(*reason == WaitingReason::Quota, taken_back);
+                if taken_back {
+                    self.without_quota.insert(allocation.0);
+                }
+            }
+            Event::CancelDecided { request, .. }
+            | Event::JobSetCancelDecided { request, .. }
+            | Event::PriorityDecided { request, .. } => {
+                assert!(self.asked.remove(&request.0), "decided twice");
+            }
             Event::AllocationEnded { allocation, .. } => {
+                self.reclaimed.remove(&allocation.0);
+                self.without_quota.remove(&allocation.0);
                 self.held.remove(&allocation.0);
                 assert!(self.open.remove(&allocation.0).is_some(), "ended twice");
             }
@@ -171,11 +234,6 @@ impl Model {
             }
         }
     }
-}
-
-fn again(state: &Scheduler) -> Scheduler {
-    let snapshot = ledger::Snapshot::of(Scheduler::STATE_VERSION, ledger::Chain::default(), state);
-    snapshot.state(Scheduler::STATE_VERSION).unwrap()
 }
 
 /// Explanations are told again with new numbers now and then; everything else is a decision.
@@ -239,7 +297,7 @@ impl Run {
                 cordoned: *cordoned,
             }),
             Step::Submit { queue, spec, value } => {
-                let asked = restart(class(a_spec(*spec), i32::from(*value)), spec ^ value);
+                let asked = restart(classed(a_spec(*spec), *spec, *value), spec ^ value);
                 self.submit(*queue, 1, asked);
             }
             Step::Gang {
@@ -255,7 +313,7 @@ impl Run {
                     min: u32::from(*size) - u32::from(*value % 2),
                     uniform_label: (*value == 2).then(|| token("zone")),
                 });
-                let asked = restart(class(a_spec(*spec), i32::from(*value)), *size);
+                let asked = restart(classed(a_spec(*spec), *size, *value), *size);
                 self.submit(*queue, *size, AllocationSpec { gang, ..asked });
             }
             Step::Report(of, state) => {
@@ -280,7 +338,43 @@ impl Run {
             }
             Step::Cancel(of) => {
                 if let Some(no) = self.pick(of) {
-                    self.world.cancel(no);
+                    let request = self.world.cancel(no);
+                    self.model.asked.insert(request);
+                }
+            }
+            Step::CancelJobSet { queue, job_set: of } => {
+                let of = job_set(*of);
+                let request = w.cancel_job_set(&format!("q{queue}"), of.as_str());
+                self.model.asked.insert(request);
+            }
+            Step::Prioritise(of, priority) => {
+                if let Some(no) = self.pick(of) {
+                    let target = PriorityTarget::Allocation(AllocationNo(no));
+                    let request = self.world.prioritise("q0", target, (*priority).into());
+                    self.model.asked.insert(request);
+                }
+            }
+            Step::PrioritiseJobSet {
+                queue,
+                job_set: of,
+                priority,
+            } => {
+                let target = PriorityTarget::JobSet(job_set(*of));
+                let request = w.prioritise(&format!("q{queue}"), target, (*priority).into());
+                self.model.asked.insert(request);
+            }
+            Step::Reclaim(of, by) => {
+                let Some(no) = self.pick(of) else { return };
+                let open = self.model.open.contains_key(&no);
+                if open && !self.model.without_quota.contains(&no) {
+                    self.model.reclaimed.insert(no);
+                    let by = self.pick(by);
+                    self.world.reclaim(no, by);
+                }
+            }
+            Step::Grant => {
+                for no in std::mem::take(&mut self.model.without_quota) {
+                    w.grant(no);
                 }
             }
             Step::Wait(ms) => w.now.0 += i64::from(*ms),
@@ -296,7 +390,7 @@ impl Run {
         // A state without any of the caches decides the same.
         let mut bare = again(&self.world.state);
         let mut draft = Draft::new(Millis(self.world.now.0 + 1), EventNo(1));
-        bare.decide(&(), &mut draft);
+        bare.decide(&self.world.rules, &mut draft);
         let expected = decisions(&draft);
         let events = self.world.decide();
         let told = |event: &&Event| !matches!(event, Event::LineExplained { .. });
@@ -332,6 +426,12 @@ impl Run {
                 self.model.held.contains_key(&no)
             );
         }
+        // What was asked is done, and what was taken back is at least stopping.
+        assert_eq!(self.model.asked, BTreeSet::new());
+        for no in &self.model.reclaimed {
+            let hold = self.world.state.live()[&AllocationNo(*no)].hold();
+            assert!(hold.is_some_and(|hold| hold.stop.is_some()), "{no}");
+        }
     }
 
     fn no_one_goes_for_a_lower_one(&self, events: &[Event]) {
@@ -343,6 +443,10 @@ impl Run {
                 ..
             } = event
             {
+                if *cause == vocab::PreemptionCause::Quota {
+                    // That is quota's matter.
+                    continue;
+                }
                 let priority = |no: &AllocationNo| self.world.state.live()[no].priority;
                 let (victim, claimant) = (priority(allocation), priority(by));
                 match cause {
@@ -372,7 +476,7 @@ proptest! {
         prop_assert_eq!(&folded, &run.world.state);
         folded.observe(
             &At { lsn: Lsn(0), index: 0, no: EventNo(0), now: run.world.now },
-            &Event::OperationsForgotten { through: EventNo(0) },
+            &Event::OperationsForgotten { through: EventNo(0), slots_of: None },
         ).unwrap();
         prop_assert_eq!(ledger::state_digest(&folded), ledger::state_digest(&run.world.state));
     }

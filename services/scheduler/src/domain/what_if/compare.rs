@@ -82,7 +82,7 @@ impl Scheduler {
         };
         Standing::Waits(match &live.phase {
             Phase::Held(hold) => return Standing::On(self.fleet.node(hold.node).name.clone()),
-            Phase::AwaitingQuota => return Standing::AwaitingQuota,
+            Phase::AwaitingQuota(_) => return Standing::AwaitingQuota,
             Phase::AwaitingOthers => WaitingReason::Dependency,
             Phase::Pausing(_) => WaitingReason::Backoff,
             Phase::Nominated(_) => WaitingReason::Nominated,

@@ -1,0 +1,58 @@
+//! Cancel: what waits ends at once, what is on a node is asked to stop.
+
+use crate::domain::{
+    Scheduler,
+    allocation::{Phase, Stop},
+};
+use ledger::Draft;
+use vocab::{AllocationNo, CancelVerdict, EndCause, Event, EventNo};
+
+pub fn decide(
+    state: &mut Scheduler,
+    request: EventNo,
+    allocation: AllocationNo,
+    draft: &mut Draft,
+) -> Event {
+    let verdict = match cancelled(state, allocation, draft) {
+        Some(event) => {
+            draft.emit(state, event);
+            CancelVerdict::WasLive
+        }
+        None if state.live.contains_key(&allocation) => CancelVerdict::WasLive,
+        None => CancelVerdict::HadEnded,
+    };
+    Event::CancelDecided {
+        request,
+        allocation,
+        verdict,
+    }
+}
+
+/// What a cancel does to it; nothing if it has ended or is stopping already.
+pub fn cancelled(state: &Scheduler, allocation: AllocationNo, draft: &Draft) -> Option<Event> {
+    match &state.live.get(&allocation)?.phase {
+        Phase::Held(hold) if hold.stop.is_some() => None,
+        Phase::Held(_) => Some(Event::AllocationStopping { allocation }),
+        Phase::AwaitingQuota(_)
+        | Phase::AwaitingOthers
+        | Phase::Pausing(_)
+        | Phase::Queued(..)
+        | Phase::InGang
+        | Phase::Nominated(_) => Some(Event::AllocationEnded {
+            allocation,
+            cause: EndCause::Cancelled,
+            at: draft.now,
+        }),
+    }
+}
+
+impl Scheduler {
+    /// One that is being preempted will not be queued again.
+    pub fn cancel_decided(&mut self, no: AllocationNo) {
+        if let Some(Phase::Held(hold)) = self.live.get_mut(&no).map(|live| &mut live.phase)
+            && let Some(Stop::Preempted { cancelled, .. }) = &mut hold.stop
+        {
+            *cancelled = true;
+        }
+    }
+}

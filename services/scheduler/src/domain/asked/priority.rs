@@ -1,0 +1,118 @@
+//! A change of priority, of one allocation or of all of a job set. Those with a priority class have the class's.
+
+use super::Asked;
+use crate::domain::{Scheduler, allocation::Phase, queues::Key};
+use ledger::{Draft, IllegalEvent};
+use vocab::{AllocationNo, Event, EventNo, LineNo, PriorityTarget, Refusal, Rule, Token};
+
+/// What has come of it; none if it goes on in the next frame. Those that have the priority are done.
+pub fn decide(
+    state: &mut Scheduler,
+    request: EventNo,
+    tenant: &Token,
+    (target, priority): (&PriorityTarget, i32),
+    draft: &mut Draft,
+) -> Option<Event> {
+    let targets = match targets(state, request, tenant, target) {
+        Ok(targets) => targets,
+        Err(refusal) => {
+            return Some(Event::PriorityDecided {
+                request,
+                allocations: 0,
+                refusal: Some(refusal),
+            });
+        }
+    };
+    for allocation in &targets {
+        if draft.full() {
+            return None;
+        }
+        let has = state.live.get(allocation).map(|live| live.priority);
+        if has != Some(priority) {
+            let allocation = *allocation;
+            let event = Event::AllocationReprioritised {
+                allocation,
+                priority,
+            };
+            draft.emit(state, event);
+        }
+    }
+    Some(Event::PriorityDecided {
+        request,
+        allocations: targets.len() as u64,
+        refusal: None,
+    })
+}
+
+fn targets(
+    state: &mut Scheduler,
+    request: EventNo,
+    tenant: &Token,
+    target: &PriorityTarget,
+) -> Result<Vec<AllocationNo>, Refusal> {
+    match target {
+        PriorityTarget::Allocation(no) => match state.live.get(no) {
+            None => Err(Refusal::new(Rule::AllocationEnded, "allocation_id")),
+            Some(live) if live.priority_class.is_some() => {
+                Err(Refusal::new(Rule::SettingInvalid, "priority_class"))
+            }
+            Some(_) => Ok(vec![*no]),
+        },
+        PriorityTarget::JobSet(job_set) => {
+            let mut members = state.in_job_set(tenant, job_set, AllocationNo(request.0));
+            members.retain(|no| {
+                let live = state.live.get(no);
+                live.is_some_and(|live| live.priority_class.is_none())
+            });
+            if members.is_empty() {
+                return Err(Refusal::new(Rule::AllocationNotFound, "job_set"));
+            }
+            Ok(members)
+        }
+    }
+}
+
+impl Scheduler {
+    /// It stands elsewhere in its line, or its gang does if it stands there by this member.
+    pub fn reprioritised(
+        &mut self,
+        no: AllocationNo,
+        priority: i32,
+        event: &Event,
+    ) -> Result<(), IllegalEvent> {
+        let live = self
+            .live
+            .get_mut(&no)
+            .filter(|live| live.priority_class.is_none())
+            .ok_or_else(|| IllegalEvent::new("no such allocation without a class", event))?;
+        live.priority = priority;
+        let stands: Option<(LineNo, Key)> = match live.phase {
+            Phase::Queued(line, key) => Some((line, key)),
+            Phase::InGang => live.gang.and_then(|gang| self.gangs.unit(gang)),
+            Phase::AwaitingQuota(_)
+            | Phase::AwaitingOthers
+            | Phase::Pausing(_)
+            | Phase::Nominated(_)
+            | Phase::Held(_) => None,
+        };
+        if let Some((line, key)) = stands.filter(|(_, key)| key.allocation == no) {
+            self.stand_anew(line, key);
+        }
+        // Who may go for whom is another matter now.
+        self.blocked.preemption_untried = true;
+        Ok(())
+    }
+
+    pub fn priority_decided(
+        &mut self,
+        request: EventNo,
+        event: &Event,
+    ) -> Result<(), IllegalEvent> {
+        match self.asked_is_done(request, event)? {
+            Asked::Priority { .. } => Ok(()),
+            Asked::Cancel(_) | Asked::CancelJobSet { .. } => {
+                Err(IllegalEvent::new("another request", event))
+            }
+        }
+    }
+}

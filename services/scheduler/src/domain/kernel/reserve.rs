@@ -1,0 +1,114 @@
+//! All of some resources or none of them, until a deadline.
+
+use super::{Bounds, Reservation, Space, Unfit, index::ResourceNo, lookup::later};
+use vocab::{Refusal, ReservationNo, ResourceAnswer, Rule, Slot, Token};
+
+/// Room for one more reservation, at a slot.
+pub struct Room<'a> {
+    pub slot: Slot,
+    /// Of live reservations.
+    pub limit: Option<u64>,
+    pub bounds: &'a Bounds,
+}
+
+pub fn decide(
+    space: &Space,
+    resources: &[Token],
+    ttl_slots: u64,
+    room: &Room,
+) -> Result<ResourceAnswer, Refusal> {
+    let (size, size_max) = (resources.len(), room.bounds.bundle_max);
+    if !(1..=size_max).contains(&size) {
+        let (limit, actual) = (size_max as u64, size as u64);
+        return Err(Refusal::over(
+            Rule::BundleTooLarge,
+            "resources",
+            limit,
+            actual,
+        ));
+    }
+    let ttl_max = room.bounds.ttl_slots_max;
+    if !(1..=ttl_max).contains(&ttl_slots) {
+        return Err(Refusal::over(
+            Rule::TtlOutOfRange,
+            "ttl_slots",
+            ttl_max,
+            ttl_slots,
+        ));
+    }
+    members(space, resources)?;
+    let deadline = deadline(space, ttl_slots, room)?;
+    Ok(ResourceAnswer::Reserved { deadline })
+}
+
+pub fn apply(
+    space: &mut Space,
+    no: ReservationNo,
+    resources: &[Token],
+    holder: &Token,
+    slot: Slot,
+    deadline: Slot,
+) -> Result<(), Unfit> {
+    if Some(no) <= space.reservations.last().max(space.retired) {
+        return Err("its number was used before");
+    }
+    if deadline < slot {
+        return Err("its deadline lies before it");
+    }
+    let members = members(space, resources);
+    let members = members.map_err(|_| "a member is not available")?;
+    for member in &members {
+        // It was found just now.
+        if let Some(resource) = space.resources.get_mut(*member) {
+            resource.version += 1;
+            resource.holder = Some(no);
+        }
+    }
+    space.expirations.insert(deadline, no);
+    let reservation = Reservation::new(holder.clone(), deadline, members);
+    space.reservations.insert(no, reservation);
+    Ok(())
+}
+
+/// The named resources, if each is there, available, and named once. It is the first in their order that is refused.
+fn members(space: &Space, names: &[Token]) -> Result<Vec<ResourceNo>, Refusal> {
+    let mut members = Vec::with_capacity(names.len());
+    for (at, name) in names.iter().enumerate() {
+        let refusal = |rule| Refusal::new(rule, format!("resources[{at}]"));
+        let found = space.resources.find(name);
+        let no = found.ok_or_else(|| refusal(Rule::ResourceNotFound))?;
+        let held = space.resources.get(no).is_some_and(|r| r.holder.is_some());
+        // Bundles are small.
+        if held || members.contains(&no) {
+            return Err(refusal(Rule::ResourceBusy));
+        }
+        members.push(no);
+    }
+    Ok(members)
+}
+
+/// The deadline, if there is room for one more reservation that has it.
+fn deadline(space: &Space, ttl_slots: u64, room: &Room) -> Result<Slot, Refusal> {
+    let over = |rule, subject, limit, count: u64| {
+        let full = count >= limit;
+        full.then(|| Refusal::over(rule, subject, limit, count + 1))
+            .map_or(Ok(()), Err)
+    };
+    if let Some(limit) = room.limit {
+        let live = space.live_reservations();
+        over(Rule::QuotaExceeded, "reservations", limit, live)?;
+    }
+    let places_max = room.bounds.reservations_max;
+    if space.reservations.len() as u64 >= places_max {
+        let places = space.reservations.len() - space.retirements.count_before(room.slot);
+        let rule = Rule::ReservationTableFull;
+        over(rule, "reservations", places_max, places as u64)?;
+    }
+    let deadline = later(room.slot, ttl_slots)?;
+    let (limit, count) = (
+        room.bounds.expirations_per_slot_max as u64,
+        space.expirations.count(deadline) as u64,
+    );
+    over(Rule::ExpirationIndexFull, "ttl_slots", limit, count)?;
+    Ok(deadline)
+}

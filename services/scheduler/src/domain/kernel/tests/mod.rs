@@ -1,0 +1,195 @@
+//! Tests read as a table: each line is an ask at a slot, and what came of it.
+//!
+//! ```text
+//! 3  reserve x ann 5 a b -> until 8        x is reserved by ann for 5 slots; a and b are its members
+//! 4  confirm x ann 1     -> confirmed      with epoch 1
+//! 8  expire x 8          -> noop           the deadline that the caller says
+//! 8  show x              -> confirmed ann a b epoch 1
+//! 8  show a              -> confirmed v2 x
+//! ```
+
+mod conformance;
+mod edges;
+mod illegal;
+mod model;
+mod properties;
+mod world;
+
+use super::*;
+use std::collections::BTreeMap;
+use vocab::Token;
+
+/// The bounds of the conformance table.
+pub fn small() -> Bounds {
+    Bounds {
+        resources_max: 4,
+        reservations_max: 4,
+        bundle_max: 3,
+        ttl_slots_max: 16,
+        history_slots: 4,
+        expirations_per_slot_max: 2,
+    }
+}
+
+/// Runs the lines one after another in one space with small bounds.
+pub fn check(lines: &str) {
+    check_with(&small(), None, lines);
+}
+
+pub fn check_with(bounds: &Bounds, limit: Option<u64>, lines: &str) {
+    let mut table = Table {
+        space: Space::default(),
+        no: ReservationNo(0),
+        reservations: BTreeMap::new(),
+        bounds: bounds.clone(),
+        limit,
+    };
+    let lines = lines.lines().map(str::trim).filter(|line| !line.is_empty());
+    for line in lines {
+        let (said, expected) = line.split_once("->").expect("ask -> answer");
+        assert_eq!(table.run(said), expected.trim(), "{line}");
+        table.space = restored(&table.space);
+    }
+}
+
+/// A snapshot is the same state, and has the same bytes again.
+pub fn restored(space: &Space) -> Space {
+    let snapshot = ledger::Snapshot::of(1, ledger::Chain::default(), space);
+    let restored: Space = snapshot.state(1).expect("it has a serialised form");
+    assert_eq!(restored, *space);
+    assert!(restored.expirations == space.expirations);
+    assert_eq!(restored.live_reservations(), space.live_reservations());
+    let digest = ledger::state_digest(space);
+    assert!(ledger::state_digest(&restored) == digest);
+    restored
+}
+
+pub fn token(name: &str) -> Token {
+    Token::new(name).expect("a token")
+}
+
+struct Table {
+    space: Space,
+    /// Each line is an event.
+    no: ReservationNo,
+    reservations: BTreeMap<String, ReservationNo>,
+    bounds: Bounds,
+    limit: Option<u64>,
+}
+
+impl Table {
+    fn run(&mut self, said: &str) -> String {
+        self.no.0 += 1;
+        let words: Vec<_> = said.split_whitespace().collect();
+        let slot = number(words[0]);
+        let ask = match words[1..] {
+            ["create", resource] => ResourceAsk::Create {
+                resource: token(resource),
+            },
+            ["reserve", name, holder, ttl_slots, ref resources @ ..] => {
+                let ask = ResourceAsk::Reserve {
+                    resources: resources.iter().map(|name| token(name)).collect(),
+                    holder: token(holder),
+                    ttl_slots: number(ttl_slots),
+                };
+                let answer = self.ask(&ask, slot);
+                if answer.starts_with("until") {
+                    self.reservations.insert(name.into(), self.no);
+                }
+                return answer;
+            }
+            ["confirm", of, holder, epoch] => ResourceAsk::Confirm {
+                reservation: self.named(of),
+                holder: token(holder),
+                epoch: number(epoch),
+            },
+            ["release", of, holder, epoch] => ResourceAsk::Release {
+                reservation: self.named(of),
+                holder: token(holder),
+                epoch: number(epoch),
+            },
+            ["revoke", of] => ResourceAsk::Revoke {
+                reservation: self.named(of),
+            },
+            ["reclaim", of] => ResourceAsk::Reclaim {
+                reservation: self.named(of),
+            },
+            ["expire", of, deadline] => return self.expire(self.named(of), number(deadline), slot),
+            ["show", name] => return self.show(name, slot),
+            _ => unreachable!("no such ask: {said}"),
+        };
+        self.ask(&ask, slot)
+    }
+
+    fn ask(&mut self, ask: &ResourceAsk, slot: Slot) -> String {
+        let answer = self.space.decide(ask, slot, self.limit, &self.bounds);
+        let again = self.space.decide(ask, slot, self.limit, &self.bounds);
+        assert_eq!(answer, again);
+        let fits = self.space.apply(self.no, ask, slot, &answer);
+        assert_eq!(fits, Ok(()));
+        spoken(&answer)
+    }
+
+    /// A name of a reservation, or the number of an event.
+    fn named(&self, of: &str) -> ReservationNo {
+        let named = self.reservations.get(of).copied();
+        named.unwrap_or_else(|| ReservationNo(number(of)))
+    }
+
+    fn expire(&mut self, no: ReservationNo, deadline: Slot, slot: Slot) -> String {
+        let expiry = self.space.decide_expiry(no, deadline, slot, &self.bounds);
+        match expiry {
+            Ok(Some(expiry)) => {
+                let fits = self.space.expire(no, slot, expiry.retire_after);
+                assert_eq!(fits, Ok(()));
+                format!("expired {} until {}", expiry.epoch, expiry.retire_after)
+            }
+            Ok(None) => "noop".into(),
+            Err(refusal) => refusal.rule.name().into(),
+        }
+    }
+
+    fn show(&self, name: &str, slot: Slot) -> String {
+        if let Some(resource) = self.space.resource(&token(name)) {
+            let state = format!("{:?} v{}", resource.state, resource.version).to_lowercase();
+            let holder = resource.reservation.map(|no| {
+                let mut named = self.reservations.iter().filter(|(_, of)| **of == no);
+                format!(" {}", named.next().expect("it has a name").0)
+            });
+            return state + &holder.unwrap_or_default();
+        }
+        match self.space.reservation(self.named(name), slot) {
+            Ok(view) => {
+                let members = view.resources.iter().map(Token::as_str);
+                let mut words = vec![view.state.name(), view.holder.as_str()];
+                words.extend(members);
+                format!("{} epoch {}", words.join(" "), view.epoch)
+            }
+            Err(refusal) => refusal.rule.name().into(),
+        }
+    }
+}
+
+/// `end` is the last there is, `end-3` three before it.
+fn number(word: &str) -> u64 {
+    match word.split_once('-') {
+        Some(("end", back)) => u64::MAX - number(back),
+        _ if word == "end" => u64::MAX,
+        _ => word.parse().expect("a name that was given, or a number"),
+    }
+}
+
+fn spoken(answer: &ResourceAnswer) -> String {
+    match answer {
+        ResourceAnswer::Created => "created".into(),
+        ResourceAnswer::Reserved { deadline } => format!("until {deadline}"),
+        ResourceAnswer::Confirmed => "confirmed".into(),
+        ResourceAnswer::Released {
+            epoch,
+            retire_after,
+        } => format!("released {epoch} until {retire_after}"),
+        ResourceAnswer::Revoked { epoch } => format!("revoked {epoch}"),
+        ResourceAnswer::Reclaimed { retire_after } => format!("reclaimed until {retire_after}"),
+        ResourceAnswer::Refused(refusal) => refusal.rule.name().into(),
+    }
+}

@@ -1,0 +1,7 @@
+//! What tenants may ask of the scheduler, answered from its read model.
+
+mod allocation;
+mod named;
+
+pub use allocation::AllocationQueries;
+pub use named::{ReservationQueries, ResourceQueries};

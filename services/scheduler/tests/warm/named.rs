@@ -1,0 +1,290 @@
+//! Named resources in their tables, folded from a ledger, and what a look finds.
+
+use super::*;
+use ledger::Projection;
+use scheduler::{
+    domain::{Bounds, Rules, Scheduler},
+    project::WarmProjection,
+};
+use store::{Looked, NamedResource};
+use vocab::{
+    At, Event, EventNo, Operation, ReservationNo, ReservationState, ResourceAsk, Slot,
+    TenantSettings,
+};
+
+const LAST: Slot = u64::MAX - 100;
+
+/// A ledger on which admission and the scheduler take turns, and the tables behind it.
+struct Cell {
+    pool: PgPool,
+    state: Scheduler,
+    projection: WarmProjection,
+    asked: u64,
+    own: EventNo,
+    lsn: u64,
+}
+
+fn rules() -> Rules {
+    Rules {
+        bounds: Bounds {
+            history_slots: 4,
+            ..Bounds::default()
+        },
+        slot_ms: 0,
+    }
+}
+
+fn operation(tenant: &str) -> Operation {
+    Operation {
+        tenant: token(tenant),
+        operation_id: None,
+        digest: [0; 16],
+        reply_to: None,
+        trace: None,
+    }
+}
+
+impl Cell {
+    fn new(scratch: &Scratch) -> Self {
+        Self {
+            pool: scratch.pool(),
+            state: Scheduler::default(),
+            projection: WarmProjection::default(),
+            asked: 0,
+            own: EventNo(1),
+            lsn: 0,
+        }
+    }
+
+    fn at(&self, no: EventNo, index: u32) -> At {
+        At {
+            lsn: Lsn(self.lsn),
+            index,
+            no,
+            now: Millis(1_700_000_000_000),
+        }
+    }
+
+    /// All that is asked goes into the tables in one batch, with what is decided. The number that is decided first.
+    async fn ask(&mut self, tenant: &str, slot: Slot, asks: &[ResourceAsk]) -> ReservationNo {
+        use ledger::{Decider, Draft};
+        let mut changes = Vec::new();
+        for ask in asks {
+            self.lsn += 1;
+            self.asked += 1;
+            let event = Event::ResourceAsked {
+                operation: operation(tenant),
+                slot,
+                by_requests: true,
+                ask: ask.clone(),
+            };
+            let at = self.at(EventNo(self.asked), 0);
+            self.state.observe(&at, &event).unwrap();
+            self.projection.project(&at, &event, &mut changes).unwrap();
+        }
+        self.lsn += 1;
+        let first = self.own;
+        let mut draft = Draft::new(Millis(1_700_000_000_000), first);
+        self.state.decide(&rules(), &mut draft);
+        assert_eq!(draft.illegal(), None);
+        for (event, index) in draft.events().zip(0..) {
+            let at = self.at(EventNo(first.0 + u64::from(index)), index);
+            self.projection.project(&at, event, &mut changes).unwrap();
+        }
+        self.own = draft.next_no();
+        let mut sink = store::sink(self.pool.clone(), CELL);
+        let after = sink.resume(LEDGER).await.unwrap().through;
+        let batch = Batch {
+            ledger: LEDGER,
+            after,
+            to: Lsn(self.lsn),
+            changes,
+        };
+        sink.apply(&batch).await.unwrap();
+        ReservationNo::of(first)
+    }
+
+    async fn look(&self, tenant: &str, no: ReservationNo, slot: Slot) -> String {
+        let found = store::named_reservation(&self.pool, &token(tenant), no, slot).await;
+        match found.unwrap() {
+            (_, Looked::Retired) => "retired".into(),
+            (_, Looked::NotFound) => "not found".into(),
+            (seen, Looked::Found(found)) => {
+                let through = found
+                    .retire_after
+                    .map_or(String::new(), |at| format!(" through {at}"));
+                format!(
+                    "{} by {} epoch {} until {}{through}: {} at {seen}",
+                    found.state.name(),
+                    found.holder,
+                    found.epoch,
+                    found.deadline,
+                    found.resources.join(" "),
+                )
+            }
+        }
+    }
+
+    async fn resource(&self, name: &str) -> Option<NamedResource> {
+        let found = store::named_resource(&self.pool, &token("t"), &token(name)).await;
+        found.unwrap()
+    }
+}
+
+fn create(name: &str) -> ResourceAsk {
+    ResourceAsk::Create {
+        resource: token(name),
+    }
+}
+
+fn reserve(names: &[&str], ttl_slots: u64) -> ResourceAsk {
+    ResourceAsk::Reserve {
+        resources: names.iter().map(|name| token(name)).collect(),
+        holder: token("ann"),
+        ttl_slots,
+    }
+}
+
+fn release(reservation: ReservationNo) -> ResourceAsk {
+    ResourceAsk::Release {
+        reservation,
+        holder: token("ann"),
+        epoch: 1,
+    }
+}
+
+#[tokio::test]
+async fn reservations_are_found_as_long_as_they_are_remembered() {
+    let scratch = ready("named").await;
+    let mut cell = Cell::new(&scratch);
+    let none = ReservationNo(1);
+    assert_eq!(cell.look("t", none, 0).await, "not found");
+    let first = cell
+        .ask("t", 1, &[create("a"), create("b"), create("c")])
+        .await;
+    assert_eq!(cell.look("t", first, 1).await, "not found");
+    let both = cell.ask("t", 2, &[reserve(&["b", "a"], 9)]).await;
+    assert_eq!(
+        cell.look("t", both, 0).await,
+        "reserved by ann epoch 1 until 11: b a at 2"
+    );
+    assert_eq!(cell.look("u", both, 0).await, "not found");
+    let held = NamedResource {
+        version: 1,
+        held: Some((both, ReservationState::Reserved)),
+    };
+    assert_eq!(cell.resource("a").await, Some(held));
+    assert_eq!(cell.resource("none").await, None);
+    cell.ask("t", 3, &[release(both)]).await;
+    let ended = "released by ann epoch 2 until 11 through 7: b a";
+    assert_eq!(cell.look("t", both, 3).await, format!("{ended} at 3"));
+    assert_eq!(cell.look("t", both, 7).await, format!("{ended} at 3"));
+    // By the time that is asked for, though nothing has happened since.
+    assert_eq!(cell.look("t", both, 8).await, "retired");
+    assert_eq!(cell.look("t", ReservationNo(1), 8).await, "retired");
+    assert_eq!(cell.look("t", ReservationNo(99), 8).await, "not found");
+    let free = NamedResource {
+        version: 2,
+        held: None,
+    };
+    assert_eq!(cell.resource("b").await, Some(free));
+    let later = cell.ask("t", 8, &[reserve(&["c"], 2)]).await;
+    assert_eq!(cell.look("t", both, 0).await, "retired");
+    assert_eq!(
+        cell.look("t", ReservationNo(later.0 + 1), 0).await,
+        "not found"
+    );
+    cell.ask("t", 10, &[create("d")]).await;
+    assert_eq!(
+        cell.look("t", later, 0).await,
+        "expired by ann epoch 2 until 10 through 14: c at 10"
+    );
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn what_comes_and_goes_in_one_batch_leaves_its_trace() {
+    let scratch = ready("named_batch").await;
+    let mut cell = Cell::new(&scratch);
+    cell.ask("t", 1, &[create("a")]).await;
+    let next = ReservationNo(cell.own.0);
+    let mut asks = Vec::new();
+    for no in 0..40 {
+        asks.push(reserve(&["a"], 9));
+        asks.push(release(ReservationNo(next.0 + 2 * no)));
+    }
+    cell.ask("t", 2, &asks).await;
+    assert_eq!(
+        cell.resource("a").await,
+        Some(NamedResource {
+            version: 80,
+            held: None
+        })
+    );
+    // The last slots that there are.
+    let last = cell.ask("t", LAST, &[reserve(&["a"], 16)]).await;
+    let count: i64 = sqlx::query_scalar("SELECT count(*) FROM named_reservations")
+        .fetch_one(&cell.pool)
+        .await
+        .unwrap();
+    assert_eq!(count, 1);
+    assert_eq!(cell.look("t", next, 0).await, "retired");
+    let until = LAST + 16;
+    assert_eq!(
+        cell.look("t", last, LAST).await,
+        format!("reserved by ann epoch 1 until {until}: a at {LAST}")
+    );
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn the_weight_of_a_tenant_shows_where_its_queue_is_not_set() {
+    let scratch = ready("named_weight").await;
+    let pool = scratch.pool();
+    let mut projection = WarmProjection::default();
+    let mut changes = Vec::new();
+    let settings = TenantSettings {
+        weight_milli: 2500,
+        ..TenantSettings::default()
+    };
+    let event = Event::AdminApplied {
+        operation: operation("_operator"),
+        change: vocab::AdminChange::Tenant {
+            tenant: token("t"),
+            settings,
+        },
+        version: 1,
+    };
+    let at = At {
+        lsn: Lsn(1),
+        index: 0,
+        no: EventNo(1),
+        now: Millis(1),
+    };
+    projection.project(&at, &event, &mut changes).unwrap();
+    let mut sink = store::sink(pool.clone(), CELL);
+    sink.resume(LEDGER).await.unwrap();
+    let batch = Batch {
+        ledger: LEDGER,
+        after: Lsn(0),
+        to: Lsn(1),
+        changes,
+    };
+    sink.apply(&batch).await.unwrap();
+    apply(&pool, vec![row(1, 0, queued(None, 5))])
+        .await
+        .unwrap();
+    let queues = store::queues(&pool).await.unwrap();
+    let weights: Vec<_> = queues
+        .iter()
+        .map(|queue| {
+            (
+                queue.queue.as_str(),
+                queue.settings.weight_milli,
+                queue.version,
+            )
+        })
+        .collect();
+    assert_eq!(weights, [("t", 2500, None)]);
+    scratch.close().await;
+}
