@@ -13,6 +13,8 @@ import json
 
 SERVICES = ("admission", "quota", "scheduler", "node-heartbeat", "analytics")
 LEDGER_WRITERS = ("admission", "quota", "scheduler", "node-heartbeat")
+# What tenants may ask, by the service that answers. Admission refuses the verbs that nobody has, so it hears them all.
+QUERIES = {"admission": ("*",), "scheduler": ("allocation", "reservation", "resource")}
 INBOX = "_INBOX.>"
 MAX_PAYLOAD_BYTES = 8 * 1024 * 1024
 
@@ -78,14 +80,16 @@ def service_permissions(cell, service):
         publish.append(subject(cell, "ledger", service))
     if service == "admission":
         publish += read_stream(stream(cell, "INGRESS")) + purge_stream(stream(cell, "INGRESS"))
-        publish += read_stream(stream(cell, "EVENT"))
+        # The feeds are made of the ledger: those of another one are thrown away.
+        publish += read_stream(stream(cell, "EVENT")) + purge_stream(stream(cell, "EVENT"))
         publish += [subject(cell, "event", ">"), subject(cell, "reply", ">")]
-        subscribe += [subject(cell, "query", ">"), "$SRV.>"]
-        answers = True
     if service == "node-heartbeat":
         publish += read_stream(stream(cell, "REPORT")) + purge_stream(stream(cell, "REPORT"))
         publish.append(subject(cell, "node", "*", "assign"))
         subscribe += [subject(cell, "node", "*", "heartbeat"), subject(cell, "node", "*", "sync")]
+        answers = True
+    for verb in QUERIES.get(service, ()):
+        subscribe.append(subject(cell, "query", "*", verb))
         answers = True
     return permissions(publish, subscribe, answers)
 

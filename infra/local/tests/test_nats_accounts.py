@@ -71,7 +71,7 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
                 self.server.connect("node-heartbeat") as door, \
                 self.server.connect("tenant:tenant-b") as other, \
                 self.server.connect("tenant:tenant-a") as tenant:
-            heard = [await listen(admission, f"{PREFIX}.query.>"), await listen(door, f"{PREFIX}.node.*.heartbeat"),
+            heard = [await listen(admission, f"{PREFIX}.query.*.*"), await listen(door, f"{PREFIX}.node.*.heartbeat"),
                      await listen(other, f"{PREFIX}.event.tenant-b.>"), await listen(other, "_INBOX.>")]
             for subject in foreign:
                 await tenant.publish(subject, b"intruder")
@@ -111,16 +111,44 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(await self.messages("LEDGER"), 0)
         self.assertEqual(await self.messages("REPORT"), 0)
 
-    async def test_queries_are_answered_across_accounts(self):
-        async with self.server.connect("admission") as admission, \
-                self.server.connect("tenant:tenant-a") as tenant:
-            async def answer(message):
-                await message.respond(message.subject.encode())
+    async def test_queries_are_answered_across_accounts_by_whose_they_are(self):
+        verbs = {"admission": ("feed", "operation"), "scheduler": ("allocation", "reservation", "resource")}
+        for service, own in verbs.items():
+            async with self.server.connect(service) as answering, self.server.connect("tenant:tenant-a") as tenant:
+                async def answer(message):
+                    await message.respond(message.subject.encode())
 
-            await admission.subscribe(f"{PREFIX}.query.>", cb=answer)
-            await admission.flush()
-            reply = await tenant.request(f"{PREFIX}.query.tenant-a.get", b"", timeout=5)
-            self.assertEqual(reply.data, f"{PREFIX}.query.tenant-a.get".encode())
+                for verb in own:
+                    await answering.subscribe(f"{PREFIX}.query.*.{verb}", queue="query", cb=answer)
+                await answering.flush()
+                for verb in own:
+                    reply = await tenant.request(f"{PREFIX}.query.tenant-a.{verb}", b"", timeout=5)
+                    self.assertEqual(reply.data, f"{PREFIX}.query.tenant-a.{verb}".encode())
+
+    async def test_nobody_hears_what_others_are_asked(self):
+        foreign = {"scheduler": [f"{PREFIX}.query.*.feed", f"{PREFIX}.query.*.operation", f"{PREFIX}.query.*.*"],
+                   "quota": [f"{PREFIX}.query.*.allocation"], "analytics": [f"{PREFIX}.query.>"],
+                   "tenant:tenant-a": [f"{PREFIX}.query.tenant-a.feed", f"{PREFIX}.query.*.allocation"]}
+        for user, subjects in foreign.items():
+            async with self.server.connect(user) as spy, self.server.connect("tenant:tenant-b") as tenant:
+                heard = [await listen(spy, subject) for subject in subjects]
+                await until(lambda: len(spy.refusals) == len(subjects))
+                for verb in ("feed", "operation", "allocation"):
+                    await tenant.publish(f"{PREFIX}.query.tenant-b.{verb}", b"secret")
+                await tenant.flush()
+                await spy.flush()
+                self.assertEqual([item.data for item in heard], [[] for _ in subjects], user)
+
+    async def test_a_service_answers_only_what_it_was_asked(self):
+        async with self.server.connect("scheduler") as scheduler, self.server.connect("tenant:tenant-a") as tenant:
+            heard = await listen(tenant, f"{PREFIX}.reply.tenant-a.>")
+            foreign = [f"{PREFIX}.reply.tenant-a.r1", f"{PREFIX}.event.tenant-a.job", "_INBOX.x"]
+            for subject in foreign:
+                await scheduler.publish(subject, b"unasked")
+            await scheduler.flush()
+            await until(lambda: len(scheduler.refusals) == len(foreign))
+            await tenant.flush()
+            self.assertEqual(heard.data, [])
 
     async def test_the_fleet_reports_syncs_beats_and_is_assigned(self):
         async with self.server.connect("node-heartbeat") as door, self.server.connect("fleet") as fleet:

@@ -89,6 +89,7 @@ async fn what_cannot_be_read_is_refused_by_name() -> Outcome {
     let anew = SetTenant {
         tenant: "tenant-b".to_owned(),
         expected_version: None,
+        ..SetTenant::default()
     };
     let nested = [small("n").encode_to_vec(), field(99, b"tenant-b")].concat();
     let table: Vec<(&str, Vec<u8>, Said)> = vec![

@@ -40,6 +40,10 @@ fn kind(event: &TenantEvent) -> &'static str {
         Some(Kind::Ended(_)) => "ended",
         Some(Kind::Preempted(_)) => "preempted",
         Some(Kind::Requeued(_)) => "requeued",
+        Some(Kind::Requested(_)) => "requested",
+        Some(Kind::PriorityChanged(_)) => "priority changed",
+        Some(Kind::Denied(_)) => "denied",
+        Some(Kind::Expired(_)) => "expired",
         None => "nothing",
     }
 }
@@ -112,7 +116,10 @@ async fn a_request_leaves_the_same_mark_everywhere() -> Outcome {
     // The feed, complete and in order.
     let events = feed_until(&tenant, |kind| matches!(kind, Kind::Ended(_))).await;
     let kinds: Vec<_> = events.iter().map(kind).collect();
-    assert_eq!(kinds, ["outcome", "placed", "started", "ended"]);
+    assert_eq!(
+        kinds,
+        ["requested", "outcome", "placed", "started", "ended"]
+    );
     for event in &events {
         assert_eq!(
             (
@@ -123,23 +130,28 @@ async fn a_request_leaves_the_same_mark_everywhere() -> Outcome {
             (allocation.as_str(), "night", "train-7")
         );
     }
-    assert_eq!((events[2].at_ms, events[3].at_ms), (started, ended));
-    let Some(Kind::Ended(end)) = &events[3].kind else {
+    assert_eq!((events[3].at_ms, events[4].at_ms), (started, ended));
+    let Some(Kind::Ended(end)) = &events[4].kind else {
         panic!("it is the last kind");
     };
     assert_eq!(
         (end.cause(), end.started_ms, end.ended_ms),
         (EndCause::Finished, started, ended)
     );
-    let Some(Kind::Outcome(outcome)) = &events[0].kind else {
+    let Some(Kind::Outcome(outcome)) = &events[1].kind else {
+        panic!("it is the second kind");
+    };
+    let Some(Kind::Requested(requested)) = &events[0].kind else {
         panic!("it is the first kind");
     };
+    let spec = requested.spec.as_ref().expect("all that it asks for");
+    assert_eq!((spec.priority, spec.cpu_milli), (5, 4_000));
     assert_eq!(outcome.operation_id, "train-7-first");
     assert_eq!(outcome.result, Some(Decided::Submitted(submitted)));
     resumes_anywhere(&tenant, &events).await?;
 
     // The warm state of each service.
-    let ended_lsn = Lsn(events[3].lsn);
+    let ended_lsn = Lsn(events[4].lsn);
     in_postgres(&suite, &allocation, (started, ended)).await;
 
     // The bill.
@@ -210,7 +222,7 @@ async fn in_postgres(suite: &Suite, allocation: &str, (started, ended): (i64, i6
     assert_eq!(row[5..], [text("{500}"), ms(started), ms(ended)]);
 
     let sql = "SELECT resource, (reserved + used)::text, used_peak::text FROM {}.resource_quotas
-               WHERE tenant = 'tenant-a' ORDER BY resource";
+               WHERE tenant = 'tenant-a' AND hard_limit IS NOT NULL ORDER BY resource";
     eventually("the quota given back", || async {
         let rows = suite.rows("quota", sql).await;
         let row = |resource, peak| vec![text(resource), text("0"), text(peak)];
@@ -315,12 +327,18 @@ async fn a_cancel_ends_what_runs_and_what_waits() -> Outcome {
     for (allocation, expected) in [
         (
             &waits.allocation_id,
-            &["outcome", "waiting", "ended", "outcome"][..],
+            &["requested", "outcome", "waiting", "ended", "outcome"][..],
         ),
         (
             &runs,
             &[
-                "outcome", "placed", "started", "stopping", "outcome", "ended",
+                "requested",
+                "outcome",
+                "placed",
+                "started",
+                "stopping",
+                "outcome",
+                "ended",
             ],
         ),
     ] {

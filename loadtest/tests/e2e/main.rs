@@ -2,16 +2,23 @@
 //! own. Run by `make test`.
 
 mod agent;
+mod batches;
 mod boot;
 mod borders;
+mod cell;
 mod doors;
 mod fence;
+mod history;
 mod journey;
 mod lost;
 mod operators;
 mod poison;
+mod proxy;
+mod queries;
 mod raw;
+mod rebuild;
 mod recovery;
+mod reservations;
 mod scheduling;
 mod suite;
 mod trace;

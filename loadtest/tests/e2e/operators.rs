@@ -39,7 +39,7 @@ async fn a_quota_denial_names_resource_limit_and_actual() -> Outcome {
     let kept = tenant.submit(ask(600, GIB, 1), id()).await?;
     let again = ask(401, GIB, 1);
     let denied = refused(tenant.submit(again.clone(), "over").await);
-    assert_eq!(said(&denied), (Rule::QuotaExceeded, "cpu", 1_000, 1_001));
+    assert_eq!(said(&denied), (Rule::QuotaExceeded, "tenant-a cpu", 1_000, 1_001));
     // The same operation has the same outcome, also when there would be room now.
     set_quota(&operator, "tenant-a", "cpu", 10_000).await;
     let repeated = refused(tenant.submit(again.clone(), "over").await);
@@ -50,15 +50,15 @@ async fn a_quota_denial_names_resource_limit_and_actual() -> Outcome {
     let denied = refused(tenant.submit(ask(1, 3 * GIB, 0), id()).await);
     assert_eq!(
         said(&denied),
-        (Rule::QuotaExceeded, "memory", 4 * gib, 5 * gib)
+        (Rule::QuotaExceeded, "tenant-a memory", 4 * gib, 5 * gib)
     );
     let denied = refused(tenant.submit(ask(1, GIB, 1), id()).await);
-    assert_eq!(said(&denied), (Rule::QuotaExceeded, "gpu", 2_000, 3_000));
+    assert_eq!(said(&denied), (Rule::QuotaExceeded, "tenant-a gpu", 2_000, 3_000));
 
     // A limit below what is held takes nothing away, and lets nothing more in.
     set_quota(&operator, "tenant-a", "cpu", 10).await;
     let denied = refused(tenant.submit(ask(1, 1, 0), id()).await);
-    assert_eq!(said(&denied), (Rule::QuotaExceeded, "cpu", 10, 1_002));
+    assert_eq!(said(&denied), (Rule::QuotaExceeded, "tenant-a cpu", 10, 1_002));
     for held in [kept, other] {
         tenant.cancel(held.allocation_id, id()).await?;
     }
@@ -73,6 +73,7 @@ async fn a_quota_denial_names_resource_limit_and_actual() -> Outcome {
     let nobody = SetTenant {
         tenant: "tenant-c".to_owned(),
         expected_version: None,
+        ..SetTenant::default()
     };
     let stranger = suite.tenant("tenant-c").await;
     let denied = refused(stranger.submit(ask(1, 1, 0), "early").await);
@@ -103,6 +104,7 @@ fn quota(tenant: &str, resource: &str, limit: i64, expected_version: Option<u64>
         resource: resource.to_owned(),
         limit,
         expected_version,
+        ..SetQuota::default()
     }
 }
 
@@ -124,6 +126,7 @@ async fn versions(operator: &Client) -> Outcome {
     let anew = |expected_version| SetTenant {
         tenant: "tenant-b".to_owned(),
         expected_version,
+        ..SetTenant::default()
     };
     let conflict = refused(operator.set_tenant(anew(Some(0)), id()).await);
     assert_eq!(
@@ -151,6 +154,7 @@ async fn names(operator: &Client) {
         let change = SetTenant {
             tenant: name.to_owned(),
             expected_version: None,
+            ..SetTenant::default()
         };
         let refusal = refused(operator.set_tenant(change, id()).await);
         assert_eq!(
@@ -175,7 +179,7 @@ async fn names(operator: &Client) {
             (Rule::ResourceUnknown, "resource", 0, 0),
         ),
         (
-            quota("tenant-b", "gpu:V100", 1, None),
+            quota("tenant-b", "gpu:", 1, None),
             (Rule::ResourceUnknown, "resource", 0, 0),
         ),
         (

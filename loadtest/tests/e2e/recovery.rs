@@ -60,14 +60,17 @@ impl Live {
             operation_window_ms: vocab::HOUR_MS,
             operations_max: 1_000,
             allocations_max: 1_000,
+            slot_ms: 1000,
+            window_slots: 172_800,
         };
         let ingress = (
             Door::Ingress,
-            Arc::new(admission::command) as ledger::Decode<_>,
+            Arc::new(admission::commands) as ledger::Decode<_>,
         );
         let report = (
             Door::Report,
-            Arc::new(move |message: &_| node_heartbeat::report(message, cell)) as ledger::Decode<_>,
+            Arc::new(move |message: &_| vec![node_heartbeat::report(message, cell)])
+                as ledger::Decode<_>,
         );
         let nodes = NodeRules {
             lease_ms: 3_600_000,
@@ -75,7 +78,7 @@ impl Live {
         [
             Self::lead::<Admission>(suite, rules, Some(ingress)).await,
             Self::lead::<Quota>(suite, (), None).await,
-            Self::lead::<Scheduler>(suite, (), None).await,
+            Self::lead::<Scheduler>(suite, scheduler::domain::Rules::default(), None).await,
             Self::lead::<Nodes>(suite, nodes, Some(report)).await,
         ]
     }
@@ -202,6 +205,7 @@ async fn all_ways_to_a_state_lead_to_the_same() -> Outcome {
         Verb::SetTenant(SetTenant {
             tenant: named(),
             expected_version: None,
+            ..SetTenant::default()
         }),
     )
     .await;
@@ -211,6 +215,7 @@ async fn all_ways_to_a_state_lead_to_the_same() -> Outcome {
             resource: resource.to_owned(),
             limit: 1 << 53,
             expected_version: None,
+            ..SetQuota::default()
         };
         ask(&operator, Verb::SetQuota(quota)).await;
     }

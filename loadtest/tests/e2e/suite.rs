@@ -113,6 +113,8 @@ pub struct Setup {
     /// Longer than any test, so that agents without heartbeats stay.
     pub lease_ms: i64,
     pub otlp: Option<SocketAddr>,
+    /// Tables of a service's configuration, as TOML.
+    pub settings: BTreeMap<&'static str, String>,
 }
 
 impl Default for Setup {
@@ -120,6 +122,7 @@ impl Default for Setup {
         Self {
             lease_ms: 3_600_000,
             otlp: None,
+            settings: BTreeMap::new(),
         }
     }
 }
@@ -230,6 +233,7 @@ impl Suite {
             let change = SetTenant {
                 tenant: tenant.to_owned(),
                 expected_version: None,
+                ..SetTenant::default()
             };
             operator
                 .set_tenant(change, id())
@@ -295,6 +299,7 @@ impl Suite {
         if service == "node-heartbeat" {
             text += &format!("[service]\nlease_ms = {}\n", self.setup.lease_ms);
         }
+        text += self.setup.settings.get(service).map_or("", String::as_str);
         text
     }
 
@@ -333,11 +338,21 @@ impl Suite {
     }
 
     pub async fn tenant(&self, name: &str) -> Client {
+        self.tenant_with(name, |options| options).await
+    }
+
+    /// A tenant's connection with options of the test's own.
+    pub async fn tenant_with(
+        &self,
+        name: &str,
+        options: impl FnOnce(ConnectOptions) -> ConnectOptions,
+    ) -> Client {
         let login = self.servers.login(&format!("tenant:{name}"));
-        let options =
+        let plain =
             ConnectOptions::tenant(&self.servers.nats.url, self.subjects.cell(), token(name))
                 .user(&login.user, &login.password);
-        Client::connect(options).await.expect("the tenant connects")
+        let connected = Client::connect(options(plain)).await;
+        connected.expect("the tenant connects")
     }
 
     /// A node of its own agent, registered, with 8 GPUs of one model.
@@ -368,7 +383,10 @@ impl Suite {
             let mut records = bus.follow(Lsn(1)).await.expect("the ledger is there");
             while chain.last() < end {
                 let record = records.recv().await.expect("records up to the end");
-                if let Some(frame) = chain.accept(&record, vocab::Kinds::ALL).expect("an unbroken chain") {
+                if let Some(frame) = chain
+                    .accept(&record, vocab::Kinds::ALL)
+                    .expect("an unbroken chain")
+                {
                     events.extend(frame.placed().map(|(at, event)| (at, event.clone())));
                 }
             }
@@ -505,6 +523,7 @@ pub async fn set_quota(operator: &Client, tenant: &str, resource: &str, limit: i
         resource: resource.to_owned(),
         limit,
         expected_version: None,
+        ..SetQuota::default()
     };
     operator.set_quota(change, id()).await.expect("a quota");
 }

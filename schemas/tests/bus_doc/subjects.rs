@@ -103,13 +103,19 @@ fn of_tenants() -> Vec<Subject> {
 }
 
 fn of_queries() -> Vec<Subject> {
+    // As the bus' permissions have it: `infra/local/apportion_local/nats_conf.py`.
+    let of_scheduler = ["allocation", "reservation", "resource"];
     let one = |marker, verb: &str, payload| Subject {
         marker,
         function: "query",
         subject: cell().query("<tenant>", verb),
         party: Party::Tenant,
         publishes: "the tenant",
-        hears: "admission",
+        hears: if of_scheduler.contains(&verb) {
+            "scheduler"
+        } else {
+            "admission"
+        },
         transport: "core NATS, request and reply".to_owned(),
         payload,
         headers: &[],

@@ -1,106 +1,27 @@
 //! What tenants are told: a pure fold of the ledger into outcomes and feed events.
+//!
+//! The feed of a tenant is complete: where each of its allocations stands follows from its events alone.
+
+mod item;
+mod operations;
+
+pub use item::{FeedItem, FeedKind, FeedPosition, Outcome, OutcomeKind, SubmitState, Waiting};
 
 use crate::domain::is_kept;
 use ledger::{IllegalEvent, Projection};
+use operations::{Operations, Repeated};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vocab::{
-    AllocationNo, At, CancelVerdict, EndCause, Event, EventNo, GpuShare, Lsn, Millis, Operation,
-    PreemptionCause, Refusal, Rule, Token, WaitingReason,
+    AllocationNo, AllocationSpec, At, CancelVerdict, Event, EventNo, Lsn, Millis, Operation,
+    PriorityTarget, Refusal, ReservationNo, ResourceAnswer, Rule, Token,
 };
-
-/// Place in a tenant's feed, strictly growing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FeedPosition {
-    pub lsn: Lsn,
-    pub index: u32,
-}
-
-/// One thing to tell, by the feed, by replies, or both.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FeedItem {
-    pub position: FeedPosition,
-    pub now: Millis,
-    pub tenant: Token,
-    pub job_set: Token,
-    pub allocation: Option<AllocationNo>,
-    pub name: Option<Token>,
-    pub kind: FeedKind,
-    /// Who waits for this outcome.
-    pub reply_to: Vec<Token>,
-    /// An answer that was in the feed before is sent to the asker only.
-    pub in_feed: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FeedKind {
-    Outcome(Outcome),
-    Placed {
-        node: Token,
-        gpus: Vec<GpuShare>,
-    },
-    Waiting(WaitingReason),
-    Started {
-        at: Millis,
-    },
-    Stopping,
-    Ended {
-        cause: EndCause,
-        /// Of the last run.
-        started: Option<Millis>,
-        at: Millis,
-    },
-    Preempted {
-        cause: PreemptionCause,
-        grace_until: Millis,
-    },
-    /// The run was over at `at`, and it waits again.
-    Requeued {
-        cause: EndCause,
-        at: Millis,
-        not_before: Millis,
-    },
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
-    pub operation_id: Option<Token>,
-    /// Where it was decided.
-    pub lsn: Lsn,
-    pub kind: OutcomeKind,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum OutcomeKind {
-    Submitted {
-        allocation: AllocationNo,
-        state: SubmitState,
-    },
-    Cancelled {
-        allocation: AllocationNo,
-    },
-    Applied {
-        version: u64,
-    },
-    Refused(Refusal),
-}
-
-/// Where an allocation stood when its request was answered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SubmitState {
-    Placed { node: Token, gpus: Vec<GpuShare> },
-    Waiting(WaitingReason),
-    Ended { cause: EndCause, at: Millis },
-}
 
 /// State of the fold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feed {
     live: BTreeMap<AllocationNo, Told>,
-    /// Operations without an outcome, by the number of the event that took them up.
-    open: BTreeMap<EventNo, Open>,
-    /// Outcomes within the retention window.
-    outcomes: BTreeMap<EventNo, Outcome>,
+    operations: Operations,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,19 +33,17 @@ struct Told {
     started: Option<Millis>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Open {
-    tenant: Token,
-    job_set: Token,
-    operation_id: Option<Token>,
-    reply_to: Vec<Token>,
-}
-
 /// The job set of what belongs to none. A tenant cannot take this name by accident: it begins with `_`, and even if it
 /// does, it is its own feed.
 fn no_job_set() -> Token {
     // A literal of the token's alphabet.
     Token::new("_none").expect("a token")
+}
+
+/// Where outcomes and expiries of named resources are told.
+fn of_reservations() -> Token {
+    // A literal of the token's alphabet.
+    Token::new("_reservations").expect("a token")
 }
 
 /// Two feed positions belong to each ledger event: its outcome, and what it says of the allocation.
@@ -135,54 +54,94 @@ fn position(at: &At, second: bool) -> FeedPosition {
     }
 }
 
+/// The outcome of what was asked about named resources.
+fn decided(at: &At, answer: &ResourceAnswer) -> OutcomeKind {
+    match answer {
+        ResourceAnswer::Created => OutcomeKind::ResourceCreated,
+        ResourceAnswer::Reserved { deadline } => OutcomeKind::Reserved {
+            reservation: ReservationNo::of(at.no),
+            deadline: *deadline,
+        },
+        ResourceAnswer::Confirmed => OutcomeKind::Confirmed,
+        ResourceAnswer::Released { epoch, .. } => OutcomeKind::Released { epoch: *epoch },
+        ResourceAnswer::Revoked { epoch } => OutcomeKind::Revoked { epoch: *epoch },
+        ResourceAnswer::Reclaimed { .. } => OutcomeKind::Reclaimed,
+        ResourceAnswer::Refused(refusal) => OutcomeKind::Refused(refusal.clone()),
+    }
+}
+
 impl Feed {
-    fn open(&mut self, no: EventNo, operation: &Operation, job_set: Token) {
-        let open = Open {
+    fn job_set_of(&self, allocation: AllocationNo) -> Token {
+        let told = self.live.get(&allocation);
+        told.map_or_else(no_job_set, |told| told.job_set.clone())
+    }
+
+    fn requested(
+        &mut self,
+        at: &At,
+        operation: &Operation,
+        spec: &AllocationSpec,
+        out: &mut Vec<FeedItem>,
+    ) {
+        let job_set = spec.job_set.clone();
+        self.operations.open(at.no, operation, job_set, false);
+        let told = Told {
             tenant: operation.tenant.clone(),
-            job_set,
-            operation_id: operation.operation_id.clone(),
-            reply_to: operation.reply_to.iter().cloned().collect(),
+            job_set: spec.job_set.clone(),
+            name: spec.name.clone(),
+            started: None,
         };
-        self.open.insert(no, open);
+        let allocation = AllocationNo(at.no.0);
+        self.live.insert(allocation, told);
+        let requested = FeedKind::Requested(Box::new(spec.clone()));
+        self.tell(at, allocation, requested, out);
     }
 
     /// Answers operation `no`, unless it was answered before.
-    fn answer(&mut self, at: &At, no: EventNo, kind: OutcomeKind, out: &mut Vec<FeedItem>) {
-        let Some(open) = self.open.remove(&no) else {
-            return;
+    fn answer(&mut self, at: &At, no: EventNo, kind: OutcomeKind, out: &mut Vec<FeedItem>) -> bool {
+        let Some(mut open) = self.operations.close(no) else {
+            return false;
         };
         let allocation = match &kind {
             OutcomeKind::Submitted { allocation, .. } | OutcomeKind::Cancelled { allocation } => {
                 Some(*allocation)
             }
-            OutcomeKind::Applied { .. } => None,
             // A submit that quota has denied was an allocation for a moment.
             OutcomeKind::Refused(_) => {
                 let allocation = AllocationNo(no.0);
                 self.live.contains_key(&allocation).then_some(allocation)
             }
+            OutcomeKind::JobSetCancelled { .. }
+            | OutcomeKind::PrioritySet { .. }
+            | OutcomeKind::Applied { .. }
+            | OutcomeKind::ResourceCreated
+            | OutcomeKind::Reserved { .. }
+            | OutcomeKind::Confirmed
+            | OutcomeKind::Released { .. }
+            | OutcomeKind::Revoked { .. }
+            | OutcomeKind::Reclaimed => None,
         };
         let kept = !matches!(&kind, OutcomeKind::Refused(refusal) if !is_kept(refusal.rule));
         let outcome = Outcome {
-            operation_id: open.operation_id,
+            operation_id: open.operation_id.clone(),
             lsn: at.lsn,
             kind,
         };
         if kept {
-            self.outcomes.insert(no, outcome.clone());
+            self.operations.keep(no, &open, outcome.clone());
         }
-        let name = allocation.and_then(|a| self.live.get(&a)?.name.clone());
         out.push(FeedItem {
             position: position(at, false),
             now: at.now,
             tenant: open.tenant,
             job_set: open.job_set,
             allocation,
-            name,
+            name: allocation.and_then(|a| self.live.get(&a)?.name.clone()),
             kind: FeedKind::Outcome(outcome),
-            reply_to: open.reply_to,
+            reply_to: std::mem::take(&mut open.reply_to),
             in_feed: true,
         });
+        true
     }
 
     /// Tells what happened to an allocation.
@@ -211,10 +170,9 @@ impl Feed {
         reply_to: &Token,
         out: &mut Vec<FeedItem>,
     ) {
-        if let Some(open) = self.open.get_mut(&original) {
-            open.reply_to.push(reply_to.clone());
-        } else if let Some(outcome) = self.outcomes.get(&original) {
-            out.push(FeedItem {
+        match self.operations.repeat(tenant, original, reply_to) {
+            Repeated::Open | Repeated::Forgotten => {}
+            Repeated::Decided(outcome) => out.push(FeedItem {
                 position: position(at, false),
                 now: at.now,
                 tenant: tenant.clone(),
@@ -224,7 +182,7 @@ impl Feed {
                 kind: FeedKind::Outcome(outcome.clone()),
                 reply_to: vec![reply_to.clone()],
                 in_feed: false,
-            });
+            }),
         }
     }
 
@@ -238,13 +196,32 @@ impl Feed {
         let kind = OutcomeKind::Submitted { allocation, state };
         self.answer(at, EventNo(allocation.0), kind, out);
     }
+
+    fn waits(
+        &mut self,
+        at: &At,
+        allocation: AllocationNo,
+        waiting: Waiting,
+        out: &mut Vec<FeedItem>,
+    ) {
+        let state = SubmitState::Waiting(waiting.clone());
+        self.submitted(at, allocation, state, out);
+        self.tell(at, allocation, FeedKind::Waiting(waiting), out);
+    }
+
+    /// A run has begun, or is over.
+    fn runs(&mut self, allocation: AllocationNo, started: Option<Millis>) {
+        if let Some(told) = self.live.get_mut(&allocation) {
+            told.started = started;
+        }
+    }
 }
 
 impl Projection for Feed {
     type Change = FeedItem;
 
     const NAME: &'static str = "feed";
-    const STATE_VERSION: u32 = 1;
+    const STATE_VERSION: u32 = 2;
 
     fn project(
         &mut self,
@@ -256,26 +233,42 @@ impl Projection for Feed {
             Event::AdminApplied {
                 operation, version, ..
             } => {
-                self.open(at.no, operation, no_job_set());
+                self.operations.open(at.no, operation, no_job_set(), false);
                 self.answer(at, at.no, OutcomeKind::Applied { version: *version }, out);
             }
             Event::AllocationRequested { operation, spec } => {
-                self.open(at.no, operation, spec.job_set.clone());
-                let told = Told {
-                    tenant: operation.tenant.clone(),
-                    job_set: spec.job_set.clone(),
-                    name: spec.name.clone(),
-                    started: None,
-                };
-                self.live.insert(AllocationNo(at.no.0), told);
+                self.requested(at, operation, spec, out);
             }
             Event::CancelRequested {
                 operation,
                 allocation,
             } => {
-                let told = self.live.get(allocation);
-                let job_set = told.map_or_else(no_job_set, |told| told.job_set.clone());
-                self.open(at.no, operation, job_set);
+                let job_set = self.job_set_of(*allocation);
+                self.operations.open(at.no, operation, job_set, false);
+            }
+            Event::JobSetCancelRequested { operation, job_set } => {
+                self.operations
+                    .open(at.no, operation, job_set.clone(), false);
+            }
+            Event::PriorityRequested {
+                operation,
+                target,
+                priority: _,
+            } => {
+                let job_set = match target {
+                    PriorityTarget::Allocation(allocation) => self.job_set_of(*allocation),
+                    PriorityTarget::JobSet(job_set) => job_set.clone(),
+                };
+                self.operations.open(at.no, operation, job_set, false);
+            }
+            Event::ResourceAsked {
+                operation,
+                by_requests,
+                slot: _,
+                ask: _,
+            } => {
+                self.operations
+                    .open(at.no, operation, of_reservations(), *by_requests);
             }
             Event::OperationRefused {
                 operation,
@@ -283,7 +276,7 @@ impl Projection for Feed {
                 refusal,
             } => {
                 let job_set = job_set.clone().unwrap_or_else(no_job_set);
-                self.open(at.no, operation, job_set);
+                self.operations.open(at.no, operation, job_set, false);
                 self.answer(at, at.no, OutcomeKind::Refused(refusal.clone()), out);
             }
             Event::OperationRepeated {
@@ -295,15 +288,21 @@ impl Projection for Feed {
                     self.repeat(at, tenant, *original, reply_to, out);
                 }
             }
-            Event::OperationsForgotten { through } => {
-                self.outcomes = self.outcomes.split_off(&EventNo(through.0 + 1));
+            Event::OperationsForgotten { through, slots_of } => {
+                self.operations.forget(*through, slots_of.as_ref());
             }
+            Event::QuotaWaiting {
+                allocation,
+                refusal,
+            } => self.waits(at, *allocation, Waiting::for_quota(refusal), out),
             Event::QuotaDenied {
                 allocation,
                 refusal,
             } => {
                 let kind = OutcomeKind::Refused(refusal.clone());
-                self.answer(at, EventNo(allocation.0), kind, out);
+                if !self.answer(at, EventNo(allocation.0), kind, out) {
+                    self.tell(at, *allocation, FeedKind::Denied(refusal.clone()), out);
+                }
                 self.live.remove(allocation);
             }
             Event::AllocationPlaced {
@@ -322,17 +321,16 @@ impl Projection for Feed {
             }
             Event::AllocationWaiting {
                 allocation, reason, ..
-            } => {
-                self.submitted(at, *allocation, SubmitState::Waiting(*reason), out);
-                self.tell(at, *allocation, FeedKind::Waiting(*reason), out);
-            }
+            } => self.waits(at, *allocation, Waiting::of(*reason), out),
+            Event::AllocationReprioritised {
+                allocation,
+                priority,
+            } => self.tell(at, *allocation, FeedKind::PriorityChanged(*priority), out),
             Event::AllocationStarted {
                 allocation,
                 at: moment,
             } => {
-                if let Some(told) = self.live.get_mut(allocation) {
-                    told.started = Some(*moment);
-                }
+                self.runs(*allocation, Some(*moment));
                 self.tell(at, *allocation, FeedKind::Started { at: *moment }, out);
             }
             Event::AllocationStopping { allocation } => {
@@ -355,9 +353,7 @@ impl Projection for Feed {
                 at: moment,
                 not_before,
             } => {
-                if let Some(told) = self.live.get_mut(allocation) {
-                    told.started = None;
-                }
+                self.runs(*allocation, None);
                 let requeued = FeedKind::Requeued {
                     cause: *cause,
                     at: *moment,
@@ -371,12 +367,8 @@ impl Projection for Feed {
                 at: moment,
             } => {
                 let (cause, moment) = (*cause, *moment);
-                self.submitted(
-                    at,
-                    *allocation,
-                    SubmitState::Ended { cause, at: moment },
-                    out,
-                );
+                let state = SubmitState::Ended { cause, at: moment };
+                self.submitted(at, *allocation, state, out);
                 let started = self.live.get(allocation).and_then(|told| told.started);
                 let ended = FeedKind::Ended {
                     cause,
@@ -401,18 +393,76 @@ impl Projection for Feed {
                 };
                 self.answer(at, *request, kind, out);
             }
-            // Nothing that a tenant is told.
+            Event::JobSetCancelDecided {
+                request,
+                allocations,
+            } => {
+                let allocations = *allocations;
+                self.answer(
+                    at,
+                    *request,
+                    OutcomeKind::JobSetCancelled { allocations },
+                    out,
+                );
+            }
+            Event::PriorityDecided {
+                request,
+                allocations,
+                refusal,
+            } => {
+                let kind = match refusal {
+                    Some(refusal) => OutcomeKind::Refused(refusal.clone()),
+                    None => OutcomeKind::PrioritySet {
+                        allocations: *allocations,
+                    },
+                };
+                self.answer(at, *request, kind, out);
+            }
+            Event::ResourceDecided { request, answer } => {
+                self.answer(at, *request, decided(at, answer), out);
+            }
+            Event::ReservationExpired {
+                tenant,
+                reservation,
+                epoch,
+                ..
+            } => out.push(FeedItem {
+                position: position(at, true),
+                now: at.now,
+                tenant: tenant.clone(),
+                job_set: of_reservations(),
+                allocation: None,
+                name: None,
+                kind: FeedKind::Expired {
+                    reservation: *reservation,
+                    epoch: *epoch,
+                },
+                reply_to: Vec::new(),
+                in_feed: true,
+            }),
+            // Nothing that a tenant is told. What quota takes back, the preemption that it leads to says.
             Event::AllocationNominated { .. }
             | Event::LineExplained { .. }
             | Event::ReservationDecided { .. }
             | Event::QuotaReserved { .. }
+            | Event::QuotaReclaimed { .. }
             | Event::QuotaReleased { .. }
+            | Event::LimitsInForce { .. }
             | Event::NodeRegistered { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
             | Event::RunReported { .. } => {}
         }
         Ok(())
+    }
+}
+
+/// Refused before anything was recorded.
+pub(crate) fn turned_away(operation_id: Option<Token>, refusal: Refusal) -> Outcome {
+    Outcome {
+        operation_id,
+        lsn: Lsn(0),
+        kind: OutcomeKind::Refused(refusal),
     }
 }
 

@@ -3,20 +3,24 @@
 pub mod domain;
 pub mod feed;
 pub mod project;
-mod publish;
-mod query;
+pub mod publish;
+pub mod query;
 pub mod store;
 mod wire;
 
-use chassis::{BootError, Config, Context, Deciding, Failure, Needs, Service, Shutdown};
+use chassis::{
+    BootError, Config, Context, Deciding, Failure, Needs, Service, Shutdown,
+    query::{Mark, Queries},
+};
 use domain::{Admission, Rules};
 use feed::Feed;
 use futures::future::BoxFuture;
 use ledger::Door;
 use serde::Deserialize;
 use std::sync::Arc;
+use tokio::sync::mpsc;
 
-pub use wire::{REQUEST_BYTES_MAX, command};
+pub use wire::{BATCH_MAX, REQUEST_BYTES_MAX, commands};
 
 /// The service, for the chassis.
 pub struct AdmissionService;
@@ -30,6 +34,12 @@ pub struct Settings {
     pub operations_max: u64,
     /// Allocations that have not ended.
     pub allocations_max: u64,
+    /// The length of a slot of reservations on the cell's clock, in milliseconds; 0: requests say which slot they are of.
+    /// The scheduler's has to be the same.
+    pub slot_ms: u64,
+    /// How long an operation is remembered whose request says its slot, in slots: the longest time to live and the time
+    /// for retries after it.
+    pub window_slots: u64,
 }
 
 impl Default for Settings {
@@ -38,6 +48,8 @@ impl Default for Settings {
             operation_window_ms: 24 * vocab::HOUR_MS,
             operations_max: 5_000_000,
             allocations_max: 5_000_000,
+            slot_ms: 1000,
+            window_slots: 2 * 86_400,
         }
     }
 }
@@ -67,19 +79,33 @@ impl Service for AdmissionService {
             operation_window_ms: ctx.settings.operation_window_ms,
             operations_max: ctx.settings.operations_max,
             allocations_max: ctx.settings.allocations_max,
+            slot_ms: ctx.settings.slot_ms,
+            window_slots: ctx.settings.window_slots,
         };
+        let (turned_in, turned) = mpsc::unbounded_channel();
         let deciding = Deciding {
-            door: Some((Door::Ingress, Arc::new(wire::command))),
+            door: Some((Door::Ingress, Arc::new(wire::commands))),
+            effects: Some(turned_in),
             ..Deciding::on_ledger(rules)
         };
-        let feed = publish::FeedSink::new(&bus, ctx.cell_no());
-        let warm = store::sink(ctx.postgres()?, ctx.cell_no());
+        let cell = ctx.cell_no();
+        let pool = ctx.postgres()?;
+        let (feed, warm) = (
+            publish::FeedSink::new(&bus, cell),
+            store::sink(pool.clone(), cell),
+        );
+        let (feed_mark, warm_mark) = (Mark::default(), Mark::default());
         let client = ctx.nats().await?;
+        let queries = Queries::new(client.clone(), ctx.subjects())
+            .on(query::FeedQueries { bus: bus.clone() }, &feed_mark)
+            .on(query::OperationQueries { pool }, &warm_mark)
+            .and_unknown();
         tokio::try_join!(
             ctx.decide::<Admission>(&bus, deciding),
-            ctx.project::<Feed, _>(&bus, feed),
-            ctx.project::<project::WarmProjection, _>(&bus, warm),
-            query::serve(client, &bus, &ctx.shutdown),
+            ctx.project_marked::<Feed, _>(&bus, feed, &feed_mark),
+            ctx.project_marked::<project::WarmProjection, _>(&bus, warm, &warm_mark),
+            publish::refuse(client, ctx.subjects(), cell, turned, &ctx.shutdown),
+            queries.serve(&ctx.shutdown),
         )?;
         Ok(())
     }

@@ -496,7 +496,10 @@ mod tests {
                 3,
                 Event::AdminApplied {
                     operation,
-                    change: AdminChange::Tenant { tenant: token("t") },
+                    change: AdminChange::Tenant {
+                        tenant: token("t"),
+                        settings: vocab::TenantSettings::default(),
+                    },
                     version: 5,
                 },
             ),
@@ -504,12 +507,14 @@ mod tests {
                 4,
                 Event::OperationsForgotten {
                     through: EventNo(1),
+                    slots_of: None,
                 },
             ),
             "forget 2" => (
                 4,
                 Event::OperationsForgotten {
                     through: EventNo(2),
+                    slots_of: None,
                 },
             ),
             "denied" => (
@@ -519,7 +524,13 @@ mod tests {
                     refusal: Refusal::over(Rule::QuotaExceeded, "gpu", 1, 2),
                 },
             ),
-            "reserved" => (1, Event::QuotaReserved { allocation }),
+            "reserved" => (
+                1,
+                Event::QuotaReserved {
+                    allocation,
+                    flags: vocab::QuotaFlags::default(),
+                },
+            ),
             "placed" => (
                 1,
                 Event::AllocationPlaced {
@@ -582,7 +593,7 @@ mod tests {
             .iter()
             .map(|change| match change {
                 Change::Tenant(row) => format!("tenant v{}", row.version),
-                Change::Forgotten { through } => format!("forgotten {}", through.0),
+                Change::Forgotten { through, .. } => format!("forgotten {}", through.0),
                 Change::Operation(row) => {
                     let rests = if row.stands() { "" } else { " void" };
                     match &row.state {

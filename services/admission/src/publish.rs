@@ -1,55 +1,96 @@
 //! The feed's sink: outcomes to who waits for them, events to the tenants' feeds, each feed message once.
+//!
+//! A batch of the projection becomes one message per job set. The stream itself says how far it is: its last message
+//! names its batch and its number in it. A batch that was begun is folded again with the same bounds, makes the same
+//! messages, and those that are there are left out.
+
+mod pack;
+mod part;
+mod refuse;
+
+pub use part::Part;
+pub use refuse::refuse;
 
 use crate::{
-    feed::{FeedItem, FeedKind, FeedPosition},
+    feed::{FeedItem, FeedKind, Outcome},
     wire,
 };
 use async_nats::{
-    HeaderMap,
-    header::{NATS_EXPECTED_LAST_SEQUENCE, NATS_MESSAGE_ID},
+    Client,
+    header::NATS_EXPECTED_LAST_SEQUENCE,
     jetstream::{self, context::PublishErrorKind, stream::Stream},
 };
 use futures::future::join_all;
 use ledger::{Batch, LedgerId, Resume, Sink, SinkError, jetstream::JetStreamBus};
+use pack::{Pack, Packer};
+use part::ledger_of;
 use prost::Message;
-use schemas::subjects::{HEADER_POSITION, Subjects};
-use vocab::{CellNo, Lsn};
+use schemas::{subjects::Subjects, v1};
+use vocab::{CellNo, Lsn, Token};
 
-/// Which ledger a feed message was made from; a feed made from another one is begun anew.
-const HEADER_LEDGER: &str = "Apportion-Ledger";
 /// Acknowledgements awaited at the same time, below the client's own bound.
-const IN_FLIGHT_MAX: usize = 1000;
+const IN_FLIGHT_MAX: usize = 64;
 
 pub struct FeedSink {
     jetstream: jetstream::Context,
     subjects: Subjects,
     cell: CellNo,
     /// Where the stream ends, as far as this sink knows.
-    last: Option<Last>,
+    end: Option<End>,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-struct Last {
+#[derive(Debug, Clone, Copy)]
+struct End {
     sequence: u64,
-    position: FeedPosition,
+    /// The last message, when its batch is not complete.
+    begun: Option<Part>,
 }
 
 fn unavailable(error: impl std::fmt::Display) -> SinkError {
     SinkError::Unavailable(error.to_string())
 }
 
-/// `<lsn>.<index>`
-pub(crate) fn position_text(position: FeedPosition) -> String {
-    format!("{}.{}", position.lsn.0, position.index)
+/// Who waits for outcomes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct ReplyTo {
+    tenant: Token,
+    token: Token,
 }
 
-pub(crate) fn parse_position(text: &str) -> Option<FeedPosition> {
-    let (lsn, index) = text.split_once('.')?;
-    Some(FeedPosition {
-        lsn: Lsn(lsn.parse().ok()?),
-        index: index.parse().ok()?,
-    })
+/// Outcomes on their way to who waits for them.
+struct Replies {
+    cell: CellNo,
+    packer: Packer<ReplyTo, v1::Outcome>,
 }
+
+impl Replies {
+    fn new(cell: CellNo) -> Self {
+        Self {
+            cell,
+            packer: Packer::new(),
+        }
+    }
+
+    fn push(&mut self, to: ReplyTo, outcome: &Outcome) {
+        self.packer.push(to, wire::outcome(outcome, self.cell));
+    }
+
+    async fn send(
+        self,
+        client: &Client,
+        subjects: &Subjects,
+    ) -> Result<(), async_nats::PublishError> {
+        for Pack { to, messages, .. } in self.packer.packs() {
+            let subject = subjects.reply(to.tenant.as_str(), to.token.as_str());
+            let payload = v1::Outcomes { outcomes: messages }.encode_to_vec();
+            client.publish(subject, payload.into()).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A feed: the tenant and the job set.
+type FeedOf = (Token, Token);
 
 impl FeedSink {
     pub fn new(bus: &JetStreamBus, cell: CellNo) -> Self {
@@ -57,7 +98,7 @@ impl FeedSink {
             jetstream: bus.context().clone(),
             subjects: bus.subjects().clone(),
             cell,
-            last: None,
+            end: None,
         }
     }
 
@@ -67,50 +108,57 @@ impl FeedSink {
     }
 
     /// Outcomes go out at once: the frames that they come from are durable. One that is sent again says the same.
-    async fn reply(&self, item: &FeedItem) -> Result<(), SinkError> {
-        let FeedKind::Outcome(outcome) = &item.kind else {
-            return Ok(());
-        };
-        let payload = wire::outcome(outcome, self.cell).encode_to_vec();
-        let client = self.jetstream.client();
-        for token in &item.reply_to {
-            let subject = self.subjects.reply(item.tenant.as_str(), token.as_str());
-            client
-                .publish(subject, payload.clone().into())
-                .await
-                .map_err(unavailable)?;
+    async fn reply(&self, items: &[FeedItem]) -> Result<(), SinkError> {
+        let mut replies = Replies::new(self.cell);
+        for item in items {
+            let FeedKind::Outcome(outcome) = &item.kind else {
+                continue;
+            };
+            for token in &item.reply_to {
+                let to = ReplyTo {
+                    tenant: item.tenant.clone(),
+                    token: token.clone(),
+                };
+                replies.push(to, outcome);
+            }
         }
-        Ok(())
+        let client = self.jetstream.client();
+        let sent = replies.send(&client, &self.subjects).await;
+        sent.map_err(unavailable)
+    }
+
+    fn packs(&self, items: &[FeedItem]) -> Vec<Pack<FeedOf, v1::TenantEvent>> {
+        let mut packer = Packer::new();
+        for item in items.iter().filter(|item| item.in_feed) {
+            let to = (item.tenant.clone(), item.job_set.clone());
+            packer.push(to, wire::tenant_event(item, self.cell));
+        }
+        packer.packs()
     }
 
     /// Each message names the one before it, so that a second projector, or a message that got lost, is refused at once.
-    async fn publish(&mut self, ledger: LedgerId, items: &[&FeedItem]) -> Result<(), SinkError> {
-        let mut last = self.last.unwrap_or_default();
-        let mut acks = Vec::with_capacity(items.len());
-        for item in items {
-            let position = position_text(item.position);
-            let mut headers = HeaderMap::new();
-            headers.insert(
-                NATS_EXPECTED_LAST_SEQUENCE,
-                last.sequence.to_string().as_str(),
-            );
-            headers.insert(HEADER_LEDGER, ledger.0.to_string().as_str());
-            headers.insert(NATS_MESSAGE_ID, format!("{}-{position}", ledger.0).as_str());
-            headers.insert(HEADER_POSITION, position.as_str());
-            let subject = self
-                .subjects
-                .event(item.tenant.as_str(), item.job_set.as_str());
-            let payload = wire::tenant_event(item, self.cell);
+    async fn publish(
+        &self,
+        ledger: LedgerId,
+        mut sequence: u64,
+        messages: Vec<(Part, Pack<FeedOf, v1::TenantEvent>)>,
+    ) -> Result<u64, SinkError> {
+        let mut acks = Vec::with_capacity(messages.len());
+        for (part, pack) in messages {
+            let mut headers = part.headers(ledger);
+            headers.insert(NATS_EXPECTED_LAST_SEQUENCE, sequence.to_string().as_str());
+            let (tenant, job_set) = &pack.to;
+            let subject = self.subjects.event(tenant.as_str(), job_set.as_str());
+            let events = v1::TenantEvents {
+                events: pack.messages,
+            };
             let ack = self
                 .jetstream
-                .publish_with_headers(subject, headers, payload.into())
+                .publish_with_headers(subject, headers, events.encode_to_vec().into())
                 .await
                 .map_err(unavailable)?;
             acks.push(ack);
-            last = Last {
-                sequence: last.sequence + 1,
-                position: item.position,
-            };
+            sequence += 1;
         }
         for ack in join_all(acks.into_iter().map(IntoFuture::into_future)).await {
             match ack {
@@ -121,8 +169,67 @@ impl FeedSink {
                 Err(error) => return Err(unavailable(error)),
             }
         }
-        self.last = Some(last);
+        Ok(sequence)
+    }
+
+    /// Sends what of the batch is not there.
+    async fn feed(&self, batch: &Batch<FeedItem>, end: End) -> Result<End, SinkError> {
+        let packs = self.packs(&batch.changes);
+        // A batch has 4096 changes or one frame's: far from the bound.
+        let count = u32::try_from(packs.len()).map_err(unavailable)?;
+        let landed = match end.begun {
+            Some(begun) if begun.to == batch.to && begun.count == count => begun.number,
+            Some(begun) => {
+                self.begin_anew(begun, batch.to, count).await?;
+                return Err(SinkError::Moved);
+            }
+            None => 0,
+        };
+        let part = |number| Part {
+            after: batch.after,
+            to: batch.to,
+            number,
+            count,
+        };
+        let mut missing = (1..).map(part).zip(packs).skip(landed as usize).peekable();
+        let mut sequence = end.sequence;
+        while missing.peek().is_some() {
+            let some = missing.by_ref().take(IN_FLIGHT_MAX).collect();
+            sequence = self.publish(batch.ledger, sequence, some).await?;
+        }
+        Ok(End {
+            sequence,
+            begun: None,
+        })
+    }
+
+    /// Another version has begun the batch and made other messages of it, so nobody can say what is missing.
+    async fn begin_anew(&self, begun: Part, to: Lsn, count: u32) -> Result<(), SinkError> {
+        tracing::error!(
+            ?begun,
+            to = to.0,
+            count,
+            "feed begun by another version, made anew"
+        );
+        self.purge(&self.stream().await?).await
+    }
+
+    async fn purge(&self, stream: &Stream) -> Result<(), SinkError> {
+        stream.purge().await.map_err(unavailable)?;
         Ok(())
+    }
+
+    /// The last message, if it is of this ledger and this version.
+    async fn last_part(
+        &self,
+        stream: &Stream,
+        ledger: LedgerId,
+    ) -> Result<Option<Part>, SinkError> {
+        let sequence = stream.cached_info().state.last_sequence;
+        let message = stream.get_raw_message(sequence).await;
+        let headers = message.map_err(unavailable)?.headers;
+        let own = ledger_of(&headers) == Some(ledger);
+        Ok(Part::read(&headers).filter(|_| own))
     }
 }
 
@@ -131,52 +238,44 @@ impl Sink for FeedSink {
 
     async fn resume(&mut self, ledger: LedgerId) -> Result<Resume, SinkError> {
         let stream = self.stream().await?;
-        let sequence = stream.cached_info().state.last_sequence;
-        let mut last = Last {
-            sequence,
-            position: FeedPosition::default(),
-        };
-        if stream.cached_info().state.messages > 0 {
-            let message = stream
-                .get_raw_message(sequence)
-                .await
-                .map_err(unavailable)?;
-            let header = |name: &str| message.headers.get(name).map(|v| v.as_str().to_owned());
-            if header(HEADER_LEDGER) == Some(ledger.0.to_string()) {
-                let position = header(HEADER_POSITION).and_then(|text| parse_position(&text));
-                last.position = position.unwrap_or_default();
-            } else {
-                stream.purge().await.map_err(unavailable)?;
+        let state = &stream.cached_info().state;
+        let mut last = None;
+        if state.messages > 0 {
+            last = self.last_part(&stream, ledger).await?;
+            if last.is_none() {
+                tracing::info!("the feed is another ledger's or an older version's, made anew");
+                self.purge(&stream).await?;
             }
         }
-        self.last = Some(last);
+        let begun = last.filter(|part| !part.is_last());
+        self.end = Some(End {
+            sequence: state.last_sequence,
+            begun,
+        });
         Ok(Resume {
-            // The last frame's events may be there in part; `apply` leaves out those that are.
-            through: Lsn(last.position.lsn.0.saturating_sub(1)),
-            begun: None,
+            through: last.map_or(Lsn(0), Part::readable),
+            begun: begun.map(|part| part.to),
         })
     }
 
     async fn apply(&mut self, batch: &Batch<FeedItem>) -> Result<(), SinkError> {
-        let Some(last) = self.last else {
+        // Until it is known again, only the stream knows where it ends.
+        let Some(end) = self.end.take() else {
             return Err(SinkError::Moved);
         };
-        for item in &batch.changes {
-            self.reply(item).await?;
+        if let Err(error) = self.reply(&batch.changes).await {
+            self.end = Some(end);
+            return Err(error);
         }
-        let new: Vec<&FeedItem> = batch
-            .changes
-            .iter()
-            .filter(|item| item.in_feed && item.position > last.position)
-            .collect();
-        for items in new.chunks(IN_FLIGHT_MAX) {
-            if let Err(error) = self.publish(batch.ledger, items).await {
-                // Some may have landed: only the stream knows which.
-                self.last = None;
+        match self.feed(batch, end).await {
+            Ok(end) => {
+                self.end = Some(end);
+                Ok(())
+            }
+            Err(error) => {
                 tracing::warn!(%error, "feed");
-                return Err(SinkError::Moved);
+                Err(SinkError::Moved)
             }
         }
-        Ok(())
     }
 }

@@ -179,6 +179,7 @@ async fn an_id_stands_for_one_operation_until_it_is_forgotten() {
     }
     let forgotten = Change::Forgotten {
         through: EventNo(2),
+        slots_of: None,
     };
     apply(&pool, vec![forgotten, submit(3, OperationState::Pending)])
         .await

@@ -18,6 +18,7 @@ use vocab::{CellNo, Millis};
 
 use crate::clock::Clock;
 use crate::error::Failure;
+use crate::query::Mark;
 use crate::service::Context;
 use observe::{LeaderShell, ProjectorShell};
 
@@ -129,7 +130,22 @@ impl<T> Context<T> {
         P: Projection,
         S: Sink<Change = P::Change>,
     {
-        let observer = ProjectorShell::new(P::NAME, self);
+        self.project_marked::<P, S>(bus, sink, &Mark::default())
+            .await
+    }
+
+    /// Projects into `sink` until shutdown, and says in `mark` how far it is: for the queries that read from the sink.
+    pub async fn project_marked<P, S>(
+        &self,
+        bus: &JetStreamBus,
+        sink: S,
+        mark: &Mark,
+    ) -> Result<(), Failure>
+    where
+        P: Projection,
+        S: Sink<Change = P::Change>,
+    {
+        let observer = ProjectorShell::new(P::NAME, self, mark.clone());
         let projector: Projector<P, _, _, _> =
             Projector::new(bus.clone(), self.clock.clone(), sink, Box::new(observer));
         self.until_shutdown(projector.run()).await

@@ -13,6 +13,7 @@ mod health;
 mod http;
 mod metrics;
 mod monitor;
+pub mod query;
 mod service;
 mod shutdown;
 pub mod stack;

@@ -1,6 +1,9 @@
 //! One connection of one tenant, or of an operator.
 
-use crate::pending::{Denial, Replies};
+use crate::{
+    batcher::Batcher,
+    replies::{Denial, Replies},
+};
 use async_nats::{Event, ServerError, jetstream};
 use schemas::{
     subjects::{OPERATOR, Subjects},
@@ -12,7 +15,7 @@ use vocab::{BadToken, Token};
 
 /// Longer than any healthy cell takes, short enough that a person still waits for the retry.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Requests whose acknowledgement is outstanding. Whoever sends more waits, which bounds the client's memory.
+/// Messages whose acknowledgement is outstanding. Whoever sends more waits, which bounds the client's memory.
 const UNACKNOWLEDGED_MAX: usize = 16_384;
 
 /// Who speaks. The server has the last word: it lets a user publish only on the user's own subjects.
@@ -41,6 +44,7 @@ pub struct ConnectOptions {
     login: Option<(String, String)>,
     patience: Duration,
     observer: Option<mpsc::UnboundedSender<Outcome>>,
+    batched: bool,
 }
 
 impl ConnectOptions {
@@ -60,6 +64,7 @@ impl ConnectOptions {
             login: None,
             patience: PATIENCE,
             observer: None,
+            batched: false,
         }
     }
 
@@ -71,6 +76,14 @@ impl ConnectOptions {
     /// How long one sending of an operation waits before its outcome counts as indefinite.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// Sends operations that are under way at the same time in common messages: while one message waits for its
+    /// acknowledgement, what is sent meanwhile queues up for the next. Their order stays. Without load an operation waits
+    /// for nothing; under load many share one write at the door.
+    pub fn batched(mut self) -> Self {
+        self.batched = true;
         self
     }
 
@@ -108,6 +121,7 @@ pub(crate) struct Inner {
     pub(crate) party: Party,
     pub(crate) patience: Duration,
     pub(crate) replies: Arc<Replies>,
+    pub(crate) batcher: Option<Batcher>,
     dispatcher: JoinHandle<()>,
 }
 
@@ -154,13 +168,14 @@ impl Client {
             .max_ack_inflight(UNACKNOWLEDGED_MAX)
             .backpressure_on_inflight(true)
             .build(nats.clone());
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new_cyclic(|inner| Inner {
             nats,
             jetstream,
             subjects,
             party: options.party,
             patience: options.patience,
             replies,
+            batcher: options.batched.then(|| Batcher::spawn(inner.clone())),
             dispatcher,
         })))
     }

@@ -1,11 +1,11 @@
 //! A tenant's event feed: live, by pages, and followed without gaps.
 
-use crate::{Client, Party};
+use crate::{Client, Party, QueryError};
 use async_nats::Subscriber;
 use futures::{FutureExt, StreamExt};
 use prost::Message;
-use schemas::v1::{FeedPage, FeedQuery, TenantEvent};
-use std::time::Duration;
+use schemas::v1::{FeedPage, FeedQuery, TenantEvent, TenantEvents};
+use std::{collections::VecDeque, time::Duration};
 
 /// Events in one page at most.
 pub const PAGE_MAX: u32 = 1_000;
@@ -13,7 +13,6 @@ pub const PAGE_MAX: u32 = 1_000;
 const FOLLOW_IDLE: Duration = Duration::from_secs(1);
 /// And never more often than this, so that a page holds many events when there are many.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(200);
-const SERVICE_ERROR: &str = "Nats-Service-Error";
 
 /// Where an event stands in a tenant's feed. Resume after it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,28 +34,44 @@ impl From<&TenantEvent> for Position {
 pub enum FeedError {
     #[error("operators have no feed")]
     NoTenant,
-    #[error("the feed does not answer: {0}")]
-    Request(#[from] async_nats::RequestError),
+    #[error("the feed: {0}")]
+    Query(#[from] QueryError),
     #[error("subscribing to the feed: {0}")]
     Subscribe(#[from] async_nats::SubscribeError),
-    #[error("the feed answers with an error: {0}")]
-    Service(String),
     #[error("the feed sent no event: {0}")]
     Decode(#[from] prost::DecodeError),
-    #[error("the feed refuses the query: rule {rule}, {subject}")]
-    Refused { rule: i32, subject: String },
     #[error("the feed sent {got:?} after {after:?}")]
     OutOfOrder { after: Position, got: Position },
 }
 
-/// Live events. Lossy when the reader is slow or the connection breaks; [`Follower`] is not.
-pub struct Feed(Subscriber);
+/// Live events, in order inside a job set. Lossy when the reader is slow or the connection breaks; [`Follower`] is not.
+pub struct Feed {
+    messages: Subscriber,
+    /// Of the last message, not returned yet.
+    events: VecDeque<TenantEvent>,
+}
 
 impl Feed {
     /// The next event; nothing when the connection was closed.
     pub async fn next(&mut self) -> Option<Result<TenantEvent, FeedError>> {
-        let message = self.0.next().await?;
-        Some(TenantEvent::decode(message.payload).map_err(FeedError::from))
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(Ok(event));
+            }
+            let message = self.messages.next().await?;
+            match TenantEvents::decode(message.payload) {
+                Ok(message) => self.events = message.events.into(),
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+    }
+
+    /// Waits for any message, and takes all that there are.
+    async fn heard(&mut self) {
+        let mut heard = self.messages.next().await;
+        while heard.is_some() {
+            heard = self.messages.next().now_or_never().flatten();
+        }
     }
 }
 
@@ -71,41 +86,42 @@ impl Client {
     /// Events from now on, of all job sets.
     pub async fn feed(&self) -> Result<Feed, FeedError> {
         let subject = self.subjects().event(self.tenant()?, ">");
-        Ok(Feed(self.0.nats.subscribe(subject).await?))
+        Ok(Feed {
+            messages: self.0.nats.subscribe(subject).await?,
+            events: VecDeque::new(),
+        })
     }
 
-    /// Events after a position, in ledger order; `None` asks for all job sets.
+    /// Events after a position, in ledger order; `None` asks for all job sets. There may be more than a page holds, also
+    /// when it holds less than `limit`: see [`Client::page`].
     pub async fn feed_page(
         &self,
         after: Position,
         job_set: Option<&str>,
         limit: u32,
     ) -> Result<Vec<TenantEvent>, FeedError> {
+        Ok(self.page(after, job_set, limit, 0).await?.events)
+    }
+
+    /// A page of ledger position `at_lsn` or a later one, such as the `lsn` of an outcome; 0: of any.
+    pub async fn page(
+        &self,
+        after: Position,
+        job_set: Option<&str>,
+        limit: u32,
+        at_lsn: u64,
+    ) -> Result<FeedPage, FeedError> {
+        self.tenant()?;
         let query = FeedQuery {
             after_lsn: after.lsn,
             after_index: after.index,
             job_set: job_set.unwrap_or_default().to_owned(),
             limit,
+            at_lsn,
         };
-        let subject = self.subjects().query(self.tenant()?, "feed");
-        let message = self
-            .0
-            .nats
-            .request(subject, query.encode_to_vec().into())
-            .await?;
-        let failure = message.headers.as_ref().and_then(|h| h.get(SERVICE_ERROR));
-        if let Some(text) = failure {
-            return Err(FeedError::Service(text.to_string()));
-        }
-        let page = FeedPage::decode(message.payload)?;
-        if let Some(refusal) = page.refusal {
-            return Err(FeedError::Refused {
-                rule: refusal.rule,
-                subject: refusal.subject,
-            });
-        }
+        let page: FeedPage = self.ask("feed", &query).await?;
         in_order(after, &page.events)?;
-        Ok(page.events)
+        Ok(page)
     }
 
     /// Every event after a position, without gaps: live messages are only the hint that there is a page to ask for.
@@ -138,24 +154,27 @@ impl Follower {
     pub async fn next_page(&mut self) -> Result<Vec<TenantEvent>, FeedError> {
         loop {
             if !self.more {
-                // Timeout and hint mean the same here: ask.
-                let _ = tokio::time::timeout(FOLLOW_IDLE, self.hints.0.next()).await;
+                // Timeout and hint mean the same here: ask. One question answers all hints that came meanwhile.
+                let _ = tokio::time::timeout(FOLLOW_IDLE, self.hints.heard()).await;
                 tokio::time::sleep(FOLLOW_PAUSE).await;
-                // One question answers all hints that came meanwhile.
-                while let Some(Some(_)) = self.hints.0.next().now_or_never() {}
             }
-            let job_set = self.job_set.as_deref();
-            let page = self
-                .client
-                .feed_page(self.after, job_set, PAGE_MAX)
-                .await
-                .inspect_err(|_| self.more = false)?;
-            self.more = page.len() >= PAGE_MAX as usize;
-            if let Some(last) = page.last() {
-                self.after = Position::from(last);
+            let page = self.now().await?;
+            if !page.is_empty() {
                 return Ok(page);
             }
         }
+    }
+
+    /// The next events that are there now, perhaps none.
+    pub async fn now(&mut self) -> Result<Vec<TenantEvent>, FeedError> {
+        self.more = false;
+        let job_set = self.job_set.as_deref();
+        let page = self.client.page(self.after, job_set, PAGE_MAX, 0).await?;
+        self.more = page.more;
+        if let Some(last) = page.events.last() {
+            self.after = Position::from(last);
+        }
+        Ok(page.events)
     }
 
     /// The position of the last event returned.

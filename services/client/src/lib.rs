@@ -5,9 +5,16 @@
 //! indefinite one the same operation is sent again under the same operation id; the cell answers with what it decided
 //! the first time. [`Client::settle`] does so until the outcome is definite.
 //!
+//! Many operations may be under way on one connection. [`Client::submit_all`] puts many into one message, and
+//! [`ConnectOptions::batched`] does so by itself with whatever is sent while a message waits for its acknowledgement: the
+//! door's synced write costs the same for one operation as for hundreds.
+//!
+//! A tenant's feed is complete: [`Allocations`] rebuilds from it where everything stands, and
+//! [`Client::watch_job_set`] follows a job set to its end.
+//!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use client::{Client, ConnectOptions, Submit};
+//! use client::{Client, ConnectOptions, Position, Submit};
 //! use vocab::Token;
 //!
 //! let options = ConnectOptions::tenant("nats://127.0.0.1:4222", "c1", Token::new("team-a")?)
@@ -20,26 +27,58 @@
 //!     )
 //!     .await?;
 //! println!("{} {:?}", submitted.allocation_id, submitted.state);
+//!
+//! // Many in one message; each has its own operation id and its own outcome.
+//! let parts = (0..100).map(|i| {
+//!     let submit = Submit { job_set: "sweep".into(), cpu_milli: 500, memory_bytes: 1 << 30, ..Submit::default() };
+//!     (format!("sweep-{i}"), submit)
+//! });
+//! for (operation_id, submitted) in client.submit_all(parts).await {
+//!     if let Err(failed) = submitted {
+//!         println!("{operation_id}: {failed}");
+//!     }
+//! }
+//!
+//! // Until all of it has ended; another process may go on from `watch.position()`.
+//! let mut watch = client.watch_job_set("sweep", Position::default()).await?;
+//! while let Some(events) = watch.next_page().await? {
+//!     println!("{} events, {} allocations", events.len(), watch.allocations().len());
+//! }
 //! # Ok(())
 //! # }
 //! ```
 
+mod batcher;
 mod connect;
+mod envelope;
 mod feed;
 mod operation;
 mod outcome;
 mod pending;
+mod publish;
+mod query;
+mod replies;
+mod states;
 mod verbs;
+mod watch;
 
 pub use connect::{Client, ConnectError, ConnectOptions, Party};
 pub use feed::{Feed, FeedError, Follower, PAGE_MAX, Position};
 pub use operation::Operation;
 pub use outcome::{Failed, NoOutcome};
 pub use pending::Pending;
+pub use query::QueryError;
 pub use schemas::v1::{
-    Applied, Cancel, Cancelled, DependencyRequest, ExtendedRequest, GangRequest, GroupTerm,
-    LimitRequest, NumaPolicy, Operator, Outcome, PlacementPolicy, PlacementRules, QueueOrder,
-    Refused, Requirement, ReservationRequest, SetCordon, SetPriorityClass, SetQueue, SetQuota,
-    SetRate, SetReservation, SetScheduling, SetTenant, Spread, Submit, Submitted, TenantEvent,
-    Toleration,
+    AllocationState as AllocationStanding, AllocationView, Applied, Cancel, CancelJobSet,
+    Cancelled, Confirm, Confirmed, CreateResource, DependencyRequest, ExtendedRequest, FeedPage,
+    GangRequest, GroupTerm, JobSetCancelled, LimitRequest, NumaPolicy, OperationState,
+    OperationView, Operator, Outcome, PlacementPolicy, PlacementRules, PrioritySet, QueueOrder,
+    Reclaim, Reclaimed, Refused, Release, Released, Requirement, ReservationRequest,
+    ReservationState, ReservationView, Reserve, ReserveBundle, Reserved, ResourceCreated,
+    ResourceState, ResourceView, Revoke, Revoked, SetBudget, SetCordon, SetPriorityClass, SetQueue,
+    SetQuota, SetRate, SetReservation, SetScheduling, SetTenant, Spread, Submit, Submitted,
+    TenantEvent, Toleration,
 };
+pub use states::{AllocationState, Allocations, Stands};
+pub use verbs::Of;
+pub use watch::JobSetWatch;

@@ -11,6 +11,8 @@ pub struct Operation {
     id: String,
     payload: Bytes,
     traceparent: Option<String>,
+    /// Perhaps no request, so it goes alone.
+    raw: bool,
 }
 
 impl Operation {
@@ -25,6 +27,7 @@ impl Operation {
             id,
             payload: request.encode_to_vec().into(),
             traceparent: None,
+            raw: false,
         }
     }
 
@@ -34,6 +37,7 @@ impl Operation {
             id: id.into(),
             payload: payload.into(),
             traceparent: None,
+            raw: true,
         }
     }
 
@@ -58,5 +62,9 @@ impl Operation {
 
     pub(crate) fn traceparent(&self) -> Option<&str> {
         self.traceparent.as_deref()
+    }
+
+    pub(crate) fn is_raw(&self) -> bool {
+        self.raw
     }
 }

@@ -1,26 +1,99 @@
 //! One call per verb, once sent, typed by what success means.
 
-use crate::{Client, Failed, Operation};
+use crate::{Client, Failed, NoOutcome, Operation};
 use schemas::v1::{
-    Applied, Cancel, Cancelled, Outcome, SetCordon, SetPriorityClass, SetQueue, SetQuota, SetRate,
-    SetReservation, SetScheduling, SetTenant, Submit, Submitted, outcome::Result as Decided,
-    request::Verb,
+    Applied, Cancel, CancelJobSet, Cancelled, Confirm, Confirmed, CreateResource, JobSetCancelled,
+    Outcome, PrioritySet, Reclaim, Reclaimed, Release, Released, Reserve, ReserveBundle, Reserved,
+    ResourceCreated, Revoke, Revoked, SetBudget, SetCordon, SetPriority, SetPriorityClass,
+    SetQueue, SetQuota, SetRate, SetReservation, SetScheduling, SetTenant, Submit, Submitted,
+    outcome::Result as Decided, request::Verb, set_priority::Target,
 };
 
-impl Client {
-    /// Asks for one allocation.
-    pub async fn submit(
-        &self,
-        submit: Submit,
-        operation_id: impl Into<String>,
-    ) -> Result<Submitted, Failed> {
-        match self
-            .decide(operation_id.into(), Verb::Submit(submit))
-            .await?
-        {
-            (_, Decided::Submitted(submitted)) => Ok(submitted),
-            (operation_id, other) => Err(against(operation_id, other)),
+/// A verb's call: the verb, and the kind of outcome that is its success.
+macro_rules! verbs {
+    ($($(#[$doc:meta])* $name:ident, $asked:ident -> $outcome:ident;)*) => {
+        impl Client {
+            $($(#[$doc])*
+            pub async fn $name(
+                &self,
+                asked: $asked,
+                operation_id: impl Into<String>,
+            ) -> Result<$outcome, Failed> {
+                let operation = Operation::new(operation_id, Verb::$asked(asked));
+                match decided(&operation, self.call(&operation).await)? {
+                    Decided::$outcome(outcome) => Ok(outcome),
+                    other => Err(against(operation.id(), other)),
+                }
+            })*
         }
+    };
+}
+
+verbs! {
+    /// Asks for one allocation.
+    submit, Submit -> Submitted;
+    /// Brings a named resource of the tenant's into being.
+    create_resource, CreateResource -> ResourceCreated;
+    /// Reserves one resource until a deadline, or until it is confirmed.
+    reserve, Reserve -> Reserved;
+    /// Reserves several resources, all or none.
+    reserve_bundle, ReserveBundle -> Reserved;
+    /// Holds a reservation without a deadline.
+    confirm, Confirm -> Confirmed;
+    /// Gives a reservation back.
+    release, Release -> Released;
+    /// Withdraws the holder's authority over a confirmed reservation.
+    revoke, Revoke -> Revoked;
+    /// Makes the resources of a revoked reservation available.
+    reclaim, Reclaim -> Reclaimed;
+    /// Operators only: sets all of one tenant.
+    set_tenant, SetTenant -> Applied;
+    /// Operators only: limits one resource of an account.
+    set_quota, SetQuota -> Applied;
+    /// Operators only: bounds what an account uses up in every period, or takes that back.
+    set_budget, SetBudget -> Applied;
+    /// Operators only: says what a resource costs from an hour on.
+    set_rate, SetRate -> Applied;
+    /// Operators only: sets all of one queue.
+    set_queue, SetQueue -> Applied;
+    /// Operators only: sets all of one priority class.
+    set_priority_class, SetPriorityClass -> Applied;
+    /// Operators only: sets the cell's whole scheduling policy.
+    set_scheduling, SetScheduling -> Applied;
+    /// Operators only: keeps new allocations off a node, or lets them on again.
+    set_cordon, SetCordon -> Applied;
+    /// Operators only: reserves nodes for an interval, or takes that back.
+    set_reservation, SetReservation -> Applied;
+}
+
+/// Whose priority is to be set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Of {
+    /// The id of one allocation.
+    Allocation(String),
+    /// The name of a job set: all of it that has not ended.
+    JobSet(String),
+}
+
+impl Client {
+    /// Asks for many allocations in as few messages as they fit into; the outcomes come in the same order, each with its
+    /// operation id.
+    pub async fn submit_all(
+        &self,
+        submits: impl IntoIterator<Item = (String, Submit)>,
+    ) -> Vec<(String, Result<Submitted, Failed>)> {
+        let operation = |(id, submit)| Operation::new(id, Verb::Submit(submit));
+        let operations: Vec<Operation> = submits.into_iter().map(operation).collect();
+        let outcomes = self.call_all(&operations).await;
+        let typed = |(operation, outcome): (&Operation, _)| {
+            let submitted = match decided(operation, outcome) {
+                Ok(Decided::Submitted(submitted)) => Ok(submitted),
+                Ok(other) => Err(against(operation.id(), other)),
+                Err(failed) => Err(failed),
+            };
+            (operation.id().to_owned(), submitted)
+        };
+        operations.iter().zip(outcomes).map(typed).collect()
     }
 
     /// Ends one of the tenant's allocations, or takes it out of the queue.
@@ -29,119 +102,65 @@ impl Client {
         allocation_id: impl Into<String>,
         operation_id: impl Into<String>,
     ) -> Result<Cancelled, Failed> {
-        let verb = Verb::Cancel(Cancel {
-            allocation_id: allocation_id.into(),
-        });
-        match self.decide(operation_id.into(), verb).await? {
-            (_, Decided::Cancelled(cancelled)) => Ok(cancelled),
-            (operation_id, other) => Err(against(operation_id, other)),
+        let allocation_id = allocation_id.into();
+        let operation = Operation::new(operation_id, Verb::Cancel(Cancel { allocation_id }));
+        match decided(&operation, self.call(&operation).await)? {
+            Decided::Cancelled(cancelled) => Ok(cancelled),
+            other => Err(against(operation.id(), other)),
         }
     }
 
-    /// Operators only: brings a tenant into being.
-    pub async fn set_tenant(
+    /// Ends all that has not ended of a job set and was accepted before.
+    pub async fn cancel_job_set(
         &self,
-        change: SetTenant,
+        job_set: impl Into<String>,
         operation_id: impl Into<String>,
-    ) -> Result<Applied, Failed> {
-        self.administer(Verb::SetTenant(change), operation_id.into())
-            .await
-    }
-
-    /// Operators only: limits one resource of a tenant.
-    pub async fn set_quota(
-        &self,
-        change: SetQuota,
-        operation_id: impl Into<String>,
-    ) -> Result<Applied, Failed> {
-        self.administer(Verb::SetQuota(change), operation_id.into())
-            .await
-    }
-
-    /// Operators only: says what a resource costs from an hour on.
-    pub async fn set_rate(
-        &self,
-        change: SetRate,
-        operation_id: impl Into<String>,
-    ) -> Result<Applied, Failed> {
-        self.administer(Verb::SetRate(change), operation_id.into())
-            .await
-    }
-
-    /// Operators only: sets all of one queue.
-    pub async fn set_queue(
-        &self,
-        change: SetQueue,
-        operation_id: impl Into<String>,
-    ) -> Result<Applied, Failed> {
-        self.administer(Verb::SetQueue(change), operation_id.into())
-            .await
-    }
-
-    /// Operators only: sets all of one priority class.
-    pub async fn set_priority_class(
-        &self,
-        change: SetPriorityClass,
-        operation_id: impl Into<String>,
-    ) -> Result<Applied, Failed> {
-        self.administer(Verb::SetPriorityClass(change), operation_id.into())
-            .await
-    }
-
-    /// Operators only: sets the cell's whole scheduling policy.
-    pub async fn set_scheduling(
-        &self,
-        change: SetScheduling,
-        operation_id: impl Into<String>,
-    ) -> Result<Applied, Failed> {
-        self.administer(Verb::SetScheduling(change), operation_id.into())
-            .await
-    }
-
-    /// Operators only: keeps new allocations off a node, or lets them on again.
-    pub async fn set_cordon(
-        &self,
-        change: SetCordon,
-        operation_id: impl Into<String>,
-    ) -> Result<Applied, Failed> {
-        self.administer(Verb::SetCordon(change), operation_id.into())
-            .await
-    }
-
-    /// Operators only: reserves nodes for an interval, or takes that back.
-    pub async fn set_reservation(
-        &self,
-        change: SetReservation,
-        operation_id: impl Into<String>,
-    ) -> Result<Applied, Failed> {
-        self.administer(Verb::SetReservation(change), operation_id.into())
-            .await
-    }
-
-    async fn administer(&self, verb: Verb, operation_id: String) -> Result<Applied, Failed> {
-        match self.decide(operation_id, verb).await? {
-            (_, Decided::Applied(applied)) => Ok(applied),
-            (operation_id, other) => Err(against(operation_id, other)),
-        }
-    }
-
-    async fn decide(&self, operation_id: String, verb: Verb) -> Result<(String, Decided), Failed> {
+    ) -> Result<JobSetCancelled, Failed> {
+        let job_set = job_set.into();
+        let verb = Verb::CancelJobSet(CancelJobSet { job_set });
         let operation = Operation::new(operation_id, verb);
-        let Outcome { result, .. } = self.call(&operation).await?;
-        let operation_id = operation.id().to_owned();
-        match result {
-            Some(decided) => Ok((operation_id, decided)),
-            // A kind of outcome that this version does not know.
-            None => Err(Failed::OtherVerb { operation_id }),
+        match decided(&operation, self.call(&operation).await)? {
+            Decided::JobSetCancelled(cancelled) => Ok(cancelled),
+            other => Err(against(operation.id(), other)),
+        }
+    }
+
+    /// Changes the priority of what has not ended and has no priority class.
+    pub async fn set_priority(
+        &self,
+        of: Of,
+        priority: i32,
+        operation_id: impl Into<String>,
+    ) -> Result<PrioritySet, Failed> {
+        let target = match of {
+            Of::Allocation(id) => Target::AllocationId(id),
+            Of::JobSet(name) => Target::JobSet(name),
+        };
+        let verb = Verb::SetPriority(SetPriority {
+            target: Some(target),
+            priority,
+        });
+        let operation = Operation::new(operation_id, verb);
+        match decided(&operation, self.call(&operation).await)? {
+            Decided::PrioritySet(set) => Ok(set),
+            other => Err(against(operation.id(), other)),
         }
     }
 }
 
-fn against(operation_id: String, decided: Decided) -> Failed {
+fn decided(operation: &Operation, outcome: Result<Outcome, NoOutcome>) -> Result<Decided, Failed> {
+    // A kind of outcome that this version does not know.
+    let unknown = || Failed::OtherVerb {
+        operation_id: operation.id().to_owned(),
+    };
+    outcome?.result.ok_or_else(unknown)
+}
+
+fn against(operation_id: &str, decided: Decided) -> Failed {
     match decided {
         Decided::Refused(refused) => Failed::Refused(refused),
-        Decided::Submitted(_) | Decided::Cancelled(_) | Decided::Applied(_) => {
-            Failed::OtherVerb { operation_id }
-        }
+        _ => Failed::OtherVerb {
+            operation_id: operation_id.to_owned(),
+        },
     }
 }

@@ -1,7 +1,12 @@
 //! Steps of one allocation, and what its tenant is told.
 
+mod operations;
+mod rebuild;
+
 use super::*;
-use vocab::{AllocationSpec, LineNo, PlacementPolicy};
+use vocab::{
+    AllocationSpec, EndCause, LineNo, PlacementPolicy, PreemptionCause, QuotaFlags, WaitingReason,
+};
 
 fn token(text: &str) -> Token {
     Token::new(text).unwrap()
@@ -21,6 +26,30 @@ fn event(step: &str, now: Millis) -> Event {
         "submit" => Event::AllocationRequested {
             operation,
             spec: AllocationSpec::plain(token("j"), 1, 1),
+        },
+        "quota waiting" => Event::QuotaWaiting {
+            allocation,
+            refusal: Refusal::over(Rule::QuotaExceeded, "gpu", 8, 9),
+        },
+        "gang waiting" => Event::QuotaWaiting {
+            allocation,
+            refusal: Refusal::over(Rule::GangIncomplete, "gang", 4, 3),
+        },
+        "denied" => Event::QuotaDenied {
+            allocation,
+            refusal: Refusal::over(Rule::QuotaExceeded, "gpu", 8, 9),
+        },
+        "reserved" => Event::QuotaReserved {
+            allocation,
+            flags: QuotaFlags::default(),
+        },
+        "reclaimed" => Event::QuotaReclaimed {
+            allocation,
+            by: None,
+        },
+        "priority" => Event::AllocationReprioritised {
+            allocation,
+            priority: 7,
         },
         "waiting" => Event::AllocationWaiting {
             allocation,
@@ -77,6 +106,65 @@ fn event(step: &str, now: Millis) -> Event {
     }
 }
 
+/// What an item says, in a few words.
+fn words(item: &FeedItem) -> String {
+    match &item.kind {
+        FeedKind::Outcome(outcome) => outcome_words(&outcome.kind),
+        FeedKind::Requested(spec) => format!("requested {}", spec.job_set),
+        FeedKind::PriorityChanged(priority) => format!("priority {priority}"),
+        FeedKind::Denied(refusal) => format!("denied {refusal}"),
+        FeedKind::Placed { .. } => "placed".into(),
+        FeedKind::Waiting(waiting) => waiting_words(waiting),
+        FeedKind::Started { at } => format!("started @{}", at.0),
+        FeedKind::Stopping => "stopping".into(),
+        FeedKind::Ended { started, at, .. } => {
+            format!("ended {}..{}", started.map_or(0, |at| at.0), at.0)
+        }
+        FeedKind::Preempted { cause, grace_until } => {
+            format!("preempted {} until {}", cause.name(), grace_until.0)
+        }
+        FeedKind::Requeued {
+            cause,
+            at,
+            not_before,
+        } => format!("requeued {} @{} until {}", cause.name(), at.0, not_before.0),
+        FeedKind::Expired { reservation, epoch } => {
+            format!("expired {} epoch {epoch}", reservation.0)
+        }
+    }
+}
+
+fn waiting_words(waiting: &Waiting) -> String {
+    match &waiting.quota {
+        None => waiting.reason.name().into(),
+        Some(refusal) => format!("{} {refusal}", waiting.reason.name()),
+    }
+}
+
+fn outcome_words(kind: &OutcomeKind) -> String {
+    match kind {
+        OutcomeKind::Submitted { state, .. } => match state {
+            SubmitState::Placed { .. } => "-> placed".into(),
+            SubmitState::Waiting(waiting) => format!("-> {}", waiting_words(waiting)),
+            SubmitState::Ended { .. } => "-> ended".into(),
+        },
+        OutcomeKind::Refused(refusal) => format!("-> {refusal}"),
+        OutcomeKind::Cancelled { .. } => "-> cancelled".into(),
+        OutcomeKind::JobSetCancelled { allocations } => format!("-> {allocations} cancelled"),
+        OutcomeKind::PrioritySet { allocations } => format!("-> {allocations} set"),
+        OutcomeKind::Applied { version } => format!("-> applied {version}"),
+        OutcomeKind::ResourceCreated => "-> created".into(),
+        OutcomeKind::Reserved {
+            reservation,
+            deadline,
+        } => format!("-> reserved {} until {deadline}", reservation.0),
+        OutcomeKind::Confirmed => "-> confirmed".into(),
+        OutcomeKind::Released { epoch } => format!("-> released epoch {epoch}"),
+        OutcomeKind::Revoked { epoch } => format!("-> revoked epoch {epoch}"),
+        OutcomeKind::Reclaimed => "-> reclaimed".into(),
+    }
+}
+
 /// Steps, one millisecond apart; then what is told.
 fn check(steps: &str, expected: &str) {
     let mut feed = Feed::default();
@@ -93,48 +181,46 @@ fn check(steps: &str, expected: &str) {
     }
     let positions = items.iter().map(|item| item.position);
     assert!(positions.is_sorted_by(|a, b| a < b), "{steps}");
-    let words: Vec<String> = items
-        .iter()
-        .map(|item| match &item.kind {
-            FeedKind::Outcome(_) => "outcome".into(),
-            FeedKind::Placed { .. } => "placed".into(),
-            FeedKind::Waiting(reason) => reason.name().into(),
-            FeedKind::Started { at } => format!("started @{}", at.0),
-            FeedKind::Stopping => "stopping".into(),
-            FeedKind::Ended { started, at, .. } => {
-                format!("ended {}..{}", started.map_or(0, |at| at.0), at.0)
-            }
-            FeedKind::Preempted { cause, grace_until } => {
-                format!("preempted {} until {}", cause.name(), grace_until.0)
-            }
-            FeedKind::Requeued {
-                cause,
-                at,
-                not_before,
-            } => format!("requeued {} @{} until {}", cause.name(), at.0, not_before.0),
-        })
-        .collect();
+    let words: Vec<String> = items.iter().map(words).collect();
     assert_eq!(words.join(", "), expected, "{steps}");
 }
 
 #[test]
 fn the_first_decision_answers_and_the_inside_stays_inside() {
     check(
-        "submit, nominated, waiting, explained, placed",
-        "outcome, nominated, placed",
+        "submit, reserved, nominated, waiting, explained, placed",
+        "requested j, -> nominated, nominated, placed",
+    );
+}
+
+#[test]
+fn what_waits_for_quota_is_told_what_it_waits_for() {
+    check(
+        "submit, quota waiting, reserved, waiting, placed",
+        "requested j, -> quota quota exceeded: gpu (limit 8, actual 9), \
+         quota quota exceeded: gpu (limit 8, actual 9), nominated, placed",
+    );
+    check(
+        "submit, gang waiting, quota waiting, denied",
+        "requested j, -> gang_incomplete, gang_incomplete, quota quota exceeded: gpu (limit 8, actual 9), \
+         denied quota exceeded: gpu (limit 8, actual 9)",
+    );
+    check(
+        "submit, denied",
+        "requested j, -> quota exceeded: gpu (limit 8, actual 9)",
     );
 }
 
 #[test]
 fn a_run_that_is_over_is_told_and_so_is_the_next() {
     check(
-        "submit, placed, started, preempted, stopping, requeued, waiting, placed, started, ended",
-        "outcome, placed, started @3, preempted priority until 104, stopping, \
-         requeued preempted @6 until 1006, nominated, placed, started @9, ended 9..10",
+        "submit, placed, started, reclaimed, preempted, stopping, requeued, waiting, placed, started, ended",
+        "requested j, -> placed, placed, started @3, preempted priority until 105, stopping, \
+         requeued preempted @7 until 1007, nominated, placed, started @10, ended 10..11",
     );
     // It never ran again.
     check(
-        "submit, placed, started, requeued, ended",
-        "outcome, placed, started @3, requeued preempted @4 until 1004, ended 0..5",
+        "submit, placed, started, requeued, priority, ended",
+        "requested j, -> placed, placed, started @3, requeued preempted @4 until 1004, priority 7, ended 0..6",
     );
 }

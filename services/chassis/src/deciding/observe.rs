@@ -7,6 +7,7 @@ use vocab::{At, Event, Lsn, Writer};
 use super::JourneyTap;
 use crate::clock::{Stamp, Stopwatch};
 use crate::health::ComponentHandle;
+use crate::query::Mark;
 use crate::service::Context;
 
 const BYTES: [f64; 7] = [256.0, 1e3, 4e3, 16e3, 64e3, 256e3, 1e6];
@@ -95,6 +96,7 @@ pub(super) struct ProjectorShell {
     retries: Counter,
     lsn: Gauge,
     health: ComponentHandle,
+    mark: Mark,
 }
 
 /// Instruments of a projection carry its name; one process may run several.
@@ -110,7 +112,7 @@ fn instrument(projection: &'static str, what: &'static str) -> &'static str {
 }
 
 impl ProjectorShell {
-    pub fn new<T>(projection: &'static str, ctx: &Context<T>) -> Self {
+    pub fn new<T>(projection: &'static str, ctx: &Context<T>, mark: Mark) -> Self {
         let m = &ctx.metrics;
         let name = |what| instrument(projection, what);
         let health = ctx.health.component(projection);
@@ -121,6 +123,7 @@ impl ProjectorShell {
             retries: m.counter(name("retries"), "Times that sink or bus were tried again"),
             lsn: m.gauge(name("lsn"), "Position that the projection has applied"),
             health,
+            mark,
         }
     }
 }
@@ -129,6 +132,7 @@ impl ProjectorObserver for ProjectorShell {
     fn applied(&mut self, to: Lsn, changes: usize) {
         self.applied.inc_by(changes as u64);
         self.lsn.set(i64::try_from(to.0).unwrap_or(i64::MAX));
+        self.mark.set(to);
         self.health.ready();
     }
 

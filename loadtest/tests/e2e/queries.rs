@@ -1,0 +1,180 @@
+//! What a tenant asks about its own things: as of a position, and never of another's.
+
+use crate::{
+    agent::Agent,
+    suite::{Outcome, Suite, eventually, id, small},
+};
+use client::{
+    AllocationStanding, Client, CreateResource, Operation, OperationState, Position, QueryError,
+    Reserve, ResourceState, Submit, TenantEvent,
+};
+use schemas::v1::{outcome::Result as Decided, request::Verb, tenant_event::Kind};
+use vocab::Rule;
+
+fn refused<T>(asked: Result<T, QueryError>) -> Option<Rule> {
+    asked.err().and_then(|error| error.rule())
+}
+
+/// Submits and says where the outcome stands on the ledger.
+async fn submitted(tenant: &Client, operation_id: &str) -> (String, u64) {
+    let operation = Operation::new(operation_id, Verb::Submit(small("asked")));
+    let outcome = tenant.call(&operation).await.expect("an outcome");
+    match outcome.result {
+        Some(Decided::Submitted(submitted)) => (submitted.allocation_id, outcome.lsn),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_read_at_a_position_has_seen_what_stands_there() -> Outcome {
+    let suite = Suite::start().await;
+    let tenant = suite.tenant("tenant-a").await;
+    let mut agent: Agent = suite.node("n1").await;
+    for i in 0..20 {
+        let operation_id = format!("op-{i}");
+        let (allocation, lsn) = submitted(&tenant, &operation_id).await;
+        let view = tenant.allocation(&allocation, lsn).await?;
+        assert!(view.lsn >= lsn);
+        assert_eq!(view.allocation_id, allocation);
+        assert_eq!(view.state(), AllocationStanding::Placed, "{view:?}");
+        assert_eq!(view.node, "n1");
+        let view = tenant.operation(&operation_id, lsn).await?;
+        assert_eq!(view.state(), OperationState::Decided, "{view:?}");
+        let after = Position {
+            lsn: lsn - 1,
+            index: u32::MAX,
+        };
+        let page = tenant.page(after, None, 0, lsn).await?;
+        let told = page
+            .events
+            .iter()
+            .any(|event| is_outcome(event, &operation_id));
+        assert!(told, "{page:?}");
+        tenant.cancel(&allocation, id()).await?;
+    }
+    // What the ledger does not have yet.
+    let far = u64::MAX;
+    let early = Some(Rule::NotApplied);
+    let (allocation, _) = submitted(&tenant, "last").await;
+    assert_eq!(refused(tenant.allocation(&allocation, far).await), early);
+    assert_eq!(refused(tenant.operation("last", far).await), early);
+    let (started, _) = agent.run(&allocation, 1).await;
+    assert!(started > 0);
+    eventually("the end in the read model", || async {
+        let view = tenant.allocation(&allocation, 0).await.ok()?;
+        (view.state() == AllocationStanding::Ended && view.ended.is_some()).then_some(())
+    })
+    .await;
+    suite.assert_healthy(&tenant).await;
+    suite.close().await;
+    Ok(())
+}
+
+fn is_outcome(event: &TenantEvent, operation_id: &str) -> bool {
+    matches!(&event.kind, Some(Kind::Outcome(outcome)) if outcome.operation_id == operation_id)
+}
+
+#[tokio::test]
+async fn resources_and_reservations_are_seen_by_their_tenant_alone() -> Outcome {
+    let suite = Suite::start().await;
+    let tenant = suite.tenant("tenant-a").await;
+    let other = suite.tenant("tenant-b").await;
+    let desk = CreateResource {
+        resource: "desk".to_owned(),
+        slot: None,
+    };
+    tenant.create_resource(desk, "create").await?;
+    let ask = Operation::new(
+        "reserve",
+        Verb::Reserve(Reserve {
+            resource: "desk".to_owned(),
+            holder: "h".to_owned(),
+            ttl_slots: 1000,
+            slot: None,
+        }),
+    );
+    let outcome = tenant.call(&ask).await?;
+    let Some(Decided::Reserved(reserved)) = &outcome.result else {
+        panic!("{outcome:?}");
+    };
+    let reservation = &reserved.reservation_id;
+    let view = tenant.resource("desk", outcome.lsn).await?;
+    assert_eq!(
+        (view.state(), &view.reservation_id, view.version),
+        (ResourceState::Reserved, reservation, 1)
+    );
+    let view = tenant.reservation(reservation, None, outcome.lsn).await?;
+    assert_eq!((view.holder.as_str(), view.epoch), ("h", 1));
+    assert_eq!(view.deadline_slot, reserved.deadline_slot);
+    assert_eq!(view.resources, ["desk"]);
+    // Another tenant's things are not there.
+    let found = other.resource("desk", outcome.lsn).await;
+    assert_eq!(refused(found), Some(Rule::ResourceNotFound));
+    let found = other.reservation(reservation, None, outcome.lsn).await;
+    assert_eq!(refused(found), Some(Rule::ReservationNotFound));
+    let (allocation, lsn) = submitted(&tenant, "mine").await;
+    let found = other.allocation(&allocation, lsn).await;
+    assert_eq!(refused(found), Some(Rule::AllocationNotFound));
+    let view = other.operation("mine", lsn).await?;
+    assert_eq!(view.state(), OperationState::Unknown);
+    assert!(
+        other
+            .feed_page(Position::default(), None, 0)
+            .await?
+            .is_empty()
+    );
+    // What is no name and no id.
+    let found = tenant.resource("a.b", 0).await;
+    assert_eq!(refused(found), Some(Rule::NameInvalid));
+    let found = tenant.allocation("x", 0).await;
+    assert_eq!(refused(found), Some(Rule::AllocationIdInvalid));
+    let found = tenant.reservation("x", None, 0).await;
+    assert_eq!(refused(found), Some(Rule::ReservationIdInvalid));
+    let found = tenant.operation("a b", 0).await;
+    assert_eq!(refused(found), Some(Rule::OperationIdInvalid));
+    suite.assert_healthy(&tenant).await;
+    suite.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_page_begins_in_the_middle_of_a_message() -> Outcome {
+    let suite = Suite::start().await;
+    let tenant = suite.tenant("tenant-a").await;
+    let submits = (0..120).map(|i| {
+        let submit = Submit {
+            job_set: ["x", "y", "z"][i % 3].to_owned(),
+            ..small("many")
+        };
+        (format!("op-{i}"), submit)
+    });
+    for (operation_id, submitted) in tenant.submit_all(submits).await {
+        assert!(submitted.is_ok(), "{operation_id}: {submitted:?}");
+    }
+    // Requested, answered and waiting, each.
+    let all = eventually("all events", || async {
+        let page = tenant.feed_page(Position::default(), None, 0).await.ok()?;
+        (page.len() == 360).then_some(page)
+    })
+    .await;
+    let stored = suite
+        .stored(
+            &suite.subjects.event_stream(),
+            &suite.subjects.event("tenant-a", "*"),
+        )
+        .await;
+    assert!(stored < 120, "{stored} messages for 360 events");
+    for (no, event) in all.iter().enumerate().step_by(7) {
+        let after = Position::from(event);
+        assert_eq!(tenant.feed_page(after, None, 0).await?, all[no + 1..]);
+        let page = tenant.page(after, None, 11, 0).await?;
+        let end = all.len().min(no + 12);
+        assert_eq!(page.events, all[no + 1..end]);
+        assert_eq!(page.more, end < all.len());
+        let of_y: Vec<_> = all[no + 1..].iter().filter(|e| e.job_set == "y").collect();
+        let page = tenant.feed_page(after, Some("y"), 0).await?;
+        assert_eq!(page.iter().collect::<Vec<_>>(), of_y);
+    }
+    suite.close().await;
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Operations between their request and the end of their window: who waits for the outcome, and what it was.
+
+use super::Outcome;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use vocab::{EventNo, Operation, Token};
+
+/// Operations by the number of the event that took them up.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Operations {
+    open: BTreeMap<EventNo, Open>,
+    /// Outcomes whose window is counted by the clock.
+    timed: BTreeMap<EventNo, Outcome>,
+    /// Outcomes whose window is counted in their tenant's slots.
+    slotted: BTreeMap<Token, BTreeMap<EventNo, Outcome>>,
+}
+
+/// An operation without an outcome.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Open {
+    pub tenant: Token,
+    pub job_set: Token,
+    pub operation_id: Option<Token>,
+    pub reply_to: Vec<Token>,
+    /// Its window is counted in slots.
+    by_slots: bool,
+}
+
+/// What a repeat finds.
+pub(super) enum Repeated<'a> {
+    /// Nothing yet: the asker is told together with the others.
+    Open,
+    Decided(&'a Outcome),
+    Forgotten,
+}
+
+impl Operations {
+    pub fn open(&mut self, no: EventNo, operation: &Operation, job_set: Token, by_slots: bool) {
+        let open = Open {
+            tenant: operation.tenant.clone(),
+            job_set,
+            operation_id: operation.operation_id.clone(),
+            reply_to: operation.reply_to.iter().cloned().collect(),
+            by_slots,
+        };
+        self.open.insert(no, open);
+    }
+
+    /// Takes an operation that was not answered before.
+    pub fn close(&mut self, no: EventNo) -> Option<Open> {
+        self.open.remove(&no)
+    }
+
+    pub fn keep(&mut self, no: EventNo, open: &Open, outcome: Outcome) {
+        let outcomes = if open.by_slots {
+            self.slotted.entry(open.tenant.clone()).or_default()
+        } else {
+            &mut self.timed
+        };
+        outcomes.insert(no, outcome);
+    }
+
+    pub fn repeat(&mut self, tenant: &Token, original: EventNo, reply_to: &Token) -> Repeated<'_> {
+        if let Some(open) = self.open.get_mut(&original) {
+            open.reply_to.push(reply_to.clone());
+            return Repeated::Open;
+        }
+        let slotted = || self.slotted.get(tenant)?.get(&original);
+        match self.timed.get(&original).or_else(slotted) {
+            Some(outcome) => Repeated::Decided(outcome),
+            None => Repeated::Forgotten,
+        }
+    }
+
+    /// The window of these is over.
+    pub fn forget(&mut self, through: EventNo, slots_of: Option<&Token>) {
+        let Some(tenant) = slots_of else {
+            return forget(&mut self.timed, through);
+        };
+        if let Some(outcomes) = self.slotted.get_mut(tenant) {
+            forget(outcomes, through);
+            if outcomes.is_empty() {
+                self.slotted.remove(tenant);
+            }
+        }
+    }
+}
+
+fn forget(outcomes: &mut BTreeMap<EventNo, Outcome>, through: EventNo) {
+    while let Some(first) = outcomes.first_entry() {
+        if *first.key() > through {
+            return;
+        }
+        first.remove();
+    }
+}

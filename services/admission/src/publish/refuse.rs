@@ -1,0 +1,50 @@
+//! Refusals of which nothing is recorded. Best effort: whoever hears nothing asks again.
+
+use super::{Replies, ReplyTo};
+use crate::{domain::Turned, feed::turned_away};
+use async_nats::Client;
+use chassis::{Failure, Shutdown};
+use schemas::subjects::Subjects;
+use tokio::sync::mpsc;
+use vocab::CellNo;
+
+/// Refusals that are taken from the queue before some are sent.
+const AT_ONCE_MAX: usize = 4096;
+
+/// Sends them until shutdown, those that wait for one subscription together.
+pub async fn refuse(
+    client: Client,
+    subjects: Subjects,
+    cell: CellNo,
+    mut turned: mpsc::UnboundedReceiver<Turned>,
+    shutdown: &Shutdown,
+) -> Result<(), Failure> {
+    let mut waiting = Vec::new();
+    loop {
+        let taken = tokio::select! {
+            taken = turned.recv_many(&mut waiting, AT_ONCE_MAX) => taken,
+            () = shutdown.requested() => return Ok(()),
+        };
+        if taken == 0 {
+            // The leader is gone, and with it the process.
+            return Ok(());
+        }
+        let mut replies = Replies::new(cell);
+        for Turned {
+            tenant,
+            operation_id,
+            reply_to,
+            refusal,
+        } in waiting.drain(..)
+        {
+            let to = ReplyTo {
+                tenant,
+                token: reply_to,
+            };
+            replies.push(to, &turned_away(operation_id, refusal));
+        }
+        if let Err(error) = replies.send(&client, &subjects).await {
+            tracing::warn!(%error, "refusals not sent");
+        }
+    }
+}

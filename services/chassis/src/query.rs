@@ -1,0 +1,270 @@
+//! What tenants may ask, by request and reply on `query.<tenant>.<verb>`. Written once: a service says which verbs are
+//! its own and answers them.
+//!
+//! The tenant is the subject's, which the server has authenticated; it is handed to the verb beside the query, and
+//! nothing in the payload can name another. All processes of a service share the work. What cannot be answered because
+//! a server is away gets no answer: the asker's patience makes that indefinite, and asking again does no harm.
+
+mod asking;
+mod mark;
+
+pub use mark::Mark;
+
+use crate::{error::Failure, shutdown::Shutdown};
+use asking::Asking;
+use async_nats::{Client, Message as NatsMessage, Subscriber};
+use futures::{
+    StreamExt,
+    future::{BoxFuture, FutureExt},
+    stream::{FuturesUnordered, SelectAll},
+};
+use ledger::wire::refusal_to_proto;
+use prost::Message;
+use schemas::{
+    subjects::{QUERY_VERBS, Subjects},
+    v1,
+};
+use std::{future::Future, time::Duration};
+use tokio::sync::Semaphore;
+use vocab::{Lsn, Refusal, Rule, Token};
+
+/// The group in which the processes of a service share the queries.
+const GROUP: &str = "query";
+/// Of the service that hears all verbs. Another one: the server would otherwise give each query either to that service
+/// or to the one that answers it.
+const GROUP_OF_ALL: &str = "query-all";
+/// A query's encoded size, at the most.
+const QUERY_BYTES_MAX: usize = 65_536;
+/// Queries under way, of all tenants; the others wait on the connection.
+const UNDER_WAY_MAX: usize = 1024;
+/// Queries that are being answered. Those that wait for a position are not.
+const ANSWERING_MAX: usize = 32;
+/// How long a query waits for the position that it names: below any asker's patience.
+const POSITION_PATIENCE: Duration = Duration::from_secs(3);
+/// By then the asker has given up.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
+
+/// A query that was understood.
+#[derive(Debug)]
+pub struct Asked<Q> {
+    /// Who asks, and whose things may be told.
+    pub tenant: Token,
+    /// What the read model had applied when the query's turn came: not below the position that it named.
+    pub applied: Lsn,
+    pub query: Q,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum Trouble {
+    /// The query broke a rule, or what it asks for is not the tenant's.
+    Refused(Refusal),
+    /// A server is away.
+    Unavailable(Failure),
+}
+
+impl Trouble {
+    pub fn refused(rule: Rule, subject: &str) -> Self {
+        Self::Refused(Refusal::new(rule, subject))
+    }
+}
+
+impl<E: Into<Failure>> From<E> for Trouble {
+    fn from(error: E) -> Self {
+        Self::Unavailable(error.into())
+    }
+}
+
+/// A verb of a service.
+pub trait Verb: Send + Sync + 'static {
+    /// The last token of the subject.
+    const NAME: &'static str;
+
+    type Query: Message + Default;
+    type Reply: Message;
+
+    /// The position that the answer may not be older than; 0: any.
+    fn position(query: &Self::Query) -> Lsn;
+
+    fn answer(
+        &self,
+        asked: Asked<Self::Query>,
+    ) -> impl Future<Output = Result<Self::Reply, Trouble>> + Send;
+}
+
+/// The verbs that a service answers.
+pub struct Queries {
+    client: Client,
+    subjects: Subjects,
+    verbs: Vec<(&'static str, Box<dyn Answers>)>,
+    unknown: bool,
+}
+
+/// A verb whose messages are bytes.
+trait Answers: Send + Sync {
+    fn answer<'a>(
+        &'a self,
+        tenant: Token,
+        payload: &'a [u8],
+        answering: &'a Semaphore,
+    ) -> BoxFuture<'a, Result<Vec<u8>, Trouble>>;
+}
+
+struct Answering<V> {
+    verb: V,
+    /// Of the read model that it looks at.
+    mark: Mark,
+    patience: Duration,
+}
+
+impl<V: Verb> Answers for Answering<V> {
+    fn answer<'a>(
+        &'a self,
+        tenant: Token,
+        payload: &'a [u8],
+        answering: &'a Semaphore,
+    ) -> BoxFuture<'a, Result<Vec<u8>, Trouble>> {
+        async move {
+            let query: V::Query = read(payload)?;
+            let wanted = V::position(&query);
+            let applied = self.mark.reach(wanted, self.patience).await;
+            let applied = applied.map_err(|applied| {
+                let refusal = Refusal::over(Rule::NotApplied, "at_lsn", applied.0, wanted.0);
+                Trouble::Refused(refusal)
+            })?;
+            let _turn = answering.acquire().await?;
+            let asked = Asked {
+                tenant,
+                applied,
+                query,
+            };
+            let reply = tokio::time::timeout(ANSWER_DEADLINE, self.verb.answer(asked)).await??;
+            Ok(reply.encode_to_vec())
+        }
+        .boxed()
+    }
+}
+
+/// Half of what was asked is not what was asked: a message with a field that this version does not know is refused.
+fn read<Q: Message + Default>(payload: &[u8]) -> Result<Q, Trouble> {
+    if payload.len() > QUERY_BYTES_MAX {
+        let (limit, actual) = (QUERY_BYTES_MAX as u64, payload.len() as u64);
+        let refusal = Refusal::over(Rule::PayloadTooLarge, "payload", limit, actual);
+        return Err(Trouble::Refused(refusal));
+    }
+    let query =
+        Q::decode(payload).map_err(|_| Trouble::refused(Rule::MalformedMessage, "payload"))?;
+    if query.encoded_len() != payload.len() {
+        return Err(Trouble::refused(Rule::UnknownField, "query"));
+    }
+    Ok(query)
+}
+
+impl Queries {
+    pub fn new(client: Client, subjects: Subjects) -> Self {
+        Self {
+            client,
+            subjects,
+            verbs: Vec::new(),
+            unknown: false,
+        }
+    }
+
+    /// Answers a verb from a read model that is as far as `mark` says.
+    pub fn on<V: Verb>(mut self, verb: V, mark: &Mark) -> Self {
+        let answering = Answering {
+            verb,
+            mark: mark.clone(),
+            patience: POSITION_PATIENCE,
+        };
+        self.verbs.push((V::NAME, Box::new(answering)));
+        self
+    }
+
+    /// Refuses the verbs that no service has. For one service of the cell.
+    pub fn and_unknown(mut self) -> Self {
+        self.unknown = true;
+        self
+    }
+
+    /// Answers until shutdown.
+    pub async fn serve(self, shutdown: &Shutdown) -> Result<(), Failure> {
+        let mut queries = self.subscribe().await?;
+        let asking = Asking::default();
+        let answering = Semaphore::new(ANSWERING_MAX);
+        let mut under_way = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                Some(query) = queries.next(), if under_way.len() < UNDER_WAY_MAX => {
+                    under_way.push(self.answer(query, &asking, &answering));
+                }
+                Some(()) = under_way.next() => {}
+                () = shutdown.requested() => return Ok(()),
+                // No subscription is left: the connection is closed.
+                else => return Ok(()),
+            }
+        }
+    }
+
+    /// No query may come by two subscriptions: the server counts each delivery as one of the answers that a service is
+    /// allowed, and then refuses the only one.
+    async fn subscribe(&self) -> Result<SelectAll<Subscriber>, Failure> {
+        let (group, names) = if self.unknown {
+            (GROUP_OF_ALL, vec!["*"])
+        } else {
+            (GROUP, self.verbs.iter().map(|(name, _)| *name).collect())
+        };
+        let mut queries = SelectAll::new();
+        for name in names {
+            let subject = self.subjects.query("*", name);
+            queries.push(self.client.queue_subscribe(subject, group.into()).await?);
+        }
+        Ok(queries)
+    }
+
+    async fn answer(&self, query: NatsMessage, asking: &Asking, answering: &Semaphore) {
+        let name = self.subjects.token(&query.subject, 2).unwrap_or_default();
+        let own = self.verbs.iter().find(|(own, _)| *own == name);
+        let of_another = own.is_none() && QUERY_VERBS.contains(&name);
+        let Some(reply) = query.reply.clone().filter(|_| !of_another) else {
+            return;
+        };
+        let turn = match own {
+            Some((_, verb)) => self.turn(&**verb, &query, asking, answering).await,
+            None => Err(Trouble::refused(Rule::UnknownVerb, "verb")),
+        };
+        let answer = match turn {
+            Ok(answer) => answer,
+            Err(Trouble::Refused(refusal)) => v1::QueryRefused {
+                refusal: Some(refusal_to_proto(&refusal)),
+            }
+            .encode_to_vec(),
+            Err(Trouble::Unavailable(error)) => {
+                tracing::warn!(subject = %query.subject, %error, "query");
+                return;
+            }
+        };
+        if let Err(error) = self.client.publish(reply, answer.into()).await {
+            tracing::warn!(subject = %query.subject, %error, "query");
+        }
+    }
+
+    async fn turn(
+        &self,
+        verb: &dyn Answers,
+        query: &NatsMessage,
+        asking: &Asking,
+        answering: &Semaphore,
+    ) -> Result<Vec<u8>, Trouble> {
+        let tenant = self.subjects.token(&query.subject, 1);
+        let tenant = tenant.and_then(|name| Token::new(name).ok());
+        let Some(tenant) = tenant else {
+            return Err(Trouble::refused(Rule::NameInvalid, "tenant"));
+        };
+        let _turn = asking.begin(&tenant).map_err(Trouble::Refused)?;
+        verb.answer(tenant, &query.payload, answering).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! What is refused before a verb sees it, and what a strict read waits for.
+
+use super::*;
+
+/// Answers with the name that it was asked about, in the asker's name.
+struct Echo;
+
+impl Verb for Echo {
+    const NAME: &'static str = "resource";
+    type Query = v1::ResourceQuery;
+    type Reply = v1::ResourceReply;
+
+    fn position(query: &v1::ResourceQuery) -> Lsn {
+        Lsn(query.at_lsn)
+    }
+
+    async fn answer(&self, asked: Asked<v1::ResourceQuery>) -> Result<v1::ResourceReply, Trouble> {
+        if asked.query.resource.is_empty() {
+            return Err(Trouble::refused(Rule::NameInvalid, "resource"));
+        }
+        let view = v1::ResourceView {
+            resource: format!("{}/{}", asked.tenant, asked.query.resource),
+            lsn: asked.applied.0,
+            ..v1::ResourceView::default()
+        };
+        Ok(v1::ResourceReply {
+            view: Some(view),
+            refusal: None,
+        })
+    }
+}
+
+/// A payload, with the read model at position 5; then the view, or the refusal.
+async fn check(payload: &[u8], expected: &str) {
+    let mark = Mark::default();
+    mark.set(Lsn(5));
+    let echo = Answering {
+        verb: Echo,
+        mark,
+        patience: Duration::ZERO,
+    };
+    let answering = Semaphore::new(1);
+    let tenant = Token::new("t").unwrap();
+    let bytes = match echo.answer(tenant, payload, &answering).await {
+        Ok(bytes) => bytes,
+        Err(Trouble::Refused(refusal)) => v1::QueryRefused {
+            refusal: Some(refusal_to_proto(&refusal)),
+        }
+        .encode_to_vec(),
+        Err(Trouble::Unavailable(error)) => panic!("{error}"),
+    };
+    // What is refused uniformly is read as the verb's own reply.
+    let reply = v1::ResourceReply::decode(&*bytes).unwrap();
+    let said = match (reply.view, reply.refusal) {
+        (Some(view), None) => format!("{} @{}", view.resource, view.lsn),
+        (None, Some(refusal)) => {
+            let rule = Rule::from_number(refusal.rule).unwrap();
+            let (limit, actual) = (refusal.limit, refusal.actual);
+            format!("{} {} {limit} {actual}", rule.name(), refusal.subject)
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(said, expected, "{payload:?}");
+}
+
+#[tokio::test]
+async fn a_query_is_answered_or_refused_by_name() {
+    let query = |resource: &str, at_lsn| {
+        let resource = resource.to_owned();
+        v1::ResourceQuery { resource, at_lsn }.encode_to_vec()
+    };
+    check(&query("r", 0), "t/r @5").await;
+    check(&query("r", 5), "t/r @5").await;
+    check(&query("r", 6), "not_applied at_lsn 5 6").await;
+    check(&query("", 0), "name_invalid resource 0 0").await;
+    check(b"\xff\xff", "malformed_message payload 0 0").await;
+    let unknown = [query("r", 0), vec![0x7a, 1, b'x']].concat();
+    check(&unknown, "unknown_field query 0 0").await;
+    let large = query(&"r".repeat(QUERY_BYTES_MAX), 0);
+    let actual = large.len();
+    check(&large, &format!("payload_too_large payload 65536 {actual}")).await;
+}

@@ -1,0 +1,128 @@
+//! Questions about one's own things, answered from the cell's read models.
+//!
+//! Read models follow the ledger. A question that names a position, such as the `lsn` of an outcome, is answered as of
+//! that position or a later one; the cell waits for it a few seconds at the most and refuses with
+//! [`Rule::NotApplied`](vocab::Rule::NotApplied) otherwise.
+
+use crate::Client;
+use prost::Message;
+use schemas::v1::{
+    AllocationQuery, AllocationReply, AllocationView, OperationQuery, OperationReply,
+    OperationView, QueryRefused, Refusal, ReservationQuery, ReservationReply, ReservationView,
+    ResourceQuery, ResourceReply, ResourceView,
+};
+use vocab::Rule;
+
+const SERVICE_ERROR: &str = "Nats-Service-Error";
+
+/// Why a question was not answered.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    #[error("the cell does not answer: {0}")]
+    Request(#[from] async_nats::RequestError),
+    #[error("the cell answers with an error: {0}")]
+    Service(String),
+    #[error("the cell sent no answer: {0}")]
+    Decode(#[from] prost::DecodeError),
+    /// The question broke a rule, or what it is about is not the asker's.
+    #[error("refused: {}, {}", rule_name(.0), .0.subject)]
+    Refused(Refusal),
+    /// Neither a view nor a refusal.
+    #[error("the cell sent an empty answer")]
+    Empty,
+}
+
+fn rule_name(refusal: &Refusal) -> &'static str {
+    Rule::from_number(refusal.rule).map_or("a rule that this version does not know", Rule::name)
+}
+
+impl QueryError {
+    /// The broken rule, if that is why.
+    pub fn rule(&self) -> Option<Rule> {
+        match self {
+            Self::Refused(refusal) => Rule::from_number(refusal.rule),
+            Self::Request(_) | Self::Service(_) | Self::Decode(_) | Self::Empty => None,
+        }
+    }
+}
+
+impl Client {
+    /// Where an allocation stands at `at_lsn` or later; 0: whenever.
+    pub async fn allocation(
+        &self,
+        allocation_id: impl Into<String>,
+        at_lsn: u64,
+    ) -> Result<AllocationView, QueryError> {
+        let query = AllocationQuery {
+            allocation_id: allocation_id.into(),
+            at_lsn,
+        };
+        let reply: AllocationReply = self.ask("allocation", &query).await?;
+        reply.view.ok_or(QueryError::Empty)
+    }
+
+    /// Where a reservation of named resources stands. The slot is needed where the cell counts slots by requests, and only
+    /// there.
+    pub async fn reservation(
+        &self,
+        reservation_id: impl Into<String>,
+        slot: Option<u64>,
+        at_lsn: u64,
+    ) -> Result<ReservationView, QueryError> {
+        let query = ReservationQuery {
+            reservation_id: reservation_id.into(),
+            slot,
+            at_lsn,
+        };
+        let reply: ReservationReply = self.ask("reservation", &query).await?;
+        reply.view.ok_or(QueryError::Empty)
+    }
+
+    /// Where a named resource stands.
+    pub async fn resource(
+        &self,
+        resource: impl Into<String>,
+        at_lsn: u64,
+    ) -> Result<ResourceView, QueryError> {
+        let query = ResourceQuery {
+            resource: resource.into(),
+            at_lsn,
+        };
+        let reply: ResourceReply = self.ask("resource", &query).await?;
+        reply.view.ok_or(QueryError::Empty)
+    }
+
+    /// What the cell knows of an operation, without sending it again.
+    pub async fn operation(
+        &self,
+        operation_id: impl Into<String>,
+        at_lsn: u64,
+    ) -> Result<OperationView, QueryError> {
+        let query = OperationQuery {
+            operation_id: operation_id.into(),
+            at_lsn,
+        };
+        let reply: OperationReply = self.ask("operation", &query).await?;
+        reply.view.ok_or(QueryError::Empty)
+    }
+
+    pub(crate) async fn ask<R: Message + Default>(
+        &self,
+        verb: &str,
+        query: &impl Message,
+    ) -> Result<R, QueryError> {
+        let subject = self.subjects().query(self.party().name(), verb);
+        let payload = query.encode_to_vec().into();
+        let message = self.0.nats.request(subject, payload).await?;
+        let failure = message.headers.as_ref().and_then(|h| h.get(SERVICE_ERROR));
+        if let Some(text) = failure {
+            return Err(QueryError::Service(text.to_string()));
+        }
+        // Every reply has its refusal in the same place.
+        let refused = QueryRefused::decode(message.payload.clone())?;
+        if let Some(refusal) = refused.refusal {
+            return Err(QueryError::Refused(refusal));
+        }
+        Ok(R::decode(message.payload)?)
+    }
+}
