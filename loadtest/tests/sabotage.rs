@@ -72,3 +72,31 @@ fn a_double_release() {
         &[Invariant::Exclusive, Invariant::Breakdown],
     );
 }
+
+#[test]
+fn a_limit_that_holds_at_the_nearest_account_only() {
+    check(Bug::OverAtHigherLevel, &[Invariant::Quota]);
+}
+
+#[test]
+fn more_borrowed_than_is_lent() {
+    check(Bug::BorrowedBeyondPool, &[Invariant::Quota]);
+}
+
+#[test]
+fn a_burst_without_an_end() {
+    check(Bug::BurstForever, &[Invariant::Quota]);
+}
+
+#[test]
+fn a_reservation_that_ends_early() {
+    check(
+        Bug::ReservationEarly,
+        &[Invariant::Expiry, Invariant::Reservation],
+    );
+}
+
+#[test]
+fn authority_that_was_withdrawn() {
+    check(Bug::StaleEpochAccepted, &[Invariant::Reservation]);
+}

@@ -43,6 +43,8 @@ pub struct Agent {
     done: BTreeMap<String, u64>,
     /// What it has sent, some of which arrives again much later.
     sent: Vec<Vec<u8>>,
+    /// Per mille of the moments at which a run goes on that could end.
+    slow: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -57,7 +59,7 @@ struct Local {
 }
 
 impl Agent {
-    pub fn new(name: String, capacity: v1::NodeCapacity) -> Self {
+    pub fn new(name: String, capacity: v1::NodeCapacity, slow: u64) -> Self {
         Self {
             name,
             capacity,
@@ -70,6 +72,7 @@ impl Agent {
             runs: BTreeMap::new(),
             done: BTreeMap::new(),
             sent: Vec::new(),
+            slow,
         }
     }
 
@@ -210,6 +213,9 @@ impl Agent {
         // An agent's clock is its own.
         let at_ms = now_ms + random.below(200) as i64 - 100;
         let revision = run.revision;
+        if run.started && !run.stop && troubled && random.chance(self.slow) {
+            return Vec::new();
+        }
         let phase = match (run.started, run.stop) {
             (false, false) if random.chance(60) => RunPhase::Rejected,
             (false, false) => RunPhase::Started,

@@ -4,6 +4,7 @@
 //! and each rule is written down a second time. Files: one per part of the ledger.
 
 mod allocations;
+mod asked;
 mod chain;
 mod demand;
 mod doors;
@@ -13,15 +14,18 @@ mod nodes;
 mod outcomes;
 mod quotas;
 mod replay;
+mod resources;
 mod runs;
 mod settings;
 
 pub use demand::Demand;
-pub use doors::{Ask, Expect};
+pub use doors::{Ask, Asked, Expect, TurnedAway};
 pub use nodes::Heartbeat;
-pub use outcomes::{Outcome, State, Step, Told, What};
+pub use outcomes::{Outcome, State, Step, Told, Wait, What};
 pub use replay::{Replay, Replays};
+pub use resources::Granted;
 
+use crate::history::Bounds;
 use ledger::Record;
 use prost::Message;
 use schemas::v1::{self, event::Kind};
@@ -53,6 +57,8 @@ pub enum Invariant {
     Replay = 7,
     /// What is placed may be there: selectors, taints, cordons, whole gangs; and only what may be preempted is.
     Fit = 8,
+    /// What is answered about named resources is what their rules say.
+    Reservation = 9,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -72,6 +78,9 @@ pub struct Limits {
     pub window_ms: i64,
     pub operations_max: u64,
     pub allocations_max: u64,
+    /// The length of a slot of reservations; 0: requests say it.
+    pub slot_ms: u64,
+    pub bounds: Bounds,
 }
 
 /// Who wrote a frame.
@@ -131,8 +140,11 @@ pub struct Checker {
     quotas: quotas::Quotas,
     nodes: nodes::Nodes,
     settings: settings::Settings,
+    asked: asked::Requests,
+    resources: resources::Resources,
     outcomes: outcomes::Outcomes,
     events: u64,
+    moves: u64,
 }
 
 impl Checker {
@@ -145,8 +157,11 @@ impl Checker {
             quotas: quotas::Quotas::default(),
             nodes: nodes::Nodes::default(),
             settings: settings::Settings::default(),
+            asked: asked::Requests::default(),
+            resources: resources::Resources::new(limits.bounds, limits.slot_ms),
             outcomes: outcomes::Outcomes::default(),
             events: 0,
+            moves: 0,
         }
     }
 
@@ -162,6 +177,11 @@ impl Checker {
     /// Allocations that stand on the ledger, for whoever wants to cancel one.
     pub fn allocations(&self) -> impl Iterator<Item = (u64, &str)> {
         self.allocations.all()
+    }
+
+    /// Reservations that were granted, for whoever wants to confirm, release or revoke one.
+    pub fn granted(&self) -> impl Iterator<Item = &Granted> {
+        self.resources.granted()
     }
 
     /// A message was published at ingress, acknowledged.
@@ -205,10 +225,17 @@ impl Checker {
                 None => Err(place(index).wrong(Invariant::Replay, "an event without a kind")),
             })
             .collect::<Result<Vec<_>, _>>()?;
+        self.moves += kinds.iter().filter(|(_, kind)| moves_on(kind)).count() as u64;
         match writer {
             Writer::Admission => self.admission(&place(0), frame.through_door, &kinds)?,
-            Writer::Quota => self.quota(&place(0), &kinds)?,
-            Writer::Scheduler => self.scheduler(&place(0), &kinds)?,
+            Writer::Quota => {
+                self.quota(&place(0), &kinds)?;
+                self.quota_covers(&place(0))?;
+            }
+            Writer::Scheduler => {
+                self.scheduler(&place(0), &kinds)?;
+                self.quota_covers(&place(0))?;
+            }
             Writer::Nodes => self.node_heartbeat(&place(0), &frame, &kinds, step)?,
         }
         kinds.iter().try_for_each(|(at, kind)| {
@@ -222,8 +249,24 @@ impl Checker {
         self.outcomes.told(told)
     }
 
+    /// Events that have moved something on: quota that comes and goes with bursts, again and again, does not.
+    pub fn moves(&self) -> u64 {
+        self.moves
+    }
+
+    /// Whether nothing is on its way back to quota.
+    pub fn settled(&self) -> bool {
+        self.quotas.settled()
+    }
+
+    /// Somebody was refused without a record.
+    pub fn turned(&mut self, turned: &TurnedAway) -> Result<(), Violation> {
+        let lsn = self.chain.end();
+        self.doors.turned(lsn, turned)
+    }
+
     /// All is quiet: nothing may be left over.
-    pub fn finish(&self) -> Result<(), Violation> {
+    pub fn finish(&mut self) -> Result<(), Violation> {
         let end = Place {
             lsn: self.chain.end(),
             index: 0,
@@ -233,9 +276,23 @@ impl Checker {
         };
         self.doors.finish(&end)?;
         self.allocations.finish(&end)?;
+        self.asked.finish(&end)?;
+        self.resources.finish(&end)?;
         self.quotas.finish(&end, &self.allocations)?;
         self.outcomes.finish(&end, &self.doors)
     }
+}
+
+fn moves_on(kind: &Kind) -> bool {
+    !matches!(
+        kind,
+        Kind::QuotaReserved(_)
+            | Kind::QuotaWaiting(_)
+            | Kind::QuotaReclaimed(_)
+            | Kind::QuotaReleased(_)
+            | Kind::AllocationWaiting(_)
+            | Kind::LineExplained(_)
+    )
 }
 
 fn foreign(at: &Place, kind: &Kind) -> Violation {

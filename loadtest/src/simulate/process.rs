@@ -2,7 +2,7 @@
 
 use super::{clock::SimTime, sink::MemorySink};
 use admission::{
-    domain::{Admission, Rules as AdmissionRules},
+    domain::{Admission, Rules as AdmissionRules, Turned},
     feed::Feed,
 };
 use ledger::{
@@ -11,7 +11,7 @@ use ledger::{
 };
 use node_heartbeat::domain::{Command, Effect, Nodes, Rules as NodeRules};
 use quota::domain::Quota;
-use scheduler::domain::Scheduler;
+use scheduler::domain::{Rules as SchedulerRules, Scheduler};
 use std::{
     any::Any,
     cell::{Cell, RefCell},
@@ -56,6 +56,7 @@ pub struct Shared {
     pub sink: MemorySink,
     pub cell: CellNo,
     pub admission: AdmissionRules,
+    pub scheduler: SchedulerRules,
     pub nodes: NodeRules,
     pub takeover_after_ms: u64,
     /// The world's step.
@@ -83,6 +84,7 @@ pub struct Process {
     pub drafted: Arc<AtomicU64>,
     pub commands: Option<mpsc::Sender<Command>>,
     effects: Option<mpsc::UnboundedReceiver<Effect>>,
+    turned: Option<mpsc::UnboundedReceiver<Turned>>,
     work: Work,
 }
 
@@ -125,21 +127,29 @@ impl Process {
             drafted,
             commands: None,
             effects: None,
+            turned: None,
             work: Box::pin(std::future::pending()),
         };
         process.work = match role {
-            Role::Admission => process.lead::<Admission>(
-                shared,
-                snapshot_every,
-                Parts {
-                    rules: shared.admission,
-                    door: Some((Door::Ingress, Arc::new(admission::command))),
-                    local: None,
-                    effects: None,
-                },
-            ),
-            Role::Quota => process.lead::<Quota>(shared, snapshot_every, on_ledger()),
-            Role::Scheduler => process.lead::<Scheduler>(shared, snapshot_every, on_ledger()),
+            Role::Admission => {
+                let (turned_in, turned) = mpsc::unbounded_channel();
+                process.turned = Some(turned);
+                process.lead::<Admission>(
+                    shared,
+                    snapshot_every,
+                    Parts {
+                        rules: shared.admission,
+                        door: Some((Door::Ingress, Arc::new(admission::commands))),
+                        local: None,
+                        effects: Some(turned_in),
+                    },
+                )
+            }
+            Role::Quota => process.lead::<Quota>(shared, snapshot_every, on_ledger(())),
+            Role::Scheduler => {
+                let rules = shared.scheduler.clone();
+                process.lead::<Scheduler>(shared, snapshot_every, on_ledger(rules))
+            }
             Role::Nodes => {
                 let (commands, local) = mpsc::channel(COMMANDS_MAX);
                 let (effects_in, effects) = mpsc::unbounded_channel();
@@ -153,7 +163,7 @@ impl Process {
                         rules: shared.nodes,
                         door: Some((
                             Door::Report,
-                            Arc::new(move |message| node_heartbeat::report(message, cell)),
+                            Arc::new(move |message| vec![node_heartbeat::report(message, cell)]),
                         )),
                         local: Some(local),
                         effects: Some(effects_in),
@@ -210,19 +220,28 @@ impl Process {
 
     /// What it has sent to the agents since.
     pub fn take_effects(&mut self) -> Vec<Effect> {
-        let mut taken = Vec::new();
-        if let Some(effects) = &mut self.effects {
-            while let Ok(effect) = effects.try_recv() {
-                taken.push(effect);
-            }
-        }
-        taken
+        drained(self.effects.as_mut())
+    }
+
+    /// Whom it has refused since without a record.
+    pub fn take_turned(&mut self) -> Vec<Turned> {
+        drained(self.turned.as_mut())
     }
 }
 
-fn on_ledger<D: Decider<Rules = ()>>() -> Parts<D> {
+fn drained<T>(channel: Option<&mut mpsc::UnboundedReceiver<T>>) -> Vec<T> {
+    let mut taken = Vec::new();
+    if let Some(channel) = channel {
+        while let Ok(one) = channel.try_recv() {
+            taken.push(one);
+        }
+    }
+    taken
+}
+
+fn on_ledger<D: Decider>(rules: D::Rules) -> Parts<D> {
     Parts {
-        rules: (),
+        rules,
         door: None,
         local: None,
         effects: None,

@@ -1,10 +1,10 @@
 //! Where the simulated feed goes: keeps each position once, and notices when a repeat says something else.
 
 use super::{
-    check::{Outcome, State, Step, Told, What},
+    check::{Outcome, State, Step, Told, Wait, What},
     clock::give_way,
 };
-use admission::feed::{FeedItem, FeedKind, FeedPosition, OutcomeKind, SubmitState};
+use admission::feed::{FeedItem, FeedKind, FeedPosition, OutcomeKind, SubmitState, Waiting};
 use ledger::{Batch, LedgerId, Resume, Sink, SinkError, memory::Seeded};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vocab::Lsn;
@@ -131,6 +131,10 @@ impl Sink for MemorySink {
 
 /// The item in the checker's words.
 fn told(item: &FeedItem) -> Told {
+    let step = |step| What::Step {
+        allocation: item.allocation.map_or(0, |no| no.0),
+        step,
+    };
     Told {
         lsn: item.position.lsn.0,
         index: item.position.index,
@@ -138,35 +142,62 @@ fn told(item: &FeedItem) -> Told {
         reply_to: item.reply_to.iter().map(ToString::to_string).collect(),
         in_feed: item.in_feed,
         what: match &item.kind {
-            FeedKind::Outcome(outcome) => What::Outcome {
-                operation_id: outcome.operation_id.as_ref().map(ToString::to_string),
-                lsn: outcome.lsn.0,
-                outcome: match &outcome.kind {
-                    OutcomeKind::Submitted { allocation, state } => Outcome::Submitted {
-                        allocation: allocation.0,
-                        state: match state {
-                            SubmitState::Placed { node, .. } => State::Placed(node.to_string()),
-                            SubmitState::Waiting(_) => State::Waiting,
-                            SubmitState::Ended { .. } => State::Ended,
-                        },
-                    },
-                    OutcomeKind::Cancelled { allocation } => Outcome::Cancelled(allocation.0),
-                    OutcomeKind::Applied { version } => Outcome::Applied(*version),
-                    OutcomeKind::Refused(refusal) => Outcome::Refused(refusal.rule.number()),
-                },
+            FeedKind::Outcome(told) => What::Outcome {
+                operation_id: told.operation_id.as_ref().map(ToString::to_string),
+                lsn: told.lsn.0,
+                outcome: outcome(&told.kind),
             },
-            kind => What::Step {
-                allocation: item.allocation.map_or(0, |no| no.0),
-                step: match kind {
-                    FeedKind::Placed { .. } => Step::Placed,
-                    FeedKind::Waiting(_) => Step::Waiting,
-                    FeedKind::Started { .. } => Step::Started,
-                    FeedKind::Preempted { .. } => Step::Preempted,
-                    FeedKind::Stopping => Step::Stopping,
-                    FeedKind::Requeued { .. } => Step::Requeued,
-                    FeedKind::Ended { .. } | FeedKind::Outcome(_) => Step::Ended,
-                },
+            FeedKind::Expired { reservation, epoch } => What::Expired {
+                reservation: reservation.0,
+                epoch: *epoch,
+            },
+            FeedKind::Requested(_) => step(Step::Requested),
+            FeedKind::PriorityChanged(priority) => step(Step::Priority(*priority)),
+            FeedKind::Denied(refusal) => step(Step::Denied(refusal.rule.number())),
+            FeedKind::Placed { .. } => step(Step::Placed),
+            FeedKind::Waiting(waiting) => step(Step::Waiting(wait(waiting))),
+            FeedKind::Started { .. } => step(Step::Started),
+            FeedKind::Preempted { .. } => step(Step::Preempted),
+            FeedKind::Stopping => step(Step::Stopping),
+            FeedKind::Requeued { .. } => step(Step::Requeued),
+            FeedKind::Ended { .. } => step(Step::Ended),
+        },
+    }
+}
+
+fn wait(waiting: &Waiting) -> Wait {
+    Wait {
+        reason: waiting.reason as i32,
+        rule: waiting.quota.as_ref().map(|refusal| refusal.rule.number()),
+    }
+}
+
+fn outcome(kind: &OutcomeKind) -> Outcome {
+    match kind {
+        OutcomeKind::Submitted { allocation, state } => Outcome::Submitted {
+            allocation: allocation.0,
+            state: match state {
+                SubmitState::Placed { node, .. } => State::Placed(node.to_string()),
+                SubmitState::Waiting(waiting) => State::Waiting(wait(waiting)),
+                SubmitState::Ended { .. } => State::Ended,
             },
         },
+        OutcomeKind::Cancelled { allocation } => Outcome::Cancelled(allocation.0),
+        OutcomeKind::JobSetCancelled { allocations } => Outcome::JobSetCancelled(*allocations),
+        OutcomeKind::PrioritySet { allocations } => Outcome::PrioritySet(*allocations),
+        OutcomeKind::Applied { version } => Outcome::Applied(*version),
+        OutcomeKind::ResourceCreated => Outcome::Created,
+        OutcomeKind::Reserved {
+            reservation,
+            deadline,
+        } => Outcome::Reserved {
+            reservation: reservation.0,
+            deadline: *deadline,
+        },
+        OutcomeKind::Confirmed => Outcome::Confirmed,
+        OutcomeKind::Released { epoch } => Outcome::Released(*epoch),
+        OutcomeKind::Revoked { epoch } => Outcome::Revoked(*epoch),
+        OutcomeKind::Reclaimed => Outcome::Reclaimed,
+        OutcomeKind::Refused(refusal) => Outcome::Refused(refusal.rule.number()),
     }
 }

@@ -1,281 +1,348 @@
 //! Simulated tenants and operators: they ask, repeat themselves, change their minds, and make mistakes.
 
+mod mistakes;
+mod operators;
+mod resources;
 mod wishes;
 
 use super::{
     agents::uuid_text,
-    check::{Ask, Expect},
+    check::{Ask, Asked, Expect, Granted},
 };
 use ledger::memory::Seeded;
+use mistakes::{mistake, whole_mistake};
 use prost::Message;
-use schemas::v1::{Cancel, GangRequest, Request, SetQuota, SetTenant, Submit, request::Verb};
-use wishes::{change, gang, policies, submit};
+use resources::Slots;
+use schemas::v1::{
+    Batch, Cancel, CancelJobSet, Request, SetPriority, Submit, request::Verb, set_priority::Target,
+};
+use wishes::{gang, submit};
 
 const OPERATOR: &str = "_operator";
 pub const CELL: u64 = 1;
 const GIB: i64 = 1 << 30;
 
+/// What clients may know of the cell.
+pub struct Known<'a> {
+    /// Allocations that could be cancelled, and whose they are.
+    pub allocations: Vec<(u64, String)>,
+    pub granted: Vec<&'a Granted>,
+    pub now_ms: i64,
+}
+
 /// What a seed makes of its clients.
 #[derive(Debug)]
 pub struct Tenants {
     names: Vec<String>,
+    /// Numbers operations.
     next: u64,
+    replies: u64,
     sent: Vec<Ask>,
     /// Setting-up that is still to be sent, last first.
-    setup: Vec<(String, Verb)>,
+    setup: Vec<Verb>,
     /// Members of gangs that are still to be asked for.
     members: Vec<(String, Submit)>,
     gangs: u64,
+    slots: Slots,
+    /// Per mille of the wishes that are about named resources, beside the usual.
+    resources: u64,
 }
 
 impl Tenants {
-    pub fn new(random: &mut Seeded) -> Self {
+    pub fn new(slot_ms: u64, random: &mut Seeded) -> Self {
         let names: Vec<String> = (0..=random.below(3))
             .map(|i| format!("tenant-{i}"))
             .collect();
-        let mut setup = policies(random);
-        for tenant in &names {
-            for resource in ["cpu", "memory", "gpu"] {
-                setup.push(quota(tenant, resource, None, random));
-            }
-            let expected_version = random.chance(500).then_some(0);
-            let tenant = tenant.clone();
-            let verb = Verb::SetTenant(SetTenant {
-                tenant,
-                expected_version,
-            });
-            setup.push((OPERATOR.to_owned(), verb));
-        }
         Self {
-            names,
             next: 0,
+            replies: 0,
             sent: Vec::new(),
-            setup,
+            setup: operators::setup(&names, random),
             members: Vec::new(),
             gangs: 0,
+            slots: Slots::new(slot_ms),
+            resources: [0, 0, 700][random.below(3) as usize],
+            names,
         }
     }
 
-    fn ask(
-        &mut self,
-        tenant: String,
-        verb: Option<Verb>,
-        expect: Expect,
-        random: &mut Seeded,
-    ) -> Ask {
-        let request = Request {
-            operation_id: format!("op-{}", self.next),
-            verb,
-        };
-        self.raw(tenant, request.encode_to_vec(), expect, random)
-    }
-
-    fn raw(
-        &mut self,
-        tenant: String,
-        payload: Vec<u8>,
-        expect: Expect,
-        random: &mut Seeded,
-    ) -> Ask {
-        self.next += 1;
-        let reply_to = random.chance(900).then(|| format!("reply-{}", self.next));
-        let ask = Ask {
-            tenant,
-            payload,
-            reply_to,
-            expect,
-        };
-        self.sent.push(ask.clone());
-        ask
+    /// The next message.
+    pub fn next(&mut self, known: &Known, random: &mut Seeded) -> Ask {
+        if !self.setup.is_empty() {
+            return self.set_up(random);
+        }
+        let tenant = self.tenant(random);
+        match random.below(100) {
+            0..=3 => self.message("stranger", random, |it, _| it.submit()),
+            4..=17 => self.message(OPERATOR, random, |it, random| {
+                let tenant = it.tenant(random);
+                let verb = operators::change(&tenant, known.now_ms, random);
+                it.asked(Some(verb), Expect::Sound)
+            }),
+            18..=28 => self.again(tenant, random),
+            29..=30 => {
+                let (payload, expect) = whole_mistake(random);
+                self.send(
+                    &tenant,
+                    payload.clone(),
+                    vec![Asked { payload, expect }],
+                    random,
+                )
+            }
+            _ => {
+                let of = tenant.clone();
+                self.message(&tenant, random, |it, random| it.wish(&of, known, random))
+            }
+        }
     }
 
     fn tenant(&self, random: &mut Seeded) -> String {
         pick(&self.names, random).cloned().unwrap_or_default()
     }
 
-    /// The next message. `allocations` are the ones that could be cancelled.
-    pub fn next(&mut self, allocations: &[(u64, String)], random: &mut Seeded) -> Ask {
-        if let Some((tenant, verb)) = self.setup.pop() {
-            return self.ask(tenant, Some(verb), Expect::Sound, random);
+    /// One request; or several of the same sender in one message.
+    fn message(
+        &mut self,
+        sender: &str,
+        random: &mut Seeded,
+        mut one: impl FnMut(&mut Self, &mut Seeded) -> Asked,
+    ) -> Ask {
+        if random.chance(800) {
+            let asked = one(self, random);
+            let alone = is_alone_too(&asked);
+            return match alone {
+                true => self.send(sender, asked.payload.clone(), vec![asked], random),
+                false => self.batch(sender, vec![asked], random),
+            };
         }
+        let operations = (0..=random.below(5)).map(|_| one(self, random));
+        let operations: Vec<Asked> = operations.collect();
+        self.batch(sender, operations, random)
+    }
+
+    fn batch(&mut self, sender: &str, operations: Vec<Asked>, random: &mut Seeded) -> Ask {
+        let payload = batch_of(operations.iter().map(|one| one.payload.as_slice()));
+        self.send(sender, payload, operations, random)
+    }
+
+    fn send(
+        &mut self,
+        sender: &str,
+        payload: Vec<u8>,
+        operations: Vec<Asked>,
+        random: &mut Seeded,
+    ) -> Ask {
+        self.replies += 1;
+        let reply_to = random
+            .chance(900)
+            .then(|| format!("reply-{}", self.replies));
+        let ask = Ask {
+            tenant: sender.to_owned(),
+            payload,
+            reply_to,
+            operations,
+        };
+        self.sent.push(ask.clone());
+        ask
+    }
+
+    fn asked(&mut self, verb: Option<Verb>, expect: Expect) -> Asked {
+        self.next += 1;
+        let operation_id = format!("op-{}", self.next);
+        let payload = Request { operation_id, verb }.encode_to_vec();
+        Asked { payload, expect }
+    }
+
+    /// The operators' first settings, some of them together.
+    fn set_up(&mut self, random: &mut Seeded) -> Ask {
+        let together = if random.chance(300) {
+            random.below(5)
+        } else {
+            0
+        };
+        let mut operations = Vec::new();
+        for _ in 0..=together {
+            if let Some(verb) = self.setup.pop() {
+                operations.push(self.asked(Some(verb), Expect::Sound));
+            }
+        }
+        match operations.as_slice() {
+            [one] => {
+                let payload = one.payload.clone();
+                self.send(OPERATOR, payload, operations, random)
+            }
+            _ => self.batch(OPERATOR, operations, random),
+        }
+    }
+
+    /// What a tenant may want.
+    fn wish(&mut self, tenant: &str, known: &Known, random: &mut Seeded) -> Asked {
         // One after the other, with something else in between.
-        if random.chance(600)
-            && let Some((tenant, member)) = self.members.pop()
-        {
-            return self.ask(tenant, Some(Verb::Submit(member)), Expect::Sound, random);
+        let member = self.members.iter().position(|(of, _)| of == tenant);
+        if let Some(index) = member.filter(|_| random.chance(600)) {
+            let (_, member) = self.members.remove(index);
+            return self.asked(Some(Verb::Submit(member)), Expect::Sound);
         }
-        let tenant = self.tenant(random);
+        if random.chance(self.resources) {
+            let (verb, expect) = self.slots.wish(tenant, &known.granted, random);
+            return self.asked(Some(verb), expect);
+        }
         match random.below(100) {
-            0..=4 => {
-                self.gangs += 1;
-                let mut members = gang(self.gangs, random);
-                // The last one may never be asked for.
-                let first = members.pop().unwrap_or_default();
-                let rest = members.into_iter().map(|member| (tenant.clone(), member));
-                self.members.extend(rest);
-                self.ask(tenant, Some(Verb::Submit(first)), Expect::Sound, random)
-            }
-            5..=44 => {
+            0..=4 => self.gang(tenant, random),
+            5..=39 => {
                 let verb = Verb::Submit(submit(random));
-                self.ask(tenant, Some(verb), Expect::Sound, random)
+                self.asked(Some(verb), Expect::Sound)
             }
-            45..=48 => {
-                let verb = change(&tenant, random);
-                self.ask(OPERATOR.to_owned(), Some(verb), Expect::Sound, random)
+            40..=51 => {
+                let allocation_id = self.target(tenant, known, random);
+                let verb = Verb::Cancel(Cancel { allocation_id });
+                self.asked(Some(verb), Expect::Sound)
             }
-            49..=65 => self.cancel(tenant, allocations, random),
-            66..=77 => self.again(tenant, random),
-            78..=82 => self.otherwise(tenant, random),
-            83..=86 => {
-                let verb = Verb::Submit(submit(random));
-                self.ask("stranger".into(), Some(verb), Expect::Sound, random)
+            52..=54 => {
+                let job_set = job_set(random);
+                let verb = Verb::CancelJobSet(CancelJobSet { job_set });
+                self.asked(Some(verb), Expect::Sound)
             }
-            87..=92 => self.mistake(tenant, random),
-            93..=94 => {
-                let stale = Some(random.below(3));
-                let resource = ["cpu", "memory", "gpu"][random.below(3) as usize];
-                let (operator, verb) = quota(&tenant, resource, stale, random);
-                self.ask(operator, Some(verb), Expect::Sound, random)
+            55..=60 => self.set_priority(tenant, known, random),
+            61..=65 => self.otherwise(random),
+            66..=71 => {
+                let (verb, expect) = mistake(tenant, random);
+                match verb {
+                    Ok(verb) => self.asked(verb, expect),
+                    Err(payload) => Asked { payload, expect },
+                }
             }
+            72 => self.nested(random),
             _ => {
-                let resource = ["cpu", "memory", "gpu"][random.below(3) as usize];
-                let (operator, verb) = quota(&tenant, resource, None, random);
-                self.ask(operator, Some(verb), Expect::Sound, random)
+                let (verb, expect) = self.slots.wish(tenant, &known.granted, random);
+                self.asked(Some(verb), expect)
             }
         }
     }
 
-    /// Mostly one's own, sometimes somebody else's or none at all.
-    fn cancel(
-        &mut self,
-        tenant: String,
-        allocations: &[(u64, String)],
-        random: &mut Seeded,
-    ) -> Ask {
-        let own: Vec<u64> = allocations
+    /// A batch where there must be none; by itself it would be one that says an operation id.
+    fn nested(&mut self, random: &mut Seeded) -> Asked {
+        let inner = Request {
+            operation_id: "in-vain".into(),
+            verb: Some(Verb::Submit(submit(random))),
+        };
+        let nested = Batch {
+            requests: vec![inner],
+        };
+        self.asked(Some(Verb::Batch(nested)), Expect::Unreadable(2))
+    }
+
+    fn submit(&mut self) -> Asked {
+        let plain = Submit {
+            cpu_milli: 500,
+            memory_bytes: GIB,
+            ..Submit::default()
+        };
+        self.asked(Some(Verb::Submit(plain)), Expect::Sound)
+    }
+
+    fn gang(&mut self, tenant: &str, random: &mut Seeded) -> Asked {
+        self.gangs += 1;
+        let mut members = gang(self.gangs, random);
+        // The last one may never be asked for.
+        let first = members.pop().unwrap_or_default();
+        let rest = members
+            .into_iter()
+            .map(|member| (tenant.to_owned(), member));
+        self.members.extend(rest);
+        self.asked(Some(Verb::Submit(first)), Expect::Sound)
+    }
+
+    /// Mostly one's own allocation, sometimes somebody else's or none at all.
+    fn target(&self, tenant: &str, known: &Known, random: &mut Seeded) -> String {
+        let own: Vec<u64> = known
+            .allocations
             .iter()
             .filter(|(_, owner)| *owner == tenant || random.chance(100))
             .map(|(no, _)| *no)
             .collect();
         let number = pick(&own, random).copied().unwrap_or(random.below(100));
         let cell = if random.chance(50) { CELL + 1 } else { CELL };
-        let allocation_id = uuid_text(cell, number);
-        let verb = Verb::Cancel(Cancel { allocation_id });
-        self.ask(tenant, Some(verb), Expect::Sound, random)
+        uuid_text(cell, number)
     }
 
-    /// The same operation with the same content; mostly a recent one.
+    fn set_priority(&mut self, tenant: &str, known: &Known, random: &mut Seeded) -> Asked {
+        let target = if random.chance(700) {
+            Target::AllocationId(self.target(tenant, known, random))
+        } else {
+            Target::JobSet(job_set(random))
+        };
+        let verb = Verb::SetPriority(SetPriority {
+            target: Some(target),
+            priority: random.below(6) as i32 - 2,
+        });
+        self.asked(Some(verb), Expect::Sound)
+    }
+
+    /// The same message again, with the same content, mostly a recent one; or one of its operations by itself.
     fn again(&mut self, tenant: String, random: &mut Seeded) -> Ask {
         let recent = &self.sent[self.sent.len().saturating_sub(6)..];
         let Some(ask) = pick(recent, random).cloned() else {
-            return self.mistake(tenant, random);
+            return self.message(&tenant, random, |it, _| it.submit());
         };
-        self.raw(ask.tenant, ask.payload, ask.expect, random)
+        match ask.operations.as_slice() {
+            [_, _, ..] if random.chance(400) => {
+                let one = pick(&ask.operations, random).cloned();
+                let one: Vec<Asked> = one.filter(is_alone_too).into_iter().collect();
+                match one.first().map(|one| one.payload.clone()) {
+                    Some(payload) => self.send(&ask.tenant, payload, one, random),
+                    None => self.send(&ask.tenant, ask.payload, ask.operations, random),
+                }
+            }
+            [one] if random.chance(200) && !matches!(one.expect, Expect::Nameless(_)) => {
+                let twice = vec![one.clone(), one.clone()];
+                self.batch(&ask.tenant, twice, random)
+            }
+            _ => self.send(&ask.tenant, ask.payload, ask.operations, random),
+        }
     }
 
     /// A used operation id with other content.
-    fn otherwise(&mut self, tenant: String, random: &mut Seeded) -> Ask {
-        let used = random.below(self.next.max(1));
+    fn otherwise(&mut self, random: &mut Seeded) -> Asked {
+        let used = 1 + random.below(self.next.max(1));
         let request = Request {
             operation_id: format!("op-{used}"),
             verb: Some(Verb::Submit(submit(random))),
         };
-        self.raw(tenant, request.encode_to_vec(), Expect::Sound, random)
+        Asked {
+            payload: request.encode_to_vec(),
+            expect: Expect::Sound,
+        }
     }
+}
 
-    fn mistake(&mut self, tenant: String, random: &mut Seeded) -> Ask {
-        let good = submit(random);
-        let (verb, rule) = match random.below(10) {
-            0 => return self.raw(tenant, vec![0xff, 0x01, 0x02], Expect::Breaks(1), random),
-            1 => (None, 2),
-            2 => {
-                let mut payload = Request {
-                    operation_id: format!("op-{}", self.next),
-                    verb: Some(Verb::Submit(good)),
-                }
-                .encode_to_vec();
-                // Field 2000, a varint.
-                payload.extend_from_slice(&[0x80, 0x7d, 0x01]);
-                return self.raw(tenant, payload, Expect::Breaks(3), random);
-            }
-            3 => {
-                let payload = Request {
-                    operation_id: "not a token".into(),
-                    verb: Some(Verb::Submit(good)),
-                };
-                let payload = payload.encode_to_vec();
-                return self.raw(tenant, payload, Expect::Breaks(5), random);
-            }
-            4 => (
-                Some(Verb::Submit(Submit {
-                    job_set: "a.b".into(),
-                    ..good
-                })),
-                9,
-            ),
-            5 => (
-                Some(Verb::Submit(Submit {
-                    cpu_milli: 0,
-                    ..good
-                })),
-                10,
-            ),
-            6 => (
-                Some(Verb::Submit(Submit {
-                    memory_bytes: -1,
-                    ..good
-                })),
-                11,
-            ),
-            7 => {
-                let share = Submit {
-                    gpu_count: 2,
-                    gpu_milli: 500,
-                    ..good
-                };
-                (Some(Verb::Submit(share)), 13)
-            }
-            8 => {
-                let asks = GangRequest {
-                    name: "g".into(),
-                    size: 2,
-                    min: 3,
-                    ..GangRequest::default()
-                };
-                let gang = Submit {
-                    gang: Some(asks),
-                    priority_class: String::new(),
-                    ..good
-                };
-                (Some(Verb::Submit(gang)), 29)
-            }
-            // An operator's verb from a tenant.
-            _ => (Some(quota(&tenant, "cpu", None, random).1), 2),
-        };
-        self.ask(tenant, verb, Expect::Breaks(rule), random)
-    }
+/// Means the same by itself as in a batch.
+fn is_alone_too(one: &Asked) -> bool {
+    let request = Request::decode(one.payload.as_slice());
+    !request.is_ok_and(|request| matches!(request.verb, Some(Verb::Batch(_))))
+}
+
+fn job_set(random: &mut Seeded) -> String {
+    ["set-1", "set-2", "default", "set-9"][random.below(4) as usize].to_owned()
 }
 
 fn pick<'a, T>(items: &'a [T], random: &mut Seeded) -> Option<&'a T> {
     items.get(random.below(items.len().max(1) as u64) as usize)
 }
 
-fn quota(
-    tenant: &str,
-    resource: &str,
-    expected: Option<u64>,
-    random: &mut Seeded,
-) -> (String, Verb) {
-    let amount = match resource {
-        "cpu" => 4000 * (1 + random.below(16)) as i64,
-        "memory" => 4 * GIB * (1 + random.below(16)) as i64,
-        _ => 500 * random.below(24) as i64,
-    };
-    let verb = Verb::SetQuota(SetQuota {
-        tenant: tenant.to_owned(),
-        resource: resource.to_owned(),
-        limit: amount,
-        expected_version: expected,
-    });
-    (OPERATOR.to_owned(), verb)
+/// A batch, written by hand: what stands in it need not be readable.
+fn batch_of<'a>(requests: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    /// `requests` of `Batch`, and `batch` of `Request`, both of length-delimited type.
+    const REQUESTS: u8 = 1 << 3 | 2;
+    const BATCH: u8 = 12 << 3 | 2;
+    let mut inner = Vec::new();
+    for request in requests {
+        inner.push(REQUESTS);
+        prost::encode_length_delimiter(request.len(), &mut inner).unwrap_or_default();
+        inner.extend_from_slice(request);
+    }
+    let mut payload = vec![BATCH];
+    prost::encode_length_delimiter(inner.len(), &mut payload).unwrap_or_default();
+    payload.extend_from_slice(&inner);
+    payload
 }

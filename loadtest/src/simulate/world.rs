@@ -6,13 +6,13 @@ mod trace;
 
 use super::{
     agents::Agent,
-    check::{Checker, Invariant, Limits, Replay, Replays, Violation},
+    check::{Checker, Invariant, Limits, Replay, Replays, TurnedAway, Violation},
     clock::WorldClock,
     process::{Process, Role, Shared},
     sink::MemorySink,
-    tenants::{CELL, Tenants},
+    tenants::{CELL, Known, Tenants},
 };
-use admission::domain::{Admission, Rules as AdmissionRules};
+use admission::domain::{Admission, Rules as AdmissionRules, Turned};
 use ledger::{
     Door, DoorRecord,
     memory::{MemoryBus, Seeded},
@@ -20,7 +20,7 @@ use ledger::{
 use node_heartbeat::domain::{Effect, Nodes, Rules as NodeRules};
 use prost::Message;
 use quota::domain::Quota;
-use scheduler::domain::Scheduler;
+use scheduler::domain::{Bounds, Rules as SchedulerRules, Scheduler};
 use schemas::v1;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -29,7 +29,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use temper::{Temper, capacity, faults, limits};
+use temper::{Temper, began_ms, capacity, faults, limits};
 use trace::{Trace, describe};
 use vocab::{CellNo, Token};
 
@@ -49,6 +49,8 @@ pub struct Outcome {
 const OVERLAP_MAX: usize = 3;
 /// Rounds after the faults, at most; a round is some milliseconds.
 const DRAIN_ROUNDS_MAX: u64 = 3000;
+/// Rounds without a record after which everybody has read everything.
+const ROUNDS_TO_READ: u64 = 4;
 
 pub struct World {
     random: Seeded,
@@ -78,7 +80,7 @@ impl World {
         let limits = limits(&mut random);
         let temper = Temper::new(&mut random);
         let cell = CellNo(CELL);
-        let clock = WorldClock::new(1_700_000_000_000);
+        let clock = WorldClock::new(began_ms(&mut random));
         let sink_lost = random.below(2) * random.below(100);
         let shared = Shared {
             bus: MemoryBus::new(random.draw(), faults),
@@ -89,6 +91,12 @@ impl World {
                 operation_window_ms: limits.window_ms,
                 operations_max: limits.operations_max,
                 allocations_max: limits.allocations_max,
+                slot_ms: limits.slot_ms,
+                window_slots: limits.bounds.window_slots,
+            },
+            scheduler: SchedulerRules {
+                bounds: bounds(&limits),
+                slot_ms: limits.slot_ms,
             },
             nodes: NodeRules {
                 lease_ms: limits.lease_ms,
@@ -96,11 +104,12 @@ impl World {
             takeover_after_ms: 50 + random.below(300),
             step: Arc::new(AtomicU64::new(0)),
         };
+        let slow = random.below(3) * 450;
         let agents = (0..1 + random.below(6))
-            .map(|index| Agent::new(format!("node-{index}"), capacity(&mut random)))
+            .map(|index| Agent::new(format!("node-{index}"), capacity(&mut random), slow))
             .collect();
         let mut world = Self {
-            tenants: Tenants::new(&mut random),
+            tenants: Tenants::new(limits.slot_ms, &mut random),
             random,
             temper,
             clock,
@@ -257,10 +266,15 @@ impl World {
             });
         }
         let (id, effects) = (process.id, process.take_effects());
+        let turned = process.take_turned();
         if !effects.is_empty() {
             self.mail.entry(id).or_default().extend(effects);
         }
-        self.look()
+        self.look()?;
+        turned.iter().try_for_each(|turned| {
+            self.note(|_| format!("turned away: {turned:?}"));
+            self.checker.turned(&turned_away(turned))
+        })
     }
 
     /// Checks what is new.
@@ -292,12 +306,15 @@ impl World {
     }
 
     fn client_asks(&mut self) {
-        let allocations: Vec<(u64, String)> = self
-            .checker
-            .allocations()
-            .map(|(no, tenant)| (no, tenant.to_owned()))
-            .collect();
-        let ask = self.tenants.next(&allocations, &mut self.random);
+        let allocations = self.checker.allocations();
+        let known = Known {
+            allocations: allocations
+                .map(|(no, tenant)| (no, tenant.to_owned()))
+                .collect(),
+            granted: self.checker.granted().collect(),
+            now_ms: self.clock.now_ms(),
+        };
+        let ask = self.tenants.next(&known, &mut self.random);
         let message = DoorRecord {
             seq: 0,
             sender: token(&ask.tenant),
@@ -335,11 +352,13 @@ impl World {
             agent.silent = false;
             agent.gone = self.random.chance(200);
         }
-        let patience = 2 * self.shared.takeover_after_ms as i64 + 2 * self.limits.lease_ms + 600;
+        // Longer than any burst, and what is waited for after it.
+        let patience = 2 * self.shared.takeover_after_ms as i64 + 2 * self.limits.lease_ms + 1200;
         let mut quiet_since = self.clock.now_ms();
+        let mut rounds_without_record = 0;
         for _ in 0..DRAIN_ROUNDS_MAX {
             self.shared.step.fetch_add(1, Ordering::Relaxed);
-            let before = self.read;
+            let before = (self.read, self.checker.moves());
             for index in 0..self.agents.len() {
                 self.agent_acts(index, false);
             }
@@ -351,10 +370,15 @@ impl World {
                     self.poll(index)?;
                 }
             }
-            if self.read > before || !self.agents.iter().all(Agent::idle) {
+            let silent = self.read == before.0;
+            rounds_without_record = if silent { rounds_without_record + 1 } else { 0 };
+            let still = self.checker.moves() == before.1;
+            if !still || !self.agents.iter().all(Agent::idle) {
                 quiet_since = self.clock.now_ms();
             }
-            if self.clock.now_ms() - quiet_since > patience {
+            let patient = self.clock.now_ms() - quiet_since > patience;
+            let read = rounds_without_record > ROUNDS_TO_READ && self.checker.settled();
+            if patient && read {
                 return Ok(());
             }
             self.clock.advance(10 + self.random.below(20) as i64);
@@ -371,4 +395,26 @@ impl World {
 /// The world's own names are tokens.
 fn token(text: &str) -> Token {
     Token::new(text).unwrap_or_else(|_| unreachable!("{text} is a token"))
+}
+
+fn bounds(limits: &Limits) -> Bounds {
+    let bounds = limits.bounds;
+    Bounds {
+        resources_max: bounds.resources_max as u64,
+        reservations_max: bounds.reservations_max as u64,
+        bundle_max: bounds.members_max,
+        ttl_slots_max: bounds.ttl_slots_max,
+        history_slots: bounds.history_slots,
+        expirations_per_slot_max: bounds.expirations_max,
+    }
+}
+
+/// In the checker's words.
+fn turned_away(turned: &Turned) -> TurnedAway {
+    TurnedAway {
+        tenant: turned.tenant.to_string(),
+        operation_id: turned.operation_id.as_ref().map(ToString::to_string),
+        reply_to: turned.reply_to.to_string(),
+        rule: turned.refusal.rule.number(),
+    }
 }

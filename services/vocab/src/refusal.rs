@@ -139,7 +139,7 @@ rules! {
     NotApplied = 55, "not_applied", true;
     ReservationIdInvalid = 56, "reservation_id_invalid", false;
     /// Members of its gang are missing; `limit` is its size, `actual` how many there are.
-    GangIncomplete = 57, "incomplete_gang", true;
+    IncompleteGang = 57, "incomplete_gang", true;
 }
 
 impl Rule {

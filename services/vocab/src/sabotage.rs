@@ -13,15 +13,30 @@ pub enum Bug {
     ExpiryEarly,
     /// Gives a node its resources back twice.
     DoubleRelease,
+    /// Looks at the limits of the nearest account alone.
+    OverAtHigherLevel,
+    /// Lends what the cohort does not have.
+    BorrowedBeyondPool,
+    /// Lets a burst go on for ever.
+    BurstForever,
+    /// Ends a reservation a slot before its deadline.
+    ReservationEarly,
+    /// Takes the word of a holder whose authority is gone.
+    StaleEpochAccepted,
 }
 
 impl Bug {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 10] = [
         Self::NoFence,
         Self::WatermarkOffByOne,
         Self::DuplicateNotRecognised,
         Self::ExpiryEarly,
         Self::DoubleRelease,
+        Self::OverAtHigherLevel,
+        Self::BorrowedBeyondPool,
+        Self::BurstForever,
+        Self::ReservationEarly,
+        Self::StaleEpochAccepted,
     ];
 }
 

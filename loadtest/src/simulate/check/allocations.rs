@@ -4,17 +4,26 @@ use super::{Checker, Demand, Invariant, Place, Violation, foreign};
 use schemas::v1::{self, event::Kind};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The reason of one that waits for quota.
+const FOR_QUOTA: i32 = 15;
+
 #[derive(Debug, Clone)]
 pub struct Allocation {
     pub tenant: String,
     pub demand: Demand,
     pub requested_lsn: u64,
-    /// Position of quota's decision, and whether it was a grant.
-    pub quota: Option<(u64, bool)>,
-    pub released: bool,
+    /// Position of quota's latest grant.
+    granted: Option<u64>,
+    denied: Option<u64>,
+    /// Positions at which quota took back what it had granted, for as long as the scheduler has not given it up.
+    pub reclaimed: Option<u64>,
+    /// Up to where the scheduler had read when it gave up what was taken back.
+    gave_up_through: u64,
     /// Positions of the cancels not decided yet, by number, and the first of all.
     cancels: BTreeMap<u64, u64>,
     cancel_lsn: Option<u64>,
+    /// The first cancel of its job set.
+    set_cancel_lsn: Option<u64>,
     /// It was told that it waits, the last time by this.
     pub waiting: bool,
     pub hold: Option<Hold>,
@@ -28,17 +37,34 @@ pub struct Allocation {
 impl Allocation {
     /// Whether a cancel has got to the scheduler.
     pub fn cancel_seen(&self, at: &Place) -> bool {
-        self.cancel_lsn.is_some_and(|lsn| at.saw(lsn))
+        let cancels = [self.cancel_lsn, self.set_cancel_lsn];
+        cancels.into_iter().flatten().any(|lsn| at.saw(lsn))
     }
 
     pub fn denied(&self, at: &Place) -> bool {
-        matches!(self.quota, Some((lsn, false)) if at.saw(lsn))
+        self.denied.is_some_and(|lsn| at.saw(lsn))
+    }
+
+    /// Whether it has quota, as far as the scheduler has read: more than it has given up.
+    pub fn has_quota(&self, at: &Place) -> bool {
+        let granted = self.granted.filter(|lsn| at.saw(*lsn));
+        granted.is_some_and(|lsn| lsn > self.gave_up_through)
+    }
+
+    /// Whether quota takes back what it holds, as far as the scheduler has read.
+    pub fn is_reclaimed(&self, at: &Place) -> bool {
+        let reclaimed = self.reclaimed.filter(|lsn| at.saw(*lsn));
+        // A later grant makes up for it.
+        reclaimed.is_some_and(|lsn| {
+            !self
+                .granted
+                .is_some_and(|granted| granted > lsn && at.saw(granted))
+        })
     }
 
     /// Whether it may wait or be placed, as far as the scheduler has read.
     pub fn queued(&self, at: &Place) -> bool {
-        let granted = matches!(self.quota, Some((lsn, true)) if at.saw(lsn));
-        granted && self.hold.is_none() && self.ended_lsn.is_none()
+        self.has_quota(at) && self.hold.is_none() && self.ended_lsn.is_none()
     }
 
     /// Whether it has ended for the scheduler.
@@ -102,10 +128,13 @@ impl Allocations {
             tenant: tenant.to_owned(),
             demand,
             requested_lsn: at.lsn,
-            quota: None,
-            released: false,
+            granted: None,
+            denied: None,
+            reclaimed: None,
+            gave_up_through: 0,
             cancels: BTreeMap::new(),
             cancel_lsn: None,
+            set_cancel_lsn: None,
             waiting: false,
             hold: None,
             retried: 0,
@@ -120,6 +149,22 @@ impl Allocations {
         if let Some(allocation) = self.all.get_mut(&no) {
             allocation.cancels.insert(at.no, at.lsn);
             allocation.cancel_lsn.get_or_insert(at.lsn);
+        }
+    }
+
+    /// All of the job set that was requested before.
+    pub fn in_job_set(&self, tenant: &str, job_set: &str, before: u64) -> Vec<u64> {
+        let of = |(no, a): &(&u64, &Allocation)| {
+            (a.tenant.as_str(), a.demand.job_set.as_str()) == (tenant, job_set) && **no < before
+        };
+        self.all.iter().filter(of).map(|(no, _)| *no).collect()
+    }
+
+    pub fn set_cancel_requested(&mut self, lsn: u64, members: &[u64]) {
+        for no in members {
+            if let Some(allocation) = self.all.get_mut(no) {
+                allocation.set_cancel_lsn.get_or_insert(lsn);
+            }
         }
     }
 
@@ -156,29 +201,46 @@ impl Allocations {
         self.all.get_mut(&no)?.cancels.remove(&request)
     }
 
-    pub fn quota_decided(&mut self, at: &Place, no: u64, granted: bool) {
+    pub fn granted(&mut self, at: &Place, no: u64) {
         if let Some(allocation) = self.all.get_mut(&no) {
-            allocation.quota = Some((at.lsn, granted));
+            allocation.granted = Some(at.lsn);
+            // It is to be told anew where it stands.
+            allocation.waiting = false;
         }
     }
 
-    pub fn released(&mut self, no: u64) {
+    pub fn denied(&mut self, at: &Place, no: u64) {
         if let Some(allocation) = self.all.get_mut(&no) {
-            allocation.released = true;
+            allocation.denied = Some(at.lsn);
+        }
+    }
+
+    pub fn reclaimed(&mut self, at: &Place, no: u64) {
+        if let Some(allocation) = self.all.get_mut(&no) {
+            allocation.reclaimed = Some(at.lsn);
+        }
+    }
+
+    /// It waits for quota again.
+    pub fn gives_up(&mut self, at: &Place, no: u64) {
+        if let Some(allocation) = self.all.get_mut(&no) {
+            allocation.gave_up_through = at.through;
+            allocation.reclaimed = None;
         }
     }
 
     /// Whether admission had seen its end.
     pub fn admission_saw_end(&self, no: u64, at: &Place) -> bool {
-        self.all.get(&no).is_some_and(|a| {
-            let denied = matches!(a.quota, Some((lsn, false)) if at.saw(lsn));
-            denied || a.ended_lsn.is_some_and(|lsn| at.saw(lsn))
-        })
+        self.all
+            .get(&no)
+            .is_some_and(|a| a.denied(at) || a.ended_lsn.is_some_and(|lsn| at.saw(lsn)))
     }
 
-    pub fn live_for_admission(&self, at: &Place) -> u64 {
-        let live = |no: &&u64| !self.admission_saw_end(**no, at);
-        self.all.keys().filter(live).count() as u64
+    /// Of one tenant, or of all.
+    pub fn live_for_admission(&self, at: &Place, tenant: Option<&str>) -> u64 {
+        let of = |a: &Allocation| tenant.is_none_or(|tenant| a.tenant == tenant);
+        let live = |(no, a): &(&u64, &Allocation)| of(a) && !self.admission_saw_end(**no, at);
+        self.all.iter().filter(live).count() as u64
     }
 
     pub fn get_mut(&mut self, at: &Place, no: u64) -> Result<&mut Allocation, Violation> {
@@ -214,7 +276,7 @@ impl Checker {
         for (at, kind) in kinds {
             match kind {
                 Kind::AllocationPlaced(e) => self.placed(at, e)?,
-                Kind::AllocationWaiting(e) => self.waiting(at, e.allocation)?,
+                Kind::AllocationWaiting(e) => self.waiting(at, e)?,
                 Kind::AllocationNominated(e) => self.nominated(at, e)?,
                 Kind::AllocationStarted(e) => self.started(at, e)?,
                 Kind::AllocationPreempted(e) => self.preempted(at, e)?,
@@ -222,6 +284,11 @@ impl Checker {
                 Kind::AllocationRequeued(e) => self.requeued(at, e)?,
                 Kind::AllocationEnded(e) => self.ended(at, e)?,
                 Kind::CancelDecided(e) => self.cancel_decided(at, e)?,
+                Kind::JobSetCancelDecided(e) => self.job_set_cancel_decided(at, e)?,
+                Kind::AllocationReprioritised(e) => self.reprioritised(at, e)?,
+                Kind::PriorityDecided(e) => self.priority_decided(at, e)?,
+                Kind::ResourceDecided(e) => self.resources.decided(at, e)?,
+                Kind::ReservationExpired(e) => self.resources.expired(at, e)?,
                 // Says why, and changes nothing.
                 Kind::LineExplained(_) | Kind::ReservationDecided(_) => {}
                 other => return Err(foreign(at, other)),
@@ -229,6 +296,8 @@ impl Checker {
         }
         self.gangs_come_whole(frame, kinds, &held_before)?;
         self.all_are_told(frame)?;
+        self.asked.left_nothing(frame)?;
+        self.resources.left_nothing(frame)?;
         self.scheduler_left_nothing(frame)
     }
 
@@ -261,8 +330,19 @@ impl Checker {
         self.within_capacity(at, &key)
     }
 
-    fn waiting(&mut self, at: &Place, no: u64) -> Result<(), Violation> {
+    /// For a place; or for quota, which was taken back while it was on no node.
+    fn waiting(&mut self, at: &Place, e: &v1::AllocationWaiting) -> Result<(), Violation> {
+        let no = e.allocation;
         let a = self.allocations.get_mut(at, no)?;
+        if e.reason == FOR_QUOTA {
+            let due = a.is_reclaimed(at) && a.hold.is_none() && a.ended_lsn.is_none();
+            at.rule(due, Invariant::Terminal, || {
+                format!("{no} waits for quota, but {a:?}")
+            })?;
+            self.allocations.gives_up(at, no);
+            self.quotas.stopped(at, no, None);
+            return Ok(());
+        }
         at.rule(a.queued(at), Invariant::Terminal, || {
             format!("{no} waits, but {a:?}")
         })?;
@@ -290,17 +370,17 @@ impl Checker {
             let Some(a) = self.allocations.all.get(no) else {
                 continue;
             };
-            let skipped = match (&a.hold, a.quota) {
-                (Some(hold), _) => {
+            let skipped = match &a.hold {
+                Some(hold) => {
                     let lost = self
                         .nodes
                         .was_lost(&hold.node, hold.incarnation, frame.through);
                     let over = self.nodes.over(*no).map(|report| report.lsn);
                     let started = self.nodes.started(*no).map(|report| report.lsn);
-                    lost || stale(over) || (hold.started.is_none() && stale(started))
+                    let goes = hold.stop.is_some() || !a.is_reclaimed(frame);
+                    lost || !goes || stale(over) || (hold.started.is_none() && stale(started))
                 }
-                (None, Some((lsn, true))) => !a.waiting && frame.saw(lsn),
-                (None, _) => false,
+                None => (!a.waiting && a.has_quota(frame)) || a.is_reclaimed(frame),
             };
             frame.rule(!skipped, Invariant::Replay, || {
                 format!("{no} has an input below watermark {}: {a:?}", frame.through)

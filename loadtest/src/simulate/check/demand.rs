@@ -23,6 +23,10 @@ pub struct Demand {
     pub retries: u64,
     pub never_requeue: bool,
     pub run_time_ms: u64,
+    pub team: String,
+    pub namespace: String,
+    /// Of cpu and memory; 0: no more than it asks for.
+    pub most: (u64, u64),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +55,19 @@ fn rules(given: Option<&v1::PlacementRules>) -> Option<v1::PlacementRules> {
 
 impl Demand {
     /// Of a sound request of `tenant`, whose class has the value `class_value`.
-    pub fn asked(tenant: &str, submit: &v1::Submit, class_value: Option<i32>) -> Self {
+    pub fn asked(
+        tenant: &str,
+        submit: &v1::Submit,
+        class_value: Option<i32>,
+        settings: Option<&v1::TenantSettings>,
+    ) -> Self {
+        let named_or_default = |named: i64, default: fn(&v1::TenantSettings) -> u64| match named {
+            0 if !submit.best_effort => settings.map_or(0, default),
+            named => positive(named),
+        };
+        let cpu_milli = named_or_default(submit.cpu_milli, |it| it.default_cpu_milli);
+        let memory_bytes = named_or_default(submit.memory_bytes, |it| it.default_memory_bytes);
+        let beyond = |most: i64, asked| Some(positive(most)).filter(|it| *it != asked);
         let job_set = match submit.job_set.as_str() {
             "" => "default",
             name => name,
@@ -64,8 +80,8 @@ impl Demand {
             priority: class_value.unwrap_or(submit.priority),
             class: submit.priority_class.clone(),
             queue: queue.cloned().unwrap_or_default(),
-            cpu_milli: positive(submit.cpu_milli),
-            memory_bytes: positive(submit.memory_bytes),
+            cpu_milli,
+            memory_bytes,
             gpus,
             gpu_milli: match positive(submit.gpu_milli) {
                 0 if gpus > 0 => 1000,
@@ -92,6 +108,12 @@ impl Demand {
             retries: positive(submit.retries),
             never_requeue: submit.never_requeue,
             run_time_ms: positive(submit.run_time_ms),
+            team: submit.team.clone(),
+            namespace: submit.namespace.clone(),
+            most: (
+                beyond(submit.cpu_milli_most, cpu_milli).unwrap_or(0),
+                beyond(submit.memory_bytes_most, memory_bytes).unwrap_or(0),
+            ),
         }
     }
 
@@ -128,14 +150,9 @@ impl Demand {
             retries: spec.retries.into(),
             never_requeue: spec.never_requeue,
             run_time_ms: spec.run_time_ms,
-        }
-    }
-
-    pub fn of_resource(&self, resource: &str) -> u64 {
-        match resource {
-            "cpu" => self.cpu_milli,
-            "memory" => self.memory_bytes,
-            _ => self.gpus * self.gpu_milli,
+            team: spec.team.clone(),
+            namespace: spec.namespace.clone(),
+            most: (spec.cpu_milli_most, spec.memory_bytes_most),
         }
     }
 }

@@ -1,63 +1,17 @@
 //! Outcomes: what the ledger says that tenants are to be told, against what the feed has told them.
 
-use super::{Invariant, Place, Violation, allocations::Allocations, doors::Doors};
+mod told;
+
+pub use told::{Outcome, State, Step, Told, Wait, What};
+
+use super::{
+    Invariant, Place, Violation,
+    allocations::Allocations,
+    doors::{Answer, Decided, Doors},
+};
 use schemas::v1::{self, event::Kind};
 use std::collections::{BTreeMap, BTreeSet};
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    Submitted {
-        allocation: u64,
-        state: State,
-    },
-    Cancelled(u64),
-    Applied(u64),
-    /// By the rule's number.
-    Refused(i32),
-}
-
-/// Where an allocation stood when its request was answered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
-    Placed(String),
-    Waiting,
-    Ended,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    Placed,
-    Waiting,
-    Started,
-    Preempted,
-    Stopping,
-    Requeued,
-    Ended,
-}
-
-/// One thing told, or to be told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
-    pub lsn: u64,
-    pub index: u32,
-    pub tenant: String,
-    pub reply_to: Vec<String>,
-    pub in_feed: bool,
-    pub what: What,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
-    Outcome {
-        operation_id: Option<String>,
-        lsn: u64,
-        outcome: Outcome,
-    },
-    Step {
-        allocation: u64,
-        step: Step,
-    },
-}
+use told::{answered, for_quota, rule_of};
 
 #[derive(Debug, Clone)]
 struct Open {
@@ -76,9 +30,11 @@ pub struct Outcomes {
     expected: Vec<Told>,
     /// How many of them have been told.
     told: usize,
-    /// What each reply token was answered.
-    replies: BTreeMap<(String, String), Outcome>,
+    /// What each reply token was answered: by operation id, where that could be read.
+    replies: BTreeMap<(String, String), Vec<Reply>>,
 }
+
+type Reply = (Option<String>, Outcome);
 
 fn some(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
@@ -115,16 +71,28 @@ impl Outcomes {
             Kind::ReservationSet(e) => {
                 self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version))
             }
+            Kind::BudgetSet(e) => {
+                self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version))
+            }
             Kind::OperationRefused(e) => {
-                let rule = e.refusal.as_ref().map_or(0, |refusal| refusal.rule);
+                let rule = rule_of(e.refusal.as_ref());
                 self.at_once(at, e.operation.as_ref(), Outcome::Refused(rule))
             }
-            Kind::AllocationRequested(e) => self.opens(at, e.operation.as_ref()),
+            Kind::AllocationRequested(e) => {
+                self.opens(at, e.operation.as_ref())?;
+                self.step(at, at.no, Step::Requested, allocations);
+                Ok(())
+            }
             Kind::CancelRequested(e) => self.opens(at, e.operation.as_ref()),
+            Kind::JobSetCancelRequested(e) => self.opens(at, e.operation.as_ref()),
+            Kind::PriorityRequested(e) => self.opens(at, e.operation.as_ref()),
+            Kind::ResourceAsked(e) => self.opens(at, e.operation.as_ref()),
             Kind::OperationRepeated(e) => self.repeats(at, e),
             Kind::QuotaDenied(e) => {
-                let rule = e.refusal.as_ref().map_or(0, |refusal| refusal.rule);
-                self.decides(at, e.allocation, Outcome::Refused(rule));
+                let rule = rule_of(e.refusal.as_ref());
+                if !self.decides(at, e.allocation, Outcome::Refused(rule)) {
+                    self.step(at, e.allocation, Step::Denied(rule), allocations);
+                }
                 self.silent.insert(e.allocation);
                 Ok(())
             }
@@ -134,8 +102,19 @@ impl Outcomes {
                 Ok(())
             }
             Kind::AllocationWaiting(e) => {
-                self.submitted(at, e.allocation, State::Waiting);
-                self.step(at, e.allocation, Step::Waiting, allocations);
+                let wait = Wait {
+                    reason: e.reason,
+                    rule: None,
+                };
+                self.waits(at, e.allocation, wait, allocations);
+                Ok(())
+            }
+            Kind::QuotaWaiting(e) => {
+                self.waits(at, e.allocation, for_quota(e), allocations);
+                Ok(())
+            }
+            Kind::AllocationReprioritised(e) => {
+                self.step(at, e.allocation, Step::Priority(e.priority), allocations);
                 Ok(())
             }
             Kind::AllocationStarted(e) => {
@@ -167,6 +146,32 @@ impl Outcomes {
                     Outcome::Refused(16)
                 };
                 self.decides(at, e.request, outcome);
+                Ok(())
+            }
+            Kind::JobSetCancelDecided(e) => {
+                self.decides(at, e.request, Outcome::JobSetCancelled(e.allocations));
+                Ok(())
+            }
+            Kind::PriorityDecided(e) => {
+                let outcome = match &e.refusal {
+                    Some(refusal) => Outcome::Refused(refusal.rule),
+                    None => Outcome::PrioritySet(e.allocations),
+                };
+                self.decides(at, e.request, outcome);
+                Ok(())
+            }
+            Kind::ResourceDecided(e) => {
+                if let Some(outcome) = answered(at, e) {
+                    self.decides(at, e.request, outcome);
+                }
+                Ok(())
+            }
+            Kind::ReservationExpired(e) => {
+                let what = What::Expired {
+                    reservation: e.reservation,
+                    epoch: e.epoch,
+                };
+                self.expect(at, true, &e.tenant, Vec::new(), true, what);
                 Ok(())
             }
             _ => Ok(()),
@@ -201,10 +206,15 @@ impl Outcomes {
         self.decides(at, allocation, Outcome::Submitted { allocation, state });
     }
 
+    fn waits(&mut self, at: &Place, allocation: u64, wait: Wait, allocations: &Allocations) {
+        self.submitted(at, allocation, State::Waiting(wait));
+        self.step(at, allocation, Step::Waiting(wait), allocations);
+    }
+
     /// The first word counts: quota's denial and the scheduler's cancel may cross.
-    fn decides(&mut self, at: &Place, operation: u64, outcome: Outcome) {
+    fn decides(&mut self, at: &Place, operation: u64, outcome: Outcome) -> bool {
         let Some(open) = self.open.remove(&operation) else {
-            return;
+            return false;
         };
         self.expect(
             at,
@@ -219,6 +229,7 @@ impl Outcomes {
             },
         );
         self.decided.insert(operation, (open, at.lsn, outcome));
+        true
     }
 
     fn step(&mut self, at: &Place, allocation: u64, step: Step, allocations: &Allocations) {
@@ -284,13 +295,16 @@ impl Outcomes {
             )));
         }
         self.told += 1;
-        if let What::Outcome { outcome, .. } = &told.what {
+        if let What::Outcome {
+            operation_id,
+            outcome,
+            ..
+        } = &told.what
+        {
             for token in &told.reply_to {
                 let key = (told.tenant.clone(), token.clone());
-                if let Some(before) = self.replies.insert(key, outcome.clone()) {
-                    let text = format!("{token} was answered {before:?} and {outcome:?}");
-                    return Err(wrong(text));
-                }
+                let replies = self.replies.entry(key).or_default();
+                replies.push((operation_id.clone(), outcome.clone()));
             }
         }
         Ok(())
@@ -305,19 +319,48 @@ impl Outcomes {
         end.rule(open.is_none(), Invariant::Outcome, || {
             format!("an operation without outcome: {open:?}")
         })?;
-        for (ask, operation) in doors.answered() {
-            let outcome = self.decided.get(&operation).map(|(_, _, outcome)| outcome);
-            end.rule(outcome.is_some(), Invariant::Outcome, || {
-                format!("no outcome for {ask:?}")
-            })?;
-            if let Some(token) = &ask.reply_to {
-                let key = (ask.tenant.clone(), token.clone());
-                let reply = self.replies.get(&key);
-                end.rule(reply == outcome, Invariant::Outcome, || {
-                    format!("{ask:?} was replied {reply:?}, its outcome is {outcome:?}")
-                })?;
+        let mut expected: BTreeMap<(String, String), Vec<Reply>> = BTreeMap::new();
+        for decided in doors.decided() {
+            let Answer::Recorded(no) = decided.answer else {
+                continue;
+            };
+            let outcome = self.decided.get(&no).map(|(_, _, outcome)| outcome);
+            let Some(outcome) = outcome else {
+                let text = format!("no outcome for {decided:?}");
+                return Err(end.wrong(Invariant::Outcome, text));
+            };
+            if let Some(key) = reply_key(decided) {
+                let reply = (decided.operation_id.clone(), outcome.clone());
+                expected.entry(key).or_default().push(reply);
             }
         }
-        Ok(())
+        self.replied(end, expected)
     }
+
+    /// Whoever asked for an answer got one for each of its operations that was recorded.
+    fn replied(
+        &self,
+        end: &Place,
+        mut expected: BTreeMap<(String, String), Vec<Reply>>,
+    ) -> Result<(), Violation> {
+        let in_order = |replies: &mut Vec<Reply>| {
+            replies.sort_by_cached_key(|reply| format!("{reply:?}"));
+        };
+        expected.values_mut().for_each(in_order);
+        let mut replies = self.replies.clone();
+        replies.values_mut().for_each(in_order);
+        let key = expected.keys().chain(replies.keys());
+        let differs = key
+            .into_iter()
+            .find(|key| expected.get(*key) != replies.get(*key));
+        end.rule(differs.is_none(), Invariant::Outcome, || {
+            let of = differs.map(|key| (key, replies.get(key), expected.get(key)));
+            format!("reply token, what it was replied and the outcomes: {of:?}")
+        })
+    }
+}
+
+fn reply_key(decided: &Decided) -> Option<(String, String)> {
+    let token = decided.ask.reply_to.clone()?;
+    Some((decided.ask.tenant.clone(), token))
 }

@@ -1,68 +1,208 @@
-//! Quota: reserved and used together stay within the limit, and what was reserved comes back once.
+//! Quota: nobody holds more than its limits, bursts and loans allow; what was granted comes back once.
+//!
+//! Quota's own order counts: whatever the others have written is taken in when a frame of quota says that it had read up
+//! to there. Sums are made anew each time, from all that hold something.
 
-use super::{Checker, Invariant, Place, Violation, allocations::Allocations, foreign};
-use schemas::v1::event::Kind;
-use std::collections::BTreeMap;
+mod budgets;
+mod claims;
+mod limits;
+mod reclaims;
+mod refusals;
+mod rules;
 
-type Account = (String, &'static str);
+use super::{
+    Checker, Demand, Invariant, Place, Violation, allocations::Allocations, foreign, settings,
+};
+use budgets::Budgets;
+use claims::{Claim, Hold, Leaves, Stage};
+use limits::InForce;
+use schemas::v1::{self, event::Kind};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-const RESOURCES: [&str; 3] = ["cpu", "memory", "gpu"];
-const QUOTA_EXCEEDED: i32 = 17;
+/// What others write and quota goes by.
+#[derive(Debug, Clone)]
+enum Input {
+    Requested(u64, Box<Claim>),
+    Changed(Box<Kind>),
+    Started(u64, i64),
+    /// Its run is over; or, without a moment, it waits for quota.
+    Stopped(u64, Option<i64>),
+    Ended(u64, i64),
+    Reprioritised(u64, i32),
+}
+
+#[derive(Debug, Clone)]
+struct Arrived {
+    lsn: u64,
+    now: i64,
+    input: Input,
+}
 
 #[derive(Debug, Default)]
 pub struct Quotas {
-    /// Limits as they were set, by position.
-    limits: BTreeMap<Account, Vec<(u64, u64)>>,
-    /// Reserved or used, in quota's own order.
-    taken: BTreeMap<Account, u64>,
+    arrived: VecDeque<Arrived>,
+    claims: BTreeMap<u64, Claim>,
+    tenants: BTreeMap<String, v1::TenantSettings>,
+    in_force: InForce,
+    budgets: Budgets,
+    /// Gangs of which members were granted quota, as long as one of them has not ended.
+    gangs: BTreeSet<(String, String)>,
 }
 
 impl Quotas {
-    pub fn set(&mut self, lsn: u64, tenant: &str, resource: &str, limit: u64) {
-        if let Some(name) = RESOURCES.into_iter().find(|name| *name == resource) {
-            let limits = self.limits.entry((tenant.to_owned(), name)).or_default();
-            limits.push((lsn, limit));
+    fn arrives(&mut self, at: &Place, input: Input) {
+        self.arrived.push_back(Arrived {
+            lsn: at.lsn,
+            now: at.now,
+            input,
+        });
+    }
+
+    pub fn requested(&mut self, at: &Place, tenant: &str, demand: &Demand) {
+        let claim = Box::new(Claim::of(tenant, demand));
+        self.arrives(at, Input::Requested(at.no, claim));
+    }
+
+    /// An operator's change.
+    pub fn administered(&mut self, at: &Place, kind: &Kind) {
+        let matters = matches!(
+            kind,
+            Kind::TenantSet(_) | Kind::QuotaSet(_) | Kind::BudgetSet(_)
+        );
+        if matters {
+            self.arrives(at, Input::Changed(Box::new(kind.clone())));
         }
     }
 
-    /// The limit as a writer knew it that had read up to its watermark.
-    fn limit(&self, account: &Account, at: &Place) -> u64 {
-        let set = self.limits.get(account).into_iter().flatten();
-        set.rev()
-            .find(|(lsn, _)| at.saw(*lsn))
-            .map_or(0, |(_, limit)| *limit)
+    pub fn started(&mut self, at: &Place, no: u64, from_ms: i64) {
+        self.arrives(at, Input::Started(no, from_ms));
     }
 
-    fn taken(&self, account: &Account) -> u64 {
-        self.taken.get(account).copied().unwrap_or(0)
+    pub fn stopped(&mut self, at: &Place, no: u64, until_ms: Option<i64>) {
+        self.arrives(at, Input::Stopped(no, until_ms));
     }
 
-    pub fn finish(&self, end: &Place, allocations: &Allocations) -> Result<(), Violation> {
-        let mut held: BTreeMap<Account, u64> = BTreeMap::new();
-        for (no, a) in allocations.iter() {
-            let decided = a.quota.is_some() || a.ended_lsn.is_some();
-            end.rule(decided, Invariant::Outcome, || {
-                format!("quota never decided allocation {no}: {a:?}")
-            })?;
-            let granted = matches!(a.quota, Some((_, true)));
-            let due = granted && a.ended_lsn.is_some();
-            end.rule(due == a.released, Invariant::Quota, || {
-                format!("quota of allocation {no} was not released: {a:?}")
-            })?;
-            if granted && !a.released {
-                for resource in RESOURCES {
-                    let account = (a.tenant.clone(), resource);
-                    *held.entry(account).or_default() += a.demand.of_resource(resource);
+    pub fn ended(&mut self, at: &Place, no: u64, until_ms: i64) {
+        self.arrives(at, Input::Ended(no, until_ms));
+    }
+
+    pub fn reprioritised(&mut self, at: &Place, no: u64, priority: i32) {
+        self.arrives(at, Input::Reprioritised(no, priority));
+    }
+
+    /// Takes in what quota had read when it decided.
+    fn read_through(&mut self, frame: &Place) {
+        while let Some(next) = self.arrived.pop_front_if(|next| frame.saw(next.lsn)) {
+            self.take_in(&next);
+        }
+    }
+
+    fn take_in(&mut self, next: &Arrived) {
+        match &next.input {
+            Input::Requested(no, claim) => {
+                self.claims.insert(*no, (**claim).clone());
+            }
+            Input::Changed(kind) => self.change(next, kind),
+            Input::Started(no, from) => self.budgets.begins(*no, *from),
+            // It may be placed again before the scheduler knows that its quota is taken back.
+            Input::Stopped(no, Some(until)) => self.budgets.ends(*no, *until, next.lsn),
+            Input::Stopped(no, None) => self.leaves(*no, Leaves::Stopped),
+            Input::Ended(no, until) => {
+                self.budgets.ends(*no, *until, next.lsn);
+                self.leaves(*no, Leaves::Ended);
+                self.forget_gangs();
+            }
+            Input::Reprioritised(no, priority) => {
+                if let Some(claim) = self.claims.get_mut(no) {
+                    claim.priority = *priority;
                 }
             }
         }
-        let differs = self
-            .taken
-            .iter()
-            .find(|(account, taken)| held.get(account).copied().unwrap_or(0) != **taken);
-        end.rule(differs.is_none(), Invariant::Quota, || {
-            format!("taken {differs:?}, but {held:?} is held")
-        })
+    }
+
+    fn leaves(&mut self, no: u64, why: Leaves) {
+        let Some(claim) = self.claims.get_mut(&no) else {
+            return;
+        };
+        match (&mut claim.stage, why) {
+            (Stage::Holds(hold), Leaves::Ended) => hold.leaves = Some(why),
+            // What only stops keeps its quota, unless that is taken back.
+            (Stage::Holds(hold), Leaves::Stopped) => {
+                if hold.reclaimed && hold.leaves.is_none() {
+                    hold.leaves = Some(why);
+                }
+            }
+            (Stage::Asked | Stage::Waits, Leaves::Ended) => claim.stage = Stage::Over,
+            (Stage::Asked | Stage::Waits | Stage::Over, _) => {}
+        }
+    }
+
+    fn change(&mut self, next: &Arrived, kind: &Kind) {
+        match kind {
+            Kind::TenantSet(e) => {
+                let settings = e.settings.clone().unwrap_or_else(settings::usual);
+                self.tenants.insert(e.tenant.clone(), settings);
+                self.settle_tenant(&e.tenant, next.now);
+            }
+            Kind::QuotaSet(e) => {
+                let account = settings::account(&e.tenant, &e.team, &e.namespace);
+                let key = (account, e.resource.clone());
+                let limits = settings::limits_of(e);
+                self.in_force.set(&key, limits, e.from_ms, e.until_ms);
+                self.settle(&key, false, next.now);
+            }
+            Kind::BudgetSet(e) => self.budgets.set(e, next.lsn),
+            _ => {}
+        }
+    }
+
+    fn claim(&self, at: &Place, no: u64) -> Result<&Claim, Violation> {
+        let claim = self.claims.get(&no);
+        claim.ok_or_else(|| at.wrong(Invariant::Terminal, format!("quota does not know {no}")))
+    }
+
+    fn set_stage(&mut self, no: u64, stage: Stage) {
+        if let Some(claim) = self.claims.get_mut(&no) {
+            claim.stage = stage;
+        }
+    }
+
+    /// A gang's name is free again when all its members have ended.
+    fn forget_gangs(&mut self) {
+        let claims = &self.claims;
+        self.gangs.retain(|key| {
+            let of = |claim: &&Claim| claim.gang_key().as_ref() == Some(key);
+            claims
+                .values()
+                .filter(of)
+                .any(|claim| claim.stage != Stage::Over)
+        });
+    }
+
+    /// Whether all that was taken back has come back, as far as quota has read.
+    pub fn settled(&self) -> bool {
+        let settled = |claim: &Claim| claim.holds().is_none_or(|hold| *hold == Hold::default());
+        self.claims.values().all(settled)
+    }
+
+    /// What quota has read by now, though it had nothing to say to it.
+    pub fn finish(&mut self, end: &Place, allocations: &Allocations) -> Result<(), Violation> {
+        self.read_through(end);
+        for (no, claim) in &self.claims {
+            let a = allocations.get(*no);
+            let ended = a.is_some_and(|a| a.over_for(end));
+            let settled = match &claim.stage {
+                Stage::Asked => false,
+                Stage::Waits => !ended,
+                // What was taken back has come back by now.
+                Stage::Holds(hold) => !ended && !hold.reclaimed,
+                Stage::Over => ended,
+            };
+            end.rule(settled, Invariant::Quota, || {
+                format!("at the end, quota has {no} as {claim:?}: {a:?}")
+            })?;
+        }
+        Ok(())
     }
 }
 
@@ -72,102 +212,135 @@ impl Checker {
         frame: &Place,
         kinds: &[(Place, &Kind)],
     ) -> Result<(), Violation> {
+        self.quotas.read_through(frame);
+        let granted = self.quotas.gangs.clone();
         for (at, kind) in kinds {
             match kind {
-                Kind::QuotaReserved(e) => self.reserved(at, e.allocation)?,
+                Kind::QuotaReserved(e) => self.reserved(at, e)?,
+                Kind::QuotaWaiting(e) => {
+                    let refusal = e.refusal.clone().unwrap_or_default();
+                    self.quotas.waits(at, e.allocation, &refusal)?;
+                }
                 Kind::QuotaDenied(e) => {
                     let refusal = e.refusal.clone().unwrap_or_default();
-                    self.denied(at, e.allocation, &refusal)?;
+                    self.quotas.denied(at, e.allocation, &refusal)?;
+                    self.allocations.denied(at, e.allocation);
                 }
-                Kind::QuotaReleased(e) => self.released(at, e.allocation)?,
+                Kind::QuotaReclaimed(e) => {
+                    self.quotas.reclaimed(at, e)?;
+                    self.allocations.reclaimed(at, e.allocation);
+                }
+                Kind::QuotaReleased(e) => self.quotas.released(at, e.allocation)?,
+                Kind::LimitsInForce(e) => self.quotas.holds_from_here(at, e)?,
                 other => return Err(foreign(at, other)),
             }
         }
-        for (no, a) in self.allocations.iter() {
-            let over = a.ended_lsn.is_some_and(|lsn| frame.saw(lsn));
-            let undecided = a.quota.is_none() && !over && frame.saw(a.requested_lsn);
-            let unreleased = matches!(a.quota, Some((_, true))) && over && !a.released;
-            frame.rule(!undecided && !unreleased, Invariant::Replay, || {
-                format!("{no} has an input below watermark {}: {a:?}", frame.through)
+        self.quotas
+            .gangs_are_granted_whole(frame, kinds, &granted)?;
+        self.quotas.left_nothing(frame)
+    }
+
+    fn reserved(&mut self, at: &Place, e: &v1::QuotaReserved) -> Result<(), Violation> {
+        self.quotas.reserved(at, e)?;
+        self.allocations.granted(at, e.allocation);
+        Ok(())
+    }
+
+    /// Whatever is on a node has quota, wherever the others have got to.
+    pub(super) fn quota_covers(&self, frame: &Place) -> Result<(), Violation> {
+        for no in self.allocations.held() {
+            let claim = self.quotas.claims.get(&no);
+            let holds = claim.is_some_and(|claim| matches!(claim.stage, Stage::Holds(_)));
+            frame.rule(holds, Invariant::Quota, || {
+                format!("{no} is on a node without quota: {claim:?}")
             })?;
         }
         Ok(())
     }
+}
 
-    fn claim(&mut self, at: &Place, no: u64) -> Result<(String, [u64; 3]), Violation> {
-        let a = self.allocations.get(no);
-        let open = a.filter(|a| a.quota.is_none() && at.saw(a.requested_lsn));
-        let Some(a) = open else {
-            let text = format!("quota decided {no} out of turn: {a:?}");
-            return Err(at.wrong(Invariant::Terminal, text));
-        };
-        let amounts = RESOURCES.map(|resource| a.demand.of_resource(resource));
-        Ok((a.tenant.clone(), amounts))
-    }
-
-    fn reserved(&mut self, at: &Place, no: u64) -> Result<(), Violation> {
-        let (tenant, amounts) = self.claim(at, no)?;
-        for (resource, amount) in RESOURCES.into_iter().zip(amounts) {
-            let account = (tenant.clone(), resource);
-            let limit = self.quotas.limit(&account, at);
-            let taken = self.quotas.taken(&account) + amount;
-            at.rule(amount == 0 || taken <= limit, Invariant::Quota, || {
-                format!("{no} brings {account:?} to {taken} of {limit}")
-            })?;
-            self.quotas.taken.insert(account, taken);
-        }
-        self.allocations.quota_decided(at, no, true);
-        Ok(())
-    }
-
-    fn denied(
-        &mut self,
-        at: &Place,
-        no: u64,
-        refusal: &schemas::v1::Refusal,
-    ) -> Result<(), Violation> {
-        let (tenant, amounts) = self.claim(at, no)?;
-        let over = RESOURCES
-            .into_iter()
-            .zip(amounts)
-            .any(|(resource, amount)| {
-                let account = (tenant.clone(), resource);
-                let limit = self.quotas.limit(&account, at);
-                let taken = self.quotas.taken(&account) + amount;
-                let named = (refusal.subject.as_str(), refusal.limit, refusal.actual)
-                    == (resource, limit, taken);
-                named && amount > 0 && taken > limit
-            });
+impl Quotas {
+    fn reserved(&mut self, at: &Place, e: &v1::QuotaReserved) -> Result<(), Violation> {
+        let no = e.allocation;
+        let claim = self.claim(at, no)?.clone();
+        let open = matches!(claim.stage, Stage::Asked | Stage::Waits);
+        at.rule(open, Invariant::Terminal, || {
+            format!("{e:?}, but {claim:?}")
+        })?;
+        let flags = self
+            .may_hold(&claim, at.now)
+            .map_err(|over| at.wrong(Invariant::Quota, format!("{e:?}: {over}")))?;
+        // Those of a gang are its members' together.
         at.rule(
-            over && refusal.rule == QUOTA_EXCEEDED,
+            claim.gang.is_some() || flags == e.flags,
             Invariant::Quota,
-            || format!("{no} denied by {refusal:?} though it fits"),
+            || format!("{e:?}, but its flags are {flags}: {claim:?}"),
         )?;
-        self.allocations.quota_decided(at, no, false);
+        self.set_stage(no, Stage::Holds(Hold::default()));
+        self.gangs.extend(claim.gang_key());
+        self.settle_claim(&claim, true, at.now);
         Ok(())
     }
 
     fn released(&mut self, at: &Place, no: u64) -> Result<(), Violation> {
-        let a = self.allocations.get(no);
-        let due = a.filter(|a| {
-            matches!(a.quota, Some((_, true)))
-                && !a.released
-                && a.ended_lsn.is_some_and(|lsn| at.saw(lsn))
-        });
-        let Some(a) = due else {
-            let text = format!("quota of {no} released out of turn: {a:?}");
+        let claim = self.claim(at, no)?.clone();
+        let leaves = match &claim.stage {
+            Stage::Holds(hold) => hold.leaves,
+            Stage::Asked | Stage::Waits | Stage::Over => None,
+        };
+        let Some(leaves) = leaves else {
+            let text = format!("quota of {no} released out of turn: {claim:?}");
             return Err(at.wrong(Invariant::Quota, text));
         };
-        for resource in RESOURCES {
-            let account = (a.tenant.clone(), resource);
-            let left = self
-                .quotas
-                .taken(&account)
-                .checked_sub(a.demand.of_resource(resource))
-                .ok_or_else(|| at.wrong(Invariant::Quota, format!("{account:?} below zero")))?;
-            self.quotas.taken.insert(account, left);
+        self.set_stage(
+            no,
+            match leaves {
+                Leaves::Ended => Stage::Over,
+                Leaves::Stopped => Stage::Asked,
+            },
+        );
+        if let Some(claim) = self.claims.get_mut(&no) {
+            claim.again = true;
         }
-        self.allocations.released(no);
+        self.forget_gangs();
+        self.settle_claim(&claim, false, at.now);
         Ok(())
+    }
+
+    /// The first members of a gang are granted in one frame, as many as it has, or none.
+    fn gangs_are_granted_whole(
+        &self,
+        frame: &Place,
+        kinds: &[(Place, &Kind)],
+        before: &BTreeSet<(String, String)>,
+    ) -> Result<(), Violation> {
+        let mut granted: BTreeMap<(String, String), (u64, u64)> = BTreeMap::new();
+        for (_, kind) in kinds {
+            if let Kind::QuotaReserved(e) = kind
+                && let Some(claim) = self.claims.get(&e.allocation)
+                && let Some((_, size)) = claim.gang
+                && let Some(key) = claim.gang_key().filter(|key| !before.contains(key))
+            {
+                granted.entry(key).or_insert((size, 0)).1 += 1;
+            }
+        }
+        let part = granted.iter().find(|(_, (size, members))| members < size);
+        frame.rule(part.is_none(), Invariant::Quota, || {
+            format!("of a gang, only some are granted quota: {part:?}")
+        })
+    }
+
+    /// A watermark is a promise: what lies below it has been decided.
+    fn left_nothing(&self, frame: &Place) -> Result<(), Violation> {
+        let open = |claim: &Claim| match &claim.stage {
+            Stage::Asked => true,
+            Stage::Holds(hold) => hold.leaves.is_some(),
+            Stage::Waits | Stage::Over => false,
+        };
+        let left = self.claims.iter().find(|(_, claim)| open(claim));
+        frame.rule(left.is_none(), Invariant::Replay, || {
+            let through = frame.through;
+            format!("{left:?} has an input below watermark {through}")
+        })
     }
 }

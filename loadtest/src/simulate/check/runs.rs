@@ -17,6 +17,7 @@ const DEPENDENCY_FAILED: i32 = 7;
 
 const BY_PRIORITY: i32 = 1;
 const BY_FAIR_SHARE: i32 = 2;
+const FOR_QUOTA: i32 = 5;
 
 /// What the scheduler knows of a run that is to be over.
 struct Known {
@@ -82,6 +83,7 @@ impl Checker {
         match &mut a.hold {
             Some(hold) if hold.started.is_none() && reported => {
                 hold.started = Some(e.at_ms);
+                self.quotas.started(at, no, e.at_ms);
                 Ok(())
             }
             Some(_) | None => Err(at.wrong(Invariant::Terminal, text)),
@@ -107,6 +109,7 @@ impl Checker {
             BY_PRIORITY | BY_FAIR_SHARE if a.demand.gang.is_some() => true,
             BY_PRIORITY => preemptible && above,
             BY_FAIR_SHARE => preemptible && by.is_some(),
+            FOR_QUOTA => a.is_reclaimed(at),
             _ => true,
         };
         at.rule(fits && e.grace_until_ms >= at.now, Invariant::Fit, || {
@@ -156,6 +159,7 @@ impl Checker {
         a.not_before = e.not_before_ms;
         // This tells it that it waits.
         a.waiting = true;
+        self.quotas.stopped(at, no, Some(e.at_ms));
         self.nodes.over_again(no);
         self.leaves(at, no, e.at_ms)
     }
@@ -180,6 +184,7 @@ impl Checker {
             format!("{no} ended by cause {cause} with report {report:?}: {a:?}")
         })?;
         self.allocations.end(at, no);
+        self.quotas.ended(at, no, e.at_ms);
         self.leaves(at, no, e.at_ms)
     }
 

@@ -1,21 +1,32 @@
-//! What operators have set beside tenants and quotas, by position.
+//! What operators have set, by position.
 
-use super::{Place, doors::Admin};
+mod same;
+
+pub use same::limits_of;
+
+use super::Place;
 use schemas::v1::{self, event::Kind, request::Verb};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Default)]
 pub struct Settings {
-    versions: BTreeMap<(&'static str, String), u64>,
+    versions: BTreeMap<Key, u64>,
+    tenants: BTreeMap<String, Vec<(u64, v1::TenantSettings)>>,
     cordons: BTreeMap<String, Vec<(u64, bool)>>,
     classes: BTreeMap<String, Vec<(u64, v1::PriorityClass)>>,
 }
+
+type Key = (&'static str, String);
 
 fn seen<'a, T>(history: Option<&'a Vec<(u64, T)>>, at: &Place) -> Option<&'a T> {
     let set = history.into_iter().flatten().rev();
     set.map(|(lsn, value)| (*lsn, value))
         .find(|(lsn, _)| at.saw(*lsn))
         .map(|(_, value)| value)
+}
+
+fn latest<T>(history: Option<&Vec<(u64, T)>>) -> Option<&T> {
+    history?.last().map(|(_, value)| value)
 }
 
 impl Settings {
@@ -30,79 +41,89 @@ impl Settings {
 
     /// As admission knows it, who sets it.
     pub fn class_value(&self, name: &str) -> Option<i32> {
-        let set = self.classes.get(name).and_then(|history| history.last());
-        set.map(|(_, class)| class.value)
+        latest(self.classes.get(name)).map(|class| class.value)
     }
 
-    /// The version that was asked for, and the one in force.
-    pub fn versions(&self, verb: &Verb) -> Option<(Option<u64>, u64)> {
-        let (key, expected) = asked(verb)?;
-        Some((expected, self.versions.get(&key).copied().unwrap_or(0)))
+    /// As admission knows it; none for who was never set.
+    pub fn tenant(&self, name: &str) -> Option<&v1::TenantSettings> {
+        latest(self.tenants.get(name))
     }
 
-    /// Takes in a change. Whether it is what was asked for.
-    pub fn set(&mut self, at: &Place, verb: &Verb, kind: &Kind) -> Admin {
-        let Some((key, expected)) = asked(verb) else {
-            return Admin::Other;
-        };
-        let before = self.versions.get(&key).copied().unwrap_or(0);
-        let (same, version) = match (verb, kind) {
-            (Verb::SetQueue(asked), Kind::QueueSet(e)) => {
-                let settings = e.settings.clone().unwrap_or_default();
-                let weight = asked.weight_milli.unwrap_or(1000);
-                let same = e.queue == asked.queue
-                    && settings.parent == asked.parent
-                    && i64::from(settings.weight_milli) == weight
-                    && settings.order == asked.order
-                    && settings.limits.len() == asked.limits.len();
-                (same, e.version)
-            }
-            (Verb::SetPriorityClass(asked), Kind::PriorityClassSet(e)) => {
-                let settings = e.settings.unwrap_or_default();
-                let class = v1::PriorityClass {
-                    value: asked.value,
-                    preemptible: asked.preemptible,
-                    preempts: asked.preempts,
-                    grace_ms: u64::try_from(asked.grace_ms).unwrap_or(0),
-                    placement: asked.placement,
-                };
-                let same = e.priority_class == asked.priority_class && settings == class;
-                let history = self.classes.entry(e.priority_class.clone()).or_default();
+    /// The version in force; 0 for what was never set.
+    pub fn version(&self, verb: &Verb) -> u64 {
+        let version = asked(verb).and_then(|(key, _)| self.versions.get(&key));
+        version.copied().unwrap_or(0)
+    }
+
+    pub fn expected_version(&self, verb: &Verb) -> Option<u64> {
+        asked(verb).and_then(|(_, expected)| expected)
+    }
+
+    /// Takes in a change. Whether it is what was asked for; none when it is no change at all, or another one.
+    pub fn set(&mut self, at: &Place, verb: &Verb, kind: &Kind) -> Option<bool> {
+        let (key, _) = asked(verb)?;
+        let (same, version) = same::same(verb, kind)?;
+        match kind {
+            Kind::TenantSet(e) => {
+                let settings = e.settings.clone().unwrap_or_else(usual);
+                let history = self.tenants.entry(e.tenant.clone()).or_default();
                 history.push((at.lsn, settings));
-                (same, e.version)
             }
-            (Verb::SetScheduling(asked), Kind::SchedulingSet(e)) => {
-                let policy = e.policy.unwrap_or_default();
-                let same = policy.placement == asked.placement && policy.backfill == asked.backfill;
-                (same, e.version)
+            Kind::PriorityClassSet(e) => {
+                let history = self.classes.entry(e.priority_class.clone()).or_default();
+                history.push((at.lsn, e.settings.unwrap_or_default()));
             }
-            (Verb::SetCordon(asked), Kind::CordonSet(e)) => {
+            Kind::CordonSet(e) => {
                 let history = self.cordons.entry(e.node.clone()).or_default();
                 history.push((at.lsn, e.cordoned));
-                let same = (&e.node, e.cordoned) == (&asked.node, asked.cordoned);
-                (same, e.version)
             }
-            _ => return Admin::Other,
-        };
-        self.versions.insert(key, before + 1);
-        let expected = expected.is_none_or(|expected| expected == before);
-        Admin::Set(same && expected && version == before + 1)
+            _ => {}
+        }
+        let before = self.versions.entry(key).or_default();
+        *before += 1;
+        Some(same && version == *before)
     }
 }
 
-type Key = (&'static str, String);
+/// How a tenant is treated of whom nothing is said.
+pub fn usual() -> v1::TenantSettings {
+    v1::TenantSettings {
+        weight_milli: 1000,
+        preemptible: true,
+        priority_max: 1_000_000,
+        ..v1::TenantSettings::default()
+    }
+}
+
+/// An account as one word.
+pub fn account(tenant: &str, team: &str, namespace: &str) -> String {
+    let below = [team, namespace]
+        .into_iter()
+        .filter(|name| !name.is_empty());
+    below.fold(tenant.to_owned(), |path, name| path + "/" + name)
+}
 
 fn asked(verb: &Verb) -> Option<(Key, Option<u64>)> {
     Some(match verb {
+        Verb::SetTenant(it) => (("tenant", it.tenant.clone()), it.expected_version),
+        Verb::SetQuota(it) => {
+            let account = account(&it.tenant, &it.team, &it.namespace);
+            let key = ("quota", format!("{account} {}", it.resource));
+            (key, it.expected_version)
+        }
+        Verb::SetBudget(it) => {
+            let account = account(&it.tenant, &it.team, &it.namespace);
+            (
+                ("budget", format!("{account} {}", it.of)),
+                it.expected_version,
+            )
+        }
+        Verb::SetRate(it) => (("rate", it.resource.clone()), it.expected_version),
         Verb::SetQueue(it) => (("queue", it.queue.clone()), it.expected_version),
         Verb::SetPriorityClass(it) => (("class", it.priority_class.clone()), it.expected_version),
         Verb::SetScheduling(it) => (("scheduling", String::new()), it.expected_version),
         Verb::SetCordon(it) => (("cordon", it.node.clone()), it.expected_version),
-        Verb::SetReservation(_)
-        | Verb::Submit(_)
-        | Verb::Cancel(_)
-        | Verb::SetTenant(_)
-        | Verb::SetQuota(_)
-        | Verb::SetRate(_) => return None,
+        Verb::SetReservation(it) => (("reservation", it.reservation.clone()), it.expected_version),
+        _ => return None,
     })
 }

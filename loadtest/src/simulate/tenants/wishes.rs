@@ -1,6 +1,6 @@
-//! What tenants ask for, and what operators set.
+//! What tenants ask for, and the policies that operators set.
 
-use super::{GIB, OPERATOR, pick};
+use super::{GIB, operators::below, pick};
 use ledger::memory::Seeded;
 use schemas::v1::{
     ExtendedRequest, GangRequest, NumaPolicy, Operator, PlacementRules, QueueOrder, Requirement,
@@ -51,15 +51,13 @@ fn set_scheduling(random: &mut Seeded) -> Verb {
 }
 
 /// What is set before anything else; some cells go without.
-pub fn policies(random: &mut Seeded) -> Vec<(String, Verb)> {
+pub fn policies(random: &mut Seeded) -> Vec<Verb> {
     let mut set = Vec::new();
     if random.chance(800) {
         set.push(set_scheduling(random));
         set.extend(CLASSES[..3].iter().map(|name| set_class(name, random)));
     }
-    set.into_iter()
-        .map(|verb| (OPERATOR.to_owned(), verb))
-        .collect()
+    set
 }
 
 /// What an operator changes meanwhile.
@@ -164,6 +162,16 @@ pub fn submit(random: &mut Seeded) -> Submit {
         1 if gpu_count > 0 => vec!["t4".to_owned(), "a100".to_owned()],
         _ => Vec::new(),
     };
+    let (team, namespace) = below(random);
+    let best_effort = random.chance(30);
+    let named = |amount: i64, chance, random: &mut Seeded| match random.chance(chance) {
+        _ if best_effort => 0,
+        // Whoever names none gets the default, if there is one.
+        true => 0,
+        false => amount,
+    };
+    let cpu_milli = named(500 * (1 + random.below(12)) as i64, 60, random);
+    let memory_bytes = named(GIB * (1 + random.below(8)) as i64, 60, random);
     Submit {
         job_set: match random.below(3) {
             0 => String::new(),
@@ -179,8 +187,8 @@ pub fn submit(random: &mut Seeded) -> Submit {
         } else {
             0
         },
-        cpu_milli: 500 * (1 + random.below(12)) as i64,
-        memory_bytes: GIB * (1 + random.below(8)) as i64,
+        cpu_milli,
+        memory_bytes,
         gpu_count,
         gpu_milli,
         gpu_models,
@@ -197,6 +205,10 @@ pub fn submit(random: &mut Seeded) -> Submit {
         retries: random.below(3) as i64 * random.below(2) as i64,
         never_requeue: random.chance(150),
         run_time_ms: random.below(2) as i64 * random.below(3000) as i64,
+        team,
+        namespace,
+        cpu_milli_most: if random.chance(100) { 10_000 } else { 0 },
+        best_effort,
         ..Submit::default()
     }
 }

@@ -1,6 +1,9 @@
 //! What kind of world a seed makes: how wild, how tight, how large.
 
-use crate::simulate::{check::Limits, tenants::CELL};
+use crate::{
+    history::Bounds,
+    simulate::{check::Limits, tenants::CELL},
+};
 use ledger::memory::{Faults, Seeded};
 use schemas::v1;
 
@@ -47,6 +50,36 @@ pub fn limits(random: &mut Seeded) -> Limits {
         window_ms: 100 + random.below(1500) as i64,
         operations_max: if small { 6 + random.below(10) } else { 10_000 },
         allocations_max: if small { 2 + random.below(10) } else { 10_000 },
+        // So long that what is asked in it may still expire in the same world; or as requests say.
+        slot_ms: match random.below(3) {
+            0 => 0,
+            1 => 500,
+            _ => 100,
+        },
+        bounds: bounds(random),
+    }
+}
+
+/// Small, so that everything is full at times.
+fn bounds(random: &mut Seeded) -> Bounds {
+    let ttl_slots_max = 4 + random.below(13);
+    Bounds {
+        resources_max: 2 + random.below(4) as usize,
+        reservations_max: 2 + random.below(5) as usize,
+        members_max: 1 + random.below(3) as usize,
+        ttl_slots_max,
+        window_slots: ttl_slots_max + random.below(9),
+        history_slots: 1 + random.below(4),
+        expirations_max: 1 + random.below(2) as usize,
+    }
+}
+
+/// When a world begins; some see the hour change.
+pub fn began_ms(random: &mut Seeded) -> i64 {
+    const BEFORE_FULL_HOUR: i64 = 1_700_002_800_000;
+    match random.below(3) {
+        0 => BEFORE_FULL_HOUR - random.below(4000) as i64,
+        _ => 1_700_000_000_000,
     }
 }
 

@@ -88,7 +88,7 @@ impl Waiting {
 
     /// Before it holds quota. A gang is not asked for before all of it is there.
     pub fn for_quota(refusal: &Refusal) -> Self {
-        if refusal.rule == Rule::GangIncomplete {
+        if refusal.rule == Rule::IncompleteGang {
             return Self::of(WaitingReason::GangIncomplete);
         }
         Self {

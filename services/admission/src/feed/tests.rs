@@ -33,7 +33,7 @@ fn event(step: &str, now: Millis) -> Event {
         },
         "gang waiting" => Event::QuotaWaiting {
             allocation,
-            refusal: Refusal::over(Rule::GangIncomplete, "gang", 4, 3),
+            refusal: Refusal::over(Rule::IncompleteGang, "gang", 4, 3),
         },
         "denied" => Event::QuotaDenied {
             allocation,

@@ -7,7 +7,7 @@ use vocab::{BudgetOf, QuotaResource, Refusal, Rule};
 pub fn short(refusal: &Refusal) -> String {
     let actual = refusal.actual;
     match (refusal.rule, Level::of(&refusal.subject)) {
-        (Rule::GangIncomplete, _) => {
+        (Rule::IncompleteGang, _) => {
             let (actual, size) = (actual, refusal.limit);
             format!("{actual} of the {size} members of its gang are there")
         }
@@ -25,7 +25,7 @@ pub fn lines(refusal: &Refusal) -> Vec<String> {
     let mut out = vec![format!("quota        {}", short(refusal))];
     let missing = refusal.actual.saturating_sub(refusal.limit);
     match (refusal.rule, Level::of(&refusal.subject)) {
-        (Rule::GangIncomplete, _) => {
+        (Rule::IncompleteGang, _) => {
             let missing = refusal.limit.saturating_sub(refusal.actual);
             out.push(format!(
                 "passes when  those that are missing are submitted ({missing})"
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn a_gang_names_how_many_are_missing() {
         check(
-            Rule::GangIncomplete,
+            Rule::IncompleteGang,
             "gang",
             (4, 3),
             &[

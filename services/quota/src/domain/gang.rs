@@ -179,5 +179,5 @@ impl Quota {
 }
 
 fn incomplete(size: u32, there: u64) -> Refusal {
-    Refusal::over(Rule::GangIncomplete, "gang", size.into(), there)
+    Refusal::over(Rule::IncompleteGang, "gang", size.into(), there)
 }

@@ -44,7 +44,7 @@ impl Quota {
 
     /// What the refusal says is waited for.
     fn place_of(&self, refusal: &Refusal) -> Option<Place> {
-        if refusal.rule == Rule::GangIncomplete {
+        if refusal.rule == Rule::IncompleteGang {
             return Some(Place::Gang);
         }
         let (account, what) = refusal.subject.split_once(' ')?;

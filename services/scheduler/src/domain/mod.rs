@@ -32,7 +32,7 @@ pub mod what_if;
 pub use allocation::{Hold, Live, Phase, Stop};
 pub use class::Amounts;
 pub use fleet::{Node, NodeNo};
-pub use kernel::{Bounds, ReservationView, ResourceState, ResourceView};
+pub use kernel::{Bounds, ReservationView, ResourceState, ResourceView, Space};
 
 use aside::Aside;
 use asked::Asked;

@@ -138,7 +138,7 @@ fn next(
 }
 
 fn asked(allocation: AllocationNo, model: &mut Model, random: &mut Seeded) -> Event {
-    let rule = [Rule::QuotaExceeded, Rule::GangIncomplete][random.below(2) as usize];
+    let rule = [Rule::QuotaExceeded, Rule::IncompleteGang][random.below(2) as usize];
     let refusal = Refusal::over(rule, "gpu", 1, random.below(9));
     match random.below(4) {
         0 => {

@@ -1,0 +1,111 @@
+//! What was accepted is what was asked.
+
+use super::{Operation, table::Window};
+use crate::simulate::check::{Checker, Demand, Invariant, Violation};
+use schemas::v1::{
+    self, event::Kind, priority_requested, request::Verb, resource_asked, set_priority,
+};
+
+impl Checker {
+    /// Takes the event in; when its operation id will be forgotten.
+    pub(super) fn accepted(&mut self, of: &Operation, kind: &Kind) -> Result<Window, Violation> {
+        let wrong = || of.wrong(Invariant::Outcome, format!("{kind:?} was not asked"));
+        let verb = of.read.verb.as_ref().ok_or_else(wrong)?;
+        let by_clock = Window::Ms(of.at.now);
+        let (at, tenant) = (&of.at, of.ask.tenant.as_str());
+        let fits = match (verb, kind) {
+            (Verb::Submit(submit), Kind::AllocationRequested(e)) => {
+                let value = self.settings.class_value(&submit.priority_class);
+                let settings = self.settings.tenant(tenant);
+                let asked = Demand::asked(tenant, submit, value, settings);
+                let fits = e.spec.as_ref().map(Demand::specified).as_ref() == Some(&asked);
+                self.quotas.requested(at, tenant, &asked);
+                self.allocations.requested(at, tenant, asked);
+                fits
+            }
+            (Verb::Cancel(asked), Kind::CancelRequested(e)) => {
+                self.allocations.cancel_requested(at, e.allocation);
+                self.allocation_no(&asked.allocation_id) == Some(e.allocation)
+            }
+            (Verb::CancelJobSet(asked), Kind::JobSetCancelRequested(e)) => {
+                let members = self.allocations.in_job_set(tenant, &e.job_set, at.no);
+                self.allocations.set_cancel_requested(at.lsn, &members);
+                self.asked.cancel(at, tenant, &e.job_set);
+                asked.job_set == e.job_set
+            }
+            (Verb::SetPriority(asked), Kind::PriorityRequested(e)) => {
+                self.asked.priority(at, tenant, e);
+                self.same_target(asked, e)
+            }
+            (_, Kind::ResourceAsked(e)) => {
+                let fits = self.same_ask(of, verb, e);
+                self.resources.asked(at, tenant, e);
+                if e.by_requests && fits {
+                    self.doors.slots.insert(tenant.to_owned(), e.slot);
+                    return Ok(Window::Slots(e.slot));
+                }
+                fits
+            }
+            (verb, kind) => {
+                let fits = self.settings.set(at, verb, kind).ok_or_else(wrong)?;
+                self.quotas.administered(at, kind);
+                self.resources.administered(at, kind);
+                fits
+            }
+        };
+        if fits { Ok(by_clock) } else { Err(wrong()) }
+    }
+
+    fn same_target(&self, asked: &v1::SetPriority, e: &v1::PriorityRequested) -> bool {
+        use priority_requested::Target as To;
+        let same = match (&asked.target, &e.target) {
+            (Some(set_priority::Target::AllocationId(id)), Some(To::Allocation(no))) => {
+                self.allocation_no(id) == Some(*no)
+            }
+            (Some(set_priority::Target::JobSet(name)), Some(To::JobSet(named))) => name == named,
+            _ => false,
+        };
+        same && asked.priority == e.priority
+    }
+
+    /// The request says the slot, or the clock does.
+    fn same_ask(&self, of: &Operation, verb: &Verb, e: &v1::ResourceAsked) -> bool {
+        let given = super::slot_of(verb).flatten();
+        let slot = match (given, self.limits.slot_ms) {
+            (Some(slot), _) => slot,
+            (None, 0) => return false,
+            (None, length) => u64::try_from(of.at.now).unwrap_or(0) / length,
+        };
+        let same_slot = e.slot == slot && e.by_requests == given.is_some();
+        same_slot && self.ask_of(verb) == e.ask
+    }
+
+    fn ask_of(&self, verb: &Verb) -> Option<resource_asked::Ask> {
+        use resource_asked::Ask;
+        let reserve = |resources: &[String], holder: &str, ttl_slots| v1::ReserveAsk {
+            resources: resources.to_vec(),
+            holder: holder.to_owned(),
+            ttl_slots,
+        };
+        let holds = |id: &str, holder: &str, epoch| {
+            Some(v1::HolderAsk {
+                reservation: self.allocation_no(id)?,
+                holder: holder.to_owned(),
+                epoch,
+            })
+        };
+        Some(match verb {
+            Verb::CreateResource(m) => Ask::Create(m.resource.clone()),
+            Verb::Reserve(m) => {
+                let one = std::slice::from_ref(&m.resource);
+                Ask::Reserve(reserve(one, &m.holder, m.ttl_slots))
+            }
+            Verb::ReserveBundle(m) => Ask::Reserve(reserve(&m.resources, &m.holder, m.ttl_slots)),
+            Verb::Confirm(m) => Ask::Confirm(holds(&m.reservation_id, &m.holder, m.epoch)?),
+            Verb::Release(m) => Ask::Release(holds(&m.reservation_id, &m.holder, m.epoch)?),
+            Verb::Revoke(m) => Ask::Revoke(self.allocation_no(&m.reservation_id)?),
+            Verb::Reclaim(m) => Ask::Reclaim(self.allocation_no(&m.reservation_id)?),
+            _ => return None,
+        })
+    }
+}

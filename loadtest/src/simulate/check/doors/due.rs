@@ -1,0 +1,235 @@
+//! What has to come of an operation, in the order in which the contract looks at it: what is known is answered, whoever
+//! asks too much is turned away, what cannot be read is refused; then comes the room in the table, and then the verb.
+
+use super::{Expect, OPERATOR, Operation, slot_of};
+use crate::simulate::check::Checker;
+use schemas::v1::{self, request::Verb, set_priority::Target};
+
+const OPERATION_TABLE_FULL: i32 = 7;
+const TENANT_UNKNOWN: i32 = 8;
+const QUANTITY_ZERO: i32 = 10;
+const ALLOCATION_NOT_FOUND: i32 = 15;
+const ALLOCATION_ENDED: i32 = 16;
+const VERSION_CONFLICT: i32 = 19;
+const PRIORITY_OUT_OF_RANGE: i32 = 22;
+const ALLOCATION_TABLE_FULL: i32 = 24;
+const RATE_FOR_A_PAST_HOUR: i32 = 25;
+const PRIORITY_CLASS_UNKNOWN: i32 = 28;
+const INTERVAL_INVALID: i32 = 32;
+const SETTING_INVALID: i32 = 33;
+const RATE_LIMITED: i32 = 35;
+const BACKLOG_FULL: i32 = 36;
+const PRIORITY_CLASS_FORBIDDEN: i32 = 37;
+const SLOT_BACKWARDS: i32 = 40;
+const SLOT_OVERFLOW: i32 = 41;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Due {
+    /// Of the operation with this number.
+    Repeat(u64),
+    Conflict,
+    /// Refused without a record.
+    Turned(i32),
+    /// By one of these rules.
+    Refused(Vec<i32>),
+    Accepted,
+}
+
+/// What a verb is due, when it is not to be accepted.
+type Obstacle = Result<(), Due>;
+
+fn refused(rule: i32) -> Obstacle {
+    Err(Due::Refused(vec![rule]))
+}
+
+fn turned_if(broken: bool, rule: i32) -> Obstacle {
+    if broken {
+        Err(Due::Turned(rule))
+    } else {
+        Ok(())
+    }
+}
+
+fn refused_if(broken: bool, rule: i32) -> Obstacle {
+    if broken { refused(rule) } else { Ok(()) }
+}
+
+impl Checker {
+    pub(super) fn due(&self, of: &Operation) -> Due {
+        self.obstacle(of).err().unwrap_or(Due::Accepted)
+    }
+
+    fn obstacle(&self, of: &Operation) -> Obstacle {
+        let (slot, window) = (self.said_slot(of), self.limits.bounds.window_slots);
+        let kept = of.key().and_then(|key| self.doors.table.get(&key));
+        // Past its window it is as good as forgotten.
+        let kept = kept.filter(|kept| !slot.is_some_and(|slot| kept.is_over(slot, window)));
+        if let Some(kept) = kept.filter(|kept| kept.content == of.read.content) {
+            return Err(Due::Repeat(kept.original));
+        }
+        let tenant = of.ask.tenant.as_str();
+        if tenant != OPERATOR {
+            turned_if(self.settings.tenant(tenant).is_none(), TENANT_UNKNOWN)?;
+            let allowed = self.doors.rates.allows(tenant, of.at.now, &self.settings);
+            turned_if(!allowed, RATE_LIMITED)?;
+        }
+        if kept.is_some() {
+            return Err(Due::Conflict);
+        }
+        if let Expect::Unreadable(rule) | Expect::Nameless(rule) = of.asked.expect {
+            return refused(rule);
+        }
+        let table = &self.doors.table;
+        let over = slot.map_or(0, |slot| table.over(tenant, slot, window));
+        let full = table.len() - over >= self.limits.operations_max;
+        turned_if(full, OPERATION_TABLE_FULL)?;
+        let slot = of.read.verb.as_ref().and_then(slot_of);
+        slot.map_or(Ok(()), |slot| self.slot_obstacle(tenant, slot))?;
+        if let Expect::Breaks(rule) = of.asked.expect {
+            return refused(rule);
+        }
+        match &of.read.verb {
+            Some(verb) => self.verb_obstacle(of, verb),
+            None => Ok(()),
+        }
+    }
+
+    fn slot_obstacle(&self, tenant: &str, given: Option<u64>) -> Obstacle {
+        let by_requests = self.limits.slot_ms == 0;
+        refused_if(given.is_some() != by_requests, SETTING_INVALID)?;
+        let Some(slot) = given else {
+            return Ok(());
+        };
+        let seen = self.doors.slots.get(tenant).copied().unwrap_or(0);
+        turned_if(slot < seen, SLOT_BACKWARDS)?;
+        let end = slot.checked_add(self.limits.bounds.window_slots);
+        turned_if(end.is_none(), SLOT_OVERFLOW)
+    }
+
+    fn verb_obstacle(&self, of: &Operation, verb: &Verb) -> Obstacle {
+        match verb {
+            Verb::Submit(submit) => self.submit_obstacle(of, submit),
+            Verb::Cancel(cancel) => self.target_obstacle(of, &cancel.allocation_id),
+            Verb::SetPriority(asked) => {
+                self.priority_obstacle(of, asked.priority)?;
+                match &asked.target {
+                    Some(Target::AllocationId(id)) => self.target_obstacle(of, id),
+                    Some(Target::JobSet(_)) | None => Ok(()),
+                }
+            }
+            Verb::SetTenant(_)
+            | Verb::SetPriorityClass(_)
+            | Verb::SetScheduling(_)
+            | Verb::SetCordon(_)
+            | Verb::SetReservation(_) => self.version_obstacle(verb),
+            Verb::SetQuota(asked) => {
+                self.tenant_obstacle(&asked.tenant)?;
+                let past = |at: Option<i64>| at.is_some_and(|at| at <= of.at.now);
+                let over = past(asked.from_ms) || past(asked.until_ms);
+                refused_if(over, INTERVAL_INVALID)?;
+                self.version_obstacle(verb)
+            }
+            Verb::SetBudget(asked) => {
+                self.tenant_obstacle(&asked.tenant)?;
+                self.version_obstacle(verb)
+            }
+            Verb::SetQueue(asked) => {
+                let mut tenants = asked.tenants.iter();
+                tenants.try_for_each(|tenant| self.tenant_obstacle(tenant))?;
+                self.version_obstacle(verb)
+            }
+            Verb::SetRate(asked) => {
+                let first = self.settings.version(verb) == 0;
+                let past = !first && asked.effective_from_ms <= of.at.now;
+                refused_if(past, RATE_FOR_A_PAST_HOUR)?;
+                self.version_obstacle(verb)
+            }
+            // Whatever else could be wrong with them, the world says.
+            Verb::Batch(_)
+            | Verb::CancelJobSet(_)
+            | Verb::CreateResource(_)
+            | Verb::Reserve(_)
+            | Verb::ReserveBundle(_)
+            | Verb::Confirm(_)
+            | Verb::Release(_)
+            | Verb::Revoke(_)
+            | Verb::Reclaim(_) => Ok(()),
+        }
+    }
+
+    /// Nobody's limits cannot be set; as with nobody's request, that says nothing of the operation.
+    fn tenant_obstacle(&self, tenant: &str) -> Obstacle {
+        turned_if(self.settings.tenant(tenant).is_none(), TENANT_UNKNOWN)
+    }
+
+    fn version_obstacle(&self, verb: &Verb) -> Obstacle {
+        let expected = self.settings.expected_version(verb);
+        let version = self.settings.version(verb);
+        refused_if(expected.is_some_and(|it| it != version), VERSION_CONFLICT)
+    }
+
+    fn priority_obstacle(&self, of: &Operation, priority: i32) -> Obstacle {
+        let most = self.settings.tenant(&of.ask.tenant);
+        let most = most.map_or(i32::MAX, |it| it.priority_max);
+        refused_if(priority > most, PRIORITY_OUT_OF_RANGE)
+    }
+
+    fn submit_obstacle(&self, of: &Operation, submit: &v1::Submit) -> Obstacle {
+        let Some(tenant) = self.settings.tenant(&of.ask.tenant) else {
+            return Ok(());
+        };
+        let class = submit.priority_class.as_str();
+        if class.is_empty() {
+            self.priority_obstacle(of, submit.priority)?;
+        }
+        let nothing = |asked: i64, default: u64| asked == 0 && default == 0 && !submit.best_effort;
+        let zero = nothing(submit.cpu_milli, tenant.default_cpu_milli)
+            || nothing(submit.memory_bytes, tenant.default_memory_bytes);
+        refused_if(zero, QUANTITY_ZERO)?;
+        if !class.is_empty() {
+            let known = self.settings.class_value(class).is_some();
+            refused_if(!known, PRIORITY_CLASS_UNKNOWN)?;
+            let classes = &tenant.priority_classes;
+            let allowed = classes.is_empty() || classes.iter().any(|it| it == class);
+            refused_if(!allowed, PRIORITY_CLASS_FORBIDDEN)?;
+        }
+        self.room_obstacle(of, tenant)
+    }
+
+    /// What is not there is refused without a record.
+    fn room_obstacle(&self, of: &Operation, tenant: &v1::TenantSettings) -> Obstacle {
+        let all = self.limits.allocations_max;
+        let live = |tenant: Option<&str>| self.allocations.live_for_admission(&of.at, tenant);
+        // Counting takes a while, and most cells and tenants have no such limit.
+        let numbered = self.allocations.all().count() as u64;
+        turned_if(numbered >= all && live(None) >= all, ALLOCATION_TABLE_FULL)?;
+        let most = tenant.allocations_max;
+        let own = Some(of.ask.tenant.as_str());
+        turned_if(most > 0 && live(own) >= most, BACKLOG_FULL)
+    }
+
+    /// An allocation that is to be cancelled, or changed.
+    fn target_obstacle(&self, of: &Operation, id: &str) -> Obstacle {
+        let no = self.allocation_no(id);
+        let own = no.filter(|no| self.allocations.owner(*no) == Some(&of.ask.tenant));
+        let Some(no) = own else {
+            return refused(ALLOCATION_NOT_FOUND);
+        };
+        if !self.allocations.admission_saw_end(no, &of.at) {
+            return Ok(());
+        }
+        // What has ended is known for as long as its operation; or a little longer.
+        let mut rules = vec![ALLOCATION_ENDED];
+        if no <= self.doors.forgotten() {
+            rules.push(ALLOCATION_NOT_FOUND);
+        }
+        Err(Due::Refused(rules))
+    }
+
+    /// The number in an id of this cell, `(cell << 64) | number` as a UUID.
+    pub(super) fn allocation_no(&self, id: &str) -> Option<u64> {
+        let hex: String = id.chars().filter(|c| *c != '-').collect();
+        let value = u128::from_str_radix(&hex, 16).ok()?;
+        ((value >> 64) as u64 == self.limits.cell).then_some(value as u64)
+    }
+}

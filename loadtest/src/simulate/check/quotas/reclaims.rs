@@ -1,0 +1,81 @@
+//! What was granted is taken back only at the end of a burst, or for a lender that needs its own.
+
+use super::{Claim, Hold, Quotas, Stage, limits::Burst};
+use crate::simulate::check::{Invariant, Place, Violation};
+use schemas::v1;
+
+const LOWER_PRIORITY: i32 = 1;
+const NEVER: i32 = 2;
+
+impl Quotas {
+    pub(super) fn reclaimed(
+        &mut self,
+        at: &Place,
+        e: &v1::QuotaReclaimed,
+    ) -> Result<(), Violation> {
+        let claim = self.claim(at, e.allocation)?;
+        let told = || format!("{e:?} of {claim:?}");
+        let stays = claim.holds().is_some_and(|hold| *hold == Hold::default());
+        at.rule(stays, Invariant::Terminal, told)?;
+        let rightly = match e.by {
+            0 => self.burst_is_over(claim, at.now),
+            by => self.is_owed(claim, self.claim(at, by)?),
+        };
+        at.rule(rightly, Invariant::Quota, || {
+            format!("{}, by {:?}", told(), self.claims.get(&e.by))
+        })?;
+        let hold = Hold {
+            reclaimed: true,
+            leaves: None,
+        };
+        self.set_stage(e.allocation, Stage::Holds(hold));
+        Ok(())
+    }
+
+    /// One of its accounts is above its limit for longer than it may.
+    fn burst_is_over(&self, claim: &Claim, now: i64) -> bool {
+        let over = |account: &String| {
+            self.resources(claim, account).iter().any(|resource| {
+                let limited = self.in_force.get(account, resource);
+                limited.is_some_and(|limited| {
+                    let late =
+                        matches!(limited.burst, Burst::Above(since) if now >= limited.until(since));
+                    late && self.staying(account, resource) > limited.limits.hard
+                })
+            })
+        };
+        claim.path.iter().any(over)
+    }
+
+    /// One that waits for what is its tenant's own, and one that holds what another tenant of the cohort has lent.
+    fn is_owed(&self, claim: &Claim, by: &Claim) -> bool {
+        let (tenant, lender) = (claim.tenant(), by.tenant());
+        let Some(settings) = self.tenants.get(lender) else {
+            return false;
+        };
+        let in_cohort = self.cohort(lender).is_some() && self.cohort(lender) == self.cohort(tenant);
+        let allowed = match settings.reclaim {
+            NEVER => false,
+            LOWER_PRIORITY => claim.priority < by.priority,
+            _ => true,
+        };
+        let waits = matches!(by.stage, Stage::Asked | Stage::Waits);
+        let lent = |resource: &String| {
+            let limits = |tenant| self.in_force.get(tenant, resource).map(|it| it.limits.hard);
+            let (Some(most), Some(own)) = (limits(tenant), limits(lender)) else {
+                return false;
+            };
+            // Nobody comes below its limit, and nobody gets back more than is its own.
+            let stays = self
+                .staying(tenant, resource)
+                .checked_sub(claim.amount(resource));
+            let wanted = self.held(lender, resource) + by.amount(resource);
+            claim.amount(resource) > 0 && stays.is_some_and(|it| it >= most) && wanted <= own
+        };
+        in_cohort
+            && tenant != lender
+            && allowed
+            && waits
+            && self.resources(by, lender).iter().any(lent)
+    }
+}

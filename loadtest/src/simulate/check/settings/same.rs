@@ -1,0 +1,113 @@
+//! Whether an event is the change that was asked for.
+
+use super::{account, usual};
+use schemas::v1::{self, event::Kind, request::Verb};
+
+fn positive(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+/// And the version that it makes; none when it is another kind of change.
+pub fn same(verb: &Verb, kind: &Kind) -> Option<(bool, u64)> {
+    Some(match (verb, kind) {
+        (Verb::SetTenant(asked), Kind::TenantSet(e)) => (same_tenant(asked, e), e.version),
+        (Verb::SetQuota(asked), Kind::QuotaSet(e)) => (same_quota(asked, e), e.version),
+        (Verb::SetBudget(asked), Kind::BudgetSet(e)) => (same_budget(asked, e), e.version),
+        (Verb::SetRate(asked), Kind::RateSet(e)) => {
+            let same = e.resource == asked.resource
+                && e.micro_per_unit_hour == positive(asked.micro_per_unit_hour)
+                && e.effective_from_ms == asked.effective_from_ms;
+            (same, e.version)
+        }
+        (Verb::SetQueue(asked), Kind::QueueSet(e)) => {
+            let settings = e.settings.clone().unwrap_or_default();
+            let weight = asked.weight_milli.unwrap_or(1000);
+            let same = e.queue == asked.queue
+                && settings.parent == asked.parent
+                && i64::from(settings.weight_milli) == weight
+                && settings.order == asked.order
+                && settings.limits.len() == asked.limits.len();
+            (same, e.version)
+        }
+        (Verb::SetPriorityClass(asked), Kind::PriorityClassSet(e)) => {
+            let class = v1::PriorityClass {
+                value: asked.value,
+                preemptible: asked.preemptible,
+                preempts: asked.preempts,
+                grace_ms: positive(asked.grace_ms),
+                placement: asked.placement,
+            };
+            let same =
+                e.priority_class == asked.priority_class && e.settings.unwrap_or_default() == class;
+            (same, e.version)
+        }
+        (Verb::SetScheduling(asked), Kind::SchedulingSet(e)) => {
+            let policy = e.policy.unwrap_or_default();
+            let same = policy.placement == asked.placement && policy.backfill == asked.backfill;
+            (same, e.version)
+        }
+        (Verb::SetCordon(asked), Kind::CordonSet(e)) => {
+            let same = (&e.node, e.cordoned) == (&asked.node, asked.cordoned);
+            (same, e.version)
+        }
+        _ => return None,
+    })
+}
+
+fn same_tenant(asked: &v1::SetTenant, e: &v1::TenantSet) -> bool {
+    let mut priority_classes = asked.priority_classes.clone();
+    priority_classes.sort();
+    priority_classes.dedup();
+    let wanted = v1::TenantSettings {
+        cohort: asked.cohort.clone(),
+        weight_milli: asked.weight_milli.map_or(1000, |it| positive(it) as u32),
+        preemptible: asked.preemptible.unwrap_or(true),
+        on_exceed: asked.on_exceed,
+        reclaim: asked.reclaim,
+        rate_milli: positive(asked.rate_milli),
+        rate_burst: positive(asked.rate_burst),
+        allocations_max: positive(asked.allocations_max),
+        priority_classes,
+        priority_max: asked.priority_max.unwrap_or(1_000_000),
+        default_cpu_milli: positive(asked.default_cpu_milli),
+        default_memory_bytes: positive(asked.default_memory_bytes),
+    };
+    e.tenant == asked.tenant && e.settings.clone().unwrap_or_else(usual) == wanted
+}
+
+/// The limits that an event sets; none: there are none any more.
+pub fn limits_of(e: &v1::QuotaSet) -> Option<v1::Limits> {
+    let hard = v1::Limits {
+        hard: e.limit,
+        ..v1::Limits::default()
+    };
+    (!e.unlimited).then(|| e.limits.unwrap_or(hard))
+}
+
+fn same_quota(asked: &v1::SetQuota, e: &v1::QuotaSet) -> bool {
+    let wanted = v1::Limits {
+        hard: positive(asked.limit),
+        soft: asked.soft.map(positive),
+        burst: asked.burst.map(positive),
+        burst_ms: positive(asked.burst_ms),
+        borrow: asked.borrow.map(positive),
+        lend: asked.lend.map(positive),
+    };
+    let wanted = (!asked.unlimited).then_some(wanted);
+    account(&e.tenant, &e.team, &e.namespace)
+        == account(&asked.tenant, &asked.team, &asked.namespace)
+        && e.resource == asked.resource
+        && limits_of(e) == wanted
+        && (e.from_ms, e.until_ms) == (asked.from_ms, asked.until_ms)
+}
+
+fn same_budget(asked: &v1::SetBudget, e: &v1::BudgetSet) -> bool {
+    let wanted = asked.amount.map(|amount| v1::Budget {
+        amount: positive(amount),
+        period: asked.period,
+    });
+    account(&e.tenant, &e.team, &e.namespace)
+        == account(&asked.tenant, &asked.team, &asked.namespace)
+        && e.of == asked.of
+        && e.budget == wanted
+}
