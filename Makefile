@@ -13,6 +13,7 @@ BESIDE  := $(STACK) with-servers --
 OFFLINE := SQLX_OFFLINE=true
 REPORTS := target/test
 BENCH   := target/bench
+BENCH_STATE := .local/bench
 # Where the published workloads are: openb/, rlscheduler/, muri-philly/. See docs/benchmarks.md.
 DATA          ?= ../shared/data
 BENCH_SEEDS   ?= 10
@@ -22,7 +23,7 @@ BENCH_PENDING ?= 1000000
 .DEFAULT_GOAL := help
 # One after the other: two builds at once only halve each other, and the fault tests want the machine for themselves.
 .NOTPARALLEL:
-.PHONY: bench-placement bench-queueing bench-core bench-build help setup build build-debug run up down status test test-infra test-rust test-sabotage sim \
+.PHONY: bench-placement bench-queueing bench-core bench-quota bench-reserve bench-flood bench-build help setup build build-debug run up down status test test-infra test-rust test-sabotage sim \
         check fmt-check clippy tidy sqlx-check sqlx-prepare
 
 help: ## list the targets
@@ -72,6 +73,24 @@ bench-queueing: bench-build ## serve the published batch and GPU traces in DATA,
 bench-core: bench-build ## decisions per second of the scheduler's domain alone, 1k to 100k nodes
 	@mkdir -p $(BENCH)
 	$(TARGET)/release/loadtest core --nodes $(BENCH_NODES) --pending $(BENCH_PENDING) --json $(BENCH)/core.json
+
+bench-quota: bench-build ## decisions per second of quota's domain alone, on a tree of 10,000 namespaces
+	@mkdir -p $(BENCH)
+	$(TARGET)/release/loadtest quota --json $(BENCH)/quota.json
+
+bench-reserve: setup build ## reservations per second: the domain alone, then the whole stack with synced writes
+	$(call beside_stack,reserve --json $(BENCH)/reserve.json)
+
+bench-flood: setup build ## what one tenant's flood does to the others, on the whole stack
+	$(call beside_stack,flood --json $(BENCH)/flood.json)
+
+# A fresh stack that is stopped again, whatever came of it.
+define beside_stack
+	@mkdir -p $(BENCH)
+	@$(STACK) up --state $(BENCH_STATE)
+	@$(TARGET)/release/loadtest $(1) --stack $(BENCH_STATE)/stack.json; code=$$?; \
+	$(STACK) down --state $(BENCH_STATE); exit $$code
+endef
 
 bench-build:
 	$(OFFLINE) $(CARGO) build --release --locked -p loadtest

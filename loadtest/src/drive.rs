@@ -23,6 +23,7 @@ mod witness;
 pub use bill::{Bill, BillError, Charges, Standing};
 pub use desk::{Desk, Latency, Tally};
 pub use faults::{BadFault, Fault, FaultDone, FaultError, What};
+pub use gauges::gauge;
 pub use operator::{OperatorError, Quota, Rate, Settings};
 pub use probe::{Explained, ProbeError};
 pub use report::{Report, WriteError};

@@ -4,9 +4,13 @@
 pub mod core;
 pub mod drive;
 pub mod fleet;
+pub mod flood;
+pub mod history;
 pub mod otlp;
 pub mod placement;
 pub mod plan;
 pub mod queueing;
+pub mod quota;
+pub mod reserve;
 pub mod simulate;
 pub mod workload;

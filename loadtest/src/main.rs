@@ -1,7 +1,10 @@
 //! `loadtest`: one module of the library per command.
 
 use clap::{Parser, Subcommand};
-use loadtest::{core as domain_core, drive, fleet::stand, placement, plan, queueing, simulate};
+use loadtest::{
+    core as domain_core, drive, fleet::stand, flood, history, placement, plan, queueing, quota,
+    reserve, simulate,
+};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -23,8 +26,16 @@ enum Command {
     Drive(drive::Options),
     /// Brings up a few simulated nodes beside a running stack, until it is stopped.
     Fleet(stand::Options),
+    /// Lets one tenant flood the door of a running stack and looks at what the others feel of it.
+    Flood(flood::Options),
+    /// Checks what clients saw of named resources against the ledger: recorded before, or now on a running stack.
+    History(history::Options),
     /// Serves published batch and GPU traces with the scheduler's queue orders and backfilling, against published figures.
     Queueing(queueing::Options),
+    /// Measures how fast quota's domain decides, alone in one thread.
+    Quota(quota::Options),
+    /// Measures how fast named resources are reserved, by the domain alone and through a running stack.
+    Reserve(reserve::Options),
     /// Runs all deciders on a seeded bus where everything goes wrong that can, and checks the invariants.
     Simulate(simulate::Options),
 }
@@ -36,7 +47,11 @@ fn main() -> ExitCode {
         Command::Plan(options) => plan::main(&options),
         Command::Drive(options) => drive::main(options),
         Command::Fleet(options) => stand::main(&options),
+        Command::Flood(options) => flood::main(&options),
+        Command::History(options) => history::run(&options),
         Command::Queueing(options) => queueing::main(&options),
+        Command::Quota(options) => quota::main(&options),
+        Command::Reserve(options) => reserve::main(&options),
         Command::Simulate(options) => simulate::main(&options),
     }
 }

@@ -14,13 +14,7 @@ pub const HEADER_PART: &str = "Apportion-Part";
 /// Of a feed message: the id of the ledger that it was made from.
 pub const HEADER_LEDGER: &str = "Apportion-Ledger";
 /// What tenants may ask, each verb of one service.
-pub const QUERY_VERBS: [&str; 5] = [
-    "feed",
-    "operation",
-    "allocation",
-    "reservation",
-    "resource",
-];
+pub const QUERY_VERBS: [&str; 5] = ["feed", "operation", "allocation", "reservation", "resource"];
 /// The name that stands for the operators where a tenant's name is expected. No tenant may begin with `_`.
 pub const OPERATOR: &str = "_operator";
 

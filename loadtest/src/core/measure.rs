@@ -4,12 +4,12 @@ use super::cluster::{Workload, node, token};
 use chassis::Stopwatch;
 use hdrhistogram::Histogram;
 use ledger::{Decider, Draft, IllegalEvent, Snapshot, memory::Seeded};
-use scheduler::domain::Scheduler;
+use scheduler::domain::{Rules, Scheduler};
 use serde::{Deserialize, Serialize};
 use std::{fs, time::Duration};
 use vocab::{
     AdminChange, AllocationNo, At, Event, EventNo, Lsn, Millis, Operation, PlacementPolicy,
-    RunState, SchedulingPolicy, Token,
+    QuotaFlags, RunState, SchedulingPolicy, Token,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -273,7 +273,10 @@ impl Bench {
                 operation: operation(&queue),
                 spec: spec.clone(),
             })?;
-            self.observe(Event::QuotaReserved { allocation })?;
+            self.observe(Event::QuotaReserved {
+                allocation,
+                flags: QuotaFlags::default(),
+            })?;
         }
         Ok(size.into())
     }
@@ -285,7 +288,7 @@ impl Bench {
             self.now.0 += 1;
             let mut draft = Draft::new(self.now, EventNo(self.next_own));
             let began = Stopwatch::start();
-            self.state.decide(&(), &mut draft);
+            self.state.decide(&Rules::default(), &mut draft);
             self.deciding += began.elapsed();
             if let Some(illegal) = draft.illegal() {
                 return Err(illegal.clone());

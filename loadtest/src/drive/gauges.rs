@@ -12,9 +12,14 @@ const PAGE_BYTES_MAX: u64 = 4 << 20;
 
 /// The position that a service's projection has applied; nothing when it does not say, or does not answer.
 pub async fn projected_lsn(service: &str, address: SocketAddr) -> Option<u64> {
-    let page = tokio::time::timeout(TIMEOUT, page(address)).await;
     let name = format!("apportion_{}_projection_lsn", service.replace('-', "_"));
-    value(&page.ok()?.ok()?, &name)
+    gauge(address, &name).await
+}
+
+/// A number of a metrics page, by its whole name; nothing when the page does not have it, or does not come.
+pub async fn gauge(address: SocketAddr, name: &str) -> Option<u64> {
+    let page = tokio::time::timeout(TIMEOUT, page(address)).await;
+    value(&page.ok()?.ok()?, name)
 }
 
 /// HTTP 1.0, so that the end of the page is the end of the connection.

@@ -136,7 +136,7 @@ impl Settings {
         let tenants = self.tenants.iter().map(|tenant| {
             let verb = Verb::SetTenant(SetTenant {
                 tenant: tenant.to_string(),
-                expected_version: None,
+                ..SetTenant::default()
             });
             Operation::new(format!("tenant-{tenant}"), verb)
         });
@@ -146,7 +146,7 @@ impl Settings {
                 resource: quota.resource.name().to_owned(),
                 // At most 2^53.
                 limit: quota.limit as i64,
-                expected_version: None,
+                ..SetQuota::default()
             });
             let (tenant, resource) = (&quota.tenant, quota.resource.name());
             Operation::new(format!("quota-{tenant}-{resource}-{}", quota.limit), verb)
@@ -196,9 +196,7 @@ async fn apply(operator: &Client, operation: &Operation) -> Result<(), OperatorE
     let explanation = match result {
         Some(Decided::Applied(_)) => return Ok(()),
         Some(Decided::Refused(refused)) => refused.explanation,
-        Some(Decided::Submitted(_) | Decided::Cancelled(_)) | None => {
-            "it was answered as another verb".to_owned()
-        }
+        Some(_) | None => "it was answered as another verb".to_owned(),
     };
     Err(OperatorError::Refused {
         operation: operation.id().to_owned(),

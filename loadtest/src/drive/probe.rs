@@ -216,7 +216,11 @@ impl Probe<'_> {
             | Fact::Nominated { .. }
             | Fact::Preempted { .. }
             | Fact::Requeued { .. }
-            | Fact::Ended { .. } => None,
+            | Fact::Ended { .. }
+            | Fact::QuotaWaiting { .. }
+            | Fact::QuotaDenied { .. }
+            | Fact::QuotaReclaimed { .. }
+            | Fact::Reprioritised { .. } => None,
         }
     }
 }

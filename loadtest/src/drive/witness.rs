@@ -99,6 +99,10 @@ impl Witness {
             // It made no allocation, or is about one that has its own story.
             return;
         }
+        if event.allocation_id.is_empty() {
+            // About named resources.
+            return;
+        }
         let story = self.stories.entry(event.allocation_id.clone()).or_default();
         if story.tenant.is_empty() {
             story.tenant = tenant.to_string();
@@ -109,7 +113,13 @@ impl Witness {
                 .push(format!("{id} is in the feeds of {other} and of {tenant}"));
         }
         match kind {
-            Kind::Outcome(_) | Kind::Stopping(_) | Kind::Preempted(_) => {}
+            Kind::Outcome(_)
+            | Kind::Stopping(_)
+            | Kind::Preempted(_)
+            | Kind::Requested(_)
+            | Kind::PriorityChanged(_)
+            | Kind::Expired(_)
+            | Kind::Denied(_) => {}
             Kind::Requeued(_) => story.requeued.push(position),
             Kind::Placed(placed) => story.placed.push(Placement {
                 position,
@@ -360,6 +370,7 @@ fn reason_name(reason: WaitingReason) -> &'static str {
         WaitingReason::OverLimit => "over_limit",
         WaitingReason::NoUniformLabel => "no_uniform_label",
         WaitingReason::Nominated => "nominated",
+        WaitingReason::Quota => "quota",
     }
 }
 
@@ -423,9 +434,12 @@ mod tests {
     #[test]
     fn a_true_story_has_an_interval_and_no_findings() {
         let workload = openb(Selection::default());
-        let reason = WaitingReason::NoRoomNow.into();
+        let waiting = Waiting {
+            reason: WaitingReason::NoRoomNow.into(),
+            ..Waiting::default()
+        };
         let witness = witness(&[
-            event(1, A, 0, Kind::Waiting(Waiting { reason })),
+            event(1, A, 0, Kind::Waiting(waiting)),
             event(2, A, 0, placed(0, 1000)),
             event(3, A, 5, Kind::Started(Started {})),
             event(4, A, 9, ended(5, 9)),

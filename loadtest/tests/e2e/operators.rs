@@ -39,7 +39,10 @@ async fn a_quota_denial_names_resource_limit_and_actual() -> Outcome {
     let kept = tenant.submit(ask(600, GIB, 1), id()).await?;
     let again = ask(401, GIB, 1);
     let denied = refused(tenant.submit(again.clone(), "over").await);
-    assert_eq!(said(&denied), (Rule::QuotaExceeded, "tenant-a cpu", 1_000, 1_001));
+    assert_eq!(
+        said(&denied),
+        (Rule::QuotaExceeded, "tenant-a cpu", 1_000, 1_001)
+    );
     // The same operation has the same outcome, also when there would be room now.
     set_quota(&operator, "tenant-a", "cpu", 10_000).await;
     let repeated = refused(tenant.submit(again.clone(), "over").await);
@@ -53,12 +56,18 @@ async fn a_quota_denial_names_resource_limit_and_actual() -> Outcome {
         (Rule::QuotaExceeded, "tenant-a memory", 4 * gib, 5 * gib)
     );
     let denied = refused(tenant.submit(ask(1, GIB, 1), id()).await);
-    assert_eq!(said(&denied), (Rule::QuotaExceeded, "tenant-a gpu", 2_000, 3_000));
+    assert_eq!(
+        said(&denied),
+        (Rule::QuotaExceeded, "tenant-a gpu", 2_000, 3_000)
+    );
 
     // A limit below what is held takes nothing away, and lets nothing more in.
     set_quota(&operator, "tenant-a", "cpu", 10).await;
     let denied = refused(tenant.submit(ask(1, 1, 0), id()).await);
-    assert_eq!(said(&denied), (Rule::QuotaExceeded, "tenant-a cpu", 10, 1_002));
+    assert_eq!(
+        said(&denied),
+        (Rule::QuotaExceeded, "tenant-a cpu", 10, 1_002)
+    );
     for held in [kept, other] {
         tenant.cancel(held.allocation_id, id()).await?;
     }

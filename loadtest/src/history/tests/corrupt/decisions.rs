@@ -1,0 +1,80 @@
+//! Spoils decisions, together with what clients were told of them.
+
+use super::{
+    Dice,
+    aim::{choose, decision, retell},
+};
+use crate::history::{Answer, Entry, Fact, History};
+use vocab::Rule;
+
+pub fn reuse_number(history: &mut History, dice: &mut Dice) -> Option<()> {
+    let granted = |entry: &Entry| match entry.answer() {
+        Some(Answer::Reserved { reservation, .. }) => Some(reservation),
+        _ => None,
+    };
+    let first = history.ledger.iter().find_map(granted)?;
+    let index = choose(history, dice, |_, entry| granted(entry) > Some(first))?;
+    let mut said = decision(&history.ledger[index])?;
+    if let Answer::Reserved { reservation, .. } = &mut said.answer {
+        *reservation = first;
+    }
+    retell(history, index, said);
+    Some(())
+}
+
+pub fn reuse_epoch(history: &mut History, dice: &mut Dice) -> Option<()> {
+    let bumps = |answer| matches!(answer, Answer::Released { .. } | Answer::Revoked { .. });
+    let index = choose(history, dice, |_, entry| entry.answer().is_some_and(bumps))?;
+    let mut said = decision(&history.ledger[index])?;
+    if let Answer::Released { epoch } | Answer::Revoked { epoch } = &mut said.answer {
+        *epoch -= 1;
+    }
+    retell(history, index, said);
+    Some(())
+}
+
+pub fn grant_twice(history: &mut History, dice: &mut Dice) -> Option<()> {
+    let busy = Answer::refused(Rule::ResourceBusy);
+    let index = choose(history, dice, |_, entry| entry.answer() == Some(busy))?;
+    let end = history.ledger.len() as u64;
+    let before = history.ledger[..index].iter().filter_map(Entry::answer);
+    let issued = before.filter_map(|answer| match answer {
+        Answer::Reserved { reservation, .. } => Some(reservation),
+        _ => None,
+    });
+    let reservation = issued.max().unwrap_or(end) + 1;
+    let said = Answer::Reserved {
+        reservation,
+        epoch: 1,
+        deadline: history.ledger[index].slot + 1,
+    };
+    retell(history, index, said.into());
+    Some(())
+}
+
+pub fn undo_grant(history: &mut History, dice: &mut Dice) -> Option<()> {
+    let confirmed = |_, entry: &Entry| entry.answer() == Some(Answer::Confirmed);
+    let index = choose(history, dice, confirmed)?;
+    retell(history, index, Answer::refused(Rule::StaleEpoch).into());
+    Some(())
+}
+
+pub fn expire_early(history: &mut History, _: &mut Dice) -> Option<()> {
+    let expired = |entry: &&mut Entry| matches!(entry.fact, Fact::Expired { .. });
+    let entry = history.ledger.iter_mut().find(expired)?;
+    entry.slot = 0;
+    Some(())
+}
+
+pub fn expire_forever(history: &mut History, _: &mut Dice) -> Option<()> {
+    history
+        .ledger
+        .iter_mut()
+        .find_map(|entry| match &mut entry.fact {
+            Fact::Expired { retire_after, .. } => {
+                *retire_after = u64::MAX;
+                Some(())
+            }
+            Fact::Decided { .. } | Fact::Refused { .. } => None,
+        })
+}

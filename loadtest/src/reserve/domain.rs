@@ -1,0 +1,236 @@
+//! The kernel and the decider alone, in one thread, without a bus: a small space and a large one side by side.
+
+mod decider;
+mod space;
+
+use super::workload::Workload;
+use chassis::Stopwatch;
+use ledger::IllegalEvent;
+use serde::Serialize;
+use std::fs;
+use vocab::{ReservationNo, ResourceAnswer, ResourceAsk, Slot};
+
+#[derive(Debug, thiserror::Error)]
+pub enum DomainError {
+    #[error(transparent)]
+    Illegal(#[from] IllegalEvent),
+    #[error("the kernel refuses its own decision: {0}")]
+    Unfit(&'static str),
+}
+
+/// Resources of the two spaces that are compared.
+const SMALL: u64 = 65_536;
+const LARGE: u64 = 1_048_576;
+/// Chains of reserve, confirm and release between two looks at the clock.
+const CHAINS: usize = 2048;
+/// Chains in one slot, so that what has ended is forgotten while it is measured.
+const CHAINS_PER_SLOT: u64 = 100;
+const CREATES: usize = 8192;
+
+/// How long it is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Length {
+    pub repetitions: usize,
+    /// Chunks of each space in one repetition.
+    pub rounds: usize,
+}
+
+/// What is measured: decides asks one after the other.
+trait Subject: Sized {
+    fn new() -> Self;
+    /// Decides all of them at a slot and says what came of each, in their order.
+    fn decide(
+        &mut self,
+        slot: Slot,
+        asks: &[ResourceAsk],
+    ) -> Result<Vec<(ReservationNo, ResourceAnswer)>, DomainError>;
+    /// What is no part of deciding, such as messages that are there before.
+    fn prepare(&mut self, slot: Slot, asks: &[ResourceAsk]);
+}
+
+/// Times are of one thread.
+#[derive(Debug, Serialize)]
+pub struct Figures {
+    /// Reserves, confirms and releases per second of the kernel, with 65,536 resources.
+    pub domain_ops_per_s: u64,
+    /// With 1,048,576.
+    pub domain_ops_per_s_1m: u64,
+    /// How much slower the large space is.
+    pub slower_1m_percent: f64,
+    /// The same by the CPU time that the thread had: what other processes take does not count.
+    pub domain_ops_per_cpu_s: u64,
+    pub domain_ops_per_cpu_s_1m: u64,
+    pub slower_1m_cpu_percent: f64,
+    /// Lowest and highest of the repetitions.
+    pub domain_spread: [u64; 2],
+    pub domain_spread_1m: [u64; 2],
+    /// Through the scheduler as decider: a `ResourceAsked` observed, a `ResourceDecided` emitted and encoded.
+    pub decider_ops_per_s: u64,
+    pub decider_ops_per_s_1m: u64,
+    pub decider_ops_per_cpu_s: u64,
+    pub decider_spread: [u64; 2],
+    /// Of all operations, how many were refused because another client held the resource.
+    pub refused_percent: f64,
+    pub repetitions: usize,
+}
+
+pub fn measure(length: Length) -> Result<Figures, DomainError> {
+    let kernel = compare::<space::Kernel>(length)?;
+    let decider = compare::<decider::Deciding>(length)?;
+    let ([small, large], [by_decider, by_decider_1m]) = (&kernel, &decider);
+    Ok(Figures {
+        domain_ops_per_s: small.wall(),
+        domain_ops_per_s_1m: large.wall(),
+        slower_1m_percent: slower_percent(small.wall(), large.wall()),
+        domain_ops_per_cpu_s: small.cpu(),
+        domain_ops_per_cpu_s_1m: large.cpu(),
+        slower_1m_cpu_percent: slower_percent(small.cpu(), large.cpu()),
+        domain_spread: small.spread(),
+        domain_spread_1m: large.spread(),
+        decider_ops_per_s: by_decider.wall(),
+        decider_ops_per_s_1m: by_decider_1m.wall(),
+        decider_ops_per_cpu_s: by_decider.cpu(),
+        decider_spread: by_decider.spread(),
+        refused_percent: small.refused_percent,
+        repetitions: length.repetitions,
+    })
+}
+
+/// One figure per repetition.
+#[derive(Debug, Default)]
+struct Rates {
+    wall: Vec<u64>,
+    cpu: Vec<u64>,
+    refused_percent: f64,
+}
+
+impl Rates {
+    fn wall(&self) -> u64 {
+        median(&self.wall)
+    }
+
+    fn cpu(&self) -> u64 {
+        median(&self.cpu)
+    }
+
+    fn spread(&self) -> [u64; 2] {
+        let (least, most) = (self.wall.iter().min(), self.wall.iter().max());
+        [least, most].map(|of| of.copied().unwrap_or(0))
+    }
+}
+
+/// Chunk by chunk in turns, so that whatever else the machine does hits both alike.
+fn compare<S: Subject>(length: Length) -> Result<[Rates; 2], DomainError> {
+    let mut rates = [Rates::default(), Rates::default()];
+    for repetition in 0..length.repetitions {
+        let seed = repetition as u64 + 1;
+        let mut benches = [Bench::<S>::new(SMALL, seed)?, Bench::new(LARGE, seed)?];
+        for _ in 0..benches[0].warm_up_rounds() {
+            for bench in &mut benches {
+                bench.chunk()?;
+            }
+        }
+        benches.iter_mut().for_each(Bench::forget);
+        for _ in 0..length.rounds {
+            for bench in &mut benches {
+                bench.chunk()?;
+            }
+        }
+        for (bench, rates) in benches.iter().zip(&mut rates) {
+            rates.wall.push(median(&bench.per_s));
+            rates.cpu.push(per_s(bench.timed.ops, bench.timed.cpu_ns));
+            let refused = bench.workload.refused() as f64;
+            rates.refused_percent = 100.0 * refused / bench.ops as f64;
+        }
+    }
+    Ok(rates)
+}
+
+struct Bench<S> {
+    subject: S,
+    workload: Workload,
+    chains: u64,
+    ops: u64,
+    timed: Timed,
+    /// Operations per second, of each chunk.
+    per_s: Vec<u64>,
+}
+
+/// Of all chunks together: the kernel counts CPU time by its ticks, which is too coarse for one.
+#[derive(Debug, Default)]
+struct Timed {
+    ops: u64,
+    cpu_ns: u64,
+}
+
+impl<S: Subject> Bench<S> {
+    fn new(resources: u64, seed: u64) -> Result<Self, DomainError> {
+        let mut subject = S::new();
+        let workload = Workload::new(resources, seed);
+        for creates in workload.creates().chunks(CREATES) {
+            subject.prepare(0, creates);
+            subject.decide(0, creates)?;
+        }
+        Ok(Self {
+            subject,
+            workload,
+            chains: 0,
+            ops: 0,
+            timed: Timed::default(),
+            per_s: Vec::new(),
+        })
+    }
+
+    /// Until the first of those that have ended are forgotten.
+    fn warm_up_rounds(&self) -> u64 {
+        let history = scheduler::domain::Bounds::default().history_slots;
+        (history + 100) * CHAINS_PER_SLOT / CHAINS as u64
+    }
+
+    fn forget(&mut self) {
+        self.per_s.clear();
+        self.timed = Timed::default();
+    }
+
+    fn chunk(&mut self) -> Result<(), DomainError> {
+        let slot = self.chains / CHAINS_PER_SLOT;
+        self.chains += CHAINS as u64;
+        let asks = self.workload.asks(CHAINS);
+        self.subject.prepare(slot, &asks);
+        let (began, cpu_before) = (Stopwatch::start(), cpu_ns());
+        let answers = self.subject.decide(slot, &asks)?;
+        let (took, cpu) = (began.elapsed(), cpu_ns() - cpu_before);
+        let ops = asks.len() as u64;
+        self.ops += ops;
+        self.timed.ops += ops;
+        self.timed.cpu_ns += cpu;
+        // A chunk takes milliseconds, not centuries.
+        self.per_s.push(per_s(ops, took.as_nanos() as u64));
+        for ((no, answer), ask) in answers.iter().zip(asks) {
+            self.workload.told(*no, ask, answer);
+        }
+        Ok(())
+    }
+}
+
+fn per_s(ops: u64, ns: u64) -> u64 {
+    (u128::from(ops) * 1_000_000_000 / u128::from(ns.max(1))) as u64
+}
+
+fn median(values: &[u64]) -> u64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0)
+}
+
+fn slower_percent(small: u64, large: u64) -> f64 {
+    let percent = 100.0 * (1.0 - large as f64 / small.max(1) as f64);
+    (percent * 10.0).round() / 10.0
+}
+
+/// What this thread, the process's first, has had of a core.
+fn cpu_ns() -> u64 {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let first = text.split(' ').next();
+    first.and_then(|ns| ns.parse().ok()).unwrap_or(0)
+}
