@@ -32,6 +32,7 @@ fn row(no: u64, id: &str, verb: Option<Verb>, state: OperationState) -> Operatio
         digest: [9; 16],
         verb,
         allocation: about.then_some(AllocationNo(1)),
+        by_slots: false,
         requested_at: Millis(1_700_000_000_001),
         state,
     }
