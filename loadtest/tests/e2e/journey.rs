@@ -222,7 +222,7 @@ async fn in_postgres(suite: &Suite, allocation: &str, (started, ended): (i64, i6
     assert_eq!(row[5..], [text("{500}"), ms(started), ms(ended)]);
 
     let sql = "SELECT resource, (reserved + used)::text, used_peak::text FROM {}.resource_quotas
-               WHERE tenant = 'tenant-a' AND hard_limit IS NOT NULL ORDER BY resource";
+               WHERE tenant = 'tenant-a' AND hard IS NOT NULL ORDER BY resource";
     eventually("the quota given back", || async {
         let rows = suite.rows("quota", sql).await;
         let row = |resource, peak| vec![text(resource), text("0"), text(peak)];

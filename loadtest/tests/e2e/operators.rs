@@ -89,7 +89,7 @@ async fn a_quota_denial_names_resource_limit_and_actual() -> Outcome {
     assert_eq!(said(&denied), (Rule::TenantUnknown, "tenant", 0, 0));
     operator.set_tenant(nobody, id()).await?;
     let denied = refused(stranger.submit(ask(1, 1, 0), "early").await);
-    assert_eq!(said(&denied), (Rule::QuotaExceeded, "cpu", 0, 1));
+    assert_eq!(said(&denied), (Rule::QuotaNeverFits, "tenant-c cpu", 0, 1));
     suite.close().await;
     Ok(())
 }

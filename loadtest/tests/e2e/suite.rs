@@ -486,8 +486,12 @@ impl Suite {
             service.stop().await;
         }
         for service in SCHEMAS {
-            let sql = format!("DROP SCHEMA {} CASCADE", self.schema(service));
-            self.pg.execute(&*sql).await.expect("its own schema");
+            let sql = format!("DROP SCHEMA IF EXISTS {} CASCADE", self.schema(service));
+            // A connection of the service's may still be closing, and hold a lock the other way round.
+            eventually("its own schema gone", || async {
+                self.pg.execute(&*sql).await.ok()
+            })
+            .await;
         }
         // What analytics was doing when it was stopped may still be under way on the server.
         let sql = format!("DROP DATABASE IF EXISTS {}", self.database());

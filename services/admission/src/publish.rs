@@ -24,8 +24,7 @@ use futures::future::join_all;
 use ledger::{Batch, LedgerId, Resume, Sink, SinkError, jetstream::JetStreamBus};
 use pack::{Pack, Packer};
 use part::ledger_of;
-use prost::Message;
-use schemas::{subjects::Subjects, v1};
+use schemas::subjects::Subjects;
 use vocab::{CellNo, Lsn, Token};
 
 /// Acknowledgements awaited at the same time, below the client's own bound.
@@ -60,7 +59,7 @@ struct ReplyTo {
 /// Outcomes on their way to who waits for them.
 struct Replies {
     cell: CellNo,
-    packer: Packer<ReplyTo, v1::Outcome>,
+    packer: Packer<ReplyTo, wire::OutcomeMessage>,
 }
 
 impl Replies {
@@ -82,7 +81,7 @@ impl Replies {
     ) -> Result<(), async_nats::PublishError> {
         for Pack { to, messages, .. } in self.packer.packs() {
             let subject = subjects.reply(to.tenant.as_str(), to.token.as_str());
-            let payload = v1::Outcomes { outcomes: messages }.encode_to_vec();
+            let payload = wire::outcomes(messages);
             client.publish(subject, payload.into()).await?;
         }
         Ok(())
@@ -127,7 +126,7 @@ impl FeedSink {
         sent.map_err(unavailable)
     }
 
-    fn packs(&self, items: &[FeedItem]) -> Vec<Pack<FeedOf, v1::TenantEvent>> {
+    fn packs(&self, items: &[FeedItem]) -> Vec<Pack<FeedOf, wire::EventMessage>> {
         let mut packer = Packer::new();
         for item in items.iter().filter(|item| item.in_feed) {
             let to = (item.tenant.clone(), item.job_set.clone());
@@ -141,7 +140,7 @@ impl FeedSink {
         &self,
         ledger: LedgerId,
         mut sequence: u64,
-        messages: Vec<(Part, Pack<FeedOf, v1::TenantEvent>)>,
+        messages: Vec<(Part, Pack<FeedOf, wire::EventMessage>)>,
     ) -> Result<u64, SinkError> {
         let mut acks = Vec::with_capacity(messages.len());
         for (part, pack) in messages {
@@ -149,12 +148,9 @@ impl FeedSink {
             headers.insert(NATS_EXPECTED_LAST_SEQUENCE, sequence.to_string().as_str());
             let (tenant, job_set) = &pack.to;
             let subject = self.subjects.event(tenant.as_str(), job_set.as_str());
-            let events = v1::TenantEvents {
-                events: pack.messages,
-            };
             let ack = self
                 .jetstream
-                .publish_with_headers(subject, headers, events.encode_to_vec().into())
+                .publish_with_headers(subject, headers, wire::tenant_events(pack.messages).into())
                 .await
                 .map_err(unavailable)?;
             acks.push(ack);

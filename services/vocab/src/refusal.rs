@@ -84,7 +84,7 @@ rules! {
     ResourceUnknown = 21, "resource_unknown", false;
     PriorityOutOfRange = 22, "priority_out_of_range", false;
     AllocationIdInvalid = 23, "allocation_id_invalid", false;
-    /// The cell holds as many live allocations as it may.
+    /// The cell holds as many live allocations as it may. Nothing of it was recorded.
     AllocationTableFull = 24, "allocation_table_full", true;
     /// A rate may not change what was already billed.
     RateForAPastHour = 25, "rate_for_a_past_hour", false;
@@ -106,7 +106,7 @@ rules! {
     NameRepeated = 34, "name_repeated", false;
     /// More requests than the tenant may send in this time. Nothing of it was recorded.
     RateLimited = 35, "rate_limited", true;
-    /// The tenant has as many allocations that have not ended as it may.
+    /// The tenant has as many allocations that have not ended as it may. Nothing of it was recorded.
     BacklogFull = 36, "backlog_full", true;
     /// The tenant may not use this priority class.
     PriorityClassForbidden = 37, "priority_class_forbidden", false;

@@ -69,7 +69,7 @@ impl<K, M> Pack<K, M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use schemas::v1::{Outcome, Outcomes};
+    use crate::wire::{OutcomeMessage as Outcome, outcomes};
 
     fn outcome(id: &str) -> Outcome {
         Outcome {
@@ -108,8 +108,7 @@ mod tests {
             }
             let packs = packer.packs();
             for pack in &packs {
-                let outcomes = pack.messages.clone();
-                assert_eq!(Outcomes { outcomes }.encoded_len(), pack.bytes);
+                assert_eq!(outcomes(pack.messages.clone()).len(), pack.bytes);
             }
             packs.iter().map(|pack| pack.messages.len()).collect()
         };

@@ -4,7 +4,7 @@ mod admin;
 mod outcome;
 mod request;
 
-pub use outcome::{outcome, tenant_event};
+pub use outcome::{EventMessage, OutcomeMessage, outcome, outcomes, tenant_event, tenant_events};
 
 use crate::domain::{Command, Verb};
 use ledger::{Digest, DoorRecord};

@@ -170,3 +170,18 @@ fn ended(cause: EndCause, started: Option<Millis>, at: Millis) -> v1::Ended {
         ended_ms: at.0,
     }
 }
+
+/// An outcome as it goes to who waits for it.
+pub type OutcomeMessage = v1::Outcome;
+/// An event as it goes to a feed.
+pub type EventMessage = v1::TenantEvent;
+
+/// What is sent on a reply subject, encoded.
+pub fn outcomes(outcomes: Vec<OutcomeMessage>) -> Vec<u8> {
+    v1::Outcomes { outcomes }.encode_to_vec()
+}
+
+/// What is sent on a feed's subject, encoded.
+pub fn tenant_events(events: Vec<EventMessage>) -> Vec<u8> {
+    v1::TenantEvents { events }.encode_to_vec()
+}

@@ -288,7 +288,7 @@ fn one_that_waits_for_quota_is_told_for_which() {
     assert_eq!(
         text[1..],
         [
-            "asks for     4 cores, 1 GiB, by team, in queue research, priority 5 (batch)",
+            "asks for     4.000 cores, 1.000 GiB, by team, in queue research, priority 5 (batch)",
             "It waits for quota.",
             "quota        cpu of t would come to 12 cores of 8 cores",
             "level        tenant t",

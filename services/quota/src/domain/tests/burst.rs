@@ -15,7 +15,7 @@ fn a_burst_lasts_from_its_first_grant() {
          ask 5 a cpu=1 => 5 denied quota exceeded: a cpu (limit 4, actual 7)
          off 3 => 3 released; 3 waits quota exceeded: a cpu (limit 4, actual 6)
          ? wake => never
-         requeue 2 => 2 released; 2 waits quota exceeded: a cpu (limit 4, actual 5)
+         requeue 2, off 2 => 2 released; 2 waits quota exceeded: a cpu (limit 4, actual 5)
          ? a cpu => 4/0",
     );
 }

@@ -74,7 +74,7 @@ fn the_lender_takes_back_and_the_other_waits_and_comes_back() {
          start 4
          ask 5 b cpu=3 => 5 waits quota exceeded: b cpu (limit 0, actual 3); 4 reclaimed by 5; 3 reclaimed by 5
          off 3 => 3 released; 3 waits quota exceeded: a cpu (limit 5, actual 8)
-         requeue 4 => 4 released; 4 waits quota exceeded: a cpu (limit 5, actual 6); 5 reserved
+         requeue 4, off 4 => 4 released; 4 waits quota exceeded: a cpu (limit 5, actual 6); 5 reserved
          ? a cpu => 4/0
          ? b cpu => 3/0
          ask 6 a cpu=1 => 6 denied quota exceeded: a cpu (limit 5, actual 6)

@@ -269,6 +269,7 @@ impl History {
             match self.live.get(&no) {
                 Some((Phase::Running, true)) => {
                     self.step(&format!("requeue {no}"));
+                    self.step(&format!("off {no}"));
                     self.live.insert(no, (Phase::Asked, false));
                 }
                 Some((Phase::Reserved, true)) => {
