@@ -5,6 +5,7 @@ use ledger::wire::{
     cause_number, preemption_number, refusal_to_proto, shares_to_proto, spec_to_proto,
     waiting_number,
 };
+use prost::Message;
 use schemas::v1::{
     self, outcome::Result as Reply, submitted::State as Stands, tenant_event::Kind as Told,
 };
