@@ -14,7 +14,7 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use std::{collections::BTreeMap, str::FromStr, time::Duration};
-use vocab::{AllocationId, Token};
+use vocab::{AllocationId, Rule, Token, WaitingReason};
 
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(200);
@@ -188,7 +188,7 @@ impl Probe<'_> {
             Fact::Waiting { line: Some(_), .. } => &explanation.line.as_ref()?.fact,
             own => own,
         };
-        let explained = |reason: vocab::WaitingReason| Explained {
+        let explained = |reason: WaitingReason| Explained {
             asks_for: self.asks_for,
             reason: reason.name(),
             nodes: BTreeMap::new(),
@@ -196,6 +196,10 @@ impl Probe<'_> {
         };
         match fact {
             Fact::Waiting { reason, .. } => Some(explained(*reason)),
+            Fact::QuotaWaiting { refusal } => Some(explained(match refusal.rule {
+                Rule::IncompleteGang => WaitingReason::GangIncomplete,
+                _ => WaitingReason::Quota,
+            })),
             Fact::Line {
                 reason,
                 counts,
@@ -217,7 +221,6 @@ impl Probe<'_> {
             | Fact::Preempted { .. }
             | Fact::Requeued { .. }
             | Fact::Ended { .. }
-            | Fact::QuotaWaiting { .. }
             | Fact::QuotaDenied { .. }
             | Fact::QuotaReclaimed { .. }
             | Fact::Reprioritised { .. } => None,

@@ -99,8 +99,12 @@ impl Witness {
             // It made no allocation, or is about one that has its own story.
             return;
         }
-        if event.allocation_id.is_empty() {
-            // About named resources.
+        if event.allocation_id.is_empty() || matches!(kind, Kind::Requested(_)) {
+            // About named resources, or of one that quota may still refuse.
+            return;
+        }
+        if let Kind::Denied(_) = kind {
+            self.stories.remove(&event.allocation_id);
             return;
         }
         let story = self.stories.entry(event.allocation_id.clone()).or_default();
