@@ -6,9 +6,9 @@
 mod gentle;
 mod torrent;
 
-use crate::reserve::{
-    bus::{self, LoadError},
+use crate::{
     machine::Machine,
+    reserve::bus::{self, LoadError},
 };
 use chassis::{Stopwatch, stack::Stack};
 use client::{Client, ConnectOptions, Failed, SetTenant};

@@ -6,6 +6,7 @@ pub mod drive;
 pub mod fleet;
 pub mod flood;
 pub mod history;
+mod machine;
 pub mod otlp;
 pub mod placement;
 pub mod plan;

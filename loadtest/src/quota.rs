@@ -4,11 +4,12 @@
 //! One operation is one of: a request with its reservation, a start, an end with its release. All of it is timed: what
 //! comes in is observed, what is decided is applied and encoded. Making up the events is not.
 
+use crate::machine::Machine;
 use ::quota::domain::Quota;
 use chassis::Stopwatch;
 use ledger::{Decider, Draft, IllegalEvent, memory::Seeded};
-use serde::{Deserialize, Serialize};
-use std::{fs, io, path::PathBuf, process::ExitCode, thread, time::Duration};
+use serde::Serialize;
+use std::{fs, io, path::PathBuf, process::ExitCode, time::Duration};
 use vocab::{
     Account, AdminChange, AllocationNo, AllocationSpec, At, EndCause, Event, EventNo, GpuRequest,
     Limits, Lsn, Millis, Operation, QuotaResource, TenantSettings, Token, Validity,
@@ -47,7 +48,7 @@ pub enum QuotaError {
 }
 
 /// Operations per second of one thread; the median of the runs, and how far they lie apart.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 pub struct Figures {
     pub case: String,
     pub ops_per_s: u64,
@@ -60,9 +61,11 @@ pub struct Figures {
     pub returns_per_s: u64,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 pub struct Report {
     pub measure: String,
+    /// Of the tree, the median of its runs.
+    pub ops_per_s: u64,
     pub machine: Machine,
     pub tenants: u64,
     pub namespaces: u64,
@@ -71,12 +74,6 @@ pub struct Report {
     pub batch: u64,
     pub operations: u64,
     pub cases: Vec<Figures>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Machine {
-    pub cpu: String,
-    pub cores: usize,
 }
 
 pub fn main(options: &Options) -> ExitCode {
@@ -109,7 +106,8 @@ const RESOURCES: [QuotaResource; 5] = [
 
 /// The cases: tenants by themselves, and all in one cohort in which most of them borrow.
 pub fn run(options: &Options) -> Result<Report, QuotaError> {
-    let mut cases = Vec::new();
+    let machine = Machine::look();
+    let mut cases: Vec<Figures> = Vec::new();
     for cohort in [false, true] {
         let mut runs = Vec::new();
         for no in 0..options.runs.max(1) {
@@ -120,7 +118,8 @@ pub fn run(options: &Options) -> Result<Report, QuotaError> {
     }
     Ok(Report {
         measure: "quota".to_owned(),
-        machine: machine(),
+        ops_per_s: cases.first().map_or(0, |tree| tree.ops_per_s),
+        machine: machine.and_after(),
         tenants: TENANTS,
         namespaces: TENANTS * TEAMS * NAMESPACES,
         resource_types: RESOURCES.len() as u64,
@@ -165,16 +164,6 @@ fn figures(case: &str, runs: &[Took]) -> Figures {
 
 fn per_s((time, count): (Duration, u64)) -> u64 {
     (count as f64 / time.as_secs_f64().max(1e-9)) as u64
-}
-
-fn machine() -> Machine {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = text.lines().find(|line| line.starts_with("model name"));
-    let name = model.and_then(|line| line.split_once(": "));
-    Machine {
-        cpu: name.map_or_else(String::new, |(_, name)| name.to_owned()),
-        cores: thread::available_parallelism().map_or(1, usize::from),
-    }
 }
 
 fn table(report: &Report) -> String {

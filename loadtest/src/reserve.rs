@@ -3,12 +3,11 @@
 
 pub mod bus;
 mod domain;
-pub mod machine;
 mod workload;
 
+use crate::machine::Machine;
 use bus::{Load, LoadError};
 use domain::{DomainError, Length};
-use machine::Machine;
 use serde::Serialize;
 use std::{
     fs, io,

@@ -59,12 +59,6 @@ impl JobSetWatch {
         (!page.is_empty()).then_some(page)
     }
 
-    /// Follows to the end and returns where everything stands then.
-    pub async fn until_over(mut self) -> Result<Allocations, FeedError> {
-        while self.next_page().await?.is_some() {}
-        Ok(self.allocations)
-    }
-
     /// Where everything stands, as far as it was read.
     pub fn allocations(&self) -> &Allocations {
         &self.allocations
