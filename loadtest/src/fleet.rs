@@ -14,11 +14,12 @@ use bytes::Bytes;
 use chassis::{Clock, Stamp, Stopwatch};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use ledger::wire::capacity_to_proto;
+use node_heartbeat::RUNS_MAX;
 use prost::Message;
 use schemas::{
     subjects::Subjects,
     v1::{
-        Assignment, AssignmentList, Heartbeat, NodeReport, Register, Run, RunPhase,
+        Assignment, AssignmentList, Heartbeat, NodeReport, Register, Run, RunPhase, Runs,
         node_report::Report,
     },
 };
@@ -26,6 +27,7 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap},
     future::pending,
+    iter::once,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -159,6 +161,10 @@ struct Member {
     node: Node,
     agent: Agent,
     incarnation: u64,
+    /// What is to be reported once the report under way is acknowledged: the synced write at the door then costs the same
+    /// for all of it.
+    unreported: Vec<(RunId, RunPhase, i64)>,
+    reporting: bool,
 }
 
 impl Member {
@@ -167,6 +173,8 @@ impl Member {
             node,
             agent: Agent::default(),
             incarnation: wall_ms(),
+            unreported: Vec::new(),
+            reporting: false,
         }
     }
 
@@ -258,8 +266,7 @@ enum Done {
     Registered,
     Reported {
         node: usize,
-        run: RunId,
-        phase: RunPhase,
+        runs: Vec<(RunId, RunPhase)>,
     },
     Synced {
         node: usize,
@@ -316,13 +323,16 @@ impl Brain {
             // To a former life of the agent; it was under way when this one began.
             Ok(change) if change.incarnation != self.members[node].incarnation => {}
             Ok(change) if change.register_again => self.register_again(node),
-            Ok(change) => {
-                locked(&self.door.tally).assignments += 1;
-                let lifetime_ms = (self.lifetime)(&change);
-                let acts =
-                    self.members[node]
-                        .agent
-                        .assigned(&change, lifetime_ms, self.clock.now_ms());
+            Ok(mut change) => {
+                let more = std::mem::take(&mut change.more);
+                locked(&self.door.tally).assignments += 1 + more.len() as u64;
+                let now_ms = self.clock.now_ms();
+                let mut acts = Vec::new();
+                for change in once(change).chain(more) {
+                    let lifetime_ms = (self.lifetime)(&change);
+                    let agent = &mut self.members[node].agent;
+                    acts.extend(agent.assigned(&change, lifetime_ms, now_ms));
+                }
                 self.act(node, acts);
             }
             Err(error) => tracing::warn!(subject = %message.subject, %error, "no assignment"),
@@ -333,6 +343,7 @@ impl Brain {
     fn register_again(&mut self, node: usize) {
         let member = &mut self.members[node];
         member.agent.given_up();
+        member.unreported.clear();
         member.incarnation = wall_ms().max(member.incarnation + 1);
         let report = self.door.report(member, member.register());
         self.under_way
@@ -344,12 +355,18 @@ impl Brain {
         let now_ms = self.clock.now_ms();
         let (node, acts) = match done {
             Done::Registered => return,
-            Done::Reported { node, run, phase } => {
-                match phase {
-                    RunPhase::Started => locked(&self.door.tally).started += 1,
-                    _ => locked(&self.door.tally).finished += 1,
+            Done::Reported { node, runs } => {
+                let mut acts = Vec::new();
+                let mut tally = locked(&self.door.tally);
+                let member = &mut self.members[node];
+                member.reporting = false;
+                for (run, phase) in runs {
+                    match phase {
+                        RunPhase::Started => tally.started += 1,
+                        _ => tally.finished += 1,
+                    }
+                    acts.extend(member.agent.reported(&run, phase, now_ms));
                 }
-                let acts = self.members[node].agent.reported(&run, phase, now_ms);
                 (node, acts)
             }
             Done::Synced { node, list } => match list {
@@ -400,15 +417,7 @@ impl Brain {
             match act {
                 Act::Wake { run, at_ms } => self.wakes.push(Reverse((at_ms, node, run))),
                 Act::Report { run, phase, at_ms } => {
-                    let report = Report::Run(Run {
-                        allocation_id: run.allocation.clone(),
-                        phase: phase.into(),
-                        at_ms,
-                        revision: run.revision,
-                    });
-                    let report = self.door.report(&self.members[node], report);
-                    let done = report.map(move |()| Done::Reported { node, run, phase });
-                    self.under_way.push(done.boxed());
+                    self.members[node].unreported.push((run, phase, at_ms));
                 }
                 Act::Sync => {
                     locked(&self.door.tally).syncs += 1;
@@ -418,6 +427,34 @@ impl Brain {
                 }
             }
         }
+        self.report(node);
+    }
+
+    /// One report of a node is under way at a time.
+    fn report(&mut self, node: usize) {
+        let member = &mut self.members[node];
+        if member.reporting || member.unreported.is_empty() {
+            return;
+        }
+        member.reporting = true;
+        let count = member.unreported.len().min(RUNS_MAX);
+        let due: Vec<_> = member.unreported.drain(..count).collect();
+        let run = |(run, phase, at_ms): &(RunId, RunPhase, i64)| Run {
+            allocation_id: run.allocation.clone(),
+            phase: (*phase).into(),
+            at_ms: *at_ms,
+            revision: run.revision,
+        };
+        let report = Report::Runs(Runs {
+            runs: due.iter().map(run).collect(),
+        });
+        let runs = due
+            .into_iter()
+            .map(|(run, phase, _)| (run, phase))
+            .collect();
+        let report = self.door.report(&self.members[node], report);
+        let done = report.map(move |()| Done::Reported { node, runs });
+        self.under_way.push(done.boxed());
     }
 }
 

@@ -1,10 +1,12 @@
 //! What one simulated agent knows and does. No IO and no clock, so that its protocol is tested as a table.
 
 use schemas::v1::{Assignment, AssignmentList, GpuShare, RunPhase};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Thousandths of one device.
 const DEVICE_MILLI: u64 = 1000;
+/// Changes of the node for which a run that is over is remembered.
+const REMEMBERED: u64 = 1000;
 
 /// One of the runs that an allocation may have here, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,8 +70,10 @@ pub struct Agent {
     /// Up to here every change has been seen.
     revision: u64,
     syncing: bool,
-    /// The last run of each allocation. Ended ones stay, so that an assignment that comes again does not begin anew.
+    /// The last run of each allocation. Ended ones stay for a while, so that a stop that crossed their end finds them.
     runs: BTreeMap<String, Run>,
+    /// Those that are over, with their revision.
+    ended: VecDeque<(u64, RunId)>,
     /// Runs so far.
     begun: u64,
     conflicts: Vec<Conflict>,
@@ -132,6 +136,7 @@ impl Agent {
         self.revision = 0;
         self.syncing = false;
         self.runs.clear();
+        self.ended.clear();
     }
 
     /// The door did not answer; the next gap asks again.
@@ -141,6 +146,9 @@ impl Agent {
 
     fn apply(&mut self, change: &Assignment, lifetime_ms: Option<i64>, now_ms: i64) -> Vec<Act> {
         let allocation = &change.allocation_id;
+        if change.revision <= self.revision {
+            return Vec::new();
+        }
         if let Some(run) = self.runs.get_mut(allocation) {
             if change.revision <= run.revision {
                 return Vec::new();
@@ -228,9 +236,28 @@ impl Agent {
             }
             (Phase::Finishing, RunPhase::FinishedOk) => {
                 run.phase = Phase::Done;
+                let revision = run.revision;
+                self.ended.push_back((revision, id.clone()));
+                self.forget();
                 Vec::new()
             }
             _ => Vec::new(),
+        }
+    }
+
+    fn forget(&mut self) {
+        while let Some((revision, _)) = self.ended.front()
+            && revision + REMEMBERED <= self.revision
+        {
+            let Some((_, run)) = self.ended.pop_front() else {
+                return;
+            };
+            if self
+                .run_mut(&run)
+                .is_some_and(|run| run.phase == Phase::Done)
+            {
+                self.runs.remove(&run.allocation);
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use ledger::memory::Seeded;
 use prost::Message;
-use schemas::v1::{self, NodeReport, Register, Run, RunPhase, node_report::Report};
+use schemas::v1::{self, NodeReport, Register, Run, RunPhase, Runs, node_report::Report};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What an agent does, for the world to carry out.
@@ -96,15 +96,6 @@ impl Agent {
         self.report(Report::Register(Register { capacity }))
     }
 
-    fn phase(&mut self, allocation: &str, phase: RunPhase, at_ms: i64, revision: u64) -> Act {
-        self.report(Report::Run(Run {
-            allocation_id: allocation.to_owned(),
-            phase: phase.into(),
-            at_ms,
-            revision,
-        }))
-    }
-
     fn heartbeat(&self) -> Act {
         Act::Heartbeat {
             incarnation: self.incarnation,
@@ -184,10 +175,11 @@ impl Agent {
         let number = random.below(40) + 1;
         if random.chance(300) {
             let nothing = uuid_text(1, 1000 + number);
-            return self.phase(&nothing, RunPhase::Started, now_ms, 0);
+            return self.report(Report::Run(phase(&nothing, RunPhase::Started, now_ms, 0)));
         }
         self.incarnation -= 1;
-        let act = self.phase(&uuid_text(1, number), RunPhase::FinishedOk, now_ms, 0);
+        let run = phase(&uuid_text(1, number), RunPhase::FinishedOk, now_ms, 0);
+        let act = self.report(Report::Run(run));
         self.incarnation += 1;
         act
     }
@@ -203,35 +195,46 @@ impl Agent {
         late.into_iter().map(Act::Report).collect()
     }
 
-    /// Moves one run on.
+    /// Moves one run on, or a few, and says so in one message.
     fn work(&mut self, random: &mut Seeded, now_ms: i64, troubled: bool) -> Vec<Act> {
-        let index = random.below(self.runs.len().max(1) as u64) as usize;
-        let Some((allocation, run)) = self.runs.iter_mut().nth(index) else {
+        let Some(first) = self.move_on(random, now_ms, troubled) else {
             return Vec::new();
         };
+        let mut runs = vec![first];
+        while random.chance(300) {
+            runs.extend(self.move_on(random, now_ms, troubled));
+        }
+        let report = match <[Run; 1]>::try_from(runs) {
+            Ok([run]) => Report::Run(run),
+            Err(runs) => Report::Runs(Runs { runs }),
+        };
+        self.twice(random, troubled, |agent| agent.report(report))
+    }
+
+    fn move_on(&mut self, random: &mut Seeded, now_ms: i64, troubled: bool) -> Option<Run> {
+        let index = random.below(self.runs.len().max(1) as u64) as usize;
+        let (allocation, run) = self.runs.iter_mut().nth(index)?;
         let allocation = allocation.clone();
         // An agent's clock is its own.
         let at_ms = now_ms + random.below(200) as i64 - 100;
         let revision = run.revision;
         if run.started && !run.stop && troubled && random.chance(self.slow) {
-            return Vec::new();
+            return None;
         }
-        let phase = match (run.started, run.stop) {
+        let moved = match (run.started, run.stop) {
             (false, false) if random.chance(60) => RunPhase::Rejected,
             (false, false) => RunPhase::Started,
             (_, true) => RunPhase::FinishedOk,
             (true, false) if random.chance(150) => RunPhase::FailedRun,
             (true, false) => RunPhase::FinishedOk,
         };
-        if phase == RunPhase::Started {
+        if moved == RunPhase::Started {
             run.started = true;
         } else {
             self.runs.remove(&allocation);
             self.done.insert(allocation.clone(), revision);
         }
-        self.twice(random, troubled, |agent| {
-            agent.phase(&allocation, phase, at_ms, revision)
-        })
+        Some(phase(&allocation, moved, at_ms, revision))
     }
 
     /// One pushed change.
@@ -348,6 +351,15 @@ impl Agent {
             && memory <= self.capacity.memory_bytes
             && devices.values().all(|milli| *milli <= 1000)
             && extended.iter().all(has)
+    }
+}
+
+fn phase(allocation: &str, phase: RunPhase, at_ms: i64, revision: u64) -> Run {
+    Run {
+        allocation_id: allocation.to_owned(),
+        phase: phase.into(),
+        at_ms,
+        revision,
     }
 }
 

@@ -163,7 +163,7 @@ impl Process {
                         rules: shared.nodes,
                         door: Some((
                             Door::Report,
-                            Arc::new(move |message| vec![node_heartbeat::report(message, cell)]),
+                            Arc::new(move |message| node_heartbeat::report(message, cell)),
                         )),
                         local: Some(local),
                         effects: Some(effects_in),

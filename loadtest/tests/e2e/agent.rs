@@ -189,8 +189,11 @@ impl Agent {
                 if let Some(found) = known(&self.assigned) {
                     return found;
                 }
-                let push = self.pushed().await;
-                self.assigned.insert(push.allocation_id.clone(), push);
+                let mut push = self.pushed().await;
+                let more = std::mem::take(&mut push.more);
+                for change in std::iter::once(push).chain(more) {
+                    self.assigned.insert(change.allocation_id.clone(), change);
+                }
             }
         };
         let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;

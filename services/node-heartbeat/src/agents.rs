@@ -1,7 +1,7 @@
 //! Between the agents' subjects and the domain: heartbeats and sync requests in, assignments out.
 
 use crate::{
-    domain::{Command, Effect},
+    domain::{Assignment, Command, Effect},
     wire,
 };
 use async_nats::{Client, Message, Subject, Subscriber};
@@ -15,6 +15,8 @@ use vocab::{CellNo, Token};
 
 /// Questions remembered until they are answered.
 const ASKED_MAX: usize = 4096;
+/// Effects sent in one go.
+const EFFECTS_MAX: usize = 4096;
 
 pub struct Agents {
     client: Client,
@@ -58,11 +60,12 @@ impl Agents {
         mut effects: mpsc::UnboundedReceiver<Effect>,
         shutdown: &Shutdown,
     ) -> Result<(), Failure> {
+        let mut due = Vec::new();
         loop {
             tokio::select! {
                 biased;
                 () = shutdown.requested() => return Ok(()),
-                Some(effect) = effects.recv() => self.perform(effect).await?,
+                1.. = effects.recv_many(&mut due, EFFECTS_MAX) => self.perform(due.drain(..)).await?,
                 Some(message) = self.syncs.next() => {
                     // An agent whose question is dropped asks again.
                     if let Some(command) = self.sync(&message)
@@ -100,39 +103,47 @@ impl Agents {
         Some(Command::Sync { node, request })
     }
 
-    async fn perform(&mut self, effect: Effect) -> Result<(), Failure> {
-        let (subject, payload) = match effect {
-            Effect::Assign {
-                node,
-                incarnation,
-                assignment,
-            } => {
-                self.sent.inc();
-                let subject = self.subjects.node(node.as_str(), "assign");
-                (
-                    subject.into(),
-                    wire::assignment(&assignment, incarnation, self.cell),
-                )
+    /// What was decided together goes out together: one push for each node, in the order of its revisions.
+    async fn perform(&mut self, effects: impl Iterator<Item = Effect>) -> Result<(), Failure> {
+        let mut pushes: BTreeMap<(Token, u64), Vec<Assignment>> = BTreeMap::new();
+        for effect in effects {
+            match effect {
+                Effect::Assign {
+                    node,
+                    incarnation,
+                    assignment,
+                } => pushes
+                    .entry((node, incarnation))
+                    .or_default()
+                    .push(*assignment),
+                Effect::RegisterAgain { node, incarnation } => {
+                    let subject = self.subjects.node(node.as_str(), "assign");
+                    let payload = wire::register_again(incarnation);
+                    self.client.publish(subject, payload.into()).await?;
+                }
+                Effect::Synced {
+                    request,
+                    incarnation,
+                    revision,
+                    assignments,
+                } => {
+                    let payload = wire::assignments(revision, &assignments, incarnation, self.cell);
+                    if let Some(reply) = self.asked.remove(&request) {
+                        self.client.publish(reply, payload.into()).await?;
+                    }
+                }
             }
-            Effect::RegisterAgain { node, incarnation } => {
-                let subject = self.subjects.node(node.as_str(), "assign");
-                (subject.into(), wire::register_again(incarnation))
-            }
-            Effect::Synced {
-                request,
-                incarnation,
-                revision,
-                assignments,
-            } => {
-                let Some(reply) = self.asked.remove(&request) else {
-                    return Ok(());
+        }
+        for ((node, incarnation), changes) in pushes {
+            for changes in changes.chunks(wire::CHANGES_MAX) {
+                let Some(payload) = wire::push(changes, incarnation, self.cell) else {
+                    continue;
                 };
-                (
-                    reply,
-                    wire::assignments(revision, &assignments, incarnation, self.cell),
-                )
+                self.sent.inc_by(changes.len() as u64);
+                let subject = self.subjects.node(node.as_str(), "assign");
+                self.client.publish(subject, payload.into()).await?;
             }
-        };
-        Ok(self.client.publish(subject, payload.into()).await?)
+        }
+        Ok(())
     }
 }

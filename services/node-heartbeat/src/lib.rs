@@ -15,7 +15,7 @@ use serde::Deserialize;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-pub use wire::{assignment, report};
+pub use wire::{RUNS_MAX, push, report};
 
 /// The service, for the chassis.
 pub struct NodeHeartbeatService;
@@ -62,7 +62,7 @@ impl Service for NodeHeartbeatService {
         let (effects_in, effects) = mpsc::unbounded_channel();
         let cell = ctx.cell_no();
         let deciding = Deciding {
-            door: Some((Door::Report, Arc::new(move |m| vec![wire::report(m, cell)]))),
+            door: Some((Door::Report, Arc::new(move |m| wire::report(m, cell)))),
             local: Some(local),
             effects: Some(effects_in),
             ..Deciding::on_ledger(Rules {

@@ -9,37 +9,50 @@ use prost::Message;
 use schemas::v1::{self, node_report};
 use vocab::{AllocationId, CellNo, Millis, RunState, Token};
 
+/// Runs in one report.
+pub const RUNS_MAX: usize = 1000;
+/// Changes in one push: with the longest specs still far below what the bus takes.
+pub const CHANGES_MAX: usize = 256;
+
 /// Total: what cannot be read moves the door on and nothing else.
-pub fn report(message: &DoorRecord, cell: CellNo) -> Command {
-    let node = message.sender.clone();
-    read(&node, &message.payload, cell).unwrap_or(Command::Unreadable { node })
+pub fn report(message: &DoorRecord, cell: CellNo) -> Vec<Command> {
+    let node = &message.sender;
+    let unreadable = || Command::Unreadable { node: node.clone() };
+    read(node, &message.payload, cell).unwrap_or_else(|| vec![unreadable()])
 }
 
-fn read(node: &Token, payload: &[u8], cell: CellNo) -> Option<Command> {
+fn read(node: &Token, payload: &[u8], cell: CellNo) -> Option<Vec<Command>> {
     let message = v1::NodeReport::decode(payload).ok()?;
-    let node = node.clone();
     let incarnation = message.incarnation;
+    let run = |run: &v1::Run| read_run(node, incarnation, run, cell);
     match message.report? {
-        node_report::Report::Register(register) => Some(Command::Register {
-            node,
+        node_report::Report::Register(register) => Some(vec![Command::Register {
+            node: node.clone(),
             incarnation,
             capacity: Box::new(capacity_from_proto(register.capacity).ok()?),
-        }),
-        node_report::Report::Run(run) => Some(Command::Report {
-            node,
-            incarnation,
-            allocation: AllocationId::parse(&run.allocation_id)?.in_cell(cell)?,
-            state: match run.phase() {
-                v1::RunPhase::Started => RunState::Started,
-                v1::RunPhase::FinishedOk => RunState::Finished,
-                v1::RunPhase::FailedRun => RunState::Failed,
-                v1::RunPhase::Rejected => RunState::Rejected,
-                v1::RunPhase::Unspecified => return None,
-            },
-            at: Millis(run.at_ms),
-            revision: run.revision,
-        }),
+        }]),
+        node_report::Report::Run(one) => Some(vec![run(&one)?]),
+        node_report::Report::Runs(many) if many.runs.len() > RUNS_MAX => None,
+        // One that cannot be read says nothing about the others.
+        node_report::Report::Runs(many) => Some(many.runs.iter().filter_map(run).collect()),
     }
+}
+
+fn read_run(node: &Token, incarnation: u64, run: &v1::Run, cell: CellNo) -> Option<Command> {
+    Some(Command::Report {
+        node: node.clone(),
+        incarnation,
+        allocation: AllocationId::parse(&run.allocation_id)?.in_cell(cell)?,
+        state: match run.phase() {
+            v1::RunPhase::Started => RunState::Started,
+            v1::RunPhase::FinishedOk => RunState::Finished,
+            v1::RunPhase::FailedRun => RunState::Failed,
+            v1::RunPhase::Rejected => RunState::Rejected,
+            v1::RunPhase::Unspecified => return None,
+        },
+        at: Millis(run.at_ms),
+        revision: run.revision,
+    })
 }
 
 pub fn heartbeat(node: Token, payload: &[u8]) -> Option<Command> {
@@ -68,11 +81,20 @@ fn to_proto(assignment: &Assignment, incarnation: u64, cell: CellNo) -> v1::Assi
         incarnation,
         stop_by_ms: assignment.stop_by.map_or(0, |by| by.0),
         zones: assignment.zones.into(),
+        more: Vec::new(),
     }
 }
 
-pub fn assignment(assignment: &Assignment, incarnation: u64, cell: CellNo) -> Vec<u8> {
-    to_proto(assignment, incarnation, cell).encode_to_vec()
+/// One push with all these changes, which are for the same incarnation; nothing when there are none.
+pub fn push(assignments: &[Assignment], incarnation: u64, cell: CellNo) -> Option<Vec<u8>> {
+    let mut changes = assignments.iter();
+    let of_cell = |assignment| to_proto(assignment, incarnation, cell);
+    let first = of_cell(changes.next()?);
+    let push = v1::Assignment {
+        more: changes.map(of_cell).collect(),
+        ..first
+    };
+    Some(push.encode_to_vec())
 }
 
 pub fn assignments(

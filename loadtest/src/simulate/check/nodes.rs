@@ -262,9 +262,11 @@ impl Checker {
             format!("{e:?} of {current:?}, placed {hold:?}")
         })?;
         let said = self.nodes.said(&e.node, frame.through_door, |report| {
+            let id_end = format!("{:012x}", e.allocation);
             current.is_some_and(|known| known.incarnation == report.incarnation)
-                && matches!(&report.report, Some(Report::Run(run))
-                    if run.phase == e.state && run.allocation_id.ends_with(&format!("{:012x}", e.allocation)))
+                && runs(report)
+                    .iter()
+                    .any(|run| run.phase == e.state && run.allocation_id.ends_with(&id_end))
         });
         at.rule(said, Invariant::Outcome, || format!("nobody said {e:?}"))?;
         let over = self.nodes.over(e.allocation);
@@ -291,5 +293,13 @@ impl Checker {
         };
         reports.insert(e.allocation, reported);
         Ok(())
+    }
+}
+
+fn runs(report: &v1::NodeReport) -> &[v1::Run] {
+    match &report.report {
+        Some(Report::Run(run)) => std::slice::from_ref(run),
+        Some(Report::Runs(many)) => &many.runs,
+        Some(Report::Register(_)) | None => &[],
     }
 }

@@ -6,10 +6,11 @@ use crate::simulate::{
     check::{Heartbeat, Invariant, Violation},
 };
 use ledger::{Door, DoorRecord};
-use node_heartbeat::domain::{Command, Effect};
+use node_heartbeat::domain::{Assignment, Command, Effect};
 use prost::Message;
 use schemas::v1;
-use std::sync::atomic::Ordering;
+use std::{slice, sync::atomic::Ordering};
+use vocab::CellNo;
 
 impl World {
     pub(super) fn agent_acts(&mut self, index: usize, troubled: bool) {
@@ -127,8 +128,7 @@ impl World {
                 incarnation,
                 assignment,
             } => {
-                let bytes = node_heartbeat::assignment(&assignment, incarnation, cell);
-                let change = v1::Assignment::decode(&bytes[..]).unwrap_or_default();
+                let change = pushed(&assignment, incarnation, cell);
                 let random = &mut self.random;
                 let agent = self.agents.iter_mut().find(|a| a.name == node.as_str());
                 agent
@@ -158,8 +158,7 @@ impl World {
                 };
                 let list: Vec<v1::Assignment> = assignments
                     .iter()
-                    .map(|a| node_heartbeat::assignment(a, incarnation, cell))
-                    .map(|bytes| v1::Assignment::decode(&bytes[..]).unwrap_or_default())
+                    .map(|assignment| pushed(assignment, incarnation, cell))
                     .collect();
                 self.agents[index]
                     .listed(incarnation, revision, &list)
@@ -167,4 +166,10 @@ impl World {
             }
         }
     }
+}
+
+/// A change by itself, as an agent reads it: together with others it may come late or not at all, but in no other order.
+fn pushed(assignment: &Assignment, incarnation: u64, cell: CellNo) -> v1::Assignment {
+    let bytes = node_heartbeat::push(slice::from_ref(assignment), incarnation, cell);
+    v1::Assignment::decode(&bytes.unwrap_or_default()[..]).unwrap_or_default()
 }

@@ -10,7 +10,7 @@ use lease::Leases;
 use ledger::{Decider, Draft, IllegalEvent};
 use run::Place;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use vocab::{
     AllocationNo, AllocationSpec, At, Event, EventKind, GpuShare, Kinds, Millis, NodeCapacity,
     RunState, Token, Writer,
@@ -37,7 +37,7 @@ pub struct Node {
     pub capacity: NodeCapacity,
     /// Counts what the agent of this incarnation has to know: placements and stops.
     pub revision: u64,
-    runs: Vec<AllocationNo>,
+    runs: BTreeSet<AllocationNo>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,7 +145,7 @@ impl Decider for Nodes {
     type Effect = Effect;
 
     const WRITER: Writer = Writer::NodeHeartbeat;
-    const STATE_VERSION: u32 = 2;
+    const STATE_VERSION: u32 = 3;
 
     const READS: Kinds = Kinds::of(&[
         EventKind::AllocationRequested,

@@ -2,6 +2,7 @@
 
 use super::{Node, Nodes, Rules, capacity};
 use ledger::{Draft, IllegalEvent};
+use std::collections::BTreeSet;
 use vocab::{Event, NodeCapacity, Token};
 
 /// An older incarnation is ignored, the current one only heard; a newer one ends the node's former life first.
@@ -63,7 +64,7 @@ impl Nodes {
             // Begins anew with each life. How far a former one was counted depends on what its leader had read when the
             // node was lost, and a leader that was fenced meanwhile may have told its agent of more.
             revision: 0,
-            runs: Vec::new(),
+            runs: BTreeSet::new(),
         };
         self.nodes.insert(node.clone(), fresh);
         Ok(())

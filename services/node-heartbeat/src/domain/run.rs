@@ -114,7 +114,7 @@ impl Nodes {
             again,
         } = requested.remove();
         known.revision += 1;
-        known.runs.push(allocation);
+        known.runs.insert(allocation);
         let assignment = Assignment {
             revision: known.revision,
             allocation,
@@ -199,7 +199,7 @@ impl Nodes {
     fn leave(&mut self, allocation: AllocationNo) -> Option<Run> {
         let run = self.runs.remove(&allocation)?;
         if let Some(known) = self.nodes.get_mut(&run.node) {
-            known.runs.retain(|of| *of != allocation);
+            known.runs.remove(&allocation);
         }
         Some(run)
     }
@@ -225,9 +225,9 @@ impl Nodes {
     }
 
     fn assignments(&self, node: &Token) -> impl Iterator<Item = &Assignment> {
-        let runs = self.nodes.get(node).map_or(&[][..], |known| &known.runs);
-        let runs = runs
-            .iter()
+        let of_node = self.nodes.get(node).into_iter();
+        let runs = of_node
+            .flat_map(|known| &known.runs)
             .filter_map(|allocation| self.runs.get(allocation));
         runs.filter(|run| !run.over).map(|run| &run.assignment)
     }
