@@ -1,3 +1,1 @@
-fn main() -> std::process::ExitCode {
-    admission::main()
-}
+chassis::program!(admission::main);

@@ -1,3 +1,1 @@
-fn main() -> std::process::ExitCode {
-    analytics::main()
-}
+chassis::program!(analytics::main);

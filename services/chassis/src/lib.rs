@@ -1,6 +1,6 @@
 //! The boot of every service, written once: configuration, logs, spans, health, metrics, signals, connections.
 //!
-//! A service implements [`Service`] and its `main` is one call of [`main`]; [`run_service`] runs the same code inside a
+//! A service implements [`Service`] and its `main` is one [`program!`] around [`main`]; [`run_service`] runs the same code inside a
 //! process that holds several services, or a test.
 
 mod clock;
@@ -19,6 +19,23 @@ mod shutdown;
 pub mod stack;
 mod telemetry;
 pub mod warm;
+
+#[doc(hidden)]
+pub use mimalloc;
+
+/// A service's program: its `main`, and the allocator that it runs with. Here, and not in the library that a test links,
+/// because a program has only one.
+#[macro_export]
+macro_rules! program {
+    ($main:path) => {
+        #[global_allocator]
+        static ALLOCATOR: $crate::mimalloc::MiMalloc = $crate::mimalloc::MiMalloc;
+
+        fn main() -> ::std::process::ExitCode {
+            $main()
+        }
+    };
+}
 
 pub use clock::{Clock, ClockHand, Stamp, Stopwatch};
 pub use config::{

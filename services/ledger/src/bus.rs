@@ -1,17 +1,34 @@
 //! What the ledger needs from a bus, and no more: fenced append, ordered reading, the writer's last record, a door for
 //! requests from outside, and a place for snapshots.
 
+use crate::content::{Content, Shared};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use std::future::Future;
+use std::{future::Future, sync::Arc};
 use vocab::{Lsn, Millis, Token, TraceContext, Writer};
 
-/// One frame as it stands on the ledger.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One frame as it stands on the ledger. Clones share what has been read of it.
+#[derive(Debug, Clone)]
 pub struct Record {
     pub lsn: Lsn,
     pub writer: Writer,
     pub frame: Bytes,
+    content: Shared,
+}
+
+impl Record {
+    pub fn new(lsn: Lsn, writer: Writer, frame: Bytes) -> Self {
+        Self {
+            lsn,
+            writer,
+            frame,
+            content: Shared::default(),
+        }
+    }
+
+    pub(crate) fn content(&self) -> Result<Arc<Content>, String> {
+        self.content.read(&self.frame)
+    }
 }
 
 /// Which door a request came in by.

@@ -1,8 +1,6 @@
 //! What a deciding service's domain offers, and the draft that it decides into.
 
-use crate::wire;
-use prost::Message;
-use schemas::v1;
+use crate::{frame, wire};
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt;
 use vocab::{At, Event, EventNo, Kinds, Lsn, Millis, Writer};
@@ -76,8 +74,8 @@ pub struct Draft {
     pub now: Millis,
     next: EventNo,
     pub(crate) events: Vec<(At, Event)>,
-    pub(crate) encoded: Vec<v1::Event>,
-    bytes: usize,
+    /// As they stand in the frame.
+    pub(crate) encoded: Vec<u8>,
     pub(crate) illegal: Option<IllegalEvent>,
 }
 
@@ -91,7 +89,6 @@ impl Draft {
             next,
             events: Vec::new(),
             encoded: Vec::new(),
-            bytes: 0,
             illegal: None,
         }
     }
@@ -103,7 +100,7 @@ impl Draft {
 
     /// No more decisions now; the rest goes into the next frame.
     pub fn full(&self) -> bool {
-        self.bytes >= Self::BYTES_MAX || self.illegal.is_some()
+        self.encoded.len() >= Self::BYTES_MAX || self.illegal.is_some()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -137,10 +134,8 @@ impl Draft {
             self.illegal = Some(illegal);
             return;
         }
-        let encoded = wire::event_to_proto(&event);
-        self.bytes += encoded.encoded_len() + 4;
+        frame::push_event(&mut self.encoded, &wire::event_to_proto(&event));
         self.next = EventNo(self.next.0 + 1);
-        self.encoded.push(encoded);
         self.events.push((at, event));
     }
 }

@@ -1,13 +1,16 @@
 //! Frames and the hash chain that every reader checks.
 
-use crate::{bus::Record, wire};
+use crate::{
+    bus::Record,
+    content::{Content, RawFrame},
+};
 use bytes::Bytes;
 use prost::Message;
 use schemas::v1;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use std::{collections::BTreeMap, fmt};
-use vocab::{At, Event, EventKind, EventNo, Kinds, Lsn, Millis, Writer};
+use std::{collections::BTreeMap, fmt, sync::Arc};
+use vocab::{At, Event, EventNo, Kinds, Lsn, Millis, Writer};
 
 /// SHA-256 of an encoded frame.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,8 +41,8 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// A decoded frame, its place in the chain checked.
-#[derive(Debug, Clone, PartialEq)]
+/// A frame whose place in the chain was checked, as one reader sees it.
+#[derive(Debug, Clone)]
 pub struct Frame {
     pub lsn: Lsn,
     pub writer: Writer,
@@ -51,54 +54,23 @@ pub struct Frame {
     pub first_event: EventNo,
     /// How many events it has.
     pub count: u32,
-    /// Those that the reader reads, with their index.
-    pub events: Vec<(u32, Event)>,
+    content: Arc<Content>,
+    read: Kinds,
 }
 
 impl Frame {
     /// The events that the reader reads, with their places.
     pub fn placed(&self) -> impl Iterator<Item = (At, &Event)> {
-        self.events.iter().map(|(index, event)| {
+        self.content.events(self.read).map(|(index, event)| {
             let at = At {
                 lsn: self.lsn,
-                index: *index,
-                no: EventNo(self.first_event.0 + u64::from(*index)),
+                index,
+                no: EventNo(self.first_event.0 + u64::from(index)),
                 now: self.now,
             };
             (at, event)
         })
     }
-}
-
-/// The contract's `Frame` with its events as they were written, so that a reader decodes those alone that it reads.
-#[derive(Clone, PartialEq, Message)]
-struct RawFrame {
-    #[prost(uint64, tag = "1")]
-    epoch: u64,
-    #[prost(uint64, tag = "2")]
-    frame_no: u64,
-    #[prost(uint64, tag = "3")]
-    through_lsn: u64,
-    #[prost(uint64, tag = "4")]
-    through_door: u64,
-    #[prost(int64, tag = "5")]
-    now_ms: i64,
-    #[prost(uint64, tag = "6")]
-    prev_lsn: u64,
-    #[prost(bytes = "bytes", tag = "7")]
-    prev_digest: Bytes,
-    #[prost(uint64, tag = "8")]
-    first_event_no: u64,
-    #[prost(bytes = "bytes", repeated, tag = "9")]
-    events: Vec<Bytes>,
-    #[prost(bytes = "bytes", tag = "10")]
-    leader: Bytes,
-}
-
-/// What kind of event these bytes are: an event has one field, its number first.
-fn kind_of(event: &Bytes) -> Option<EventKind> {
-    let key = prost::encoding::decode_varint(&mut event.as_ref()).ok()?;
-    EventKind::from_number(key >> 3)
 }
 
 /// A writer's last frame, as far as a reader has come.
@@ -203,7 +175,8 @@ fn decode(record: &Record, head: &Head, read: Kinds) -> Result<(Frame, Head), Ch
     let (lsn, writer) = (record.lsn, record.writer);
     let broken = |rule| ChainError::Broken { lsn, writer, rule };
     let unreadable = |why: String| ChainError::Unreadable { lsn, writer, why };
-    let raw = RawFrame::decode(record.frame.clone()).map_err(|e| unreadable(e.to_string()))?;
+    let content = record.content().map_err(unreadable)?;
+    let raw = &content.head;
     let prev = if head.frame_no == 0 {
         &[][..]
     } else {
@@ -228,25 +201,19 @@ fn decode(record: &Record, head: &Head, read: Kinds) -> Result<(Frame, Head), Ch
             raw.first_event_no == head.next_event.0,
             "number of the first event",
         ),
+        (
+            content.kinds().all(|kind| kind.writer() == writer),
+            "an event of another writer",
+        ),
     ];
     if let Some((_, rule)) = rules.iter().find(|(holds, _)| !holds) {
         return Err(broken(rule));
     }
-    let (mut events, count) = (Vec::new(), raw.events.len() as u32);
-    for (index, event) in raw.events.into_iter().enumerate() {
-        let kind = kind_of(&event).ok_or_else(|| unreadable("an event of no kind".into()))?;
-        if kind.writer() != writer {
-            return Err(broken("an event of another writer"));
-        }
-        if read.has(kind) {
-            let event = v1::Event::decode(event).map_err(|e| unreadable(e.to_string()))?;
-            let event = wire::event_from_proto(event).map_err(|e| unreadable(e.to_string()))?;
-            events.push((index as u32, event));
-        }
-    }
+    content.decode(read).map_err(unreadable)?;
+    let count = content.len() as u32;
     let next = Head {
         lsn,
-        digest: Digest::of(&record.frame),
+        digest: content.digest,
         epoch: raw.epoch,
         frame_no: raw.frame_no,
         next_event: EventNo(raw.first_event_no + u64::from(count)),
@@ -264,9 +231,18 @@ fn decode(record: &Record, head: &Head, read: Kinds) -> Result<(Frame, Head), Ch
         now: next.now,
         first_event: EventNo(raw.first_event_no),
         count,
-        events,
+        content: content.clone(),
+        read,
     };
     Ok((frame, next))
+}
+
+/// The number of a frame's events in the contract.
+const EVENTS: u32 = 9;
+
+/// Adds an event to those of a frame in the making, as they stand there.
+pub(crate) fn push_event(events: &mut Vec<u8>, event: &v1::Event) {
+    prost::encoding::message::encode(EVENTS, event, events);
 }
 
 /// A frame that continues `head`, and the head that it makes (its position is not known yet).
@@ -276,10 +252,9 @@ pub(crate) fn write(
     epoch: u64,
     now: Millis,
     through: (Lsn, u64),
-    events: Vec<v1::Event>,
+    (count, events): (u64, &[u8]),
 ) -> (Bytes, Head) {
-    let count = events.len() as u64;
-    let raw = v1::Frame {
+    let before_events = RawFrame {
         epoch,
         frame_no: head.frame_no + 1,
         through_lsn: through.0.0,
@@ -287,20 +262,28 @@ pub(crate) fn write(
         now_ms: now.0,
         prev_lsn: head.lsn.0,
         prev_digest: if head.frame_no == 0 {
-            Vec::new()
+            Bytes::new()
         } else {
-            head.digest.0.to_vec()
+            Bytes::copy_from_slice(&head.digest.0)
         },
         first_event_no: head.next_event.0,
-        events,
-        leader: leader.to_vec(),
+        ..RawFrame::default()
     };
-    let bytes = Bytes::from(raw.encode_to_vec());
+    let after_events = RawFrame {
+        leader: Bytes::copy_from_slice(leader),
+        ..RawFrame::default()
+    };
+    // A message's fields may be encoded apart: their bytes one behind the other are the message.
+    let mut bytes = before_events.encode_to_vec();
+    bytes.reserve_exact(events.len() + after_events.encoded_len());
+    bytes.extend_from_slice(events);
+    bytes.extend_from_slice(&after_events.encode_to_vec());
+    let bytes = Bytes::from(bytes);
     let next = Head {
         lsn: Lsn(0),
         digest: Digest::of(&bytes),
         epoch,
-        frame_no: raw.frame_no,
+        frame_no: before_events.frame_no,
         next_event: EventNo(head.next_event.0 + count),
         through_lsn: through.0,
         through_door: through.1,

@@ -1,6 +1,7 @@
 //! The bus on NATS JetStream.
 
 mod door;
+mod hub;
 
 use crate::bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Tail};
 use async_nats::{
@@ -19,13 +20,13 @@ use async_nats::{
     },
 };
 use bytes::Bytes;
-use futures::StreamExt;
+use hub::{Hub, RecordTail};
 use schemas::subjects::Subjects;
 use std::{sync::Arc, time::Duration};
 use tokio::{io::AsyncReadExt, sync::mpsc, task::JoinHandle};
 use vocab::{Lsn, Writer};
 
-/// Records read ahead of the fold.
+/// Messages read ahead at a door.
 const READ_AHEAD: usize = 1024;
 /// No acknowledgement after this long means that nobody knows.
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -36,6 +37,7 @@ pub struct JetStreamBus {
     jetstream: jetstream::Context,
     subjects: Arc<Subjects>,
     ledger: Stream<()>,
+    hub: Arc<Hub>,
 }
 
 fn unavailable(error: impl std::fmt::Display) -> BusError {
@@ -56,6 +58,7 @@ impl JetStreamBus {
             jetstream,
             subjects: Arc::new(subjects),
             ledger,
+            hub: Arc::default(),
         })
     }
 
@@ -87,11 +90,7 @@ impl JetStreamBus {
                 lsn,
                 why: format!("no writer has the subject {subject}"),
             })?;
-        Ok(Record {
-            lsn,
-            writer,
-            frame: payload,
-        })
+        Ok(Record::new(lsn, writer, payload))
     }
 
     fn door_stream(&self, door: Door) -> String {
@@ -152,7 +151,7 @@ impl<T: Send> Tail<T> for ChannelTail<T> {
 }
 
 impl Bus for JetStreamBus {
-    type Records = ChannelTail<Record>;
+    type Records = RecordTail;
     type Messages = ChannelTail<DoorRecord>;
 
     async fn ledger_id(&self) -> Result<LedgerId, BusError> {
@@ -206,24 +205,8 @@ impl Bus for JetStreamBus {
         Ok(Lsn(info.state.last_sequence))
     }
 
-    /// Reads in a task of its own, which ends with the tail or its first error.
-    async fn follow(&self, from: Lsn) -> Result<ChannelTail<Record>, BusError> {
-        let subjects = self.subjects.clone();
-        let mut messages = self.consume(&subjects.ledger_stream(), from.0).await?;
-        let (sender, receiver) = mpsc::channel(READ_AHEAD);
-        let task = tokio::spawn(async move {
-            while let Some(message) = messages.next().await {
-                let item = message.map_err(unavailable).and_then(|message| {
-                    let seq = message.info().map_err(unavailable)?.stream_sequence;
-                    Self::record(&subjects, &message.subject, seq, message.payload.clone())
-                });
-                let last = item.is_err();
-                if sender.send(item).await.is_err() || last {
-                    return;
-                }
-            }
-        });
-        Ok(ChannelTail { receiver, task })
+    async fn follow(&self, from: Lsn) -> Result<RecordTail, BusError> {
+        RecordTail::open(self.clone(), from).await
     }
 
     async fn door(&self, door: Door, from: u64) -> Result<ChannelTail<DoorRecord>, BusError> {

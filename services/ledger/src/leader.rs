@@ -532,21 +532,19 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     }
 
     /// Whether a live leader would have written something by now.
-    async fn has_cause(&self, term: &Term<D, B>) -> bool {
-        let due = term
-            .replica
-            .state()
-            .wake_at()
-            .is_some_and(|at| at <= self.time.now());
-        let at_door = match &self.options.door {
-            Some((door, _)) => self
-                .bus
-                .door_end(*door)
-                .await
-                .is_ok_and(|end| end > term.replica.head().through_door),
-            None => false,
-        };
-        due || at_door || term.replica.has_pending()
+    fn has_cause(&self, term: &Term<D, B>) -> impl Future<Output = bool> + Send + use<D, B, T> {
+        let state = term.replica.state();
+        let due = state.wake_at().is_some_and(|at| at <= self.time.now());
+        let cause = due || term.replica.has_pending();
+        let through = term.replica.head().through_door;
+        let door = self.options.door.as_ref().map(|(door, _)| *door);
+        let bus = self.bus.clone();
+        async move {
+            match door {
+                Some(door) if !cause => bus.door_end(door).await.is_ok_and(|end| end > through),
+                _ => cause,
+            }
+        }
     }
 }
 

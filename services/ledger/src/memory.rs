@@ -173,7 +173,7 @@ impl Shared {
             return Err(AppendError::Fenced);
         }
         let lsn = Lsn(self.ledger.len() as u64 + 1);
-        self.ledger.push(Record { lsn, writer, frame });
+        self.ledger.push(Record::new(lsn, writer, frame));
         self.wake();
         Ok(lsn)
     }

@@ -170,7 +170,8 @@ impl<D: Decider> Replica<D> {
         }
         let off = u64::from(sabotage::armed(Bug::WatermarkOffByOne));
         let through = (Lsn(self.folded.0 + off), through_door);
-        let (bytes, next) = frame::write(&head, leader, epoch, draft.now, through, draft.encoded);
+        let events = (draft.events.len() as u64, &draft.encoded[..]);
+        let (bytes, next) = frame::write(&head, leader, epoch, draft.now, through, events);
         Ok(Some(Sealed {
             bytes,
             expected_last: head.lsn,

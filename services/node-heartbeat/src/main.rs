@@ -1,3 +1,1 @@
-fn main() -> std::process::ExitCode {
-    node_heartbeat::main()
-}
+chassis::program!(node_heartbeat::main);

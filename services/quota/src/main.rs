@@ -1,3 +1,1 @@
-fn main() -> std::process::ExitCode {
-    quota::main()
-}
+chassis::program!(quota::main);

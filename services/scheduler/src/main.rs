@@ -1,3 +1,1 @@
-fn main() -> std::process::ExitCode {
-    scheduler::main()
-}
+chassis::program!(scheduler::main);

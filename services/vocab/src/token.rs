@@ -1,12 +1,13 @@
 //! Names that may stand in a subject.
 
+use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
-use std::{borrow::Borrow, fmt, sync::Arc};
+use std::{borrow::Borrow, fmt};
 
 /// A name of 1 to 64 characters from `[A-Za-z0-9_-]`. It can stand in a subject, a file name or a URL as it is.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Token(Arc<str>);
+#[serde(try_from = "CompactString", into = "CompactString")]
+pub struct Token(CompactString);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a name is 1 to 64 characters from A-Z a-z 0-9 _ -")]
@@ -16,13 +17,16 @@ impl Token {
     pub const LENGTH_MAX: usize = 64;
 
     pub fn new(text: &str) -> Result<Self, BadToken> {
+        Self::check(text)?;
+        Ok(Self(text.into()))
+    }
+
+    fn check(text: &str) -> Result<(), BadToken> {
         let fits = (1..=Self::LENGTH_MAX).contains(&text.len());
         let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-        if fits && text.bytes().all(plain) {
-            Ok(Self(text.into()))
-        } else {
-            Err(BadToken)
-        }
+        (fits && text.bytes().all(plain))
+            .then_some(())
+            .ok_or(BadToken)
     }
 
     pub fn as_str(&self) -> &str {
@@ -30,16 +34,23 @@ impl Token {
     }
 }
 
-impl TryFrom<String> for Token {
+impl TryFrom<CompactString> for Token {
     type Error = BadToken;
-    fn try_from(text: String) -> Result<Self, BadToken> {
-        Self::new(&text)
+    fn try_from(text: CompactString) -> Result<Self, BadToken> {
+        Self::check(&text)?;
+        Ok(Self(text))
+    }
+}
+
+impl From<Token> for CompactString {
+    fn from(token: Token) -> Self {
+        token.0
     }
 }
 
 impl From<Token> for String {
     fn from(token: Token) -> Self {
-        token.0.as_ref().to_owned()
+        token.0.into()
     }
 }
 

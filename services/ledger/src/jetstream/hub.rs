@@ -1,0 +1,260 @@
+//! One reader of the ledger for all followers in a process: each record is sent once by the server, and read once.
+//!
+//! A follower that is where the shared reader is attaches to it. One that is behind, or cannot keep up, reads by itself
+//! until it has caught up; whoever finds no shared reader makes its own the shared one.
+
+use super::{JetStreamBus, unavailable};
+use crate::bus::{BusError, Record, Tail};
+use async_nats::jetstream::{
+    Message,
+    consumer::pull::{Ordered, OrderedError},
+};
+use futures::{FutureExt, StreamExt};
+use schemas::subjects::Subjects;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::{
+    sync::mpsc::{self, error::TrySendError},
+    task::JoinHandle,
+};
+use vocab::Lsn;
+
+/// Records that a follower may be behind the shared reader.
+const READ_AHEAD: usize = 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Hub(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// What the shared reader reads next; none while there is no reader.
+    next: Option<Lsn>,
+    followers: Vec<mpsc::Sender<Record>>,
+}
+
+impl Hub {
+    /// Nothing panics while it is held, so a poisoned lock is as good as any.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The records from the shared reader's next one on, if that is not beyond `from`.
+    fn attach(&self, from: Lsn) -> Option<mpsc::Receiver<Record>> {
+        let mut state = self.state();
+        state.next.filter(|next| *next <= from)?;
+        let (sender, receiver) = mpsc::channel(READ_AHEAD);
+        state.followers.push(sender);
+        Some(receiver)
+    }
+
+    /// Makes this the shared reader, if there is none.
+    fn adopt(
+        self: &Arc<Self>,
+        records: Box<Records>,
+        from: Lsn,
+    ) -> Result<mpsc::Receiver<Record>, Box<Records>> {
+        let mut state = self.state();
+        if state.next.is_some() {
+            return Err(records);
+        }
+        let (sender, receiver) = mpsc::channel(READ_AHEAD);
+        state.next = Some(from);
+        state.followers = vec![sender];
+        tokio::spawn(self.clone().read(records));
+        Ok(receiver)
+    }
+
+    /// Until nobody follows, or nothing can be read: the followers then see for themselves.
+    async fn read(self: Arc<Self>, mut records: Box<Records>) {
+        while let Ok(record) = records.recv().await {
+            let alone = {
+                let mut state = self.state();
+                state.next = Some(Lsn(record.lsn.0 + 1));
+                match &state.followers[..] {
+                    [one] => Some(one.clone()),
+                    _ => {
+                        let takes = |follower: &mpsc::Sender<Record>| {
+                            // Whoever is full goes on by itself.
+                            !matches!(
+                                follower.try_send(record.clone()),
+                                Err(TrySendError::Full(_) | TrySendError::Closed(_))
+                            )
+                        };
+                        state.followers.retain(takes);
+                        None
+                    }
+                }
+            };
+            // One that is alone keeps nobody waiting. It may have gone meanwhile, and others may have come.
+            if let Some(one) = alone {
+                self.tell_one(&one, record).await;
+            }
+            let mut state = self.state();
+            state.followers.retain(|follower| !follower.is_closed());
+            if state.followers.is_empty() {
+                break;
+            }
+        }
+        *self.state() = State::default();
+    }
+
+    async fn tell_one(&self, one: &mpsc::Sender<Record>, record: Record) {
+        let sent = one.send(record.clone()).await;
+        let mut state = self.state();
+        if sent.is_err() {
+            state.followers.retain(|follower| !follower.is_closed());
+        }
+        // Who attached while this one was waited for has asked for what comes after this record.
+    }
+}
+
+/// The stream as records.
+pub(super) struct Records {
+    messages: Ordered,
+    subjects: Arc<Subjects>,
+}
+
+impl Records {
+    fn record(&self, message: Result<Message, OrderedError>) -> Result<Record, BusError> {
+        let message = message.map_err(unavailable)?;
+        let seq = message.info().map_err(unavailable)?.stream_sequence;
+        JetStreamBus::record(
+            &self.subjects,
+            &message.subject,
+            seq,
+            message.payload.clone(),
+        )
+    }
+
+    async fn recv(&mut self) -> Result<Record, BusError> {
+        let message = self.messages.next().await;
+        self.record(message.ok_or_else(|| unavailable("the reader has ended"))?)
+    }
+
+    fn try_recv(&mut self) -> Option<Result<Record, BusError>> {
+        let message = self.messages.next().now_or_never()?;
+        let ended = || Err(unavailable("the reader has ended"));
+        Some(message.map_or_else(ended, |message| self.record(message)))
+    }
+}
+
+/// One follower's reading position.
+pub struct RecordTail {
+    bus: JetStreamBus,
+    next: Lsn,
+    source: Source,
+}
+
+enum Source {
+    Shared(mpsc::Receiver<Record>),
+    Own(Box<Records>),
+    /// In a task, so that it comes to its end even if `recv` is dropped again and again.
+    Opening(JoinHandle<Result<Records, BusError>>),
+}
+
+impl Drop for RecordTail {
+    fn drop(&mut self) {
+        if let Source::Opening(task) = &self.source {
+            task.abort();
+        }
+    }
+}
+
+impl RecordTail {
+    pub(super) async fn open(bus: JetStreamBus, from: Lsn) -> Result<Self, BusError> {
+        let from = from.max(Lsn(1));
+        let source = match bus.hub.attach(from) {
+            Some(receiver) => Source::Shared(receiver),
+            None => Self::own(&bus, open(bus.clone(), from).await?, from),
+        };
+        Ok(Self {
+            bus,
+            next: from,
+            source,
+        })
+    }
+
+    fn own(bus: &JetStreamBus, records: Records, next: Lsn) -> Source {
+        match bus.hub.adopt(Box::new(records), next) {
+            Ok(receiver) => Source::Shared(receiver),
+            Err(records) => Source::Own(records),
+        }
+    }
+
+    /// The shared reader may begin before where this one is.
+    fn takes(&mut self, record: &Record) -> bool {
+        let new = record.lsn >= self.next;
+        if new {
+            self.next = Lsn(record.lsn.0 + 1);
+        }
+        new
+    }
+
+    /// Of its own reader: what it brings, and whether the shared one can take over.
+    fn took(&mut self, record: Record) -> Record {
+        self.next = Lsn(record.lsn.0 + 1);
+        if let Some(receiver) = self.bus.hub.attach(self.next) {
+            self.source = Source::Shared(receiver);
+        }
+        record
+    }
+
+    fn open_again(&mut self) {
+        self.source = match self.bus.hub.attach(self.next) {
+            Some(receiver) => Source::Shared(receiver),
+            None => Source::Opening(tokio::spawn(open(self.bus.clone(), self.next))),
+        };
+    }
+}
+
+async fn open(bus: JetStreamBus, from: Lsn) -> Result<Records, BusError> {
+    let messages = bus.consume(&bus.subjects.ledger_stream(), from.0).await?;
+    Ok(Records {
+        messages,
+        subjects: bus.subjects.clone(),
+    })
+}
+
+impl Tail<Record> for RecordTail {
+    async fn recv(&mut self) -> Result<Record, BusError> {
+        loop {
+            match &mut self.source {
+                Source::Shared(receiver) => match receiver.recv().await {
+                    Some(record) if self.takes(&record) => return Ok(record),
+                    Some(_) => {}
+                    None => self.open_again(),
+                },
+                Source::Own(records) => {
+                    let record = records.recv().await?;
+                    return Ok(self.took(record));
+                }
+                Source::Opening(task) => {
+                    match task.await.map_err(unavailable).and_then(|opened| opened) {
+                        Ok(records) => self.source = Self::own(&self.bus, records, self.next),
+                        Err(error) => {
+                            self.open_again();
+                            return Err(error);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn try_recv(&mut self) -> Option<Result<Record, BusError>> {
+        loop {
+            match &mut self.source {
+                Source::Shared(receiver) => {
+                    let record = receiver.try_recv().ok()?;
+                    if self.takes(&record) {
+                        return Some(Ok(record));
+                    }
+                }
+                Source::Own(records) => {
+                    let record = records.try_recv()?;
+                    return Some(record.map(|record| self.took(record)));
+                }
+                Source::Opening(_) => return None,
+            }
+        }
+    }
+}
