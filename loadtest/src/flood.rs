@@ -8,10 +8,10 @@ mod torrent;
 
 use crate::{
     machine::Machine,
-    reserve::bus::{self, LoadError},
+    measure::{ReachError, connect, histogram, operator, plain, quantile_ms, tenants},
 };
 use chassis::{Stopwatch, stack::Stack};
-use client::{Client, ConnectOptions, Failed, SetTenant};
+use client::{Client, Failed, SetTenant};
 use gentle::{Gentle, Seen};
 use hdrhistogram::Histogram;
 use schemas::subjects::Subjects;
@@ -45,7 +45,7 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 enum FloodError {
     #[error(transparent)]
-    Load(#[from] LoadError),
+    Reach(#[from] ReachError),
     #[error("the rate of who floods: {0}")]
     Rate(#[from] Failed),
     #[error("one tenant has nobody to disturb")]
@@ -115,7 +115,7 @@ pub fn main(options: &Options) -> ExitCode {
 
 async fn run(options: &Options) -> Result<(), FloodError> {
     let machine = Machine::look();
-    let stack = Stack::read(&options.stack).map_err(LoadError::from)?;
+    let stack = Stack::read(&options.stack).map_err(ReachError::from)?;
     let scene = Scene::prepare(&stack, options).await?;
     let mut sums: BTreeMap<Kind, Sum> = BTreeMap::new();
     for _ in 0..options.rounds {
@@ -165,7 +165,7 @@ struct Sum {
 impl Default for Sum {
     fn default() -> Self {
         Self {
-            micros: bus::histogram(),
+            micros: histogram(),
             p99_ms: Vec::new(),
             unanswered: 0,
             flooded: Flooded::default(),
@@ -175,13 +175,13 @@ impl Default for Sum {
 
 impl Scene {
     async fn prepare(stack: &Stack, options: &Options) -> Result<Self, FloodError> {
-        let mut tenants = bus::tenants(stack).into_iter();
+        let mut tenants = tenants(stack).into_iter();
         let flooder = tenants.next().ok_or(FloodError::Alone)?;
         let torrent = torrent(stack, &flooder).await?;
         let period = Duration::from_secs(1) / options.gentle_per_s.max(1);
         let mut gentle = Vec::new();
         for tenant in tenants {
-            let connections = bus::connect(stack, &tenant, 1, None).await?;
+            let connections = connect(stack, &tenant, 1, None).await?;
             gentle.extend(connections.into_iter().map(|one| Gentle::new(one, period)));
         }
         if gentle.is_empty() {
@@ -230,14 +230,10 @@ impl Scene {
     }
 }
 
-fn quantile_ms(micros: &Histogram<u64>, quantile: f64) -> f64 {
-    micros.value_at_quantile(quantile) as f64 / 1000.0
-}
-
 impl Sum {
     /// What the gentle ones have seen in one phase.
     fn add(&mut self, seen: &[Seen]) {
-        let mut phase = bus::histogram();
+        let mut phase = histogram();
         for micros in seen.iter().flat_map(|one| &one.micros) {
             phase.saturating_record(*micros);
             self.micros.saturating_record(*micros);
@@ -267,23 +263,17 @@ impl Sum {
 }
 
 /// Two connections that flood, and one that is answered.
-async fn torrent(stack: &Stack, tenant: &Token) -> Result<Torrent, LoadError> {
+async fn torrent(stack: &Stack, tenant: &Token) -> Result<Torrent, ReachError> {
     let mut connections = Vec::new();
     for _ in 0..FLOODING {
-        connections.push(bus::plain(stack, &format!("tenant:{tenant}")).await?);
+        connections.push(plain(stack, &format!("tenant:{tenant}")).await?);
     }
     let subject = Subjects::new(&stack.cell.name).ingress(tenant.as_str());
-    let clients = bus::connect(stack, tenant, 1, None).await?;
+    let clients = connect(stack, tenant, 1, None).await?;
     let client = clients.into_iter().next();
     Ok(Torrent::new(
         connections,
         subject,
-        client.ok_or(LoadError::NoTenant)?,
+        client.ok_or(ReachError::NoTenant)?,
     ))
-}
-
-async fn operator(stack: &Stack) -> Result<Client, LoadError> {
-    let user = stack.user("operator")?;
-    let options = ConnectOptions::operator(&stack.nats.url, &stack.cell.name);
-    Ok(Client::connect(options.user(&user.user, &user.password)).await?)
 }

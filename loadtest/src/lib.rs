@@ -1,12 +1,14 @@
 //! Recorded workloads against a live stack. A library as well, so that integration tests use the same parts: the
 //! workload, the simulated fleet, the OTLP receiver, the witness.
 
+pub mod bench;
 pub mod core;
 pub mod drive;
 pub mod fleet;
 pub mod flood;
 pub mod history;
 mod machine;
+pub mod measure;
 pub mod otlp;
 pub mod placement;
 pub mod plan;

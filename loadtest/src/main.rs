@@ -2,8 +2,8 @@
 
 use clap::{Parser, Subcommand};
 use loadtest::{
-    core as domain_core, drive, fleet::stand, flood, history, placement, plan, queueing, quota,
-    reserve, simulate,
+    bench, core as domain_core, drive, fleet::stand, flood, history, placement, plan, queueing,
+    quota, reserve, simulate,
 };
 use std::process::ExitCode;
 
@@ -16,6 +16,8 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measures how many tasks a second a running stack takes through their whole life, how fast, and at what cost.
+    Bench(bench::Options),
     /// Measures how fast the scheduler's domain decides, alone in one thread.
     Core(domain_core::Options),
     /// Fills published clusters with the scheduler's placement policies, against published figures.
@@ -42,6 +44,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match Options::parse().command {
+        Command::Bench(options) => bench::main(&options),
         Command::Core(options) => domain_core::main(&options),
         Command::Placement(options) => placement::main(&options),
         Command::Plan(options) => plan::main(&options),

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import compose, paths, stack, wheels
+from . import compose, paths, services, stack, wheels
 from .net import http_ok, wait_until
 from .paths import CHECKOUT, LOCAL, StackError, StateDir
 from .stack import Stack
@@ -95,6 +95,9 @@ def parser():
         up = command(name, function, "start everything and leave it running")
         up.add_argument("--workload", type=Path, help="take tenants and clock from a workload")
         up.add_argument("--rate", type=int, help="recorded milliseconds per real one, instead of the workload's")
+        up.add_argument("--tenants", type=positive,
+                        help="so many tenants and no nodes, quotas or rates: whoever measures brings their own")
+        up.add_argument("--operation-window-s", type=positive, help="how long operation ids are remembered, seconds")
         stack_options(up)
         if name == "_serve":
             up.add_argument("--report-fd", type=int, required=True)
@@ -278,8 +281,7 @@ def cmd_up(options):
                "--state", str(state), "--cell", options.cell, "--profile", options.profile]
     if options.workload:
         command += ["--workload", str(options.workload.resolve())]
-    if options.rate:
-        command += ["--rate", str(options.rate)]
+    command += chosen(options, "rate", "tenants", "operation_window_s")
     if options.bin_dir:
         command += ["--bin-dir", str(options.bin_dir.resolve())]
     process = subprocess.Popen(command, pass_fds=[writer], start_new_session=True, cwd="/", stdin=subprocess.DEVNULL,
@@ -324,26 +326,44 @@ def serve_start(options, tell):
     programs = programs_of(options)
     stack.need_programs(programs)
     tenants, plan = UP_TENANTS, None
-    if options.workload:
+    if options.tenants:
+        if options.workload:
+            raise StackError("--tenants and --workload: a workload has its own tenants.")
+        tenants = numbered_tenants(options.tenants)
+    elif options.workload:
         plan = stack.plan(programs / "loadtest", options.workload)
         tenants = plan["tenants"]
-    elif options.rate:
+    if options.rate and plan is None:
         raise StackError("--rate needs --workload: without recorded time the clock is the real one.")
     state = open_state(options.state)
     paths.write_private(state.path / "launcher.pid", f"{os.getpid()}\n")
-    stack_ = Stack(state, cell=options.cell, tenants=tenants)
+    window_s = options.operation_window_s
+    stack_ = Stack(state, cell=options.cell, tenants=tenants,
+                   operation_window_ms=window_s * 1000 if window_s else services.OPERATION_WINDOW_MS)
     try:
         tell(f"Starting the stack in {state.path}:")
         stack_.start_servers(tell)
         if plan is not None:
             stack_.start_clock(plan, options.rate or plan["rate"])
         stack_.start_services(programs, tell)
-        if plan is None:
+        if plan is None and not options.tenants:
             stack_.start_fleet(programs, CHECKOUT / "loadtest/workloads/openb", tell)
     except BaseException:
         finish(stack_, state, code=1, keep_all=True)
         raise
     return stack_, state
+
+
+def positive(text):
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def numbered_tenants(count):
+    """Names that sort as they are counted."""
+    return [f"t{number:03}" for number in range(1, count + 1)]
 
 
 def is_up(state):

@@ -46,7 +46,7 @@ def config(service, stack):
     if service == "node-heartbeat":
         tables["service"] = {"lease_ms": round(LEASE_MS * rate)}
     if service == "admission":
-        tables["service"] = {"operation_window_ms": round(OPERATION_WINDOW_MS * rate)}
+        tables["service"] = {"operation_window_ms": round(stack["operation_window_ms"] * rate)}
     return tables
 
 

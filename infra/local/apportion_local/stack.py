@@ -34,7 +34,7 @@ def password():
 
 
 class Stack:
-    def __init__(self, state, *, cell, tenants, for_tests=False):
+    def __init__(self, state, *, cell, tenants, for_tests=False, operation_window_ms=services.OPERATION_WINDOW_MS):
         self.state = state
         self.for_tests = for_tests
         self.file = state.path / "stack.json"
@@ -45,6 +45,7 @@ class Stack:
             "cell": {"name": cell, "number": services.CELL_NUMBER},
             "tenants": list(tenants),
             "clock": None,
+            "operation_window_ms": operation_window_ms,
             "state_dir": str(state.path),
             "services": {},
         }

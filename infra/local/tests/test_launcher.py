@@ -1,5 +1,7 @@
 """The launcher without its servers: what it computes and how it keeps processes."""
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -12,7 +14,7 @@ import unittest
 from pathlib import Path
 
 from . import support  # noqa: F401  (puts the launcher on the path)
-from apportion_local import nats_conf, net, paths, services
+from apportion_local import cli, nats_conf, net, paths, services
 from apportion_local.paths import StackError, StateDir
 from apportion_local.postgres import roles_sql
 from apportion_local.supervisor import Spec, StartError, Supervisor
@@ -28,6 +30,7 @@ def stack_value():
         "clickhouse": {"url": "http://127.0.0.1:3", "user": "analytics", "password": "pw", "database": "apportion"},
         "services": {name: {"http": "127.0.0.1:4"} for name in nats_conf.SERVICES},
         "clock": {"origin_ms": 0, "started_ms": 5, "rate": 1000},
+        "operation_window_ms": services.OPERATION_WINDOW_MS,
         "otlp_listen": "127.0.0.1:6",
     }
 
@@ -98,8 +101,23 @@ class ServiceConfig(unittest.TestCase):
         self.assertEqual(services.config("node-heartbeat", value)["service"], {"lease_ms": 15_000})
         self.assertNotIn("clock", services.config("quota", value))
 
+    def test_a_measure_may_have_ids_forgotten_sooner(self):
+        value = {**stack_value(), "clock": None, "operation_window_ms": 30_000}
+        self.assertEqual(services.config("admission", value)["service"], {"operation_window_ms": 30_000})
+
     def test_the_operator_gets_only_the_bus(self):
         self.assertEqual(set(services.operator_config(stack_value())), {"cell", "nats", "log"})
+
+
+class Tenants(unittest.TestCase):
+    def test_as_many_as_asked_for_and_names_sort_as_they_are_counted(self):
+        names = cli.numbered_tenants(20)
+        self.assertEqual((len(set(names)), names), (20, sorted(names)))
+
+    def test_none_is_refused(self):
+        for text in ("0", "-1", "x"):
+            with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+                cli.parser().parse_args(["up", "--tenants", text])
 
 
 class PostgresRoles(unittest.TestCase):

@@ -7,7 +7,7 @@ use super::{
     wire::Entries,
     write_lines,
 };
-use crate::reserve::bus::{self, LoadError};
+use crate::measure::{self, ReachError};
 use chassis::{Stopwatch, stack::Stack};
 use clap::Args;
 use ledger::{Bus, BusError, Chain, ChainError, Tail, jetstream::JetStreamBus};
@@ -44,7 +44,7 @@ enum Failed {
     #[error(transparent)]
     Violation(#[from] Violation),
     #[error(transparent)]
-    Load(#[from] Box<LoadError>),
+    Load(#[from] Box<ReachError>),
     #[error(transparent)]
     Bus(#[from] BusError),
     #[error(transparent)]
@@ -115,13 +115,13 @@ fn recorded(stack: &Path, time: Duration) -> Result<History, Failed> {
 }
 
 async fn drive(stack: &Stack, time: Duration) -> Result<History, Failed> {
-    let ledger = bus::ledger(stack).await.map_err(Box::new)?;
-    let tenant = bus::tenants(stack).pop();
-    let tenant = tenant.ok_or_else(|| Box::new(LoadError::NoTenant))?;
+    let ledger = measure::ledger(stack).await.map_err(Box::new)?;
+    let tenant = measure::tenants(stack).pop();
+    let tenant = tenant.ok_or_else(|| Box::new(ReachError::NoTenant))?;
     if !entries(&ledger, &tenant).await?.0.is_empty() {
         return Err(Failed::Used(tenant));
     }
-    let clients = bus::connect(stack, &tenant, CONNECTIONS, Some(PATIENCE)).await;
+    let clients = measure::connect(stack, &tenant, CONNECTIONS, Some(PATIENCE)).await;
     let connections = clients.map_err(Box::new)?.into_iter().zip(1..);
     let connections = connections.map(|(client, no)| Connection {
         name: token(&format!("c{no}")),

@@ -8,22 +8,20 @@ mod audit;
 mod chain;
 mod figures;
 mod tally;
-pub mod usage;
 
 pub use audit::AuditError;
 pub use figures::Figures;
-pub use tally::histogram;
 
+use crate::measure::{
+    ReachError, connect, ledger, tenants,
+    usage::{Usage, Used},
+};
 use audit::Audit;
 use chain::{Clients, Pace};
 use chassis::stack::{Stack, StackError};
-use client::{Client, ConnectError, ConnectOptions};
-use ledger::{BusError, jetstream::JetStreamBus};
-use schemas::subjects::Subjects;
 use std::{path::Path, time::Duration};
 use tally::Tally;
-use usage::{Usage, Used};
-use vocab::{CellNo, Token};
+use vocab::CellNo;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct Load {
@@ -49,65 +47,15 @@ pub enum LoadError {
     #[error(transparent)]
     Stack(#[from] StackError),
     #[error(transparent)]
-    Connect(#[from] ConnectError),
-    #[error("the stack has no tenant")]
-    NoTenant,
-    #[error("looking at the ledger: {0}")]
-    Bus(#[from] BusError),
-    #[error("connecting to the bus: {0}")]
-    Nats(#[from] async_nats::ConnectError),
+    Reach(#[from] ReachError),
     #[error(transparent)]
     Audit(#[from] AuditError),
-}
-
-/// All connections of one run; `patience` is for who does not want to wait long.
-pub async fn connect(
-    stack: &Stack,
-    tenant: &Token,
-    count: usize,
-    patience: Option<Duration>,
-) -> Result<Vec<Client>, LoadError> {
-    let user = stack.user(&format!("tenant:{tenant}"))?;
-    let mut clients = Vec::with_capacity(count);
-    for _ in 0..count {
-        let (url, cell) = (&stack.nats.url, &stack.cell.name);
-        let options = ConnectOptions::tenant(url, cell, tenant.clone())
-            .user(&user.user, &user.password)
-            .batched();
-        let options = match patience {
-            Some(patience) => options.patience(patience),
-            None => options,
-        };
-        clients.push(Client::connect(options).await?);
-    }
-    Ok(clients)
-}
-
-/// The tenants that a stack was started for, in the order of their names.
-pub fn tenants(stack: &Stack) -> Vec<Token> {
-    let users = stack.nats.users.keys();
-    let names = users.filter_map(|key| key.strip_prefix("tenant:"));
-    names.filter_map(|name| Token::new(name).ok()).collect()
-}
-
-/// A connection as any program could make it.
-pub async fn plain(stack: &Stack, key: &str) -> Result<async_nats::Client, LoadError> {
-    let login = stack.user(key)?;
-    let (user, password) = (login.user.clone(), login.password.clone());
-    let options = async_nats::ConnectOptions::with_user_and_password(user, password);
-    Ok(options.connect(&stack.nats.url).await?)
-}
-
-/// A look at the ledger, as the operator has it.
-pub async fn ledger(stack: &Stack) -> Result<JetStreamBus, LoadError> {
-    let nats = plain(stack, "operator").await?;
-    Ok(JetStreamBus::open(nats, Subjects::new(&stack.cell.name)).await?)
 }
 
 pub async fn measure(path: &Path, load: &Load) -> Result<Figures, LoadError> {
     let stack = Stack::read(path)?;
     let tenant = tenants(&stack).into_iter().next();
-    let tenant = tenant.ok_or(LoadError::NoTenant)?;
+    let tenant = tenant.ok_or(ReachError::NoTenant)?;
     let bus = ledger(&stack).await?;
     let connections = connect(&stack, &tenant, load.connections, None).await?;
     let clients = Clients::new(connections, CellNo(stack.cell.number), load);

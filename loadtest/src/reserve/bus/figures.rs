@@ -1,6 +1,7 @@
 //! What came of it, as it is written down.
 
-use super::{Load, Phase, audit::Audited, tally::Tally, usage::Used};
+use super::{Load, Phase, audit::Audited, tally::Tally};
+use crate::measure::usage::Used;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -1,6 +1,9 @@
 //! What was answered, and how fast.
 
-use crate::history::Answer;
+use crate::{
+    history::Answer,
+    measure::{histogram, micros, quantile_ms},
+};
 use hdrhistogram::Histogram;
 use std::{collections::BTreeMap, time::Duration};
 
@@ -27,16 +30,6 @@ impl Default for Tally {
             lost: 0,
         }
     }
-}
-
-/// Microseconds up to ten minutes, three digits.
-pub fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 600_000_000, 3)
-        .unwrap_or_else(|_| unreachable!("the bounds are in order"))
-}
-
-pub fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 impl Tally {
@@ -93,10 +86,10 @@ impl Tally {
     }
 
     pub fn operation_ms(&self, quantile: f64) -> f64 {
-        self.operations.value_at_quantile(quantile) as f64 / 1000.0
+        quantile_ms(&self.operations, quantile)
     }
 
     pub fn chain_ms(&self, quantile: f64) -> f64 {
-        self.chains.value_at_quantile(quantile) as f64 / 1000.0
+        quantile_ms(&self.chains, quantile)
     }
 }

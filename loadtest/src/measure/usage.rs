@@ -8,7 +8,17 @@ use std::{collections::BTreeMap, fs, iter::successors, time::Duration};
 /// The kernel's unit of CPU time; Linux has had the same for user space on all its ports for decades.
 const TICKS_PER_S: f64 = 100.0;
 /// Services that decide: their frames are counted.
-const WRITERS: [&str; 4] = ["admission", "quota", "scheduler", "node-heartbeat"];
+pub const WRITERS: [&str; 4] = ["admission", "quota", "scheduler", "node-heartbeat"];
+
+pub const SERVICES: [&str; 5] = [
+    "admission",
+    "quota",
+    "scheduler",
+    "node-heartbeat",
+    "analytics",
+];
+/// The name that the kernel knows the simulated agents' thread by.
+pub const AGENTS: &str = "agents";
 
 pub struct Usage {
     since: Stopwatch,
@@ -24,6 +34,14 @@ pub struct Used {
     /// Of one core, by all of them together.
     pub cpu_cores: f64,
     pub frames: BTreeMap<&'static str, u64>,
+    /// Resident memory in the end, by process.
+    pub rss_mb: BTreeMap<String, f64>,
+}
+
+impl Used {
+    pub fn cpu_s_of(&self, names: &[&str]) -> f64 {
+        names.iter().filter_map(|name| self.cpu_s.get(*name)).sum()
+    }
 }
 
 impl Usage {
@@ -50,6 +68,7 @@ impl Usage {
             wall_s: round(took),
             cpu_cores: (cpu_s.values().sum::<f64>() / took.as_secs_f64() * 100.0).round() / 100.0,
             frames: frames.collect(),
+            rss_mb: rss_mb(stack),
             cpu_s,
         }
     }
@@ -85,7 +104,43 @@ fn ticks(stack: &Stack) -> BTreeMap<String, u64> {
             *ticks.entry(name.clone()).or_default() += process.ticks;
         }
     }
+    let agents = agents_ticks();
+    if agents > 0 {
+        let all = ticks.entry("loadtest".to_owned()).or_default();
+        *all = all.saturating_sub(agents);
+        ticks.insert(AGENTS.to_owned(), agents);
+    }
     ticks
+}
+
+/// The simulated agents, where they have a thread of their own in this process.
+fn agents_ticks() -> u64 {
+    let Ok(entries) = fs::read_dir("/proc/self/task") else {
+        return 0;
+    };
+    let stats =
+        entries.filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("stat")).ok());
+    let agents = stats.filter(|stat| stat.contains(&format!("({AGENTS})")));
+    agents.filter_map(|stat| Some(parse(&stat)?.ticks)).sum()
+}
+
+/// Of the processes that the launcher started, without their children.
+fn rss_mb(stack: &Stack) -> BTreeMap<String, f64> {
+    let own = ("loadtest".to_owned(), std::process::id());
+    let rss = |(name, pid): (String, u32)| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some((name, (kib / 102.4).round() / 10.0))
+    };
+    stack
+        .pids()
+        .into_iter()
+        .chain([own])
+        .filter_map(rss)
+        .collect()
 }
 
 struct Process {

@@ -1,0 +1,100 @@
+//! Every task once, everywhere: in the scheduler's read model, in quota's, and on the bill.
+
+use super::BenchError;
+use crate::drive::BillError;
+use chassis::stack::Stack;
+use clickhouse::Row;
+use serde::{Deserialize, Serialize};
+use sqlx::{Connection, PgConnection};
+
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    #[error("looking at the read models: {0}")]
+    Postgres(#[from] sqlx::Error),
+    #[error("looking at the bill: {0}")]
+    Clickhouse(#[from] clickhouse::error::Error),
+    #[error(transparent)]
+    Bill(#[from] BillError),
+    #[error("{accepted} tasks were accepted, and {what} {found}")]
+    Differs {
+        accepted: u64,
+        what: &'static str,
+        found: u64,
+    },
+}
+
+/// What was found, once it is all equal.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Audited {
+    pub tasks_accepted: u64,
+    pub tasks_ended_in_postgres: u64,
+    pub tasks_on_the_bill: u64,
+}
+
+#[derive(Row, Deserialize)]
+struct Billed {
+    intervals: u64,
+    allocations: u64,
+}
+
+/// `job_set` has all tasks of the run, and nobody else holds any quota.
+pub async fn audit(stack: &Stack, job_set: &str, accepted: u64) -> Result<Audited, BenchError> {
+    let equal = |what, found: u64| match found == accepted {
+        true => Ok(()),
+        false => Err(AuditError::Differs {
+            accepted,
+            what,
+            found,
+        }),
+    };
+    let (known, finished, held) = postgres(stack, job_set).await?;
+    equal("the scheduler's read model has", known)?;
+    equal("those that finished there are", finished)?;
+    if held > 0 {
+        return Err(AuditError::Differs {
+            accepted: 0,
+            what: "thousandths of a core are still held of quotas:",
+            found: held,
+        }
+        .into());
+    }
+    let billed = bill(stack, job_set).await.map_err(AuditError::from)?;
+    equal("the bill has", billed.intervals)?;
+    equal("those that are on it, each once, are", billed.allocations)?;
+    Ok(Audited {
+        tasks_accepted: accepted,
+        tasks_ended_in_postgres: finished,
+        tasks_on_the_bill: billed.intervals,
+    })
+}
+
+async fn postgres(stack: &Stack, job_set: &str) -> Result<(u64, u64, u64), AuditError> {
+    let mut postgres = PgConnection::connect(&stack.postgres.url).await?;
+    let counts = "SELECT count(*), count(*) FILTER (WHERE end_cause = 'finished') \
+                  FROM scheduler.allocations WHERE job_set = $1";
+    let (known, finished): (i64, i64) = sqlx::query_as(counts)
+        .bind(job_set)
+        .fetch_one(&mut postgres)
+        .await?;
+    let held = "SELECT coalesce(sum(reserved::numeric + used), 0)::bigint FROM quota.resource_quotas \
+                WHERE resource = 'cpu'";
+    let held: i64 = sqlx::query_scalar(held).fetch_one(&mut postgres).await?;
+    // Counts and sums of what is never negative.
+    Ok((known as u64, finished as u64, held as u64))
+}
+
+async fn bill(stack: &Stack, job_set: &str) -> Result<Billed, clickhouse::error::Error> {
+    let address = &stack.clickhouse;
+    clickhouse::Client::default()
+        .with_url(&address.url)
+        .with_user(&address.reader.user)
+        .with_password(&address.reader.password)
+        .with_database(&address.database)
+        .query(
+            "SELECT count() AS intervals, uniqExact(allocation) AS allocations \
+             FROM allocation_intervals WHERE job_set = ? AND cause = 'finished'",
+        )
+        .bind(job_set)
+        .fetch_one::<Billed>()
+        .await
+}

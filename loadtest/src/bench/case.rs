@@ -1,0 +1,102 @@
+//! The cases by name: how many tenants and nodes, and what goes in one message.
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Case {
+    /// Many requests in one message.
+    Batched,
+    /// One request in one message.
+    Single,
+    /// Batched, by twenty tenants with a queue each.
+    Tenants,
+    /// Batched, behind a million requests that nothing has room for.
+    Deep,
+    /// Batched, on a cluster in which each task waits for another one's end.
+    Full,
+    /// Batched, with ten thousand nodes.
+    Nodes,
+}
+
+/// What one node has.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeSize {
+    pub cores: u64,
+    pub memory_bytes: u64,
+}
+
+const TIB: u64 = 1 << 40;
+
+impl Case {
+    pub const ALL: [Self; 6] = [
+        Self::Batched,
+        Self::Single,
+        Self::Tenants,
+        Self::Deep,
+        Self::Full,
+        Self::Nodes,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Batched => "batched",
+            Self::Single => "single",
+            Self::Tenants => "tenants",
+            Self::Deep => "deep",
+            Self::Full => "full",
+            Self::Nodes => "nodes",
+        }
+    }
+
+    pub fn tenants(self) -> usize {
+        match self {
+            Self::Tenants => 20,
+            _ => 1,
+        }
+    }
+
+    pub fn nodes(self) -> usize {
+        match self {
+            Self::Nodes => 10_000,
+            Self::Full => 4,
+            _ => 100,
+        }
+    }
+
+    /// Room for all that is under way at any rate, unless the case is that there is none.
+    pub fn node(self) -> NodeSize {
+        match self {
+            Self::Nodes => NodeSize {
+                cores: 10_000,
+                memory_bytes: 32 * TIB,
+            },
+            Self::Full => NodeSize {
+                cores: 1_000,
+                memory_bytes: 32 * TIB,
+            },
+            _ => NodeSize {
+                cores: 1_000_000,
+                memory_bytes: 1024 * TIB,
+            },
+        }
+    }
+
+    pub fn slots(self) -> u64 {
+        self.nodes() as u64 * self.node().cores
+    }
+
+    /// Of a run, by itself.
+    pub fn lifetime_ms(self) -> Option<i64> {
+        match self {
+            Self::Full => Some(100),
+            // A run of no length at all is nothing to the bill.
+            _ => Some(1),
+        }
+    }
+
+    pub fn batched(self) -> bool {
+        self != Self::Single
+    }
+}

@@ -1,0 +1,143 @@
+//! Looks at how far everything is: the ledger's end, what the read models have applied, what is on the bill.
+
+use super::{BenchError, load::Counts};
+use crate::{
+    drive::{Bill, gauge},
+    measure::{ledger, usage::SERVICES},
+};
+use chassis::{Stopwatch, stack::Stack};
+use ledger::{Bus, jetstream::JetStreamBus};
+use std::{
+    cell::{Cell, RefCell},
+    time::Duration,
+};
+use vocab::CellNo;
+
+const PERIOD: Duration = Duration::from_millis(500);
+const DRAIN_PERIOD: Duration = Duration::from_millis(50);
+/// This long without any progress is the end of patience.
+const STALL_MAX: Duration = Duration::from_secs(30);
+/// A rate that leaves this many seconds' worth of load without outcome is given up.
+const OPEN_S_MAX: f64 = 3.0;
+
+pub struct Eye<'s> {
+    stack: &'s Stack,
+    bus: JetStreamBus,
+    bill: Bill,
+    /// What was on the bill before the case began.
+    billed_before: u64,
+}
+
+/// One look, with what the driver had counted then.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sample {
+    pub at: Duration,
+    pub answered: u64,
+    pub accepted: u64,
+    /// Of the run: over, and on the bill.
+    pub billed: u64,
+    pub ledger_end: u64,
+    /// The slowest read model.
+    pub applied: u64,
+}
+
+impl<'s> Eye<'s> {
+    pub async fn open(stack: &'s Stack) -> Result<Self, BenchError> {
+        let bill = Bill::new(&stack.clickhouse, CellNo(stack.cell.number));
+        Ok(Self {
+            bus: ledger(stack).await?,
+            billed_before: bill.standing().await?.intervals,
+            bill,
+            stack,
+        })
+    }
+
+    pub async fn look(&self, since: Stopwatch, counts: &Counts) -> Result<Sample, BenchError> {
+        // First what may lag, then what it lags behind: never better than it is.
+        let applied = self.applied().await;
+        let billed = self.bill.standing().await?.intervals - self.billed_before;
+        let ledger_end = self
+            .bus
+            .end()
+            .await
+            .map_err(crate::measure::ReachError::from)?;
+        Ok(Sample {
+            at: since.elapsed(),
+            answered: counts.answered.get(),
+            accepted: counts.accepted(),
+            billed,
+            ledger_end: ledger_end.0,
+            applied,
+        })
+    }
+
+    async fn applied(&self) -> u64 {
+        let names = SERVICES.map(|service| (service, "projection_lsn"));
+        let mut slowest = u64::MAX;
+        for (service, mark) in names.into_iter().chain([("admission", "feed_lsn")]) {
+            let Some(address) = self.stack.services.get(service) else {
+                continue;
+            };
+            let name = format!("apportion_{}_{mark}", service.replace('-', "_"));
+            slowest = slowest.min(gauge(address.http, &name).await.unwrap_or(0));
+        }
+        slowest
+    }
+
+    /// Looks on until `over`; sets `stop` when too much of what fell due has no outcome.
+    pub async fn watch(
+        &self,
+        since: Stopwatch,
+        counts: &Counts,
+        due: impl Fn(Duration) -> f64,
+        per_s: f64,
+        (over, stop): (Duration, &Cell<bool>),
+        samples: &RefCell<Vec<Sample>>,
+    ) -> Result<(), BenchError> {
+        let answered_before = counts.answered.get();
+        while since.elapsed() < over && !stop.get() {
+            let sample = self.look(since, counts).await?;
+            let open = due(sample.at) - (sample.answered - answered_before) as f64;
+            // A little load may well be all in one message.
+            stop.set(open > per_s * OPEN_S_MAX + 1000.0);
+            samples.borrow_mut().push(sample);
+            let left = over.saturating_sub(since.elapsed());
+            tokio::time::sleep(PERIOD.min(left)).await;
+        }
+        Ok(())
+    }
+
+    /// Until all that was accepted is on the bill and every read model is where the ledger ended before the last look.
+    pub async fn drained(&self, since: Stopwatch, counts: &Counts) -> Result<Sample, BenchError> {
+        let mut last = self.look(since, counts).await?;
+        let mut still = Stopwatch::start();
+        loop {
+            tokio::time::sleep(DRAIN_PERIOD).await;
+            let now = self.look(since, counts).await?;
+            let answered = counts.under_way() == 0;
+            if answered && now.billed >= now.accepted && now.applied >= last.ledger_end {
+                return Ok(now);
+            }
+            if (now.billed, now.applied) != (last.billed, last.applied) {
+                still = Stopwatch::start();
+            }
+            if still.elapsed() > STALL_MAX {
+                return Err(BenchError::Stalled {
+                    accepted: now.accepted,
+                    billed: now.billed,
+                    ledger_end: now.ledger_end,
+                    applied: now.applied,
+                });
+            }
+            last = now;
+        }
+    }
+
+    /// Bytes and messages of the ledger's stream.
+    pub async fn ledger_size(&self) -> Result<u64, BenchError> {
+        let name = self.bus.subjects().ledger_stream();
+        let stream = self.bus.context().get_stream(name).await;
+        let stream = stream.map_err(|error| BenchError::Ledger(error.to_string()))?;
+        Ok(stream.cached_info().state.bytes)
+    }
+}

@@ -1,0 +1,267 @@
+//! Sends tasks and counts what becomes of them.
+//!
+//! Open loop: each message's moment is fixed before, and the time of its tasks is counted from there, however late it
+//! is sent. Closed loop: a bounded number of tasks is under way.
+
+use super::{scene::Scene, task::Tasks};
+use crate::measure::{histogram, micros};
+use chassis::Stopwatch;
+use client::{Client, NoOutcome, Operation, Outcome, Pending};
+use futures::{StreamExt, stream::FuturesUnordered};
+use hdrhistogram::Histogram;
+use schemas::v1::{outcome::Result as Decided, submitted::State};
+use std::{
+    cell::{Cell, RefCell},
+    time::Duration,
+};
+
+/// Sendings of one operation until it is given up.
+const ATTEMPTS: u32 = 5;
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// A closed loop looks this often whether there is room again.
+const LOOK: Duration = Duration::from_millis(1);
+/// Single requests that fall due within this time are sent, and waited for, together.
+const TICK: Duration = Duration::from_millis(1);
+
+/// What was sent since the case began, and what came back.
+#[derive(Debug, Default)]
+pub struct Counts {
+    pub sent: Cell<u64>,
+    /// With a definite outcome.
+    pub answered: Cell<u64>,
+    pub placed: Cell<u64>,
+    pub waiting: Cell<u64>,
+    pub refused: Cell<u64>,
+    /// Sent again, because nobody knew what had become of it.
+    pub again: Cell<u64>,
+    /// Given up without a definite outcome.
+    pub lost: Cell<u64>,
+    /// Why the last one was refused or sent again.
+    pub trouble: RefCell<String>,
+}
+
+fn add(counter: &Cell<u64>, count: u64) {
+    counter.set(counter.get() + count);
+}
+
+impl Counts {
+    /// Accepted at the door: they will run, and end.
+    pub fn accepted(&self) -> u64 {
+        self.placed.get() + self.waiting.get()
+    }
+
+    pub fn under_way(&self) -> u64 {
+        self.sent.get() - self.answered.get() - self.lost.get()
+    }
+
+    fn outcome(&self, outcome: Result<Outcome, NoOutcome>) {
+        let decided = match outcome {
+            Ok(outcome) => outcome.result,
+            Err(error) => {
+                add(&self.lost, 1);
+                *self.trouble.borrow_mut() = error.to_string();
+                return;
+            }
+        };
+        add(&self.answered, 1);
+        match decided {
+            Some(Decided::Submitted(submitted)) => match submitted.state {
+                Some(State::Waiting(_)) => add(&self.waiting, 1),
+                _ => add(&self.placed, 1),
+            },
+            Some(Decided::Refused(refused)) => {
+                add(&self.refused, 1);
+                *self.trouble.borrow_mut() = refused.explanation;
+            }
+            _ => add(&self.refused, 1),
+        }
+    }
+}
+
+/// The load of one case.
+pub struct Load<'s> {
+    pub scene: &'s Scene,
+    pub counts: Counts,
+    pub tasks: Tasks,
+    /// Requests in one message, at the most.
+    batch: u64,
+    next: Cell<usize>,
+}
+
+/// Tasks that are sent together; the first falls due at `due`, each other one `step` later.
+#[derive(Debug, Clone, Copy)]
+struct Clump {
+    due: Duration,
+    step: Duration,
+    size: u64,
+}
+
+/// A fixed rate for a time.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    pub per_s: f64,
+    /// Counts as warming up until then.
+    pub warm_up: Duration,
+    pub window: Duration,
+}
+
+impl Pace {
+    fn end(&self) -> Duration {
+        self.warm_up + self.window
+    }
+
+    /// What has fallen due by then.
+    pub fn due(&self, at: Duration) -> f64 {
+        self.per_s * at.min(self.end()).as_secs_f64()
+    }
+}
+
+impl<'s> Load<'s> {
+    pub fn new(scene: &'s Scene, batch: u64) -> Self {
+        Self {
+            tasks: Tasks::new(&scene.run),
+            counts: Counts::default(),
+            batch,
+            next: Cell::new(0),
+            scene,
+        }
+    }
+
+    /// How many requests go in one message: what comes within ten milliseconds, up to the batch.
+    pub fn message(&self, per_s: f64) -> u64 {
+        ((per_s / 100.0) as u64).clamp(1, self.batch)
+    }
+
+    fn clump(&self, pace: &Pace, sent: u64) -> Clump {
+        let per_task = Duration::from_secs_f64(1.0 / pace.per_s);
+        let due = Duration::from_secs_f64(sent as f64 / pace.per_s);
+        if self.batch > 1 {
+            let (size, step) = (self.message(pace.per_s), Duration::ZERO);
+            return Clump { due, step, size };
+        }
+        let size = (TICK.as_secs_f64() * pace.per_s) as u64;
+        Clump {
+            due,
+            step: per_task,
+            size: size.max(1),
+        }
+    }
+
+    /// Sends at the pace, until all that was sent has an outcome or `stop` says that there are too many without. Micros
+    /// of what fell due in the window.
+    pub async fn paced(&self, pace: &Pace, since: Stopwatch, stop: &Cell<bool>) -> Histogram<u64> {
+        let seen = RefCell::new(histogram());
+        let mut under_way = FuturesUnordered::new();
+        let mut sent = 0;
+        loop {
+            let clump = self.clump(pace, sent);
+            if clump.due >= pace.end() || stop.get() {
+                break;
+            }
+            // A clump of single requests goes when its last one is due; each is late by its own share of the tick.
+            let due = clump.due + clump.step.mul_f64((clump.size - 1) as f64);
+            let pause = tokio::time::sleep(due.saturating_sub(since.elapsed()));
+            tokio::pin!(pause);
+            loop {
+                tokio::select! {
+                    biased;
+                    () = &mut pause => break,
+                    Some(()) = under_way.next() => {}
+                }
+            }
+            let counted = clump.due >= pace.warm_up;
+            let seen = counted.then_some(&seen);
+            sent += clump.size;
+            under_way.push(self.clump_sent(clump, since, seen));
+        }
+        while under_way.next().await.is_some() {}
+        drop(under_way);
+        seen.into_inner()
+    }
+
+    /// As fast as it goes with at most `tasks_max` that have no outcome, or have not ended on their node.
+    pub async fn bounded(&self, tasks_max: u64, window: Duration) {
+        let since = Stopwatch::start();
+        let mut under_way = FuturesUnordered::new();
+        let before = self.counts.accepted() - self.ended();
+        while since.elapsed() < window {
+            let size = self.batch;
+            let unended = || self.counts.accepted().saturating_sub(self.ended() + before);
+            while unended() + self.counts.under_way() + size <= tasks_max {
+                let (due, step) = (since.elapsed(), Duration::ZERO);
+                let size = if self.batch > 1 { size } else { 20 };
+                let clump = Clump { due, step, size };
+                under_way.push(self.clump_sent(clump, since, None));
+                // The first poll sends it, and counts it.
+                futures::future::poll_immediate(under_way.next()).await;
+            }
+            let pause = tokio::time::sleep(LOOK);
+            tokio::pin!(pause);
+            tokio::select! {
+                () = &mut pause => {}
+                Some(()) = under_way.next() => {}
+            }
+        }
+        while under_way.next().await.is_some() {}
+    }
+
+    fn ended(&self) -> u64 {
+        self.scene.agents.tally().finished
+    }
+
+    /// Sends a clump and waits for its outcomes, one after the other: an outcome is never taken for earlier than it was.
+    async fn clump_sent(
+        &self,
+        clump: Clump,
+        since: Stopwatch,
+        seen: Option<&RefCell<Histogram<u64>>>,
+    ) {
+        let clients = &self.scene.clients;
+        let client = &clients[self.next.replace(self.next.get() + 1) % clients.len()];
+        let operations: Vec<Operation> = self.tasks.take(clump.size).collect();
+        add(&self.counts.sent, clump.size);
+        let sent = if self.batch > 1 {
+            client.send_all(&operations).await
+        } else {
+            let mut sent = Vec::with_capacity(operations.len());
+            for operation in &operations {
+                sent.push(client.send(operation).await);
+            }
+            sent
+        };
+        let mut due = clump.due;
+        for (operation, pending) in operations.iter().zip(sent) {
+            let outcome = self.definite(client, operation, pending).await;
+            self.counts.outcome(outcome);
+            if let Some(seen) = seen {
+                let took = since.elapsed().saturating_sub(due);
+                seen.borrow_mut().saturating_record(micros(took));
+            }
+            due += clump.step;
+        }
+    }
+
+    async fn definite(
+        &self,
+        client: &Client,
+        operation: &Operation,
+        pending: Result<Pending, NoOutcome>,
+    ) -> Result<Outcome, NoOutcome> {
+        let mut outcome = match pending {
+            Ok(pending) => pending.outcome().await,
+            Err(none) => Err(none),
+        };
+        for _ in 1..ATTEMPTS {
+            match outcome {
+                Err(error) if error.retryable() => {
+                    add(&self.counts.again, 1);
+                    *self.counts.trouble.borrow_mut() = error.to_string();
+                }
+                done => return done,
+            }
+            tokio::time::sleep(RETRY_PAUSE).await;
+            outcome = client.call(operation).await;
+        }
+        outcome
+    }
+}

@@ -1,0 +1,178 @@
+//! What a case needs before its load begins: settings by the operator, nodes with their agents, clients.
+
+use super::{BenchError, case::Case};
+use crate::{
+    drive::{Quota, Settings},
+    fleet::{Fleet, FleetError, FleetOptions, FleetTally, Lifetime},
+    measure::{operator, tenants, usage::AGENTS},
+    workload::Node,
+};
+use chassis::stack::Stack;
+use client::{Client, ConnectOptions, Failed, Operation, SetRate};
+use std::{sync::Arc, thread, time::Duration};
+use tokio::sync::oneshot;
+use vocab::{NodeCapacity, ResourceKind, Token};
+
+/// A third of the lease that the launcher sets.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// Longer than the backlog of any rate that is tried, so that nothing is sent twice because it is slow.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The contract's largest limit.
+const QUOTA_MAX: u64 = 1 << 53;
+
+pub struct Scene {
+    /// One connection for each tenant.
+    pub clients: Vec<Client>,
+    /// What the run's operations and its job set begin with.
+    pub run: String,
+    pub agents: Agents,
+}
+
+impl Scene {
+    pub async fn set(stack: &Stack, case: Case) -> Result<Self, BenchError> {
+        let all = tenants(stack);
+        if all.len() < case.tenants() {
+            return Err(BenchError::TooFewTenants {
+                case: case.name(),
+                wanted: case.tenants(),
+                there: all.len(),
+            });
+        }
+        let tenants = &all[..case.tenants()];
+        let operator = operator(stack).await?;
+        settings(tenants).apply(&operator).await?;
+        prices(&operator).await?;
+        let run = Operation::fresh_id()[..4].to_owned();
+        let agents = Agents::start(stack, &run, case)?;
+        let mut clients = Vec::new();
+        for tenant in tenants {
+            clients.push(connect(stack, tenant).await?);
+        }
+        Ok(Self {
+            clients,
+            run,
+            agents,
+        })
+    }
+}
+
+/// Not batched: who asks for single requests gets single messages.
+async fn connect(stack: &Stack, tenant: &Token) -> Result<Client, BenchError> {
+    let user = stack.user(&format!("tenant:{tenant}"))?;
+    let options = ConnectOptions::tenant(&stack.nats.url, &stack.cell.name, tenant.clone())
+        .user(&user.user, &user.password)
+        .patience(PATIENCE);
+    Ok(Client::connect(options).await?)
+}
+
+/// From the beginning of time on. A stack that was measured before has them, and refuses to change the past.
+async fn prices(operator: &Client) -> Result<(), BenchError> {
+    for (resource, micro_per_unit_hour) in [("cpu", 31_611), ("memory", 4_237)] {
+        let rate = SetRate {
+            resource: resource.to_owned(),
+            micro_per_unit_hour,
+            ..SetRate::default()
+        };
+        match operator.set_rate(rate, Operation::fresh_id()).await {
+            Ok(_) | Err(Failed::Refused(_)) => {}
+            Err(failed) => return Err(failed.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Limits that are never felt.
+fn settings(tenants: &[Token]) -> Settings {
+    let quota = |tenant: &Token| {
+        ResourceKind::ALL.map(|resource| Quota {
+            tenant: tenant.clone(),
+            resource,
+            limit: QUOTA_MAX,
+        })
+    };
+    Settings {
+        tenants: tenants.to_vec(),
+        quotas: tenants.iter().flat_map(quota).collect(),
+        rates: Vec::new(),
+        tight: None,
+    }
+}
+
+/// The simulated agents in a thread of their own, as if they were elsewhere: what they do keeps no request waiting in
+/// the driver, and the kernel counts their time apart.
+pub struct Agents {
+    fleet: Option<Fleet>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Agents {
+    fn start(stack: &Stack, run: &str, case: Case) -> Result<Self, BenchError> {
+        let login = stack.user("fleet")?;
+        let options = FleetOptions {
+            url: stack.nats.url.clone(),
+            user: login.user.clone(),
+            password: login.password.clone(),
+            cell: stack.cell.name.clone(),
+            nodes: nodes(run, case)?,
+            clock: stack.clock(),
+            heartbeat: HEARTBEAT,
+            lifetime: lifetime(case),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (started, up) = std::sync::mpsc::channel();
+        let thread = thread::Builder::new()
+            .name(AGENTS.to_owned())
+            .spawn(move || {
+                runtime.block_on(async {
+                    // Whoever waits for them hears of it, or has gone.
+                    let _ = started.send(Fleet::start(options).await);
+                    let _ = stopped.await;
+                });
+            })?;
+        let fleet: Result<Fleet, FleetError> = up.recv().map_err(|_| BenchError::AgentsGone)?;
+        Ok(Self {
+            fleet: Some(fleet?),
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+
+    pub fn tally(&self) -> FleetTally {
+        self.fleet.as_ref().map(Fleet::tally).unwrap_or_default()
+    }
+}
+
+impl Drop for Agents {
+    fn drop(&mut self) {
+        drop(self.fleet.take());
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It has panicked, or ended; there is nothing to do about either here.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn nodes(run: &str, case: Case) -> Result<Vec<Node>, BenchError> {
+    let size = case.node();
+    let node = |no: usize| {
+        Ok(Node {
+            name: Token::new(&format!("{run}-n{no:05}"))?,
+            capacity: NodeCapacity {
+                cpu_milli: size.cores * 1000,
+                memory_bytes: size.memory_bytes,
+                ..NodeCapacity::default()
+            },
+        })
+    };
+    (0..case.nodes()).map(node).collect()
+}
+
+fn lifetime(case: Case) -> Lifetime {
+    let ms = case.lifetime_ms();
+    Arc::new(move |_| ms)
+}
