@@ -13,6 +13,9 @@ mod tenants;
 mod world;
 
 pub use check::{Invariant, Violation};
+pub use clock::{SimTime, WorldClock};
+pub use process::{Ended, Process, Role, Shared};
+pub use sink::MemorySink;
 pub use world::Outcome;
 
 use serde::Serialize;

@@ -1,0 +1,248 @@
+//! A cell in one thread: the real leaders and projectors on the memory bus, each polled by itself and counted.
+
+use crate::{
+    table::Count,
+    tasks::{self, Run},
+};
+use admission::{Settings, feed::Feed};
+use allocation_counter::AllocationInfo;
+use analytics::domain::Usage;
+use ledger::{
+    Batch, Chain, Door, DoorRecord, LedgerId, NoObserver, Projection, Projector, ProjectorError,
+    Resume, Sink, SinkError,
+    memory::{Faults, MemoryBus},
+};
+use loadtest::simulate::{MemorySink, Process, Role, Shared, SimTime, WorldClock};
+use node_heartbeat::domain::{Effect, Rules as NodeRules};
+use scheduler::domain::Rules as SchedulerRules;
+use std::{
+    future::{Future, ready},
+    marker::PhantomData,
+    pin::Pin,
+    sync::{Arc, atomic::AtomicU64},
+    task::{Context, Poll, Waker},
+};
+use vocab::{CellNo, Event, HOUR_MS, Kinds, Lsn, Writer};
+
+const CELL: CellNo = CellNo(1);
+const BEGAN_MS: i64 = 1_700_000_000_000;
+/// Polls without a record after which somebody has nothing left to do: each call of the bus takes two.
+const PATIENCE: usize = 16;
+/// None is saved: what a snapshot costs is nothing that each task pays.
+const SNAPSHOT_EVERY: u64 = 1 << 40;
+
+pub struct Cell {
+    bus: MemoryBus,
+    clock: WorldClock,
+    processes: Vec<Process>,
+    folds: Vec<Fold>,
+}
+
+type Work = Pin<Box<dyn Future<Output = ProjectorError>>>;
+
+struct Fold {
+    name: &'static str,
+    work: Work,
+}
+
+impl Cell {
+    /// With tenants, limits at all levels of their accounts, and nodes that are ready.
+    pub fn furnished() -> Self {
+        let mut cell = Self::new();
+        for message in tasks::settings() {
+            cell.arrives(message);
+        }
+        for role in [Role::Admission, Role::Quota, Role::Scheduler] {
+            cell.settle(role);
+        }
+        for message in tasks::nodes() {
+            cell.reports(message);
+        }
+        cell.settle(Role::Nodes);
+        cell.settle(Role::Scheduler);
+        cell.project();
+        cell
+    }
+
+    fn new() -> Self {
+        let bus = MemoryBus::new(1, Faults::default());
+        let clock = WorldClock::new(BEGAN_MS);
+        let settings = Settings::default();
+        let shared = Shared {
+            bus: bus.clone(),
+            sink: MemorySink::new(1, 0),
+            cell: CELL,
+            admission: admission::domain::Rules {
+                cell: CELL,
+                operation_window_ms: settings.operation_window_ms,
+                operations_max: settings.operations_max,
+                allocations_max: settings.allocations_max,
+                slot_ms: settings.slot_ms,
+                window_slots: settings.window_slots,
+            },
+            scheduler: SchedulerRules::default(),
+            // Nobody sends heartbeats.
+            nodes: NodeRules {
+                lease_ms: 24 * HOUR_MS,
+            },
+            takeover_after_ms: 3000,
+            step: Arc::new(AtomicU64::new(0)),
+        };
+        let deciders = [Role::Admission, Role::Quota, Role::Scheduler, Role::Nodes];
+        let start = |role| Process::start(1, role, &shared, clock.skewed(0), SNAPSHOT_EVERY);
+        let time = clock.skewed(0);
+        Self {
+            processes: deciders.into_iter().map(start).collect(),
+            folds: vec![
+                Fold::of::<admission::project::WarmProjection>(&bus, &time),
+                Fold::of::<Feed>(&bus, &time),
+                Fold::of::<quota::project::WarmProjection>(&bus, &time),
+                Fold::of::<scheduler::project::WarmProjection>(&bus, &time),
+                Fold::of::<node_heartbeat::project::WarmProjection>(&bus, &time),
+                Fold::of::<Usage>(&bus, &time),
+            ],
+            bus,
+            clock,
+        }
+    }
+
+    pub fn arrives(&self, message: DoorRecord) {
+        self.bus.publish(Door::Ingress, message);
+    }
+
+    pub fn reports(&self, message: DoorRecord) {
+        self.bus.publish(Door::Report, message);
+    }
+
+    pub fn pass_ms(&self, ms: i64) {
+        self.clock.advance(ms);
+    }
+
+    /// Has one decider take in, decide and append until it waits.
+    pub fn settle(&mut self, role: Role) -> Count {
+        let process = self.processes.iter_mut().find(|one| one.role == role);
+        let process = process.expect("all deciders have been started");
+        let mut sum = Count::default();
+        let mut still = 0;
+        let mut read = self.bus.records().len();
+        while still < PATIENCE {
+            sum += count(|| process.poll().expect("nothing goes wrong on this bus"));
+            let new = self.bus.records_from(read).len();
+            read += new;
+            still = if new == 0 { still + 1 } else { 0 };
+        }
+        sum
+    }
+
+    /// Has each projection fold what is new.
+    pub fn project(&mut self) -> Vec<(&'static str, Count)> {
+        let mut counts = Vec::new();
+        for fold in &mut self.folds {
+            let mut context = Context::from_waker(Waker::noop());
+            let mut sum = Count::default();
+            for _ in 0..PATIENCE {
+                sum += count(|| match fold.work.as_mut().poll(&mut context) {
+                    Poll::Pending => {}
+                    Poll::Ready(error) => panic!("{}: {error}", fold.name),
+                });
+            }
+            counts.push((fold.name, sum));
+        }
+        counts
+    }
+
+    /// What the nodes were told to run since, and what it took to write the messages that say so.
+    pub fn assigned(&mut self) -> (Vec<Run>, Count) {
+        let mut sum = Count::default();
+        let nodes = self
+            .processes
+            .iter_mut()
+            .find(|one| one.role == Role::Nodes);
+        let effects = nodes
+            .expect("all deciders have been started")
+            .take_effects();
+        let mut runs = Vec::new();
+        for effect in effects {
+            let Effect::Assign {
+                node,
+                incarnation,
+                assignment,
+            } = effect
+            else {
+                continue;
+            };
+            sum += count(|| drop(node_heartbeat::assignment(&assignment, incarnation, CELL)));
+            runs.push(Run {
+                node,
+                incarnation,
+                allocation_id: assignment.allocation.id(CELL).to_string(),
+                revision: assignment.revision,
+                placed_ms: assignment.placed.0,
+            });
+        }
+        (runs, sum)
+    }
+
+    /// All frames: whose, how long, and what is in them.
+    pub fn frames(&self) -> Vec<(Writer, usize, Vec<Event>)> {
+        let mut chain = Chain::default();
+        let records = self.bus.records();
+        let read = records.iter().map(|record| {
+            let frame = chain.accept(record, Kinds::ALL).expect("the chain holds");
+            let frame = frame.expect("every record is new to this chain");
+            let events = frame.events.into_iter().map(|(_, event)| event).collect();
+            (record.writer, record.frame.len(), events)
+        });
+        read.collect()
+    }
+}
+
+impl Fold {
+    fn of<P: Projection>(bus: &MemoryBus, time: &SimTime) -> Self {
+        let sink = Discard::<P::Change>(PhantomData);
+        let projector: Projector<P, _, _, _> =
+            Projector::new(bus.clone(), time.clone(), sink, Box::new(NoObserver))
+                .snapshot_every(SNAPSHOT_EVERY);
+        let work = async move {
+            match projector.run().await {
+                Ok(never) => match never {},
+                Err(error) => error,
+            }
+        };
+        Self {
+            name: P::NAME,
+            work: Box::pin(work),
+        }
+    }
+}
+
+/// Where changes go that nobody keeps.
+struct Discard<C>(PhantomData<C>);
+
+impl<C: Send + 'static> Sink for Discard<C> {
+    type Change = C;
+
+    async fn resume(&mut self, _ledger: LedgerId) -> Result<Resume, SinkError> {
+        Ok(Resume {
+            through: Lsn(0),
+            begun: None,
+        })
+    }
+
+    fn apply(&mut self, _batch: &Batch<C>) -> impl Future<Output = Result<(), SinkError>> + Send {
+        ready(Ok(()))
+    }
+}
+
+/// What `work` allocates on this thread.
+pub fn count(work: impl FnOnce()) -> Count {
+    let AllocationInfo {
+        count_total,
+        bytes_total,
+        ..
+    } = allocation_counter::measure(work);
+    Count {
+        times: count_total,
+        bytes: bytes_total,
+    }
+}
