@@ -47,6 +47,8 @@ pub struct Quotas {
     budgets: Budgets,
     /// Gangs of which members were granted quota, as long as one of them has not ended.
     gangs: BTreeSet<(String, String)>,
+    /// The others of a gang whose first member is denied: they are too, in the same frame, by the same refusal.
+    denied_too: BTreeMap<u64, v1::Refusal>,
 }
 
 impl Quotas {
@@ -237,6 +239,7 @@ impl Checker {
         }
         self.quotas
             .gangs_are_granted_whole(frame, kinds, &granted)?;
+        self.quotas.gangs_are_denied_whole(frame)?;
         self.quotas.left_nothing(frame)
     }
 

@@ -45,7 +45,8 @@ impl Quota {
         let mut meter = Meter::new(purse, budget, now);
         for allocation in self.books.tree.youngest(&[node]) {
             let claim = self.claims.get(&allocation);
-            if let Some((claim, from)) = claim.and_then(|c| Some((c, c.hold()?.started?))) {
+            // What has ended holds its quota until that is released, and runs no more.
+            if let Some((claim, from)) = claim.and_then(|c| Some((c, c.hold()?.running()?))) {
                 meter.begin(&self.rates, claim, from);
             }
         }

@@ -71,7 +71,7 @@ impl Decider for Quota {
     type Effect = Infallible;
 
     const WRITER: Writer = Writer::Quota;
-    const STATE_VERSION: u32 = 2;
+    const STATE_VERSION: u32 = 3;
     const READS: Kinds = Kinds::of(&[
         EventKind::TenantSet,
         EventKind::QuotaSet,

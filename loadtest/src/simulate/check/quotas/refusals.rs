@@ -56,17 +56,50 @@ impl Quotas {
             Stage::Holds(_) | Stage::Over => false,
         };
         at.rule(open && !claim.again, Invariant::Terminal, told)?;
-        let fits = match refusal.rule {
-            QUOTA_NEVER_FITS => self.never_fits(claim, refusal),
-            QUOTA_EXCEEDED | BUDGET_EXHAUSTED => {
-                !self.waits_by_setting(claim) && self.is_in_the_way(claim, refusal, at.now)
-            }
-            _ => false,
-        };
-        at.rule(fits, Invariant::Quota, told)?;
+        if let Some(first) = self.denied_too.get(&no) {
+            at.rule(first == refusal, Invariant::Quota, told)?;
+            self.denied_too.remove(&no);
+        } else {
+            let unit = self.unit(no, claim);
+            let fits = match refusal.rule {
+                QUOTA_NEVER_FITS => self.never_fits(&unit, refusal),
+                QUOTA_EXCEEDED | BUDGET_EXHAUSTED => {
+                    !self.waits_by_setting(claim) && self.is_in_the_way(claim, refusal, at.now)
+                }
+                _ => false,
+            };
+            at.rule(fits && !unit.is_empty(), Invariant::Quota, told)?;
+            let others = unit.into_iter().filter(|other| *other != no);
+            let others = others.map(|other| (other, refusal.clone()));
+            self.denied_too.extend(others);
+        }
         self.set_stage(no, Stage::Over);
         self.forget_gangs();
         Ok(())
+    }
+
+    /// What is answered together, by the first of them: one allocation, or the first members of a gang, as many as it
+    /// has. Nobody, as long as that is not complete or another one comes first.
+    fn unit(&self, no: u64, claim: &Claim) -> Vec<u64> {
+        let open = claim.gang_key().filter(|key| !self.gangs.contains(key));
+        let (Some(key), Some((_, size))) = (open, &claim.gang) else {
+            return vec![no];
+        };
+        let asks = |other: &Claim| matches!(other.stage, Stage::Asked | Stage::Waits);
+        let is_member = |(_, other): &(&u64, &Claim)| {
+            asks(other) && !other.again && other.gang_key().as_ref() == Some(&key)
+        };
+        let members = self.claims.iter().filter(is_member).map(|(no, _)| *no);
+        let unit: Vec<u64> = members.take(*size as usize).collect();
+        let complete = unit.len() as u64 == *size && unit.first() == Some(&no);
+        if complete { unit } else { Vec::new() }
+    }
+
+    pub(super) fn gangs_are_denied_whole(&self, frame: &Place) -> Result<(), Violation> {
+        let left = &self.denied_too;
+        frame.rule(left.is_empty(), Invariant::Quota, || {
+            format!("of a gang, only some are denied quota; left are {left:?}")
+        })
     }
 
     fn waits_by_setting(&self, claim: &Claim) -> bool {
@@ -109,18 +142,15 @@ impl Quotas {
         }
     }
 
-    fn never_fits(&self, claim: &Claim, refusal: &v1::Refusal) -> bool {
-        let Some((account, what)) = self.subject(claim, refusal) else {
+    /// What all of them together ask of the account is more than it may ever hold, whoever of them asks it.
+    fn never_fits(&self, unit: &[u64], refusal: &v1::Refusal) -> bool {
+        let Some((account, what)) = refusal.subject.split_once(' ') else {
             return false;
         };
+        let claims = unit.iter().filter_map(|no| self.claims.get(no));
+        let below = claims.filter(|claim| claim.is_below(account));
+        let asks: u64 = below.map(|claim| claim.amount(what)).sum();
         let most = self.most_ever(account, what);
-        let amount = claim.amount(what);
-        // A gang asks for all its members together.
-        let asks = if claim.gang.is_some() {
-            refusal.actual >= amount
-        } else {
-            refusal.actual == amount
-        };
-        asks && refusal.limit == most && refusal.actual > most
+        refusal.limit == most && refusal.actual == asks && asks > most
     }
 }

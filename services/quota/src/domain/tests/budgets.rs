@@ -48,6 +48,19 @@ fn only_what_is_in_the_period_counts() {
 }
 
 #[test]
+fn a_run_that_is_over_when_the_budget_is_set_does_not_count() {
+    check_hours(
+        "limit a cpu 9, ask 1 a cpu=4, ask 2 a cpu=1, ask 3 a cpu=2 => 1 reserved; 2 reserved; 3 reserved
+         start 1, start 2, start 3, at 1h, end 1, requeue 2, budget a cpu 10 day => 1 released
+         ? forecast a cpu => 2/10 by 24h until 5h
+         at 4h, ask 4 a cpu=1 => 4 reserved
+         end 3 => 3 released
+         at 23h, ask 5 a cpu=1 => 5 reserved
+         ? forecast a cpu => 8/10 by 24h until never",
+    );
+}
+
+#[test]
 fn who_waits_is_tried_when_the_next_period_begins_or_the_budget_changes() {
     check_hours(
         "tenant a wait, limit a cpu 9, budget a/x cpu 1 hour, ask 1 a/x/n cpu=2 => 1 reserved

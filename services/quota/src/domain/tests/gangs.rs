@@ -28,6 +28,16 @@ fn none_is_granted_when_the_sum_does_not_fit() {
 }
 
 #[test]
+fn all_are_denied_by_what_one_of_them_can_never_have() {
+    check(
+        "tenant a wait, limit a memory 20, limit a/x/n memory 4
+         ask 1 a/x memory=7 gang=g/2, ask 2 a/x/n memory=5 gang=g/2 => 1 waits incomplete gang: gang (limit 2, actual 1); 1 denied quota never fits: a/x/n memory (limit 4, actual 5); 2 denied quota never fits: a/x/n memory (limit 4, actual 5)
+         ask 3 a/x memory=7 gang=g/2, ask 4 a/x/n memory=3 gang=g/2 => 3 waits incomplete gang: gang (limit 2, actual 1); 3 reserved; 4 reserved
+         ask 5 a/x/n memory=2 gang=g/2, ask 6 a/x/n memory=5 gang=g/2 => 5 waits quota exceeded: a/x/n memory (limit 4, actual 5); 6 denied quota never fits: a/x/n memory (limit 4, actual 5)",
+    );
+}
+
+#[test]
 fn they_wait_together_in_the_place_of_the_first() {
     check(
         "tenant a wait, limit a cpu 6, ask 1 a cpu=3 => 1 reserved
