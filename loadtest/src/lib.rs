@@ -8,6 +8,7 @@ pub mod flood;
 pub mod history;
 mod machine;
 pub mod otlp;
+pub mod peers;
 pub mod placement;
 pub mod plan;
 pub mod queueing;
