@@ -23,7 +23,7 @@ BENCH_PENDING ?= 1000000
 .DEFAULT_GOAL := help
 # One after the other: two builds at once only halve each other, and the fault tests want the machine for themselves.
 .NOTPARALLEL:
-.PHONY: bench-placement bench-queueing bench-core bench-quota bench-reserve bench-flood bench-build help setup build build-debug run up down status test test-infra test-rust test-sabotage sim \
+.PHONY: bench-placement bench-queueing bench-core bench-quota bench-reserve bench-flood bench-peers bench-build help setup build build-debug run up down status test test-infra test-rust test-sabotage sim \
         check fmt-check clippy tidy sqlx-check sqlx-prepare
 
 help: ## list the targets
@@ -84,11 +84,14 @@ bench-reserve: setup build ## reservations per second: the domain alone, then th
 bench-flood: setup build ## what one tenant's flood does to the others, on the whole stack
 	$(call beside_stack,flood --json $(BENCH)/flood.json)
 
-# A fresh stack that is stopped again, whatever came of it.
+bench-peers: setup build ## the whole stack beside task tables in Postgres, the bus alone and the databases alone
+	$(call beside_stack,peers --json $(BENCH)/peers.json,$(BESIDE))
+
+# A fresh stack that is stopped again, whatever came of it. The second argument starts more servers for the measure.
 define beside_stack
 	@mkdir -p $(BENCH)
 	@$(STACK) up --state $(BENCH_STATE)
-	@$(TARGET)/release/loadtest $(1) --stack $(BENCH_STATE)/stack.json; code=$$?; \
+	@$(2) $(TARGET)/release/loadtest $(1) --stack $(BENCH_STATE)/stack.json; code=$$?; \
 	$(STACK) down --state $(BENCH_STATE); exit $$code
 endef
 

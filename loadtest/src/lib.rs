@@ -10,6 +10,7 @@ pub mod history;
 mod machine;
 pub mod measure;
 pub mod otlp;
+pub mod peers;
 pub mod placement;
 pub mod plan;
 pub mod queueing;

@@ -2,8 +2,8 @@
 
 use clap::{Parser, Subcommand};
 use loadtest::{
-    bench, core as domain_core, drive, fleet::stand, flood, history, placement, plan, queueing,
-    quota, reserve, simulate,
+    bench, core as domain_core, drive, fleet::stand, flood, history, peers, placement, plan,
+    queueing, quota, reserve, simulate,
 };
 use std::process::ExitCode;
 
@@ -32,6 +32,8 @@ enum Command {
     Flood(flood::Options),
     /// Checks what clients saw of named resources against the ledger: recorded before, or now on a running stack.
     History(history::Options),
+    /// Measures Apportion beside task tables in Postgres, and beside what the bus and the databases take by themselves.
+    Peers(peers::Options),
     /// Serves published batch and GPU traces with the scheduler's queue orders and backfilling, against published figures.
     Queueing(queueing::Options),
     /// Measures how fast quota's domain decides, alone in one thread.
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::main(&options),
         Command::Core(options) => domain_core::main(&options),
         Command::Placement(options) => placement::main(&options),
+        Command::Peers(options) => peers::main(&options),
         Command::Plan(options) => plan::main(&options),
         Command::Drive(options) => drive::main(options),
         Command::Fleet(options) => stand::main(&options),
