@@ -1,7 +1,7 @@
 //! Tenants and operations as rows: who may ask, what was asked, and what became of it. Pure.
 
 use crate::domain::is_kept;
-use ledger::{IllegalEvent, Projection};
+use ledger::{Batching, IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vocab::{
@@ -305,6 +305,7 @@ impl Projection for WarmProjection {
 
     const NAME: &'static str = "admission";
     const STATE_VERSION: u32 = 2;
+    const BATCHING: Batching = Batching::BULK;
 
     fn project(
         &mut self,

@@ -24,7 +24,8 @@ pub use decider::{Decider, Draft, IllegalEvent};
 pub use frame::{Chain, ChainError, Digest, Frame, Head};
 pub use leader::{Decode, Leader, LeaderError, LeaderOptions, NoObserver, Observer, Standing};
 pub use projector::{
-    Batch, Projection, Projector, ProjectorError, ProjectorObserver, Resume, Sink, SinkError,
+    Batch, Batching, Projection, Projector, ProjectorError, ProjectorObserver, Resume, Sink,
+    SinkError,
 };
 pub use replica::{Replica, ReplicaError, Sealed};
 pub use safety::{UnsafeLedger, check_ledger_settings};

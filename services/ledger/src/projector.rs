@@ -8,8 +8,39 @@ use crate::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::future::Future;
+use tokio::select;
 use tracing::{info, warn};
 use vocab::{At, Event, Kinds, Lsn};
+
+/// How much goes into a batch.
+#[derive(Debug, Clone, Copy)]
+pub struct Batching {
+    /// Changes, at the most; a single frame may go beyond.
+    pub changes_max: usize,
+    /// Frames, at the most.
+    pub frames_max: usize,
+    /// When there is much to write, a batch waits this long for more, in real milliseconds: rows that change again
+    /// meanwhile are written once, and what a batch costs by itself is shared by more.
+    pub linger_ms: u64,
+}
+
+impl Batching {
+    /// What is there goes out.
+    pub const PROMPT: Self = Self {
+        changes_max: 4096,
+        frames_max: 1024,
+        linger_ms: 0,
+    };
+    /// For tables.
+    pub const BULK: Self = Self {
+        changes_max: 32_768,
+        frames_max: 4096,
+        linger_ms: 200,
+    };
+
+    /// Changes that are few enough to be written at once.
+    const FEW: usize = 256;
+}
 
 /// A pure fold of the whole ledger, in its order, into changes of a read model.
 pub trait Projection: Default + Serialize + DeserializeOwned + Send + 'static {
@@ -20,6 +51,7 @@ pub trait Projection: Default + Serialize + DeserializeOwned + Send + 'static {
     const STATE_VERSION: u32;
     /// The kinds that it reads; the others are not even decoded.
     const READS: Kinds = Kinds::ALL;
+    const BATCHING: Batching = Batching::PROMPT;
 
     fn project(
         &mut self,
@@ -95,10 +127,6 @@ pub trait ProjectorObserver: Send + Sync {
 
 impl ProjectorObserver for crate::NoObserver {}
 
-/// Changes in a batch, at the most; a single frame may go beyond.
-const CHANGES_MAX: usize = 4096;
-/// Frames in a batch, at the most.
-const FRAMES_MAX: usize = 1024;
 /// Frames between snapshots of the fold, unless told otherwise.
 const SNAPSHOT_EVERY: u64 = 5000;
 const RETRY_MS: u64 = 200;
@@ -286,25 +314,33 @@ where
         begun: Option<Lsn>,
     ) -> Result<Batch<P::Change>, Stop> {
         let mut changes = Vec::new();
-        for taken in 0.. {
-            let open = match begun {
-                // Exactly the bounds of the batch that was begun.
-                Some(to) => self.fold.chain.last() < to,
-                None => changes.len() < CHANGES_MAX && taken < FRAMES_MAX,
-            };
-            if !open {
-                break;
+        if let Some(to) = begun {
+            // Exactly the bounds of the batch that was begun.
+            while self.fold.chain.last() < to {
+                self.take(records.recv().await, &mut changes)?;
             }
-            let record = if begun.is_some() || taken == 0 {
-                records.recv().await
-            } else {
-                match records.try_recv() {
+        } else {
+            self.take(records.recv().await, &mut changes)?;
+            let mut taken = 1;
+            let linger = self.time.pause(P::BATCHING.linger_ms);
+            let mut linger = std::pin::pin!(linger);
+            let mut over = P::BATCHING.linger_ms == 0;
+            while changes.len() < P::BATCHING.changes_max && taken < P::BATCHING.frames_max {
+                let record = match records.try_recv() {
                     Some(record) => record,
-                    None => break,
-                }
-            };
-            let frame = self.fold.take(&record.map_err(Stop::Bus)?, &mut changes)?;
-            self.observer.received(&frame);
+                    None if over || changes.len() < Batching::FEW => break,
+                    None => select! {
+                        biased;
+                        record = records.recv() => record,
+                        () = &mut linger => {
+                            over = true;
+                            continue;
+                        }
+                    },
+                };
+                self.take(record, &mut changes)?;
+                taken += 1;
+            }
         }
         Ok(Batch {
             ledger,
@@ -312,6 +348,16 @@ where
             to: self.fold.chain.last(),
             changes,
         })
+    }
+
+    fn take(
+        &mut self,
+        record: Result<Record, BusError>,
+        changes: &mut Vec<P::Change>,
+    ) -> Result<(), Stop> {
+        let frame = self.fold.take(&record.map_err(Stop::Bus)?, changes)?;
+        self.observer.received(&frame);
+        Ok(())
     }
 
     async fn apply(&mut self, batch: &Batch<P::Change>) -> Result<(), Stop> {

@@ -20,7 +20,7 @@ pub use plan::Planned;
 use book::{Book, Move};
 use budget::Budgets;
 use claim::{Claim, Claims, Run};
-use ledger::{IllegalEvent, Projection};
+use ledger::{Batching, IllegalEvent, Projection};
 use plan::Plans;
 use reservations::Reservations;
 use serde::{Deserialize, Serialize};
@@ -231,6 +231,7 @@ impl Projection for WarmProjection {
 
     const NAME: &'static str = "quota";
     const STATE_VERSION: u32 = 2;
+    const BATCHING: Batching = Batching::BULK;
     const READS: Kinds = Kinds::of(&[
         EventKind::TenantSet,
         EventKind::QuotaSet,

@@ -15,7 +15,7 @@ pub use setting::{ReservationRow, ReservationState, SettingRow};
 pub use state::{AllocationState, Place, Preemption, Stop};
 
 use crate::domain::Named;
-use ledger::{IllegalEvent, Projection};
+use ledger::{Batching, IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vocab::{AdminChange, AllocationNo, At, Event, Token};
@@ -127,6 +127,7 @@ impl Projection for WarmProjection {
 
     const NAME: &'static str = "scheduler";
     const STATE_VERSION: u32 = 3;
+    const BATCHING: Batching = Batching::BULK;
 
     fn project(
         &mut self,
