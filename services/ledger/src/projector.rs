@@ -314,13 +314,17 @@ where
         begun: Option<Lsn>,
     ) -> Result<Batch<P::Change>, Stop> {
         let mut changes = Vec::new();
+        let (fold, observer) = (&mut self.fold, &mut self.observer);
+        let mut take = |record: Result<Record, BusError>, changes: &mut Vec<P::Change>| {
+            let frame = fold.take(&record.map_err(Stop::Bus)?, changes)?;
+            observer.received(&frame);
+            Ok::<Lsn, Stop>(frame.lsn)
+        };
         if let Some(to) = begun {
             // Exactly the bounds of the batch that was begun.
-            while self.fold.chain.last() < to {
-                self.take(records.recv().await, &mut changes)?;
-            }
+            while take(records.recv().await, &mut changes)? < to {}
         } else {
-            self.take(records.recv().await, &mut changes)?;
+            take(records.recv().await, &mut changes)?;
             let mut taken = 1;
             let linger = self.time.pause(P::BATCHING.linger_ms);
             let mut linger = std::pin::pin!(linger);
@@ -338,7 +342,7 @@ where
                         }
                     },
                 };
-                self.take(record, &mut changes)?;
+                take(record, &mut changes)?;
                 taken += 1;
             }
         }
@@ -348,16 +352,6 @@ where
             to: self.fold.chain.last(),
             changes,
         })
-    }
-
-    fn take(
-        &mut self,
-        record: Result<Record, BusError>,
-        changes: &mut Vec<P::Change>,
-    ) -> Result<(), Stop> {
-        let frame = self.fold.take(&record.map_err(Stop::Bus)?, changes)?;
-        self.observer.received(&frame);
-        Ok(())
     }
 
     async fn apply(&mut self, batch: &Batch<P::Change>) -> Result<(), Stop> {
