@@ -5,11 +5,16 @@
 //! finished by the node's agent, and over when its end is in the read models and on the bill. Each case ends with an
 //! audit: every task once, everywhere.
 
+mod aims;
 mod audit;
 mod case;
 mod eye;
+mod figures;
+mod live;
 mod load;
+mod plot;
 mod rate;
+mod report;
 mod scene;
 mod search;
 mod task;
@@ -17,10 +22,12 @@ mod verdict;
 
 pub use audit::{AuditError, Audited};
 pub use case::Case;
+pub use figures::{CaseFigures, Versions};
+pub use live::LiveFigures;
 pub use rate::RateFigures;
 
 use crate::{
-    drive::{BillError, OperatorError},
+    drive::{FaultError, OperatorError},
     fleet::FleetError,
     machine::Machine,
     measure::ReachError,
@@ -32,17 +39,24 @@ use chassis::{
 use client::{ConnectError, Failed};
 use eye::Eye;
 use load::{Load, Pace};
+use report::Report;
 use scene::Scene;
 use search::Search;
-use serde::Serialize;
-use std::{fs, io, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+use task::Tasks;
 use vocab::BadToken;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct Options {
-    /// The file in which the launcher says how to reach the stack, which has tenants and nothing else.
+    /// The file in which the launcher says how to reach the stack, which has tenants and nothing else. Without it nothing
+    /// is measured, and the figures that are there are reported.
     #[arg(long, value_name = "PATH")]
-    stack: PathBuf,
+    stack: Option<PathBuf>,
     /// Directory for the figures, a file for each case.
     #[arg(long, value_name = "DIR", default_value = "target/bench")]
     out: PathBuf,
@@ -54,6 +68,9 @@ pub struct Options {
         default_value = "batched"
     )]
     case: Vec<Case>,
+    /// Allocations that run in the case `live`.
+    #[arg(long, default_value_t = 1_000_000)]
+    live: u64,
     #[command(flatten)]
     length: Length,
 }
@@ -75,6 +92,24 @@ pub struct Length {
     /// Rates that the search may try.
     #[arg(long, default_value_t = 5)]
     steps: u32,
+    /// Short windows, for a first look.
+    #[arg(long)]
+    quick: bool,
+    /// Requests that wait for nothing in the case `deep`.
+    #[arg(long, default_value_t = 1_000_000)]
+    waiting: u64,
+}
+
+impl Length {
+    /// Warm-up and window.
+    fn times(&self, case: Case) -> (Duration, Duration) {
+        let (warm_up, window) = match (self.quick, case.at_length()) {
+            (true, _) => (1, 3),
+            (false, true) => (self.warm_up_s, self.window_s),
+            (false, false) => (self.warm_up_s.min(2), self.window_s.min(6)),
+        };
+        (Duration::from_secs(warm_up), Duration::from_secs(window))
+    }
 }
 
 impl Default for Length {
@@ -85,6 +120,8 @@ impl Default for Length {
             window_s: 10,
             warm_up_s: 3,
             steps: 5,
+            quick: false,
+            waiting: 1_000_000,
         }
     }
 }
@@ -115,8 +152,16 @@ pub enum BenchError {
         wanted: usize,
         there: usize,
     },
+    #[error(
+        "{there} nodes are ready and should be {wanted}; the stack is to have none of its own: start it with --tenants"
+    )]
+    OtherNodes { wanted: u64, there: u64 },
     #[error(transparent)]
-    Bill(#[from] BillError),
+    Fault(#[from] FaultError),
+    #[error("the stack has no scheduler")]
+    NoScheduler,
+    #[error("the scheduler was not ready {0} s after it was killed")]
+    NotBack(u64),
     #[error("the ledger's stream: {0}")]
     Ledger(String),
     #[error(
@@ -137,25 +182,8 @@ pub enum BenchError {
     Json(#[from] serde_json::Error),
 }
 
-/// Of the highest rate.
-const SWEEP: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 0.9];
 const LOW_PER_S: f64 = 1000.0;
-const PROBE_S: u64 = 6;
-/// Tasks under way in the closed loop that makes the first guess.
-const PROBE_TASKS: u64 = 30_000;
-
-#[derive(Debug, Serialize)]
-pub struct CaseFigures {
-    pub measure: &'static str,
-    pub case: Case,
-    /// Whole lives; 0: none of the rates was sustained.
-    pub highest_tasks_per_s: f64,
-    pub probe_tasks_per_s: Option<f64>,
-    pub rates: Vec<RateFigures>,
-    #[serde(flatten)]
-    pub audited: Audited,
-    pub machine: Machine,
-}
+const PROBE: Duration = Duration::from_secs(6);
 
 pub fn main(options: &Options) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -163,7 +191,10 @@ pub fn main(options: &Options) -> ExitCode {
         .build();
     let done = runtime
         .map_err(BenchError::from)
-        .and_then(|runtime| runtime.block_on(run(options)));
+        .and_then(|runtime| match &options.stack {
+            Some(stack) => runtime.block_on(run(stack, options)),
+            None => report(options),
+        });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -173,27 +204,61 @@ pub fn main(options: &Options) -> ExitCode {
     }
 }
 
-async fn run(options: &Options) -> Result<(), BenchError> {
-    let stack = Stack::read(&options.stack)?;
+fn report(options: &Options) -> Result<(), BenchError> {
+    let report = Report::read(&options.out)?;
+    let page = options.out.join("bench.html");
+    fs::write(&page, plot::page(&report.cases))?;
+    println!("{report}\nLatency against load: {}", page.display());
+    Ok(())
+}
+
+async fn run(stack: &Path, options: &Options) -> Result<(), BenchError> {
+    let stack = Stack::read(stack)?;
     fs::create_dir_all(&options.out)?;
     for case in &options.case {
-        let figures = measure(&stack, *case, &options.length).await?;
-        let text = serde_json::to_string_pretty(&figures)? + "\n";
-        fs::write(options.out.join(format!("{}.json", case.name())), text)?;
+        println!("{}", case.name());
+        let text = match case {
+            Case::Live => {
+                let figures = live::measure(&stack, options.live, options.length.batch).await?;
+                serde_json::to_string_pretty(&figures)?
+            }
+            _ => {
+                let figures = measure(&stack, *case, &options.length).await?;
+                serde_json::to_string_pretty(&figures)?
+            }
+        };
+        fs::write(Report::file(&options.out, *case), text + "\n")?;
     }
     Ok(())
+}
+
+/// The batched case, for comparison with others on the same machine. The stack has tenants and nothing else.
+pub async fn sustained(stack: &Stack, length: &Length) -> Result<CaseFigures, BenchError> {
+    measure(stack, Case::Batched, length).await
 }
 
 async fn measure(stack: &Stack, case: Case, length: &Length) -> Result<CaseFigures, BenchError> {
     let machine = Machine::look();
     let eye = Eye::open(stack).await?;
     let scene = Scene::set(stack, case).await?;
-    let load = Load::new(&scene, if case.batched() { length.batch } else { 1 });
+    let batch = if case.batched() { length.batch } else { 1 };
+    let waiting = if case == Case::Deep {
+        length.waiting
+    } else {
+        0
+    };
+    let behind = Load::new(&scene, Tasks::waiting(&scene.run), length.batch);
+    behind.all(waiting).await;
+    let since = Stopwatch::start();
+    eye.settled(since, &behind.counts, |_| true).await?;
+
+    let load = Load::new(&scene, Tasks::new(&scene.run), batch);
     let bench = Bench {
         stack,
         eye: &eye,
         load: &load,
         length,
+        case,
     };
     let mut rates = Vec::new();
     let mut probe = None;
@@ -205,18 +270,13 @@ async fn measure(stack: &Stack, case: Case, length: &Length) -> Result<CaseFigur
     for per_s in &length.rate {
         rates.push(bench.rate(*per_s).await?);
     }
-    rates.sort_by(|a, b| a.offered_per_s.total_cmp(&b.offered_per_s));
-    let sustained = rates.iter().filter(|rate| rate.sustained);
-    let highest = sustained.map(|rate| rate.offered_per_s).fold(0.0, f64::max);
-    let audited = audit::audit(stack, load.tasks.job_set(), load.counts.accepted()).await?;
+    let counts = (load.counts.accepted(), behind.counts.accepted());
+    let audited = audit::audit(stack, load.tasks.job_set(), counts).await?;
+    let versions = Versions::ask(stack).await;
     Ok(CaseFigures {
-        measure: "bench",
-        case,
-        highest_tasks_per_s: highest,
         probe_tasks_per_s: probe,
-        rates,
-        audited,
-        machine: machine.and_after(),
+        waiting: behind.counts.accepted(),
+        ..CaseFigures::of(case, rates, (audited, machine.and_after(), versions))
     })
 }
 
@@ -225,32 +285,35 @@ struct Bench<'b> {
     eye: &'b Eye<'b>,
     load: &'b Load<'b>,
     length: &'b Length,
+    case: Case,
 }
 
 impl Bench<'_> {
     async fn rate(&self, per_s: f64) -> Result<RateFigures, BenchError> {
+        let (warm_up, window) = self.length.times(self.case);
         let pace = Pace {
             per_s,
-            warm_up: Duration::from_secs(self.length.warm_up_s),
-            window: Duration::from_secs(self.length.window_s),
+            warm_up,
+            window,
         };
         let figures = rate::measure(self.stack, self.eye, self.load, pace).await?;
-        println!("{}", serde_json::to_string(&figures)?);
+        println!("  {}", report::line(&figures));
         Ok(figures)
     }
 
     /// Whole lives per second in a closed loop.
     async fn probe(&self) -> Result<f64, BenchError> {
-        let counts = &self.load.counts;
-        let window = Duration::from_secs(PROBE_S);
-        self.load.bounded(PROBE_TASKS, window / 3).await;
+        let (counts, tasks_max) = (&self.load.counts, self.case.probe_tasks());
+        self.load.bounded(tasks_max, PROBE / 3).await;
         let since = Stopwatch::start();
         let before = self.eye.look(since, counts).await?;
-        self.load.bounded(PROBE_TASKS, window).await;
+        self.load.bounded(tasks_max, PROBE).await;
         let after = self.eye.look(since, counts).await?;
-        self.eye.drained(since, counts).await?;
+        self.eye.drained(since, self.load).await?;
         let seconds = (after.at - before.at).as_secs_f64();
-        Ok((after.billed - before.billed) as f64 / seconds)
+        let per_s = (after.billed - before.billed) as f64 / seconds;
+        println!("  closed loop: {per_s:.0} tasks/s");
+        Ok(per_s)
     }
 
     async fn search(&self, guess: f64, rates: &mut Vec<RateFigures>) -> Result<(), BenchError> {
@@ -260,13 +323,14 @@ impl Bench<'_> {
             search.tried(per_s, figures.sustained);
             rates.push(figures);
         }
-        let Some(highest) = search.highest() else {
-            return Ok(());
-        };
-        for part in SWEEP {
-            rates.push(self.rate(highest * part).await?);
+        if let Some(highest) = search.highest() {
+            for part in self.case.sweep() {
+                rates.push(self.rate(highest * part).await?);
+            }
         }
-        rates.push(self.rate(LOW_PER_S).await?);
+        if self.case.at_length() {
+            rates.push(self.rate(LOW_PER_S).await?);
+        }
         Ok(())
     }
 }

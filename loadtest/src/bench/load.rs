@@ -20,6 +20,10 @@ const ATTEMPTS: u32 = 5;
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// A closed loop looks this often whether there is room again.
 const LOOK: Duration = Duration::from_millis(1);
+/// Messages under way when there is no other bound.
+const CLUMPS_MAX: usize = 40;
+/// Single requests in one clump of a closed loop.
+const SINGLES: u64 = 20;
 /// Single requests that fall due within this time are sent, and waited for, together.
 const TICK: Duration = Duration::from_millis(1);
 
@@ -117,9 +121,9 @@ impl Pace {
 }
 
 impl<'s> Load<'s> {
-    pub fn new(scene: &'s Scene, batch: u64) -> Self {
+    pub fn new(scene: &'s Scene, tasks: Tasks, batch: u64) -> Self {
         Self {
-            tasks: Tasks::new(&scene.run),
+            tasks,
             counts: Counts::default(),
             batch,
             next: Cell::new(0),
@@ -185,11 +189,10 @@ impl<'s> Load<'s> {
         let mut under_way = FuturesUnordered::new();
         let before = self.counts.accepted() - self.ended();
         while since.elapsed() < window {
-            let size = self.batch;
+            let size = if self.batch > 1 { self.batch } else { SINGLES };
             let unended = || self.counts.accepted().saturating_sub(self.ended() + before);
             while unended() + self.counts.under_way() + size <= tasks_max {
                 let (due, step) = (since.elapsed(), Duration::ZERO);
-                let size = if self.batch > 1 { size } else { 20 };
                 let clump = Clump { due, step, size };
                 under_way.push(self.clump_sent(clump, since, None));
                 // The first poll sends it, and counts it.
@@ -203,6 +206,17 @@ impl<'s> Load<'s> {
             }
         }
         while under_way.next().await.is_some() {}
+    }
+
+    /// So many tasks, as fast as they are answered.
+    pub async fn all(&self, count: u64) {
+        let since = Stopwatch::start();
+        let clump = |_| {
+            let (due, step, size) = (Duration::ZERO, Duration::ZERO, self.batch);
+            self.clump_sent(Clump { due, step, size }, since, None)
+        };
+        let clumps = futures::stream::iter(0..count.div_ceil(self.batch)).map(clump);
+        clumps.buffer_unordered(CLUMPS_MAX).collect::<()>().await;
     }
 
     fn ended(&self) -> u64 {

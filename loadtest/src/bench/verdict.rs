@@ -1,6 +1,6 @@
 //! Whether a rate is sustained: everything that was due is decided, nothing piles up, and the read models keep up.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Seconds' worth of load that may be without outcome when the window ends.
 const OPEN_OUTCOMES_S_MAX: f64 = 1.0;
@@ -28,7 +28,7 @@ pub struct Evidence {
 }
 
 /// Why a rate is not sustained.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shortfall {
     Refusals,
