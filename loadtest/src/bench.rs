@@ -8,10 +8,13 @@
 mod aims;
 mod audit;
 mod case;
+mod counts;
+mod error;
 mod eye;
 mod figures;
 mod live;
 mod load;
+mod options;
 mod plot;
 mod rate;
 mod report;
@@ -22,165 +25,21 @@ mod verdict;
 
 pub use audit::{AuditError, Audited};
 pub use case::Case;
+pub use error::BenchError;
 pub use figures::{CaseFigures, Versions};
 pub use live::LiveFigures;
+pub use options::{Length, Options};
 pub use rate::RateFigures;
 
-use crate::{
-    drive::{FaultError, OperatorError},
-    fleet::FleetError,
-    machine::Machine,
-    measure::ReachError,
-};
-use chassis::{
-    Stopwatch,
-    stack::{Stack, StackError},
-};
-use client::{ConnectError, Failed};
+use crate::machine::Machine;
+use chassis::{Stopwatch, stack::Stack};
 use eye::Eye;
 use load::{Load, Pace};
 use report::Report;
 use scene::Scene;
 use search::Search;
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    process::ExitCode,
-    time::Duration,
-};
+use std::{fs, path::Path, process::ExitCode, time::Duration};
 use task::Tasks;
-use vocab::BadToken;
-
-#[derive(Debug, Clone, clap::Args)]
-pub struct Options {
-    /// The file in which the launcher says how to reach the stack, which has tenants and nothing else. Without it nothing
-    /// is measured, and the figures that are there are reported.
-    #[arg(long, value_name = "PATH")]
-    stack: Option<PathBuf>,
-    /// Directory for the figures, a file for each case.
-    #[arg(long, value_name = "DIR", default_value = "target/bench")]
-    out: PathBuf,
-    /// Which cases.
-    #[arg(
-        long,
-        value_name = "CASES",
-        value_delimiter = ',',
-        default_value = "batched"
-    )]
-    case: Vec<Case>,
-    /// Allocations that run in the case `live`.
-    #[arg(long, default_value_t = 1_000_000)]
-    live: u64,
-    #[command(flatten)]
-    length: Length,
-}
-
-#[derive(Debug, Clone, clap::Args)]
-pub struct Length {
-    /// Only these rates, in tasks per second, instead of a search for the highest.
-    #[arg(long, value_name = "RATES", value_delimiter = ',')]
-    rate: Vec<f64>,
-    /// Requests in one message, where there are many.
-    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(2..=1000))]
-    batch: u64,
-    /// How long each rate is measured.
-    #[arg(long, default_value_t = 10)]
-    window_s: u64,
-    /// How long each rate warms up before.
-    #[arg(long, default_value_t = 3)]
-    warm_up_s: u64,
-    /// Rates that the search may try.
-    #[arg(long, default_value_t = 5)]
-    steps: u32,
-    /// Short windows, for a first look.
-    #[arg(long)]
-    quick: bool,
-    /// Requests that wait for nothing in the case `deep`.
-    #[arg(long, default_value_t = 1_000_000)]
-    waiting: u64,
-}
-
-impl Length {
-    /// Warm-up and window.
-    fn times(&self, case: Case) -> (Duration, Duration) {
-        let (warm_up, window) = match (self.quick, case.at_length()) {
-            (true, _) => (1, 3),
-            (false, true) => (self.warm_up_s, self.window_s),
-            (false, false) => (self.warm_up_s.min(2), self.window_s.min(6)),
-        };
-        (Duration::from_secs(warm_up), Duration::from_secs(window))
-    }
-}
-
-impl Default for Length {
-    fn default() -> Self {
-        Self {
-            rate: Vec::new(),
-            batch: 500,
-            window_s: 10,
-            warm_up_s: 3,
-            steps: 5,
-            quick: false,
-            waiting: 1_000_000,
-        }
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum BenchError {
-    #[error(transparent)]
-    Stack(#[from] StackError),
-    #[error(transparent)]
-    Reach(#[from] ReachError),
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
-    #[error(transparent)]
-    Operator(#[from] OperatorError),
-    #[error("the operator's prices: {0}")]
-    Prices(#[from] Failed),
-    #[error(transparent)]
-    Fleet(#[from] FleetError),
-    #[error("the agents' thread is gone")]
-    AgentsGone,
-    #[error("a node's name: {0}")]
-    Name(#[from] BadToken),
-    #[error(
-        "the case {case} needs {wanted} tenants, the stack has {there}; start it with --tenants"
-    )]
-    TooFewTenants {
-        case: &'static str,
-        wanted: usize,
-        there: usize,
-    },
-    #[error(
-        "{there} nodes are ready and should be {wanted}; the stack is to have none of its own: start it with --tenants"
-    )]
-    OtherNodes { wanted: u64, there: u64 },
-    #[error(transparent)]
-    Fault(#[from] FaultError),
-    #[error("the stack has no scheduler")]
-    NoScheduler,
-    #[error("the scheduler was not ready {0} s after it was killed")]
-    NotBack(u64),
-    #[error("the ledger's stream: {0}")]
-    Ledger(String),
-    #[error(
-        "nothing moves: {billed} of {accepted} tasks are on the bill, the slowest read model stands at {applied} of \
-         {ledger_end}"
-    )]
-    Stalled {
-        accepted: u64,
-        billed: u64,
-        ledger_end: u64,
-        applied: u64,
-    },
-    #[error(transparent)]
-    Audit(#[from] AuditError),
-    #[error("the figures' files, or a thread: {0}")]
-    Io(#[from] io::Error),
-    #[error("the figures as JSON: {0}")]
-    Json(#[from] serde_json::Error),
-}
 
 const LOW_PER_S: f64 = 1000.0;
 const PROBE: Duration = Duration::from_secs(6);

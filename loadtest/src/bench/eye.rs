@@ -3,7 +3,8 @@
 use super::{
     BenchError,
     audit::{self, AuditError},
-    load::{Counts, Load},
+    counts::Counts,
+    load::Load,
 };
 use crate::{
     drive::gauge,
@@ -21,8 +22,9 @@ const DRAIN_PERIOD: Duration = Duration::from_millis(50);
 const DRAIN_SOON: Duration = Duration::from_secs(4);
 /// This long without any progress is the end of patience.
 const STALL_MAX: Duration = Duration::from_secs(30);
-/// A rate that leaves this many seconds' worth of load without outcome is given up.
-const OPEN_S_MAX: f64 = 3.0;
+/// A rate is given up when this many seconds' worth of load have no outcome, or this many are not on the bill.
+const OPEN_OUTCOMES_S_MAX: f64 = 3.0;
+const OPEN_TASKS_S_MAX: f64 = 4.0;
 
 pub struct Eye<'s> {
     stack: &'s Stack,
@@ -96,7 +98,7 @@ impl<'s> Eye<'s> {
         slowest
     }
 
-    /// Looks on until `over`; sets `stop` when too much of what fell due has no outcome.
+    /// Looks on until `over`; sets `stop` when too much piles up.
     pub async fn watch(
         &self,
         since: Stopwatch,
@@ -110,8 +112,10 @@ impl<'s> Eye<'s> {
         while since.elapsed() < over && !stop.get() {
             let sample = self.look(since, counts).await?;
             let open = due(sample.at) - (sample.answered - answered_before) as f64;
+            let open_tasks = sample.accepted.saturating_sub(sample.billed) as f64;
             // A little load may well be all in one message.
-            stop.set(open > per_s * OPEN_S_MAX + 1000.0);
+            let too_many = |open: f64, seconds: f64| open > per_s * seconds + 1000.0;
+            stop.set(too_many(open, OPEN_OUTCOMES_S_MAX) || too_many(open_tasks, OPEN_TASKS_S_MAX));
             samples.borrow_mut().push(sample);
             let left = over.saturating_sub(since.elapsed());
             tokio::time::sleep(PERIOD.min(left)).await;

@@ -40,6 +40,7 @@ const EQUAL: f64 = 0.02;
 const LOW_PER_S: f64 = 1000.0;
 
 impl CaseFigures {
+    /// `rates` in any order.
     pub fn of(
         case: Case,
         mut rates: Vec<RateFigures>,

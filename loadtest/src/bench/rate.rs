@@ -127,7 +127,6 @@ pub async fn measure(
         open_outcomes: pace.due(over.at) - (over.answered - before.answered) as f64,
         open_tasks: over.accepted.saturating_sub(over.billed) as f64,
         drain_s: drain.as_secs_f64(),
-        stopped: stop.get(),
     };
     let shortfalls = verdict::shortfalls(&evidence);
     let (outcomes_per_s, tasks_per_s) = rates(&samples, &over, pace.warm_up);

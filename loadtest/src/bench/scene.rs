@@ -65,12 +65,13 @@ impl Scene {
 async fn until_ready(stack: &Stack, wanted: u64) -> Result<(), BenchError> {
     let since = Stopwatch::start();
     loop {
-        let there = nodes_ready(stack).await?;
-        if there == wanted {
-            return Ok(());
-        }
-        if since.elapsed() > NODES_TIMEOUT {
-            return Err(BenchError::OtherNodes { wanted, there });
+        let late = since.elapsed() > NODES_TIMEOUT;
+        match nodes_ready(stack).await {
+            Ok(there) if there == wanted => return Ok(()),
+            Ok(there) if late => return Err(BenchError::OtherNodes { wanted, there }),
+            // On a stack that has just been started the tables may be yet to come.
+            Err(error) if late => return Err(error.into()),
+            Ok(_) | Err(_) => {}
         }
         tokio::time::sleep(NODES_PERIOD).await;
     }

@@ -23,8 +23,6 @@ pub struct Evidence {
     /// Accepted and not on the bill, when the window ended.
     pub open_tasks: f64,
     pub drain_s: f64,
-    /// It was given up before the window's end.
-    pub stopped: bool,
 }
 
 /// Why a rate is not sustained.
@@ -40,7 +38,7 @@ pub enum Shortfall {
 
 pub fn shortfalls(seen: &Evidence) -> Vec<Shortfall> {
     let piles = |open: f64, seconds: f64| open > (seen.per_s * seconds).max(OPEN_MIN);
-    let outcomes = seen.stopped || piles(seen.open_outcomes, OPEN_OUTCOMES_S_MAX);
+    let outcomes = piles(seen.open_outcomes, OPEN_OUTCOMES_S_MAX);
     [
         (seen.refused > 0, Shortfall::Refusals),
         (seen.lost > 0, Shortfall::IndefiniteOutcomes),
@@ -67,7 +65,6 @@ mod tests {
         open_outcomes: 9_000.0,
         open_tasks: 19_000.0,
         drain_s: 2.9,
-        stopped: false,
     };
 
     fn check(seen: Evidence, expected: &[Shortfall]) {
@@ -84,13 +81,6 @@ mod tests {
         check(
             Evidence {
                 open_outcomes,
-                ..FINE
-            },
-            &[OutcomesPileUp],
-        );
-        check(
-            Evidence {
-                stopped: true,
                 ..FINE
             },
             &[OutcomesPileUp],
