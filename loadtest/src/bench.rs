@@ -42,7 +42,7 @@ use std::{fs, path::Path, process::ExitCode, time::Duration};
 use task::Tasks;
 
 const LOW_PER_S: f64 = 1000.0;
-const PROBE: Duration = Duration::from_secs(6);
+const PROBE: Duration = Duration::from_secs(8);
 
 pub fn main(options: &Options) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -160,23 +160,18 @@ impl Bench<'_> {
         Ok(figures)
     }
 
-    /// Whole lives per second in a closed loop.
+    /// Whole lives per second in a closed loop, from the first request until the last task was drained.
     async fn probe(&self) -> Result<f64, BenchError> {
-        let (counts, tasks_max) = (&self.load.counts, self.case.probe_tasks());
-        self.load.bounded(tasks_max, PROBE / 3).await;
         let since = Stopwatch::start();
-        let before = self.eye.look(since, counts).await?;
-        self.load.bounded(tasks_max, PROBE).await;
-        let after = self.eye.look(since, counts).await?;
-        self.eye.drained(since, self.load).await?;
-        let seconds = (after.at - before.at).as_secs_f64();
-        let per_s = (after.billed - before.billed) as f64 / seconds;
+        self.load.bounded(self.case.probe_tasks(), PROBE).await;
+        let drained = self.eye.drained(since, self.load).await?;
+        let per_s = drained.accepted as f64 / drained.at.as_secs_f64();
         println!("  closed loop: {per_s:.0} tasks/s");
         Ok(per_s)
     }
 
     async fn search(&self, guess: f64, rates: &mut Vec<RateFigures>) -> Result<(), BenchError> {
-        let mut search = Search::below(guess, self.length.steps);
+        let mut search = Search::around(guess, self.length.steps);
         while let Some(per_s) = search.next() {
             let figures = self.rate(per_s).await?;
             search.tried(per_s, figures.sustained);

@@ -6,7 +6,7 @@ use super::{
     task::Tasks,
 };
 use crate::{
-    drive::{FaultError, command},
+    drive::{FaultError, command, gauge},
     machine::Machine,
     measure::usage::{SERVICES, Usage},
 };
@@ -27,7 +27,7 @@ pub struct LiveFigures {
     /// All five services.
     pub services_rss_mb: f64,
     pub rss_mb: BTreeMap<String, f64>,
-    /// From the kill until the scheduler was ready again, the launcher's pause included.
+    /// From the kill until the scheduler was ready and decided again, the launcher's pause included.
     pub scheduler_restart_s: f64,
     pub machine: Machine,
     pub versions: Versions,
@@ -67,7 +67,9 @@ async fn restart(stack: &Stack) -> Result<Duration, BenchError> {
     let since = Stopwatch::start();
     // Answered when the process is gone, so what is ready from then on is the next one.
     command(control, "kill scheduler".to_owned()).await?;
-    while !ready(address).await {
+    // Standing by is ready, too; here it is to decide.
+    let leads = async || gauge(address, "apportion_scheduler_leading").await == Some(1);
+    while !(ready(address).await && leads().await) {
         if since.elapsed() > READY_TIMEOUT {
             return Err(BenchError::NotBack(READY_TIMEOUT.as_secs()));
         }
