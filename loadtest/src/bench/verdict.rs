@@ -7,7 +7,7 @@ const OPEN_OUTCOMES_S_MAX: f64 = 1.0;
 /// Seconds' worth of load that may not be on the bill when the window ends.
 const OPEN_TASKS_S_MAX: f64 = 2.0;
 /// What may be under way at any rate: a few messages.
-const OPEN_MIN: f64 = 1000.0;
+const OPEN_MIN: f64 = 100.0;
 /// From the window's end until every read model has everything.
 const DRAIN_S_MAX: f64 = 3.0;
 
@@ -100,8 +100,8 @@ mod tests {
     fn a_little_load_may_be_in_a_few_messages() {
         let little = Evidence {
             per_s: 10.0,
-            open_outcomes: 900.0,
-            open_tasks: 900.0,
+            open_outcomes: 90.0,
+            open_tasks: 90.0,
             ..FINE
         };
         check(little, &[]);
