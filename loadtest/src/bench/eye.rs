@@ -55,8 +55,18 @@ impl<'s> Eye<'s> {
             bill: audit::clickhouse(stack),
             stack,
         };
-        eye.billed_before = eye.billed().await?;
-        Ok(eye)
+        let since = Stopwatch::start();
+        loop {
+            match eye.billed().await {
+                Ok(billed) => {
+                    eye.billed_before = billed;
+                    return Ok(eye);
+                }
+                Err(error) if since.elapsed() > STALL_MAX => return Err(error),
+                // On a stack that has just been started the tables may be yet to come.
+                Err(_) => tokio::time::sleep(PERIOD).await,
+            }
+        }
     }
 
     /// The engine knows the number of its rows without reading them.
