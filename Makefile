@@ -19,11 +19,12 @@ DATA          ?= ../shared/data
 BENCH_SEEDS   ?= 10
 BENCH_NODES   ?= 1000,10000,100000
 BENCH_PENDING ?= 1000000
+BENCH_CASES   ?= batched single tenants deep full nodes live
 
 .DEFAULT_GOAL := help
 # One after the other: two builds at once only halve each other, and the fault tests want the machine for themselves.
 .NOTPARALLEL:
-.PHONY: bench-placement bench-queueing bench-core bench-quota bench-reserve bench-flood bench-peers bench-build help setup build build-debug run up down status test test-infra test-rust test-sabotage sim \
+.PHONY: bench bench-placement bench-queueing bench-core bench-quota bench-reserve bench-flood bench-peers bench-build help setup build build-debug run up down status test test-infra test-rust test-sabotage sim \
         check fmt-check clippy tidy sqlx-check sqlx-prepare
 
 help: ## list the targets
@@ -94,6 +95,18 @@ define beside_stack
 	@$(2) $(TARGET)/release/loadtest $(1) --stack $(BENCH_STATE)/stack.json; code=$$?; \
 	$(STACK) down --state $(BENCH_STATE); exit $$code
 endef
+
+# Each case on a fresh stack, which forgets operation ids after half a minute: a day of them at these rates is billions.
+bench: setup build ## tasks per second through their whole life on the whole stack, latency, CPU: BENCH_CASES, ARGS=--quick
+	@mkdir -p $(BENCH)
+	@rm -f $(BENCH)/bench-*.json
+	@failed=; for case in $(BENCH_CASES); do \
+		$(STACK) up --state $(BENCH_STATE) --tenants 20 --operation-window-s 30 > $(BENCH)/bench-stack.log || exit 1; \
+		$(TARGET)/release/loadtest bench --stack $(BENCH_STATE)/stack.json --out $(BENCH) --case $$case $(ARGS) || failed="$$failed $$case"; \
+		$(STACK) down --state $(BENCH_STATE) > /dev/null; \
+	done; \
+	$(TARGET)/release/loadtest bench --out $(BENCH); \
+	[ -z "$$failed" ] || { echo "Broken:$$failed"; exit 1; }
 
 bench-build:
 	$(OFFLINE) $(CARGO) build --release --locked -p loadtest

@@ -22,7 +22,7 @@ mod witness;
 
 pub use bill::{Bill, BillError, Charges, Standing};
 pub use desk::{Desk, Latency, Tally};
-pub use faults::{BadFault, Fault, FaultDone, FaultError, What};
+pub use faults::{BadFault, Fault, FaultDone, FaultError, What, command};
 pub use gauges::gauge;
 pub use operator::{OperatorError, Quota, Rate, Settings};
 pub use probe::{Explained, ProbeError};

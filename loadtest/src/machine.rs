@@ -1,9 +1,9 @@
 //! On what it was measured, and what else that was doing.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{fs, thread};
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Machine {
     pub cpu: String,
     pub cores: usize,

@@ -1,9 +1,9 @@
 //! The cases by name: how many tenants and nodes, and what goes in one message.
 
 use clap::ValueEnum;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Case {
     /// Many requests in one message.
@@ -18,6 +18,8 @@ pub enum Case {
     Full,
     /// Batched, with ten thousand nodes.
     Nodes,
+    /// No rate: memory with a million live allocations, and how long the scheduler then takes to come back.
+    Live,
 }
 
 /// What one node has.
@@ -30,15 +32,6 @@ pub struct NodeSize {
 const TIB: u64 = 1 << 40;
 
 impl Case {
-    pub const ALL: [Self; 6] = [
-        Self::Batched,
-        Self::Single,
-        Self::Tenants,
-        Self::Deep,
-        Self::Full,
-        Self::Nodes,
-    ];
-
     pub fn name(self) -> &'static str {
         match self {
             Self::Batched => "batched",
@@ -47,6 +40,7 @@ impl Case {
             Self::Deep => "deep",
             Self::Full => "full",
             Self::Nodes => "nodes",
+            Self::Live => "live",
         }
     }
 
@@ -83,13 +77,31 @@ impl Case {
         }
     }
 
-    pub fn slots(self) -> u64 {
-        self.nodes() as u64 * self.node().cores
+    /// Tasks under way in the closed loop that makes the first guess: on a full cluster twice what it has room for.
+    pub fn probe_tasks(self) -> u64 {
+        match self {
+            Self::Full => 2 * self.nodes() as u64 * self.node().cores,
+            _ => 30_000,
+        }
     }
 
-    /// Of a run, by itself.
+    /// Parts of the highest rate that are measured beside it.
+    pub fn sweep(self) -> &'static [f64] {
+        match self {
+            Self::Batched | Self::Single => &[0.1, 0.25, 0.5, 0.75, 0.9],
+            _ => &[0.5],
+        }
+    }
+
+    /// The cases that others are compared with are measured at length.
+    pub fn at_length(self) -> bool {
+        matches!(self, Self::Batched | Self::Single)
+    }
+
+    /// Of a run, by itself; none: until it is stopped.
     pub fn lifetime_ms(self) -> Option<i64> {
         match self {
+            Self::Live => None,
             Self::Full => Some(100),
             // A run of no length at all is nothing to the bill.
             _ => Some(1),

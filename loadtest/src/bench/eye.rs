@@ -1,8 +1,13 @@
 //! Looks at how far everything is: the ledger's end, what the read models have applied, what is on the bill.
 
-use super::{BenchError, load::Counts};
+use super::{
+    BenchError,
+    audit::{self, AuditError},
+    counts::Counts,
+    load::Load,
+};
 use crate::{
-    drive::{Bill, gauge},
+    drive::gauge,
     measure::{ledger, usage::SERVICES},
 };
 use chassis::{Stopwatch, stack::Stack};
@@ -11,19 +16,20 @@ use std::{
     cell::{Cell, RefCell},
     time::Duration,
 };
-use vocab::CellNo;
 
 const PERIOD: Duration = Duration::from_millis(500);
 const DRAIN_PERIOD: Duration = Duration::from_millis(50);
+const DRAIN_SOON: Duration = Duration::from_secs(4);
 /// This long without any progress is the end of patience.
 const STALL_MAX: Duration = Duration::from_secs(30);
-/// A rate that leaves this many seconds' worth of load without outcome is given up.
-const OPEN_S_MAX: f64 = 3.0;
+/// A rate is given up when this many seconds' worth of load have no outcome, or this many are not on the bill.
+const OPEN_OUTCOMES_S_MAX: f64 = 3.0;
+const OPEN_TASKS_S_MAX: f64 = 4.0;
 
 pub struct Eye<'s> {
     stack: &'s Stack,
     bus: JetStreamBus,
-    bill: Bill,
+    bill: clickhouse::Client,
     /// What was on the bill before the case began.
     billed_before: u64,
 }
@@ -43,19 +49,37 @@ pub struct Sample {
 
 impl<'s> Eye<'s> {
     pub async fn open(stack: &'s Stack) -> Result<Self, BenchError> {
-        let bill = Bill::new(&stack.clickhouse, CellNo(stack.cell.number));
-        Ok(Self {
+        let mut eye = Self {
             bus: ledger(stack).await?,
-            billed_before: bill.standing().await?.intervals,
-            bill,
+            billed_before: 0,
+            bill: audit::clickhouse(stack),
             stack,
-        })
+        };
+        let since = Stopwatch::start();
+        loop {
+            match eye.billed().await {
+                Ok(billed) => {
+                    eye.billed_before = billed;
+                    return Ok(eye);
+                }
+                Err(error) if since.elapsed() > STALL_MAX => return Err(error),
+                // On a stack that has just been started the tables may be yet to come.
+                Err(_) => tokio::time::sleep(PERIOD).await,
+            }
+        }
+    }
+
+    /// The engine knows the number of its rows without reading them.
+    async fn billed(&self) -> Result<u64, BenchError> {
+        let query = self.bill.query("SELECT count() FROM allocation_intervals");
+        let all = query.fetch_one::<u64>().await.map_err(AuditError::from)?;
+        Ok(all.saturating_sub(self.billed_before))
     }
 
     pub async fn look(&self, since: Stopwatch, counts: &Counts) -> Result<Sample, BenchError> {
         // First what may lag, then what it lags behind: never better than it is.
         let applied = self.applied().await;
-        let billed = self.bill.standing().await?.intervals - self.billed_before;
+        let billed = self.billed().await?;
         let ledger_end = self
             .bus
             .end()
@@ -84,7 +108,7 @@ impl<'s> Eye<'s> {
         slowest
     }
 
-    /// Looks on until `over`; sets `stop` when too much of what fell due has no outcome.
+    /// Looks on until `over`; sets `stop` when too much piles up.
     pub async fn watch(
         &self,
         since: Stopwatch,
@@ -98,8 +122,10 @@ impl<'s> Eye<'s> {
         while since.elapsed() < over && !stop.get() {
             let sample = self.look(since, counts).await?;
             let open = due(sample.at) - (sample.answered - answered_before) as f64;
+            let open_tasks = sample.accepted.saturating_sub(sample.billed) as f64;
             // A little load may well be all in one message.
-            stop.set(open > per_s * OPEN_S_MAX + 1000.0);
+            let too_many = |open: f64, seconds: f64| open > per_s * seconds + 1000.0;
+            stop.set(too_many(open, OPEN_OUTCOMES_S_MAX) || too_many(open_tasks, OPEN_TASKS_S_MAX));
             samples.borrow_mut().push(sample);
             let left = over.saturating_sub(since.elapsed());
             tokio::time::sleep(PERIOD.min(left)).await;
@@ -107,18 +133,32 @@ impl<'s> Eye<'s> {
         Ok(())
     }
 
-    /// Until all that was accepted is on the bill and every read model is where the ledger ended before the last look.
-    pub async fn drained(&self, since: Stopwatch, counts: &Counts) -> Result<Sample, BenchError> {
+    /// Until all that was accepted is on the bill, and every read model has it.
+    pub async fn drained(&self, since: Stopwatch, load: &Load<'_>) -> Result<Sample, BenchError> {
+        let over = |now: &Sample| now.billed >= now.accepted;
+        self.settled(since, &load.counts, over).await
+    }
+
+    /// Until everything has an outcome, it is `over`, and every read model is where the ledger ended before the last look.
+    pub async fn settled(
+        &self,
+        since: Stopwatch,
+        counts: &Counts,
+        over: impl Fn(&Sample) -> bool,
+    ) -> Result<Sample, BenchError> {
+        let draining = Stopwatch::start();
         let mut last = self.look(since, counts).await?;
         let mut still = Stopwatch::start();
         loop {
-            tokio::time::sleep(DRAIN_PERIOD).await;
+            // Once it has taken too long, a little more or less says nothing, and looking is not free.
+            let soon = draining.elapsed() < DRAIN_SOON;
+            tokio::time::sleep(if soon { DRAIN_PERIOD } else { PERIOD }).await;
             let now = self.look(since, counts).await?;
-            let answered = counts.under_way() == 0;
-            if answered && now.billed >= now.accepted && now.applied >= last.ledger_end {
+            if counts.under_way() == 0 && over(&now) && now.applied >= last.ledger_end {
                 return Ok(now);
             }
-            if (now.billed, now.applied) != (last.billed, last.applied) {
+            let moved = (now.billed, now.applied) != (last.billed, last.applied);
+            if moved || now.answered != last.answered {
                 still = Stopwatch::start();
             }
             if still.elapsed() > STALL_MAX {
@@ -133,7 +173,7 @@ impl<'s> Eye<'s> {
         }
     }
 
-    /// Bytes and messages of the ledger's stream.
+    /// Bytes of the ledger's stream.
     pub async fn ledger_size(&self) -> Result<u64, BenchError> {
         let name = self.bus.subjects().ledger_stream();
         let stream = self.bus.context().get_stream(name).await;

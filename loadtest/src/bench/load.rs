@@ -3,13 +3,16 @@
 //! Open loop: each message's moment is fixed before, and the time of its tasks is counted from there, however late it
 //! is sent. Closed loop: a bounded number of tasks is under way.
 
-use super::{scene::Scene, task::Tasks};
+use super::{
+    counts::{Counts, add},
+    scene::Scene,
+    task::Tasks,
+};
 use crate::measure::{histogram, micros};
 use chassis::Stopwatch;
 use client::{Client, NoOutcome, Operation, Outcome, Pending};
 use futures::{StreamExt, stream::FuturesUnordered};
 use hdrhistogram::Histogram;
-use schemas::v1::{outcome::Result as Decided, submitted::State};
 use std::{
     cell::{Cell, RefCell},
     time::Duration,
@@ -20,63 +23,12 @@ const ATTEMPTS: u32 = 5;
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// A closed loop looks this often whether there is room again.
 const LOOK: Duration = Duration::from_millis(1);
+/// Messages under way when there is no other bound.
+const CLUMPS_MAX: usize = 40;
+/// Single requests in one clump of a closed loop.
+const SINGLES: u64 = 20;
 /// Single requests that fall due within this time are sent, and waited for, together.
 const TICK: Duration = Duration::from_millis(1);
-
-/// What was sent since the case began, and what came back.
-#[derive(Debug, Default)]
-pub struct Counts {
-    pub sent: Cell<u64>,
-    /// With a definite outcome.
-    pub answered: Cell<u64>,
-    pub placed: Cell<u64>,
-    pub waiting: Cell<u64>,
-    pub refused: Cell<u64>,
-    /// Sent again, because nobody knew what had become of it.
-    pub again: Cell<u64>,
-    /// Given up without a definite outcome.
-    pub lost: Cell<u64>,
-    /// Why the last one was refused or sent again.
-    pub trouble: RefCell<String>,
-}
-
-fn add(counter: &Cell<u64>, count: u64) {
-    counter.set(counter.get() + count);
-}
-
-impl Counts {
-    /// Accepted at the door: they will run, and end.
-    pub fn accepted(&self) -> u64 {
-        self.placed.get() + self.waiting.get()
-    }
-
-    pub fn under_way(&self) -> u64 {
-        self.sent.get() - self.answered.get() - self.lost.get()
-    }
-
-    fn outcome(&self, outcome: Result<Outcome, NoOutcome>) {
-        let decided = match outcome {
-            Ok(outcome) => outcome.result,
-            Err(error) => {
-                add(&self.lost, 1);
-                *self.trouble.borrow_mut() = error.to_string();
-                return;
-            }
-        };
-        add(&self.answered, 1);
-        match decided {
-            Some(Decided::Submitted(submitted)) => match submitted.state {
-                Some(State::Waiting(_)) => add(&self.waiting, 1),
-                _ => add(&self.placed, 1),
-            },
-            Some(Decided::Refused(refused)) => {
-                add(&self.refused, 1);
-                *self.trouble.borrow_mut() = refused.explanation;
-            }
-            _ => add(&self.refused, 1),
-        }
-    }
-}
 
 /// The load of one case.
 pub struct Load<'s> {
@@ -117,9 +69,9 @@ impl Pace {
 }
 
 impl<'s> Load<'s> {
-    pub fn new(scene: &'s Scene, batch: u64) -> Self {
+    pub fn new(scene: &'s Scene, tasks: Tasks, batch: u64) -> Self {
         Self {
-            tasks: Tasks::new(&scene.run),
+            tasks,
             counts: Counts::default(),
             batch,
             next: Cell::new(0),
@@ -185,11 +137,10 @@ impl<'s> Load<'s> {
         let mut under_way = FuturesUnordered::new();
         let before = self.counts.accepted() - self.ended();
         while since.elapsed() < window {
-            let size = self.batch;
+            let size = if self.batch > 1 { self.batch } else { SINGLES };
             let unended = || self.counts.accepted().saturating_sub(self.ended() + before);
             while unended() + self.counts.under_way() + size <= tasks_max {
                 let (due, step) = (since.elapsed(), Duration::ZERO);
-                let size = if self.batch > 1 { size } else { 20 };
                 let clump = Clump { due, step, size };
                 under_way.push(self.clump_sent(clump, since, None));
                 // The first poll sends it, and counts it.
@@ -203,6 +154,17 @@ impl<'s> Load<'s> {
             }
         }
         while under_way.next().await.is_some() {}
+    }
+
+    /// So many tasks, as fast as they are answered.
+    pub async fn all(&self, count: u64) {
+        let since = Stopwatch::start();
+        let clump = |_| {
+            let (due, step, size) = (Duration::ZERO, Duration::ZERO, self.batch);
+            self.clump_sent(Clump { due, step, size }, since, None)
+        };
+        let clumps = futures::stream::iter(0..count.div_ceil(self.batch)).map(clump);
+        clumps.buffer_unordered(CLUMPS_MAX).collect::<()>().await;
     }
 
     fn ended(&self) -> u64 {

@@ -11,7 +11,7 @@ use crate::measure::{
     usage::{SERVICES, Usage, Used},
 };
 use chassis::{Stopwatch, stack::Stack};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use std::{
 };
 
 /// Of one rate, as it is written down.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RateFigures {
     pub offered_per_s: f64,
     pub sustained: bool,
@@ -49,10 +49,10 @@ pub struct RateFigures {
     pub us_per_task: BTreeMap<String, f64>,
     pub cpu_cores: f64,
     pub ledger_bytes_per_task: f64,
-    pub frames_per_s: BTreeMap<&'static str, f64>,
+    pub frames_per_s: BTreeMap<String, f64>,
     pub rss_mb: BTreeMap<String, f64>,
     /// Why the last one was refused, or sent again.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub trouble: String,
 }
 
@@ -111,7 +111,7 @@ pub async fn measure(
         let over = eye.look(since, &load.counts).await?;
         // A rate that was given up is drained from then on.
         let from = since.elapsed().min(end.max(over.at));
-        let drained = eye.drained(since, &load.counts).await?;
+        let drained = eye.drained(since, load).await?;
         Ok::<_, BenchError>((over, drained.at.saturating_sub(from)))
     };
     let (micros, drained) = tokio::join!(load.paced(&pace, since, &stop), drained);
@@ -127,7 +127,6 @@ pub async fn measure(
         open_outcomes: pace.due(over.at) - (over.answered - before.answered) as f64,
         open_tasks: over.accepted.saturating_sub(over.billed) as f64,
         drain_s: drain.as_secs_f64(),
-        stopped: stop.get(),
     };
     let shortfalls = verdict::shortfalls(&evidence);
     let (outcomes_per_s, tasks_per_s) = rates(&samples, &over, pace.warm_up);
@@ -168,9 +167,12 @@ pub async fn measure(
     })
 }
 
-fn frames_per_s(used: &Used) -> BTreeMap<&'static str, f64> {
+fn frames_per_s(used: &Used) -> BTreeMap<String, f64> {
     let per_s = |(name, frames): (&&'static str, &u64)| {
-        (*name, round(*frames as f64 / used.wall_s.max(0.01), 1))
+        (
+            (*name).to_owned(),
+            round(*frames as f64 / used.wall_s.max(0.01), 1),
+        )
     };
     used.frames.iter().map(per_s).collect()
 }

@@ -1,13 +1,13 @@
 //! What a case needs before its load begins: settings by the operator, nodes with their agents, clients.
 
-use super::{BenchError, case::Case};
+use super::{BenchError, audit::nodes_ready, case::Case};
 use crate::{
     drive::{Quota, Settings},
     fleet::{Fleet, FleetError, FleetOptions, FleetTally, Lifetime},
     measure::{operator, tenants, usage::AGENTS},
     workload::Node,
 };
-use chassis::stack::Stack;
+use chassis::{Stopwatch, stack::Stack};
 use client::{Client, ConnectOptions, Failed, Operation, SetRate};
 use std::{sync::Arc, thread, time::Duration};
 use tokio::sync::oneshot;
@@ -17,6 +17,9 @@ use vocab::{NodeCapacity, ResourceKind, Token};
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Longer than the backlog of any rate that is tried, so that nothing is sent twice because it is slow.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than a lease.
+const NODES_TIMEOUT: Duration = Duration::from_secs(40);
+const NODES_PERIOD: Duration = Duration::from_millis(200);
 /// The contract's largest limit.
 const QUOTA_MAX: u64 = 1 << 53;
 
@@ -43,7 +46,9 @@ impl Scene {
         settings(tenants).apply(&operator).await?;
         prices(&operator).await?;
         let run = Operation::fresh_id()[..4].to_owned();
+        until_ready(stack, 0).await?;
         let agents = Agents::start(stack, &run, case)?;
+        until_ready(stack, case.nodes() as u64).await?;
         let mut clients = Vec::new();
         for tenant in tenants {
             clients.push(connect(stack, tenant).await?);
@@ -53,6 +58,22 @@ impl Scene {
             run,
             agents,
         })
+    }
+}
+
+/// Nodes of a former case are lost once their lease has ended.
+async fn until_ready(stack: &Stack, wanted: u64) -> Result<(), BenchError> {
+    let since = Stopwatch::start();
+    loop {
+        let late = since.elapsed() > NODES_TIMEOUT;
+        match nodes_ready(stack).await {
+            Ok(there) if there == wanted => return Ok(()),
+            Ok(there) if late => return Err(BenchError::OtherNodes { wanted, there }),
+            // On a stack that has just been started the tables may be yet to come.
+            Err(error) if late => return Err(error.into()),
+            Ok(_) | Err(_) => {}
+        }
+        tokio::time::sleep(NODES_PERIOD).await;
     }
 }
 

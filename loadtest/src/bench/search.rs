@@ -1,40 +1,41 @@
-//! The highest sustained rate: a guess, then steps downwards and in between.
+//! The highest sustained rate: a guess, then steps up or down until it lies between two rates, then in between.
 
-/// A guess may be too low by so much.
-const ABOVE: f64 = 1.15;
-/// The first try, and the step down while nothing is sustained.
-const DOWN: f64 = 0.8;
+const UP: f64 = 1.25;
+const DOWN: f64 = 0.75;
 /// Closer than this is noise.
 const CLOSE: f64 = 1.06;
 
 #[derive(Debug)]
 pub struct Search {
-    /// Not sustained, or not believed to be.
-    high: f64,
-    /// Sustained; none yet: nothing.
+    guess: f64,
+    /// The highest that was sustained, and the lowest above it that was not.
     low: Option<f64>,
+    high: Option<f64>,
     steps: u32,
 }
 
 impl Search {
     /// From what a closed loop reached.
-    pub fn below(guess: f64, steps: u32) -> Self {
+    pub fn around(guess: f64, steps: u32) -> Self {
         Self {
-            high: guess * ABOVE,
+            guess,
             low: None,
+            high: None,
             steps,
         }
     }
 
     /// The rate to try; none when it is known well enough, or there were enough tries.
     pub fn next(&self) -> Option<f64> {
-        let rate = match self.low {
-            _ if self.steps == 0 => return None,
-            Some(low) if self.high / low < CLOSE => return None,
-            Some(low) => (low * self.high).sqrt(),
-            None => self.high * DOWN,
-        };
-        Some(rate)
+        if self.steps == 0 {
+            return None;
+        }
+        match (self.low, self.high) {
+            (None, None) => Some(self.guess),
+            (Some(low), None) => Some(low * UP),
+            (None, Some(high)) => Some(high * DOWN),
+            (Some(low), Some(high)) => (high / low > CLOSE).then(|| (low * high).sqrt()),
+        }
     }
 
     pub fn tried(&mut self, rate: f64, sustained: bool) {
@@ -42,7 +43,7 @@ impl Search {
         if sustained {
             self.low = Some(self.low.map_or(rate, |low| low.max(rate)));
         } else {
-            self.high = self.high.min(rate);
+            self.high = Some(self.high.map_or(rate, |high| high.min(rate)));
         }
     }
 
@@ -57,7 +58,7 @@ mod tests {
 
     /// Everything up to `limit` is sustained; what is found, and in how many steps.
     fn find(guess: f64, limit: f64, steps: u32) -> (Option<f64>, u32) {
-        let mut search = Search::below(guess, steps);
+        let mut search = Search::around(guess, steps);
         let mut tries = 0;
         while let Some(rate) = search.next() {
             search.tried(rate, rate <= limit);
@@ -67,8 +68,8 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_close_from_below() {
-        for limit in [70.0, 80.0, 92.0, 100.0, 114.0] {
+    fn it_comes_close_from_below_whether_the_guess_is_high_or_low() {
+        for limit in [60.0, 70.0, 80.0, 92.0, 100.0, 114.0, 150.0] {
             let (found, tries) = find(100.0, limit, 6);
             let found = found.expect("within the steps");
             assert!(found <= limit && found > limit * 0.9, "{limit}: {found}");

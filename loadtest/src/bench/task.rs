@@ -11,6 +11,8 @@ const SHAPES: u64 = 8;
 pub struct Tasks {
     /// All of them, so that they can be counted when they are over.
     job_set: String,
+    /// No node has any, so a task that asks for one waits.
+    gpus: i64,
     next: Cell<u64>,
 }
 
@@ -18,7 +20,16 @@ impl Tasks {
     pub fn new(run: &str) -> Self {
         Self {
             job_set: run.to_owned(),
+            gpus: 0,
             next: Cell::new(0),
+        }
+    }
+
+    /// Those that nothing has room for.
+    pub fn waiting(run: &str) -> Self {
+        Self {
+            gpus: 1,
+            ..Self::new(&format!("{run}w"))
         }
     }
 
@@ -35,6 +46,7 @@ impl Tasks {
                 cpu_milli: 1000,
                 // Below SHAPES, so it fits.
                 memory_bytes: GIB + (number % SHAPES) as i64 * GIB / SHAPES as i64,
+                gpu_count: self.gpus,
                 ..Submit::default()
             };
             Operation::new(format!("{}{number:x}", self.job_set), Verb::Submit(submit))

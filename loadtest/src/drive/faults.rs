@@ -115,7 +115,8 @@ impl Fault {
     }
 }
 
-async fn command(control: &Path, command: String) -> Result<(), FaultError> {
+/// One command to the launcher, such as `kill quota`.
+pub async fn command(control: &Path, command: String) -> Result<(), FaultError> {
     let exchange = async {
         let mut stream = BufReader::new(UnixStream::connect(control).await?);
         stream.write_all(format!("{command}\n").as_bytes()).await?;

@@ -1,0 +1,104 @@
+//! What came of a case, as it is written down.
+
+use super::{
+    audit::{Audited, clickhouse},
+    case::Case,
+    rate::RateFigures,
+};
+use crate::{machine::Machine, measure::plain};
+use chassis::stack::Stack;
+use serde::{Deserialize, Serialize};
+use sqlx::{Connection, PgConnection};
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CaseFigures {
+    pub case: Case,
+    /// Whole lives; 0: none of the rates was sustained.
+    pub highest_tasks_per_s: f64,
+    /// What a closed loop reached.
+    pub probe_tasks_per_s: Option<f64>,
+    /// At the highest rate.
+    pub cpu_us_per_task: Option<f64>,
+    pub services_us_per_task: Option<f64>,
+    pub ledger_bytes_per_task: Option<f64>,
+    /// At half of the highest rate.
+    pub p50_ms_at_half: Option<f64>,
+    pub p99_ms_at_half: Option<f64>,
+    pub p999_ms_at_half: Option<f64>,
+    pub p99_ms_at_1k: Option<f64>,
+    /// Requests that waited all the time, for nothing.
+    pub waiting: u64,
+    pub rates: Vec<RateFigures>,
+    #[serde(flatten)]
+    pub audited: Audited,
+    pub machine: Machine,
+    pub versions: Versions,
+}
+
+/// Rates are as good as equal within this part.
+const EQUAL: f64 = 0.02;
+const LOW_PER_S: f64 = 1000.0;
+
+impl CaseFigures {
+    /// `rates` in any order.
+    pub fn of(
+        case: Case,
+        mut rates: Vec<RateFigures>,
+        (audited, machine, versions): (Audited, Machine, Versions),
+    ) -> Self {
+        rates.sort_by(|a, b| a.offered_per_s.total_cmp(&b.offered_per_s));
+        let highest = rates.iter().rfind(|rate| rate.sustained);
+        let per_s = highest.map_or(0.0, |rate| rate.offered_per_s);
+        let at = |wanted: f64| {
+            let mut rates = rates.iter();
+            rates.find(|rate| (rate.offered_per_s - wanted).abs() <= wanted * EQUAL)
+        };
+        let half = at(per_s / 2.0);
+        Self {
+            case,
+            highest_tasks_per_s: per_s,
+            probe_tasks_per_s: None,
+            cpu_us_per_task: highest.map(|rate| rate.cpu_us_per_task),
+            services_us_per_task: highest.map(|rate| rate.services_us_per_task),
+            ledger_bytes_per_task: highest.map(|rate| rate.ledger_bytes_per_task),
+            p50_ms_at_half: half.map(|rate| rate.p50_ms),
+            p99_ms_at_half: half.map(|rate| rate.p99_ms),
+            p999_ms_at_half: half.map(|rate| rate.p999_ms),
+            p99_ms_at_1k: at(LOW_PER_S).map(|rate| rate.p99_ms),
+            waiting: 0,
+            audited,
+            machine,
+            versions,
+            rates,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Versions {
+    pub apportion: String,
+    pub nats: String,
+    pub postgres: String,
+    pub clickhouse: String,
+}
+
+impl Versions {
+    /// A server that does not say is of no version.
+    pub async fn ask(stack: &Stack) -> Self {
+        let nats = plain(stack, "operator").await;
+        let nats = nats.map(|nats| nats.server_info().version);
+        let clickhouse = clickhouse(stack).query("SELECT version()");
+        Self {
+            apportion: env!("CARGO_PKG_VERSION").to_owned(),
+            nats: nats.unwrap_or_default(),
+            postgres: postgres(stack).await.unwrap_or_default(),
+            clickhouse: clickhouse.fetch_one().await.unwrap_or_default(),
+        }
+    }
+}
+
+async fn postgres(stack: &Stack) -> Result<String, sqlx::Error> {
+    let mut postgres = PgConnection::connect(&stack.postgres.url).await?;
+    let version = sqlx::query_scalar("SHOW server_version");
+    version.fetch_one(&mut postgres).await
+}

@@ -1,0 +1,79 @@
+//! What is measured, and for how long.
+
+use super::case::Case;
+use std::{path::PathBuf, time::Duration};
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct Options {
+    /// The file in which the launcher says how to reach the stack, which has tenants and nothing else. Without it nothing
+    /// is measured, and the figures that are there are reported.
+    #[arg(long, value_name = "PATH")]
+    pub stack: Option<PathBuf>,
+    /// Directory for the figures, a file for each case.
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    pub out: PathBuf,
+    /// Which cases.
+    #[arg(
+        long,
+        value_name = "CASES",
+        value_delimiter = ',',
+        default_value = "batched"
+    )]
+    pub case: Vec<Case>,
+    /// Allocations that run in the case `live`.
+    #[arg(long, default_value_t = 1_000_000)]
+    pub live: u64,
+    #[command(flatten)]
+    pub length: Length,
+}
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct Length {
+    /// Only these rates, in tasks per second, instead of a search for the highest.
+    #[arg(long, value_name = "RATES", value_delimiter = ',')]
+    pub rate: Vec<f64>,
+    /// Requests in one message, where there are many.
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(2..=1000))]
+    pub batch: u64,
+    /// How long each rate is measured.
+    #[arg(long, default_value_t = 10)]
+    window_s: u64,
+    /// How long each rate warms up before.
+    #[arg(long, default_value_t = 3)]
+    warm_up_s: u64,
+    /// Rates that the search may try.
+    #[arg(long, default_value_t = 5)]
+    pub steps: u32,
+    /// Short windows, for a first look.
+    #[arg(long)]
+    quick: bool,
+    /// Requests that wait for nothing in the case `deep`.
+    #[arg(long, default_value_t = 1_000_000)]
+    pub waiting: u64,
+}
+
+impl Length {
+    /// Warm-up and window.
+    pub fn times(&self, case: Case) -> (Duration, Duration) {
+        let (warm_up, window) = match (self.quick, case.at_length()) {
+            (true, _) => (1, 3),
+            (false, true) => (self.warm_up_s, self.window_s),
+            (false, false) => (self.warm_up_s.min(2), self.window_s.min(6)),
+        };
+        (Duration::from_secs(warm_up), Duration::from_secs(window))
+    }
+}
+
+impl Default for Length {
+    fn default() -> Self {
+        Self {
+            rate: Vec::new(),
+            batch: 500,
+            window_s: 10,
+            warm_up_s: 3,
+            steps: 5,
+            quick: false,
+            waiting: 1_000_000,
+        }
+    }
+}
