@@ -86,12 +86,13 @@ bench-flood: setup build ## what one tenant's flood does to the others, on the w
 	$(call beside_stack,flood --json $(BENCH)/flood.json)
 
 bench-peers: setup build ## the whole stack beside task tables in Postgres, the bus alone and the databases alone
-	$(call beside_stack,peers --json $(BENCH)/peers.json,$(BESIDE))
+	$(call beside_stack,peers --json $(BENCH)/peers.json,$(BESIDE),--tenants 1 --operation-window-s 60)
 
-# A fresh stack that is stopped again, whatever came of it. The second argument starts more servers for the measure.
+# A fresh stack that is stopped again, whatever came of it. The second argument starts more servers for the measure, the
+# third is for the stack.
 define beside_stack
 	@mkdir -p $(BENCH)
-	@$(STACK) up --state $(BENCH_STATE)
+	@$(STACK) up --state $(BENCH_STATE) $(3)
 	@$(2) $(TARGET)/release/loadtest $(1) --stack $(BENCH_STATE)/stack.json; code=$$?; \
 	$(STACK) down --state $(BENCH_STATE); exit $$code
 endef

@@ -34,6 +34,7 @@ pub use rate::RateFigures;
 use crate::machine::Machine;
 use chassis::{Stopwatch, stack::Stack};
 use eye::Eye;
+use figures::{LOW_PER_S, at, highest};
 use load::{Load, Pace};
 use report::Report;
 use scene::Scene;
@@ -41,7 +42,6 @@ use search::Search;
 use std::{fs, path::Path, process::ExitCode, time::Duration};
 use task::Tasks;
 
-const LOW_PER_S: f64 = 1000.0;
 const PROBE: Duration = Duration::from_secs(8);
 
 pub fn main(options: &Options) -> ExitCode {
@@ -91,7 +91,8 @@ async fn run(stack: &Path, options: &Options) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// The batched case, for comparison with others on the same machine. The stack has tenants and nothing else.
+/// The batched case, for comparison with others on the same machine. The stack has tenants and nothing else; it may be
+/// measured again, when the nodes of the time before are lost.
 pub async fn sustained(stack: &Stack, length: &Length) -> Result<CaseFigures, BenchError> {
     measure(stack, Case::Batched, length).await
 }
@@ -125,6 +126,9 @@ async fn measure(stack: &Stack, case: Case, length: &Length) -> Result<CaseFigur
         let guess = bench.probe().await?;
         probe = Some(guess.round());
         bench.search(guess, &mut rates).await?;
+        if !length.highest_only {
+            bench.beside(&mut rates).await?;
+        }
     }
     for per_s in &length.rate {
         rates.push(bench.rate(*per_s).await?);
@@ -171,19 +175,27 @@ impl Bench<'_> {
     }
 
     async fn search(&self, guess: f64, rates: &mut Vec<RateFigures>) -> Result<(), BenchError> {
-        let mut search = Search::around(guess, self.length.steps);
+        let mut search = Search::around(guess, self.length.steps(self.case));
         while let Some(per_s) = search.next() {
             let figures = self.rate(per_s).await?;
             search.tried(per_s, figures.sustained);
             rates.push(figures);
         }
-        if let Some(highest) = search.highest() {
-            for part in self.case.sweep() {
+        Ok(())
+    }
+
+    /// Little load, and parts of the highest rate: half of it in any case.
+    async fn beside(&self, rates: &mut Vec<RateFigures>) -> Result<(), BenchError> {
+        if at(rates, LOW_PER_S).is_none() {
+            rates.push(self.rate(LOW_PER_S).await?);
+        }
+        let Some(highest) = highest(rates).map(|rate| rate.offered_per_s) else {
+            return Ok(());
+        };
+        for part in self.case.sweep() {
+            if at(rates, highest * part).is_none() {
                 rates.push(self.rate(highest * part).await?);
             }
-        }
-        if self.case.at_length() {
-            rates.push(self.rate(LOW_PER_S).await?);
         }
         Ok(())
     }

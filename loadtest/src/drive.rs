@@ -392,6 +392,7 @@ fn fleet_options(stack: &Stack, workload: &Workload) -> Result<FleetOptions, Sta
         nodes: workload.nodes.clone(),
         clock: stack.clock(),
         heartbeat: HEARTBEAT,
+        report_pause: Duration::ZERO,
         lifetime: Arc::new(move |change| {
             let name = change.spec.as_ref().map(|spec| spec.name.as_str())?;
             lifetimes.get(name).copied()

@@ -5,6 +5,7 @@
 
 mod agent;
 pub mod stand;
+mod turns;
 
 pub use agent::{Act, Agent, Conflict, RunId};
 
@@ -32,6 +33,7 @@ use std::{
     time::Duration,
 };
 use tokio::task::JoinHandle;
+use turns::Turns;
 
 /// Reports whose acknowledgement is outstanding; more wait their turn.
 const UNACKNOWLEDGED_MAX: usize = 2_048;
@@ -52,6 +54,8 @@ pub struct FleetOptions {
     pub clock: Clock,
     /// Real time between two heartbeats of a node.
     pub heartbeat: Duration,
+    /// Real time from one report of a node to its next, at least; what comes up meanwhile goes in one message.
+    pub report_pause: Duration,
     pub lifetime: Lifetime,
 }
 
@@ -78,6 +82,8 @@ pub struct FleetTally {
     pub registered_again: u64,
     /// Reports that were sent again because their acknowledgement did not come.
     pub resent: u64,
+    /// Of all reports of runs, each counted once.
+    pub report_bytes: u64,
     pub conflicts: Vec<Conflict>,
 }
 
@@ -140,6 +146,8 @@ impl Fleet {
             clock: options.clock,
             lifetime: options.lifetime,
             heartbeat: options.heartbeat,
+            turns: Turns::new(members.len(), options.report_pause),
+            since: Stopwatch::start(),
             by_name: names.zip(0..).collect(),
             members,
             wakes: BinaryHeap::new(),
@@ -161,10 +169,8 @@ struct Member {
     node: Node,
     agent: Agent,
     incarnation: u64,
-    /// What is to be reported once the report under way is acknowledged: the synced write at the door then costs the same
-    /// for all of it.
+    /// What is to be reported when it is the node's turn: the synced write at the door then costs the same for all of it.
     unreported: Vec<(RunId, RunPhase, i64)>,
-    reporting: bool,
 }
 
 impl Member {
@@ -174,7 +180,6 @@ impl Member {
             agent: Agent::default(),
             incarnation: wall_ms(),
             unreported: Vec::new(),
-            reporting: false,
         }
     }
 
@@ -280,6 +285,8 @@ struct Brain {
     clock: Clock,
     lifetime: Lifetime,
     heartbeat: Duration,
+    since: Stopwatch,
+    turns: Turns,
     members: Vec<Member>,
     by_name: BTreeMap<String, usize>,
     /// Ends of runs, earliest first.
@@ -292,8 +299,9 @@ impl Brain {
         let mut step = tokio::time::interval(HEARTBEAT_STEP);
         step.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut beats = Beats::new(self.members.len(), self.heartbeat);
-        let since = Stopwatch::start();
         loop {
+            let next_turn = self.turns.next();
+            let since = self.since;
             let next_wake = self.wakes.peek().map(|Reverse((at_ms, ..))| *at_ms);
             let clock = self.clock.clone();
             tokio::select! {
@@ -306,6 +314,12 @@ impl Brain {
                     Some(at_ms) => clock.sleep_until(at_ms).await,
                     None => pending().await,
                 }} => self.wake(),
+                () = async { match next_turn {
+                    Some(at) => tokio::time::sleep(at.saturating_sub(since.elapsed())).await,
+                    None => pending().await,
+                }} => while let Some(node) = self.turns.due(since.elapsed()) {
+                    self.report(node);
+                },
                 _ = step.tick() => for node in beats.due(since.elapsed()) {
                     self.door.heartbeat(&self.members[node]).await;
                     locked(&self.door.tally).heartbeats += 1;
@@ -359,7 +373,7 @@ impl Brain {
                 let mut acts = Vec::new();
                 let mut tally = locked(&self.door.tally);
                 let member = &mut self.members[node];
-                member.reporting = false;
+                self.turns.acknowledged(node);
                 for (run, phase) in runs {
                     match phase {
                         RunPhase::Started => tally.started += 1,
@@ -430,13 +444,12 @@ impl Brain {
         self.report(node);
     }
 
-    /// One report of a node is under way at a time.
+    /// If there is anything to report, and it is the node's turn.
     fn report(&mut self, node: usize) {
         let member = &mut self.members[node];
-        if member.reporting || member.unreported.is_empty() {
+        if member.unreported.is_empty() || !self.turns.take(node, self.since.elapsed()) {
             return;
         }
-        member.reporting = true;
         let count = member.unreported.len().min(RUNS_MAX);
         let due: Vec<_> = member.unreported.drain(..count).collect();
         let run = |(run, phase, at_ms): &(RunId, RunPhase, i64)| Run {
@@ -445,9 +458,11 @@ impl Brain {
             at_ms: *at_ms,
             revision: run.revision,
         };
-        let report = Report::Runs(Runs {
+        let report = Runs {
             runs: due.iter().map(run).collect(),
-        });
+        };
+        locked(&self.door.tally).report_bytes += report.encoded_len() as u64;
+        let report = Report::Runs(report);
         let runs = due
             .into_iter()
             .map(|(run, phase, _)| (run, phase))

@@ -10,7 +10,7 @@ mod rows;
 mod servers;
 mod task_tables;
 
-use crate::{machine::Machine, reserve::bus::LoadError};
+use crate::{bench::BenchError, machine::Machine, measure::ReachError};
 use chassis::stack::{Stack, StackError};
 use own::{Written, own};
 use report::Report;
@@ -34,8 +34,10 @@ pub struct Options {
 pub enum PeersError {
     #[error("{0} names no servers for the peers: run this by `make bench-peers`")]
     NoServers(&'static str),
-    #[error("Apportion's own measure is missing")]
-    NoOwnMeasure,
+    #[error("Apportion sustained none of the rates that were tried")]
+    NoneSustained,
+    #[error("Apportion's own measure: {0}")]
+    Own(#[from] Box<BenchError>),
     #[error("the stack was still busy after {0} looks")]
     NeverAtRest(usize),
     #[error("the peer's Postgres does not write what it acknowledges")]
@@ -47,7 +49,7 @@ pub enum PeersError {
     #[error(transparent)]
     Stack(#[from] StackError),
     #[error(transparent)]
-    Load(#[from] Box<LoadError>),
+    Reach(#[from] ReachError),
     #[error(transparent)]
     Bus(#[from] ledger::BusError),
     #[error(transparent)]
@@ -96,7 +98,7 @@ async fn run(options: &Options) -> Result<(), PeersError> {
     rest(&stack).await?;
     let written = Written::look(&stack).await?;
     let end = jetstream::end(&stack).await?;
-    let before = own(&stack).await?;
+    let before = own(&stack, None).await?;
     rest(&stack).await?;
     let rows = Written::look(&stack).await?.since(written, before.tasks);
     let run = end + 1..=jetstream::end(&stack).await?;
@@ -107,7 +109,7 @@ async fn run(options: &Options) -> Result<(), PeersError> {
     rest(&servers.stack).await?;
     let raw_rows = rows::measure(&stack, &servers, window).await?;
     rest(&servers.stack).await?;
-    let after = own(&stack).await?;
+    let after = own(&stack, Some(before.tasks_per_s)).await?;
 
     let report = Report::of(
         machine.and_after(),

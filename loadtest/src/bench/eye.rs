@@ -47,6 +47,21 @@ pub struct Sample {
     pub applied: u64,
 }
 
+#[derive(Debug, Clone, Copy)]
+pub struct LedgerSize {
+    pub bytes: u64,
+    pub frames: u64,
+}
+
+impl LedgerSize {
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            bytes: self.bytes - before.bytes,
+            frames: self.frames - before.frames,
+        }
+    }
+}
+
 impl<'s> Eye<'s> {
     pub async fn open(stack: &'s Stack) -> Result<Self, BenchError> {
         let mut eye = Self {
@@ -173,11 +188,15 @@ impl<'s> Eye<'s> {
         }
     }
 
-    /// Bytes of the ledger's stream.
-    pub async fn ledger_size(&self) -> Result<u64, BenchError> {
+    /// The ledger's stream loses nothing, so that it only grows.
+    pub async fn ledger_size(&self) -> Result<LedgerSize, BenchError> {
         let name = self.bus.subjects().ledger_stream();
         let stream = self.bus.context().get_stream(name).await;
         let stream = stream.map_err(|error| BenchError::Ledger(error.to_string()))?;
-        Ok(stream.cached_info().state.bytes)
+        let state = &stream.cached_info().state;
+        Ok(LedgerSize {
+            bytes: state.bytes,
+            frames: state.messages,
+        })
     }
 }

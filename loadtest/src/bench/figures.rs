@@ -21,6 +21,9 @@ pub struct CaseFigures {
     pub cpu_us_per_task: Option<f64>,
     pub services_us_per_task: Option<f64>,
     pub ledger_bytes_per_task: Option<f64>,
+    pub ledger_bytes_per_request: Option<f64>,
+    pub door_bytes_per_task: Option<f64>,
+    pub frame_bytes: Option<f64>,
     /// At half of the highest rate.
     pub p50_ms_at_half: Option<f64>,
     pub p99_ms_at_half: Option<f64>,
@@ -37,9 +40,13 @@ pub struct CaseFigures {
 
 /// Rates are as good as equal within this part.
 const EQUAL: f64 = 0.02;
-const LOW_PER_S: f64 = 1000.0;
+pub const LOW_PER_S: f64 = 1000.0;
 
 impl CaseFigures {
+    pub fn highest(&self) -> Option<&RateFigures> {
+        highest(&self.rates)
+    }
+
     /// `rates` in any order.
     pub fn of(
         case: Case,
@@ -47,13 +54,9 @@ impl CaseFigures {
         (audited, machine, versions): (Audited, Machine, Versions),
     ) -> Self {
         rates.sort_by(|a, b| a.offered_per_s.total_cmp(&b.offered_per_s));
-        let highest = rates.iter().rfind(|rate| rate.sustained);
+        let highest = highest(&rates);
         let per_s = highest.map_or(0.0, |rate| rate.offered_per_s);
-        let at = |wanted: f64| {
-            let mut rates = rates.iter();
-            rates.find(|rate| (rate.offered_per_s - wanted).abs() <= wanted * EQUAL)
-        };
-        let half = at(per_s / 2.0);
+        let half = at(&rates, per_s / 2.0);
         Self {
             case,
             highest_tasks_per_s: per_s,
@@ -61,10 +64,13 @@ impl CaseFigures {
             cpu_us_per_task: highest.map(|rate| rate.cpu_us_per_task),
             services_us_per_task: highest.map(|rate| rate.services_us_per_task),
             ledger_bytes_per_task: highest.map(|rate| rate.ledger_bytes_per_task),
+            ledger_bytes_per_request: highest.map(|rate| rate.ledger_bytes_per_request),
+            door_bytes_per_task: highest.map(|rate| rate.door_bytes_per_task),
+            frame_bytes: highest.map(|rate| rate.frame_bytes),
             p50_ms_at_half: half.map(|rate| rate.p50_ms),
             p99_ms_at_half: half.map(|rate| rate.p99_ms),
             p999_ms_at_half: half.map(|rate| rate.p999_ms),
-            p99_ms_at_1k: at(LOW_PER_S).map(|rate| rate.p99_ms),
+            p99_ms_at_1k: at(&rates, LOW_PER_S).map(|rate| rate.p99_ms),
             waiting: 0,
             audited,
             machine,
@@ -72,6 +78,18 @@ impl CaseFigures {
             rates,
         }
     }
+}
+
+/// The highest that was sustained, in whatever order they were tried.
+pub fn highest(rates: &[RateFigures]) -> Option<&RateFigures> {
+    let sustained = rates.iter().filter(|rate| rate.sustained);
+    sustained.max_by(|a, b| a.offered_per_s.total_cmp(&b.offered_per_s))
+}
+
+/// The one that was wanted, if it was measured.
+pub fn at(rates: &[RateFigures], wanted: f64) -> Option<&RateFigures> {
+    let equal = |rate: &&RateFigures| (rate.offered_per_s - wanted).abs() <= wanted * EQUAL;
+    rates.iter().find(equal)
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! A million allocations that run: what the services hold in memory then, and how long the scheduler takes to be ready
+//! Many allocations that run: what the services hold in memory then, and how long the scheduler takes to be ready
 //! again after it was killed.
 
 use super::{

@@ -58,7 +58,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    fn end(&self) -> Duration {
+    pub fn end(&self) -> Duration {
         self.warm_up + self.window
     }
 

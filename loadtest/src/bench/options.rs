@@ -21,7 +21,7 @@ pub struct Options {
     )]
     pub case: Vec<Case>,
     /// Allocations that run in the case `live`.
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = 200_000)]
     pub live: u64,
     #[command(flatten)]
     pub length: Length,
@@ -36,29 +36,56 @@ pub struct Length {
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(2..=1000))]
     pub batch: u64,
     /// How long each rate is measured.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 8)]
     window_s: u64,
     /// How long each rate warms up before.
     #[arg(long, default_value_t = 3)]
     warm_up_s: u64,
     /// Rates that the search may try.
     #[arg(long, default_value_t = 5)]
-    pub steps: u32,
+    steps: u32,
     /// Short windows, for a first look.
     #[arg(long)]
     quick: bool,
     /// Requests that wait for nothing in the case `deep`.
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = 200_000)]
     pub waiting: u64,
+    /// Nothing but the highest rate.
+    #[arg(skip)]
+    pub highest_only: bool,
 }
 
+/// Around a rate that was found before.
+const AROUND: [f64; 3] = [0.85, 1.0, 1.15];
+
 impl Length {
+    /// Within a minute, the highest rate and nothing beside it.
+    pub fn brief(found: Option<f64>) -> Self {
+        let around = |found: f64| AROUND.map(|part| part * found).to_vec();
+        Self {
+            rate: found.map(around).unwrap_or_default(),
+            window_s: 5,
+            warm_up_s: 2,
+            steps: 4,
+            highest_only: true,
+            ..Self::default()
+        }
+    }
+
+    /// Rates that the search may try.
+    pub fn steps(&self, case: Case) -> u32 {
+        match case.at_length() {
+            true => self.steps,
+            false => self.steps.min(4),
+        }
+    }
+
     /// Warm-up and window.
     pub fn times(&self, case: Case) -> (Duration, Duration) {
         let (warm_up, window) = match (self.quick, case.at_length()) {
             (true, _) => (1, 3),
             (false, true) => (self.warm_up_s, self.window_s),
-            (false, false) => (self.warm_up_s.min(2), self.window_s.min(6)),
+            (false, false) => (self.warm_up_s.min(2), self.window_s.min(5)),
         };
         (Duration::from_secs(warm_up), Duration::from_secs(window))
     }
@@ -69,11 +96,12 @@ impl Default for Length {
         Self {
             rate: Vec::new(),
             batch: 500,
-            window_s: 10,
+            window_s: 8,
             warm_up_s: 3,
             steps: 5,
             quick: false,
-            waiting: 1_000_000,
+            waiting: 200_000,
+            highest_only: false,
         }
     }
 }

@@ -142,7 +142,7 @@ fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, words: &str) {
 }
 
 /// 70,000
-fn grouped(number: f64) -> String {
+pub fn grouped(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut grouped = String::new();
     for (at, digit) in digits.chars().enumerate() {

@@ -2,9 +2,9 @@
 
 use super::{
     BenchError,
-    eye::{Eye, Sample},
+    eye::{Eye, LedgerSize, Sample},
     load::{Load, Pace},
-    verdict::{self, Evidence, Shortfall},
+    verdict::{self, Evidence, LAG, Shortfall},
 };
 use crate::measure::{
     quantile_ms,
@@ -48,7 +48,14 @@ pub struct RateFigures {
     pub services_us_per_task: f64,
     pub us_per_task: BTreeMap<String, f64>,
     pub cpu_cores: f64,
+    /// Over the tasks that were accepted.
     pub ledger_bytes_per_task: f64,
+    /// Over all requests that were sent, whatever became of them; one that was sent again is another one.
+    pub ledger_bytes_per_request: f64,
+    /// Of requests and of agents' reports of runs, as encoded.
+    pub door_bytes_per_task: f64,
+    /// Of all writers' frames, on average.
+    pub frame_bytes: f64,
     pub frames_per_s: BTreeMap<String, f64>,
     pub rss_mb: BTreeMap<String, f64>,
     /// Why the last one was refused, or sent again.
@@ -65,11 +72,14 @@ pub fn round(number: f64, digits: i32) -> f64 {
 struct Before {
     sent: u64,
     answered: u64,
+    accepted: u64,
     waiting: u64,
     refused: u64,
     again: u64,
     lost: u64,
-    ledger_bytes: u64,
+    request_bytes: u64,
+    report_bytes: u64,
+    ledger: LedgerSize,
 }
 
 impl Before {
@@ -79,11 +89,14 @@ impl Before {
         Ok(Self {
             sent: counts.sent.get(),
             answered: counts.answered.get(),
+            accepted: counts.accepted(),
             waiting: counts.waiting.get(),
             refused: counts.refused.get(),
             again: counts.again.get(),
             lost: counts.lost.get(),
-            ledger_bytes: eye.ledger_size().await?,
+            request_bytes: load.tasks.bytes(),
+            report_bytes: load.scene.agents.tally().report_bytes,
+            ledger: eye.ledger_size().await?,
         })
     }
 }
@@ -97,7 +110,7 @@ pub async fn measure(
     let before = Before::note(load, eye).await?;
     let usage = Usage::begin(stack).await;
     let (since, stop, samples) = (Stopwatch::start(), Cell::new(false), RefCell::default());
-    let end = pace.warm_up + pace.window;
+    let end = pace.end();
     let watch = eye.watch(
         since,
         &load.counts,
@@ -126,11 +139,18 @@ pub async fn measure(
         lost: counts.lost.get() - before.lost,
         open_outcomes: pace.due(over.at) - (over.answered - before.answered) as f64,
         open_tasks: over.accepted.saturating_sub(over.billed) as f64,
+        // Everything before was drained, so what was accepted then was on the bill.
+        finished_share: finished_share(&pace, &samples, &over, before.accepted),
         drain_s: drain.as_secs_f64(),
     };
     let shortfalls = verdict::shortfalls(&evidence);
     let (outcomes_per_s, tasks_per_s) = rates(&samples, &over, pace.warm_up);
-    let bytes = eye.ledger_size().await? - before.ledger_bytes;
+    let ledger = eye.ledger_size().await?.since(before.ledger);
+    let reported = load.scene.agents.tally().report_bytes - before.report_bytes;
+    let door = load.tasks.bytes() - before.request_bytes + reported;
+    let accepted = counts.accepted() - before.accepted;
+    let again = counts.again.get() - before.again;
+    let mean = |bytes: u64, of: u64| round(bytes as f64 / of.max(1) as f64, 1);
     let per_task = |amount: f64| amount / tasks.max(1) as f64;
     let us = |seconds: f64| round(per_task(seconds * 1e6), 2);
     Ok(RateFigures {
@@ -150,7 +170,7 @@ pub async fn measure(
         drain_s: round(evidence.drain_s, 2),
         open_outcomes: evidence.open_outcomes.round(),
         open_tasks: evidence.open_tasks,
-        sent_again: counts.again.get() - before.again,
+        sent_again: again,
         refused: evidence.refused,
         cpu_us_per_task: us(used.cpu_s.values().sum()),
         services_us_per_task: us(used.cpu_s_of(&SERVICES)),
@@ -160,11 +180,30 @@ pub async fn measure(
             .map(|(name, s)| (name.clone(), us(*s)))
             .collect(),
         cpu_cores: used.cpu_cores,
-        ledger_bytes_per_task: round(per_task(bytes as f64), 1),
+        ledger_bytes_per_task: mean(ledger.bytes, accepted),
+        ledger_bytes_per_request: mean(ledger.bytes, tasks + again),
+        door_bytes_per_task: mean(door, accepted),
+        frame_bytes: mean(ledger.bytes, ledger.frames),
         frames_per_s: frames_per_s(&used),
         rss_mb: used.rss_mb,
         trouble: counts.trouble.borrow().clone(),
     })
+}
+
+/// As [`Evidence::finished_share`] has it. Looks that are too early to say anything say that all is well.
+fn finished_share(pace: &Pace, samples: &[Sample], over: &Sample, billed_before: u64) -> f64 {
+    let early = pace.due(pace.warm_up);
+    let share = |look: &Sample| {
+        let billed = look.billed.saturating_sub(billed_before) as f64;
+        let offered = pace.due(look.at.min(pace.end()).saturating_sub(LAG)) - early;
+        if offered > 0.0 {
+            ((billed - early) / offered).clamp(0.0, 1.0)
+        } else {
+            1.0
+        }
+    };
+    let late = samples.iter().filter(|look| look.at + LAG >= over.at);
+    late.map(share).fold(share(over), f64::max)
 }
 
 fn frames_per_s(used: &Used) -> BTreeMap<String, f64> {
@@ -188,4 +227,45 @@ fn rates(samples: &[Sample], over: &Sample, warm_up: Duration) -> (f64, f64) {
         (over.answered - first.answered) as f64 / seconds,
         (over.billed - first.billed) as f64 / seconds,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1,000 a second from 2 s to 10 s; what was on the bill at these seconds, of which the last is the window's end.
+    fn share(looks: &[(f64, u64)]) -> f64 {
+        let pace = Pace {
+            per_s: 1000.0,
+            warm_up: Duration::from_secs(2),
+            window: Duration::from_secs(8),
+        };
+        let look = |(at, billed): &(f64, u64)| Sample {
+            at: Duration::from_secs_f64(*at),
+            billed: 500 + billed,
+            ..Sample::default()
+        };
+        let all: Vec<Sample> = looks.iter().map(look).collect();
+        let (over, samples) = all.split_last().expect("at least one look");
+        finished_share(&pace, samples, over, 500)
+    }
+
+    #[test]
+    fn a_second_of_lag_is_allowed_and_no_more() {
+        assert_eq!(share(&[(10.0, 9000)]), 1.0);
+        assert_eq!(share(&[(10.0, 5500)]), 0.5);
+        assert_eq!(share(&[(10.0, 1000)]), 0.0);
+    }
+
+    #[test]
+    fn the_best_look_of_the_last_second_counts() {
+        // A lump has come just before 9.5 s, and the next one has not.
+        assert_eq!(share(&[(9.5, 8500), (10.0, 8500)]), 1.0);
+        assert_eq!(share(&[(8.5, 8000), (10.0, 5500)]), 0.5);
+    }
+
+    #[test]
+    fn a_rate_that_was_given_up_while_warming_up_says_nothing() {
+        assert_eq!(share(&[(2.5, 0)]), 1.0);
+    }
 }

@@ -4,7 +4,7 @@ use super::{
     BenchError, aims, case::Case, figures::CaseFigures, live::LiveFigures, rate::RateFigures,
 };
 use clap::ValueEnum;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use std::{
     fmt, fs, io,
     path::{Path, PathBuf},
@@ -14,7 +14,16 @@ use std::{
 pub struct Report {
     pub cases: Vec<CaseFigures>,
     pub live: Option<LiveFigures>,
+    pub peers: Option<PeersFigures>,
 }
+
+/// What `loadtest peers` has written in the same directory.
+#[derive(Debug, Deserialize)]
+pub struct PeersFigures {
+    pub ratio_vs_task_tables: f64,
+}
+
+const PEERS: &str = "peers.json";
 
 impl Report {
     pub fn file(directory: &Path, case: Case) -> PathBuf {
@@ -22,7 +31,10 @@ impl Report {
     }
 
     pub fn read(directory: &Path) -> Result<Self, BenchError> {
-        let mut report = Self::default();
+        let mut report = Self {
+            peers: figures(&directory.join(PEERS))?,
+            ..Self::default()
+        };
         for case in Case::value_variants() {
             let path = Self::file(directory, *case);
             match case {
@@ -95,7 +107,7 @@ impl fmt::Display for Report {
                 or_dash(case.p99_ms_at_1k),
             )?;
         }
-        writeln!(f, "\n{:<52}{:>12}{:>12}", "aim", "", "measured")?;
+        writeln!(f, "\n{:<68}{:>12}{:>12}", "aim", "", "measured")?;
         for line in aims::lines(self) {
             let met = match line.met() {
                 Some(true) => "met",
@@ -104,7 +116,7 @@ impl fmt::Display for Report {
             };
             let (aim, measured) = (line.aim(), or_dash(line.measured));
             let (what, unit) = (&line.what, line.unit);
-            writeln!(f, "{what:<52}{aim:>12}{measured:>12} {unit:<8}{met}")?;
+            writeln!(f, "{what:<68}{aim:>12}{measured:>12} {unit:<8}{met}")?;
         }
         Ok(())
     }

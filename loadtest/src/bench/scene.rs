@@ -15,6 +15,8 @@ use vocab::{NodeCapacity, ResourceKind, Token};
 
 /// A third of the lease that the launcher sets.
 const HEARTBEAT: Duration = Duration::from_secs(5);
+/// An agent says what has come up meanwhile, not each run by itself.
+const REPORT_PAUSE: Duration = Duration::from_millis(25);
 /// Longer than the backlog of any rate that is tried, so that nothing is sent twice because it is slow.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Longer than a lease.
@@ -138,6 +140,7 @@ impl Agents {
             nodes: nodes(run, case)?,
             clock: stack.clock(),
             heartbeat: HEARTBEAT,
+            report_pause: REPORT_PAUSE,
             lifetime: lifetime(case),
         };
         let runtime = tokio::runtime::Builder::new_current_thread()

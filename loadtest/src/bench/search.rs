@@ -46,10 +46,6 @@ impl Search {
             self.high = Some(self.high.map_or(rate, |high| high.min(rate)));
         }
     }
-
-    pub fn highest(&self) -> Option<f64> {
-        self.low
-    }
 }
 
 #[cfg(test)]
@@ -64,7 +60,7 @@ mod tests {
             search.tried(rate, rate <= limit);
             tries += 1;
         }
-        (search.highest(), tries)
+        (search.low, tries)
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub struct Tasks {
     /// No node has any, so a task that asks for one waits.
     gpus: i64,
     next: Cell<u64>,
+    /// Of all requests so far, as encoded.
+    bytes: Cell<u64>,
 }
 
 impl Tasks {
@@ -22,6 +24,7 @@ impl Tasks {
             job_set: run.to_owned(),
             gpus: 0,
             next: Cell::new(0),
+            bytes: Cell::new(0),
         }
     }
 
@@ -37,6 +40,10 @@ impl Tasks {
         &self.job_set
     }
 
+    pub fn bytes(&self) -> u64 {
+        self.bytes.get()
+    }
+
     /// The next ones: a core each, and one to almost two GiB.
     pub fn take(&self, count: u64) -> impl Iterator<Item = Operation> {
         let first = self.next.replace(self.next.get() + count);
@@ -49,7 +56,11 @@ impl Tasks {
                 gpu_count: self.gpus,
                 ..Submit::default()
             };
-            Operation::new(format!("{}{number:x}", self.job_set), Verb::Submit(submit))
+            let id = format!("{}{number:x}", self.job_set);
+            let verb = Verb::Submit(submit);
+            let size = verb.encoded_len() + prost::encoding::string::encoded_len(1, &id);
+            self.bytes.set(self.bytes.get() + size as u64);
+            Operation::new(id, verb)
         })
     }
 }

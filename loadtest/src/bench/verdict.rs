@@ -1,11 +1,16 @@
 //! Whether a rate is sustained: everything that was due is decided, nothing piles up, and the read models keep up.
 
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Seconds' worth of load that may be without outcome when the window ends.
 const OPEN_OUTCOMES_S_MAX: f64 = 1.0;
 /// Seconds' worth of load that may not be on the bill when the window ends.
 const OPEN_TASKS_S_MAX: f64 = 2.0;
+/// The way to the bill takes a moment at any rate: the tables are written in batches that wait for more.
+pub const LAG: Duration = Duration::from_secs(1);
+/// Of the tasks that were due in the window until a [`LAG`] ago, at least so many are over.
+const FINISHED_SHARE_MIN: f64 = 0.95;
 /// What may be under way at any rate: a few messages.
 const OPEN_MIN: f64 = 100.0;
 /// From the window's end until every read model has everything.
@@ -22,6 +27,9 @@ pub struct Evidence {
     pub open_outcomes: f64,
     /// Accepted and not on the bill, when the window ended.
     pub open_tasks: f64,
+    /// Part of the tasks that were due in the window until a [`LAG`] ago which was on the bill, at the best look of the
+    /// window's last [`LAG`]: the bill is written in lumps.
+    pub finished_share: f64,
     pub drain_s: f64,
 }
 
@@ -33,6 +41,8 @@ pub enum Shortfall {
     IndefiniteOutcomes,
     OutcomesPileUp,
     TasksPileUp,
+    /// Too few of the window's tasks were over in it.
+    TasksUnfinished,
     SlowToDrain,
 }
 
@@ -46,6 +56,10 @@ pub fn shortfalls(seen: &Evidence) -> Vec<Shortfall> {
         (
             piles(seen.open_tasks, OPEN_TASKS_S_MAX),
             Shortfall::TasksPileUp,
+        ),
+        (
+            seen.finished_share < FINISHED_SHARE_MIN,
+            Shortfall::TasksUnfinished,
         ),
         (seen.drain_s > DRAIN_S_MAX, Shortfall::SlowToDrain),
     ]
@@ -64,6 +78,7 @@ mod tests {
         lost: 0,
         open_outcomes: 9_000.0,
         open_tasks: 19_000.0,
+        finished_share: 0.951,
         drain_s: 2.9,
     };
 
@@ -87,6 +102,14 @@ mod tests {
         );
         let open_tasks = 21_000.0;
         check(Evidence { open_tasks, ..FINE }, &[TasksPileUp]);
+        let finished_share = 0.949;
+        check(
+            Evidence {
+                finished_share,
+                ..FINE
+            },
+            &[TasksUnfinished],
+        );
         check(
             Evidence {
                 drain_s: 3.1,
@@ -105,5 +128,14 @@ mod tests {
             ..FINE
         };
         check(little, &[]);
+        // What is but a few messages is not a window's worth of tasks that never end.
+        let finished_share = 0.1;
+        check(
+            Evidence {
+                finished_share,
+                ..little
+            },
+            &[Shortfall::TasksUnfinished],
+        );
     }
 }

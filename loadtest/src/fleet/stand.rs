@@ -71,6 +71,7 @@ async fn stand(options: &Options) -> Result<(), StandError> {
         nodes,
         clock: stack.clock(),
         heartbeat: HEARTBEAT,
+        report_pause: Duration::ZERO,
         lifetime: Arc::new(move |_| run_ms),
     })
     .await?;

@@ -2,7 +2,7 @@
 //! decides nothing, with the same fence and the same durability.
 
 use super::{PeersError, own::Own, servers::Servers};
-use crate::reserve::bus::{ledger, plain};
+use crate::measure::{ledger, plain};
 use async_nats::{
     HeaderMap, HeaderValue,
     header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE,
@@ -57,14 +57,12 @@ pub async fn measure(
     window: Duration,
 ) -> Result<Figures, PeersError> {
     let frames = samples(stack, run).await?;
-    let operator = jetstream::new(plain(&servers.stack, "operator").await.map_err(Box::new)?);
+    let operator = jetstream::new(plain(&servers.stack, "operator").await?);
     let mut cases = Vec::new();
     for in_flight in IN_FLIGHT {
         let subjects = Subjects::new(format!("peers{in_flight}"));
         cell::init(&operator, &subjects, 1).await?;
-        let writer = plain(&servers.stack, WRITER.name())
-            .await
-            .map_err(Box::new)?;
+        let writer = plain(&servers.stack, WRITER.name()).await?;
         let bus = JetStreamBus::open(writer, subjects.clone()).await?;
         let subject = subjects.ledger(WRITER.name());
         let case = Stream {
@@ -107,13 +105,13 @@ fn part(frame: &Bytes, at: usize) -> Bytes {
 
 /// Where the stack's ledger ends.
 pub async fn end(stack: &Stack) -> Result<u64, PeersError> {
-    let bus = ledger(stack).await.map_err(Box::new)?;
+    let bus = ledger(stack).await?;
     Ok(bus.end().await?.0)
 }
 
 /// Frames of a run, which stand at these positions of the stack's ledger.
 async fn samples(stack: &Stack, run: RangeInclusive<u64>) -> Result<Vec<Bytes>, PeersError> {
-    let bus = ledger(stack).await.map_err(Box::new)?;
+    let bus = ledger(stack).await?;
     let all = (run.end() + 1).saturating_sub(*run.start());
     let left_out = all.saturating_sub(SAMPLES_MAX);
     let first = run.start() + left_out / 2;

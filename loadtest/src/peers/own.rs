@@ -1,6 +1,7 @@
 //! What Apportion itself does on the running stack, and what it writes for a task.
 
 use super::PeersError;
+use crate::bench::{self, Length};
 use chassis::stack::Stack;
 use serde::Serialize;
 use sqlx::{ConnectOptions, Connection, postgres::PgConnectOptions};
@@ -8,9 +9,9 @@ use std::str::FromStr;
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Own {
-    /// From the door to the end.
+    /// The highest rate that was sustained, from the door to the end.
     pub tasks_per_s: f64,
-    /// All that went through, warm-up included.
+    /// All that went through, at all rates that were tried.
     pub tasks: u64,
     /// Of all writers' frames.
     pub ledger_bytes_per_task: f64,
@@ -20,11 +21,19 @@ pub struct Own {
     pub frame_bytes: f64,
 }
 
-/// The batched case, which fills the stack as far as it goes.
-///
-/// HERE the measure of `loadtest bench` is called; until then there is nothing to compare with.
-pub async fn own(_stack: &Stack) -> Result<Own, PeersError> {
-    Err(PeersError::NoOwnMeasure)
+/// The batched case, which fills the stack as far as it goes; around the rate that was found before, if there is one.
+pub async fn own(stack: &Stack, found: Option<f64>) -> Result<Own, PeersError> {
+    let length = Length::brief(found);
+    let measured = Box::pin(bench::sustained(stack, &length)).await;
+    let figures = measured.map_err(Box::new)?;
+    let highest = figures.highest().ok_or(PeersError::NoneSustained)?;
+    Ok(Own {
+        tasks_per_s: highest.offered_per_s,
+        tasks: figures.audited.tasks_accepted,
+        ledger_bytes_per_task: highest.ledger_bytes_per_task,
+        door_bytes_per_task: highest.door_bytes_per_task,
+        frame_bytes: highest.frame_bytes,
+    })
 }
 
 /// Rows written since the databases began: the difference of two is what was written between.

@@ -1,7 +1,7 @@
 //! The peers' servers: of the same programs and settings as the stack's, with nobody else on them.
 
 use super::PeersError;
-use crate::reserve::bus::usage::Usage;
+use crate::measure::usage::Usage;
 use chassis::stack::Stack;
 use serde::Deserialize;
 use sqlx::postgres::PgConnectOptions;

@@ -44,6 +44,7 @@ async fn fleet(suite: &Suite) -> Fleet {
         nodes: (0..8).map(node).collect(),
         clock: Clock::real(),
         heartbeat: Duration::from_millis(500),
+        report_pause: Duration::ZERO,
         lifetime: Arc::new(|_| Some(30)),
     };
     Fleet::start(options).await.expect("the fleet connects")

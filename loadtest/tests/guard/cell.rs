@@ -16,6 +16,7 @@ use loadtest::simulate::{MemorySink, Process, Role, Shared, SimTime, WorldClock}
 use node_heartbeat::domain::{Effect, Rules as NodeRules};
 use scheduler::domain::Rules as SchedulerRules;
 use std::{
+    collections::BTreeMap,
     future::{Future, ready},
     marker::PhantomData,
     pin::Pin,
@@ -162,6 +163,8 @@ impl Cell {
             .expect("all deciders have been started")
             .take_effects();
         let mut runs = Vec::new();
+        // As the shell does it: one push for each node.
+        let mut pushes: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for effect in effects {
             let Effect::Assign {
                 node,
@@ -171,14 +174,18 @@ impl Cell {
             else {
                 continue;
             };
-            sum += count(|| drop(node_heartbeat::assignment(&assignment, incarnation, CELL)));
             runs.push(Run {
-                node,
+                node: node.clone(),
                 incarnation,
                 allocation_id: assignment.allocation.id(CELL).to_string(),
                 revision: assignment.revision,
                 placed_ms: assignment.placed.0,
             });
+            let changes = pushes.entry((node, incarnation)).or_default();
+            changes.push(*assignment);
+        }
+        for ((_, incarnation), changes) in &pushes {
+            sum += count(|| drop(node_heartbeat::push(changes, *incarnation, CELL)));
         }
         (runs, sum)
     }
@@ -190,7 +197,7 @@ impl Cell {
         let read = records.iter().map(|record| {
             let frame = chain.accept(record, Kinds::ALL).expect("the chain holds");
             let frame = frame.expect("every record is new to this chain");
-            let events = frame.events.into_iter().map(|(_, event)| event).collect();
+            let events = frame.placed().map(|(_, event)| event.clone()).collect();
             (record.writer, record.frame.len(), events)
         });
         read.collect()
@@ -219,7 +226,7 @@ impl Fold {
 /// Where changes go that nobody keeps.
 struct Discard<C>(PhantomData<C>);
 
-impl<C: Send + 'static> Sink for Discard<C> {
+impl<C: Send + Sync + 'static> Sink for Discard<C> {
     type Change = C;
 
     async fn resume(&mut self, _ledger: LedgerId) -> Result<Resume, SinkError> {

@@ -1,6 +1,7 @@
 //! A service on its ledger: the boot check, the leader, the projectors, with their health, metrics and spans. Written
 //! once for all services.
 
+mod aside;
 mod observe;
 mod trace;
 
@@ -14,12 +15,14 @@ use ledger::{
 };
 use schemas::subjects::Subjects;
 use tokio::sync::mpsc;
+use tracing::Instrument;
 use vocab::{CellNo, Millis};
 
 use crate::clock::Clock;
 use crate::error::Failure;
 use crate::query::Mark;
 use crate::service::Context;
+use aside::aside;
 use observe::{LeaderShell, ProjectorShell};
 
 /// Frames between snapshots of a decider.
@@ -148,7 +151,11 @@ impl<T> Context<T> {
         let observer = ProjectorShell::new(P::NAME, self, mark.clone());
         let projector: Projector<P, _, _, _> =
             Projector::new(bus.clone(), self.clock.clone(), sink, Box::new(observer));
-        self.until_shutdown(projector.run()).await
+        let work = projector.run().in_current_span();
+        if P::BATCHING.is_prompt() {
+            return self.until_shutdown(work).await;
+        }
+        self.until_shutdown(aside(P::NAME, work)).await
     }
 
     /// Dropping a leader or a projector is as safe as a crash, and needs no more care.

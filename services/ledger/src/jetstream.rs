@@ -23,7 +23,7 @@ use bytes::Bytes;
 use hub::{Hub, RecordTail};
 use schemas::subjects::Subjects;
 use std::{sync::Arc, time::Duration};
-use tokio::{io::AsyncReadExt, sync::mpsc, task::JoinHandle};
+use tokio::{io::AsyncReadExt, runtime::Handle, sync::mpsc, task::JoinHandle};
 use vocab::{Lsn, Writer};
 
 /// Messages read ahead at a door.
@@ -38,6 +38,8 @@ pub struct JetStreamBus {
     subjects: Arc<Subjects>,
     ledger: Stream<()>,
     hub: Arc<Hub>,
+    /// Reads the ledger, whichever thread a follower is on.
+    runtime: Handle,
 }
 
 fn unavailable(error: impl std::fmt::Display) -> BusError {
@@ -59,6 +61,7 @@ impl JetStreamBus {
             subjects: Arc::new(subjects),
             ledger,
             hub: Arc::default(),
+            runtime: Handle::current(),
         })
     }
 

@@ -7,7 +7,12 @@ use crate::{
     replica::{Replica, ReplicaError, Sealed},
     snapshot::Snapshot,
 };
-use std::{future::pending, sync::Arc};
+use futures::future::{BoxFuture, Either, select};
+use std::{
+    future::{Future, pending},
+    pin::pin,
+    sync::Arc,
+};
 use tokio::{select, sync::mpsc};
 use tracing::{info, warn};
 use vocab::{At, Event, Lsn};
@@ -76,6 +81,8 @@ pub struct LeaderOptions<D: Decider> {
 const INPUTS_MAX: usize = 4096;
 /// Messages at the door between trims.
 const TRIM_EVERY: u64 = 1000;
+/// Real milliseconds of quiet after which the door is trimmed of whatever was decided.
+const TRIM_AFTER_MS: u64 = 100;
 /// Real milliseconds before the bus is tried again.
 const RETRY_MS: u64 = 100;
 
@@ -85,6 +92,19 @@ pub struct Leader<D: Decider, B: Bus, T: Time> {
     options: LeaderOptions<D>,
     observer: Box<dyn Observer>,
     ledger: LedgerId,
+    chore: Option<BoxFuture<'static, ()>>,
+}
+
+/// Until it is done; meanwhile, what was begun beside it goes on.
+async fn beside<V>(chore: &mut Option<BoxFuture<'static, ()>>, work: impl Future<Output = V>) -> V {
+    let mut work = pin!(work);
+    if let Some(running) = chore {
+        match select(work.as_mut(), running).await {
+            Either::Left((done, _)) => return done,
+            Either::Right(((), _)) => *chore = None,
+        }
+    }
+    work.await
 }
 
 struct Term<D: Decider, B: Bus> {
@@ -130,6 +150,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             options,
             observer,
             ledger,
+            chore: None,
         }
     }
 
@@ -246,7 +267,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         };
         let door = *door;
         loop {
-            match self.door_from(door, from).await {
+            match door_from(&self.bus, door, from).await {
                 Ok((end, _)) if end + 1 < from => {
                     let decided = from - 1;
                     return Err(LeaderError::DoorMadeAnew { door, end, decided });
@@ -255,12 +276,6 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 Err(error) => self.wait_for_bus(error).await?,
             }
         }
-    }
-
-    /// The number of the door's last message, and its messages from `from` on.
-    async fn door_from(&self, door: Door, from: u64) -> Result<(u64, B::Messages), BusError> {
-        let end = self.bus.door_end(door).await?;
-        Ok((end, self.bus.door(door, from).await?))
     }
 
     async fn reopen(
@@ -292,19 +307,25 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     ) -> Result<Woken<D::Command>, BusError> {
         let wake_at = term.replica.state().wake_at();
         let local = self.options.local.as_mut();
-        select! {
-            biased;
-            record = term.records.recv() => Ok(Woken::Record(record?)),
-            message = async { match messages { Some(m) => m.recv().await, None => pending().await } } => {
-                Ok(Woken::Message(message?))
+        let untrimmed = term.through_door > term.trimmed;
+        let time = &self.time;
+        let woken = async {
+            select! {
+                biased;
+                record = term.records.recv() => Ok(Woken::Record(record?)),
+                message = async { match messages { Some(m) => m.recv().await, None => pending().await } } => {
+                    Ok(Woken::Message(message?))
+                }
+                command = async { match local { Some(l) => match l.recv().await { Some(c) => c, None => pending().await }, None => pending().await } } => {
+                    Ok(Woken::Command(command))
+                }
+                () = async { match wake_at { Some(at) => time.sleep_until(at).await, None => pending().await } } => {
+                    Ok(Woken::Deadline)
+                }
+                () = time.pause(TRIM_AFTER_MS), if untrimmed => Ok(Woken::Quiet),
             }
-            command = async { match local { Some(l) => match l.recv().await { Some(c) => c, None => pending().await }, None => pending().await } } => {
-                Ok(Woken::Command(command))
-            }
-            () = async { match wake_at { Some(at) => self.time.sleep_until(at).await, None => pending().await } } => {
-                Ok(Woken::Deadline)
-            }
-        }
+        };
+        beside(&mut self.chore, woken).await
     }
 
     /// Takes in what has piled up, decides, and appends one frame.
@@ -325,6 +346,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             Some(Woken::Record(record)) => self.take_in(term, &record)?,
             Some(Woken::Message(message)) => first_message = Some(message),
             Some(Woken::Command(command)) => first_command = Some(command),
+            Some(Woken::Quiet) => self.trim(term),
             Some(Woken::Deadline) | None => {}
         }
         let mut lost = None;
@@ -395,7 +417,6 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             .seal(draft, &leader, term.epoch, term.through_door)?;
         let Some(sealed) = sealed else {
             self.release_effects(term);
-            self.trim(term).await?;
             return match lost {
                 Some(error) => Err(error.into()),
                 None if more => Ok(Round::Again),
@@ -410,9 +431,9 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         self.observer.committed(lsn, &sealed.events);
         self.release_effects(term);
         if term.through_door >= term.trimmed + TRIM_EVERY {
-            self.trim(term).await?;
+            self.trim(term);
         }
-        self.save_snapshot(term).await;
+        self.save_snapshot(term);
         if let Some(error) = lost {
             return Err(error.into());
         }
@@ -452,11 +473,10 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     /// The position, or none when fenced. After a lost acknowledgement the writer's last record tells which of the two.
     async fn append(&mut self, sealed: &Sealed) -> Result<Option<Lsn>, Trouble> {
         loop {
-            let outcome = self
+            let append = self
                 .bus
-                .append(D::WRITER, sealed.expected_last, sealed.bytes.clone())
-                .await;
-            match outcome {
+                .append(D::WRITER, sealed.expected_last, sealed.bytes.clone());
+            match beside(&mut self.chore, append).await {
                 Ok(lsn) => return Ok(Some(lsn)),
                 Err(AppendError::Unknown(why)) => {
                     self.observer.retrying(&BusError::Unavailable(why));
@@ -478,28 +498,37 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         }
     }
 
-    async fn trim(&mut self, term: &mut Term<D, B>) -> Result<(), BusError> {
+    /// What was decided, durably, leaves the door while decisions go on. When it cannot, the next trim makes up for it.
+    fn trim(&mut self, term: &mut Term<D, B>) {
         let through = term.replica.head().through_door;
         if let Some((door, _)) = &self.options.door
+            && self.chore.is_none()
             && through > term.trimmed
         {
-            self.bus.door_trim(*door, through).await?;
             term.trimmed = through;
+            let (bus, door) = (self.bus.clone(), *door);
+            self.chore = Some(Box::pin(async move {
+                if let Err(error) = bus.door_trim(door, through).await {
+                    warn!(%error, ?door, "door not trimmed");
+                }
+            }));
         }
-        Ok(())
     }
 
-    /// A snapshot that cannot be saved is only a slower start.
-    async fn save_snapshot(&mut self, term: &mut Term<D, B>) {
+    /// Taken here, sent while decisions go on. One that cannot be saved is only a slower start.
+    fn save_snapshot(&mut self, term: &mut Term<D, B>) {
         let frame_no = term.replica.head().frame_no;
-        if frame_no < term.snapshot_frame + self.options.snapshot_every {
+        if frame_no < term.snapshot_frame + self.options.snapshot_every || self.chore.is_some() {
             return;
         }
         term.snapshot_frame = frame_no;
         let bytes = term.replica.snapshot().to_bytes(self.ledger);
-        if let Err(error) = self.bus.save_snapshot(D::WRITER.name(), bytes).await {
-            warn!(%error, writer = D::WRITER.name(), "snapshot not saved");
-        }
+        let bus = self.bus.clone();
+        self.chore = Some(Box::pin(async move {
+            if let Err(error) = bus.save_snapshot(D::WRITER.name(), bytes).await {
+                warn!(%error, writer = D::WRITER.name(), "snapshot not saved");
+            }
+        }));
     }
 
     /// Folds along behind the active leader, until that one has made no progress for a while though it had cause to.
@@ -548,6 +577,12 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     }
 }
 
+/// The number of the door's last message, and its messages from `from` on.
+async fn door_from<B: Bus>(bus: &B, door: Door, from: u64) -> Result<(u64, B::Messages), BusError> {
+    let end = bus.door_end(door).await?;
+    Ok((end, bus.door(door, from).await?))
+}
+
 /// Never returns `Ok`: it is dropped when the time is up.
 async fn follow_along<D: Decider, R: Tail<crate::Record>>(
     replica: &mut Replica<D>,
@@ -564,6 +599,8 @@ enum Woken<C> {
     Message(DoorRecord),
     Command(C),
     Deadline,
+    /// Nothing came for a while.
+    Quiet,
 }
 
 enum Round {

@@ -6,22 +6,23 @@ use crate::{
     frame::{Chain, ChainError, Frame},
     snapshot::Snapshot,
 };
+use futures::{FutureExt, future::BoxFuture};
 use serde::{Serialize, de::DeserializeOwned};
 use std::future::Future;
 use tokio::select;
 use tracing::{info, warn};
 use vocab::{At, Event, Kinds, Lsn};
 
-/// How much goes into a batch.
+/// How much goes into a batch, and how often one is written.
 #[derive(Debug, Clone, Copy)]
 pub struct Batching {
     /// Changes, at the most; a single frame may go beyond.
     pub changes_max: usize,
     /// Frames, at the most.
     pub frames_max: usize,
-    /// When there is much to write, a batch waits this long for more, in real milliseconds: rows that change again
-    /// meanwhile are written once, and what a batch costs by itself is shared by more.
-    pub linger_ms: u64,
+    /// Real milliseconds between two batches. The first after a while goes out at once; while there is more and more to
+    /// write, rows that change again meanwhile are written once, and what a batch costs by itself is shared by more.
+    pub pause_ms: u64,
 }
 
 impl Batching {
@@ -29,22 +30,24 @@ impl Batching {
     pub const PROMPT: Self = Self {
         changes_max: 4096,
         frames_max: 1024,
-        linger_ms: 0,
+        pause_ms: 0,
     };
     /// For tables.
     pub const BULK: Self = Self {
         changes_max: 32_768,
         frames_max: 4096,
-        linger_ms: 200,
+        pause_ms: 150,
     };
 
-    /// Changes that are few enough to be written at once.
-    const FEW: usize = 256;
+    /// Whether somebody waits for each batch, so that it should stand behind nothing else.
+    pub fn is_prompt(self) -> bool {
+        self.pause_ms == 0
+    }
 }
 
 /// A pure fold of the whole ledger, in its order, into changes of a read model.
 pub trait Projection: Default + Serialize + DeserializeOwned + Send + 'static {
-    type Change: Send + 'static;
+    type Change: Send + Sync + 'static;
 
     /// Names its snapshots.
     const NAME: &'static str;
@@ -92,7 +95,7 @@ pub enum SinkError {
 
 /// Where changes go. Applies a batch together with its position, at once or so that a repeat does no harm.
 pub trait Sink: Send + 'static {
-    type Change: Send;
+    type Change: Send + Sync;
 
     /// The position; a sink that belongs to another ledger wipes itself first.
     fn resume(
@@ -246,9 +249,10 @@ where
         let mut after = resume.through;
         let mut begun = resume.begun;
         let mut saved = after;
+        let mut breather = None;
         loop {
             let batch = self
-                .gather(&mut records, ledger, after, begun.take())
+                .gather(&mut records, ledger, after, begun.take(), &mut breather)
                 .await?;
             if batch.changes.is_empty() {
                 // Nothing to write: what was read up to here is applied all the same.
@@ -258,11 +262,18 @@ where
             self.apply(&batch).await?;
             after = batch.to;
             self.observer.applied(after, batch.changes.len());
+            breather = self.breather();
             if after.0 >= saved.0 + self.snapshot_every {
                 saved = after;
                 self.save_fold(ledger).await;
             }
         }
+    }
+
+    fn breather(&self) -> Option<BoxFuture<'static, ()>> {
+        let time = self.time.clone();
+        let pause = async move { time.pause(P::BATCHING.pause_ms).await };
+        (!P::BATCHING.is_prompt()).then(|| pause.boxed())
     }
 
     async fn sink_position(&mut self, ledger: LedgerId) -> Resume {
@@ -312,6 +323,7 @@ where
         ledger: LedgerId,
         after: Lsn,
         begun: Option<Lsn>,
+        breather: &mut Option<BoxFuture<'static, ()>>,
     ) -> Result<Batch<P::Change>, Stop> {
         let mut changes = Vec::new();
         let (fold, observer) = (&mut self.fold, &mut self.observer);
@@ -326,20 +338,19 @@ where
         } else {
             take(records.recv().await, &mut changes)?;
             let mut taken = 1;
-            let linger = self.time.pause(P::BATCHING.linger_ms);
-            let mut linger = std::pin::pin!(linger);
-            let mut over = P::BATCHING.linger_ms == 0;
             while changes.len() < P::BATCHING.changes_max && taken < P::BATCHING.frames_max {
                 let record = match records.try_recv() {
                     Some(record) => record,
-                    None if over || changes.len() < Batching::FEW => break,
-                    None => select! {
-                        biased;
-                        record = records.recv() => record,
-                        () = &mut linger => {
-                            over = true;
-                            continue;
-                        }
+                    None => match breather {
+                        None => break,
+                        Some(running) => select! {
+                            biased;
+                            record = records.recv() => record,
+                            () = running => {
+                                *breather = None;
+                                continue;
+                            }
+                        },
                     },
                 };
                 take(record, &mut changes)?;

@@ -142,3 +142,47 @@ async fn verify_names_what_does_not_belong() {
     let error = verify(&bus).await.unwrap_err().to_string();
     assert!(error.contains("not readable"), "{error}");
 }
+
+/// What comes next, in order and without a gap.
+async fn reads(tail: &mut impl Tail<ledger::Record>, lsns: std::ops::RangeInclusive<u64>) {
+    for lsn in lsns {
+        assert_eq!(tail.recv().await.unwrap().lsn, Lsn(lsn));
+    }
+}
+
+#[tokio::test]
+async fn followers_of_one_process_read_all_from_wherever_they_begin() {
+    let bus = bus().await;
+    for lsn in 0..5 {
+        put(&bus, lsn, "early").await.unwrap();
+    }
+    let mut first = bus.follow(Lsn(3)).await.unwrap();
+    reads(&mut first, 3..=5).await;
+    let mut behind = bus.follow(Lsn(1)).await.unwrap();
+    let mut ahead = bus.follow(Lsn(7)).await.unwrap();
+    put(&bus, 5, "six").await.unwrap();
+    put(&bus, 6, "seven").await.unwrap();
+    reads(&mut ahead, 7..=7).await;
+    reads(&mut behind, 1..=7).await;
+    reads(&mut first, 6..=7).await;
+    drop(first);
+    put(&bus, 7, "eight").await.unwrap();
+    reads(&mut behind, 8..=8).await;
+    reads(&mut ahead, 8..=8).await;
+}
+
+#[tokio::test]
+async fn a_follower_that_does_not_keep_up_holds_up_nobody_and_misses_nothing() {
+    const MANY: u64 = 1500;
+    let bus = bus().await;
+    let mut slow = bus.follow(Lsn(1)).await.unwrap();
+    let mut quick = bus.follow(Lsn(1)).await.unwrap();
+    for lsn in 0..MANY {
+        put(&bus, lsn, "x").await.unwrap();
+    }
+    reads(&mut quick, 1..=MANY).await;
+    reads(&mut slow, 1..=MANY).await;
+    put(&bus, MANY, "last").await.unwrap();
+    reads(&mut quick, MANY + 1..=MANY + 1).await;
+    reads(&mut slow, MANY + 1..=MANY + 1).await;
+}

@@ -86,11 +86,11 @@ impl Projection for Usage {
 
     const NAME: &'static str = "analytics";
     const STATE_VERSION: u32 = 2;
-    /// An insert costs ClickHouse the same for a hundred rows as for ten thousand, and a bill may be a second late.
+    /// An insert costs ClickHouse the same for a hundred rows as for ten thousand, and a bill may be late.
     const BATCHING: Batching = Batching {
         changes_max: 200_000,
         frames_max: 16_384,
-        linger_ms: 1000,
+        pause_ms: 500,
     };
 
     /// Whatever else the scheduler says moves the books' clock.

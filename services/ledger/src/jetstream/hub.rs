@@ -13,6 +13,7 @@ use futures::{FutureExt, StreamExt};
 use schemas::subjects::Subjects;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::{
+    runtime::Handle,
     sync::mpsc::{self, error::TrySendError},
     task::JoinHandle,
 };
@@ -49,6 +50,7 @@ impl Hub {
     /// Makes this the shared reader, if there is none.
     fn adopt(
         self: &Arc<Self>,
+        runtime: &Handle,
         records: Box<Records>,
         from: Lsn,
     ) -> Result<mpsc::Receiver<Record>, Box<Records>> {
@@ -59,7 +61,7 @@ impl Hub {
         let (sender, receiver) = mpsc::channel(READ_AHEAD);
         state.next = Some(from);
         state.followers = vec![sender];
-        tokio::spawn(self.clone().read(records));
+        runtime.spawn(self.clone().read(records));
         Ok(receiver)
     }
 
@@ -174,7 +176,7 @@ impl RecordTail {
     }
 
     fn own(bus: &JetStreamBus, records: Records, next: Lsn) -> Source {
-        match bus.hub.adopt(Box::new(records), next) {
+        match bus.hub.adopt(&bus.runtime, Box::new(records), next) {
             Ok(receiver) => Source::Shared(receiver),
             Err(records) => Source::Own(records),
         }
@@ -201,7 +203,7 @@ impl RecordTail {
     fn open_again(&mut self) {
         self.source = match self.bus.hub.attach(self.next) {
             Some(receiver) => Source::Shared(receiver),
-            None => Source::Opening(tokio::spawn(open(self.bus.clone(), self.next))),
+            None => Source::Opening(self.bus.runtime.spawn(open(self.bus.clone(), self.next))),
         };
     }
 }

@@ -6,6 +6,7 @@ use super::{
 };
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use vocab::{AllocationNo, AllocationSpec, At, EndCause, Event, Lsn, Millis, Token};
 
 /// An allocation as it stands after the event.
@@ -13,7 +14,8 @@ use vocab::{AllocationNo, AllocationSpec, At, EndCause, Event, Lsn, Millis, Toke
 pub struct AllocationRow {
     pub allocation: AllocationNo,
     pub tenant: Token,
-    pub spec: AllocationSpec,
+    /// Shared by the changes of one batch.
+    pub spec: Arc<AllocationSpec>,
     pub requested_at: Millis,
     pub state: AllocationState,
     /// How often it was queued again.
@@ -29,7 +31,7 @@ impl AllocationRow {
         Self {
             allocation: AllocationNo(at.no.0),
             tenant: tenant.clone(),
-            spec: spec.clone(),
+            spec: Arc::new(spec.clone()),
             requested_at: at.now,
             state: AllocationState::Requested { refusal: None },
             attempts: 0,
@@ -61,7 +63,7 @@ impl AllocationRow {
                 self.preempted(self.state.preemption(), self.state.place(), Some(over))
             }
             Event::AllocationReprioritised { priority, .. } => {
-                self.spec.priority = *priority;
+                Arc::make_mut(&mut self.spec).priority = *priority;
                 None
             }
             Event::AllocationEnded { cause, at, .. } => {

@@ -82,12 +82,11 @@ pub async fn forget(tx: &mut PgConnection, entries: &[&Entry]) -> Result<(), War
         return Ok(());
     };
     let before = Millis(newest.0.saturating_sub(RETENTION_MS));
+    // By the rows' places, so that nothing but the oldest rows is ever looked at.
     sqlx::query!(
         "DELETE FROM explanations
-         WHERE (lsn, event_index) IN
-                   (SELECT lsn, event_index FROM explanations
-                    WHERE (SELECT at FROM explanations ORDER BY lsn, event_index LIMIT 1) < $1
-                    ORDER BY lsn, event_index LIMIT $2)
+         WHERE (SELECT at FROM explanations ORDER BY lsn, event_index LIMIT 1) < $1
+               AND ctid = ANY (ARRAY(SELECT ctid FROM explanations ORDER BY lsn, event_index LIMIT $2))
                AND at < $1",
         Moment::try_from(before)? as _,
         FORGOTTEN_PER_ENTRY.saturating_mul(entries.len() as i64),

@@ -12,6 +12,7 @@ use scheduler::{
     store,
 };
 use sqlx::{Executor, PgPool};
+use std::sync::Arc;
 use vocab::{
     AllocationNo, AllocationSpec, CellNo, EndCause, Gang, GpuRequest, GpuShare, LineNo, Lsn,
     Millis, PreemptionCause, QosClass, Refusal, Rule, Token, WaitingReason,
@@ -51,7 +52,7 @@ fn row(allocation: u64, priority: i32, state: AllocationState) -> AllocationRow 
     AllocationRow {
         allocation: AllocationNo(allocation),
         tenant: token("t"),
-        spec,
+        spec: spec.into(),
         requested_at: Millis(1_700_000_000_000),
         state,
         attempts: 2,
@@ -257,7 +258,7 @@ async fn the_queue_has_what_waits_in_the_order_in_which_it_is_tried() {
     let pool = scratch.pool();
     let mut other = row(5, 9, queued(None, 1));
     other.tenant = token("other");
-    other.spec.queue = Some(token("t"));
+    Arc::make_mut(&mut other.spec).queue = Some(token("t"));
     apply(
         &pool,
         vec![
@@ -301,7 +302,7 @@ async fn who_is_nominated_comes_first_and_who_pauses_last() {
     let scratch = ready("alloc_standing").await;
     let pool = scratch.pool();
     let mut elsewhere = row(5, 0, queued(None, 1));
-    elsewhere.spec.queue = Some(token("shared"));
+    Arc::make_mut(&mut elsewhere.spec).queue = Some(token("shared"));
     let reason = Some(WaitingReason::NoRoomNow);
     let rows = vec![
         row(1, 9, paused(1_700_000_000_005)),
