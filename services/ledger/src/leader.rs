@@ -7,11 +7,12 @@ use crate::{
     replica::{Replica, ReplicaError, Sealed},
     snapshot::Snapshot,
 };
-use futures::future::{BoxFuture, Either, select};
+use futures::future::BoxFuture;
 use std::{
-    future::{Future, pending},
+    future::{Future, pending, poll_fn},
     pin::pin,
     sync::Arc,
+    task::Poll,
 };
 use tokio::{select, sync::mpsc};
 use tracing::{info, warn};
@@ -95,16 +96,22 @@ pub struct Leader<D: Decider, B: Bus, T: Time> {
     chore: Option<BoxFuture<'static, ()>>,
 }
 
-/// Until it is done; meanwhile, what was begun beside it goes on.
+/// Until it is done; meanwhile, what was begun beside it goes on. Each is polled once per poll, so that a crash can fall
+/// between any two steps of either.
 async fn beside<V>(chore: &mut Option<BoxFuture<'static, ()>>, work: impl Future<Output = V>) -> V {
     let mut work = pin!(work);
-    if let Some(running) = chore {
-        match select(work.as_mut(), running).await {
-            Either::Left((done, _)) => return done,
-            Either::Right(((), _)) => *chore = None,
+    poll_fn(|context| {
+        if let Poll::Ready(done) = work.as_mut().poll(context) {
+            return Poll::Ready(done);
         }
-    }
-    work.await
+        if let Some(running) = chore
+            && running.as_mut().poll(context).is_ready()
+        {
+            *chore = None;
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 struct Term<D: Decider, B: Bus> {
