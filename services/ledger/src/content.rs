@@ -4,7 +4,6 @@
 use crate::{frame::Digest, wire};
 use bytes::Bytes;
 use prost::Message;
-use schemas::v1;
 use std::sync::{Arc, OnceLock};
 use vocab::{Event, EventKind, Kinds};
 
@@ -92,10 +91,8 @@ impl Content {
     pub fn decode(&self, read: Kinds) -> Result<(), String> {
         for cell in self.cells.iter().filter(|cell| read.has(cell.kind)) {
             if cell.event.get().is_none() {
-                let event = v1::Event::decode(cell.bytes.clone()).map_err(|e| e.to_string())?;
-                let event = wire::event_from_proto(event).map_err(|e| e.to_string())?;
                 // Another reader may have been faster, with the same.
-                let _ = cell.event.set(event);
+                let _ = cell.event.set(wire::event_from_bytes(cell.bytes.clone())?);
             }
         }
         Ok(())

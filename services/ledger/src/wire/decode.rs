@@ -11,6 +11,8 @@ use super::{
     WireError, amounts_from_proto, capacity_from_proto, cause_number, find, narrow, optional_token,
     placement_from_number, preemption_number, spec_from_proto, token, tokens, waiting_number,
 };
+use bytes::Bytes;
+use prost::Message;
 use schemas::v1;
 use v1::event::Kind;
 use vocab::{
@@ -18,6 +20,11 @@ use vocab::{
     GpuShare, LineNo, Millis, PreemptionCause, PriorityTarget, QuotaFlags, ReservationNo,
     ResourceKey, RunState, WaitingReason,
 };
+
+pub(crate) fn event_from_bytes(bytes: Bytes) -> Result<Event, String> {
+    let event = v1::Event::decode(bytes).map_err(|error| error.to_string())?;
+    event_from_proto(event).map_err(|error| error.to_string())
+}
 
 pub fn event_from_proto(event: v1::Event) -> Result<Event, WireError> {
     Ok(match event.kind.ok_or(WireError("event kind"))? {

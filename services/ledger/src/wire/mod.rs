@@ -10,6 +10,7 @@ mod resource;
 mod rules;
 mod spec;
 
+pub(crate) use decode::event_from_bytes;
 pub use decode::event_from_proto;
 pub use encode::{event_to_proto, shares_to_proto};
 pub use node::{capacity_from_proto, capacity_to_proto};
