@@ -182,24 +182,38 @@ impl<'s> Load<'s> {
         let client = &clients[self.next.replace(self.next.get() + 1) % clients.len()];
         let operations: Vec<Operation> = self.tasks.take(clump.size).collect();
         add(&self.counts.sent, clump.size);
-        let sent = if self.batch > 1 {
-            client.send_all(&operations).await
-        } else {
-            let mut sent = Vec::with_capacity(operations.len());
-            for operation in &operations {
-                sent.push(client.send(operation).await);
+        let due = |at: usize| clump.due + clump.step.mul_f64(at as f64);
+        if self.batch > 1 {
+            let sent = client.send_all(&operations).await;
+            for (at, (operation, pending)) in operations.iter().zip(sent).enumerate() {
+                let outcome = self.definite(client, operation, pending).await;
+                self.answered(outcome, due(at), since, seen);
             }
-            sent
-        };
-        let mut due = clump.due;
-        for (operation, pending) in operations.iter().zip(sent) {
-            let outcome = self.definite(client, operation, pending).await;
-            self.counts.outcome(outcome);
-            if let Some(seen) = seen {
-                let took = since.elapsed().saturating_sub(due);
-                seen.borrow_mut().saturating_record(micros(took));
-            }
-            due += clump.step;
+            return;
+        }
+        // Each by itself: what is sent waits for its acknowledgement only while it is polled, and only so many may wait.
+        let each = operations
+            .iter()
+            .enumerate()
+            .map(|(at, operation)| async move {
+                let pending = client.send(operation).await;
+                let outcome = self.definite(client, operation, pending).await;
+                self.answered(outcome, due(at), since, seen);
+            });
+        futures::future::join_all(each).await;
+    }
+
+    fn answered(
+        &self,
+        outcome: Result<Outcome, NoOutcome>,
+        due: Duration,
+        since: Stopwatch,
+        seen: Option<&RefCell<Histogram<u64>>>,
+    ) {
+        self.counts.outcome(outcome);
+        if let Some(seen) = seen {
+            let took = since.elapsed().saturating_sub(due);
+            seen.borrow_mut().saturating_record(micros(took));
         }
     }
 

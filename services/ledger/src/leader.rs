@@ -82,7 +82,7 @@ pub struct LeaderOptions<D: Decider> {
 const INPUTS_MAX: usize = 4096;
 /// Messages at the door between trims.
 const TRIM_EVERY: u64 = 1000;
-/// Real milliseconds of quiet after which the door is trimmed of whatever was decided.
+/// Real milliseconds after which the door is trimmed of whatever was decided, however little that is.
 const TRIM_AFTER_MS: u64 = 100;
 /// Real milliseconds before the bus is tried again.
 const RETRY_MS: u64 = 100;
@@ -94,6 +94,8 @@ pub struct Leader<D: Decider, B: Bus, T: Time> {
     observer: Box<dyn Observer>,
     ledger: LedgerId,
     chore: Option<BoxFuture<'static, ()>>,
+    /// Until the door is to be trimmed.
+    trim_due: Option<BoxFuture<'static, ()>>,
 }
 
 /// Until it is done; meanwhile, what was begun beside it goes on. Each is polled once per poll, so that a crash can fall
@@ -158,6 +160,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             observer,
             ledger,
             chore: None,
+            trim_due: None,
         }
     }
 
@@ -314,7 +317,11 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     ) -> Result<Woken<D::Command>, BusError> {
         let wake_at = term.replica.state().wake_at();
         let local = self.options.local.as_mut();
-        let untrimmed = term.through_door > term.trimmed;
+        if term.through_door > term.trimmed && self.trim_due.is_none() {
+            let time = self.time.clone();
+            self.trim_due = Some(Box::pin(async move { time.pause(TRIM_AFTER_MS).await }));
+        }
+        let trim_due = &mut self.trim_due;
         let time = &self.time;
         let woken = async {
             select! {
@@ -329,7 +336,10 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 () = async { match wake_at { Some(at) => time.sleep_until(at).await, None => pending().await } } => {
                     Ok(Woken::Deadline)
                 }
-                () = time.pause(TRIM_AFTER_MS), if untrimmed => Ok(Woken::Quiet),
+                () = async { match trim_due { Some(due) => due.await, None => pending().await } } => {
+                *trim_due = None;
+                Ok(Woken::TrimDue)
+            }
             }
         };
         beside(&mut self.chore, woken).await
@@ -353,7 +363,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             Some(Woken::Record(record)) => self.take_in(term, &record)?,
             Some(Woken::Message(message)) => first_message = Some(message),
             Some(Woken::Command(command)) => first_command = Some(command),
-            Some(Woken::Quiet) => self.trim(term),
+            Some(Woken::TrimDue) => self.trim(term),
             Some(Woken::Deadline) | None => {}
         }
         let mut lost = None;
@@ -606,8 +616,8 @@ enum Woken<C> {
     Message(DoorRecord),
     Command(C),
     Deadline,
-    /// Nothing came for a while.
-    Quiet,
+    /// The door has held for a while what was decided.
+    TrimDue,
 }
 
 enum Round {
