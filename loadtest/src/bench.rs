@@ -123,6 +123,10 @@ async fn measure(stack: &Stack, case: Case, length: &Length) -> Result<CaseFigur
     let mut rates = Vec::new();
     let mut probe = None;
     if length.rate.is_empty() {
+        if !length.highest_only {
+            // Before there is anything that higher rates have left to be forgotten.
+            rates.push(bench.rate(LOW_PER_S).await?);
+        }
         let guess = bench.probe().await?;
         probe = Some(guess.round());
         bench.search(guess, &mut rates).await?;
@@ -184,11 +188,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Little load, and parts of the highest rate: half of it in any case.
+    /// Parts of the highest rate: half of it in any case.
     async fn beside(&self, rates: &mut Vec<RateFigures>) -> Result<(), BenchError> {
-        if at(rates, LOW_PER_S).is_none() {
-            rates.push(self.rate(LOW_PER_S).await?);
-        }
         let Some(highest) = highest(rates).map(|rate| rate.offered_per_s) else {
             return Ok(());
         };

@@ -56,8 +56,10 @@ pub enum PeersError {
     Streams(#[from] ledger::cell::CellError),
     #[error("publishing: {0}")]
     Publish(#[from] async_nats::jetstream::context::PublishError),
-    #[error("deleting a stream: {0}")]
-    Delete(#[from] async_nats::jetstream::context::DeleteStreamError),
+    #[error("finding or deleting a stream: {0}")]
+    Stream(#[from] async_nats::jetstream::context::DeleteStreamError),
+    #[error("lifting a stream's limit: {0}")]
+    Lift(#[from] async_nats::jetstream::context::UpdateStreamError),
     #[error("Postgres: {0}")]
     Postgres(#[from] sqlx::Error),
     #[error("Postgres: {0}")]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum Case {
     /// Many requests in one message.
     Batched,
-    /// One request in one message.
+    /// One call for each request; the library gathers them.
     Single,
     /// Batched, by twenty tenants with a queue each.
     Tenants,

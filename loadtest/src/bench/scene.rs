@@ -53,7 +53,7 @@ impl Scene {
         until_ready(stack, case.nodes() as u64).await?;
         let mut clients = Vec::new();
         for tenant in tenants {
-            clients.push(connect(stack, tenant).await?);
+            clients.push(connect(stack, tenant, case).await?);
         }
         Ok(Self {
             clients,
@@ -79,12 +79,18 @@ async fn until_ready(stack: &Stack, wanted: u64) -> Result<(), BenchError> {
     }
 }
 
-/// Not batched: who asks for single requests gets single messages.
-async fn connect(stack: &Stack, tenant: &Token) -> Result<Client, BenchError> {
+/// Who has many requests at once puts them into messages himself; single ones are gathered by the library while a message
+/// waits for its acknowledgement.
+async fn connect(stack: &Stack, tenant: &Token, case: Case) -> Result<Client, BenchError> {
     let user = stack.user(&format!("tenant:{tenant}"))?;
     let options = ConnectOptions::tenant(&stack.nats.url, &stack.cell.name, tenant.clone())
         .user(&user.user, &user.password)
         .patience(PATIENCE);
+    let options = if case.batched() {
+        options
+    } else {
+        options.batched()
+    };
     Ok(Client::connect(options).await?)
 }
 

@@ -6,7 +6,7 @@ use crate::measure::{ledger, plain};
 use async_nats::{
     HeaderMap, HeaderValue,
     header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE,
-    jetstream::{self, context::PublishAckFuture},
+    jetstream::{self, context::PublishAckFuture, stream},
 };
 use bytes::Bytes;
 use chassis::{Stopwatch, stack::Stack};
@@ -75,6 +75,14 @@ pub async fn measure(
     }
     let subjects = Subjects::new("peers-door");
     cell::init(&operator, &subjects, 1).await?;
+    // Nobody takes away what is published here, so that nothing may be refused for being too many.
+    let stream = operator.get_stream(subjects.ingress_stream()).await?;
+    operator
+        .update_stream(stream::Config {
+            max_messages_per_subject: -1,
+            ..stream.cached_info().config.clone()
+        })
+        .await?;
     // The operators' messages stand in the tenants' stream.
     let door = Stream {
         jetstream: operator.clone(),
