@@ -79,7 +79,7 @@ pub async fn measure(
     let stream = operator.get_stream(subjects.ingress_stream()).await?;
     operator
         .update_stream(stream::Config {
-            max_messages_per_subject: -1,
+            max_messages_per_subject: i64::from(i32::MAX),
             ..stream.cached_info().config.clone()
         })
         .await?;
