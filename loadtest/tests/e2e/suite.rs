@@ -464,6 +464,19 @@ impl Suite {
         assert!(verified.frames > 0);
     }
 
+    /// Waits until what was decided has left the doors: they are trimmed a little later.
+    pub async fn doors_trimmed(&self) {
+        for stream in [
+            self.subjects.ingress_stream(),
+            self.subjects.report_stream(),
+        ] {
+            eventually("an empty door", || async {
+                (self.stored(&stream, ">").await == 0).then_some(())
+            })
+            .await;
+        }
+    }
+
     /// How many messages a stream holds on a subject.
     pub async fn stored(&self, stream: &str, subject: &str) -> usize {
         use futures::TryStreamExt;
