@@ -4,6 +4,7 @@ use bytes::Bytes;
 use ledger::{AppendError, Bus, Door, LedgerId, Tail, cell, jetstream::JetStreamBus, verify};
 use schemas::subjects::{HEADER_REPLY, Subjects};
 use serde_json::Value;
+use std::time::Duration;
 use uuid::Uuid;
 use vocab::{Lsn, Writer};
 
@@ -185,4 +186,22 @@ async fn a_follower_that_does_not_keep_up_holds_up_nobody_and_misses_nothing() {
     put(&bus, MANY, "last").await.unwrap();
     reads(&mut quick, MANY + 1..=MANY + 1).await;
     reads(&mut slow, MANY + 1..=MANY + 1).await;
+}
+
+#[tokio::test]
+async fn a_follower_that_is_alone_and_full_holds_up_nobody_who_comes_later() {
+    const MANY: u64 = 1500;
+    let bus = bus().await;
+    let mut stalled = bus.follow(Lsn(1)).await.unwrap();
+    for lsn in 0..MANY {
+        put(&bus, lsn, "x").await.unwrap();
+    }
+    let mut late = bus.follow(Lsn(MANY + 1)).await.unwrap();
+    put(&bus, MANY, "last").await.unwrap();
+    let read = tokio::time::timeout(Duration::from_secs(20), late.recv()).await;
+    assert_eq!(
+        read.expect("nobody is waited for").unwrap().lsn,
+        Lsn(MANY + 1)
+    );
+    reads(&mut stalled, 1..=MANY + 1).await;
 }

@@ -12,11 +12,7 @@ use async_nats::jetstream::{
 use futures::{FutureExt, StreamExt};
 use schemas::subjects::Subjects;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::{
-    runtime::Handle,
-    sync::mpsc::{self, error::TrySendError},
-    task::JoinHandle,
-};
+use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
 use vocab::Lsn;
 
 /// Records that a follower may be behind the shared reader.
@@ -68,44 +64,17 @@ impl Hub {
     /// Until nobody follows, or nothing can be read: the followers then see for themselves.
     async fn read(self: Arc<Self>, mut records: Box<Records>) {
         while let Ok(record) = records.recv().await {
-            let alone = {
-                let mut state = self.state();
-                state.next = Some(Lsn(record.lsn.0 + 1));
-                match &state.followers[..] {
-                    [one] => Some(one.clone()),
-                    _ => {
-                        let takes = |follower: &mpsc::Sender<Record>| {
-                            // Whoever is full goes on by itself.
-                            !matches!(
-                                follower.try_send(record.clone()),
-                                Err(TrySendError::Full(_) | TrySendError::Closed(_))
-                            )
-                        };
-                        state.followers.retain(takes);
-                        None
-                    }
-                }
-            };
-            // One that is alone keeps nobody waiting. It may have gone meanwhile, and others may have come.
-            if let Some(one) = alone {
-                self.tell_one(&one, record).await;
-            }
             let mut state = self.state();
-            state.followers.retain(|follower| !follower.is_closed());
+            state.next = Some(Lsn(record.lsn.0 + 1));
+            // Whoever is full goes on by itself: waiting for one would hold up whoever comes meanwhile.
+            let takes = |follower: &mpsc::Sender<Record>| follower.try_send(record.clone()).is_ok();
+            state.followers.retain(takes);
             if state.followers.is_empty() {
-                break;
+                *state = State::default();
+                return;
             }
         }
         *self.state() = State::default();
-    }
-
-    async fn tell_one(&self, one: &mpsc::Sender<Record>, record: Record) {
-        let sent = one.send(record.clone()).await;
-        let mut state = self.state();
-        if sent.is_err() {
-            state.followers.retain(|follower| !follower.is_closed());
-        }
-        // Who attached while this one was waited for has asked for what comes after this record.
     }
 }
 
