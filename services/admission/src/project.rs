@@ -364,13 +364,19 @@ impl Projection for WarmProjection {
                 out.push(Change::Operation(row));
             }
             Event::OperationsForgotten { through, slots_of } => {
-                let forgotten = |row: &OperationRow| {
-                    row.no <= *through
-                        && row.by_slots == slots_of.is_some()
+                // The window of no submit is counted in slots.
+                if slots_of.is_none() {
+                    let later = AllocationNo(through.0 + 1);
+                    self.submits = self.submits.split_off(&later);
+                }
+                let old = self.others.range(..=*through);
+                let forgotten = old.filter(|(_, row)| {
+                    row.by_slots == slots_of.is_some()
                         && slots_of.as_ref().is_none_or(|of| *of == row.tenant)
-                };
-                self.submits.retain(|_, row| !forgotten(row));
-                self.others.retain(|_, row| !forgotten(row));
+                });
+                for no in forgotten.map(|(no, _)| *no).collect::<Vec<_>>() {
+                    self.others.remove(&no);
+                }
                 out.push(Change::Forgotten {
                     through: *through,
                     slots_of: slots_of.clone(),

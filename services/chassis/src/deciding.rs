@@ -25,8 +25,8 @@ use crate::service::Context;
 use aside::aside;
 use observe::{LeaderShell, ProjectorShell};
 
-/// Frames between snapshots of a decider.
-const SNAPSHOT_EVERY: u64 = 2000;
+/// Frames, of all writers, between snapshots of a decider, at the least.
+const SNAPSHOT_EVERY: u64 = 5000;
 /// Real milliseconds without progress after which a standby takes over.
 const TAKEOVER_AFTER_MS: u64 = 3000;
 /// Real milliseconds between tries while the streams are not there yet.

@@ -2,17 +2,16 @@
 
 use crate::{
     bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Tail, Time},
+    chore::{Chore, beside},
     decider::Decider,
     frame::Frame,
     replica::{Replica, ReplicaError, Sealed},
-    snapshot::Snapshot,
+    snapshot::{Pace, Snapshot},
 };
 use futures::future::BoxFuture;
 use std::{
-    future::{Future, pending, poll_fn},
-    pin::pin,
+    future::{Future, pending},
     sync::Arc,
-    task::Poll,
 };
 use tokio::{select, sync::mpsc};
 use tracing::{info, warn};
@@ -72,7 +71,7 @@ pub struct LeaderOptions<D: Decider> {
     pub local: Option<mpsc::Receiver<D::Command>>,
     /// Where effects go, once what caused them is durable.
     pub effects: Option<mpsc::UnboundedSender<D::Effect>>,
-    /// Frames between snapshots.
+    /// Frames, of all writers, between snapshots; more, if there was little in them.
     pub snapshot_every: u64,
     /// Real milliseconds without progress of the active leader after which a standby takes over.
     pub takeover_after_ms: u64,
@@ -93,27 +92,9 @@ pub struct Leader<D: Decider, B: Bus, T: Time> {
     options: LeaderOptions<D>,
     observer: Box<dyn Observer>,
     ledger: LedgerId,
-    chore: Option<BoxFuture<'static, ()>>,
+    chore: Chore,
     /// Until the door is to be trimmed.
     trim_due: Option<BoxFuture<'static, ()>>,
-}
-
-/// Until it is done; meanwhile, what was begun beside it goes on. Each is polled once per poll, so that a crash can fall
-/// between any two steps of either.
-async fn beside<V>(chore: &mut Option<BoxFuture<'static, ()>>, work: impl Future<Output = V>) -> V {
-    let mut work = pin!(work);
-    poll_fn(|context| {
-        if let Poll::Ready(done) = work.as_mut().poll(context) {
-            return Poll::Ready(done);
-        }
-        if let Some(running) = chore
-            && running.as_mut().poll(context).is_ready()
-        {
-            *chore = None;
-        }
-        Poll::Pending
-    })
-    .await
 }
 
 struct Term<D: Decider, B: Bus> {
@@ -125,7 +106,7 @@ struct Term<D: Decider, B: Bus> {
     /// A message that knows more than this replica. It waits until that has caught up.
     ahead: Option<DoorRecord>,
     trimmed: u64,
-    snapshot_frame: u64,
+    pace: Pace,
 }
 
 impl<D: Decider, B: Bus> Term<D, B> {
@@ -207,18 +188,23 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     async fn recover(&mut self) -> Result<Term<D, B>, Trouble> {
         let own = self.bus.last(D::WRITER).await?;
         let target = own.map_or(Lsn(0), |record| record.lsn);
+        let mut pace = Pace::new(self.options.snapshot_every);
         let mut replica = self
             .bus
             .load_snapshot(D::WRITER.name())
             .await?
-            .and_then(|bytes| Snapshot::from_bytes(&bytes, self.ledger))
+            .and_then(|bytes| {
+                pace.taken(bytes.len());
+                Snapshot::from_bytes(&bytes, self.ledger)
+            })
             .filter(|snapshot| snapshot.chain.head(D::WRITER).lsn <= target)
             .and_then(|snapshot| Replica::restore(&snapshot))
             .unwrap_or_default();
-        let snapshot_frame = replica.head().frame_no;
+        let from_frame = replica.head().frame_no;
         let mut records = self.bus.follow(replica.next()).await?;
         while replica.head().lsn < target {
             let record = records.recv().await?;
+            pace.read(record.frame.len());
             if let Some(frame) = replica.receive(&record)? {
                 self.observer.received(&frame);
             }
@@ -227,7 +213,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         info!(
             writer = D::WRITER.name(),
             frame_no = head.frame_no,
-            from_frame = snapshot_frame,
+            from_frame,
             "recovered"
         );
         let mut term = Term {
@@ -237,7 +223,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             through_door: 0,
             ahead: None,
             trimmed: 0,
-            snapshot_frame,
+            pace,
         };
         term.take_over();
         Ok(term)
@@ -477,6 +463,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     }
 
     fn take_in(&mut self, term: &mut Term<D, B>, record: &crate::Record) -> Result<(), Trouble> {
+        term.pace.read(record.frame.len());
         if let Some(frame) = term.replica.receive(record)? {
             if frame.writer == D::WRITER {
                 // Somebody else leads. What this term knows is folded, but its own door and clock are behind.
@@ -534,12 +521,12 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
 
     /// Taken here, sent while decisions go on. One that cannot be saved is only a slower start.
     fn save_snapshot(&mut self, term: &mut Term<D, B>) {
-        let frame_no = term.replica.head().frame_no;
-        if frame_no < term.snapshot_frame + self.options.snapshot_every || self.chore.is_some() {
+        if !term.pace.is_due() || self.chore.is_some() {
             return;
         }
-        term.snapshot_frame = frame_no;
-        let bytes = term.replica.snapshot().to_bytes(self.ledger);
+        let snapshot = term.replica.snapshot_with_room(term.pace.room());
+        let bytes = snapshot.to_bytes(self.ledger);
+        term.pace.taken(bytes.len());
         let bus = self.bus.clone();
         self.chore = Some(Box::pin(async move {
             if let Err(error) = bus.save_snapshot(D::WRITER.name(), bytes).await {
@@ -558,7 +545,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             let before = term.replica.head().frame_no;
             let outcome = select! {
                 biased;
-                outcome = follow_along(&mut term.replica, &mut term.records) => outcome,
+                outcome = follow_along(term) => outcome,
                 () = self.time.pause(self.options.takeover_after_ms) => Ok(()),
             };
             match outcome {
@@ -601,13 +588,11 @@ async fn door_from<B: Bus>(bus: &B, door: Door, from: u64) -> Result<(u64, B::Me
 }
 
 /// Never returns `Ok`: it is dropped when the time is up.
-async fn follow_along<D: Decider, R: Tail<crate::Record>>(
-    replica: &mut Replica<D>,
-    records: &mut R,
-) -> Result<(), Trouble> {
+async fn follow_along<D: Decider, B: Bus>(term: &mut Term<D, B>) -> Result<(), Trouble> {
     loop {
-        let record = records.recv().await?;
-        replica.receive(&record)?;
+        let record = term.records.recv().await?;
+        term.pace.read(record.frame.len());
+        term.replica.receive(&record)?;
     }
 }
 

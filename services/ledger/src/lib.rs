@@ -6,6 +6,7 @@
 
 pub mod bus;
 pub mod cell;
+mod chore;
 mod content;
 mod decider;
 mod frame;

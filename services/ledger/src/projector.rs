@@ -2,10 +2,12 @@
 
 use crate::{
     bus::{Bus, BusError, LedgerId, Record, Tail, Time},
+    chore::{Chore, beside},
     decider::IllegalEvent,
     frame::{Chain, ChainError, Frame},
-    snapshot::Snapshot,
+    snapshot::{Pace, Snapshot},
 };
+use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use serde::{Serialize, de::DeserializeOwned};
 use std::future::Future;
@@ -130,7 +132,7 @@ pub trait ProjectorObserver: Send + Sync {
 
 impl ProjectorObserver for crate::NoObserver {}
 
-/// Frames between snapshots of the fold, unless told otherwise.
+/// Frames between snapshots of the fold, unless told otherwise; more, if there was little in them.
 const SNAPSHOT_EVERY: u64 = 5000;
 const RETRY_MS: u64 = 200;
 
@@ -140,7 +142,7 @@ pub struct Projector<P: Projection, B: Bus, S, T> {
     sink: S,
     observer: Box<dyn ProjectorObserver>,
     fold: Fold<P>,
-    snapshot_every: u64,
+    pace: Pace,
 }
 
 struct Fold<P> {
@@ -206,13 +208,13 @@ where
             sink,
             observer,
             fold: Fold::new(),
-            snapshot_every: SNAPSHOT_EVERY,
+            pace: Pace::new(SNAPSHOT_EVERY),
         }
     }
 
-    /// Frames between snapshots of the fold.
+    /// Frames between snapshots of the fold, at the least.
     pub fn snapshot_every(mut self, frames: u64) -> Self {
-        self.snapshot_every = frames;
+        self.pace = Pace::new(frames);
         self
     }
 
@@ -240,6 +242,7 @@ where
         let mut skipped = Vec::new();
         while self.fold.chain.last() < resume.through {
             let record = records.recv().await.map_err(Stop::Bus)?;
+            self.pace.read(record.frame.len());
             let frame = self.fold.take(&record, &mut skipped)?;
             self.observer.received(&frame);
             skipped.clear();
@@ -248,25 +251,21 @@ where
         self.observer.applied(resume.through, 0);
         let mut after = resume.through;
         let mut begun = resume.begun;
-        let mut saved = after;
+        let mut chore = None;
         let mut breather = None;
         loop {
-            let batch = self
-                .gather(&mut records, ledger, after, begun.take(), &mut breather)
-                .await?;
+            let gather = self.gather(&mut records, ledger, after, begun.take(), &mut breather);
+            let batch = beside(&mut chore, gather).await?;
             if batch.changes.is_empty() {
                 // Nothing to write: what was read up to here is applied all the same.
                 self.observer.applied(batch.to, 0);
                 continue;
             }
-            self.apply(&batch).await?;
+            beside(&mut chore, self.apply(&batch)).await?;
             after = batch.to;
             self.observer.applied(after, batch.changes.len());
             breather = self.breather();
-            if after.0 >= saved.0 + self.snapshot_every {
-                saved = after;
-                self.save_fold(ledger).await;
-            }
+            self.save_fold(ledger, &mut chore);
         }
     }
 
@@ -293,6 +292,7 @@ where
             .load_snapshot(&snapshot_name::<P>())
             .await
             .map_err(Stop::Bus)?;
+        self.pace.taken(stored.as_ref().map_or(0, Bytes::len));
         self.fold = stored
             .and_then(|bytes| Snapshot::from_bytes(&bytes, ledger))
             .filter(|snapshot| snapshot.position() <= through)
@@ -306,15 +306,21 @@ where
         Ok(())
     }
 
-    async fn save_fold(&mut self, ledger: LedgerId) {
-        let snapshot = Snapshot::of(P::STATE_VERSION, self.fold.chain.clone(), &self.fold.state);
-        let saved = self
-            .bus
-            .save_snapshot(&snapshot_name::<P>(), snapshot.to_bytes(ledger))
-            .await;
-        if let Err(error) = saved {
-            warn!(%error, projection = P::NAME, "snapshot not saved");
+    /// Taken here, sent while the next batch is made.
+    fn save_fold(&mut self, ledger: LedgerId, chore: &mut Chore) {
+        if !self.pace.is_due() || chore.is_some() {
+            return;
         }
+        let (chain, room) = (self.fold.chain.clone(), self.pace.room());
+        let snapshot = Snapshot::with_room(P::STATE_VERSION, chain, &self.fold.state, room);
+        let bytes = snapshot.to_bytes(ledger);
+        self.pace.taken(bytes.len());
+        let bus = self.bus.clone();
+        *chore = Some(Box::pin(async move {
+            if let Err(error) = bus.save_snapshot(&snapshot_name::<P>(), bytes).await {
+                warn!(%error, projection = P::NAME, "snapshot not saved");
+            }
+        }));
     }
 
     async fn gather(
@@ -326,9 +332,11 @@ where
         breather: &mut Option<BoxFuture<'static, ()>>,
     ) -> Result<Batch<P::Change>, Stop> {
         let mut changes = Vec::new();
-        let (fold, observer) = (&mut self.fold, &mut self.observer);
+        let (fold, pace, observer) = (&mut self.fold, &mut self.pace, &mut self.observer);
         let mut take = |record: Result<Record, BusError>, changes: &mut Vec<P::Change>| {
-            let frame = fold.take(&record.map_err(Stop::Bus)?, changes)?;
+            let record = record.map_err(Stop::Bus)?;
+            pace.read(record.frame.len());
+            let frame = fold.take(&record, changes)?;
             observer.received(&frame);
             Ok::<Lsn, Stop>(frame.lsn)
         };

@@ -192,8 +192,13 @@ impl<D: Decider> Replica<D> {
     /// The state at the frame just committed or folded. Valid only there: in between, the state may hold inputs that no
     /// frame has confirmed.
     pub fn snapshot(&self) -> Snapshot {
+        self.snapshot_with_room(0)
+    }
+
+    /// The same, with room for that many bytes.
+    pub(crate) fn snapshot_with_room(&self, room: usize) -> Snapshot {
         let chain = self.folded_chain.at(self.folded, D::WRITER, self.head());
-        Snapshot::of(D::STATE_VERSION, chain, &self.state)
+        Snapshot::with_room(D::STATE_VERSION, chain, &self.state, room)
     }
 
     /// Continues from a snapshot; none if it is of another shape.

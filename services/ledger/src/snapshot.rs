@@ -14,15 +14,27 @@ pub struct Snapshot {
     version: u32,
     pub chain: Chain,
     digest: Digest,
-    state: Vec<u8>,
+    state: Bytes,
 }
 
 /// Format of the envelope; the state inside has a version of its own.
 const ENVELOPE: u8 = 1;
+/// Room for what stands before a state: the ledger's id, the chain and the digest.
+const HEAD_ROOM: usize = 1024;
 
 impl Snapshot {
     pub fn of(version: u32, chain: Chain, state: &impl Serialize) -> Self {
-        let state = encode(state);
+        Self::with_room(version, chain, state, 0)
+    }
+
+    /// With room for that many bytes of state, so that they need not be moved while they become more.
+    pub(crate) fn with_room(
+        version: u32,
+        chain: Chain,
+        state: &impl Serialize,
+        room: usize,
+    ) -> Self {
+        let state = Bytes::from(encode(state, room));
         Self {
             version,
             chain,
@@ -46,9 +58,8 @@ impl Snapshot {
     }
 
     pub fn to_bytes(&self, ledger: LedgerId) -> Bytes {
-        let mut bytes = vec![ENVELOPE];
-        bytes.extend_from_slice(&encode(&(ledger, self)));
-        bytes.into()
+        let room = self.state.len() + HEAD_ROOM;
+        encode(&(ENVELOPE, ledger, self), room).into()
     }
 
     /// None for anything that is not an intact snapshot of this very ledger: a shortcut that fails is not taken.
@@ -63,11 +74,88 @@ impl Snapshot {
 
 /// SHA-256 over the serialised state. Two states with one digest are the same state.
 pub fn state_digest(state: &impl Serialize) -> Digest {
-    Digest::of(&encode(state))
+    Digest::of(&encode(state, 0))
 }
 
-fn encode(value: &impl Serialize) -> Vec<u8> {
+fn encode(value: &impl Serialize, room: usize) -> Vec<u8> {
     // Serialising into a growing vector fails only for types that postcard has no form for (untagged, unsized
     // sequences); the state types have none of those, which every decider's restore test shows.
-    postcard::to_stdvec(value).expect("state types have a postcard form")
+    postcard::to_extend(value, Vec::with_capacity(room)).expect("state types have a postcard form")
+}
+
+/// When the next snapshot is due.
+///
+/// One costs time in proportion to the state, and saves the next start the fold of what was read since the one before.
+/// So it is taken once that is twice as much as the state is large: what snapshots cost is then bounded by what is read
+/// anyhow, however large the state is.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    /// Frames between two, at the least.
+    every: u64,
+    frames: u64,
+    bytes: u64,
+    /// Of the last one.
+    size: u64,
+}
+
+impl Pace {
+    /// Bytes between two, at the most: a start folds no more.
+    const BYTES_MAX: u64 = 64 << 20;
+
+    pub fn new(every: u64) -> Self {
+        Self {
+            every,
+            frames: 0,
+            bytes: 0,
+            size: 0,
+        }
+    }
+
+    pub fn read(&mut self, bytes: usize) {
+        self.frames += 1;
+        self.bytes += bytes as u64;
+    }
+
+    pub fn is_due(&self) -> bool {
+        self.frames >= self.every && self.bytes >= (2 * self.size).min(Self::BYTES_MAX)
+    }
+
+    /// One of `size` bytes was taken, or is what a start began with.
+    pub fn taken(&mut self, size: usize) {
+        *self = Self {
+            size: size as u64,
+            ..Self::new(self.every)
+        };
+    }
+
+    /// Bytes that the next one may well need.
+    pub fn room(&self) -> usize {
+        (self.size + self.size / 8) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_waits_for_twice_its_own_size() {
+        // Frames and bytes of each that are read, the size of the snapshot before, whether one is due.
+        let cases = [
+            (9, 1, 0, false),
+            (10, 1, 0, true),
+            (10, 100, 501, false),
+            (11, 100, 501, true),
+            (10, 7 << 20, 1 << 30, true),
+            (10, 6 << 20, 1 << 30, false),
+        ];
+        for (frames, bytes, size, due) in cases {
+            let mut pace = Pace::new(10);
+            pace.taken(size);
+            for _ in 0..frames {
+                pace.read(bytes);
+            }
+            assert_eq!(pace.is_due(), due, "{frames} of {bytes} after {size}");
+        }
+    }
 }

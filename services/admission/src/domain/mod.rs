@@ -181,10 +181,14 @@ impl Decider for Admission {
                 through,
                 slots_of: None,
             } => {
+                // What had ended before these is gone, and what ends among them later goes when it does.
+                let first = AllocationNo(self.operations.forgotten().0 + 1);
                 self.operations.forget(*through);
-                let through = AllocationNo(through.0);
-                self.allocations
-                    .retain(|no, owned| !owned.ended || *no > through);
+                let over = self.allocations.range(first..=AllocationNo(through.0));
+                let over = over.filter(|(_, owned)| owned.ended);
+                for no in over.map(|(no, _)| *no).collect::<Vec<_>>() {
+                    self.allocations.remove(&no);
+                }
                 Ok(())
             }
             Event::QuotaReserved { .. }
