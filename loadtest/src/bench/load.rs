@@ -112,12 +112,13 @@ impl<'s> Load<'s> {
             }
             // A clump of single requests goes when its last one is due; each is late by its own share of the tick.
             let due = clump.due + clump.step.mul_f64((clump.size - 1) as f64);
-            let pause = tokio::time::sleep(due.saturating_sub(since.elapsed()));
-            tokio::pin!(pause);
-            loop {
+            // A timer sleeps to the end of its millisecond at the least, so what is late must not sleep at all.
+            while let Some(ahead) = due.checked_sub(since.elapsed()) {
+                let pause = tokio::time::sleep(ahead);
+                tokio::pin!(pause);
                 tokio::select! {
                     biased;
-                    () = &mut pause => break,
+                    () = &mut pause => {}
                     Some(()) = under_way.next() => {}
                 }
             }
@@ -125,6 +126,9 @@ impl<'s> Load<'s> {
             let seen = counted.then_some(&seen);
             sent += clump.size;
             under_way.push(self.clump_sent(clump, since, seen));
+            // The first poll sends it; the client's own tasks have their turn even when all is late.
+            futures::future::poll_immediate(under_way.next()).await;
+            tokio::task::yield_now().await;
         }
         while under_way.next().await.is_some() {}
         drop(under_way);

@@ -1,15 +1,22 @@
 //! Group commit at the client: while one message waits for its acknowledgement, what is sent meanwhile queues up and goes
-//! out as the next one. A synced write at the door costs the same for one operation as for hundreds.
+//! out as the next one. A synced write at the door costs the same for one operation as for hundreds, so whoever sends so
+//! much that some is always queued has it gathered for a little longer.
 
 use crate::{
     NoOutcome, Operation, connect::Inner, envelope::Envelope, publish::Sent, replies::Waiters,
 };
 use schemas::v1::Outcome;
-use std::sync::Weak;
-use tokio::sync::{mpsc, oneshot};
+use std::{sync::Weak, time::Duration};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::sleep,
+};
 
 /// Operations that wait for their turn. Whoever sends more waits, which bounds the client's memory.
 const QUEUE_MAX: usize = 16_384;
+
+/// How long operations are gathered when some were queued already as a message was acknowledged.
+const CROWDED: Duration = Duration::from_millis(2);
 
 /// An operation that waits to go out.
 struct Queued {
@@ -85,6 +92,9 @@ async fn run(inner: Weak<Inner>, mut queue: mpsc::Receiver<Queued>) {
         if let Ok(sent) = sent {
             // Whether it was stored, each operation is told by its own share of this.
             let _ = sent.acknowledged.await;
+        }
+        if next.is_none() && !queue.is_empty() {
+            sleep(CROWDED).await;
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     replica::{Replica, ReplicaError, Sealed},
     snapshot::{Pace, Snapshot},
 };
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use std::{
     future::{Future, pending},
     sync::Arc,
@@ -83,6 +83,9 @@ const INPUTS_MAX: usize = 4096;
 const TRIM_EVERY: u64 = 1000;
 /// Real milliseconds after which the door is trimmed of whatever was decided, however little that is.
 const TRIM_AFTER_MS: u64 = 100;
+/// Real milliseconds that input may pile up when some is there already as a frame lands: one synced append costs all who
+/// share the disk the same, whatever it holds.
+const CROWDED_MS: u64 = 2;
 /// Real milliseconds before the bus is tried again.
 const RETRY_MS: u64 = 100;
 
@@ -239,6 +242,17 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         loop {
             match self.round(term, &mut messages, woken.take()).await {
                 Ok(Round::Again) => {}
+                Ok(Round::Appended) => match self.wait(term, &mut messages).now_or_never() {
+                    None => {}
+                    Some(Ok(what)) => {
+                        woken = Some(what);
+                        beside(&mut self.chore, self.time.pause(CROWDED_MS)).await;
+                    }
+                    Some(Err(error)) => {
+                        self.wait_for_bus(error).await?;
+                        self.reopen(term, &mut messages).await?;
+                    }
+                },
                 Ok(Round::Idle) => match self.wait(term, &mut messages).await {
                     Ok(what) => woken = Some(what),
                     Err(error) => {
@@ -440,7 +454,11 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         if let Some(error) = lost {
             return Err(error.into());
         }
-        Ok(if more { Round::Again } else { Round::Idle })
+        Ok(if more {
+            Round::Again
+        } else {
+            Round::Appended
+        })
     }
 
     /// Reads up to where the ledger ends now.
@@ -608,6 +626,7 @@ enum Woken<C> {
 enum Round {
     /// The draft was full: there is more to decide.
     Again,
+    Appended,
     Idle,
     Fenced,
 }

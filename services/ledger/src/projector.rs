@@ -38,7 +38,7 @@ impl Batching {
     pub const BULK: Self = Self {
         changes_max: 32_768,
         frames_max: 4096,
-        pause_ms: 150,
+        pause_ms: 400,
     };
 
     /// Whether somebody waits for each batch, so that it should stand behind nothing else.

@@ -25,7 +25,10 @@ use vocab::{AdminChange, AllocationNo, At, Event, Token};
 pub enum Change {
     Allocation(Box<AllocationRow>),
     Preemption(Box<PreemptionRow>),
+    /// Of the history, by itself.
     Entry(Box<Entry>),
+    /// What is said of every allocation once; it stands with the allocation.
+    Told(Box<Entry>),
     Setting(Box<SettingRow>),
     Resource(Box<ResourceRow>),
     Held(Box<HeldRow>),
@@ -122,6 +125,23 @@ impl WarmProjection {
     }
 }
 
+/// A fact about an allocation that was queued again so often.
+fn told(entry: Entry, attempts: u32) -> Change {
+    match entry.fact {
+        Fact::Placed { .. } if attempts == 0 => Change::Told(Box::new(entry)),
+        Fact::Ended { .. } | Fact::QuotaDenied { .. } => Change::Told(Box::new(entry)),
+        Fact::Placed { .. }
+        | Fact::Waiting { .. }
+        | Fact::Line { .. }
+        | Fact::Nominated { .. }
+        | Fact::Preempted { .. }
+        | Fact::Requeued { .. }
+        | Fact::QuotaWaiting { .. }
+        | Fact::QuotaReclaimed { .. }
+        | Fact::Reprioritised { .. } => Change::Entry(Box::new(entry)),
+    }
+}
+
 impl Projection for WarmProjection {
     type Change = Change;
 
@@ -155,10 +175,10 @@ impl Projection for WarmProjection {
             | Event::AllocationNominated { allocation, .. }
             | Event::AllocationRequeued { allocation, .. }
             | Event::AllocationEnded { allocation, .. } => {
-                let live = self.live.contains_key(allocation);
+                let attempts = self.live.get(allocation).map(|row| row.attempts);
                 self.turn(*allocation, at, event, out)?;
-                if live {
-                    out.extend(Entry::of(at, event).map(|entry| Change::Entry(Box::new(entry))));
+                if let Some(attempts) = attempts {
+                    out.extend(Entry::of(at, event).map(|entry| told(entry, attempts)));
                 }
                 Ok(())
             }

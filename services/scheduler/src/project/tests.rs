@@ -270,6 +270,7 @@ fn check(steps: &str, expected: &str) {
                 Change::Allocation(row) => Some(state(row)),
                 Change::Preemption(_)
                 | Change::Entry(_)
+                | Change::Told(_)
                 | Change::Setting(_)
                 | Change::Resource(_)
                 | Change::Held(_)
@@ -284,6 +285,17 @@ fn check(steps: &str, expected: &str) {
         }
     };
     assert_eq!(found, expected, "{steps}");
+}
+
+/// A fact, with its reason.
+fn said(entry: &Entry, lsn: Lsn) -> String {
+    assert_eq!(entry.position.lsn, lsn);
+    let reason = entry.fact.reason();
+    format!(
+        "{}{}",
+        entry.fact.name(),
+        reason.map_or(String::new(), |reason| format!(" {reason}"))
+    )
 }
 
 /// What the last step writes.
@@ -311,14 +323,8 @@ fn check_last(steps: &str, expected: &str) {
                 row.amounts
             )
         }
-        Change::Entry(entry) => {
-            assert_eq!(entry.position.lsn, lsn);
-            let reason = entry
-                .fact
-                .reason()
-                .map_or(String::new(), |r| format!(" {r}"));
-            format!("entry {}{reason}", entry.fact.name())
-        }
+        Change::Entry(entry) => format!("entry {}", said(entry, lsn)),
+        Change::Told(entry) => format!("told {}", said(entry, lsn)),
         Change::Resource(row) => {
             let holder = row
                 .reservation
@@ -445,7 +451,7 @@ fn a_preemption_is_a_row_until_the_run_is_over() {
     );
     check_last(
         &format!("{told}, cancelled"),
-        "ended, preemption 4 fair_share stopped 200 [7, 8, 0], entry ended cancelled",
+        "ended, preemption 4 fair_share stopped 200 [7, 8, 0], told ended cancelled",
     );
 }
 
@@ -460,12 +466,12 @@ fn what_was_decided_is_an_entry() {
         "requested, reserved, nominated",
         "nominated, entry nominated",
     );
-    check_last("requested, reserved, placed", "placed, entry placed");
+    check_last("requested, reserved, placed", "placed, told placed");
     check_last("requested, reserved, placed, started", "running");
     check_last("requested, reserved, placed, stopping", "stopping");
     check_last(
         "requested, reserved, placed, ended",
-        "ended, entry ended finished",
+        "ended, told ended finished",
     );
     check_last("requested, denied, ended", "");
     check_last("explained", "entry line no_room_now");
@@ -508,7 +514,7 @@ fn quota_is_waited_for_and_may_be_taken_back() {
     );
     check_last(
         "requested, denied",
-        "denied, entry quota_denied quota_exceeded",
+        "denied, told quota_denied quota_exceeded",
     );
     check_last(
         "requested, reserved, placed, taken back",

@@ -1,46 +1,56 @@
 //! The table `allocations`.
 
-use super::names::{self, joined};
-use crate::project::{AllocationRow, AllocationState};
+use super::{
+    history::Told,
+    names::{self, joined},
+};
+use crate::project::{AllocationRow, AllocationState, Entry};
 use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
-use sqlx::{PgConnection, PgExecutor};
+use sqlx::{PgConnection, PgExecutor, types::Json};
+use std::collections::BTreeMap;
 use uuid::Uuid;
 use vocab::{
-    AllocationId, CellNo, EndCause, GpuShare, LineNo, Lsn, Millis, QosClass, Refusal, Token,
+    AllocationId, AllocationNo, CellNo, EndCause, GpuShare, LineNo, Lsn, Millis, QosClass, Refusal, Token,
     WaitingReason,
 };
 
+/// With what was `told` of them, which is added to what was before.
 pub async fn upsert(
     tx: &mut PgConnection,
     cell: CellNo,
     rows: &[&AllocationRow],
+    told: &BTreeMap<AllocationNo, Vec<&Entry>>,
 ) -> Result<(), WarmError> {
-    let columns = Columns::of(cell, rows)?;
+    let mut columns = Columns::of(cell, rows)?;
+    for row in rows {
+        let told = told.get(&row.allocation).map_or(&[][..], Vec::as_slice);
+        columns.facts.push(Json(Told::all(cell, told)?));
+    }
     sqlx::query!(
         "INSERT INTO allocations
              (allocation_id, tenant, job_set, name, priority, cpu_milli, memory_bytes, gpu_count, gpu_milli,
               gpu_models, state, waiting_reason, node, gpu_devices, gpu_shares, end_cause, requested_at, placed_at,
               started_at, ended_at, lsn, queue, priority_class, gang, run_time_ms, line, attempts, last_end_cause,
               nominated_node, preempted, team, namespace, qos, cpu_milli_most, memory_bytes_most, quota_rule,
-              quota_subject, quota_limit, quota_actual)
+              quota_subject, quota_limit, quota_actual, facts)
          SELECT allocation_id, tenant, job_set, name, priority, cpu_milli, memory_bytes, gpu_count, gpu_milli,
                 string_to_array(gpu_models, ','), state, waiting_reason, node,
                 string_to_array(gpu_devices, ',')::integer[], string_to_array(gpu_shares, ',')::integer[], end_cause,
                 requested_at, placed_at, started_at, ended_at, lsn, queue, priority_class, gang, run_time_ms, line,
                 attempts, last_end_cause, nominated_node, preempted, team, namespace, qos, cpu_milli_most,
-                memory_bytes_most, quota_rule, quota_subject, quota_limit, quota_actual
+                memory_bytes_most, quota_rule, quota_subject, quota_limit, quota_actual, facts
          FROM UNNEST($1::uuid[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::bigint[], $7::bigint[],
                      $8::integer[], $9::integer[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[],
                      $15::text[], $16::text[], $17::timestamptz[], $18::timestamptz[], $19::timestamptz[],
                      $20::timestamptz[], $21::bigint[], $22::text[], $23::text[], $24::text[], $25::bigint[],
                      $26::bigint[], $27::integer[], $28::text[], $29::text[], $30::boolean[], $31::text[],
                      $32::text[], $33::text[], $34::bigint[], $35::bigint[], $36::text[], $37::text[], $38::bigint[],
-                     $39::bigint[])
+                     $39::bigint[], $40::jsonb[])
              AS row (allocation_id, tenant, job_set, name, priority, cpu_milli, memory_bytes, gpu_count, gpu_milli,
                      gpu_models, state, waiting_reason, node, gpu_devices, gpu_shares, end_cause, requested_at,
                      placed_at, started_at, ended_at, lsn, queue, priority_class, gang, run_time_ms, line, attempts,
                      last_end_cause, nominated_node, preempted, team, namespace, qos, cpu_milli_most,
-                     memory_bytes_most, quota_rule, quota_subject, quota_limit, quota_actual)
+                     memory_bytes_most, quota_rule, quota_subject, quota_limit, quota_actual, facts)
          ON CONFLICT (allocation_id) DO UPDATE SET
              priority = excluded.priority, state = excluded.state, waiting_reason = excluded.waiting_reason,
              node = excluded.node,
@@ -50,7 +60,7 @@ pub async fn upsert(
              last_end_cause = excluded.last_end_cause, nominated_node = excluded.nominated_node,
              preempted = excluded.preempted, quota_rule = excluded.quota_rule,
              quota_subject = excluded.quota_subject, quota_limit = excluded.quota_limit,
-             quota_actual = excluded.quota_actual",
+             quota_actual = excluded.quota_actual, facts = allocations.facts || excluded.facts",
         &columns.ids,
         &columns.tenants as _,
         &columns.job_sets as _,
@@ -90,6 +100,7 @@ pub async fn upsert(
         &columns.quota_subjects as _,
         &columns.quota_limits as _,
         &columns.quota_actuals as _,
+        &columns.facts as _,
     )
     .execute(tx)
     .await?;
@@ -138,6 +149,7 @@ struct Columns<'a> {
     quota_subjects: Vec<Option<&'a str>>,
     quota_limits: Vec<Option<i64>>,
     quota_actuals: Vec<Option<i64>>,
+    facts: Vec<Json<Vec<Told<'a>>>>,
 }
 
 impl<'a> Columns<'a> {

@@ -1,4 +1,4 @@
-//! The table `explanations`: what was decided about an allocation or a line, and why.
+//! The table `explanations` and the column `allocations.facts`: what was decided about an allocation or a line, and why.
 
 use super::{
     detail::{Detail, detail, fact, number},
@@ -6,6 +6,7 @@ use super::{
 };
 use crate::project::{Entry, Fact, Position, Subject};
 use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
+use serde::Serialize;
 use sqlx::{PgConnection, PgExecutor, types::Json};
 use vocab::{AllocationId, CellNo, LineNo, Lsn, Millis};
 
@@ -72,6 +73,35 @@ pub async fn insert(
     Ok(())
 }
 
+/// An element of `allocations.facts`. The query of [`of_allocation`] knows the names, too.
+#[derive(Debug, Serialize)]
+pub struct Told<'a> {
+    lsn: u64,
+    event_index: u32,
+    at_ms: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    detail: Detail,
+}
+
+impl<'a> Told<'a> {
+    pub fn all(cell: CellNo, entries: &[&'a Entry]) -> Result<Vec<Self>, OutOfRange> {
+        let one = |entry: &&'a Entry| {
+            // Both are read back as the table's types.
+            bigint("lsn", entry.position.lsn.0)?;
+            index(entry.position)?;
+            Ok(Self {
+                lsn: entry.position.lsn.0,
+                event_index: entry.position.index,
+                at_ms: entry.at.0,
+                reason: entry.fact.reason(),
+                detail: detail(cell, &entry.fact),
+            })
+        };
+        entries.iter().map(one).collect()
+    }
+}
+
 pub fn index(position: Position) -> Result<i32, OutOfRange> {
     i32::try_from(position.index).map_err(|_| OutOfRange::new("event_index", position.index))
 }
@@ -104,8 +134,15 @@ pub async fn of_allocation(
     limit: i64,
 ) -> Result<Vec<Entry>, WarmError> {
     let records = sqlx::query!(
-        r#"SELECT lsn, event_index, at AS "at: Moment", line, reason, detail AS "detail: Json<Detail>"
-           FROM explanations WHERE allocation_id = $1 AND lsn <= $2
+        r#"SELECT lsn AS "lsn!", event_index AS "event_index!", at AS "at!: Moment", line, reason,
+                  detail AS "detail!: Json<Detail>"
+           FROM (SELECT lsn, event_index, at, line, reason, detail FROM explanations WHERE allocation_id = $1
+                 UNION ALL
+                 SELECT (fact -> 'lsn')::bigint, (fact -> 'event_index')::integer,
+                        to_timestamp(0) + (fact -> 'at_ms')::bigint * interval '1 millisecond', NULL,
+                        fact ->> 'reason', fact -> 'detail'
+                 FROM allocations, jsonb_array_elements(facts) AS fact WHERE allocation_id = $1) AS said
+           WHERE lsn <= $2
            ORDER BY lsn DESC, event_index DESC LIMIT $3"#,
         id.0,
         i64::try_from(through.0).unwrap_or(i64::MAX),
