@@ -76,7 +76,7 @@ class Postgres:
             "unix_socket_directories": self.socket_dir,
             "unix_socket_permissions": "0777",
             "max_connections": self.connections_max,
-            "shared_buffers": "64MB",
+            "shared_buffers": "128MB",
             "max_wal_size": "1GB",
             "wal_level": "minimal",
             "max_wal_senders": 0,

@@ -3,7 +3,7 @@
 use crate::domain::is_kept;
 use ledger::{Batching, IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use vocab::{
     AdminChange, AllocationNo, At, CancelVerdict, Event, EventNo, Millis, Operation, Refusal,
     ReservationNo, ResourceAnswer, ResourceAsk, Rule, Slot, Token,
@@ -13,7 +13,11 @@ use vocab::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     Tenant(TenantRow),
-    Operation(OperationRow),
+    /// `first`: no batch has written it before.
+    Operation {
+        row: OperationRow,
+        first: bool,
+    },
     /// The operations up to this event are over their retention window: those of the tenant whose window is counted in
     /// slots, or all others.
     Forgotten {
@@ -222,23 +226,21 @@ pub struct WarmProjection {
     submits: BTreeMap<AllocationNo, OperationRow>,
     /// All others, by the number of the event that took them up.
     others: BTreeMap<EventNo, OperationRow>,
+    #[serde(skip)]
+    changed: Changed,
 }
 
-/// The row that an event decides; none when it was decided before, or forgotten.
-fn decided(pending: Option<OperationRow>, at: &At, outcome: Outcome, out: &mut Vec<Change>) {
-    if let Some(row) = pending {
-        out.push(Change::Operation(OperationRow {
-            state: OperationState::Decided {
-                at: at.now,
-                outcome,
-            },
-            ..row
-        }));
-    }
+/// What a batch has to write.
+#[derive(Debug, Default)]
+struct Changed {
+    /// Taken up in it.
+    first: BTreeSet<EventNo>,
+    decided: Vec<OperationRow>,
 }
 
 impl WarmProjection {
     fn applied(
+        &mut self,
         at: &At,
         operation: &Operation,
         change: &AdminChange,
@@ -267,36 +269,51 @@ impl WarmProjection {
             at: at.now,
             outcome: Outcome::Applied { version },
         };
-        out.push(Change::Operation(OperationRow::new(
-            at,
-            operation,
-            Some(verb),
-            None,
-            state,
-        )));
+        self.at_once(OperationRow::new(at, operation, Some(verb), None, state));
     }
 
+    /// Taken up and decided by one event.
+    fn at_once(&mut self, row: OperationRow) {
+        self.changed.first.insert(row.no);
+        self.changed.decided.push(row);
+    }
+
+    /// Taken up by this event.
     fn asked(
+        &mut self,
         at: &At,
         operation: &Operation,
         verb: Verb,
         allocation: Option<AllocationNo>,
-        out: &mut Vec<Change>,
     ) -> OperationRow {
-        let state = OperationState::Pending;
-        let row = OperationRow::new(at, operation, Some(verb), allocation, state);
-        out.push(Change::Operation(row.clone()));
-        row
+        self.changed.first.insert(at.no);
+        OperationRow::new(
+            at,
+            operation,
+            Some(verb),
+            allocation,
+            OperationState::Pending,
+        )
     }
 
-    fn submit_decided(
-        &mut self,
-        allocation: AllocationNo,
-        at: &At,
-        outcome: Outcome,
-        out: &mut Vec<Change>,
-    ) {
-        decided(self.submits.remove(&allocation), at, outcome, out);
+    fn submit_decided(&mut self, allocation: AllocationNo, at: &At, outcome: Outcome) {
+        let pending = self.submits.remove(&allocation);
+        self.decided(pending, at, outcome);
+    }
+
+    fn other_decided(&mut self, request: EventNo, at: &At, outcome: Outcome) {
+        let pending = self.others.remove(&request);
+        self.decided(pending, at, outcome);
+    }
+
+    /// Nothing when it was decided before, or forgotten.
+    fn decided(&mut self, pending: Option<OperationRow>, at: &At, outcome: Outcome) {
+        let state = OperationState::Decided {
+            at: at.now,
+            outcome,
+        };
+        let row = pending.map(|row| OperationRow { state, ..row });
+        self.changed.decided.extend(row);
     }
 }
 
@@ -318,25 +335,25 @@ impl Projection for WarmProjection {
                 operation,
                 change,
                 version,
-            } => Self::applied(at, operation, change, *version, out),
+            } => self.applied(at, operation, change, *version, out),
             Event::AllocationRequested { operation, .. } => {
                 let allocation = AllocationNo(at.no.0);
-                let row = Self::asked(at, operation, Verb::Submit, Some(allocation), out);
+                let row = self.asked(at, operation, Verb::Submit, Some(allocation));
                 self.submits.insert(allocation, row);
             }
             Event::CancelRequested {
                 operation,
                 allocation,
             } => {
-                let row = Self::asked(at, operation, Verb::Cancel, Some(*allocation), out);
+                let row = self.asked(at, operation, Verb::Cancel, Some(*allocation));
                 self.others.insert(at.no, row);
             }
             Event::JobSetCancelRequested { operation, .. } => {
-                let row = Self::asked(at, operation, Verb::CancelJobSet, None, out);
+                let row = self.asked(at, operation, Verb::CancelJobSet, None);
                 self.others.insert(at.no, row);
             }
             Event::PriorityRequested { operation, .. } => {
-                let row = Self::asked(at, operation, Verb::SetPriority, None, out);
+                let row = self.asked(at, operation, Verb::SetPriority, None);
                 self.others.insert(at.no, row);
             }
             Event::ResourceAsked {
@@ -345,12 +362,10 @@ impl Projection for WarmProjection {
                 ask,
                 ..
             } => {
-                let state = OperationState::Pending;
                 let row = OperationRow {
                     by_slots: *by_requests,
-                    ..OperationRow::new(at, operation, Some(Verb::of(ask)), None, state)
+                    ..self.asked(at, operation, Verb::of(ask), None)
                 };
-                out.push(Change::Operation(row.clone()));
                 self.others.insert(at.no, row);
             }
             Event::OperationRefused {
@@ -360,8 +375,7 @@ impl Projection for WarmProjection {
                     at: at.now,
                     outcome: Outcome::Refused(refusal.clone()),
                 };
-                let row = OperationRow::new(at, operation, None, None, state);
-                out.push(Change::Operation(row));
+                self.at_once(OperationRow::new(at, operation, None, None, state));
             }
             Event::OperationsForgotten { through, slots_of } => {
                 // The window of no submit is counted in slots.
@@ -386,16 +400,16 @@ impl Projection for WarmProjection {
             Event::QuotaDenied {
                 allocation,
                 refusal,
-            } => self.submit_decided(*allocation, at, Outcome::Refused(refusal.clone()), out),
+            } => self.submit_decided(*allocation, at, Outcome::Refused(refusal.clone())),
             Event::AllocationPlaced { allocation, .. } => {
-                self.submit_decided(*allocation, at, Outcome::Placed, out);
+                self.submit_decided(*allocation, at, Outcome::Placed);
             }
             Event::AllocationWaiting { allocation, .. }
             | Event::QuotaWaiting { allocation, .. } => {
-                self.submit_decided(*allocation, at, Outcome::Waiting, out);
+                self.submit_decided(*allocation, at, Outcome::Waiting);
             }
             Event::AllocationEnded { allocation, .. } => {
-                self.submit_decided(*allocation, at, Outcome::Ended, out);
+                self.submit_decided(*allocation, at, Outcome::Ended);
             }
             Event::CancelDecided {
                 request, verdict, ..
@@ -406,7 +420,7 @@ impl Projection for WarmProjection {
                         Outcome::Refused(Refusal::new(Rule::AllocationEnded, "allocation_id"))
                     }
                 };
-                decided(self.others.remove(request), at, outcome, out);
+                self.other_decided(*request, at, outcome);
             }
             Event::JobSetCancelDecided {
                 request,
@@ -414,7 +428,7 @@ impl Projection for WarmProjection {
             } => {
                 let allocations = *allocations;
                 let outcome = Outcome::JobSetCancelled { allocations };
-                decided(self.others.remove(request), at, outcome, out);
+                self.other_decided(*request, at, outcome);
             }
             Event::PriorityDecided {
                 request,
@@ -427,11 +441,11 @@ impl Projection for WarmProjection {
                         allocations: *allocations,
                     },
                 };
-                decided(self.others.remove(request), at, outcome, out);
+                self.other_decided(*request, at, outcome);
             }
             Event::ResourceDecided { request, answer } => {
                 let outcome = Outcome::of(answer, at.no);
-                decided(self.others.remove(request), at, outcome, out);
+                self.other_decided(*request, at, outcome);
             }
             // Changes no operation.
             Event::OperationRepeated { .. }
@@ -454,6 +468,24 @@ impl Projection for WarmProjection {
             | Event::RunReported { .. } => {}
         }
         Ok(())
+    }
+
+    /// An operation's rows of one batch are one row.
+    fn end_batch(&mut self, out: &mut Vec<Change>) {
+        let Changed { first, decided } = std::mem::take(&mut self.changed);
+        let mut open = first.clone();
+        for row in decided {
+            open.remove(&row.no);
+            let first = first.contains(&row.no);
+            out.push(Change::Operation { row, first });
+        }
+        for no in open {
+            let submit = || self.submits.get(&AllocationNo(no.0));
+            if let Some(row) = self.others.get(&no).or_else(submit) {
+                let row = row.clone();
+                out.push(Change::Operation { row, first: true });
+            }
+        }
     }
 }
 
@@ -595,13 +627,14 @@ mod tests {
                 now: Millis(i as i64 + 1),
             };
             projection.project(&at, &event, &mut changes).unwrap();
+            projection.end_batch(&mut changes);
         }
         let words: Vec<_> = changes
             .iter()
             .map(|change| match change {
                 Change::Tenant(row) => format!("tenant v{}", row.version),
                 Change::Forgotten { through, .. } => format!("forgotten {}", through.0),
-                Change::Operation(row) => {
+                Change::Operation { row, .. } => {
                     let rests = if row.stands() { "" } else { " void" };
                     match &row.state {
                         OperationState::Pending => format!("{} pending{rests}", row.no.0),

@@ -3,7 +3,9 @@
 use crate::project::{
     Change, OperationRow, OperationState, Outcome, TenantRow, Verb, WarmProjection,
 };
-use chassis::warm::{Moment, OutOfRange, PgSink, ROWS_MAX, WarmError, WarmState, bigint, unsigned};
+use chassis::warm::{
+    CopyRows, Moment, OutOfRange, PgSink, ROWS_MAX, WarmError, WarmState, bigint, unsigned,
+};
 use ledger::Projection;
 use sqlx::{PgConnection, PgPool, migrate::Migrator};
 use std::collections::BTreeMap;
@@ -44,6 +46,7 @@ impl WarmState for AdmissionTables {
         for tenants in rows.tenants.chunks(ROWS_MAX) {
             upsert_tenants(tx, tenants).await?;
         }
+        insert_operations(tx, self.cell, &rows.new_operations).await?;
         for operations in rows.operations.chunks(ROWS_MAX) {
             upsert_operations(tx, self.cell, operations).await?;
         }
@@ -65,7 +68,20 @@ struct Rows<'a> {
     /// Of those whose window is counted in slots.
     forgotten_of: BTreeMap<&'a Token, EventNo>,
     tenants: Vec<Tenant>,
+    /// That no batch has written before, and that COPY can.
+    new_operations: Vec<&'a OperationRow>,
     operations: Vec<&'a OperationRow>,
+}
+
+/// Whether all of its values are of their columns' types: the unsigned numbers of a refusal and a deadline need a cast.
+fn is_plain(row: &OperationRow) -> bool {
+    !matches!(
+        row.state,
+        OperationState::Decided {
+            outcome: Outcome::Refused(_) | Outcome::Reserved { .. },
+            ..
+        }
+    )
 }
 
 /// A tenant's changes in one batch, as one row.
@@ -98,8 +114,8 @@ impl<'a> Rows<'a> {
                     row.version = *version;
                     row.last_at = *at;
                 }
-                Change::Operation(row) => {
-                    operations.insert(row.no, row);
+                Change::Operation { row, first } => {
+                    operations.insert(row.no, (row, *first));
                 }
                 Change::Forgotten {
                     through,
@@ -114,15 +130,24 @@ impl<'a> Rows<'a> {
                 }
             }
         }
-        operations.retain(|no, row: &mut &OperationRow| match row.by_slots {
-            true => forgotten_of.get(&row.tenant) < Some(no),
-            false => Some(*no) > forgotten,
-        });
+        operations.retain(
+            |no, (row, _): &mut (&OperationRow, bool)| match row.by_slots {
+                true => forgotten_of.get(&row.tenant) < Some(no),
+                false => Some(*no) > forgotten,
+            },
+        );
+        let operations = operations.into_values();
+        let (new, others): (Vec<_>, Vec<_>) =
+            operations.partition(|(row, first)| *first && is_plain(row));
+        let rows = |operations: Vec<(&'a OperationRow, bool)>| {
+            operations.into_iter().map(|(row, _)| row).collect()
+        };
         Self {
             forgotten,
             forgotten_of,
             tenants: tenants.into_values().collect(),
-            operations: operations.into_values().collect(),
+            new_operations: rows(new),
+            operations: rows(others),
         }
     }
 }
@@ -176,6 +201,28 @@ async fn upsert_tenants(tx: &mut PgConnection, rows: &[Tenant]) -> Result<(), Wa
     .execute(tx)
     .await?;
     Ok(())
+}
+
+async fn insert_operations(
+    tx: &mut PgConnection,
+    cell: CellNo,
+    rows: &[&OperationRow],
+) -> Result<(), WarmError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut columns = Columns::default();
+    let mut copy = CopyRows::new(16);
+    for (at, row) in rows.iter().enumerate() {
+        columns.push(cell, row)?;
+        copy.row();
+        columns.copy(at, &mut copy)?;
+    }
+    let statement = "COPY operations
+             (event_no, tenant, operation_id, digest, stands, verb, state, allocation_id, version, rule, subject,
+              requested_at, decided_at, by_slots, epoch, allocations)
+         FROM STDIN (FORMAT binary)";
+    copy.send(tx, statement).await
 }
 
 async fn upsert_operations(
@@ -261,6 +308,27 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
+    /// The values of one row that is plain, in the order of the statement.
+    fn copy(&self, at: usize, copy: &mut CopyRows) -> Result<(), WarmError> {
+        copy.value(&self.numbers[at])?;
+        copy.value(&self.tenants[at])?;
+        copy.value(&self.operation_ids[at])?;
+        copy.value(self.digests[at])?;
+        copy.value(&self.stands[at])?;
+        copy.value(&self.verbs[at])?;
+        copy.value(&self.states[at])?;
+        copy.value(&self.allocations[at])?;
+        copy.value(&self.versions[at])?;
+        copy.value(&self.rules[at])?;
+        copy.value(&self.subjects[at])?;
+        copy.value(&self.requested[at])?;
+        copy.value(&self.decided[at])?;
+        copy.value(&self.by_slots[at])?;
+        copy.value(&self.epochs[at])?;
+        copy.value(&self.counts[at])?;
+        Ok(())
+    }
+
     fn push(&mut self, cell: CellNo, row: &'a OperationRow) -> Result<(), OutOfRange> {
         self.numbers.push(bigint("event_no", row.no.0)?);
         self.tenants.push(row.tenant.as_str());
@@ -433,7 +501,7 @@ mod tests {
     }
 
     fn operation(no: u64, state: OperationState) -> Change {
-        Change::Operation(OperationRow {
+        let row = OperationRow {
             no: EventNo(no),
             tenant: token("t"),
             operation_id: None,
@@ -443,7 +511,8 @@ mod tests {
             by_slots: false,
             requested_at: Millis(0),
             state,
-        })
+        };
+        Change::Operation { row, first: true }
     }
 
     fn tenant(name: &str, version: u64, at: i64) -> Change {
@@ -479,11 +548,12 @@ mod tests {
         let rows = Rows::of(&changes);
         assert_eq!(rows.forgotten, Some(EventNo(2)));
         let operations: Vec<_> = rows
-            .operations
+            .new_operations
             .iter()
             .map(|row| (row.no.0, &row.state))
             .collect();
         assert_eq!(operations, [(3, &placed)]);
+        assert!(rows.operations.is_empty());
         let tenants: Vec<_> = rows
             .tenants
             .iter()

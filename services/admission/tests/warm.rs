@@ -50,6 +50,11 @@ async fn ready(name: &str) -> Scratch {
 }
 
 /// Applies behind whatever was applied before.
+/// A row that may have been written before.
+fn changed(row: OperationRow) -> Change {
+    Change::Operation { row, first: false }
+}
+
 async fn apply(pool: &PgPool, changes: Vec<Change>) -> Result<(), SinkError> {
     let mut sink = store::sink(pool.clone(), CELL);
     let after = sink.resume(LEDGER).await?.through;
@@ -117,10 +122,14 @@ async fn every_outcome_is_read_as_it_was_written() {
         // What a client may name is no bigint.
         (None, refused(Rule::VersionConflict, 1, u64::MAX)),
     ];
-    for (i, (verb, state)) in cases.into_iter().enumerate() {
-        let id = format!("op{i}");
-        let written = row(i as u64 + 1, &id, verb, state.clone());
-        apply(&pool, vec![Change::Operation(written)])
+    // Each once as a row that is new, and once as one that may not be.
+    let ways = cases
+        .into_iter()
+        .flat_map(|(verb, state)| [(verb, state.clone(), true), (verb, state, false)]);
+    for (no, (verb, state, first)) in (1..).zip(ways) {
+        let id = format!("op{no}");
+        let row = row(no, &id, verb, state.clone());
+        apply(&pool, vec![Change::Operation { row, first }])
             .await
             .unwrap();
         let found = operation(&pool, &id).await.unwrap();
@@ -157,8 +166,8 @@ async fn every_outcome_is_read_as_it_was_written() {
 async fn an_id_stands_for_one_operation_until_it_is_forgotten() {
     let scratch = ready("ops_once").await;
     let pool = scratch.pool();
-    let submit = |no, state| Change::Operation(row(no, "op", Some(Verb::Submit), state));
-    let conflict = Change::Operation(row(2, "op", None, refused(Rule::OperationConflict, 0, 0)));
+    let submit = |no, state| changed(row(no, "op", Some(Verb::Submit), state));
+    let conflict = changed(row(2, "op", None, refused(Rule::OperationConflict, 0, 0)));
     apply(
         &pool,
         vec![
@@ -237,7 +246,7 @@ async fn a_tenant_keeps_the_time_of_its_first_version() {
 async fn impossible_rows_are_refused() {
     let scratch = ready("ops_checks").await;
     let pool = scratch.pool();
-    let operation = |no, id, verb, state| Change::Operation(row(no, id, verb, state));
+    let operation = |no, id, verb, state| changed(row(no, id, verb, state));
     apply(
         &pool,
         vec![

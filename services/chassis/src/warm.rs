@@ -3,12 +3,14 @@
 //! A batch and the position that it leads to are one transaction, so a repeat, a crash or a second projector can neither
 //! skip nor double a change. Everything here can be lost: it is rebuilt from the ledger.
 
+mod copy;
 mod fault;
 mod value;
 
 #[cfg(feature = "scratch")]
 pub mod scratch;
 
+pub use copy::CopyRows;
 pub use fault::WarmError;
 pub use value::{Moment, OutOfRange, bigint, unsigned};
 

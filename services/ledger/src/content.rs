@@ -63,16 +63,18 @@ impl Shared {
 impl Content {
     fn read(frame: &Bytes) -> Result<Self, String> {
         let mut head = RawFrame::decode(frame.clone()).map_err(|error| error.to_string())?;
-        let cell = |bytes: Bytes| {
-            Ok(Cell {
+        let events = std::mem::take(&mut head.events);
+        // A cell is large, so none is moved.
+        let mut cells = Vec::with_capacity(events.len());
+        for bytes in events {
+            cells.push(Cell {
                 kind: kind_of(&bytes).ok_or("an event of no kind")?,
                 bytes,
                 event: OnceLock::new(),
-            })
-        };
-        let cells = std::mem::take(&mut head.events).into_iter().map(cell);
+            });
+        }
         Ok(Self {
-            cells: cells.collect::<Result<_, String>>()?,
+            cells,
             head,
             digest: Digest::of(frame),
         })

@@ -86,6 +86,8 @@ const TRIM_AFTER_MS: u64 = 100;
 /// Real milliseconds that input may pile up when some is there already as a frame lands: one synced append costs all who
 /// share the disk the same, whatever it holds.
 const CROWDED_MS: u64 = 2;
+/// The same when it was so for some frames in a row: twice as long after each.
+const CROWDED_MS_MAX: u64 = 16;
 /// Real milliseconds before the bus is tried again.
 const RETRY_MS: u64 = 100;
 
@@ -239,14 +241,16 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         let mut messages = self.open_door(term.through_door + 1).await?;
         // The first round decides what recovery has left over.
         let mut woken: Option<Woken<D::Command>> = None;
+        let mut crowded_ms = CROWDED_MS;
         loop {
             match self.round(term, &mut messages, woken.take()).await {
                 Ok(Round::Again) => {}
                 Ok(Round::Appended) => match self.wait(term, &mut messages).now_or_never() {
-                    None => {}
+                    None => crowded_ms = CROWDED_MS,
                     Some(Ok(what)) => {
                         woken = Some(what);
-                        beside(&mut self.chore, self.time.pause(CROWDED_MS)).await;
+                        beside(&mut self.chore, self.time.pause(crowded_ms)).await;
+                        crowded_ms = (crowded_ms * 2).min(CROWDED_MS_MAX);
                     }
                     Some(Err(error)) => {
                         self.wait_for_bus(error).await?;
@@ -454,11 +458,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         if let Some(error) = lost {
             return Err(error.into());
         }
-        Ok(if more {
-            Round::Again
-        } else {
-            Round::Appended
-        })
+        Ok(if more { Round::Again } else { Round::Appended })
     }
 
     /// Reads up to where the ledger ends now.

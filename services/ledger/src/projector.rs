@@ -18,8 +18,8 @@ use vocab::{At, Event, Kinds, Lsn};
 /// How much goes into a batch, and how often one is written.
 #[derive(Debug, Clone, Copy)]
 pub struct Batching {
-    /// Changes, at the most; a single frame may go beyond.
-    pub changes_max: usize,
+    /// Events, at the most; a single frame may go beyond.
+    pub events_max: usize,
     /// Frames, at the most.
     pub frames_max: usize,
     /// Real milliseconds between two batches. The first after a while goes out at once; while there is more and more to
@@ -30,13 +30,13 @@ pub struct Batching {
 impl Batching {
     /// What is there goes out.
     pub const PROMPT: Self = Self {
-        changes_max: 4096,
+        events_max: 4096,
         frames_max: 1024,
         pause_ms: 0,
     };
     /// For tables.
     pub const BULK: Self = Self {
-        changes_max: 32_768,
+        events_max: 65_536,
         frames_max: 4096,
         pause_ms: 400,
     };
@@ -64,6 +64,10 @@ pub trait Projection: Default + Serialize + DeserializeOwned + Send + 'static {
         event: &Event,
         out: &mut Vec<Self::Change>,
     ) -> Result<(), IllegalEvent>;
+
+    /// Adds what is written once for a batch, however often it has changed in it. What a state holds for this is not part
+    /// of it: a snapshot is taken between batches.
+    fn end_batch(&mut self, _out: &mut Vec<Self::Change>) {}
 }
 
 /// Changes of the frames `from..=to`; the same bounds give the same changes.
@@ -143,7 +147,12 @@ pub struct Projector<P: Projection, B: Bus, S, T> {
     observer: Box<dyn ProjectorObserver>,
     fold: Fold<P>,
     pace: Pace,
+    /// Where the next batch's changes go, so that room for them is made once.
+    spare: Vec<P::Change>,
 }
+
+/// What was needed last time times this is kept of a batch's room.
+const ROOM_KEPT: usize = 4;
 
 struct Fold<P> {
     state: P,
@@ -209,6 +218,7 @@ where
             observer,
             fold: Fold::new(),
             pace: Pace::new(SNAPSHOT_EVERY),
+            spare: Vec::new(),
         }
     }
 
@@ -247,6 +257,7 @@ where
             self.observer.received(&frame);
             skipped.clear();
         }
+        self.fold.state.end_batch(&mut skipped);
         info!(projection = P::NAME, lsn = resume.through.0, "resumed");
         self.observer.applied(resume.through, 0);
         let mut after = resume.through;
@@ -259,14 +270,23 @@ where
             if batch.changes.is_empty() {
                 // Nothing to write: what was read up to here is applied all the same.
                 self.observer.applied(batch.to, 0);
+                self.spare = batch.changes;
                 continue;
             }
             beside(&mut chore, self.apply(&batch)).await?;
             after = batch.to;
             self.observer.applied(after, batch.changes.len());
+            self.keep_room(batch.changes);
             breather = self.breather();
             self.save_fold(ledger, &mut chore);
         }
+    }
+
+    fn keep_room(&mut self, mut changes: Vec<P::Change>) {
+        let used = changes.len();
+        changes.clear();
+        changes.shrink_to(used * ROOM_KEPT);
+        self.spare = changes;
     }
 
     fn breather(&self) -> Option<BoxFuture<'static, ()>> {
@@ -331,22 +351,22 @@ where
         begun: Option<Lsn>,
         breather: &mut Option<BoxFuture<'static, ()>>,
     ) -> Result<Batch<P::Change>, Stop> {
-        let mut changes = Vec::new();
+        let mut changes = std::mem::take(&mut self.spare);
         let (fold, pace, observer) = (&mut self.fold, &mut self.pace, &mut self.observer);
         let mut take = |record: Result<Record, BusError>, changes: &mut Vec<P::Change>| {
             let record = record.map_err(Stop::Bus)?;
             pace.read(record.frame.len());
             let frame = fold.take(&record, changes)?;
             observer.received(&frame);
-            Ok::<Lsn, Stop>(frame.lsn)
+            Ok::<_, Stop>((frame.lsn, frame.count as usize))
         };
         if let Some(to) = begun {
             // Exactly the bounds of the batch that was begun.
-            while take(records.recv().await, &mut changes)? < to {}
+            while take(records.recv().await, &mut changes)?.0 < to {}
         } else {
-            take(records.recv().await, &mut changes)?;
+            let (_, mut events) = take(records.recv().await, &mut changes)?;
             let mut taken = 1;
-            while changes.len() < P::BATCHING.changes_max && taken < P::BATCHING.frames_max {
+            while events < P::BATCHING.events_max && taken < P::BATCHING.frames_max {
                 let record = match records.try_recv() {
                     Some(record) => record,
                     None => match breather {
@@ -361,10 +381,11 @@ where
                         },
                     },
                 };
-                take(record, &mut changes)?;
+                events += take(record, &mut changes)?.1;
                 taken += 1;
             }
         }
+        self.fold.state.end_batch(&mut changes);
         Ok(Batch {
             ledger,
             after,

@@ -120,10 +120,10 @@ impl WarmProjection {
     ) {
         self.book.set_version(&key, version);
         if validity == Validity::default() && !self.plans.overridden(&key) {
-            self.book.set_limits(&key, limits, self.now, out);
+            self.book.set_limits(&key, limits, self.now);
             return;
         }
-        self.book.refresh(&key, self.now, out);
+        self.book.refresh(&key, self.now);
         if validity != Validity::default() {
             self.plans
                 .add(key, version, Planned { limits, validity }, out);
@@ -139,7 +139,7 @@ impl WarmProjection {
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
         let claim = self.claims.started(allocation, said, at, event)?;
-        self.book.apply(claim, Move::Start, self.now, event, out)?;
+        self.book.apply(claim, Move::Start, self.now, event)?;
         if let Some(run) = claim.run() {
             self.budgets
                 .begun(&claim.account, &claim.used(), run.since, self.now, out);
@@ -159,8 +159,7 @@ impl WarmProjection {
         let Some((claim, run)) = self.claims.requeued(allocation, event)? else {
             return Ok(());
         };
-        self.book
-            .apply(claim, Move::Requeue, self.now, event, out)?;
+        self.book.apply(claim, Move::Requeue, self.now, event)?;
         self.stop(allocation, run, said, at, out);
         Ok(())
     }
@@ -194,7 +193,7 @@ impl WarmProjection {
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
         let claim = self.claims.reserved(allocation, event, out)?;
-        self.book.apply(claim, Move::Reserve, self.now, event, out)
+        self.book.apply(claim, Move::Reserve, self.now, event)
     }
 
     fn released(
@@ -209,20 +208,19 @@ impl WarmProjection {
         } else {
             Move::ReleaseReserved
         };
-        self.book.apply(&claim, how, self.now, event, out)
+        self.book.apply(&claim, how, self.now, event)
     }
 
     fn reservations_changed(
         &mut self,
         tenant: Option<(Token, Move)>,
         event: &Event,
-        out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
         let Some((tenant, how)) = tenant else {
             return Ok(());
         };
         let key = (Account::tenant(tenant), QuotaResource::Reservations);
-        self.book.take(key, how, 1, self.now, event, out)
+        self.book.take(&key, how, 1, self.now, event)
     }
 }
 
@@ -292,7 +290,7 @@ impl Projection for WarmProjection {
                     return Err(IllegalEvent::new("no limits planned", event));
                 }
                 self.plans.in_force(&key, at.now, out);
-                self.book.set_limits(&key, *limits, self.now, out);
+                self.book.set_limits(&key, *limits, self.now);
             }
             Event::AllocationPlaced {
                 allocation, node, ..
@@ -323,11 +321,11 @@ impl Projection for WarmProjection {
             }
             Event::ResourceDecided { request, answer } => {
                 let changed = self.reservations.decided(*request, answer, at.no);
-                self.reservations_changed(changed, event, out)?;
+                self.reservations_changed(changed, event)?;
             }
             Event::ReservationExpired { reservation, .. } => {
                 let changed = self.reservations.expired(*reservation);
-                self.reservations_changed(changed, event, out)?;
+                self.reservations_changed(changed, event)?;
             }
             Event::NodeRegistered { node, capacity, .. } => {
                 match &capacity.gpu_model {
@@ -356,5 +354,9 @@ impl Projection for WarmProjection {
             | Event::RunReported { .. } => {}
         }
         Ok(())
+    }
+
+    fn end_batch(&mut self, out: &mut Vec<Change>) {
+        self.book.rows(out);
     }
 }

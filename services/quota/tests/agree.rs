@@ -105,6 +105,7 @@ impl World {
             };
             let mut changes = Vec::new();
             self.projection.project(&at, &event, &mut changes).unwrap();
+            self.projection.end_batch(&mut changes);
             changes.into_iter().for_each(|change| self.apply(change));
             self.follow(&at, &event);
             self.ledger.push((at, event));

@@ -23,16 +23,32 @@ use vocab::{AdminChange, AllocationNo, At, Event, Token};
 /// One row to be written. Of what it replaces the last one counts; entries only add up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    Allocation(Box<AllocationRow>),
+    Allocation(Box<Written>),
     Preemption(Box<PreemptionRow>),
-    /// Of the history, by itself.
     Entry(Box<Entry>),
-    /// What is said of every allocation once; it stands with the allocation.
-    Told(Box<Entry>),
     Setting(Box<SettingRow>),
     Resource(Box<ResourceRow>),
     Held(Box<HeldRow>),
     Space(Box<SpaceRow>),
+}
+
+/// An allocation's row as a batch leaves it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    pub row: AllocationRow,
+    /// No batch has written it before.
+    pub first: bool,
+    /// What was said of it in the batch that is said of every allocation once: it stands in the row.
+    pub told: Vec<Entry>,
+}
+
+/// What a batch has to write of an allocation.
+#[derive(Debug, Clone, Default)]
+struct Changed {
+    first: bool,
+    told: Vec<Entry>,
+    /// The last row of one that is not live any more.
+    over: Option<AllocationRow>,
 }
 
 /// Folds the ledger into rows; holds the allocations that have not ended, the reservations, and the named resources.
@@ -41,6 +57,8 @@ pub struct WarmProjection {
     live: BTreeMap<AllocationNo, AllocationRow>,
     reservations: BTreeMap<Token, ReservationRow>,
     named: Named,
+    #[serde(skip)]
+    changed: BTreeMap<AllocationNo, Changed>,
 }
 
 impl WarmProjection {
@@ -63,13 +81,20 @@ impl WarmProjection {
                 _ => Err(IllegalEvent::new("not live", event)),
             };
         };
+        let attempts = row.attempts;
         let preempted = row.turn(at, event)?;
-        out.push(Change::Allocation(Box::new(row.clone())));
-        if let Some(preempted) = preempted {
-            out.push(Change::Preemption(Box::new(preempted)));
+        out.extend(preempted.map(|row| Change::Preemption(Box::new(row))));
+        let over = matches!(
+            row.state,
+            AllocationState::Ended { .. } | AllocationState::Denied { .. }
+        );
+        let changed = self.changed.entry(allocation).or_default();
+        if over {
+            changed.over = self.live.remove(&allocation);
         }
-        if let AllocationState::Ended { .. } | AllocationState::Denied { .. } = row.state {
-            self.live.remove(&allocation);
+        match Entry::of(at, event) {
+            Some(entry) if is_told_once(&entry.fact, attempts) => changed.told.push(entry),
+            entry => out.extend(entry.map(|entry| Change::Entry(Box::new(entry)))),
         }
         Ok(())
     }
@@ -125,20 +150,19 @@ impl WarmProjection {
     }
 }
 
-/// A fact about an allocation that was queued again so often.
-fn told(entry: Entry, attempts: u32) -> Change {
-    match entry.fact {
-        Fact::Placed { .. } if attempts == 0 => Change::Told(Box::new(entry)),
-        Fact::Ended { .. } | Fact::QuotaDenied { .. } => Change::Told(Box::new(entry)),
-        Fact::Placed { .. }
-        | Fact::Waiting { .. }
+/// Whether every allocation that comes to it is told this once, given how often it was queued again before.
+fn is_told_once(fact: &Fact, attempts: u32) -> bool {
+    match fact {
+        Fact::Placed { .. } => attempts == 0,
+        Fact::Ended { .. } | Fact::QuotaDenied { .. } => true,
+        Fact::Waiting { .. }
         | Fact::Line { .. }
         | Fact::Nominated { .. }
         | Fact::Preempted { .. }
         | Fact::Requeued { .. }
         | Fact::QuotaWaiting { .. }
         | Fact::QuotaReclaimed { .. }
-        | Fact::Reprioritised { .. } => Change::Entry(Box::new(entry)),
+        | Fact::Reprioritised { .. } => false,
     }
 }
 
@@ -158,7 +182,7 @@ impl Projection for WarmProjection {
         match event {
             Event::AllocationRequested { operation, spec } => {
                 let row = AllocationRow::requested(at, &operation.tenant, spec);
-                out.push(Change::Allocation(Box::new(row.clone())));
+                self.changed.entry(row.allocation).or_default().first = true;
                 self.live.insert(row.allocation, row);
                 Ok(())
             }
@@ -174,14 +198,7 @@ impl Projection for WarmProjection {
             | Event::AllocationPreempted { allocation, .. }
             | Event::AllocationNominated { allocation, .. }
             | Event::AllocationRequeued { allocation, .. }
-            | Event::AllocationEnded { allocation, .. } => {
-                let attempts = self.live.get(allocation).map(|row| row.attempts);
-                self.turn(*allocation, at, event, out)?;
-                if let Some(attempts) = attempts {
-                    out.extend(Entry::of(at, event).map(|entry| told(entry, attempts)));
-                }
-                Ok(())
-            }
+            | Event::AllocationEnded { allocation, .. } => self.turn(*allocation, at, event, out),
             Event::LineExplained { .. } => {
                 out.extend(Entry::of(at, event).map(|entry| Change::Entry(Box::new(entry))));
                 Ok(())
@@ -224,6 +241,20 @@ impl Projection for WarmProjection {
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
             | Event::RunReported { .. } => Ok(()),
+        }
+    }
+
+    /// An allocation's rows of one batch are one row.
+    fn end_batch(&mut self, out: &mut Vec<Change>) {
+        for (allocation, changed) in std::mem::take(&mut self.changed) {
+            let live = || self.live.get(&allocation).cloned();
+            if let Some(row) = changed.over.or_else(live) {
+                out.push(Change::Allocation(Box::new(Written {
+                    row,
+                    first: changed.first,
+                    told: changed.told,
+                })));
+            }
         }
     }
 }

@@ -21,7 +21,7 @@ pub use queue::{PlaceInQueue, Queued, Standing, queue};
 pub use queues::{Held, QueueState, Share, queues};
 pub use reservations::reservations;
 
-use crate::project::{Change, Entry, Subject, WarmProjection};
+use crate::project::{Change, WarmProjection, Written};
 use chassis::warm::{PgSink, ROWS_MAX, WarmError, WarmState};
 use ledger::Projection;
 use sqlx::{PgConnection, PgPool, migrate::Migrator};
@@ -53,36 +53,37 @@ impl WarmState for SchedulerTables {
     async fn write(&self, tx: &mut PgConnection, changes: &[Change]) -> Result<(), WarmError> {
         // A statement may not touch a row twice: of what replaces a row only the last is written.
         let mut allocations = BTreeMap::new();
-        let mut told: BTreeMap<_, Vec<&Entry>> = BTreeMap::new();
         let mut preemptions = BTreeMap::new();
         let mut entries = Vec::new();
         let mut settings = Vec::new();
         let mut named = named::Rows::default();
         for change in changes {
             match change {
-                Change::Allocation(row) => {
-                    allocations.insert(row.allocation, &**row);
+                Change::Allocation(written) => {
+                    allocations.insert(written.row.allocation, &**written);
                 }
                 Change::Preemption(row) => {
                     preemptions.insert(row.preemption.position, &**row);
                 }
                 Change::Entry(entry) => entries.push(&**entry),
-                Change::Told(entry) => {
-                    if let Subject::Allocation(allocation) = entry.subject {
-                        told.entry(allocation).or_default().push(entry);
-                    }
-                }
                 Change::Setting(row) => settings.push(&**row),
                 Change::Resource(row) => named.resource(row),
                 Change::Held(row) => named.reservation(row),
                 Change::Space(row) => named.space(row),
             }
         }
-        let allocations: Vec<_> = allocations.into_values().collect();
-        for rows in allocations.chunks(ROWS_MAX) {
-            allocations::upsert(tx, self.cell, rows, &told).await?;
-            queue::upsert(tx, self.cell, rows).await?;
-            queue::leave(tx, self.cell, rows).await?;
+        let (first, changed): (Vec<&Written>, Vec<_>) =
+            allocations.into_values().partition(|written| written.first);
+        allocations::insert(tx, self.cell, &first).await?;
+        for written in changed.chunks(ROWS_MAX) {
+            allocations::update(tx, self.cell, written).await?;
+        }
+        for written in first.chunks(ROWS_MAX) {
+            queue::upsert(tx, self.cell, written).await?;
+        }
+        for written in changed.chunks(ROWS_MAX) {
+            queue::upsert(tx, self.cell, written).await?;
+            queue::leave(tx, self.cell, written).await?;
         }
         let preemptions: Vec<_> = preemptions.into_values().collect();
         for rows in preemptions.chunks(ROWS_MAX) {

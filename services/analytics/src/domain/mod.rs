@@ -88,9 +88,9 @@ impl Projection for Usage {
     const STATE_VERSION: u32 = 2;
     /// An insert costs ClickHouse the same for a hundred rows as for ten thousand, and a bill may be late.
     const BATCHING: Batching = Batching {
-        changes_max: 200_000,
+        events_max: 200_000,
         frames_max: 16_384,
-        pause_ms: 500,
+        pause_ms: 1000,
     };
 
     /// Whatever else the scheduler says moves the books' clock.

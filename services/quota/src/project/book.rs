@@ -142,6 +142,9 @@ pub struct Book {
     /// GPUs of any model, by account: each of its models holds them too.
     any_model: BTreeMap<Account, Holding>,
     hours: Hours,
+    /// Whose rows this batch has to write, and when they changed last.
+    #[serde(skip)]
+    changed: BTreeMap<Key, Millis>,
 }
 
 impl Book {
@@ -152,13 +155,12 @@ impl Book {
         how: Move,
         now: Millis,
         event: &Event,
-        out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
         for account in claim.levels() {
-            self.apply_any_model(&account, how, claim.any_model(), now, event, out)?;
+            self.apply_any_model(&account, how, claim.any_model(), now, event)?;
             for (resource, amount) in claim.amounts() {
                 let key = (account.clone(), resource);
-                self.take(key, how, amount, now, event, out)?;
+                self.take(&key, how, amount, now, event)?;
             }
         }
         Ok(())
@@ -171,7 +173,6 @@ impl Book {
         amount: u64,
         now: Millis,
         event: &Event,
-        out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
         if amount == 0 {
             return Ok(());
@@ -184,7 +185,7 @@ impl Book {
             self.any_model.insert(account.clone(), after);
         }
         for key in self.models_of(account) {
-            self.take(key, how, amount, now, event, out)?;
+            self.take(&key, how, amount, now, event)?;
         }
         Ok(())
     }
@@ -214,20 +215,18 @@ impl Book {
 
     pub fn take(
         &mut self,
-        key: Key,
+        key: &Key,
         how: Move,
         amount: u64,
         now: Millis,
         event: &Event,
-        out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
-        let before = self.holding(&key);
+        let before = self.holding(key);
         let after = before
             .moved(how, amount, now)
             .ok_or_else(|| IllegalEvent::new("account would not add up", event))?;
-        self.holdings.insert(key.clone(), after);
-        self.refresh(&key, now, out);
-        self.hour(key, now, out);
+        self.hold(key, after, now);
+        self.hour(key, now);
         Ok(())
     }
 
@@ -240,29 +239,19 @@ impl Book {
         self.settings.entry(key.clone()).or_default().version = version;
     }
 
-    pub fn set_limits(
-        &mut self,
-        key: &Key,
-        limits: Option<Limits>,
-        now: Millis,
-        out: &mut Vec<Change>,
-    ) {
+    pub fn set_limits(&mut self, key: &Key, limits: Option<Limits>, now: Millis) {
         self.settings.entry(key.clone()).or_default().limits = limits;
-        self.refresh(key, now, out);
+        self.refresh(key, now);
         let held = self.holdings.get(key).map_or(0, Holding::held);
         if held > 0 || self.hours.is_open(key) {
-            self.hour(key.clone(), now, out);
+            self.hour(key, now);
         }
     }
 
     /// Takes what an account holds from now on into its hour.
-    fn hour(&mut self, key: Key, now: Millis, out: &mut Vec<Change>) {
-        let hard = self.limits(&key).map(|limits| limits.hard);
-        let held = self.holdings.get(&key).copied().unwrap_or_default();
-        let hour = self
-            .hours
-            .changed(&key, (held.reserved, held.used), hard, now);
-        out.push(Change::Hour(key, Box::new(hour)));
+    fn hour(&mut self, key: &Key, now: Millis) {
+        let held = self.holdings.get(key).copied().unwrap_or_default();
+        self.hours.changed(key, (held.reserved, held.used), now);
     }
 
     /// Membership in a cohort is what makes of an excess a loan.
@@ -277,23 +266,46 @@ impl Book {
             .take_while(|(account, _)| *account == own)
             .collect();
         for key in keys {
-            self.refresh(&key, now, out);
+            self.refresh(&key, now);
         }
     }
 
-    /// Writes an account's row as it stands under the limits in force.
-    pub fn refresh(&mut self, key: &Key, now: Millis, out: &mut Vec<Change>) {
-        let setting = self.settings.get(key).copied().unwrap_or_default();
-        let mut holding = self.holding(key);
-        holding.flag(setting.limits, now);
+    /// Has an account's row written as it stands under the limits in force.
+    pub fn refresh(&mut self, key: &Key, now: Millis) {
+        self.hold(key, self.holding(key), now);
+    }
+
+    fn hold(&mut self, key: &Key, mut holding: Holding, now: Millis) {
+        let limits = self.limits(key);
+        holding.flag(limits, now);
         let own = holding.held() > self.of_any_model(key).held();
-        if setting.limits.is_none() && !own && !remembered(key, &holding) {
+        if limits.is_none() && !own && !remembered(key, &holding) {
             self.holdings.remove(key);
-            out.push(Change::Account(key.clone(), None));
-            return;
+        } else if let Some(held) = self.holdings.get_mut(key) {
+            *held = holding;
+        } else {
+            self.holdings.insert(key.clone(), holding);
         }
-        self.holdings.insert(key.clone(), holding);
-        let state = AccountState {
+        match self.changed.get_mut(key) {
+            Some(at) => *at = now,
+            None => drop(self.changed.insert(key.clone(), now)),
+        }
+    }
+
+    /// The rows of what has changed since the last time.
+    pub fn rows(&mut self, out: &mut Vec<Change>) {
+        for (key, at) in std::mem::take(&mut self.changed) {
+            let state = self.state(&key, at).map(Box::new);
+            out.push(Change::Account(key, state));
+        }
+        let settings = &self.settings;
+        self.hours.rows(|key| hard(settings, key), out);
+    }
+
+    fn state(&self, key: &Key, changed_at: Millis) -> Option<AccountState> {
+        let holding = self.holdings.get(key)?;
+        let setting = self.settings.get(key).copied().unwrap_or_default();
+        Some(AccountState {
             limits: setting.limits,
             version: setting.version,
             reserved: holding.reserved,
@@ -302,16 +314,14 @@ impl Book {
             soft_since: holding.soft_since,
             over_since: holding.over_since,
             borrowed: self.borrowed(key, setting.limits, holding.held()),
-            changed_at: now,
-        };
-        out.push(Change::Account(key.clone(), Some(Box::new(state))));
+            changed_at,
+        })
     }
 
     /// Ends the hours that are over; whether there were any.
     pub fn roll(&mut self, now: Millis, out: &mut Vec<Change>) -> bool {
         let settings = &self.settings;
-        let hard = |key: &Key| settings.get(key)?.limits.map(|limits| limits.hard);
-        self.hours.roll(now, hard, out)
+        self.hours.roll(now, |key| hard(settings, key), out)
     }
 
     fn limits(&self, key: &Key) -> Option<Limits> {
@@ -329,6 +339,10 @@ impl Book {
         let excess = held.saturating_sub(limits.hard);
         excess.min(limits.borrow.unwrap_or(u64::MAX))
     }
+}
+
+fn hard(settings: &BTreeMap<Key, Setting>, key: &Key) -> Option<u64> {
+    settings.get(key)?.limits.map(|limits| limits.hard)
 }
 
 /// Names of models and of extended resources come from requests, so nothing is kept for what is gone.

@@ -2,7 +2,7 @@
 
 use super::{Change, Key};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use vocab::{HOUR_MS, Millis};
 
 /// One hour of an account and a resource type; or several, in which nothing changed and nothing else happened.
@@ -54,6 +54,9 @@ pub struct Hours {
     open: BTreeMap<Key, Open>,
     /// Of the current hour.
     end: Millis,
+    /// Whose current hours this batch has to write.
+    #[serde(skip)]
+    changed: BTreeSet<Key>,
 }
 
 impl Open {
@@ -121,18 +124,29 @@ impl Hours {
     }
 
     /// Takes in what is held from now on, `(reserved, used)`.
-    pub fn changed(
-        &mut self,
-        key: &Key,
-        held: (u64, u64),
-        hard: Option<u64>,
-        now: Millis,
-    ) -> HourRow {
-        let open = self.open.entry(key.clone());
-        // What was not held before this was idle from the hour's beginning on.
-        let open = open.or_insert_with(|| Open::new(hour_of(now), (0, 0)));
-        open.change(held, now);
-        open.row(hard)
+    pub fn changed(&mut self, key: &Key, held: (u64, u64), now: Millis) {
+        match self.open.get_mut(key) {
+            Some(open) => open.change(held, now),
+            None => {
+                // What was not held before this was idle from the hour's beginning on.
+                let mut open = Open::new(hour_of(now), (0, 0));
+                open.change(held, now);
+                self.open.insert(key.clone(), open);
+            }
+        }
+        if !self.changed.contains(key) {
+            self.changed.insert(key.clone());
+        }
+    }
+
+    /// The current hours that have changed since the last time.
+    pub fn rows(&mut self, hard: impl Fn(&Key) -> Option<u64>, out: &mut Vec<Change>) {
+        for key in std::mem::take(&mut self.changed) {
+            if let Some(open) = self.open.get(&key) {
+                let row = open.row(hard(&key));
+                out.push(Change::Hour(key, Box::new(row)));
+            }
+        }
     }
 
     /// Ends the hours that are over; whether there were any.
@@ -147,6 +161,7 @@ impl Hours {
         }
         let (ended, current) = (self.end, hour_of(now));
         self.end = current.plus(HOUR_MS);
+        self.changed.clear();
         self.open.retain(|key, open| {
             open.settle(ended);
             let hard = hard(key);

@@ -72,6 +72,7 @@ fn run(steps: &str) -> Run {
             illegal = Some(error.state);
             break;
         }
+        projection.end_batch(&mut changes);
         changes.into_iter().for_each(|change| tables.apply(change));
     }
     Run {

@@ -255,7 +255,10 @@ fn changes(projection: &mut WarmProjection, steps: &str) -> Result<Vec<Change>, 
             no: EventNo(1),
             now: Millis(i as i64 + 1),
         };
-        projection.project(&at, &event(step), &mut out)?;
+        let mut facts = Vec::new();
+        projection.project(&at, &event(step), &mut facts)?;
+        projection.end_batch(&mut out);
+        out.append(&mut facts);
     }
     Ok(out)
 }
@@ -267,10 +270,9 @@ fn check(steps: &str, expected: &str) {
         Err(error) => format!("illegal when {}", error.state),
         Ok(changes) => {
             let rows = changes.iter().rev().find_map(|change| match change {
-                Change::Allocation(row) => Some(state(row)),
+                Change::Allocation(written) => Some(state(&written.row)),
                 Change::Preemption(_)
                 | Change::Entry(_)
-                | Change::Told(_)
                 | Change::Setting(_)
                 | Change::Resource(_)
                 | Change::Held(_)
@@ -309,7 +311,13 @@ fn check_last(steps: &str, expected: &str) {
     });
     let changes = changes(&mut projection, steps).unwrap();
     let found = changes[before..].iter().map(|change| match change {
-        Change::Allocation(row) => row.state.name().to_owned(),
+        Change::Allocation(written) => {
+            let mut text = written.row.state.name().to_owned();
+            for entry in &written.told {
+                write!(text, ", told {}", said(entry, lsn)).unwrap();
+            }
+            text
+        }
         Change::Preemption(row) => {
             let over = row.over.map_or("stopping".to_owned(), |over| {
                 let again = if over.requeued { " again" } else { "" };
@@ -324,7 +332,6 @@ fn check_last(steps: &str, expected: &str) {
             )
         }
         Change::Entry(entry) => format!("entry {}", said(entry, lsn)),
-        Change::Told(entry) => format!("told {}", said(entry, lsn)),
         Change::Resource(row) => {
             let holder = row
                 .reservation

@@ -4,28 +4,47 @@ use super::{
     history::Told,
     names::{self, joined},
 };
-use crate::project::{AllocationRow, AllocationState, Entry};
-use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
+use crate::project::{AllocationRow, AllocationState, Written};
+use chassis::warm::{CopyRows, Moment, OutOfRange, WarmError, bigint, unsigned};
 use sqlx::{PgConnection, PgExecutor, types::Json};
-use std::collections::BTreeMap;
 use uuid::Uuid;
 use vocab::{
-    AllocationId, AllocationNo, CellNo, EndCause, GpuShare, LineNo, Lsn, Millis, QosClass, Refusal, Token,
+    AllocationId, CellNo, EndCause, GpuShare, LineNo, Lsn, Millis, QosClass, Refusal, Token,
     WaitingReason,
 };
 
-/// With what was `told` of them, which is added to what was before.
-pub async fn upsert(
+/// Rows of allocations that no batch has written before.
+pub async fn insert(
     tx: &mut PgConnection,
     cell: CellNo,
-    rows: &[&AllocationRow],
-    told: &BTreeMap<AllocationNo, Vec<&Entry>>,
+    written: &[&Written],
 ) -> Result<(), WarmError> {
-    let mut columns = Columns::of(cell, rows)?;
-    for row in rows {
-        let told = told.get(&row.allocation).map_or(&[][..], Vec::as_slice);
-        columns.facts.push(Json(Told::all(cell, told)?));
+    if written.is_empty() {
+        return Ok(());
     }
+    let columns = Columns::of(cell, written)?;
+    let mut copy = CopyRows::new(40);
+    for at in 0..written.len() {
+        copy.row();
+        columns.copy(at, &mut copy)?;
+    }
+    let statement = "COPY allocations
+             (allocation_id, tenant, job_set, name, priority, cpu_milli, memory_bytes, gpu_count, gpu_milli,
+              gpu_models, state, waiting_reason, node, gpu_devices, gpu_shares, end_cause, requested_at, placed_at,
+              started_at, ended_at, lsn, queue, priority_class, gang, run_time_ms, line, attempts, last_end_cause,
+              nominated_node, preempted, team, namespace, qos, cpu_milli_most, memory_bytes_most, quota_rule,
+              quota_subject, quota_limit, quota_actual, facts)
+         FROM STDIN (FORMAT binary)";
+    copy.send(tx, statement).await
+}
+
+/// Rows of others. What was told of them before stays.
+pub async fn update(
+    tx: &mut PgConnection,
+    cell: CellNo,
+    written: &[&Written],
+) -> Result<(), WarmError> {
+    let columns = Columns::of(cell, written)?;
     sqlx::query!(
         "INSERT INTO allocations
              (allocation_id, tenant, job_set, name, priority, cpu_milli, memory_bytes, gpu_count, gpu_milli,
@@ -70,12 +89,12 @@ pub async fn upsert(
         &columns.memories,
         &columns.gpu_counts,
         &columns.gpu_millis,
-        &columns.gpu_models,
+        &lists(&columns.gpu_models),
         &columns.states as _,
         &columns.reasons as _,
         &columns.nodes as _,
-        &columns.gpu_devices,
-        &columns.gpu_shares,
+        &lists(&columns.gpu_devices),
+        &lists(&columns.gpu_shares),
         &columns.causes as _,
         &columns.requested as _,
         &columns.placed as _,
@@ -107,6 +126,12 @@ pub async fn upsert(
     Ok(())
 }
 
+/// Each list as text: an `UNNEST` takes no lists of lists.
+fn lists<T: ToString>(lists: &[Vec<T>]) -> Vec<String> {
+    let text = |list: &Vec<T>| joined(list, ToString::to_string);
+    lists.iter().map(text).collect()
+}
+
 /// The rows, column by column.
 #[derive(Default)]
 struct Columns<'a> {
@@ -119,12 +144,12 @@ struct Columns<'a> {
     memories: Vec<i64>,
     gpu_counts: Vec<i32>,
     gpu_millis: Vec<i32>,
-    gpu_models: Vec<String>,
+    gpu_models: Vec<Vec<&'a str>>,
     states: Vec<&'static str>,
     reasons: Vec<Option<&'static str>>,
     nodes: Vec<Option<&'a str>>,
-    gpu_devices: Vec<String>,
-    gpu_shares: Vec<String>,
+    gpu_devices: Vec<Vec<i32>>,
+    gpu_shares: Vec<Vec<i32>>,
     causes: Vec<Option<&'static str>>,
     requested: Vec<Moment>,
     placed: Vec<Option<Moment>>,
@@ -153,13 +178,59 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn of(cell: CellNo, rows: &[&'a AllocationRow]) -> Result<Self, OutOfRange> {
+    fn of(cell: CellNo, written: &[&'a Written]) -> Result<Self, OutOfRange> {
         let mut columns = Self::default();
-        for row in rows {
+        for Written { row, told, .. } in written {
             columns.push(cell, row)?;
             columns.push_state(&row.state)?;
+            columns.facts.push(Json(Told::all(cell, told)?));
         }
         Ok(columns)
+    }
+
+    /// The values of one row, in the order of the statement.
+    fn copy(&self, at: usize, copy: &mut CopyRows) -> Result<(), WarmError> {
+        copy.value(&self.ids[at])?;
+        copy.value(&self.tenants[at])?;
+        copy.value(&self.job_sets[at])?;
+        copy.value(&self.names[at])?;
+        copy.value(&self.priorities[at])?;
+        copy.value(&self.cpus[at])?;
+        copy.value(&self.memories[at])?;
+        copy.value(&self.gpu_counts[at])?;
+        copy.value(&self.gpu_millis[at])?;
+        copy.value(&self.gpu_models[at])?;
+        copy.value(&self.states[at])?;
+        copy.value(&self.reasons[at])?;
+        copy.value(&self.nodes[at])?;
+        copy.value(&self.gpu_devices[at])?;
+        copy.value(&self.gpu_shares[at])?;
+        copy.value(&self.causes[at])?;
+        copy.value(&self.requested[at])?;
+        copy.value(&self.placed[at])?;
+        copy.value(&self.started[at])?;
+        copy.value(&self.ended[at])?;
+        copy.value(&self.lsns[at])?;
+        copy.value(&self.queues[at])?;
+        copy.value(&self.classes[at])?;
+        copy.value(&self.gangs[at])?;
+        copy.value(&self.run_times[at])?;
+        copy.value(&self.lines[at])?;
+        copy.value(&self.attempts[at])?;
+        copy.value(&self.last_causes[at])?;
+        copy.value(&self.nominated[at])?;
+        copy.value(&self.preempted[at])?;
+        copy.value(&self.teams[at])?;
+        copy.value(&self.namespaces[at])?;
+        copy.value(&self.qos[at])?;
+        copy.value(&self.cpus_most[at])?;
+        copy.value(&self.memories_most[at])?;
+        copy.value(&self.quota_rules[at])?;
+        copy.value(&self.quota_subjects[at])?;
+        copy.value(&self.quota_limits[at])?;
+        copy.value(&self.quota_actuals[at])?;
+        copy.value(&self.facts[at])?;
+        Ok(())
     }
 
     fn push(&mut self, cell: CellNo, row: &'a AllocationRow) -> Result<(), OutOfRange> {
@@ -175,10 +246,9 @@ impl<'a> Columns<'a> {
             .push(bigint("memory_bytes", spec.memory_bytes)?);
         self.gpu_counts.push(gpu.map_or(0, |gpu| gpu.count.into()));
         self.gpu_millis.push(gpu.map_or(0, |gpu| gpu.milli.into()));
-        self.gpu_models.push(joined(
-            gpu.map_or(&[][..], |gpu| &gpu.models),
-            Token::as_str,
-        ));
+        let models = gpu.map_or(&[][..], |gpu| &gpu.models);
+        self.gpu_models
+            .push(models.iter().map(Token::as_str).collect());
         self.requested.push(row.requested_at.try_into()?);
         self.lsns.push(bigint("lsn", row.lsn.0)?);
         self.queues.push(row.queue().as_str());
@@ -241,8 +311,10 @@ impl<'a> Columns<'a> {
         self.nominated.push(nominated);
         self.preempted.push(state.preemption().is_some());
         self.nodes.push(place.map(|place| place.node.as_str()));
-        self.gpu_devices.push(joined(gpus, |share| share.device));
-        self.gpu_shares.push(joined(gpus, |share| share.milli));
+        self.gpu_devices
+            .push(gpus.iter().map(|share| share.device.into()).collect());
+        self.gpu_shares
+            .push(gpus.iter().map(|share| share.milli.into()).collect());
         self.causes.push(cause);
         self.placed
             .push(moment(place.map(|place| place.placed_at))?);

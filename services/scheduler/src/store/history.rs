@@ -85,8 +85,8 @@ pub struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    pub fn all(cell: CellNo, entries: &[&'a Entry]) -> Result<Vec<Self>, OutOfRange> {
-        let one = |entry: &&'a Entry| {
+    pub fn all(cell: CellNo, entries: &'a [Entry]) -> Result<Vec<Self>, OutOfRange> {
+        let one = |entry: &'a Entry| {
             // Both are read back as the table's types.
             bigint("lsn", entry.position.lsn.0)?;
             index(entry.position)?;
@@ -134,13 +134,13 @@ pub async fn of_allocation(
     limit: i64,
 ) -> Result<Vec<Entry>, WarmError> {
     let records = sqlx::query!(
-        r#"SELECT lsn AS "lsn!", event_index AS "event_index!", at AS "at!: Moment", line, reason,
+        r#"SELECT lsn AS "lsn!", event_index AS "event_index!", at AS "at: Moment", at_ms, line, reason,
                   detail AS "detail!: Json<Detail>"
-           FROM (SELECT lsn, event_index, at, line, reason, detail FROM explanations WHERE allocation_id = $1
+           FROM (SELECT lsn, event_index, at, NULL::bigint AS at_ms, line, reason, detail FROM explanations
+                 WHERE allocation_id = $1
                  UNION ALL
-                 SELECT (fact -> 'lsn')::bigint, (fact -> 'event_index')::integer,
-                        to_timestamp(0) + (fact -> 'at_ms')::bigint * interval '1 millisecond', NULL,
-                        fact ->> 'reason', fact -> 'detail'
+                 SELECT (fact -> 'lsn')::bigint, (fact -> 'event_index')::integer, NULL, (fact -> 'at_ms')::bigint,
+                        NULL, fact ->> 'reason', fact -> 'detail'
                  FROM allocations, jsonb_array_elements(facts) AS fact WHERE allocation_id = $1) AS said
            WHERE lsn <= $2
            ORDER BY lsn DESC, event_index DESC LIMIT $3"#,
@@ -154,7 +154,10 @@ pub async fn of_allocation(
         let line = record.line.map(|line| unsigned("line", line)).transpose()?;
         Ok(Entry {
             position: position(record.lsn, record.event_index)?,
-            at: record.at.into(),
+            // One of the two, by the query.
+            at: record
+                .at
+                .map_or(Millis(record.at_ms.unwrap_or(0)), Millis::from),
             subject: Subject::Allocation(number(id)),
             fact: fact(record.detail.0, record.reason.as_deref(), line.map(LineNo))?,
         })

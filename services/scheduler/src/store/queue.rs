@@ -1,7 +1,7 @@
 //! The table `scheduling_queue`: what waits for a place.
 
 use super::names;
-use crate::project::{AllocationRow, AllocationState};
+use crate::project::{AllocationState, Written};
 use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
@@ -49,7 +49,7 @@ fn size(spec: &AllocationSpec) -> u64 {
 pub async fn upsert(
     tx: &mut PgConnection,
     cell: CellNo,
-    rows: &[&AllocationRow],
+    written: &[&Written],
 ) -> Result<(), WarmError> {
     let mut ids = Vec::new();
     let mut tenants = Vec::new();
@@ -64,7 +64,7 @@ pub async fn upsert(
     let mut lines = Vec::new();
     let mut times = Vec::new();
     let mut pauses: Vec<Option<Moment>> = Vec::new();
-    for row in rows {
+    for Written { row, .. } in written {
         let (standing, reason, line, since) = match &row.state {
             AllocationState::Queued {
                 reason,
@@ -133,9 +133,10 @@ pub async fn upsert(
 pub async fn leave(
     tx: &mut PgConnection,
     cell: CellNo,
-    rows: &[&AllocationRow],
+    written: &[&Written],
 ) -> Result<(), WarmError> {
-    let gone = rows.iter().filter(|row| match row.state {
+    let rows = written.iter().map(|written| &written.row);
+    let gone = rows.filter(|row| match row.state {
         AllocationState::Queued { .. } | AllocationState::Nominated { .. } => false,
         AllocationState::Requested { .. }
         | AllocationState::Held { .. }

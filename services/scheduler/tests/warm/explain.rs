@@ -38,6 +38,7 @@ impl Cell {
         };
         let mut changes = Vec::new();
         self.projection.project(&at, &event, &mut changes).unwrap();
+        self.projection.end_batch(&mut changes);
         let batch = Batch {
             ledger: LEDGER,
             after: Lsn(self.lsn - 1),

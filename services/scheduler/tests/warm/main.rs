@@ -8,7 +8,7 @@ mod upgrade;
 use chassis::warm::{WarmError, scratch::Scratch};
 use ledger::{Batch, LedgerId, Sink, SinkError};
 use scheduler::{
-    project::{AllocationRow, AllocationState, Change, Place, Position, Preemption, Stop},
+    project::{AllocationRow, AllocationState, Change, Place, Position, Preemption, Stop, Written},
     store,
 };
 use sqlx::{Executor, PgPool};
@@ -141,18 +141,27 @@ async fn ready(name: &str) -> Scratch {
 
 fn changes(rows: impl IntoIterator<Item = AllocationRow>) -> Vec<Change> {
     let rows = rows.into_iter();
-    rows.map(|row| Change::Allocation(Box::new(row))).collect()
+    rows.map(|row| written(row, false)).collect()
+}
+
+fn written(row: AllocationRow, first: bool) -> Change {
+    let told = Vec::new();
+    Change::Allocation(Box::new(Written { row, first, told }))
 }
 
 /// Applies behind whatever was applied before.
 async fn apply(pool: &PgPool, rows: Vec<AllocationRow>) -> Result<(), SinkError> {
+    apply_changes(pool, changes(rows)).await
+}
+
+async fn apply_changes(pool: &PgPool, changes: Vec<Change>) -> Result<(), SinkError> {
     let mut sink = store::sink(pool.clone(), CELL);
     let after = sink.resume(LEDGER).await?.through;
     let batch = Batch {
         ledger: LEDGER,
         after,
         to: Lsn(after.0 + 1),
-        changes: changes(rows),
+        changes,
     };
     sink.apply(&batch).await
 }
@@ -195,14 +204,19 @@ async fn every_state_is_read_as_it_was_written() {
             at: Millis(9),
         },
     ];
-    for (i, state) in states.into_iter().enumerate() {
-        let no = i as u64 + 1;
-        let written = row(no, 0, state.clone());
-        apply(&pool, vec![written.clone()]).await.unwrap();
+    // Each once as a row that is new, and once as one that may not be.
+    let ways = states
+        .iter()
+        .flat_map(|state| [(state, true), (state, false)]);
+    for (no, (state, first)) in (1..).zip(ways) {
+        let state = state.clone();
+        let row = row(no, 0, state.clone());
+        let changes = vec![written(row.clone(), first)];
+        apply_changes(&pool, changes).await.unwrap();
         let found = read(&pool, no).await;
         assert_eq!(found.state, state.name());
         assert_eq!(found.lsn, Lsn(no));
-        assert_eq!(found.requested_at, written.requested_at);
+        assert_eq!(found.requested_at, row.requested_at);
         assert_eq!(found.cpu_milli, AllocationSpec::CPU_MILLI_MAX);
         assert_eq!(found.memory_bytes, AllocationSpec::MEMORY_BYTES_MAX);
         assert_eq!(found.gpu_models, ["A100", "T4"]);

@@ -81,6 +81,7 @@ impl Cell {
             let at = self.at(EventNo(self.asked), 0);
             self.state.observe(&at, &event).unwrap();
             self.projection.project(&at, &event, &mut changes).unwrap();
+            self.projection.end_batch(&mut changes);
         }
         self.lsn += 1;
         let first = self.own;
@@ -90,6 +91,7 @@ impl Cell {
         for (event, index) in draft.events().zip(0..) {
             let at = self.at(EventNo(first.0 + u64::from(index)), index);
             self.projection.project(&at, event, &mut changes).unwrap();
+            self.projection.end_batch(&mut changes);
         }
         self.own = draft.next_no();
         let mut sink = store::sink(self.pool.clone(), CELL);
@@ -262,6 +264,7 @@ async fn the_weight_of_a_tenant_shows_where_its_queue_is_not_set() {
         now: Millis(1),
     };
     projection.project(&at, &event, &mut changes).unwrap();
+    projection.end_batch(&mut changes);
     let mut sink = store::sink(pool.clone(), CELL);
     sink.resume(LEDGER).await.unwrap();
     let batch = Batch {
