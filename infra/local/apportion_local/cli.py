@@ -98,6 +98,7 @@ def parser():
         up.add_argument("--tenants", type=positive,
                         help="so many tenants and no nodes, quotas or rates: whoever measures brings their own")
         up.add_argument("--operation-window-s", type=positive, help="how long operation ids are remembered, seconds")
+        up.add_argument("--together", action="store_true", help="run the five services as one process")
         stack_options(up)
         if name == "_serve":
             up.add_argument("--report-fd", type=int, required=True)
@@ -282,6 +283,8 @@ def cmd_up(options):
     if options.workload:
         command += ["--workload", str(options.workload.resolve())]
     command += chosen(options, "rate", "tenants", "operation_window_s")
+    if options.together:
+        command.append("--together")
     if options.bin_dir:
         command += ["--bin-dir", str(options.bin_dir.resolve())]
     process = subprocess.Popen(command, pass_fds=[writer], start_new_session=True, cwd="/", stdin=subprocess.DEVNULL,
@@ -345,7 +348,7 @@ def serve_start(options, tell):
         stack_.start_servers(tell)
         if plan is not None:
             stack_.start_clock(plan, options.rate or plan["rate"])
-        stack_.start_services(programs, tell)
+        stack_.start_services(programs, tell, together=options.together)
         if plan is None and not options.tenants:
             stack_.start_fleet(programs, CHECKOUT / "loadtest/workloads/openb", tell)
     except BaseException:

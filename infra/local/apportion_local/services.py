@@ -10,6 +10,8 @@ CELL_NUMBER = 1
 LEASE_MS = 15_000
 # How long an operation id is remembered.
 OPERATION_WINDOW_MS = 24 * 3_600_000
+# The one process of all services, where they run together.
+TOGETHER = "services"
 WITH_POSTGRES = ("admission", "quota", "scheduler", "node-heartbeat")
 
 
@@ -23,6 +25,17 @@ def spec(service, program, config, port):
         name=service,
         argv=[str(program), "--config", str(config)],
         ready=lambda: http_ok(f"http://{LOOPBACK}:{port}/readyz"),
+        stop_grace_s=10.0,
+        ready_timeout_s=60.0,
+    )
+
+
+def together_spec(program, config_dir, ports):
+    """All five as one process."""
+    return Spec(
+        name=TOGETHER,
+        argv=[str(program), "serve", "--config-dir", str(config_dir)],
+        ready=lambda: all(http_ok(f"http://{LOOPBACK}:{port}/readyz") for port in ports),
         stop_grace_s=10.0,
         ready_timeout_s=60.0,
     )

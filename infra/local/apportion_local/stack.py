@@ -131,18 +131,31 @@ class Stack:
             "rate": rate,
         }
 
-    def start_services(self, programs, say):
+    def start_services(self, programs, say, together=False):
         """Creates the cell's streams and starts the services, whose programs are in a directory."""
-        self.service_names = nats_conf.SERVICES
         began = time.monotonic()
         self._cell_init(programs)
+        if together:
+            self._start_together(programs)
+        else:
+            self._start_apart(programs)
+        say(f"  {'services':<11} ready in {time.monotonic() - began:.1f} s")
+
+    def _start_together(self, programs):
+        self.service_names = (services.TOGETHER,)
+        for name in nats_conf.SERVICES:
+            self._write_service(name)
+        ports = [service["http"].rsplit(":", 1)[1] for service in self.value["services"].values()]
+        self.supervisor.start(services.together_spec(programs / "apportion", self.state.path / "config", ports))
+
+    def _start_apart(self, programs):
+        self.service_names = nats_conf.SERVICES
         for name in self.service_names:
             self._write_service(name)
         for name in self.service_names:
             self._launch(name, programs)
         for name in self.service_names:
             self._await_service(name, programs)
-        say(f"  {'services':<11} ready in {time.monotonic() - began:.1f} s")
 
     def start_fleet(self, programs, workload, say):
         """A few simulated nodes, tenants with quotas, and rates: so that the first request by hand finds a place."""

@@ -10,13 +10,17 @@ const TICKS_PER_S: f64 = 100.0;
 /// Services that decide: their frames are counted.
 pub const WRITERS: [&str; 4] = ["admission", "quota", "scheduler", "node-heartbeat"];
 
-pub const SERVICES: [&str; 5] = [
+/// The processes of services: one for each, or one for all.
+pub const SERVICES: [&str; 6] = [
     "admission",
     "quota",
     "scheduler",
     "node-heartbeat",
     "analytics",
+    TOGETHER,
 ];
+/// The one process of all services, where they run together.
+pub const TOGETHER: &str = "services";
 /// The name that the kernel knows the simulated agents' thread by.
 pub const AGENTS: &str = "agents";
 

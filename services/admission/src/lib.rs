@@ -15,7 +15,7 @@ use chassis::{
 use domain::{Admission, Rules};
 use feed::Feed;
 use futures::future::BoxFuture;
-use ledger::Door;
+use ledger::{Door, jetstream::Readers};
 use serde::Deserialize;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -63,8 +63,11 @@ pub fn main() -> std::process::ExitCode {
 pub fn serve(
     config: Config<Settings>,
     shutdown: Shutdown,
+    readers: Readers,
 ) -> BoxFuture<'static, Result<(), BootError>> {
-    Box::pin(chassis::run_service::<AdmissionService>(config, shutdown))
+    Box::pin(chassis::run_among::<AdmissionService>(
+        config, shutdown, readers,
+    ))
 }
 
 impl Service for AdmissionService {

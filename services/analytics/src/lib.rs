@@ -8,6 +8,7 @@ pub mod store;
 use chassis::{BootError, Config, Context, Failure, Needs, Service, Shutdown};
 use domain::Usage;
 use futures::future::BoxFuture;
+use ledger::jetstream::Readers;
 use ledger::{Projection, Projector, Time};
 use metrics::Instruments;
 use observe::{ResumedThrough, Shell};
@@ -35,8 +36,11 @@ pub fn main() -> std::process::ExitCode {
 pub fn serve(
     config: Config<Settings>,
     shutdown: Shutdown,
+    readers: Readers,
 ) -> BoxFuture<'static, Result<(), BootError>> {
-    Box::pin(chassis::run_service::<AnalyticsService>(config, shutdown))
+    Box::pin(chassis::run_among::<AnalyticsService>(
+        config, shutdown, readers,
+    ))
 }
 
 impl Service for AnalyticsService {

@@ -81,7 +81,7 @@ impl<T> Context<T> {
         let component = self.health.component("ledger");
         component.not_ready("looking for the stream");
         let client = self.nats().await?;
-        let bus = JetStreamBus::open(client, self.subjects()).await?;
+        let bus = JetStreamBus::open_among(client, self.subjects(), &self.readers).await?;
         let config = loop {
             match bus.ledger_config().await {
                 Ok(config) => break config,

@@ -48,6 +48,6 @@ pub use error::{BootError, Failure};
 pub use health::{ComponentHandle, Health};
 pub use metrics::Metrics;
 pub use opentelemetry::trace::SpanKind;
-pub use service::{Context, Needs, Servers, Service, run_service};
+pub use service::{Context, Needs, Servers, Service, run_among, run_service};
 pub use shutdown::Shutdown;
 pub use telemetry::{Attribute, Journey, OpenSpan, TraceParent, init_logs};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ledger::jetstream::Readers;
 use serde::de::DeserializeOwned;
 use sqlx::PgPool;
 use tokio::sync::OnceCell;
@@ -72,6 +73,8 @@ pub struct Context<T> {
     pub http_address: SocketAddr,
     /// The servers as configured.
     pub servers: Servers,
+    /// Of this process.
+    pub(crate) readers: Readers,
     nats: OnceCell<async_nats::Client>,
     nats_events: NatsEvents,
     stopped_early: Arc<AtomicBool>,
@@ -163,21 +166,31 @@ pub(crate) fn check_needs<S: Service>(config: &Config<S::Settings>) -> Result<()
     Ok(())
 }
 
-/// Runs one service from its configuration to its end: used by [`crate::main`], by the process that holds all five, and
-/// by tests. Returns when the service has returned, its HTTP door is closed and its spans are sent or given up.
+/// Runs one service from its configuration to its end: used by [`crate::main`] and by tests. Returns when the service has
+/// returned, its HTTP door is closed and its spans are sent or given up.
 pub async fn run_service<S: Service>(
     config: Config<S::Settings>,
     shutdown: Shutdown,
 ) -> Result<(), BootError> {
+    run_among::<S>(config, shutdown, Readers::default()).await
+}
+
+/// The same in a process that holds several: the ledger is read once for all who have the same `readers`.
+pub async fn run_among<S: Service>(
+    config: Config<S::Settings>,
+    shutdown: Shutdown,
+    readers: Readers,
+) -> Result<(), BootError> {
     init_logs(&config.log);
     check_needs::<S>(&config)?;
     let span = tracing::info_span!("service", service = S::NAME, cell = config.cell.name);
-    boot::<S>(config, shutdown).instrument(span).await
+    boot::<S>(config, shutdown, readers).instrument(span).await
 }
 
 async fn boot<S: Service>(
     config: Config<S::Settings>,
     shutdown: Shutdown,
+    readers: Readers,
 ) -> Result<(), BootError> {
     let metrics = Metrics::new(S::NAME, &config.cell.name);
     let health = Health::default();
@@ -214,6 +227,7 @@ async fn boot<S: Service>(
             clickhouse: config.clickhouse,
             file: config.file,
         },
+        readers,
         nats: OnceCell::new(),
         stopped_early: stopped_early.clone(),
     };

@@ -102,7 +102,9 @@ enum Command {
     WhatIf(what_if::WhatIf),
 }
 
-fn main() -> ExitCode {
+chassis::program!(start);
+
+fn start() -> ExitCode {
     let args = Args::parse();
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,10 +1,11 @@
-//! All five services in one process: the same code, for a laptop.
+//! All five services in one process: the same code, for one machine. They read the ledger once, and decode it once.
 
 use crate::Failure;
 use admission::AdmissionService;
 use analytics::AnalyticsService;
 use chassis::{Config, Service, Shutdown};
 use clap::Args;
+use ledger::jetstream::Readers;
 use node_heartbeat::NodeHeartbeatService;
 use quota::QuotaService;
 use scheduler::SchedulerService;
@@ -22,12 +23,33 @@ impl Serve {
     pub async fn run(self) -> Result<(), Failure> {
         let shutdown = Shutdown::on_signals()?;
         let dir = &self.config_dir;
+        let readers = Readers::default();
         tokio::try_join!(
-            admission::serve(load::<AdmissionService>(dir)?, shutdown.clone()),
-            quota::serve(load::<QuotaService>(dir)?, shutdown.clone()),
-            scheduler::serve(load::<SchedulerService>(dir)?, shutdown.clone()),
-            node_heartbeat::serve(load::<NodeHeartbeatService>(dir)?, shutdown.clone()),
-            analytics::serve(load::<AnalyticsService>(dir)?, shutdown.clone()),
+            admission::serve(
+                load::<AdmissionService>(dir)?,
+                shutdown.clone(),
+                readers.clone()
+            ),
+            quota::serve(
+                load::<QuotaService>(dir)?,
+                shutdown.clone(),
+                readers.clone()
+            ),
+            scheduler::serve(
+                load::<SchedulerService>(dir)?,
+                shutdown.clone(),
+                readers.clone()
+            ),
+            node_heartbeat::serve(
+                load::<NodeHeartbeatService>(dir)?,
+                shutdown.clone(),
+                readers.clone()
+            ),
+            analytics::serve(
+                load::<AnalyticsService>(dir)?,
+                shutdown.clone(),
+                readers.clone()
+            ),
         )?;
         Ok(())
     }

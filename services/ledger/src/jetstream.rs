@@ -21,6 +21,8 @@ use async_nats::{
 };
 use bytes::Bytes;
 use hub::{Hub, RecordTail};
+
+pub use hub::Readers;
 use schemas::subjects::Subjects;
 use std::{sync::Arc, time::Duration};
 use tokio::{io::AsyncReadExt, runtime::Handle, sync::mpsc, task::JoinHandle};
@@ -48,6 +50,18 @@ fn unavailable(error: impl std::fmt::Display) -> BusError {
 
 impl JetStreamBus {
     pub async fn open(client: async_nats::Client, subjects: Subjects) -> Result<Self, BusError> {
+        Self::open_among(client, subjects, &Readers::default()).await
+    }
+
+    /// Shares its reader with the others of `readers` that are on the same ledger.
+    pub async fn open_among(
+        client: async_nats::Client,
+        subjects: Subjects,
+        readers: &Readers,
+    ) -> Result<Self, BusError> {
+        // The server tells its own id, which two names of one server have in common.
+        let server = client.server_info().server_id;
+        let hub = readers.of(&server, subjects.ledger_stream());
         let jetstream = jetstream::ContextBuilder::new()
             .timeout(ACK_TIMEOUT)
             .ack_timeout(ACK_TIMEOUT)
@@ -60,7 +74,7 @@ impl JetStreamBus {
             jetstream,
             subjects: Arc::new(subjects),
             ledger,
-            hub: Arc::default(),
+            hub,
             runtime: Handle::current(),
         })
     }

@@ -22,10 +22,16 @@ pub struct Batching {
     pub events_max: usize,
     /// Frames, at the most.
     pub frames_max: usize,
-    /// Real milliseconds between two batches. The first after a while goes out at once; while there is more and more to
-    /// write, rows that change again meanwhile are written once, and what a batch costs by itself is shared by more.
+    /// Real milliseconds between two batches, at the least. The first after a while goes out at once; while there is more
+    /// and more to write, rows that change again meanwhile are written once, and what a batch costs by itself is shared
+    /// by more.
     pub pause_ms: u64,
+    /// The longest pause: one more millisecond for each so many changes of the batch before.
+    pub pause_ms_max: u64,
 }
+
+/// Changes that make the pause behind their batch a millisecond longer.
+const CHANGES_PER_MS: usize = 16;
 
 impl Batching {
     /// What is there goes out.
@@ -33,17 +39,25 @@ impl Batching {
         events_max: 4096,
         frames_max: 1024,
         pause_ms: 0,
+        pause_ms_max: 0,
     };
     /// For tables.
     pub const BULK: Self = Self {
         events_max: 65_536,
         frames_max: 4096,
-        pause_ms: 400,
+        pause_ms: 150,
+        pause_ms_max: 1000,
     };
 
     /// Whether somebody waits for each batch, so that it should stand behind nothing else.
     pub fn is_prompt(self) -> bool {
-        self.pause_ms == 0
+        self.pause_ms_max == 0
+    }
+
+    /// Behind a batch of so many changes.
+    fn pause(self, changes: usize) -> u64 {
+        let longer = (changes / CHANGES_PER_MS) as u64;
+        self.pause_ms.saturating_add(longer).min(self.pause_ms_max)
     }
 }
 
@@ -276,8 +290,8 @@ where
             beside(&mut chore, self.apply(&batch)).await?;
             after = batch.to;
             self.observer.applied(after, batch.changes.len());
+            breather = self.breather(batch.changes.len());
             self.keep_room(batch.changes);
-            breather = self.breather();
             self.save_fold(ledger, &mut chore);
         }
     }
@@ -289,9 +303,9 @@ where
         self.spare = changes;
     }
 
-    fn breather(&self) -> Option<BoxFuture<'static, ()>> {
+    fn breather(&self, changes: usize) -> Option<BoxFuture<'static, ()>> {
         let time = self.time.clone();
-        let pause = async move { time.pause(P::BATCHING.pause_ms).await };
+        let pause = async move { time.pause(P::BATCHING.pause(changes)).await };
         (!P::BATCHING.is_prompt()).then(|| pause.boxed())
     }
 

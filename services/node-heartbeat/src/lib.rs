@@ -10,7 +10,7 @@ use agents::Agents;
 use chassis::{BootError, Config, Context, Deciding, Failure, Needs, Service, Shutdown};
 use domain::{Nodes, Rules};
 use futures::future::BoxFuture;
-use ledger::Door;
+use ledger::{Door, jetstream::Readers};
 use serde::Deserialize;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -45,9 +45,10 @@ pub fn main() -> std::process::ExitCode {
 pub fn serve(
     config: Config<Settings>,
     shutdown: Shutdown,
+    readers: Readers,
 ) -> BoxFuture<'static, Result<(), BootError>> {
-    Box::pin(chassis::run_service::<NodeHeartbeatService>(
-        config, shutdown,
+    Box::pin(chassis::run_among::<NodeHeartbeatService>(
+        config, shutdown, readers,
     ))
 }
 

@@ -7,6 +7,7 @@ pub mod store;
 use chassis::{BootError, Config, Context, Deciding, Failure, Needs, Service, Shutdown};
 use domain::Quota;
 use futures::future::BoxFuture;
+use ledger::jetstream::Readers;
 use serde::Deserialize;
 
 /// The service, for the chassis.
@@ -26,8 +27,11 @@ pub fn main() -> std::process::ExitCode {
 pub fn serve(
     config: Config<Settings>,
     shutdown: Shutdown,
+    readers: Readers,
 ) -> BoxFuture<'static, Result<(), BootError>> {
-    Box::pin(chassis::run_service::<QuotaService>(config, shutdown))
+    Box::pin(chassis::run_among::<QuotaService>(
+        config, shutdown, readers,
+    ))
 }
 
 impl Service for QuotaService {

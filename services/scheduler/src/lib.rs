@@ -11,6 +11,7 @@ use chassis::{
 };
 use domain::{Bounds, Rules, Scheduler};
 use futures::future::BoxFuture;
+use ledger::jetstream::Readers;
 use query::{AllocationQueries, ReservationQueries, ResourceQueries};
 use serde::Deserialize;
 
@@ -85,8 +86,11 @@ pub fn main() -> std::process::ExitCode {
 pub fn serve(
     config: Config<Settings>,
     shutdown: Shutdown,
+    readers: Readers,
 ) -> BoxFuture<'static, Result<(), BootError>> {
-    Box::pin(chassis::run_service::<SchedulerService>(config, shutdown))
+    Box::pin(chassis::run_among::<SchedulerService>(
+        config, shutdown, readers,
+    ))
 }
 
 impl Service for SchedulerService {

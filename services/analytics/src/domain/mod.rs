@@ -91,6 +91,7 @@ impl Projection for Usage {
         events_max: 200_000,
         frames_max: 16_384,
         pause_ms: 1000,
+        pause_ms_max: 1000,
     };
 
     /// Whatever else the scheduler says moves the books' clock.

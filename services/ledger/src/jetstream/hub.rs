@@ -11,12 +11,27 @@ use async_nats::jetstream::{
 };
 use futures::{FutureExt, StreamExt};
 use schemas::subjects::Subjects;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
 use vocab::Lsn;
 
 /// Records that a follower may be behind the shared reader.
 const READ_AHEAD: usize = 1024;
+
+/// The shared readers of a process, by server and stream: services that run together read each ledger once.
+#[derive(Debug, Clone, Default)]
+pub struct Readers(Arc<Mutex<BTreeMap<(String, String), Arc<Hub>>>>);
+
+impl Readers {
+    pub(super) fn of(&self, server: &str, stream: String) -> Arc<Hub> {
+        // Nothing panics while it is held.
+        let mut hubs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        hubs.entry((server.to_owned(), stream)).or_default().clone()
+    }
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Hub(Mutex<State>);
@@ -26,6 +41,8 @@ struct State {
     /// What the shared reader reads next; none while there is no reader.
     next: Option<Lsn>,
     followers: Vec<mpsc::Sender<Record>>,
+    /// Counts the shared readers.
+    term: u64,
 }
 
 impl Hub {
@@ -57,24 +74,49 @@ impl Hub {
         let (sender, receiver) = mpsc::channel(READ_AHEAD);
         state.next = Some(from);
         state.followers = vec![sender];
-        runtime.spawn(self.clone().read(records));
+        state.term += 1;
+        let reading = Reading {
+            hub: self.clone(),
+            term: state.term,
+        };
+        runtime.spawn(reading.run(records));
         Ok(receiver)
     }
+}
 
+/// One shared reader. However it ends, its followers learn of it: also when the service goes whose connection it reads
+/// from, and before it was polled for the first time.
+struct Reading {
+    hub: Arc<Hub>,
+    term: u64,
+}
+
+impl Reading {
     /// Until nobody follows, or nothing can be read: the followers then see for themselves.
-    async fn read(self: Arc<Self>, mut records: Box<Records>) {
+    async fn run(self, mut records: Box<Records>) {
         while let Ok(record) = records.recv().await {
-            let mut state = self.state();
+            let mut state = self.hub.state();
             state.next = Some(Lsn(record.lsn.0 + 1));
             // Whoever is full goes on by itself: waiting for one would hold up whoever comes meanwhile.
             let takes = |follower: &mpsc::Sender<Record>| follower.try_send(record.clone()).is_ok();
             state.followers.retain(takes);
             if state.followers.is_empty() {
-                *state = State::default();
+                // In the same breath, so that nobody attaches to a reader that is about to end.
+                state.next = None;
                 return;
             }
         }
-        *self.state() = State::default();
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let mut state = self.hub.state();
+        // Otherwise there is a new one already.
+        if state.term == self.term {
+            state.next = None;
+            state.followers.clear();
+        }
     }
 }
 
