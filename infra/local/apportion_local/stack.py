@@ -4,6 +4,7 @@ import json
 import secrets
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from . import nats_conf, net, paths, services, wheels
@@ -23,6 +24,8 @@ CELL_INIT_TIMEOUT_S = 60
 # Real time for the services and the nodes to come up before the recorded time begins.
 LEAD_MS = 20_000
 FLEET = "fleet"
+# How much Postgres and ClickHouse give way where they share a machine with the services.
+READ_MODELS_NICE = 5
 # What each tenant of `up` may hold: 256 cores, 2 TiB, 32 GPUs; and what it costs, in millionths per unit and hour.
 UP_QUOTA = {"cpu": "256", "memory": "2TiB", "gpu": "32"}
 UP_RATES = {"cpu": 40_000, "memory": 5_000, "gpu": 2_000_000}
@@ -40,6 +43,8 @@ class Stack:
         self.file = state.path / "stack.json"
         self.supervisor = Supervisor(state, on_change=self._write)
         self.service_names = ()
+        # Decisions come before read models and the bill, which catch up.
+        self.nice = 0 if for_tests else READ_MODELS_NICE
         self.nats_passwords = {key: password() for key in services.nats_users(tenants)}
         self.value = {
             "cell": {"name": cell, "number": services.CELL_NUMBER},
@@ -95,7 +100,7 @@ class Stack:
         if postgres.data.exists():
             paths.remove(postgres.data)
         postgres.create()
-        self.supervisor.start(postgres.spec())
+        self.supervisor.start(replace(postgres.spec(), nice=self.nice))
         postgres.create_roles()
         self.value["postgres"] = {
             "url": postgres.url(READER),
@@ -110,7 +115,7 @@ class Stack:
         names = ("test", "analytics", "reader") if self.for_tests else ("analytics", "reader")
         clickhouse = ClickHouse(self.state, free_port(), {name: password() for name in names})
         clickhouse.configure()
-        self.supervisor.start(clickhouse.spec())
+        self.supervisor.start(replace(clickhouse.spec(), nice=self.nice))
         clickhouse.create_database()
         owner = names[0]
         self.value["clickhouse"] = {

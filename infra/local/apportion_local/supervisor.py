@@ -44,6 +44,8 @@ class Spec:
     stop_grace_s: float = 10.0
     ready_timeout_s: float = 30.0
     death_signal: int = signal.SIGKILL
+    # How much it gives way to the others, as `nice` counts.
+    nice: int = 0
     advice: str = ""
 
 
@@ -112,7 +114,7 @@ class Supervisor:
                 stderr=subprocess.STDOUT,
                 # Its own session: Ctrl-C in the terminal is for the launcher, which stops things in order.
                 start_new_session=True,
-                preexec_fn=child_setup(os.getpid(), spec.user, spec.death_signal),
+                preexec_fn=child_setup(os.getpid(), spec.user, spec.death_signal, spec.nice),
             )
         child.started_at = time.monotonic()
         child.restart_at = None
@@ -307,10 +309,11 @@ class StartError(StackError):
         super().__init__(text)
 
 
-def child_setup(launcher_pid, user, death_signal):
+def child_setup(launcher_pid, user, death_signal, nice=0):
     """Runs in the child before the program: drop rights first, because that resets the death signal."""
 
     def setup():
+        os.nice(nice)
         if user is not None:
             os.setgroups([])
             os.setgid(user[1])

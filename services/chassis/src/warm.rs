@@ -29,8 +29,9 @@ const MIGRATE_DEADLINE: Duration = Duration::from_secs(120);
 
 /// A crash of the server may take back the last commits, together with their position: they are applied again, and the
 /// disk is left to the bus, whose syncs decisions wait for. A projector that hangs in the middle is put out, because its
-/// successor waits for the position's row.
-const BEGIN: &str = "BEGIN; SET LOCAL synchronous_commit = off; \
+/// successor waits for the position's row. Rows are always found by their keys: a plan that was made while a table was
+/// empty would go on reading all of it.
+const BEGIN: &str = "BEGIN; SET LOCAL synchronous_commit = off; SET LOCAL enable_seqscan = off; \
                      SET LOCAL idle_in_transaction_session_timeout = '15s'";
 
 /// A service's tables.

@@ -87,7 +87,7 @@ const TRIM_AFTER_MS: u64 = 100;
 /// share the disk the same, whatever it holds.
 const CROWDED_MS: u64 = 2;
 /// The same when it was so for some frames in a row: twice as long after each.
-const CROWDED_MS_MAX: u64 = 16;
+const CROWDED_MS_MAX: u64 = 8;
 /// Real milliseconds before the bus is tried again.
 const RETRY_MS: u64 = 100;
 

@@ -38,7 +38,7 @@ pub async fn insert(
     copy.send(tx, statement).await
 }
 
-/// Rows of others. What was told of them before stays.
+/// What may change of rows that are there. What was told of them before stays.
 pub async fn update(
     tx: &mut PgConnection,
     cell: CellNo,
@@ -46,75 +46,40 @@ pub async fn update(
 ) -> Result<(), WarmError> {
     let columns = Columns::of(cell, written)?;
     sqlx::query!(
-        "INSERT INTO allocations
-             (allocation_id, tenant, job_set, name, priority, cpu_milli, memory_bytes, gpu_count, gpu_milli,
-              gpu_models, state, waiting_reason, node, gpu_devices, gpu_shares, end_cause, requested_at, placed_at,
-              started_at, ended_at, lsn, queue, priority_class, gang, run_time_ms, line, attempts, last_end_cause,
-              nominated_node, preempted, team, namespace, qos, cpu_milli_most, memory_bytes_most, quota_rule,
-              quota_subject, quota_limit, quota_actual, facts)
-         SELECT allocation_id, tenant, job_set, name, priority, cpu_milli, memory_bytes, gpu_count, gpu_milli,
-                string_to_array(gpu_models, ','), state, waiting_reason, node,
-                string_to_array(gpu_devices, ',')::integer[], string_to_array(gpu_shares, ',')::integer[], end_cause,
-                requested_at, placed_at, started_at, ended_at, lsn, queue, priority_class, gang, run_time_ms, line,
-                attempts, last_end_cause, nominated_node, preempted, team, namespace, qos, cpu_milli_most,
-                memory_bytes_most, quota_rule, quota_subject, quota_limit, quota_actual, facts
-         FROM UNNEST($1::uuid[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::bigint[], $7::bigint[],
-                     $8::integer[], $9::integer[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[],
-                     $15::text[], $16::text[], $17::timestamptz[], $18::timestamptz[], $19::timestamptz[],
-                     $20::timestamptz[], $21::bigint[], $22::text[], $23::text[], $24::text[], $25::bigint[],
-                     $26::bigint[], $27::integer[], $28::text[], $29::text[], $30::boolean[], $31::text[],
-                     $32::text[], $33::text[], $34::bigint[], $35::bigint[], $36::text[], $37::text[], $38::bigint[],
-                     $39::bigint[], $40::jsonb[])
-             AS row (allocation_id, tenant, job_set, name, priority, cpu_milli, memory_bytes, gpu_count, gpu_milli,
-                     gpu_models, state, waiting_reason, node, gpu_devices, gpu_shares, end_cause, requested_at,
-                     placed_at, started_at, ended_at, lsn, queue, priority_class, gang, run_time_ms, line, attempts,
-                     last_end_cause, nominated_node, preempted, team, namespace, qos, cpu_milli_most,
-                     memory_bytes_most, quota_rule, quota_subject, quota_limit, quota_actual, facts)
-         ON CONFLICT (allocation_id) DO UPDATE SET
-             priority = excluded.priority, state = excluded.state, waiting_reason = excluded.waiting_reason,
-             node = excluded.node,
-             gpu_devices = excluded.gpu_devices, gpu_shares = excluded.gpu_shares, end_cause = excluded.end_cause,
-             placed_at = excluded.placed_at, started_at = excluded.started_at, ended_at = excluded.ended_at,
-             lsn = excluded.lsn, line = excluded.line, attempts = excluded.attempts,
-             last_end_cause = excluded.last_end_cause, nominated_node = excluded.nominated_node,
-             preempted = excluded.preempted, quota_rule = excluded.quota_rule,
-             quota_subject = excluded.quota_subject, quota_limit = excluded.quota_limit,
-             quota_actual = excluded.quota_actual, facts = allocations.facts || excluded.facts",
+        "UPDATE allocations AS a SET
+             priority = row.priority, state = row.state, waiting_reason = row.waiting_reason, node = row.node,
+             gpu_devices = string_to_array(row.gpu_devices, ',')::integer[],
+             gpu_shares = string_to_array(row.gpu_shares, ',')::integer[], end_cause = row.end_cause,
+             placed_at = row.placed_at, started_at = row.started_at, ended_at = row.ended_at, lsn = row.lsn,
+             line = row.line, attempts = row.attempts, last_end_cause = row.last_end_cause,
+             nominated_node = row.nominated_node, preempted = row.preempted, quota_rule = row.quota_rule,
+             quota_subject = row.quota_subject, quota_limit = row.quota_limit, quota_actual = row.quota_actual,
+             facts = a.facts || row.facts
+         FROM UNNEST($1::uuid[], $2::integer[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
+                     $8::text[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::bigint[],
+                     $13::bigint[], $14::integer[], $15::text[], $16::text[], $17::boolean[], $18::text[],
+                     $19::text[], $20::bigint[], $21::bigint[], $22::jsonb[])
+             AS row (allocation_id, priority, state, waiting_reason, node, gpu_devices, gpu_shares, end_cause,
+                     placed_at, started_at, ended_at, lsn, line, attempts, last_end_cause, nominated_node, preempted,
+                     quota_rule, quota_subject, quota_limit, quota_actual, facts)
+         WHERE a.allocation_id = row.allocation_id",
         &columns.ids,
-        &columns.tenants as _,
-        &columns.job_sets as _,
-        &columns.names as _,
         &columns.priorities,
-        &columns.cpus,
-        &columns.memories,
-        &columns.gpu_counts,
-        &columns.gpu_millis,
-        &lists(&columns.gpu_models),
         &columns.states as _,
         &columns.reasons as _,
         &columns.nodes as _,
         &lists(&columns.gpu_devices),
         &lists(&columns.gpu_shares),
         &columns.causes as _,
-        &columns.requested as _,
         &columns.placed as _,
         &columns.started as _,
         &columns.ended as _,
         &columns.lsns,
-        &columns.queues as _,
-        &columns.classes as _,
-        &columns.gangs as _,
-        &columns.run_times,
         &columns.lines as _,
         &columns.attempts,
         &columns.last_causes as _,
         &columns.nominated as _,
         &columns.preempted,
-        &columns.teams as _,
-        &columns.namespaces as _,
-        &columns.qos as _,
-        &columns.cpus_most,
-        &columns.memories_most,
         &columns.quota_rules as _,
         &columns.quota_subjects as _,
         &columns.quota_limits as _,

@@ -139,19 +139,20 @@ async fn ready(name: &str) -> Scratch {
     scratch
 }
 
-fn changes(rows: impl IntoIterator<Item = AllocationRow>) -> Vec<Change> {
-    let rows = rows.into_iter();
-    rows.map(|row| written(row, false)).collect()
-}
-
 fn written(row: AllocationRow, first: bool) -> Change {
     let told = Vec::new();
     Change::Allocation(Box::new(Written { row, first, told }))
 }
 
-/// Applies behind whatever was applied before.
+/// Applies behind whatever was applied before; rows that are not there are new.
 async fn apply(pool: &PgPool, rows: Vec<AllocationRow>) -> Result<(), SinkError> {
-    apply_changes(pool, changes(rows)).await
+    let mut changes = Vec::new();
+    for row in rows {
+        let id = row.allocation.id(CELL);
+        let known = store::allocation(pool, &row.tenant, id).await.unwrap();
+        changes.push(written(row, known.is_none()));
+    }
+    apply_changes(pool, changes).await
 }
 
 async fn apply_changes(pool: &PgPool, changes: Vec<Change>) -> Result<(), SinkError> {
@@ -204,15 +205,18 @@ async fn every_state_is_read_as_it_was_written() {
             at: Millis(9),
         },
     ];
-    // Each once as a row that is new, and once as one that may not be.
+    // Each once as a new row, and once as one that was there.
     let ways = states
         .iter()
         .flat_map(|state| [(state, true), (state, false)]);
-    for (no, (state, first)) in (1..).zip(ways) {
+    for (no, (state, new)) in (1..).zip(ways) {
         let state = state.clone();
+        if !new {
+            let before = row(no, 9, queued(None, 5));
+            apply(&pool, vec![before]).await.unwrap();
+        }
         let row = row(no, 0, state.clone());
-        let changes = vec![written(row.clone(), first)];
-        apply_changes(&pool, changes).await.unwrap();
+        apply(&pool, vec![row.clone()]).await.unwrap();
         let found = read(&pool, no).await;
         assert_eq!(found.state, state.name());
         assert_eq!(found.lsn, Lsn(no));
@@ -378,7 +382,7 @@ async fn a_large_batch_is_written_once_and_another_ledger_wipes_it() {
         ledger: LEDGER,
         after: Lsn(0),
         to: Lsn(1),
-        changes: changes(rows),
+        changes: rows.map(|row| written(row, true)).collect(),
     };
     assert_eq!(sink.apply(&batch).await, Ok(()));
     assert_eq!(sink.apply(&batch).await, Err(SinkError::Moved));
