@@ -20,6 +20,8 @@ BENCH_SEEDS   ?= 10
 BENCH_NODES   ?= 1000,10000,100000
 BENCH_PENDING ?= 1000000
 BENCH_CASES   ?= batched single tenants deep full nodes live
+# How the services run in `bench`: --together, or empty for a process each.
+BENCH_SERVICES ?= --together
 
 .DEFAULT_GOAL := help
 # One after the other: two builds at once only halve each other, and the fault tests want the machine for themselves.
@@ -86,7 +88,7 @@ bench-flood: setup build ## what one tenant's flood does to the others, on the w
 	$(call beside_stack,flood --json $(BENCH)/flood.json)
 
 bench-peers: setup build ## the whole stack beside task tables in Postgres, the bus alone and the databases alone
-	$(call beside_stack,peers --json $(BENCH)/peers.json,$(BESIDE),--tenants 1 --operation-window-s 60)
+	$(call beside_stack,peers --json $(BENCH)/peers.json,$(BESIDE),--together --tenants 1 --operation-window-s 60)
 
 # A fresh stack that is stopped again, whatever came of it. The second argument starts more servers for the measure, the
 # third is for the stack.
@@ -102,7 +104,7 @@ bench: setup build ## tasks per second through their whole life on the whole sta
 	@mkdir -p $(BENCH)
 	@rm -f $(BENCH)/bench-*.json
 	@failed=; for case in $(BENCH_CASES); do \
-		$(STACK) up --state $(BENCH_STATE) --tenants 20 --operation-window-s 30 > $(BENCH)/bench-stack.log || exit 1; \
+		$(STACK) up --state $(BENCH_STATE) $(BENCH_SERVICES) --tenants 20 --operation-window-s 30 > $(BENCH)/bench-stack.log || exit 1; \
 		$(TARGET)/release/loadtest bench --stack $(BENCH_STATE)/stack.json --out $(BENCH) --case $$case $(ARGS) || failed="$$failed $$case"; \
 		$(STACK) down --state $(BENCH_STATE) > /dev/null; \
 	done; \

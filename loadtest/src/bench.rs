@@ -21,6 +21,7 @@ mod report;
 mod scene;
 mod search;
 mod task;
+mod traces;
 mod verdict;
 
 pub use audit::{AuditError, Audited};
@@ -30,6 +31,7 @@ pub use figures::{CaseFigures, Versions};
 pub use live::LiveFigures;
 pub use options::{Length, Options};
 pub use rate::RateFigures;
+pub use traces::TracingFigures;
 
 use crate::machine::Machine;
 use chassis::{Stopwatch, stack::Stack};
@@ -134,6 +136,15 @@ async fn measure(stack: &Stack, case: Case, length: &Length) -> Result<CaseFigur
             bench.beside(&mut rates).await?;
         }
     }
+    let mut traced = None;
+    if case == Case::Batched
+        && length.rate.is_empty()
+        && !length.highest_only
+        && let Some(highest) = highest(&rates)
+    {
+        println!("  with sampled traces, in turns:");
+        traced = Some(traces::measure(&bench, highest.offered_per_s).await?);
+    }
     for per_s in &length.rate {
         rates.push(bench.rate(*per_s).await?);
     }
@@ -142,6 +153,7 @@ async fn measure(stack: &Stack, case: Case, length: &Length) -> Result<CaseFigur
     let versions = Versions::ask(stack).await;
     Ok(CaseFigures {
         probe_tasks_per_s: probe,
+        tracing: traced,
         waiting: behind.counts.accepted(),
         ..CaseFigures::of(case, rates, (audited, machine.and_after(), versions))
     })

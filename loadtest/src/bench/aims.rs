@@ -85,6 +85,10 @@ pub fn lines(report: &Report) -> Vec<Line> {
     let services = of(Case::Batched).and_then(|figures| figures.services_us_per_task);
     let alone = "CPU per task, services alone";
     line(name, alone, "us", Aim::AtMost(10.0), services);
+    let tracing = of(Case::Batched).and_then(|figures| figures.tracing.as_ref());
+    let what = "more CPU per task with sampled traces (1 message in 100)";
+    let percent = tracing.map(|tracing| tracing.percent);
+    line(name, what, "%", Aim::AtMost(5.0), percent);
     let waiting = of(Case::Deep).map(|figures| figures.waiting);
     let nodes = of(Case::Nodes).map(|_| Case::Nodes.nodes() as u64);
     let dearer = [

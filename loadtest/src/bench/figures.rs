@@ -4,6 +4,7 @@ use super::{
     audit::{Audited, clickhouse},
     case::Case,
     rate::RateFigures,
+    traces::TracingFigures,
 };
 use crate::{machine::Machine, measure::plain};
 use chassis::stack::Stack;
@@ -29,6 +30,7 @@ pub struct CaseFigures {
     pub p99_ms_at_half: Option<f64>,
     pub p999_ms_at_half: Option<f64>,
     pub p99_ms_at_1k: Option<f64>,
+    pub tracing: Option<TracingFigures>,
     /// Requests that waited all the time, for nothing.
     pub waiting: u64,
     pub rates: Vec<RateFigures>,
@@ -71,6 +73,7 @@ impl CaseFigures {
             p99_ms_at_half: half.map(|rate| rate.p99_ms),
             p999_ms_at_half: half.map(|rate| rate.p999_ms),
             p99_ms_at_1k: at(&rates, LOW_PER_S).map(|rate| rate.p99_ms),
+            tracing: None,
             waiting: 0,
             audited,
             machine,

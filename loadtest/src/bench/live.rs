@@ -8,7 +8,7 @@ use super::{
 use crate::{
     drive::{FaultError, command, gauge},
     machine::Machine,
-    measure::usage::{SERVICES, Usage},
+    measure::usage::{SERVICES, TOGETHER, Usage},
 };
 use chassis::{Stopwatch, stack::Stack};
 use serde::{Deserialize, Serialize};
@@ -65,8 +65,11 @@ async fn restart(stack: &Stack) -> Result<Duration, BenchError> {
     let scheduler = stack.services.get("scheduler");
     let address = scheduler.ok_or(BenchError::NoScheduler)?.http;
     let since = Stopwatch::start();
+    // It may share its process with the others.
+    let together = stack.pids().iter().any(|(name, _)| name == TOGETHER);
+    let process = if together { TOGETHER } else { "scheduler" };
     // Answered when the process is gone, so what is ready from then on is the next one.
-    command(control, "kill scheduler".to_owned()).await?;
+    command(control, format!("kill {process}")).await?;
     // Standing by is ready, too; here it is to decide.
     let leads = async || gauge(address, "apportion_scheduler_leading").await == Some(1);
     while !(ready(address).await && leads().await) {

@@ -17,6 +17,7 @@ use std::{
     cell::{Cell, RefCell},
     time::Duration,
 };
+use uuid::Uuid;
 
 /// Sendings of one operation until it is given up.
 const ATTEMPTS: u32 = 5;
@@ -38,6 +39,8 @@ pub struct Load<'s> {
     /// Requests in one message, at the most.
     batch: u64,
     next: Cell<usize>,
+    /// One message in so many is traced; 0: none.
+    pub trace_one_in: Cell<u64>,
 }
 
 /// Tasks that are sent together; the first falls due at `due`, each other one `step` later.
@@ -75,6 +78,7 @@ impl<'s> Load<'s> {
             counts: Counts::default(),
             batch,
             next: Cell::new(0),
+            trace_one_in: Cell::new(0),
             scene,
         }
     }
@@ -184,7 +188,9 @@ impl<'s> Load<'s> {
     ) {
         let clients = &self.scene.clients;
         let client = &clients[self.next.replace(self.next.get() + 1) % clients.len()];
-        let operations: Vec<Operation> = self.tasks.take(clump.size).collect();
+        let traceparent = self.traceparent();
+        let traced = |operation: Operation| operation.traced(traceparent.clone());
+        let operations: Vec<Operation> = self.tasks.take(clump.size).map(traced).collect();
         add(&self.counts.sent, clump.size);
         let due = |at: usize| clump.due + clump.step.mul_f64(at as f64);
         if self.batch > 1 {
@@ -205,6 +211,16 @@ impl<'s> Load<'s> {
                 self.answered(outcome, due(at), since, seen);
             });
         futures::future::join_all(each).await;
+    }
+
+    /// For the next clump, if it is its turn.
+    fn traceparent(&self) -> Option<String> {
+        let one_in = self.trace_one_in.get() as usize;
+        let turn = one_in > 0 && self.next.get().is_multiple_of(one_in);
+        turn.then(|| {
+            let (trace, span) = Uuid::new_v4().as_u64_pair();
+            format!("00-{trace:016x}{span:016x}-{span:016x}-01")
+        })
     }
 
     fn answered(

@@ -41,7 +41,7 @@ impl Live {
             door,
             local: None,
             effects: None,
-            snapshot_every: 1,
+            snapshot_every: 0,
             takeover_after_ms: 3000,
         };
         let bus = suite.bus(D::WRITER.name()).await;

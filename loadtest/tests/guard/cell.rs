@@ -131,6 +131,8 @@ impl Cell {
             let new = self.bus.records_from(read).len();
             read += new;
             still = if new == 0 { still + 1 } else { 0 };
+            // A leader that was crowded gathers for some milliseconds.
+            self.clock.advance(1);
         }
         sum
     }

@@ -90,7 +90,7 @@ fn encode(value: &impl Serialize, room: usize) -> Vec<u8> {
 /// anyhow, however large the state is.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// Frames between two, at the least.
+    /// Frames between two, at the least; 0: one behind each frame, whatever it costs.
     every: u64,
     frames: u64,
     bytes: u64,
@@ -117,7 +117,8 @@ impl Pace {
     }
 
     pub fn is_due(&self) -> bool {
-        self.frames >= self.every && self.bytes >= (2 * self.size).min(Self::BYTES_MAX)
+        let worth = self.bytes >= (2 * self.size).min(Self::BYTES_MAX);
+        self.every == 0 || (self.frames >= self.every && worth)
     }
 
     /// One of `size` bytes was taken, or is what a start began with.

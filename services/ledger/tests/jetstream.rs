@@ -1,7 +1,11 @@
 //! The bus on a real NATS server: each test in a cell of its own.
 
 use bytes::Bytes;
-use ledger::{AppendError, Bus, Door, LedgerId, Tail, cell, jetstream::JetStreamBus, verify};
+use ledger::{
+    AppendError, Bus, Door, LedgerId, Tail, cell,
+    jetstream::{JetStreamBus, Readers},
+    verify,
+};
 use schemas::subjects::{HEADER_REPLY, Subjects};
 use serde_json::Value;
 use std::time::Duration;
@@ -204,4 +208,46 @@ async fn a_follower_that_is_alone_and_full_holds_up_nobody_who_comes_later() {
         Lsn(MANY + 1)
     );
     reads(&mut stalled, 1..=MANY + 1).await;
+}
+
+#[tokio::test]
+async fn services_that_run_together_go_on_when_the_one_that_reads_is_gone() {
+    let cell = Cell::new().await;
+    let readers = Readers::default();
+    let among = async |user, readers: &Readers| {
+        JetStreamBus::open_among(client(user).await, cell.0.clone(), readers)
+            .await
+            .unwrap()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let (runtime, first) = std::thread::scope(|scope| {
+        let begun = scope.spawn(|| {
+            let first = runtime.block_on(async {
+                let bus = among("scheduler", &readers).await;
+                bus.follow(Lsn(1)).await.unwrap()
+            });
+            (runtime, first)
+        });
+        begun.join().unwrap()
+    });
+    let bus = among("quota", &readers).await;
+    let mut second = bus.follow(Lsn(1)).await.unwrap();
+    put(&bus, 0, "one").await.unwrap();
+    // Nobody drives the first one's runtime any more, and what was to be read there is not.
+    assert!(second.try_recv().is_none());
+    runtime.shutdown_background();
+    reads(&mut second, 1..=1).await;
+    put(&bus, 1, "two").await.unwrap();
+    reads(&mut second, 2..=2).await;
+    drop(first);
+    // Others of another process read for themselves.
+    let mut alone = among("quota", &Readers::default())
+        .await
+        .follow(Lsn(1))
+        .await
+        .unwrap();
+    reads(&mut alone, 1..=2).await;
 }

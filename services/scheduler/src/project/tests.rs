@@ -458,7 +458,7 @@ fn a_preemption_is_a_row_until_the_run_is_over() {
     );
     check_last(
         &format!("{told}, cancelled"),
-        "ended, preemption 4 fair_share stopped 200 [7, 8, 0], told ended cancelled",
+        "ended, told ended cancelled, preemption 4 fair_share stopped 200 [7, 8, 0]",
     );
 }
 
