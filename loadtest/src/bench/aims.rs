@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn without_figures_every_aim_is_not_measured() {
         let lines = lines(&Report::default());
-        assert_eq!(lines.len(), 17);
+        assert_eq!(lines.len(), 18);
         assert!(lines.iter().all(|line| line.met().is_none()));
     }
 
