@@ -20,7 +20,7 @@ BENCH_SEEDS   ?= 10
 BENCH_NODES   ?= 1000,10000,100000
 BENCH_PENDING ?= 1000000
 BENCH_CASES   ?= batched single tenants deep full nodes live
-# How the services run in `bench`: --together, or empty for a process each.
+# How the services run in `bench`: --together, or empty for a process each, as always in the case `live`.
 BENCH_SERVICES ?= --together
 
 .DEFAULT_GOAL := help
@@ -104,7 +104,7 @@ bench: setup build ## tasks per second through their whole life on the whole sta
 	@mkdir -p $(BENCH)
 	@rm -f $(BENCH)/bench-*.json
 	@failed=; for case in $(BENCH_CASES); do \
-		$(STACK) up --state $(BENCH_STATE) $(BENCH_SERVICES) --tenants 20 --operation-window-s 30 > $(BENCH)/bench-stack.log || exit 1; \
+		$(STACK) up --state $(BENCH_STATE) $$([ $$case = live ] || echo $(BENCH_SERVICES)) --tenants 20 --operation-window-s 30 > $(BENCH)/bench-stack.log || exit 1; \
 		$(TARGET)/release/loadtest bench --stack $(BENCH_STATE)/stack.json --out $(BENCH) --case $$case $(ARGS) || failed="$$failed $$case"; \
 		$(STACK) down --state $(BENCH_STATE) > /dev/null; \
 	done; \
