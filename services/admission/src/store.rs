@@ -313,7 +313,7 @@ impl<'a> Columns<'a> {
         copy.value(&self.numbers[at])?;
         copy.value(&self.tenants[at])?;
         copy.value(&self.operation_ids[at])?;
-        copy.value(self.digests[at])?;
+        copy.value(&self.digests[at])?;
         copy.value(&self.stands[at])?;
         copy.value(&self.verbs[at])?;
         copy.value(&self.states[at])?;

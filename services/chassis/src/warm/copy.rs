@@ -31,11 +31,13 @@ impl CopyRows {
     }
 
     /// A value of exactly the column's type: COPY casts nothing.
-    pub fn value<'v>(&mut self, value: impl Encode<'v, Postgres>) -> Result<(), WarmError> {
+    pub fn value<'v>(&mut self, value: &impl Encode<'v, Postgres>) -> Result<(), WarmError> {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(&NULL.to_be_bytes());
         let begin = self.bytes.len();
-        let is_null = value.encode(&mut self.bytes).map_err(sqlx::Error::Encode)?;
+        let is_null = value
+            .encode_by_ref(&mut self.bytes)
+            .map_err(sqlx::Error::Encode)?;
         if let IsNull::No = is_null {
             let length = i32::try_from(self.bytes.len() - begin)
                 .map_err(|error| sqlx::Error::Encode(error.into()))?;

@@ -23,7 +23,10 @@ const READ_AHEAD: usize = 1024;
 
 /// The shared readers of a process, by server and stream: services that run together read each ledger once.
 #[derive(Debug, Clone, Default)]
-pub struct Readers(Arc<Mutex<BTreeMap<(String, String), Arc<Hub>>>>);
+pub struct Readers(Arc<Mutex<BTreeMap<Stream, Arc<Hub>>>>);
+
+/// A server and a name on it.
+type Stream = (String, String);
 
 impl Readers {
     pub(super) fn of(&self, server: &str, stream: String) -> Arc<Hub> {
