@@ -129,9 +129,14 @@ impl<'s> Load<'s> {
             let counted = clump.due >= pace.warm_up;
             let seen = counted.then_some(&seen);
             sent += clump.size;
-            under_way.push(self.clump_sent(clump, since, seen));
             // The first poll sends it; the client's own tasks have their turn even when all is late.
-            futures::future::poll_immediate(under_way.next()).await;
+            let mut sent_now = Box::pin(self.clump_sent(clump, since, seen));
+            if futures::future::poll_immediate(&mut sent_now)
+                .await
+                .is_none()
+            {
+                under_way.push(sent_now);
+            }
             tokio::task::yield_now().await;
         }
         while under_way.next().await.is_some() {}

@@ -1,7 +1,7 @@
 //! The boot of every service, written once: configuration, logs, spans, health, metrics, signals, connections.
 //!
-//! A service implements [`Service`] and its `main` is one [`program!`] around [`main`]; [`run_service`] runs the same code inside a
-//! process that holds several services, or a test.
+//! A service implements [`Service`] and its `main` is one [`program!`] around [`main`]; [`run_service`] runs the same code
+//! inside a test, and [`run_among`] inside a process that holds several services.
 
 mod clock;
 mod config;

@@ -132,9 +132,24 @@ impl<T: WarmState> PgSink<T> {
         Ok(lsn)
     }
 
+    /// On a connection that is not used again when the time is up: what was under way on it, as a COPY, would be answered
+    /// to whoever asks next.
     async fn try_apply(&self, batch: &Batch<T::Change>) -> Result<(), WarmError> {
+        let mut connection = self.pool.acquire().await?;
+        let applied = within(APPLY_DEADLINE, self.apply_on(&mut connection, batch)).await;
+        if let Err(WarmError::TimedOut(_)) = applied {
+            drop(connection.detach());
+        }
+        applied
+    }
+
+    async fn apply_on(
+        &self,
+        connection: &mut PgConnection,
+        batch: &Batch<T::Change>,
+    ) -> Result<(), WarmError> {
         let (after, to) = (bigint("lsn", batch.after.0)?, bigint("lsn", batch.to.0)?);
-        let mut tx = self.begin().await?;
+        let mut tx = connection.begin_with(BEGIN).await?;
         // Locks the row, so of two projectors one waits here and then finds the position moved.
         let moved = sqlx::query(
             "UPDATE projection_position SET lsn = $4 WHERE name = $1 AND ledger_created = $2 AND lsn = $3",
@@ -200,7 +215,7 @@ impl<T: WarmState> Sink for PgSink<T> {
         if !self.migrated {
             return Err(SinkError::Moved);
         }
-        match within(APPLY_DEADLINE, self.try_apply(batch)).await {
+        match self.try_apply(batch).await {
             Ok(()) => {
                 self.reported = None;
                 Ok(())

@@ -3,7 +3,11 @@
 //! much that some is always queued has it gathered for a little longer.
 
 use crate::{
-    NoOutcome, Operation, connect::Inner, envelope::Envelope, publish::Sent, replies::Waiters,
+    NoOutcome, Operation,
+    connect::Inner,
+    envelope::{COUNT_MAX, Envelope},
+    publish::Sent,
+    replies::Waiters,
 };
 use schemas::v1::Outcome;
 use std::{sync::Weak, time::Duration};
@@ -93,7 +97,8 @@ async fn run(inner: Weak<Inner>, mut queue: mpsc::Receiver<Queued>) {
             // Whether it was stored, each operation is told by its own share of this.
             let _ = sent.acknowledged.await;
         }
-        if next.is_none() && !queue.is_empty() {
+        // What fills a message goes at once.
+        if next.is_none() && (1..COUNT_MAX).contains(&queue.len()) {
             sleep(CROWDED).await;
         }
     }

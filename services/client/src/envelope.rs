@@ -6,7 +6,7 @@ use prost::Message;
 use std::collections::HashSet;
 
 /// Operations in a message, at the most: the door's bound.
-const COUNT_MAX: usize = 1000;
+pub(crate) const COUNT_MAX: usize = 1000;
 /// Their encoded size, at the most: below the door's 64 KiB, with room for what is around them.
 const BYTES_MAX: usize = 60 * 1024;
 /// An operation's tag and length in its batch, at the most.

@@ -8,6 +8,7 @@ use crate::{
     replica::{Replica, ReplicaError, Sealed},
     snapshot::{Pace, Snapshot},
 };
+use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use std::{
     future::{Future, pending},
@@ -194,17 +195,16 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         let own = self.bus.last(D::WRITER).await?;
         let target = own.map_or(Lsn(0), |record| record.lsn);
         let mut pace = Pace::new(self.options.snapshot_every);
-        let mut replica = self
-            .bus
-            .load_snapshot(D::WRITER.name())
-            .await?
-            .and_then(|bytes| {
-                pace.taken(bytes.len());
-                Snapshot::from_bytes(&bytes, self.ledger)
-            })
+        let stored = self.bus.load_snapshot(D::WRITER.name()).await?;
+        let size = stored.as_ref().map_or(0, Bytes::len);
+        let restored = stored
+            .and_then(|bytes| Snapshot::from_bytes(&bytes, self.ledger))
             .filter(|snapshot| snapshot.chain.head(D::WRITER).lsn <= target)
-            .and_then(|snapshot| Replica::restore(&snapshot))
-            .unwrap_or_default();
+            .and_then(|snapshot| Replica::restore(&snapshot));
+        if restored.is_some() {
+            pace.taken(size);
+        }
+        let mut replica = restored.unwrap_or_default();
         let from_frame = replica.head().frame_no;
         let mut records = self.bus.follow(replica.next()).await?;
         while replica.head().lsn < target {
@@ -243,28 +243,27 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         let mut woken: Option<Woken<D::Command>> = None;
         let mut crowded_ms = CROWDED_MS;
         loop {
-            match self.round(term, &mut messages, woken.take()).await {
-                Ok(Round::Again) => {}
-                Ok(Round::Appended) => match self.wait(term, &mut messages).now_or_never() {
-                    None => crowded_ms = CROWDED_MS,
-                    Some(Ok(what)) => {
-                        woken = Some(what);
+            let turn = match self.round(term, &mut messages, woken.take()).await {
+                Ok(Round::Fenced) => return Ok(()),
+                Ok(Round::Again) => Ok(()),
+                Ok(round) => match self.crowd(term, &mut messages, round) {
+                    Ok(Some(input)) => {
+                        woken = Some(input);
                         beside(&mut self.chore, self.time.pause(crowded_ms)).await;
                         crowded_ms = (crowded_ms * 2).min(CROWDED_MS_MAX);
+                        Ok(())
                     }
-                    Some(Err(error)) => {
-                        self.wait_for_bus(error).await?;
-                        self.reopen(term, &mut messages).await?;
+                    Ok(None) => {
+                        crowded_ms = CROWDED_MS;
+                        let what = self.wait(term, &mut messages).await;
+                        what.map(|what| woken = Some(what)).map_err(Trouble::from)
                     }
+                    Err(trouble) => Err(trouble),
                 },
-                Ok(Round::Idle) => match self.wait(term, &mut messages).await {
-                    Ok(what) => woken = Some(what),
-                    Err(error) => {
-                        self.wait_for_bus(error).await?;
-                        self.reopen(term, &mut messages).await?;
-                    }
-                },
-                Ok(Round::Fenced) => return Ok(()),
+                Err(trouble) => Err(trouble),
+            };
+            match turn {
+                Ok(()) => {}
                 Err(Trouble::Bus(error)) => {
                     self.wait_for_bus(error).await?;
                     self.reopen(term, &mut messages).await?;
@@ -273,6 +272,30 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 Err(Trouble::Replica(error)) => return Err(error.into()),
             }
         }
+    }
+
+    /// Input that is there already as a frame lands. The writer's own frames are none, and neither is the door's trim.
+    fn crowd(
+        &mut self,
+        term: &mut Term<D, B>,
+        messages: &mut Option<B::Messages>,
+        round: Round,
+    ) -> Result<Option<Woken<D::Command>>, Trouble> {
+        if !matches!(round, Round::Appended) {
+            return Ok(None);
+        }
+        while let Some(woken) = self.wait(term, messages).now_or_never() {
+            match woken? {
+                Woken::Record(record) if record.writer == D::WRITER => {
+                    self.take_in(term, &record)?;
+                }
+                Woken::TrimDue => self.trim(term),
+                // Nothing piles up for it.
+                Woken::Deadline => return Ok(None),
+                input => return Ok(Some(input)),
+            }
+        }
+        Ok(None)
     }
 
     async fn open_door(&mut self, from: u64) -> Result<Option<B::Messages>, LeaderError> {

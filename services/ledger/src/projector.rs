@@ -269,9 +269,10 @@ where
             self.pace.read(record.frame.len());
             let frame = self.fold.take(&record, &mut skipped)?;
             self.observer.received(&frame);
+            // Else all that was ever written would be held until the end.
+            self.fold.state.end_batch(&mut skipped);
             skipped.clear();
         }
-        self.fold.state.end_batch(&mut skipped);
         info!(projection = P::NAME, lsn = resume.through.0, "resumed");
         self.observer.applied(resume.through, 0);
         let mut after = resume.through;
@@ -326,8 +327,8 @@ where
             .load_snapshot(&snapshot_name::<P>())
             .await
             .map_err(Stop::Bus)?;
-        self.pace.taken(stored.as_ref().map_or(0, Bytes::len));
-        self.fold = stored
+        let size = stored.as_ref().map_or(0, Bytes::len);
+        let fold = stored
             .and_then(|bytes| Snapshot::from_bytes(&bytes, ledger))
             .filter(|snapshot| snapshot.position() <= through)
             .and_then(|snapshot| {
@@ -335,8 +336,9 @@ where
                     state: snapshot.state(P::STATE_VERSION)?,
                     chain: snapshot.chain,
                 })
-            })
-            .unwrap_or_else(Fold::new);
+            });
+        self.pace.taken(if fold.is_some() { size } else { 0 });
+        self.fold = fold.unwrap_or_else(Fold::new);
         Ok(())
     }
 

@@ -99,7 +99,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Bytes between two, at the most: a start folds no more.
+    /// Bytes after which one is due in any case: a start folds hardly more.
     const BYTES_MAX: u64 = 64 << 20;
 
     pub fn new(every: u64) -> Self {
@@ -117,8 +117,8 @@ impl Pace {
     }
 
     pub fn is_due(&self) -> bool {
-        let worth = self.bytes >= (2 * self.size).min(Self::BYTES_MAX);
-        self.every == 0 || (self.frames >= self.every && worth)
+        let worth = self.frames >= self.every && self.bytes >= 2 * self.size;
+        self.every == 0 || worth || self.bytes >= Self::BYTES_MAX
     }
 
     /// One of `size` bytes was taken, or is what a start began with.
@@ -147,7 +147,7 @@ mod tests {
             (10, 1, 0, true),
             (10, 100, 501, false),
             (11, 100, 501, true),
-            (10, 7 << 20, 1 << 30, true),
+            (9, 8 << 20, 1 << 30, true),
             (10, 6 << 20, 1 << 30, false),
         ];
         for (frames, bytes, size, due) in cases {

@@ -91,8 +91,10 @@ impl WarmState for SchedulerTables {
         }
         for rows in entries.chunks(ROWS_MAX) {
             history::insert(tx, self.cell, rows).await?;
-            history::forget(tx, rows).await?;
         }
+        let told = first.iter().chain(&changed).flat_map(|one| &one.told);
+        let said: Vec<_> = entries.iter().copied().chain(told).collect();
+        history::forget(tx, &said).await?;
         for row in settings {
             settings::upsert(tx, row).await?;
         }

@@ -30,7 +30,8 @@ impl Temper {
         let wild = random.below(3);
         Self {
             operations: 20 + random.below(61),
-            snapshot_every: 3 + random.below(18),
+            // Half of the worlds have one behind each frame, whatever it costs.
+            snapshot_every: random.below(2) * (3 + random.below(18)),
             burst: 1 + random.below(6),
             crash: random.below(4) * wild,
             overlap: random.below(4) * wild,

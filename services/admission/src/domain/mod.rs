@@ -184,7 +184,8 @@ impl Decider for Admission {
                 // What had ended before these is gone, and what ends among them later goes when it does.
                 let first = AllocationNo(self.operations.forgotten().0 + 1);
                 self.operations.forget(*through);
-                let over = self.allocations.range(first..=AllocationNo(through.0));
+                let over = self.allocations.range(first..);
+                let over = over.take_while(|(no, _)| no.0 <= through.0);
                 let over = over.filter(|(_, owned)| owned.ended);
                 for no in over.map(|(no, _)| *no).collect::<Vec<_>>() {
                     self.allocations.remove(&no);

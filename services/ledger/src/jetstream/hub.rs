@@ -54,10 +54,12 @@ impl Hub {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The records from the shared reader's next one on, if that is not beyond `from`.
+    /// The records from the shared reader's next one on, if that is not beyond `from`, and not so far behind that `from`
+    /// would be long in coming: the reader may belong to one that has much to catch up with.
     fn attach(&self, from: Lsn) -> Option<mpsc::Receiver<Record>> {
         let mut state = self.state();
-        state.next.filter(|next| *next <= from)?;
+        let near = |next: &Lsn| from.0.checked_sub(next.0) <= Some(READ_AHEAD as u64);
+        state.next.filter(|next| *next <= from && near(next))?;
         let (sender, receiver) = mpsc::channel(READ_AHEAD);
         state.followers.push(sender);
         Some(receiver)

@@ -10,11 +10,14 @@ use serde::Serialize;
 use sqlx::{PgConnection, PgExecutor, types::Json};
 use vocab::{AllocationId, CellNo, LineNo, Lsn, Millis};
 
-/// What was said longer ago than this is forgotten: 30 days of the ledger's clock.
+/// What was said longer ago than this is forgotten: 30 days of the ledger's clock. What stands with an allocation stays
+/// as long as that.
 pub const RETENTION_MS: i64 = 30 * 24 * 3_600_000;
 
 /// A batch forgets up to this many times what it brings, so that forgetting catches up and is never long.
 const FORGOTTEN_PER_ENTRY: i64 = 2;
+/// Entries that count for that.
+const FORGOTTEN_MAX: usize = 5000;
 
 /// The same entry comes again when a batch does; it says the same then.
 pub async fn insert(
@@ -106,7 +109,8 @@ pub fn index(position: Position) -> Result<i32, OutOfRange> {
     i32::try_from(position.index).map_err(|_| OutOfRange::new("event_index", position.index))
 }
 
-/// Forgets what is too old beside `entries`. Costs one look at the oldest row as long as nothing is.
+/// Forgets what is too old beside `entries`, of which not all need be rows. Costs one look at the oldest row as long as
+/// nothing is.
 pub async fn forget(tx: &mut PgConnection, entries: &[&Entry]) -> Result<(), WarmError> {
     let Some(newest) = entries.iter().map(|entry| entry.at).max() else {
         return Ok(());
@@ -119,7 +123,7 @@ pub async fn forget(tx: &mut PgConnection, entries: &[&Entry]) -> Result<(), War
                AND ctid = ANY (ARRAY(SELECT ctid FROM explanations ORDER BY lsn, event_index LIMIT $2))
                AND at < $1",
         Moment::try_from(before)? as _,
-        FORGOTTEN_PER_ENTRY.saturating_mul(entries.len() as i64),
+        FORGOTTEN_PER_ENTRY.saturating_mul(entries.len().min(FORGOTTEN_MAX) as i64),
     )
     .execute(tx)
     .await?;
