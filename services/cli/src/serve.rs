@@ -22,34 +22,14 @@ impl Serve {
     /// Until a signal, or until one of them gives up: then the others stop too.
     pub async fn run(self) -> Result<(), Failure> {
         let shutdown = Shutdown::on_signals()?;
-        let dir = &self.config_dir;
-        let readers = Readers::default();
+        let (dir, readers) = (&self.config_dir, Readers::default());
+        let (stop, among) = (|| shutdown.clone(), || readers.clone());
         tokio::try_join!(
-            admission::serve(
-                load::<AdmissionService>(dir)?,
-                shutdown.clone(),
-                readers.clone()
-            ),
-            quota::serve(
-                load::<QuotaService>(dir)?,
-                shutdown.clone(),
-                readers.clone()
-            ),
-            scheduler::serve(
-                load::<SchedulerService>(dir)?,
-                shutdown.clone(),
-                readers.clone()
-            ),
-            node_heartbeat::serve(
-                load::<NodeHeartbeatService>(dir)?,
-                shutdown.clone(),
-                readers.clone()
-            ),
-            analytics::serve(
-                load::<AnalyticsService>(dir)?,
-                shutdown.clone(),
-                readers.clone()
-            ),
+            admission::serve(load::<AdmissionService>(dir)?, stop(), among()),
+            quota::serve(load::<QuotaService>(dir)?, stop(), among()),
+            scheduler::serve(load::<SchedulerService>(dir)?, stop(), among()),
+            node_heartbeat::serve(load::<NodeHeartbeatService>(dir)?, stop(), among()),
+            analytics::serve(load::<AnalyticsService>(dir)?, stop(), among()),
         )?;
         Ok(())
     }

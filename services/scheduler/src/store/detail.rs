@@ -1,4 +1,5 @@
-//! The column `explanations.detail`, and the same in `allocations.facts`: what a fact says beside its reason, as JSON and back.
+//! The column `explanations.detail`, and the same in `allocations.facts`: what a fact says beside its reason, as JSON and
+//! back.
 
 use super::names;
 use crate::project::Fact;
