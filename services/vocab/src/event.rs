@@ -350,13 +350,23 @@ impl EndCause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum RunState {
     Started = 1,
+    /// It ended by itself: its agent had not been told to stop it.
     Finished = 2,
+    /// It failed by itself.
     Failed = 3,
     Rejected = 4,
+    /// It is over, in whichever way, after its agent was told to stop it.
+    Stopped = 5,
 }
 
 impl RunState {
-    pub const ALL: [Self; 4] = [Self::Started, Self::Finished, Self::Failed, Self::Rejected];
+    pub const ALL: [Self; 5] = [
+        Self::Started,
+        Self::Finished,
+        Self::Failed,
+        Self::Rejected,
+        Self::Stopped,
+    ];
 }
 
 /// What the scheduler found when it took up a cancel.

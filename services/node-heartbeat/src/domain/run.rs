@@ -30,17 +30,22 @@ pub(super) fn decide(
     };
     let moves_on = match report.state {
         RunState::Started => run.started.is_none() && !run.over,
-        RunState::Finished | RunState::Failed | RunState::Rejected => !run.over,
+        RunState::Finished | RunState::Failed | RunState::Rejected | RunState::Stopped => !run.over,
     };
     if !current || run.node != *node || !moves_on || !run.is_meant(report) {
         return;
     }
     let low = run.started.unwrap_or(run.assignment.placed);
     let at = report.at.between(low, draft.now.max(low));
+    let state = match report.state {
+        RunState::Started => RunState::Started,
+        _ if run.knows_of_its_stop(report) => RunState::Stopped,
+        state => state,
+    };
     let reported = Event::RunReported {
         allocation: report.allocation,
         node: node.clone(),
-        state: report.state,
+        state,
         at,
     };
     draft.emit(state, reported);
@@ -70,6 +75,16 @@ impl Run {
         match report.revision {
             0 => !self.again || report.at >= self.assignment.placed,
             revision => revision >= self.began,
+        }
+    }
+
+    /// Whether the agent had been told to stop the run when it reported. An agent that does not say what it had seen may
+    /// have been. One that has seen more of this run than is known here was told by a leader that reads faster.
+    fn knows_of_its_stop(&self, report: &Report) -> bool {
+        match report.revision {
+            0 => self.assignment.stop,
+            revision if self.assignment.stop => revision >= self.assignment.revision,
+            revision => revision > self.assignment.revision,
         }
     }
 }
@@ -219,7 +234,9 @@ impl Nodes {
         match report {
             RunState::Started if run.started.is_none() => run.started = Some(at),
             RunState::Started => return Err(IllegalEvent::new("started already", event)),
-            RunState::Finished | RunState::Failed | RunState::Rejected => run.over = true,
+            RunState::Finished | RunState::Failed | RunState::Rejected | RunState::Stopped => {
+                run.over = true;
+            }
         }
         Ok(())
     }

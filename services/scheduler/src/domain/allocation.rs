@@ -7,7 +7,7 @@ use super::{
     gang::GangNo,
     job_sets::JobSetNo,
     order,
-    queues::{Key, LineKey, QueueNo},
+    queues::{Key, LineKey, QueueNo, Use},
 };
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,11 @@ pub struct Live {
     pub requested: Millis,
     /// 0: not known.
     pub run_time_ms: u64,
+    /// Others go for it by its queue's share only from this `Scheduler::epoch` on: each allocation has that once in an
+    /// epoch, so that preemption comes to rest.
+    pub claims_from: u64,
+    /// It was nominated in vain: until then nobody goes for it at all.
+    pub withdrawn: bool,
     pub phase: Phase,
 }
 
@@ -124,6 +129,15 @@ impl Scheduler {
         self.classes.get(live.class.0).amounts()
     }
 
+    /// What counts of it for its queue.
+    pub(super) fn used(&self, live: &Live) -> Use {
+        let preemptible = self.priority_class(live).is_some_and(|it| it.preemptible);
+        Use {
+            amounts: self.amounts(live),
+            firm: !preemptible,
+        }
+    }
+
     pub(super) fn request(
         &mut self,
         no: AllocationNo,
@@ -132,7 +146,10 @@ impl Scheduler {
         now: Millis,
     ) {
         let class = Class::of(tenant, spec, &mut self.fleet.models);
-        self.popularity.arrived(&class.ask);
+        // What no node can take says nothing about what room is worth.
+        if self.fleet.may_ever(&class) {
+            self.popularity.arrived(&class.ask);
+        }
         let queue = self.queues.enter(spec.queue.as_ref().unwrap_or(tenant));
         let priority_class = spec.priority_class.as_ref();
         let live = Live {
@@ -152,6 +169,8 @@ impl Scheduler {
             avoid: None,
             requested: now,
             run_time_ms: spec.run_time_ms,
+            claims_from: 0,
+            withdrawn: false,
             phase: Phase::AwaitingQuota(None),
         };
         self.live.insert(no, live);
@@ -228,7 +247,7 @@ impl Scheduler {
         };
         let shape_no = line_key.shape;
         let (line, new) = self.queues.join(line_key, asks, key);
-        self.blocked.preemption_untried = true;
+        self.blocked.sweep.anew();
         if new {
             self.blocked.unexplained.insert(line);
         } else {
@@ -306,7 +325,8 @@ impl Scheduler {
                 }
             }
             Phase::Nominated(node) => {
-                self.fleet.denominate(node, no);
+                let class = self.classes.get(live.class.0);
+                self.fleet.denominate(node, no, class);
                 self.nominated.remove(&no);
             }
             Phase::Pausing(until) => {
@@ -333,7 +353,7 @@ impl Scheduler {
             Phase::Nominated(_) => true,
             _ => return Err(illegal("not queued")),
         };
-        let (class, queue, gang) = (live.class, live.queue, live.gang);
+        let (class, queue, gang, used) = (live.class, live.queue, live.gang, self.used(live));
         let node = self
             .fleet
             .find(place.node)
@@ -343,7 +363,6 @@ impl Scheduler {
             return Err(illegal("no such ready node"));
         }
         let class = self.classes.get(class.0);
-        let amounts = class.amounts();
         let spot = Spot {
             gpus: place.gpus.to_vec(),
             zones: place.zones,
@@ -352,7 +371,7 @@ impl Scheduler {
         self.leave_waiting(no);
         if !nominated {
             self.queues
-                .hold(queue, &amounts, now, self.policy.half_life_ms);
+                .hold(queue, &used, now, self.policy.half_life_ms);
         }
         self.fresh.remove(&no);
         if let Some(gang) = gang {
@@ -395,10 +414,15 @@ impl Scheduler {
                 return Err(IllegalEvent::new("not waiting", event));
             }
             Phase::Nominated(_) if reason != WaitingReason::Nominated => {
-                let amounts = self.amounts(live);
+                let used = self.used(live);
                 self.leave_waiting(no);
                 self.queues
-                    .release(queue, &amounts, now, self.policy.half_life_ms);
+                    .release(queue, &used, now, self.policy.half_life_ms);
+                // Nobody goes for it again before something else has changed.
+                if let Some(live) = self.live.get_mut(&no) {
+                    live.claims_from = self.epoch + 1;
+                    live.withdrawn = true;
+                }
                 self.queue(no);
             }
             Phase::InGang if live.gang.is_some_and(|gang| self.gangs.runs(gang)) => {
@@ -435,7 +459,7 @@ impl Scheduler {
         if !matches!(live.phase, Phase::Queued(..) | Phase::InGang) {
             return Err(illegal("not queued"));
         }
-        let (queue, amounts) = (live.queue, self.amounts(live));
+        let (queue, class, used) = (live.queue, live.class, self.used(live));
         let node = self
             .fleet
             .find(node)
@@ -444,12 +468,14 @@ impl Scheduler {
             return Err(illegal("another incarnation"));
         }
         self.leave_waiting(no);
-        self.fleet.nominate(node, no);
+        self.fleet.nominate(node, no, self.classes.get(class.0));
         self.nominated.insert(no);
         self.queues
-            .hold(queue, &amounts, now, self.policy.half_life_ms);
+            .hold(queue, &used, now, self.policy.half_life_ms);
         if let Some(live) = self.live.get_mut(&no) {
             live.phase = Phase::Nominated(node);
+            live.claims_from = self.epoch + 1;
+            live.withdrawn = false;
         }
         Ok(())
     }
@@ -489,6 +515,8 @@ impl Scheduler {
             Some(_) => return Err(IllegalEvent::new("stopping already", event)),
             stop @ None => *stop = Some(Stop::Cancelled),
         }
+        let node = hold.node;
+        self.fleet.touched(node);
         self.reclaims.stops(no);
         if let Some(gang) = self.live.get(&no).and_then(|live| live.gang) {
             self.settle(gang);
@@ -512,10 +540,12 @@ impl Scheduler {
             told: false,
             cancelled: false,
         });
+        let node = hold.node;
+        self.fleet.touched(node);
         let live = &self.live[&no];
-        let (queue, amounts, gang) = (live.queue, self.amounts(live), live.gang);
+        let (queue, used, gang) = (live.queue, self.used(live), live.gang);
         self.queues
-            .release(queue, &amounts, now, self.policy.half_life_ms);
+            .goes(queue, &used, now, self.policy.half_life_ms);
         if !self.goes_for_quota(cause, gang) {
             self.rate.preempted(now);
         }
@@ -534,20 +564,21 @@ impl Scheduler {
             return;
         };
         let (queue, gang, class) = (live.queue, live.gang, self.classes.get(live.class.0));
-        let amounts = class.amounts();
-        let counted = match &live.phase {
+        let used = self.used(live);
+        let half_life_ms = self.policy.half_life_ms;
+        match &live.phase {
             Phase::Held(hold) => {
                 if self.fleet.node(hold.node).incarnation == hold.incarnation {
                     self.fleet.give_back(hold.node, no, class, &hold.taken);
                 }
-                !hold.preempted()
+                if hold.preempted() {
+                    self.queues.gone(queue, &used.amounts);
+                } else {
+                    self.queues.release(queue, &used, now, half_life_ms);
+                }
             }
-            Phase::Nominated(_) => true,
-            _ => false,
-        };
-        if counted {
-            self.queues
-                .release(queue, &amounts, now, self.policy.half_life_ms);
+            Phase::Nominated(_) => self.queues.release(queue, &used, now, half_life_ms),
+            _ => {}
         }
         if let Some(gang) = gang {
             self.gangs.not_held(gang, no);
@@ -566,6 +597,9 @@ impl Scheduler {
     ) -> Result<(), IllegalEvent> {
         let node = self.hold_mut(no, event)?.node;
         let gang = self.live.get(&no).and_then(|live| live.gang);
+        if cause != EndCause::Preempted {
+            self.epoch += 1;
+        }
         if let Some(gang) = gang {
             self.gangs.broken(gang);
         }
@@ -607,6 +641,7 @@ impl Scheduler {
         if !self.live.contains_key(&no) {
             return Err(IllegalEvent::new("no such allocation", event));
         }
+        self.epoch += 1;
         if cause == EndCause::Cancelled {
             self.counts_as_cancelled(no);
         }
@@ -631,7 +666,7 @@ impl Scheduler {
             self.priorities.release(priority.0);
         }
         if let Some(gang) = live.gang {
-            self.gangs.leave(gang, no);
+            self.gangs.leave(gang, no, success);
             self.form(gang);
         }
         self.release_dependents(no, success);

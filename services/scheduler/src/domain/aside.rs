@@ -72,42 +72,55 @@ impl Aside {
     }
 }
 
-/// The one to whom a place is promised: of those that were told that there is no room, the first by priority and order.
+/// Kinds of request that a place is looked for, the first in line first: each look is at all nodes and what is on them.
+const LOOKS_MAX: usize = 64;
+
+/// The one to whom a place is promised: of those that were told that there is no room, the first by priority and order for
+/// whom it can be known when there will be. One for whom it cannot takes the promise from nobody.
 fn promise(state: &Scheduler, now: Millis) -> Option<Promise> {
     let told = |line: &&super::queues::Line| {
         let said = line.said.as_ref();
         said.is_some_and(|said| said.reason == WaitingReason::NoRoomNow)
+            && state.queues.limited_by(line.key.queue, &line.asks).is_none()
     };
-    let heads = state
-        .queues
-        .lines()
-        .filter(told)
-        .filter_map(|line| line.head());
-    let head = heads.min_by_key(|key: &Key| *key)?;
-    let live = state.live.get(&head.allocation)?;
-    let class = state.classes.get(live.class.0);
-    let wanted = Wanted {
-        no: live.class,
-        class,
-        policy: state.placement_policy(live),
-        popularity: &state.popularity,
-    };
-    let places = state
-        .fleet
-        .nodes()
-        .iter()
-        .zip(0..)
-        .filter_map(|(node, no)| {
-            let no = NodeNo(no);
-            let from = node.open().then(|| state.free_from(no, &wanted, now))??;
-            Some((from, std::cmp::Reverse(node.precedence), no))
-        });
-    let (from, _, node) = places.min()?;
-    Some(Promise {
-        to: head.allocation,
-        node,
-        from,
-    })
+    let lines = state.queues.lines().filter(told);
+    let mut heads: Vec<Key> = lines.filter_map(|line| line.head()).collect();
+    heads.sort_unstable();
+    let mut looked_at = BTreeSet::new();
+    for head in heads {
+        let live = state.live.get(&head.allocation)?;
+        let policy = state.placement_policy(live);
+        if !looked_at.insert((live.class, policy)) {
+            continue;
+        }
+        if looked_at.len() > LOOKS_MAX {
+            return None;
+        }
+        let wanted = Wanted {
+            no: live.class,
+            class: state.classes.get(live.class.0),
+            policy,
+            popularity: &state.popularity,
+        };
+        let places = state
+            .fleet
+            .nodes()
+            .iter()
+            .zip(0..)
+            .filter_map(|(node, no)| {
+                let no = NodeNo(no);
+                let from = node.open().then(|| state.free_from(no, &wanted, now))??;
+                Some((from, std::cmp::Reverse(node.precedence), no))
+            });
+        if let Some((from, _, node)) = places.min() {
+            return Some(Promise {
+                to: head.allocation,
+                node,
+                from,
+            });
+        }
+    }
+    None
 }
 
 impl Scheduler {

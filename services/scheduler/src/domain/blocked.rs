@@ -4,12 +4,14 @@ use super::{
     Scheduler,
     aside::{Aside, Promise},
     class::ShapeNo,
-    fleet::NodeNo,
+    fair::Share,
+    fleet::{KindNo, NodeNo, most_on},
     place::Short,
+    preempt::{Board, Sweep},
     queues::Line,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use vocab::{LineNo, Millis, WaitingReason};
+use vocab::{LineNo, Millis, Token, WaitingReason};
 
 #[derive(Debug, Default)]
 pub struct Blocked {
@@ -29,10 +31,17 @@ pub struct Blocked {
     pub explained_with: Option<u64>,
     /// When decisions were last made.
     pub decided: Option<Millis>,
-    /// Something has changed since it was last looked who could be made to go for whom.
-    pub preemption_untried: bool,
-    /// There was more to preempt than may be at once.
+    /// Who could be made to go for whom.
+    pub sweep: Sweep,
+    pub board: Board,
+    /// When that may be another matter though nothing has happened.
     pub preempt_again_at: Option<Millis>,
+    /// More would have to go than may in a minute.
+    pub rate_limited: bool,
+    /// There may be more room somewhere than when decisions were last made.
+    pub room_gained: bool,
+    /// Shapes that the fleet could not hold if it were empty, and the fleet's composition then.
+    hopeless: (Option<u64>, BTreeMap<ShapeNo, bool>),
 }
 
 /// What waits for an unchanged reason is explained again, with new numbers, no more often than this.
@@ -43,6 +52,10 @@ impl Blocked {
         self.promise.is_some_and(|promise| promise.node == node)
     }
 
+    pub(super) fn has_no_room(&self, shape: ShapeNo) -> bool {
+        self.shapes.contains_key(&shape)
+    }
+
     pub(super) fn forget(&mut self, line: LineNo) {
         self.lines.remove(&line);
         self.unexplained.remove(&line);
@@ -51,13 +64,20 @@ impl Blocked {
     pub(super) fn forget_shape(&mut self, shape: ShapeNo) {
         self.shapes.remove(&shape);
         self.explained.remove(&shape);
+        self.hopeless.1.remove(&shape);
+        self.sweep.forget(shape);
+    }
+
+    /// Preemption is worth a look then, even if nothing happens before.
+    pub(super) fn preempt_at(&mut self, at: Millis) {
+        let before = self.preempt_again_at.unwrap_or(at);
+        self.preempt_again_at = Some(before.min(at));
     }
 }
 
 impl Scheduler {
     /// The line's head was tried in vain.
     pub(super) fn block(&mut self, no: LineNo, shape: ShapeNo, short: Short, now: Millis) {
-        self.blocked.preemption_untried = true;
         let limited = matches!(
             short.reason,
             WaitingReason::QueueLimit | WaitingReason::OverLimit
@@ -66,11 +86,16 @@ impl Scheduler {
             self.queues.block(no, short.reason);
             self.blocked.lines.insert(no);
             self.blocked.unexplained.insert(no);
+            self.sweep_too(no);
             return;
         }
         let said = short.reason;
         self.queues.close(shape);
         self.blocked.shapes.insert(shape, short);
+        let of_shape = self.queues.by_shape().get(&shape);
+        for line in of_shape.cloned().into_iter().flatten() {
+            self.sweep_too(line);
+        }
         let news = self
             .blocked
             .explained
@@ -84,6 +109,67 @@ impl Scheduler {
                 .unexplained
                 .extend(of_shape.into_iter().flatten());
         }
+    }
+
+    /// Whether the line could preempt is to be seen.
+    pub(super) fn sweep_too(&mut self, line: LineNo) {
+        if let Some(head) = self.queues.line(line).and_then(Line::head) {
+            self.blocked.sweep.add(head, line);
+        }
+    }
+
+    /// What each queue is due, for what is in it itself.
+    pub(super) fn fair_shares(&mut self) -> Vec<Share> {
+        let composition = Some(self.fleet.composition());
+        if self.blocked.hopeless.0 != composition {
+            self.blocked.hopeless = (composition, BTreeMap::new());
+        }
+        let unknown: Vec<_> = {
+            let hopeless = &self.blocked.0.hopeless.1;
+            let shapes = self.queues.by_shape().keys();
+            let unknown = shapes.filter(|shape| !hopeless.contains_key(shape));
+            unknown.copied().collect()
+        };
+        if !unknown.is_empty() {
+            let kinds = self.fleet.by_kind();
+            for shape in unknown {
+                let hopeless = !self.could_ever_fit(shape, &kinds);
+                self.blocked.hopeless.1.insert(shape, hopeless);
+            }
+        }
+        let hopeless = &self.blocked.0.hopeless.1;
+        let hopeless = |shape| hopeless.get(&shape).copied().unwrap_or(false);
+        let impossible = self.queues.impossible(hopeless);
+        self.queues.fair_shares(self.fleet.totals(), &impossible)
+    }
+
+    /// Whether the open nodes could hold the shape if nothing were on them, as far as numbers tell.
+    fn could_ever_fit(&self, shape: ShapeNo, kinds: &[(KindNo, u32, u32)]) -> bool {
+        let shape = self.shapes.get(shape.0);
+        let open = kinds.iter().filter(|(_, _, open)| *open > 0);
+        let fits = |of_value: &dyn Fn(KindNo) -> bool| {
+            let mut members = 0u64;
+            for (class, count) in &shape.members {
+                let class = self.classes.get(class.0);
+                let places = open.clone().filter(|(kind, _, _)| of_value(*kind));
+                let places = places.map(|(kind, _, open)| {
+                    most_on(self.fleet.kind(*kind), class).saturating_mul(u64::from(*open))
+                });
+                let places = places.fold(0u64, u64::saturating_add);
+                members += places.min(u64::from(*count));
+            }
+            members > 0 && members >= u64::from(shape.min)
+        };
+        let Some(label) = &shape.uniform_label else {
+            return fits(&|_| true);
+        };
+        let mut values: Vec<_> = self.fleet.label_values(label);
+        if let Some(value) = &shape.uniform_value {
+            values.retain(|other| other == value);
+        }
+        values.iter().any(|value| {
+            fits(&|kind| self.fleet.kind(kind).label(label.as_str()) == Some(value))
+        })
     }
 
     /// Closes what there is no room for before anybody is asked whose turn it is: so whose turn it is does not depend on
@@ -134,7 +220,7 @@ impl Scheduler {
         }
         self.blocked.line_by_line = line_by_line;
         self.blocked.promise = promise;
-        self.blocked.preemption_untried = true;
+        self.blocked.sweep.anew();
         self.blocked.shapes.clear();
         self.blocked.lines.clear();
         self.queues.free_all();
@@ -180,8 +266,12 @@ impl Scheduler {
         }
         gained.sort_unstable();
         gained.dedup();
+        let regrouped = self.fleet.take_regrouped();
         let composition = Some(self.fleet.composition());
-        if self.blocked.tried_with != composition {
+        let composed = self.blocked.tried_with != composition;
+        self.blocked.room_gained = composed || !gained.is_empty() || !regrouped.is_empty();
+        self.open_those_that_look_at(&regrouped);
+        if composed {
             // Other nodes: what was found of the old ones says little.
             self.blocked.tried_with = composition;
             for shape in std::mem::take(&mut self.blocked.shapes).keys() {
@@ -198,7 +288,7 @@ impl Scheduler {
             });
             self.blocked.shapes = shapes;
         }
-        if self.queues.take_released() || !gained.is_empty() {
+        if self.queues.take_released() || self.blocked.room_gained {
             for no in std::mem::take(&mut self.blocked.lines) {
                 let still = self.queues.line(no).is_some_and(|line| {
                     self.queues.limited_by(line.key.queue, &line.asks).is_some()
@@ -212,9 +302,54 @@ impl Scheduler {
         }
     }
 
+    /// Somebody was placed: whoever looks at its group is tried again, wherever there is room.
+    pub(super) fn reopen(
+        &mut self,
+        regrouped: &BTreeSet<(Token, Token)>,
+        aside: &Aside,
+        now: Millis,
+    ) {
+        if self.blocked.line_by_line {
+            let lines: Vec<_> = self.blocked.lines.iter().copied().collect();
+            for no in lines {
+                let looks = self.queues.line(no).is_some_and(|line| {
+                    line.blocked.is_some() && self.looks_at(line.key.shape, regrouped)
+                });
+                if looks {
+                    self.blocked.lines.remove(&no);
+                    self.queues.free(no);
+                }
+            }
+        }
+        self.open_those_that_look_at(regrouped);
+        self.close_hopeless(aside, now);
+    }
+
+    fn looks_at(&self, shape: ShapeNo, groups: &BTreeSet<(Token, Token)>) -> bool {
+        let mut members = self.shapes.get(shape.0).members.iter();
+        members.any(|(class, _)| self.classes.get(class.0).looks_at(groups))
+    }
+
+    fn open_those_that_look_at(&mut self, groups: &BTreeSet<(Token, Token)>) {
+        if groups.is_empty() {
+            return;
+        }
+        let mut shapes = std::mem::take(&mut self.blocked.shapes);
+        shapes.retain(|shape, _| {
+            let looks = self.looks_at(*shape, groups);
+            if looks {
+                self.queues.open(*shape);
+            }
+            !looks
+        });
+        self.blocked.shapes = shapes;
+    }
+
     /// Whether, with what there is on these nodes now, all members that have to may find room.
     fn is_enough(&self, shape: ShapeNo, nodes: &[NodeNo], short: &mut Short) -> bool {
         let members = &self.shapes.get(shape.0).members;
+        // Where members differ, room on one node may make room for another member on another.
+        let differ = members.len() > 1;
         nodes.iter().any(|no| {
             let node = self.fleet.node(*no);
             if !node.open() {
@@ -223,7 +358,7 @@ impl Scheduler {
             let classes = members.iter().map(|(class, _)| self.classes.get(class.0));
             let room = classes.map(|class| node.room_for(self.fleet.capacity(*no), class));
             let room = room.max().unwrap_or(0);
-            room > 0 && short.gained(*no, room)
+            room > 0 && (short.gained(*no, room) || differ)
         })
     }
 }

@@ -2,21 +2,24 @@
 
 use super::{fleet::model_no, interner::Interner, scoring::Ask};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use vocab::{AllocationSpec, GpuRequest, NumaPolicy, PlacementRules, ResourceKind, Token};
 
 /// Amounts of the resource types, in the order of `ResourceKind::ALL`: millicores, bytes, thousandths of a device.
 pub type Amounts = [u64; ResourceKind::ALL.len()];
 
+/// What thousands wait for can be more than a number holds. It wraps then, so that what was added can be subtracted again
+/// exactly: in particular what is impossible, which is all that is so large.
 pub fn add(to: &mut Amounts, amounts: &Amounts) {
     for (to, amount) in to.iter_mut().zip(amounts) {
-        *to += amount;
+        *to = to.wrapping_add(*amount);
     }
 }
 
 /// The caller took what it subtracts from what it added before.
 pub fn subtract(from: &mut Amounts, amounts: &Amounts) {
     for (from, amount) in from.iter_mut().zip(amounts) {
-        *from -= amount;
+        *from = from.wrapping_sub(*amount);
     }
 }
 
@@ -74,6 +77,35 @@ impl Class {
         self.rules.as_ref().is_some_and(|rules| {
             !rules.near.is_empty() || !rules.apart.is_empty() || !rules.spread.is_empty()
         })
+    }
+
+    /// The tenant's group that it counts for.
+    pub fn group(&self) -> Option<(&Token, &Token)> {
+        let group = self.rules.as_ref()?.group.as_ref()?;
+        Some((self.tenant.as_ref()?, group))
+    }
+
+    /// The groups that it has to be near to.
+    pub fn near(&self) -> impl Iterator<Item = (&Token, &Token)> {
+        let rules = self.rules.iter().flat_map(|rules| &rules.near);
+        rules.filter_map(|term| Some((self.tenant.as_ref()?, &term.group)))
+    }
+
+    /// The groups that where it may go depends on.
+    pub fn groups_looked_at(&self) -> impl Iterator<Item = (&Token, &Token)> {
+        let rules = self.rules.iter();
+        let groups = rules.flat_map(|rules| {
+            let terms = rules.near.iter().chain(&rules.apart);
+            let own = rules.group.iter().filter(|_| !rules.spread.is_empty());
+            terms.map(|term| &term.group).chain(own)
+        });
+        groups.filter_map(|group| Some((self.tenant.as_ref()?, group)))
+    }
+
+    /// Whether it depends on one of these.
+    pub fn looks_at(&self, groups: &BTreeSet<(Token, Token)>) -> bool {
+        let mut looked_at = self.groups_looked_at();
+        looked_at.any(|(tenant, group)| groups.contains(&(tenant.clone(), group.clone())))
     }
 
     pub fn numa(&self) -> NumaPolicy {

@@ -39,11 +39,12 @@ pub(super) fn decide_reports(state: &mut Scheduler, draft: &mut Draft) {
                 draft.emit(state, Event::AllocationStarted { allocation, at });
                 continue;
             }
-            RunState::Finished | RunState::Failed if hold.cancelled() => EndCause::Cancelled,
-            RunState::Finished | RunState::Failed if hold.preempted() => EndCause::Preempted,
+            // What was over before its agent was told to stop it did not end for that: it is not run again.
             RunState::Finished => EndCause::Finished,
             RunState::Failed => EndCause::Failed,
             RunState::Rejected => EndCause::RejectedByNode,
+            RunState::Stopped if hold.preempted() && !hold.cancelled() => EndCause::Preempted,
+            RunState::Stopped => EndCause::Cancelled,
         };
         let event = over(state, allocation, cause, at, draft.now);
         draft.emit(state, event);

@@ -6,7 +6,7 @@ use super::{
     blocked::AGAIN_MS,
     class::{Amounts, Class, ClassNo},
     fair::Share,
-    fleet::{KindNo, NodeNo, Others, keeps_off},
+    fleet::{KindNo, Moves, NodeNo, Others, keeps_off},
     queues::Said,
 };
 use ledger::Draft;
@@ -49,7 +49,7 @@ impl Scheduler {
         let mut kinds: Vec<Option<Option<Filter>>> = Vec::new();
         let others = class
             .looks_at_others()
-            .then(|| Others::of(&self.fleet, class));
+            .then(|| Others::of(&self.fleet, class, &Moves::default()));
         let mut least = u128::MAX;
         for (node, no) in self.fleet.nodes().iter().zip(0..) {
             let kind = node.kind.0 as usize;
@@ -136,7 +136,7 @@ impl Scheduler {
             return None;
         }
         let queue = line.key.queue;
-        let held = self.queues.own(queue).0;
+        let held = *self.queues.own(queue);
         let share = Share::dominant(&held, self.fleet.totals());
         let shortfall = shortfall
             .into_iter()
@@ -213,7 +213,7 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
     let lines = std::mem::take(&mut state.blocked.unexplained);
     if !lines.is_empty() {
         let kinds = state.fleet.by_kind();
-        let due = state.queues.fair_shares(state.fleet.totals());
+        let due = state.fair_shares();
         let mut known = BTreeMap::new();
         for line in &lines {
             if draft.full() {

@@ -27,6 +27,8 @@ pub struct Gang {
     uniform_label: Option<Token>,
     /// Not ended.
     members: BTreeSet<AllocationNo>,
+    /// So many have finished: the others go on without them.
+    finished: u32,
     /// Ready to be placed together.
     ready: BTreeSet<AllocationNo>,
     /// In line by themselves, beside those that run.
@@ -54,13 +56,17 @@ pub struct Gangs {
 }
 
 impl Gang {
+    /// So many have to run together. Who has finished is not missing; who was cancelled, or failed for good, is.
+    fn needed(&self) -> usize {
+        self.min.saturating_sub(self.finished).max(1) as usize
+    }
+
     /// All who can be. Once it was complete, members whose quota was taken back are not waited for as long as the others
     /// are enough: they have quota that nobody else can use meanwhile.
     fn all_are_ready(&self) -> bool {
         let missing = self.members.len() - self.ready.len();
-        let enough = self.members.len().min(self.min as usize);
-        missing == 0
-            || self.formed && missing == self.without_quota.len() && self.ready.len() >= enough
+        let waits = missing == 0 || self.formed && missing == self.without_quota.len();
+        waits && self.ready.len() >= self.needed()
     }
 }
 
@@ -82,6 +88,7 @@ impl Gangs {
                 min: wanted.min,
                 uniform_label: wanted.uniform_label.clone(),
                 members: BTreeSet::new(),
+                finished: 0,
                 ready: BTreeSet::new(),
                 alone: BTreeSet::new(),
                 without_quota: BTreeSet::new(),
@@ -145,8 +152,7 @@ impl Gangs {
     /// Whether so many members may be placed where none runs.
     pub fn enough(&self, gang: GangNo, members: usize) -> bool {
         self.get(gang).is_some_and(|gang| {
-            let min = gang.members.len().min(gang.min as usize);
-            gang.held.is_empty() && members >= min
+            gang.held.is_empty() && members >= gang.needed()
         })
     }
 
@@ -182,11 +188,12 @@ impl Gangs {
         }
     }
 
-    pub fn leave(&mut self, no: GangNo, member: AllocationNo) {
+    pub fn leave(&mut self, no: GangNo, member: AllocationNo, finished: bool) {
         let Some(gang) = self.gangs.get_mut(&no) else {
             return;
         };
         gang.members.remove(&member);
+        gang.finished += u32::from(finished);
         gang.without_quota.remove(&member);
         if gang.members.is_empty()
             && let Some(gang) = self.gangs.remove(&no)
@@ -280,7 +287,8 @@ impl Scheduler {
             add(&mut asks, &self.amounts(live));
         }
         let shape = Shape {
-            min: gang.min.min(gang.ready.len() as u32),
+            // A gang's size is a u32, and what is ready is enough.
+            min: gang.needed() as u32,
             members: counts.into_iter().collect(),
             uniform_label: gang.uniform_label.clone(),
             uniform_value: None,

@@ -16,6 +16,7 @@ mod interner;
 pub mod interval;
 mod job_sets;
 mod kernel;
+mod levels;
 mod named;
 pub mod order;
 mod pause;
@@ -44,6 +45,7 @@ use gang::Gangs;
 use interner::{Interner, Scratch};
 use job_sets::JobSets;
 use ledger::{Decider, Draft, IllegalEvent};
+use levels::Levels;
 pub(crate) use named::Named;
 use preempt::Rate;
 use queues::{Queues, Said};
@@ -76,6 +78,9 @@ pub struct Scheduler {
     policy: SchedulingPolicy,
     popularity: scoring::Popularity,
     rate: Rate,
+    /// Counts what came from outside: quota granted, runs that ended by themselves, nodes and settings that changed. What
+    /// follows from decisions alone does not count.
+    epoch: u64,
     /// Never told where they stand.
     fresh: BTreeSet<AllocationNo>,
     job_sets: JobSets,
@@ -154,7 +159,7 @@ impl Decider for Scheduler {
     type Effect = Infallible;
 
     const WRITER: Writer = Writer::Scheduler;
-    const STATE_VERSION: u32 = 3;
+    const STATE_VERSION: u32 = 4;
 
     fn observe(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
         match event {
@@ -404,16 +409,23 @@ impl Decider for Scheduler {
 }
 
 impl Scheduler {
-    /// Places whoever is next until nobody fits. One who does not fit does not block those behind.
+    /// Places whoever is next until nobody fits. One who does not fit does not block those behind. One who would have to go
+    /// at once for another who waits, comes after that one.
     fn decide_queues(&mut self, aside: &Aside, draft: &mut Draft) {
         self.close_hopeless(aside, draft.now);
+        let mut levels = Levels::default();
         loop {
             if draft.full() {
+                // Whoever comes after others is not passed over: it is its turn in the next frame.
+                levels.free(self);
                 return;
             }
             let totals = *self.fleet.totals();
             let half_life_ms = self.policy.half_life_ms;
             let Some(no) = self.queues.next(&totals, draft.now, half_life_ms) else {
+                if levels.free(self) {
+                    continue;
+                }
                 return;
             };
             let Some((shape, head)) = self
@@ -423,7 +435,7 @@ impl Scheduler {
             else {
                 return;
             };
-            if self.block_if_limited(no, draft.now) {
+            if self.block_if_limited(no, draft.now) || levels.hold_back(self, no) {
                 continue;
             }
             let members = self.unit(head, self.shapes.get(shape.0).members.len());
@@ -434,6 +446,10 @@ impl Scheduler {
                         draft.emit(self, event);
                     }
                     self.tell_the_rest(&members, draft);
+                    if self.fleet.any_regrouped() {
+                        let regrouped = self.fleet.take_regrouped();
+                        self.reopen(&regrouped, aside, draft.now);
+                    }
                 }
                 Err(short) => self.block(no, shape, short, draft.now),
             }

@@ -2,14 +2,15 @@
 
 use super::{
     Scheduler,
-    allocation::{Live, Phase},
+    allocation::Live,
     aside::Aside,
     class::{Class, ClassNo, ShapeNo},
-    fleet::{NodeNo, Others, Spot, Taken, Value, Wanted},
+    fair::Share,
+    fleet::{Moves, NodeNo, Others, Spot, Taken, Value, Wanted, keeps_off},
     gang::GangNo,
     scoring,
 };
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 use vocab::{AllocationNo, Candidate, Event, PlacementPolicy, Token, WaitingReason};
 
 /// A place that was found; nothing stands on the ledger yet.
@@ -20,6 +21,29 @@ pub(super) struct Place {
     pub spot: Spot,
     pub policy: PlacementPolicy,
 }
+
+/// Places that are taken to see whether the others find theirs beside them. It is given back before anything is decided.
+#[derive(Debug, Default)]
+pub(super) struct Trial {
+    pub places: Vec<Place>,
+    /// What each took.
+    taken: Vec<(ClassNo, Taken)>,
+}
+
+/// A search for places of all members of a gang.
+struct Search<'a> {
+    uniform: Uniform<'a>,
+    aside: &'a Aside,
+    trial: Trial,
+    steps_left: u32,
+    /// The most that were placed at once.
+    best: Vec<Place>,
+}
+
+/// Places that a search takes on trial, all in all. Small gangs are searched through, in large ones the order has to do.
+const STEPS_MAX: u32 = 512;
+/// Nodes that a member is tried on: so many of the best, and so many of those with most room.
+const CHOICES: usize = 8;
 
 /// How many nodes a placement names beside the one that was chosen.
 const RUNNERS_UP: usize = 2;
@@ -60,7 +84,9 @@ impl Scheduler {
         };
         self.fleet.rank(&wanted);
         let fleet = &self.fleet;
-        let others = class.looks_at_others().then(|| Others::of(fleet, class));
+        let others = class
+            .looks_at_others()
+            .then(|| Others::of(fleet, class, &Moves::default()));
         let may = |node: NodeNo| {
             let value = |label: &Token| fleet.capacity(node).label(label.as_str());
             uniform.is_none_or(|(label, wanted)| value(label) == Some(wanted))
@@ -111,6 +137,11 @@ impl Scheduler {
         aside: &Aside,
     ) -> Option<Place> {
         let (node, _) = *self.best_nodes(no, uniform, aside, 1).first()?;
+        self.place_on(no, node)
+    }
+
+    /// The place on a node that it fits on.
+    pub(super) fn place_on(&self, no: AllocationNo, node: NodeNo) -> Option<Place> {
         let (class, policy) = self.wanted(self.live.get(&no)?);
         let class = self.classes.get(class.0);
         let there = self.fleet.node(node);
@@ -179,81 +210,163 @@ impl Scheduler {
             .cloned()
     }
 
-    /// Places for as many members as find one, one after the other. Members of one class find none once one has not.
-    fn try_all(
+    /// Places for as many members as find one: the largest first, each on its best node, as long as that finds places for
+    /// all; else by a search that takes back what stands in the way of another, of so many steps at the most.
+    pub(super) fn try_all(
         &mut self,
         members: &[AllocationNo],
         uniform: Uniform<'_>,
         aside: &Aside,
     ) -> Vec<Place> {
-        let mut places: Vec<Place> = Vec::new();
-        let mut taken: Vec<(NodeNo, AllocationNo, ClassNo, Taken)> = Vec::new();
+        let mut members = members.to_vec();
+        self.largest_first(&mut members);
+        let mut trial = Trial::default();
         let mut full: Option<ClassNo> = None;
-        for no in members {
-            let Some(class_no) = self.live.get(no).map(|live| live.class) else {
-                continue;
-            };
-            if full == Some(class_no) {
+        for no in &members {
+            let class = self.live.get(no).map(|live| live.class);
+            // Members of one class find no place once one has not.
+            if class.is_none() || full == class {
                 continue;
             }
-            let place = self.find_place(*no, uniform, aside).and_then(|place| {
-                let class = self.classes.get(class_no.0);
-                let took = self.fleet.take(place.node, *no, class, &place.spot).ok()?;
-                Some((place, took))
-            });
-            match place {
-                Some((place, took)) => {
-                    taken.push((place.node, *no, class_no, took));
-                    places.push(place);
-                }
-                None => full = Some(class_no),
+            let place = self.find_place(*no, uniform, aside);
+            if place.is_none_or(|place| !self.take(place, &mut trial)) {
+                full = class;
             }
         }
-        self.undo(taken);
-        places
-    }
-
-    /// The places of nominees, if what they wait for has gone from all their nodes. The state is as before.
-    pub(super) fn places_of_nominees(&mut self, members: &[AllocationNo]) -> Option<Vec<Place>> {
-        let mut places = Vec::new();
-        let mut taken = Vec::new();
-        for no in members {
-            let live = self.live.get(no)?;
-            let Phase::Nominated(node) = live.phase else {
-                break;
-            };
-            let policy = self.placement_policy(live);
-            let class = self.classes.get(live.class.0);
-            let there = self.fleet.node(node);
-            let capacity = self.fleet.capacity(node);
-            if there.check(capacity, class).is_err() {
-                break;
-            }
-            let spot = there.spot(capacity, class, |room| {
-                scoring::devices(policy.into(), &self.popularity, room, &class.ask)
-            });
-            let Some(spot) = spot else {
-                break;
-            };
-            let Ok(took) = self.fleet.take(node, *no, class, &spot) else {
-                break;
-            };
-            taken.push((node, *no, live.class, took));
-            places.push(Place {
-                allocation: *no,
-                node,
-                spot,
-                policy,
-            });
+        let found = trial.places.clone();
+        self.undo(&mut trial, 0);
+        if found.len() == members.len() || !self.may_be_packed_better(&members) {
+            return found;
         }
-        self.undo(taken);
-        (places.len() == members.len()).then_some(places)
+        let mut search = Search {
+            uniform,
+            aside,
+            trial,
+            steps_left: STEPS_MAX,
+            best: found,
+        };
+        self.search(&members, &mut search);
+        self.undo(&mut search.trial, 0);
+        search.best
     }
 
-    fn undo(&mut self, taken: Vec<(NodeNo, AllocationNo, ClassNo, Taken)>) {
-        for (node, no, class, took) in taken.into_iter().rev() {
+    /// Those that ask for the largest share of the cell first: what is small fits between.
+    pub(super) fn largest_first(&self, members: &mut [AllocationNo]) {
+        members.sort_by_cached_key(|no| {
+            let live = self.live.get(no);
+            let amounts = live.map_or([0; 3], |live| self.amounts(live));
+            let share = Share::dominant(&amounts, self.fleet.totals());
+            (Reverse(share), live.map(|live| live.class), *no)
+        });
+    }
+
+    /// Members that all ask for the same, wherever the others are, fit or fail in any order.
+    fn may_be_packed_better(&self, members: &[AllocationNo]) -> bool {
+        if members.len() < 2 {
+            return false;
+        }
+        let mut classes = members.iter().filter_map(|no| Some(self.live.get(no)?.class));
+        let Some(first) = classes.next() else {
+            return false;
+        };
+        self.classes.get(first.0).looks_at_others() || classes.any(|class| class != first)
+    }
+
+    /// Tries to place all of `rest` beside those of the trial; whether that is done.
+    fn search(&mut self, rest: &[AllocationNo], search: &mut Search<'_>) -> bool {
+        if search.trial.places.len() > search.best.len() {
+            search.best.clone_from(&search.trial.places);
+        }
+        let Some((no, rest)) = rest.split_first() else {
+            return true;
+        };
+        for node in self.choices(*no, search) {
+            if search.steps_left == 0 {
+                return false;
+            }
+            search.steps_left -= 1;
+            let before = search.trial.places.len();
+            let Some(place) = self.place_on(*no, node) else {
+                continue;
+            };
+            if self.take(place, &mut search.trial) && self.search(rest, search) {
+                return true;
+            }
+            self.undo(&mut search.trial, before);
+        }
+        false
+    }
+
+    /// Where to try a member: on its best nodes, and on those with most room for more of its kind.
+    fn choices(&mut self, no: AllocationNo, search: &Search<'_>) -> Vec<NodeNo> {
+        let best = self.best_nodes(no, search.uniform, search.aside, CHOICES);
+        let mut choices: Vec<_> = best.into_iter().map(|(node, _)| node).collect();
+        let Some(class) = self.live.get(&no).map(|live| live.class) else {
+            return choices;
+        };
+        if choices.len() < CHOICES {
+            return choices;
+        }
+        let class = self.classes.get(class.0);
+        let others = class
+            .looks_at_others()
+            .then(|| Others::of(&self.fleet, class, &Moves::default()));
+        let mut roomy: Vec<_> = self
+            .fleet
+            .all()
+            .filter_map(|node| {
+                let there = self.fleet.node(node);
+                let capacity = self.fleet.capacity(node);
+                let of_value = search.uniform.is_none_or(|(label, wanted)| {
+                    capacity.label(label.as_str()) == Some(wanted)
+                });
+                let may = of_value
+                    && there.free_for_all()
+                    && keeps_off(capacity, class).is_none()
+                    && others
+                        .as_ref()
+                        .is_none_or(|others| others.keep_off(node).is_none());
+                let room = if may { there.room_for(capacity, class) } else { 0 };
+                (room > 0).then_some((Reverse(room), Reverse(there.precedence), node))
+            })
+            .collect();
+        roomy.sort_unstable();
+        let roomy = roomy.into_iter().map(|(_, _, node)| node);
+        let new: Vec<_> = roomy
+            .filter(|node| !choices.contains(node))
+            .take(CHOICES)
+            .collect();
+        choices.extend(new);
+        choices
+    }
+
+    /// Takes the place on trial; whether it could be had.
+    pub(super) fn take(&mut self, place: Place, trial: &mut Trial) -> bool {
+        let Some(class_no) = self.live.get(&place.allocation).map(|live| live.class) else {
+            return false;
+        };
+        let class = self.classes.get(class_no.0);
+        let took = self
+            .fleet
+            .take(place.node, place.allocation, class, &place.spot);
+        match took {
+            Ok(took) => {
+                trial.taken.push((class_no, took));
+                trial.places.push(place);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Gives back all but the first `left` places of the trial.
+    pub(super) fn undo(&mut self, trial: &mut Trial, left: usize) {
+        while trial.places.len() > left
+            && let (Some(place), Some((class, took))) = (trial.places.pop(), trial.taken.pop())
+        {
             let class: &Class = self.classes.get(class.0);
-            self.fleet.give_back_trial(node, no, class, &took);
+            self.fleet
+                .give_back_trial(place.node, place.allocation, class, &took);
         }
     }
 

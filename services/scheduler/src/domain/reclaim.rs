@@ -70,6 +70,7 @@ impl Scheduler {
         if let Some(gang) = live.gang {
             self.gangs.has_quota(gang, no);
         }
+        self.epoch += 1;
         self.fresh.insert(no);
         match pause.filter(|until| *until > now) {
             Some(until) => {
@@ -97,7 +98,7 @@ impl Scheduler {
             Phase::Nominated(_) => (None, true),
             Phase::Held(_) => return Err(illegal("it is on a node")),
         };
-        let (queue, gang, amounts) = (live.queue, live.gang, self.amounts(live));
+        let (queue, gang, used) = (live.queue, live.gang, self.used(live));
         if !self.reclaims.over(no) {
             return Err(illegal("nothing was taken back"));
         }
@@ -105,7 +106,7 @@ impl Scheduler {
         self.leave_waiting(no);
         if promised {
             self.queues
-                .release(queue, &amounts, now, self.policy.half_life_ms);
+                .release(queue, &used, now, self.policy.half_life_ms);
         }
         self.fresh.remove(&no);
         self.await_quota(no, pause);

@@ -1,4 +1,5 @@
-//! Advance reservations: whole nodes for one queue in an interval of time.
+//! Advance reservations: whole nodes for one queue in an interval of time. A node that is lost or cordoned before that is over
+//! is replaced by another, if there is one.
 
 use super::{
     Scheduler,
@@ -76,9 +77,15 @@ impl Scheduler {
             Some((asked, _)) if *asked == version => self.reservations.asked.remove(name),
             _ => None,
         };
-        if nodes.is_empty() || wanted.is_some() {
-            self.drop_reservation(name);
-        }
+        // Without a request it is over, or has other nodes in the place of some that are gone.
+        let terms = match wanted {
+            Some((version, terms)) => terms.map(|terms| (version, terms)),
+            None => {
+                let granted = self.reservations.granted.get(name);
+                granted.map(|granted| (granted.version, granted.terms.clone()))
+            }
+        };
+        self.drop_reservation(name);
         if nodes.is_empty() {
             return;
         }
@@ -86,7 +93,7 @@ impl Scheduler {
             .iter()
             .filter_map(|node| self.fleet.find(node))
             .collect();
-        if let Some((version, Some(terms))) = wanted {
+        if let Some((version, terms)) = terms {
             for node in &nodes {
                 let key = (*node, name.clone());
                 self.reservations
@@ -113,7 +120,7 @@ impl Scheduler {
         }
     }
 
-    /// The nodes for a reservation: those that meet the terms and are in no other reservation then, the emptiest first.
+    /// Nodes for a reservation: all that meet the terms and are in no other reservation then, the emptiest first.
     fn nodes_for(&self, name: &Token, terms: &AdvanceReservation) -> Vec<NodeNo> {
         let overlapping = self.reservations.taken.overlapping(terms.from, terms.until);
         let others = overlapping.filter(|(_, other)| other != name);
@@ -131,9 +138,33 @@ impl Scheduler {
                 && !busy.contains(no)
                 && terms.selector.iter().all(|wanted| meets(capacity, wanted))
         });
-        nodes.sort_by_key(|(node, _)| (node.holds.len(), std::cmp::Reverse(node.precedence)));
-        nodes.truncate(terms.nodes as usize);
+        nodes.sort_by_key(|(node, _)| {
+            let there = node.holds.len() + node.nominees.len();
+            (there, std::cmp::Reverse(node.precedence))
+        });
         nodes.into_iter().map(|(_, no)| no).collect()
+    }
+
+    /// The nodes of a reservation with others in the place of those that are lost or cordoned, as far as there are others;
+    /// none if nothing is to be replaced.
+    fn replaced(&self, name: &Token, granted: &Granted) -> Option<Vec<NodeNo>> {
+        let (open, gone): (Vec<_>, Vec<_>) = granted
+            .nodes
+            .iter()
+            .partition(|no| self.fleet.node(**no).open());
+        if gone.is_empty() {
+            return None;
+        }
+        let others = self.nodes_for(name, &granted.terms);
+        let mut others = others.into_iter().filter(|no| !granted.nodes.contains(no));
+        let mut nodes = open;
+        let mut found = false;
+        for gone in gone {
+            let other = others.next();
+            found |= other.is_some();
+            nodes.push(other.unwrap_or(gone));
+        }
+        found.then_some(nodes)
     }
 
     /// Of those on a reservation's nodes, whoever is not of its queue and may be made to go.
@@ -168,8 +199,9 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
         let (name, version) = (name.clone(), *version);
         let nodes = match wanted {
             Some(terms) if terms.until > draft.now => {
-                let nodes = state.nodes_for(&name, terms);
-                if nodes.len() == terms.nodes as usize {
+                let mut nodes = state.nodes_for(&name, terms);
+                if nodes.len() >= terms.nodes as usize {
+                    nodes.truncate(terms.nodes as usize);
                     nodes
                 } else {
                     Vec::new()
@@ -201,6 +233,19 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
             version,
             nodes: Vec::new(),
         };
+        draft.emit(state, decided);
+    }
+    let granted = &state.reservations.granted;
+    let replaced = granted.iter().filter_map(|(name, granted)| {
+        let nodes = state.replaced(name, granted)?;
+        let name_of = |no: NodeNo| state.fleet.node(no).name.clone();
+        Some(Event::ReservationDecided {
+            reservation: name.clone(),
+            version: granted.version,
+            nodes: nodes.into_iter().map(name_of).collect(),
+        })
+    });
+    for decided in replaced.collect::<Vec<_>>() {
         draft.emit(state, decided);
     }
     let granted = &state.reservations.granted;

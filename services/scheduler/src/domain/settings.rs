@@ -1,11 +1,18 @@
 //! What operators set, and what becomes of the nodes.
 
-use super::{Scheduler, allocation::Phase, blocked::Blocked, queues::Key};
+use super::{
+    Scheduler,
+    allocation::{Live, Phase},
+    blocked::Blocked,
+    class::ClassNo,
+    queues::Key,
+};
 use ledger::IllegalEvent;
 use vocab::{AdminChange, Event, LineNo, NodeCapacity, Token, Validity};
 
 impl Scheduler {
     pub(super) fn apply(&mut self, change: &AdminChange, version: u64) {
+        self.epoch += 1;
         match change {
             AdminChange::Queue { queue, settings } => {
                 self.queues.set(queue, settings);
@@ -15,6 +22,7 @@ impl Scheduler {
             AdminChange::PriorityClass { class, settings } => {
                 self.priority_classes
                     .insert(class.clone(), settings.clone());
+                self.recount_firm();
                 self.try_everything();
             }
             AdminChange::Scheduling(policy) => {
@@ -24,7 +32,7 @@ impl Scheduler {
             }
             AdminChange::Cordon { node, cordoned } => {
                 self.fleet.set_cordon(node, *cordoned);
-                self.blocked.preemption_untried = true;
+                self.blocked.sweep.anew();
             }
             AdminChange::Reservation {
                 reservation,
@@ -32,7 +40,7 @@ impl Scheduler {
             } => self.reservations.ask(reservation, version, wanted),
             AdminChange::Tenant { tenant, settings } => {
                 self.queues.weigh(tenant, settings.weight_milli);
-                self.blocked.preemption_untried = true;
+                self.blocked.sweep.anew();
             }
             AdminChange::Quota {
                 account,
@@ -56,23 +64,42 @@ impl Scheduler {
         incarnation: u64,
         capacity: &NodeCapacity,
     ) {
+        let mut nominees = Vec::new();
         if let Some(known) = self.fleet.find(node) {
             let empty = self.fleet.empty_room(known);
             self.popularity.left(&empty);
+            nominees.clone_from(&self.fleet.node(known).nominees);
+            for nominee in &nominees {
+                let class = self.live.get(nominee).map(|live| live.class);
+                if let Some(ClassNo(class)) = class {
+                    let class = self.classes.get(class);
+                    self.fleet.denominate(known, *nominee, class);
+                }
+            }
         }
         self.fleet.register(node, incarnation, capacity);
         if let Some(known) = self.fleet.find(node) {
             let empty = self.fleet.empty_room(known);
             self.popularity.joined(&empty);
+            // They are judged anew: the node may be another by now.
+            for nominee in nominees {
+                let class = self.live.get(&nominee).map(|live| live.class);
+                if let Some(ClassNo(class)) = class {
+                    let class = self.classes.get(class);
+                    self.fleet.nominate(known, nominee, class);
+                }
+            }
         }
-        self.blocked.preemption_untried = true;
+        self.epoch += 1;
+        self.blocked.sweep.anew();
     }
 
     pub(super) fn node_ready(&mut self, node: &Token, event: &Event) -> Result<(), IllegalEvent> {
         let node = self.fleet.find(node);
         let node = node.ok_or_else(|| IllegalEvent::new("no such node", event))?;
         self.fleet.set_ready(node, true);
-        self.blocked.preemption_untried = true;
+        self.epoch += 1;
+        self.blocked.sweep.anew();
         Ok(())
     }
 
@@ -80,9 +107,24 @@ impl Scheduler {
         let node = self.fleet.find(node);
         let node = node.ok_or_else(|| IllegalEvent::new("no such node", event))?;
         self.fleet.set_ready(node, false);
-        self.blocked.preemption_untried = true;
+        self.epoch += 1;
+        self.blocked.sweep.anew();
         self.lost.extend(&self.fleet.node(node).holds);
         Ok(())
+    }
+
+    /// A priority class may have become preemptible, or not preemptible any more.
+    fn recount_firm(&mut self) {
+        let counts = |live: &&Live| match &live.phase {
+            Phase::Held(hold) => !hold.preempted(),
+            Phase::Nominated(_) => true,
+            _ => false,
+        };
+        let held = self.live.values().filter(counts);
+        let used = held.map(|live| (live.queue, self.used(live)));
+        let firm = used.filter(|(_, used)| used.firm);
+        let firm: Vec<_> = firm.map(|(queue, used)| (queue, used.amounts)).collect();
+        self.queues.recount_firm(firm.into_iter());
     }
 
     /// Whoever waits stands in line by new settings.
@@ -111,6 +153,5 @@ impl Scheduler {
     fn try_everything(&mut self) {
         self.queues.free_all();
         *self.blocked = Blocked::default();
-        self.blocked.preemption_untried = true;
     }
 }

@@ -55,7 +55,7 @@ pub fn run(state: &Scheduler, now: Millis, changes: &[Change]) -> Result<Differe
         after.apply(change)?;
     }
     after.settle()?;
-    Ok(Differences::between(state, &before, &after))
+    Ok(Differences::between(state, &mut before, &mut after))
 }
 
 /// What the node has when it is empty; none if there is no such node.

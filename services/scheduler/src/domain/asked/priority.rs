@@ -95,11 +95,19 @@ impl Scheduler {
             | Phase::Nominated(_)
             | Phase::Held(_) => None,
         };
+        let node = match &live.phase {
+            Phase::Held(hold) => Some(hold.node),
+            _ => None,
+        };
         if let Some((line, key)) = stands.filter(|(_, key)| key.allocation == no) {
             self.stand_anew(line, key);
         }
         // Who may go for whom is another matter now.
-        self.blocked.preemption_untried = true;
+        self.epoch += 1;
+        if let Some(node) = node {
+            self.fleet.touched(node);
+        }
+        self.blocked.sweep.anew();
         Ok(())
     }
 

@@ -11,6 +11,8 @@ use std::cmp::Ordering;
 pub struct Claim {
     pub weight_milli: u32,
     pub demand: Share,
+    /// What it has and cannot be made to give up; not above the demand.
+    pub floor: Share,
 }
 
 impl Claim {
@@ -32,14 +34,33 @@ impl Claim {
 /// The share of each claim, in the order of the claims; of `whole`, which for the children of a queue is what the queue
 /// itself was due.
 ///
-/// No share is above its demand, and the total is not above the whole. A share that is below its demand is rounded down, so
-/// that the total may miss the whole by as many units of 2^-64 as there are claims. The order of the claims does not matter.
+/// No share is above its demand or below its floor, and the total is not above the whole unless the floors' is. A share that
+/// is below its demand is rounded down, so that the total may miss the whole by as many units of 2^-64 as there are claims.
+/// The order of the claims does not matter.
 pub fn fair_shares(claims: &[Claim], whole: Share) -> Vec<Share> {
     let mut order: Vec<usize> = (0..claims.len()).collect();
     order.sort_unstable_by(|a, b| claims[*a].cmp_level(&claims[*b]));
     let mut shares = vec![Share::ZERO; claims.len()];
     let mut left = whole.0;
-    let mut weights: u64 = claims.iter().map(Claim::weight).sum();
+    loop {
+        fill(claims, &order, left, &mut shares);
+        // Whoever gets less than its floor has the floor, which leaves less to the others, so that is settled for good.
+        let below = |at: &usize| shares[*at] < claims[*at].floor;
+        let (floored, rest): (Vec<_>, Vec<_>) = order.iter().copied().partition(below);
+        if floored.is_empty() {
+            return shares;
+        }
+        for at in floored {
+            shares[at] = claims[at].floor;
+            left = left.saturating_sub(claims[at].floor.0);
+        }
+        order = rest;
+    }
+}
+
+/// Shares `left` out among the claims in `order`, floors left aside.
+fn fill(claims: &[Claim], order: &[usize], mut left: u128, shares: &mut [Share]) {
+    let mut weights: u64 = order.iter().map(|at| claims[*at].weight()).sum();
     for (met, at) in order.iter().enumerate() {
         let claim = &claims[*at];
         if claim.demand.0 > part(left, claim.weight(), weights) {
@@ -52,7 +73,6 @@ pub fn fair_shares(claims: &[Claim], whole: Share) -> Vec<Share> {
         left -= claim.demand.0;
         weights -= claim.weight();
     }
-    shares
 }
 
 /// `amount * weight / weights`, rounded down, of a weight that is among the weights.
@@ -71,6 +91,7 @@ mod tests {
         let claim = |(weight_milli, demand): &(u32, u64)| Claim {
             weight_milli: *weight_milli,
             demand: Share::of(*demand, 100),
+            floor: Share::ZERO,
         };
         let claims: Vec<_> = claims.iter().map(claim).collect();
         let shares = fair_shares(&claims, whole);
@@ -137,8 +158,33 @@ mod tests {
     prop_compose! {
         fn any_claim()(weight_milli in prop_oneof![0..4u32, 1..2000u32, any::<u32>()],
             demand in prop_oneof![0..100u128, 0..1u128 << 65, any::<u128>()]) -> Claim {
-            Claim { weight_milli, demand: Share(demand) }
+            Claim { weight_milli, demand: Share(demand), floor: Share::ZERO }
         }
+    }
+
+    #[test]
+    fn what_cannot_be_taken_is_left_to_whoever_has_it() {
+        fn check(claims: &[(u64, u64)], expected: &[u32]) {
+            let claims: Vec<_> = claims
+                .iter()
+                .map(|(demand, floor)| Claim {
+                    weight_milli: 1000,
+                    demand: Share::of(*demand, 100),
+                    floor: Share::of(*floor, 100),
+                })
+                .collect();
+            let shares = fair_shares(&claims, Share::ONE);
+            let found: Vec<_> = shares.iter().map(|share| share.ppm()).collect();
+            assert_eq!(found, expected, "{claims:?}");
+        }
+        check(&[(100, 0), (100, 0)], &[500_000, 500_000]);
+        check(&[(100, 0), (100, 50)], &[500_000, 500_000]);
+        check(&[(100, 0), (100, 70)], &[300_000, 700_000]);
+        check(&[(30, 0), (72, 72), (3, 0)], &[250_000, 720_000, 30_000]);
+        // One floor pushes another below its floor.
+        check(&[(100, 60), (100, 25), (100, 0)], &[600_000, 250_000, 150_000]);
+        // More than there is.
+        check(&[(80, 80), (80, 80), (9, 0)], &[800_000, 800_000, 0]);
     }
 
     proptest! {
@@ -164,6 +210,30 @@ mod tests {
             // Who has less than it asks for has as much for its weight as anyone.
             for (claim, share) in claims.iter().zip(&shares).filter(|(c, s)| **s < c.demand) {
                 for (other, others) in claims.iter().zip(&shares) {
+                    let level = |share: u128, claim: &Claim| share / u128::from(claim.weight());
+                    prop_assert!(level(others.0, other) <= level(share.0 + 1, claim));
+                }
+            }
+        }
+
+        #[test]
+        fn nobody_is_below_its_floor_and_the_others_are_level(
+            claims in prop::collection::vec((any_claim(), 0..4u128), 1..9), whole in 0..1u128 << 66,
+        ) {
+            let claims: Vec<_> = claims
+                .into_iter()
+                .map(|(claim, part)| Claim { floor: Share(claim.demand.0 / 4 * part), ..claim })
+                .collect();
+            let shares = fair_shares(&claims, Share(whole));
+            let floors = claims.iter().fold(0u128, |sum, claim| sum.saturating_add(claim.floor.0));
+            let given = shares.iter().fold(0u128, |sum, share| sum.saturating_add(share.0));
+            prop_assert!(given <= whole.max(floors));
+            for (claim, share) in claims.iter().zip(&shares) {
+                prop_assert!(claim.floor <= *share && *share <= claim.demand);
+            }
+            // Whoever is above its floor is not above one who wants more.
+            for (claim, share) in claims.iter().zip(&shares).filter(|(c, s)| **s < c.demand) {
+                for (other, others) in claims.iter().zip(&shares).filter(|(c, s)| **s > c.floor) {
                     let level = |share: u128, claim: &Claim| share / u128::from(claim.weight());
                     prop_assert!(level(others.0, other) <= level(share.0 + 1, claim));
                 }

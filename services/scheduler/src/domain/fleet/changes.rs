@@ -98,6 +98,10 @@ impl Changes {
         self.since + self.log.len() as u64
     }
 
+    pub fn version(&self, node: NodeNo) -> u64 {
+        self.last.get(node.0 as usize).copied().unwrap_or(0)
+    }
+
     pub fn take_ranked(&mut self, wanted: &Wanted<'_>) -> Box<Ranked> {
         let slot = self.rankings.get_mut(wanted.no.0 as usize);
         let ranked = slot.and_then(|slots| slots[wanted.policy as usize].take());

@@ -37,6 +37,25 @@ pub fn keeps_off(capacity: &NodeCapacity, class: &Class) -> Option<Filter> {
     (!large_enough).then_some(Filter::Capacity)
 }
 
+/// How many of the class an empty node of the kind takes, at the most: none where it may not go.
+pub fn most_on(capacity: &NodeCapacity, class: &Class) -> u64 {
+    if keeps_off(capacity, class).is_some() {
+        return 0;
+    }
+    let by_cpu = capacity.cpu_milli / class.cpu_milli.max(1);
+    let by_memory = capacity.memory_bytes / class.memory_bytes.max(1);
+    let by_gpu = class.gpu.as_ref().map_or(u64::MAX, |gpu| {
+        let shares = u64::from(capacity.gpus) * u64::from(1000 / gpu.milli.max(1));
+        shares / u64::from(gpu.count.max(1))
+    });
+    let by_extended = class.extended.iter().map(|(name, amount)| {
+        let at = capacity.extended.binary_search_by(|(has, _)| has.cmp(name));
+        at.map_or(0, |at| capacity.extended[at].1 / amount.max(&1))
+    });
+    let most = by_extended.min().unwrap_or(u64::MAX);
+    most.min(by_cpu).min(by_memory).min(by_gpu)
+}
+
 pub fn meets(capacity: &NodeCapacity, wanted: &Requirement) -> bool {
     let value = capacity.label(wanted.label.as_str());
     let among = |value: &Token| wanted.values.contains(value);
@@ -56,20 +75,32 @@ enum Domain {
 }
 
 /// How many of a group are in each domain.
-type Members = BTreeMap<Domain, u32>;
+type Counts = BTreeMap<Domain, u32>;
+
+/// What will have changed by the time that is asked about.
+#[derive(Debug, Default)]
+pub struct Moves<'a> {
+    /// Held now, and gone by then.
+    pub gone: Vec<(NodeNo, &'a Class)>,
+    /// There by then.
+    pub come: Vec<(NodeNo, &'a Class)>,
+    /// Nominees that are not to be counted as coming.
+    pub not_coming: Vec<(NodeNo, &'a Class)>,
+}
 
 /// Where the others are that a class's rules speak of, counted once for all nodes.
 pub struct Others<'a> {
     fleet: &'a Fleet,
     /// Near: one of these must be there. None: anywhere will do.
-    near: Vec<(Option<Token>, Option<Members>)>,
-    apart: Vec<(Option<Token>, Members)>,
+    near: Vec<(Option<Token>, Option<Counts>)>,
+    /// Apart from those that are there, and from those that are coming.
+    apart: Vec<(Option<Token>, Counts)>,
     /// Per rule: members by domain, and the most that a domain may have before one more comes.
-    spread: Vec<(Option<Token>, Members, u32)>,
+    spread: Vec<(Option<Token>, Counts, u32)>,
 }
 
 impl<'a> Others<'a> {
-    pub fn of(fleet: &'a Fleet, class: &Class) -> Self {
+    pub fn of(fleet: &'a Fleet, class: &Class, moves: &Moves<'_>) -> Self {
         let mut others = Self {
             fleet,
             near: Vec::new(),
@@ -79,9 +110,12 @@ impl<'a> Others<'a> {
         let (Some(rules), Some(tenant)) = (&class.rules, &class.tenant) else {
             return others;
         };
-        let count = |term: &GroupTerm| others.count(tenant, &term.group, &term.domain);
+        let count = |term: &GroupTerm, coming: bool| {
+            others.count((tenant, &term.group), &term.domain, moves, coming)
+        };
         let near = rules.near.iter().map(|term| {
-            let there = count(term);
+            // Who is coming may not come.
+            let there = count(term, false);
             let first_of_its_own = there.is_empty() && rules.group.as_ref() == Some(&term.group);
             (term.domain.clone(), (!first_of_its_own).then_some(there))
         });
@@ -89,11 +123,11 @@ impl<'a> Others<'a> {
         let apart = rules
             .apart
             .iter()
-            .map(|term| (term.domain.clone(), count(term)))
+            .map(|term| (term.domain.clone(), count(term, true)))
             .collect();
         let spread = rules.spread.iter().filter_map(|rule| {
             let group = rules.group.as_ref()?;
-            let there = others.count(tenant, group, &rule.domain);
+            let there = others.count((tenant, group), &rule.domain, moves, true);
             let fewest = others.fewest(&there, &rule.domain, class);
             Some((
                 rule.domain.clone(),
@@ -118,10 +152,36 @@ impl<'a> Others<'a> {
         }
     }
 
-    fn count(&self, tenant: &Token, group: &Token, label: &Option<Token>) -> BTreeMap<Domain, u32> {
-        let mut counts = BTreeMap::new();
+    /// Members of the tenant's group by domain; with those that are coming, or without.
+    fn count(
+        &self,
+        (tenant, group): (&Token, &Token),
+        label: &Option<Token>,
+        moves: &Moves<'_>,
+        coming: bool,
+    ) -> Counts {
+        let of_group = |class: &Class| class.group() == Some((tenant, group));
+        let mut nodes: BTreeMap<NodeNo, i64> = BTreeMap::new();
         for (node, members) in self.fleet.members(tenant, group) {
-            if let Some(domain) = self.domain(node, label) {
+            let coming = if coming { members.coming } else { 0 };
+            nodes.insert(node, i64::from(members.there) + i64::from(coming));
+        }
+        let mut shift = |moved: &[(NodeNo, &Class)], by: i64| {
+            for (node, class) in moved {
+                if of_group(class) {
+                    *nodes.entry(*node).or_default() += by;
+                }
+            }
+        };
+        shift(&moves.gone, -1);
+        shift(&moves.come, 1);
+        if coming {
+            shift(&moves.not_coming, -1);
+        }
+        let mut counts = Counts::new();
+        for (node, members) in nodes {
+            let members = u32::try_from(members).unwrap_or(0);
+            if let Some(domain) = self.domain(node, label).filter(|_| members > 0) {
                 *counts.entry(domain).or_default() += members;
             }
         }
@@ -129,7 +189,7 @@ impl<'a> Others<'a> {
     }
 
     /// Of the domains that the class could go to, the fewest members in one.
-    fn fewest(&self, there: &BTreeMap<Domain, u32>, label: &Option<Token>, class: &Class) -> u32 {
+    fn fewest(&self, there: &Counts, label: &Option<Token>, class: &Class) -> u32 {
         let nodes = self.fleet.nodes().iter().zip(0..);
         let eligible = nodes.filter(|(node, _)| {
             node.open() && keeps_off(self.fleet.kind(node.kind), class).is_none()
@@ -141,7 +201,7 @@ impl<'a> Others<'a> {
 
     /// The first rule about others that keeps the node off.
     pub fn keep_off(&self, node: NodeNo) -> Option<Filter> {
-        let there = |label, counts: &BTreeMap<Domain, u32>| {
+        let there = |label, counts: &Counts| {
             let domain = self.domain(node, label);
             domain.map(|domain| counts.get(&domain).copied().unwrap_or(0))
         };

@@ -6,7 +6,7 @@ mod node;
 mod ranking;
 
 pub use changes::Wanted;
-pub use filter::{Others, keeps_off, meets};
+pub use filter::{Moves, Others, keeps_off, meets, most_on};
 pub use node::{Node, NodeNo, Spot, Taken};
 pub use ranking::Value;
 
@@ -38,7 +38,7 @@ pub struct Fleet {
     /// Cordons may come before their nodes.
     cordons: BTreeMap<Token, bool>,
     /// Members of each tenant's groups by node.
-    groups: BTreeMap<(Token, Token), BTreeMap<NodeNo, u32>>,
+    groups: BTreeMap<(Token, Token), BTreeMap<NodeNo, Members>>,
     /// Of the nodes that are ready.
     totals: Amounts,
     /// Set aside for somebody.
@@ -46,9 +46,20 @@ pub struct Fleet {
     aside: Scratch<BTreeSet<NodeNo>>,
     #[serde(skip)]
     changes: Scratch<Changes>,
+    /// Groups with members that came or went since that was last asked, one entry for each.
+    #[serde(skip)]
+    regrouped: Scratch<Vec<(Token, Token)>>,
     /// Grows when nodes, or whether they may be used, change.
     #[serde(skip)]
     composition: Scratch<u64>,
+}
+
+/// How many of a group are on a node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Members {
+    pub there: u32,
+    /// The node is being cleared for them.
+    pub coming: u32,
 }
 
 /// The number that the scoring policies know a model by.
@@ -93,22 +104,20 @@ impl Fleet {
         &self.totals
     }
 
-    pub fn members(&self, tenant: &Token, group: &Token) -> impl Iterator<Item = (NodeNo, u32)> {
+    pub fn members(
+        &self,
+        tenant: &Token,
+        group: &Token,
+    ) -> impl Iterator<Item = (NodeNo, Members)> {
         let members = self.groups.get(&(tenant.clone(), group.clone()));
         members
             .into_iter()
             .flatten()
-            .map(|(node, count)| (*node, *count))
+            .map(|(node, members)| (*node, *members))
     }
 
-    /// A new node, or an old one whose agent has started anew with nothing on it. What it held is returned: its holders
-    /// have nothing to give back.
-    pub fn register(
-        &mut self,
-        name: &Token,
-        incarnation: u64,
-        capacity: &NodeCapacity,
-    ) -> Vec<AllocationNo> {
+    /// A new node, or an old one whose agent has started anew with nothing on it: whoever it held has nothing to give back.
+    pub fn register(&mut self, name: &Token, incarnation: u64, capacity: &NodeCapacity) {
         let kind = KindNo(self.kinds.acquire(capacity));
         self.composition.0 += 1;
         let topology = capacity.topology.as_deref();
@@ -127,21 +136,23 @@ impl Fleet {
                 .collect(),
             zones: topology.map_or_else(Vec::new, super::topology::empty),
             holds: Default::default(),
+            // Whom it was being cleared for is to be judged anew: the caller nominates them again.
             nominees: Vec::new(),
             aside: Scratch::default(),
         };
-        let mut held = Vec::new();
         let no = match self.find(name) {
             Some(no) => {
                 self.leave_totals(no);
                 let old = self.node(no);
                 node.precedence = old.precedence;
                 node.aside = Scratch(*old.aside);
-                held.extend(old.holds.iter().chain(&old.nominees));
                 let old_kind = old.kind;
-                for members in self.groups.values_mut() {
-                    members.remove(&no);
+                for (group, members) in &mut self.groups {
+                    if members.remove(&no).is_some() {
+                        self.regrouped.0.push(group.clone());
+                    }
                 }
+                self.groups.retain(|_, members| !members.is_empty());
                 if self.kinds.release(old_kind.0).is_some() {
                     self.changes.distrust();
                 }
@@ -157,7 +168,6 @@ impl Fleet {
         };
         self.join_totals(no);
         self.gained(no);
-        held
     }
 
     /// Precedence comes from the name's rank; where two want the same, the higher rank, then the lower name, has it and the
@@ -242,15 +252,27 @@ impl Fleet {
         let node = &mut self.nodes[no.0 as usize];
         let taken = node.take(self.kinds.get(node.kind.0), class, spot)?;
         node.holds.insert(allocation);
-        if let Some((tenant, group)) = group(class) {
-            let members = self
-                .groups
-                .entry((tenant.clone(), group.clone()))
-                .or_default();
-            *members.entry(no).or_default() += 1;
-        }
+        self.regroup(no, class, |members| members.there += 1);
         self.touch(no);
         Ok(taken)
+    }
+
+    /// Changes how many of the class's group are on the node.
+    fn regroup(&mut self, no: NodeNo, class: &Class, change: impl FnOnce(&mut Members)) {
+        let Some((tenant, group)) = class.group() else {
+            return;
+        };
+        let key = (tenant.clone(), group.clone());
+        let of_group = self.groups.entry(key.clone()).or_default();
+        let members = of_group.entry(no).or_default();
+        change(members);
+        if *members == Members::default() {
+            of_group.remove(&no);
+        }
+        if of_group.is_empty() {
+            self.groups.remove(&key);
+        }
+        self.regrouped.push(key);
     }
 
     pub fn give_back(
@@ -273,20 +295,7 @@ impl Fleet {
             return;
         }
         node.give_back(self.kinds.get(node.kind.0), class, taken);
-        if let Some((tenant, group)) = group(class) {
-            let key = (tenant.clone(), group.clone());
-            if let Some(members) = self.groups.get_mut(&key) {
-                if let Some(count) = members.get_mut(&no) {
-                    *count -= 1;
-                    if *count == 0 {
-                        members.remove(&no);
-                    }
-                }
-                if members.is_empty() {
-                    self.groups.remove(&key);
-                }
-            }
-        }
+        self.regroup(no, class, |members| members.there -= 1);
         self.gained(no);
     }
 
@@ -300,6 +309,10 @@ impl Fleet {
     ) {
         self.put_back(no, allocation, class, taken);
         self.changes.gained.pop();
+        if class.group().is_some() {
+            let before = self.regrouped.len().saturating_sub(2);
+            self.regrouped.truncate(before);
+        }
     }
 
     pub fn composition(&self) -> u64 {
@@ -319,6 +332,12 @@ impl Fleet {
             .collect()
     }
 
+    /// Whether a known node, ready or not, could take the class if it were empty.
+    pub fn may_ever(&self, class: &Class) -> bool {
+        let mut kinds = self.kinds.iter();
+        kinds.any(|(_, capacity)| keeps_off(capacity, class).is_none())
+    }
+
     /// All values of a label on nodes that may be used, sorted.
     pub fn label_values(&self, label: &Token) -> Vec<Token> {
         let open = self.nodes.iter().filter(|node| node.open());
@@ -327,15 +346,17 @@ impl Fleet {
         values.into_iter().cloned().collect()
     }
 
-    pub fn nominate(&mut self, no: NodeNo, allocation: AllocationNo) {
+    pub fn nominate(&mut self, no: NodeNo, allocation: AllocationNo, class: &Class) {
         self.nodes[no.0 as usize].nominees.push(allocation);
+        self.regroup(no, class, |members| members.coming += 1);
         self.touch(no);
     }
 
-    pub fn denominate(&mut self, no: NodeNo, allocation: AllocationNo) {
+    pub fn denominate(&mut self, no: NodeNo, allocation: AllocationNo, class: &Class) {
         self.nodes[no.0 as usize]
             .nominees
             .retain(|nominee| *nominee != allocation);
+        self.regroup(no, class, |members| members.coming -= 1);
         self.gained(no);
     }
 
@@ -360,6 +381,25 @@ impl Fleet {
     fn gained(&mut self, node: NodeNo) {
         self.touch(node);
         self.changes.gained.push(node);
+    }
+
+    /// Something on the node has changed that its room does not show.
+    pub fn touched(&mut self, node: NodeNo) {
+        self.touch(node);
+    }
+
+    /// The number of the node's last change; grows.
+    pub fn version(&self, node: NodeNo) -> u64 {
+        self.changes.version(node)
+    }
+
+    /// The groups with members that came or went since the last call.
+    pub fn take_regrouped(&mut self) -> BTreeSet<(Token, Token)> {
+        std::mem::take(&mut self.regrouped.0).into_iter().collect()
+    }
+
+    pub fn any_regrouped(&self) -> bool {
+        !self.regrouped.is_empty()
     }
 
     /// The nodes with more room since the last call.
@@ -413,13 +453,4 @@ fn empty_room(models: &mut Interner<Token>, capacity: &NodeCapacity) -> scoring:
 /// The resource types of a node.
 fn amounts(capacity: &NodeCapacity) -> Amounts {
     ResourceKind::ALL.map(|kind| capacity.amount(kind))
-}
-
-/// The group that a member of the class counts for.
-fn group(class: &Class) -> Option<(&Token, &Token)> {
-    let group = class
-        .rules
-        .as_ref()
-        .and_then(|rules| rules.group.as_ref())?;
-    Some((class.tenant.as_ref()?, group))
 }

@@ -13,7 +13,7 @@ use super::{
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use turns::Turns;
-use vocab::{LineNo, Millis, QueueSettings, Token, WaitingReason};
+use vocab::{LineNo, Millis, QueueSettings, ResourceKind, Token, WaitingReason};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct QueueNo(pub u32);
@@ -50,15 +50,46 @@ pub struct Queue {
     set: bool,
     parent: Option<QueueNo>,
     children: BTreeSet<QueueNo>,
-    /// Held or promised, in this queue and below.
-    pub held: Amounts,
-    /// The same, without what is below.
+    /// In this queue and below.
+    sums: Sums,
+    /// Held or promised, without what is below.
     own: Amounts,
-    /// Waiting for a place, in this queue and below.
-    pub waiting: Amounts,
     /// What is remembered of past use.
     past: Option<Past>,
 }
+
+/// What a queue and those below it have and want.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Sums {
+    /// Held or promised.
+    held: Amounts,
+    /// Of that, by what nobody can make go.
+    firm: Amounts,
+    /// Made to go and still on a node: shares do not count it any more, limits do.
+    leaving: Amounts,
+    /// Waiting for a place.
+    waiting: Amounts,
+}
+
+impl Sums {
+    fn each(&mut self, other: &Self, change: impl Fn(&mut Amounts, &Amounts)) {
+        change(&mut self.held, &other.held);
+        change(&mut self.firm, &other.firm);
+        change(&mut self.leaving, &other.leaving);
+        change(&mut self.waiting, &other.waiting);
+    }
+}
+
+/// What an allocation, or a gang, takes of its queue, and whether it can be made to go.
+#[derive(Debug, Clone, Copy)]
+pub struct Use {
+    pub amounts: Amounts,
+    pub firm: bool,
+}
+
+/// Waiting for what no node and no limit will ever let them have, by queue with all below it; no demand of a fair share.
+#[derive(Debug, Default)]
+pub struct Impossible(BTreeMap<QueueNo, Amounts>);
 
 impl Queues {
     /// The number of the queue; it comes into being with its first user or its settings.
@@ -73,9 +104,8 @@ impl Queues {
             set: false,
             parent: None,
             children: BTreeSet::new(),
-            held: Amounts::default(),
+            sums: Sums::default(),
             own: Amounts::default(),
-            waiting: Amounts::default(),
             past: None,
         });
         self.turns.distrust();
@@ -106,7 +136,7 @@ impl Queues {
     pub fn set(&mut self, name: &Token, settings: &QueueSettings) {
         let no = self.enter(name);
         let parent = settings.parent.as_ref().map(|parent| self.enter(parent));
-        let (held, waiting) = (self.get(no).held, self.get(no).waiting);
+        let sums = self.get(no).sums;
         // Admission lets no queue be above itself; a ledger that has one is read all the same.
         let parent = parent.filter(|parent| !self.up(*parent).any(|above| above == no));
         let old = self.get(no).parent;
@@ -116,16 +146,14 @@ impl Queues {
                 .into_iter()
                 .flatten()
             {
-                subtract(&mut self.queues[above.0 as usize].held, &held);
-                subtract(&mut self.queues[above.0 as usize].waiting, &waiting);
+                self.queues[above.0 as usize].sums.each(&sums, subtract);
             }
             for above in parent
                 .map(|new| self.up(new).collect::<Vec<_>>())
                 .into_iter()
                 .flatten()
             {
-                add(&mut self.queues[above.0 as usize].held, &held);
-                add(&mut self.queues[above.0 as usize].waiting, &waiting);
+                self.queues[above.0 as usize].sums.each(&sums, add);
             }
             if let Some(old) = old {
                 self.queues[old.0 as usize].children.remove(&no);
@@ -207,7 +235,7 @@ impl Queues {
             }
         }
         for above in self.up(queue).collect::<Vec<_>>() {
-            add(&mut self.queues[above.0 as usize].waiting, &asks);
+            add(&mut self.queues[above.0 as usize].sums.waiting, &asks);
         }
         (no, new)
     }
@@ -225,7 +253,7 @@ impl Queues {
         }
         let empty = line.waiting.is_empty();
         for above in self.up(queue).collect::<Vec<_>>() {
-            subtract(&mut self.queues[above.0 as usize].waiting, &asks);
+            subtract(&mut self.queues[above.0 as usize].sums.waiting, &asks);
         }
         if !empty {
             return None;
@@ -286,6 +314,19 @@ impl Queues {
         }
     }
 
+    /// It is not its turn until `take_up`, though it might be placed.
+    pub fn pass_over(&mut self, no: LineNo) {
+        if let Some(line) = self.lines.get(&no) {
+            self.turns.head_changed(line, line.head(), None);
+        }
+    }
+
+    pub fn take_up(&mut self, no: LineNo) {
+        if let Some(line) = self.lines.get(&no).filter(|line| line.blocked.is_none()) {
+            self.turns.head_changed(line, None, line.head());
+        }
+    }
+
     /// All lines of the shape are passed over until `open`.
     pub fn close(&mut self, shape: ShapeNo) {
         self.turns.close(shape);
@@ -306,31 +347,65 @@ impl Queues {
     // --- shares
 
     /// Held or promised from now on.
-    pub fn hold(&mut self, queue: QueueNo, amounts: &Amounts, now: Millis, half_life_ms: u64) {
-        self.change(queue, now, half_life_ms, |held| add(held, amounts));
+    pub fn hold(&mut self, queue: QueueNo, used: &Use, now: Millis, half_life_ms: u64) {
+        self.change(queue, used, now, half_life_ms, add);
     }
 
-    pub fn release(&mut self, queue: QueueNo, amounts: &Amounts, now: Millis, half_life_ms: u64) {
+    /// Not held any more, nor on a node.
+    pub fn release(&mut self, queue: QueueNo, used: &Use, now: Millis, half_life_ms: u64) {
         self.released.0 = true;
-        self.change(queue, now, half_life_ms, |held| subtract(held, amounts));
+        self.change(queue, used, now, half_life_ms, subtract);
+    }
+
+    /// Not held any more, and still on a node until `gone`.
+    pub fn goes(&mut self, queue: QueueNo, used: &Use, now: Millis, half_life_ms: u64) {
+        self.change(queue, used, now, half_life_ms, subtract);
+        for above in self.up(queue).collect::<Vec<_>>() {
+            let sums = &mut self.queues[above.0 as usize].sums;
+            add(&mut sums.leaving, &used.amounts);
+        }
+    }
+
+    pub fn gone(&mut self, queue: QueueNo, amounts: &Amounts) {
+        self.released.0 = true;
+        for above in self.up(queue).collect::<Vec<_>>() {
+            let sums = &mut self.queues[above.0 as usize].sums;
+            subtract(&mut sums.leaving, amounts);
+        }
     }
 
     fn change(
         &mut self,
         queue: QueueNo,
+        used: &Use,
         now: Millis,
         half_life_ms: u64,
-        change: impl Fn(&mut Amounts),
+        change: fn(&mut Amounts, &Amounts),
     ) {
-        change(&mut self.queues[queue.0 as usize].own);
+        change(&mut self.queues[queue.0 as usize].own, &used.amounts);
         let mut above = Some(queue);
         while let Some(no) = above {
             let queue = &mut self.queues[no.0 as usize];
             queue.remember(now, half_life_ms);
-            change(&mut queue.held);
+            change(&mut queue.sums.held, &used.amounts);
+            if used.firm {
+                change(&mut queue.sums.firm, &used.amounts);
+            }
             above = queue.parent;
         }
         self.turns.look_again(queue);
+    }
+
+    /// Counts anew what nobody can make go: by queue, of what is held in it itself.
+    pub fn recount_firm(&mut self, firm: impl Iterator<Item = (QueueNo, Amounts)>) {
+        for queue in &mut self.queues {
+            queue.sums.firm = Amounts::default();
+        }
+        for (queue, amounts) in firm {
+            for above in self.up(queue).collect::<Vec<_>>() {
+                add(&mut self.queues[above.0 as usize].sums.firm, &amounts);
+            }
+        }
     }
 
     /// Whether a queue holds less than at the last call.
@@ -351,11 +426,14 @@ impl Queues {
 
     /// What each queue is due of the cell by the weights and by what it could use, for what is in it itself; what is below
     /// it is due on its own. As shares of the whole in the dominant resource.
-    pub fn fair_shares(&self, totals: &Amounts) -> Vec<Share> {
+    ///
+    /// A queue could use what it has, what leaves it (that comes back to it) and what waits in it, except for what is
+    /// impossible, and up to its limits. It is due no less than what nobody can make go: the others share the rest.
+    pub fn fair_shares(&self, totals: &Amounts, impossible: &Impossible) -> Vec<Share> {
         let mut due = vec![Share::default(); self.queues.len()];
         let roots = self.all().filter(|(_, queue)| queue.parent.is_none());
         let roots = roots.map(|(no, _)| no).collect::<Vec<_>>();
-        self.divide(Share::ONE, &roots, None, totals, &mut due);
+        self.divide(Share::ONE, &roots, None, (totals, impossible), &mut due);
         due
     }
 
@@ -365,28 +443,47 @@ impl Queues {
         whole: Share,
         children: &[QueueNo],
         own: Option<QueueNo>,
-        totals: &Amounts,
+        of: (&Amounts, &Impossible),
         due: &mut [Share],
     ) {
-        let demand = |amounts: [&Amounts; 2]| {
-            let mut sum = *amounts[0];
-            add(&mut sum, amounts[1]);
-            Share::dominant(&sum, totals)
+        let (totals, impossible) = of;
+        let claim = |weight_milli: u32, sums: &Sums, limits: &[(ResourceKind, u64)]| {
+            let mut demand = sums.held;
+            add(&mut demand, &sums.leaving);
+            add(&mut demand, &sums.waiting);
+            for (kind, limit) in limits {
+                let demand = &mut demand[*kind as usize];
+                *demand = (*demand).min(*limit);
+            }
+            let firm = Share::dominant(&sums.firm, totals);
+            fair::Claim {
+                weight_milli,
+                demand: Share::dominant(&demand, totals).max(firm),
+                floor: firm,
+            }
+        };
+        let possible = |no: QueueNo| {
+            let mut sums = self.get(no).sums;
+            if let Some(impossible) = impossible.0.get(&no) {
+                subtract(&mut sums.waiting, impossible);
+            }
+            sums
         };
         let mut claims = Vec::with_capacity(children.len() + 1);
         for child in children {
-            let queue = self.get(*child);
-            claims.push(fair::Claim {
-                weight_milli: queue.settings.weight_milli,
-                demand: demand([&queue.held, &queue.waiting]),
-            });
+            let settings = &self.get(*child).settings;
+            claims.push(claim(
+                settings.weight_milli,
+                &possible(*child),
+                &settings.limits,
+            ));
         }
         if let Some(own) = own {
-            let (own, waiting) = self.own(own);
-            claims.push(fair::Claim {
-                weight_milli: fair::WEIGHT_MILLI_ONE,
-                demand: demand([&own, &waiting]),
-            });
+            let mut sums = possible(own);
+            for child in children {
+                sums.each(&possible(*child), subtract);
+            }
+            claims.push(claim(fair::WEIGHT_MILLI_ONE, &sums, &[]));
         }
         let shares = fair::fair_shares(&claims, whole);
         for (child, share) in children.iter().zip(&shares) {
@@ -394,7 +491,7 @@ impl Queues {
             if below.is_empty() {
                 due[child.0 as usize] = *share;
             } else {
-                self.divide(*share, &below, Some(*child), totals, due);
+                self.divide(*share, &below, Some(*child), of, due);
             }
         }
         if let (Some(own), Some(share)) = (own, shares.last()) {
@@ -402,13 +499,44 @@ impl Queues {
         }
     }
 
-    /// Held and waiting in the queue itself.
-    pub fn own(&self, queue: QueueNo) -> (Amounts, Amounts) {
-        let mut waiting = self.get(queue).waiting;
-        for child in &self.get(queue).children {
-            subtract(&mut waiting, &self.get(*child).waiting);
+    /// What waits in lines of these shapes, and what no limit would ever let in, is impossible.
+    pub fn impossible(&mut self, shapes: impl Fn(ShapeNo) -> bool) -> Impossible {
+        let mut found = Impossible::default();
+        let mut lines: Vec<LineNo> = Vec::new();
+        for (shape, of_shape) in self.by_shape() {
+            if shapes(*shape) {
+                lines.extend(of_shape);
+            }
         }
-        (self.get(queue).own, waiting)
+        if self.any_limits() {
+            let over = |line: &&Line| !self.ever(line.key.queue, &line.asks);
+            lines.extend(self.lines().filter(over).map(|line| line.no));
+            lines.sort_unstable();
+            lines.dedup();
+        }
+        for line in lines.iter().filter_map(|no| self.lines.get(no)) {
+            let waiting = line.waiting.len() as u64;
+            let amounts = line.asks.map(|amount| amount.wrapping_mul(waiting));
+            for above in self.up(line.key.queue) {
+                add(found.0.entry(above).or_default(), &amounts);
+            }
+        }
+        found
+    }
+
+    /// Held or promised in the queue itself.
+    pub fn own(&self, queue: QueueNo) -> &Amounts {
+        &self.get(queue).own
+    }
+
+    /// What counts against the queue itself: what it holds, or what is remembered of more.
+    pub fn own_counted(&self, queue: QueueNo, now: Millis, half_life_ms: u64) -> Amounts {
+        let it = self.get(queue);
+        if it.children.is_empty() {
+            it.counted(now, half_life_ms)
+        } else {
+            it.own
+        }
     }
 
     /// The queue whose limit keeps `more` from it, the queue itself or one above.
@@ -417,7 +545,19 @@ impl Queues {
             let queue = self.get(*no);
             queue.settings.limits.iter().any(|(kind, limit)| {
                 let at = *kind as usize;
-                more[at] > 0 && queue.held[at] + more[at] > *limit
+                let there = queue.sums.held[at] + queue.sums.leaving[at];
+                more[at] > 0 && there + more[at] > *limit
+            })
+        })
+    }
+
+    /// Whether the queue, or one above, has more of what is asked for than its limit, which may have been lowered.
+    pub fn is_above_limit(&self, queue: QueueNo, asks: &Amounts) -> bool {
+        self.up(queue).any(|no| {
+            let queue = self.get(no);
+            queue.settings.limits.iter().any(|(kind, limit)| {
+                let at = *kind as usize;
+                asks[at] > 0 && queue.sums.held[at] + queue.sums.leaving[at] > *limit
             })
         })
     }
@@ -440,7 +580,7 @@ impl Queue {
         let elapsed_ms = u64::try_from(now.0.saturating_sub(past.at.0)).unwrap_or(0);
         let kept = Kept::after(elapsed_ms, half_life_ms);
         let mut used = past.used;
-        for (used, held) in used.iter_mut().zip(self.held) {
+        for (used, held) in used.iter_mut().zip(self.sums.held) {
             *used = used.towards(held, kept);
         }
         Some(used)
@@ -448,7 +588,7 @@ impl Queue {
 
     /// What counts against it: what it holds, or more when it had more.
     fn counted(&self, now: Millis, half_life_ms: u64) -> Amounts {
-        let mut counted = self.held;
+        let mut counted = self.sums.held;
         for (counted, used) in counted
             .iter_mut()
             .zip(self.past(now, half_life_ms).into_iter().flatten())

@@ -255,7 +255,19 @@ impl World {
         })
     }
 
+    /// By an agent that knows of the stop if there is one.
     pub fn report(&mut self, no: u64, node: &str, state: RunState) {
+        let hold = self.state.live().get(&AllocationNo(no)).and_then(Live::hold);
+        let stops = hold.is_some_and(|hold| hold.stop.is_some());
+        let state = match state {
+            RunState::Started => state,
+            _ if stops => RunState::Stopped,
+            _ => state,
+        };
+        self.report_by_itself(no, node, state);
+    }
+
+    pub fn report_by_itself(&mut self, no: u64, node: &str, state: RunState) {
         let at = self.now;
         self.observe(Event::RunReported {
             allocation: AllocationNo(no),

@@ -519,6 +519,7 @@ proptest! {
         let claims: Vec<_> = queues.iter().map(|(weight, count)| Claim {
             weight_milli: weight * 1000,
             demand: Share::dominant(&[*count as u64], &[cores]),
+            floor: Share::ZERO,
         }).collect();
         for (of, share) in jobs.iter().zip(fair_shares(&claims, Share::ONE)) {
             let held = w.on_nodes(of) as u128;
@@ -549,6 +550,7 @@ proptest! {
         let claims: Vec<_> = jobs.iter().map(|of| Claim {
             weight_milli: 1000,
             demand: Share::dominant(&[of.len() as u64], &[cores]),
+            floor: Share::ZERO,
         }).collect();
         for (of, share) in jobs.iter().zip(fair_shares(&claims, Share::ONE)) {
             let held = w.on_nodes(of) as u128;

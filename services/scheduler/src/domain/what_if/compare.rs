@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use vocab::{AllocationNo, Filter, Token, WaitingReason};
 
 impl Differences {
-    pub(super) fn between(state: &Scheduler, before: &Course, after: &Course) -> Self {
+    pub(super) fn between(state: &Scheduler, before: &mut Course, after: &mut Course) -> Self {
         // Whoever lives in the state lives on, or has ended, in both courses.
         let of = |no: &AllocationNo, live: &Live| {
             let (before, after) = (before.standing(*no)?, after.standing(*no)?);
@@ -44,10 +44,10 @@ impl Differences {
                 .collect(),
             preempted: preempted(after, before, &extra),
             spared: preempted(before, after, &extra),
-            queues: queues(&before.state, &after.state),
+            queues: queues(&mut before.state, &mut after.state),
             nodes_before: nodes(&before.state),
             nodes_after: nodes(&after.state),
-            preemption_limited: after.state.blocked.preempt_again_at.is_some(),
+            preemption_limited: after.state.blocked.rate_limited,
         }
     }
 }
@@ -133,10 +133,10 @@ fn preempted(one: &Course, other: &Course, extra: &[AllocationNo]) -> Vec<Preemp
     all.collect()
 }
 
-fn shares(state: &Scheduler) -> BTreeMap<Token, Shares> {
-    let due = state.queues.fair_shares(state.fleet.totals());
+fn shares(state: &mut Scheduler) -> BTreeMap<Token, Shares> {
+    let due = state.fair_shares();
     let all = state.queues.all().zip(due).map(|((no, queue), due)| {
-        let held = Share::dominant(&state.queues.own(no).0, state.fleet.totals());
+        let held = Share::dominant(state.queues.own(no), state.fleet.totals());
         let shares = Shares {
             share_ppm: held.ppm(),
             fair_share_ppm: due.ppm(),
@@ -146,7 +146,7 @@ fn shares(state: &Scheduler) -> BTreeMap<Token, Shares> {
     all.collect()
 }
 
-fn queues(before: &Scheduler, after: &Scheduler) -> Vec<QueueDifference> {
+fn queues(before: &mut Scheduler, after: &mut Scheduler) -> Vec<QueueDifference> {
     let before = shares(before);
     // No queue goes.
     let all = shares(after)

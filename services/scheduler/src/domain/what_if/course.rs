@@ -116,7 +116,7 @@ impl Course {
                 self.observe(&Event::RunReported {
                     allocation,
                     node,
-                    state: RunState::Finished,
+                    state: RunState::Stopped,
                     at: self.now,
                 })?;
             }

@@ -1,0 +1,103 @@
+//! Whoever would have to go at once for another who waits is placed after that one, or not at all: so nothing is placed in
+//! vain. The order between queues is that of their shares as long as nobody's priority takes from anybody.
+
+use super::{Scheduler, class::add, fair::Share, queues::Line};
+use vocab::LineNo;
+
+/// Lines that may be tried and whose heads preempt, and those that come after them.
+#[derive(Default)]
+pub(super) struct Levels {
+    /// By priority, the highest last; none before they were asked for.
+    preempting: Option<Vec<(i32, LineNo)>>,
+    held_back: Vec<LineNo>,
+    /// What each queue is due; asked for when a part of that is protected.
+    due: Option<Vec<Share>>,
+}
+
+impl Levels {
+    fn of(state: &mut Scheduler) -> Vec<(i32, LineNo)> {
+        let lines = state.lines_to_try();
+        // Alone, nobody comes after anybody.
+        if lines.len() < 2 || state.policy.preemptions_per_minute == 0 {
+            return Vec::new();
+        }
+        let preempting = lines.iter().filter_map(|no| {
+            let head = state.queues.line(*no)?.head()?;
+            let live = state.live.get(&head.allocation)?;
+            state.preempts(live).then_some((live.priority, *no))
+        });
+        let mut preempting: Vec<_> = preempting.collect();
+        preempting.sort_unstable();
+        preempting
+    }
+
+    /// The highest priority that waits, may still be placed and preempts.
+    fn highest(&mut self, state: &mut Scheduler) -> Option<i32> {
+        let preempting = self.preempting.get_or_insert_with(|| Self::of(state));
+        while let Some((priority, line)) = preempting.last() {
+            let line = state.queues.line(*line);
+            let live = line.and_then(|line| state.live.get(&line.head()?.allocation));
+            let still = live.is_some_and(|live| live.priority == *priority);
+            if still && line.is_some_and(|line| state.may_be_tried(line)) {
+                return Some(*priority);
+            }
+            preempting.pop();
+        }
+        None
+    }
+
+    /// Whether the line comes after another one; then it is passed over until `free`.
+    pub fn hold_back(&mut self, state: &mut Scheduler, no: LineNo) -> bool {
+        let Some(highest) = self.highest(state) else {
+            return false;
+        };
+        let line = state.queues.line(no);
+        let Some((line, live)) =
+            line.and_then(|line| Some((line, state.live.get(&line.head()?.allocation)?)))
+        else {
+            return false;
+        };
+        if live.priority >= highest || !state.preemptible(live) {
+            return false;
+        }
+        let protected_milli = state.policy.protected_milli;
+        if protected_milli > 0 {
+            let queue = line.key.queue;
+            let mut held = *state.queues.own(queue);
+            add(&mut held, &line.asks);
+            let held = Share::dominant(&held, state.fleet.totals());
+            let due = self.due.get_or_insert_with(|| state.fair_shares());
+            let due = due.get(queue.0 as usize).copied().unwrap_or_default();
+            if held <= due.part(protected_milli) {
+                return false;
+            }
+        }
+        state.queues.pass_over(no);
+        self.held_back.push(no);
+        true
+    }
+
+    /// It is their turn; whether there were any.
+    pub fn free(&mut self, state: &mut Scheduler) -> bool {
+        let any = !self.held_back.is_empty();
+        for no in self.held_back.drain(..) {
+            state.queues.take_up(no);
+        }
+        any
+    }
+}
+
+impl Scheduler {
+    fn lines_to_try(&mut self) -> Vec<LineNo> {
+        let blocked = &self.blocked.0;
+        let shapes = self.queues.by_shape().iter();
+        let open = shapes.filter(|(shape, _)| !blocked.has_no_room(**shape));
+        let mut lines: Vec<_> = open.flat_map(|(_, lines)| lines.iter().copied()).collect();
+        lines.retain(|no| self.queues.line(*no).is_some_and(|line| self.may_be_tried(line)));
+        lines
+    }
+
+    fn may_be_tried(&self, line: &Line) -> bool {
+        self.block_of(line).is_none()
+    }
+}

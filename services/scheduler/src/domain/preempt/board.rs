@@ -1,0 +1,94 @@
+//! What could go from each node, at a glance. Only saves work.
+
+use super::super::{
+    Scheduler,
+    class::{Amounts, add},
+    fleet::NodeNo,
+    queues::QueueNo,
+};
+use std::cmp::Reverse;
+use vocab::{AllocationNo, Millis};
+
+/// What stands on the nodes, as far as preemption is concerned; brought up to date when a node is looked at.
+#[derive(Debug, Default)]
+pub struct Board {
+    nodes: Vec<Option<Seen>>,
+}
+
+/// One node, as of a change of it.
+#[derive(Debug)]
+pub struct Seen {
+    version: u64,
+    /// Free once those have gone that go already, but for what is promised to nominees.
+    pub prospect: Amounts,
+    /// Those that may be preempted: the lowest priority first, then the youngest.
+    pub may_go: Vec<Entry>,
+    /// Somebody goes already.
+    pub clears: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    pub priority: i32,
+    pub placed: Millis,
+    pub no: AllocationNo,
+    pub queue: QueueNo,
+    pub amounts: Amounts,
+}
+
+impl Board {
+    pub fn look(&mut self, state: &Scheduler, no: NodeNo) -> &Seen {
+        let at = no.0 as usize;
+        if self.nodes.len() <= at {
+            self.nodes.resize_with(at + 1, || None);
+        }
+        let version = state.fleet.version(no);
+        let seen = self.nodes[at].take().filter(|seen| seen.version == version);
+        self.nodes[at].insert(seen.unwrap_or_else(|| Seen::of(state, no, version)))
+    }
+}
+
+impl Seen {
+    fn of(state: &Scheduler, no: NodeNo, version: u64) -> Self {
+        let node = state.fleet.node(no);
+        let mut prospect = [
+            node.room.cpu_milli(),
+            node.room.memory_bytes(),
+            node.room.gpu_milli_total(),
+        ];
+        let mut may_go = Vec::new();
+        let mut clears = false;
+        for (no, live) in node.holds.iter().filter_map(|no| Some((no, state.live.get(no)?))) {
+            let Some(hold) = live.hold() else {
+                continue;
+            };
+            let amounts = state.amounts(live);
+            if hold.stop.is_some() {
+                clears = true;
+                add(&mut prospect, &amounts);
+            } else if state.preemptible(live) {
+                may_go.push(Entry {
+                    priority: live.priority,
+                    placed: hold.placed,
+                    no: *no,
+                    queue: live.queue,
+                    amounts,
+                });
+            }
+        }
+        may_go.sort_unstable_by_key(|entry| {
+            (entry.priority, Reverse(entry.placed), Reverse(entry.no))
+        });
+        for live in node.nominees.iter().filter_map(|no| state.live.get(no)) {
+            for (prospect, promised) in prospect.iter_mut().zip(state.amounts(live)) {
+                *prospect = prospect.saturating_sub(promised);
+            }
+        }
+        Self {
+            version,
+            prospect,
+            may_go,
+            clears,
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Who waits, and whom it may make go.
+
+use super::{
+    super::{
+        Scheduler,
+        allocation::Live,
+        class::{Amounts, add},
+        fair::Share,
+        queues::QueueNo,
+    },
+    board::Entry,
+    plan::Plan,
+    sweep::Strength,
+};
+use vocab::{AllocationNo, Millis, PreemptionCause};
+
+/// Shares are rounded down by less than this.
+pub const ROUNDING: u128 = 1 << 16;
+
+/// A share of what the cell has none of is as large as can be.
+fn sum(a: Share, b: Share) -> u128 {
+    a.0.saturating_add(b.0)
+}
+
+/// What the queues have and are due. Nobody is due anything else because somebody has to go: what leaves a queue still is
+/// demand of it.
+#[derive(Debug)]
+pub struct Shares {
+    pub due: Vec<Share>,
+    /// What each queue has itself, by its dominant resource.
+    pub held: Vec<Share>,
+}
+
+impl Shares {
+    pub fn of(state: &mut Scheduler) -> Self {
+        let due = state.fair_shares();
+        let all = state.queues.all();
+        let held = all.map(|(no, _)| state.held_share(no, &Amounts::default()));
+        Self {
+            held: held.collect(),
+            due,
+        }
+    }
+
+    /// What these queues hold has changed.
+    pub fn hold_now(&mut self, state: &Scheduler, queues: &[QueueNo]) {
+        for queue in queues {
+            if let Some(held) = self.held.get_mut(queue.0 as usize) {
+                *held = state.held_share(*queue, &Amounts::default());
+            }
+        }
+    }
+
+    pub fn due(&self, queue: QueueNo) -> Share {
+        self.due.get(queue.0 as usize).copied().unwrap_or_default()
+    }
+
+    pub fn held(&self, queue: QueueNo) -> Share {
+        self.held.get(queue.0 as usize).copied().unwrap_or_default()
+    }
+
+    pub fn is_above(&self, queue: QueueNo) -> bool {
+        self.held(queue).0 > self.due(queue).0.saturating_add(ROUNDING)
+    }
+}
+
+/// One who waits, as far as preemption is concerned.
+pub struct Claimant<'a> {
+    pub live: &'a Live,
+    /// It may take from lower priorities.
+    pub by_priority: bool,
+    /// It may take from queues that are above their due.
+    pub by_share: bool,
+    /// What counts against its queue with all that it asks for.
+    pub with_it: Share,
+    pub own_due: Share,
+    /// What was placed now stays for now: nothing is placed and preempted in one frame.
+    pub now: Millis,
+}
+
+impl Claimant<'_> {
+    pub fn strength(&self) -> Strength {
+        let priority = self.live.priority;
+        Strength {
+            by_priority: self.by_priority.then_some(priority),
+            by_share: self
+                .by_share
+                .then_some((priority, self.with_it, self.own_due)),
+        }
+    }
+
+    /// Whether an allocation might go for it, at a glance: never wrong when this says no.
+    pub fn might_take(&self, entry: &Entry, shares: &Shares) -> bool {
+        if self.by_priority && entry.priority < self.live.priority {
+            return true;
+        }
+        self.by_share
+            && entry.priority <= self.live.priority
+            && entry.queue != self.live.queue
+            && shares.is_above(entry.queue)
+            && sum(shares.held(entry.queue), self.own_due).saturating_add(ROUNDING)
+                >= sum(self.with_it, shares.due(entry.queue))
+    }
+}
+
+impl Scheduler {
+    /// What the queue itself holds, less than that by `less`.
+    pub(super) fn held_share(&self, queue: QueueNo, less: &Amounts) -> Share {
+        let mut held = *self.queues.own(queue);
+        for (held, less) in held.iter_mut().zip(less) {
+            *held = held.saturating_sub(*less);
+        }
+        Share::dominant(&held, self.fleet.totals())
+    }
+
+    /// Whether, and why, `no` may be made to go for the claimant.
+    ///
+    /// By fair share: from a queue that is above its due, whose share becomes smaller by it and then still exceeds its due
+    /// by no less than the claimant's does. So the larger of the two excesses falls each time.
+    pub(super) fn may_go(
+        &self,
+        no: AllocationNo,
+        claimant: &Claimant<'_>,
+        shares: &Shares,
+        plan: &Plan,
+    ) -> Option<PreemptionCause> {
+        let live = self.live.get(&no)?;
+        let goes_already = live.hold()?.stop.is_some() || plan.victims.contains_key(&no);
+        if goes_already || live.gang.is_some() && live.gang == claimant.live.gang {
+            return None;
+        }
+        // Who is in a gang takes the others along: what holds for one has to hold for all.
+        let fellows = || {
+            self.fellows(no)
+                .into_iter()
+                .filter_map(|fellow| self.live.get(&fellow))
+        };
+        let wanted_near = |live: &Live| {
+            let class = self.classes.get(live.class.0);
+            let mut near = self.classes.get(claimant.live.class.0).near();
+            near.any(|group| class.group() == Some(group))
+        };
+        let may = |live: &Live| {
+            let stays = live.hold().is_none_or(|hold| hold.placed >= claimant.now);
+            self.preemptible(live) && !stays && !wanted_near(live)
+        };
+        if !fellows().all(may) {
+            return None;
+        }
+        let priority = fellows().map(|live| live.priority).max()?;
+        let due = shares.due(live.queue);
+        let mut less = plan.less.get(&live.queue).copied().unwrap_or_default();
+        let before = self.held_share(live.queue, &less);
+        if before.0 <= due.part(self.policy.protected_milli).0 && self.policy.protected_milli > 0 {
+            return None;
+        }
+        if claimant.by_priority && priority < claimant.live.priority {
+            return Some(PreemptionCause::Priority);
+        }
+        for fellow in fellows() {
+            add(&mut less, &self.amounts(fellow));
+        }
+        let after = self.held_share(live.queue, &less);
+        let fair = claimant.by_share
+            && live.queue != claimant.live.queue
+            && priority <= claimant.live.priority
+            && before.0 > due.0.saturating_add(ROUNDING)
+            && before.0 > after.0.saturating_add(ROUNDING)
+            && sum(after, claimant.own_due).saturating_add(ROUNDING) >= sum(claimant.with_it, due);
+        fair.then_some(PreemptionCause::FairShare)
+    }
+
+    /// It and, for a member of a gang, all members that are on nodes.
+    pub(super) fn fellows(&self, no: AllocationNo) -> Vec<AllocationNo> {
+        match self.live.get(&no).and_then(|live| live.gang) {
+            Some(gang) => self.gangs.on_nodes(gang).collect(),
+            None => vec![no],
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Preemption: who has to go so that one who waits can come.
+//!
+//! By priority: an allocation whose class preempts takes from preemptible ones of lower priority. By fair share: a queue
+//! takes from one that has more than it is due, as long as that one's share falls by it and then still exceeds its due by no
+//! less than the taker's does, and never from a higher priority. The victims are of the lowest priority, the fewest, and the
+//! youngest; nobody goes for one who then does not fit, may not be there, or is beyond a limit of its queue.
+//!
+//! It comes to rest. An *epoch* ends when something comes from outside: quota is granted, a run ends by itself, a node or a
+//! setting changes. In one epoch an allocation has nodes cleared for it by its queue's share once, and not at all once it
+//! was nominated in vain. What is left are preemptions by priority, of which each puts a higher priority in the place of
+//! lower ones. So with n allocations that wait or run and p priorities among them, nobody has to go more than n times by
+//! share in an epoch; between two such, the numbers that hold a place, by priority and the highest first, only grow in the
+//! order of words, and each grows at most n times before a higher one does.
+
+mod board;
+mod claim;
+mod nominees;
+mod plan;
+mod rate;
+mod sweep;
+
+pub use board::Board;
+pub use nominees::decide as decide_nominated;
+pub use rate::Rate;
+pub use sweep::Sweep;
+
+use super::{
+    Scheduler,
+    allocation::{Live, PriorityNo},
+    class::add,
+    fair::Share,
+    queues::{Key, Line},
+};
+use claim::{Claimant, Shares};
+use ledger::Draft;
+use plan::{Budget, Plan, Planner};
+use vocab::{Event, LineNo, Millis, PriorityClass, WaitingReason};
+
+/// What may be spent on looking for nodes in one frame, in glances at a node: some ten milliseconds. Who was not looked at
+/// is in the next.
+const GLANCES_MAX: usize = 100_000;
+
+/// Past use is forgiven from minute to minute here, so that what is decided depends on the state and the minute.
+const MINUTE_MS: i64 = 60_000;
+
+impl Scheduler {
+    pub(super) fn priority_class(&self, live: &Live) -> Option<&PriorityClass> {
+        let PriorityNo(no) = live.priority_class?;
+        self.priority_classes.get(self.priorities.get(no))
+    }
+
+    pub(super) fn preemptible(&self, live: &Live) -> bool {
+        self.priority_class(live)
+            .is_some_and(|class| class.preemptible)
+    }
+
+    /// Whether it may make lower priorities go, as far as it has not been nominated in vain.
+    pub(super) fn preempts(&self, live: &Live) -> bool {
+        let withdrawn = live.withdrawn && live.claims_from > self.epoch;
+        let class = self.priority_class(live);
+        class.is_some_and(|class| class.preempts) && !withdrawn
+    }
+
+    /// One who waits in the line for room, if it may have anybody go for it at all; cheap, and never wrong when it says no.
+    fn claimant(&self, line: &Line, shares: &Shares, now: Millis) -> Option<Claimant<'_>> {
+        let live = self.live.get(&line.head()?.allocation)?;
+        let by_share = self.policy.fair_share_preemption && live.claims_from <= self.epoch;
+        let minute = Millis(now.0.div_euclid(MINUTE_MS) * MINUTE_MS);
+        let queue = line.key.queue;
+        let half_life_ms = self.policy.half_life_ms;
+        let mut with_it = self.queues.own_counted(queue, minute, half_life_ms);
+        add(&mut with_it, &line.asks);
+        let claimant = Claimant {
+            live,
+            by_priority: self.preempts(live),
+            by_share,
+            with_it: Share::dominant(&with_it, self.fleet.totals()),
+            own_due: shares.due(queue),
+            now,
+        };
+        let may = claimant.by_priority || claimant.by_share;
+        // Limits hold whoever has to go: what goes stays on its node until it has gone.
+        (may && self.queues.limited_by(queue, &line.asks).is_none()).then_some(claimant)
+    }
+
+    /// Waits for room, as far as its line is concerned. A gang that wants a uniform label waits until there is room.
+    fn waits_for_room(&self, line: &Line) -> bool {
+        let block = self.block_of(line);
+        let for_room = matches!(
+            block,
+            Some(WaitingReason::NoRoomNow | WaitingReason::GangNoRoom)
+        );
+        for_room && self.shapes.get(line.key.shape.0).uniform_label.is_none()
+    }
+
+    fn lines_that_wait_for_room(&self) -> Vec<(Key, LineNo)> {
+        let lines = self.queues.lines().filter(|line| self.waits_for_room(line));
+        lines
+            .filter_map(|line| Some((line.head()?, line.no)))
+            .collect()
+    }
+}
+
+/// Clears nodes for those who wait and may have others go, the highest priority first.
+pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
+    let mut classes = state.priority_classes.values();
+    let any = classes.any(|class| class.preemptible);
+    if !any || state.policy.preemptions_per_minute == 0 {
+        return;
+    }
+    let due = |at: Millis| at <= draft.now;
+    if state.blocked.preempt_again_at.is_some_and(due) || !draft.is_empty() {
+        state.blocked.preempt_again_at = None;
+        state.blocked.rate_limited = false;
+        state.blocked.sweep.anew();
+    }
+    let mut sweep = std::mem::take(&mut state.blocked.sweep);
+    if sweep.goes_on(|| state.lines_that_wait_for_room()) {
+        let mut board = std::mem::take(&mut state.blocked.board);
+        let mut shares = Shares::of(state);
+        let mut budget = Budget(GLANCES_MAX);
+        while !budget.is_spent() && !draft.full() {
+            let Some(no) = sweep.next() else {
+                if sweep.goes_on(|| state.lines_that_wait_for_room()) {
+                    continue;
+                }
+                break;
+            };
+            budget.spend(1);
+            let with = (&mut board, &mut budget, &mut sweep);
+            let Some(plan) = try_line(state, no, &shares, with, draft) else {
+                continue;
+            };
+            let line = state.queues.line(no);
+            let queues: Vec<_> = plan.less.keys().copied().collect();
+            let queues = queues.into_iter().chain(line.map(|line| line.key.queue));
+            let queues: Vec<_> = queues.collect();
+            carry_out(state, plan, draft);
+            shares.hold_now(state, &queues);
+            sweep.moved();
+            // The next in the same line.
+            if let Some(head) = state.queues.line(no).and_then(Line::head) {
+                sweep.add(head, no);
+            }
+        }
+        state.blocked.board = board;
+    }
+    if !sweep.is_over() {
+        state.blocked.preempt_at(draft.now);
+    }
+    let anybody_waits = state.queues.lines().next().is_some();
+    if state.policy.half_life_ms > 0 && state.policy.fair_share_preemption && anybody_waits {
+        // Less may be remembered by then of one who waits.
+        let next = (draft.now.0.div_euclid(MINUTE_MS) + 1).saturating_mul(MINUTE_MS);
+        state.blocked.preempt_at(Millis(next));
+    }
+    state.blocked.sweep = sweep;
+}
+
+/// Nodes for the head of the line, and who has to go from them.
+fn try_line(
+    state: &mut Scheduler,
+    line: LineNo,
+    shares: &Shares,
+    (board, budget, sweep): (&mut Board, &mut Budget, &mut Sweep),
+    draft: &Draft,
+) -> Option<Plan> {
+    let now = draft.now;
+    let line = state.queues.line(line)?;
+    if !state.waits_for_room(line) {
+        return None;
+    }
+    let (head, shape_no) = (line.head()?.allocation, line.key.shape);
+    let claimant = state.claimant(line, shares, now)?;
+    let (queue, strength) = (line.key.queue, claimant.strength());
+    if sweep.has_failed(shape_no, &strength) {
+        return None;
+    }
+    let shape = state.shapes.get(shape_no.0);
+    let mut members = state.unit(head, shape.members.len());
+    let min = shape.min as usize;
+    state.largest_first(&mut members);
+    let mut planner = Planner::new(state, claimant, shares, board, budget);
+    let mut plan = Plan::default();
+    let mut full = None;
+    for no in &members {
+        let class = state.live.get(no).map(|live| live.class);
+        if full != class && !planner.clear_for(*no, &mut plan) {
+            full = class;
+        }
+    }
+    let passed_over = planner.passed_over;
+    if plan.places.is_empty() || plan.places.len() < min {
+        // Others may take from this one's queue what it may not take itself, if that is above its due.
+        if !shares.is_above(queue) && !passed_over {
+            sweep.fails(shape_no, strength);
+        }
+        if passed_over {
+            // Those who were placed just now may go later.
+            state.blocked.preempt_at(Millis(now.0.saturating_add(1)));
+        }
+        return None;
+    }
+    let most = state.policy.preemptions_per_minute;
+    if !state.rate.allows(now, plan.victims.len(), most) {
+        let again_at = state.rate.again_at(now);
+        state.blocked.preempt_at(again_at.unwrap_or(now));
+        state.blocked.rate_limited = true;
+        return None;
+    }
+    Some(plan)
+}
+
+fn carry_out(state: &mut Scheduler, plan: Plan, draft: &mut Draft) {
+    let first = plan.places.first().map(|(no, _)| *no);
+    for (victim, cause) in &plan.victims {
+        state.evict(*victim, *cause, first, draft);
+    }
+    for (allocation, node) in plan.places {
+        let there = state.fleet.node(node);
+        let nominated = Event::AllocationNominated {
+            allocation,
+            node: there.name.clone(),
+            incarnation: there.incarnation,
+        };
+        draft.emit(state, nominated);
+    }
+}

@@ -1,0 +1,399 @@
+//! A plan: which nodes are cleared for a unit, and who has to go from them.
+
+use super::{
+    super::{
+        Scheduler,
+        class::{Amounts, Class, ClassNo, add},
+        fleet::{Moves, Node, NodeNo, Others, Spot, keeps_off},
+        queues::QueueNo,
+        scoring,
+    },
+    board::{Board, Seen},
+    claim::{Claimant, Shares},
+};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
+};
+use vocab::{AllocationNo, Millis, PreemptionCause};
+
+/// What has been planned for one unit so far.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Who goes, and why.
+    pub victims: BTreeMap<AllocationNo, PreemptionCause>,
+    /// Who comes where.
+    pub places: Vec<(AllocationNo, NodeNo)>,
+    /// What the victims' queues hold less.
+    pub less: BTreeMap<QueueNo, Amounts>,
+}
+
+/// How bad a choice is: the highest priority that goes, how many go, and the oldest of them (younger is better).
+type Badness = (Option<i32>, usize, Reverse<Millis>);
+
+/// A node at a glance: how bad it is at least as far as priority goes, about how many have to go, and its precedence.
+type Glance = Reverse<(Option<i32>, usize, Reverse<u32>, NodeNo)>;
+
+/// Of the nodes that look good, so many are looked at closely, and the best of them is taken.
+const LOOKS: usize = 16;
+/// While none of them will do, others are looked at, up to so many.
+const LOOKS_MAX: usize = 256;
+/// What a close look costs, in glances at a node.
+const LOOK: usize = 32;
+
+/// What planning may cost in one frame, in glances at a node.
+#[derive(Debug)]
+pub struct Budget(pub usize);
+
+impl Budget {
+    pub fn spend(&mut self, glances: usize) {
+        self.0 = self.0.saturating_sub(glances);
+    }
+
+    pub fn is_spent(&self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// What a plan is made with.
+pub struct Planner<'a> {
+    pub state: &'a Scheduler,
+    pub claimant: Claimant<'a>,
+    pub shares: &'a Shares,
+    pub board: &'a mut Board,
+    pub budget: &'a mut Budget,
+    /// Somebody who was placed just now might go.
+    pub passed_over: bool,
+    /// The nodes that look good for members of this class, for the next of them.
+    glances: Option<(ClassNo, BinaryHeap<Glance>)>,
+}
+
+impl<'a> Planner<'a> {
+    pub fn new(
+        state: &'a Scheduler,
+        claimant: Claimant<'a>,
+        shares: &'a Shares,
+        board: &'a mut Board,
+        budget: &'a mut Budget,
+    ) -> Self {
+        Self {
+            state,
+            claimant,
+            shares,
+            board,
+            budget,
+            passed_over: false,
+            glances: None,
+        }
+    }
+
+    /// The node for one more of the unit, and who has to go from it; whether there is one.
+    pub fn clear_for(&mut self, no: AllocationNo, plan: &mut Plan) -> bool {
+        let state = self.state;
+        let Some(class_no) = state.live.get(&no).map(|live| live.class) else {
+            return false;
+        };
+        let class = state.classes.get(class_no.0);
+        let mut glances = match self.glances.take() {
+            Some((of, glances)) if of == class_no && !class.looks_at_others() => glances,
+            _ => self.glance_at_all(class, plan),
+        };
+        let mut found: Vec<(Badness, Reverse<u32>, NodeNo, Victims)> = Vec::new();
+        let mut passed = Vec::new();
+        for looked in 0..LOOKS_MAX {
+            if looked >= LOOKS && !found.is_empty() {
+                break;
+            }
+            let Some(glance) = glances.pop() else {
+                break;
+            };
+            let Reverse((_, _, precedence, node)) = glance;
+            self.budget.spend(LOOK);
+            if let Some(victims) = self.victims_on(node, class, plan) {
+                found.push((state.badness(&victims), precedence, node, victims));
+                passed.push(glance);
+            }
+        }
+        glances.extend(passed);
+        self.glances = Some((class_no, glances));
+        let Some((_, _, node, victims)) = found.into_iter().min() else {
+            return false;
+        };
+        for (victim, cause) in victims {
+            state.let_go(victim, cause, plan);
+        }
+        plan.places.push((no, node));
+        true
+    }
+
+    fn glance_at_all(&mut self, class: &Class, plan: &Plan) -> BinaryHeap<Glance> {
+        let state = self.state;
+        let mut kinds: Vec<Option<bool>> = Vec::new();
+        let others = state.others_by_then(class, plan, &[]);
+        let mut glances = Vec::new();
+        self.budget.spend(state.fleet.nodes().len());
+        for (node, no) in state.fleet.nodes().iter().zip(0..) {
+            let no = NodeNo(no);
+            if !node.open() || *node.aside {
+                continue;
+            }
+            let kind = node.kind.0 as usize;
+            if kinds.len() <= kind {
+                kinds.resize(kind + 1, None);
+            }
+            let usable = || keeps_off(state.fleet.kind(node.kind), class).is_none();
+            if !*kinds[kind].get_or_insert_with(usable)
+                || others
+                    .as_ref()
+                    .is_some_and(|others| others.keep_off(no).is_some())
+            {
+                continue;
+            }
+            let seen = self.board.look(state, no);
+            let by = (&self.claimant, self.shares);
+            let glance = glance(seen, by, &class.amounts(), &mut self.passed_over);
+            glances.extend(glance.map(|(priority, count)| {
+                Reverse((priority, count, Reverse(node.precedence), no))
+            }));
+        }
+        glances.into()
+    }
+
+    /// The fewest who must leave this node for the claimant, if that is possible at all.
+    fn victims_on(&self, no: NodeNo, class: &Class, plan: &Plan) -> Option<Victims> {
+        let state = self.state;
+        let capacity = state.fleet.capacity(no);
+        let there = state.fleet.node(no);
+        let mut node = state.prospect(no, plan, &[])?;
+        if node.check(capacity, class).is_ok() {
+            // Where somebody is going already, there is room once he has gone. Where nobody is, there is no need to clear.
+            let goes = |no: &AllocationNo| {
+                let hold = state.live.get(no).and_then(|live| live.hold());
+                hold.is_some_and(|hold| hold.stop.is_some()) || plan.victims.contains_key(no)
+            };
+            let coming = plan.places.iter().any(|(_, at)| *at == no);
+            let waits = coming || there.holds.iter().any(goes);
+            return waits.then(Vec::new);
+        }
+        let mut may_go: Vec<_> = there
+            .holds
+            .iter()
+            .filter_map(|held| {
+                let live = state.live.get(held)?;
+                state.may_go(*held, &self.claimant, self.shares, plan)?;
+                Some((live.priority, Reverse(live.hold()?.placed), Reverse(*held)))
+            })
+            .collect();
+        may_go.sort_unstable();
+        let mut gone = Vec::new();
+        let mut so_far = Plan {
+            victims: plan.victims.clone(),
+            places: Vec::new(),
+            less: plan.less.clone(),
+        };
+        for (_, _, Reverse(victim)) in may_go {
+            if node.check(capacity, class).is_ok() {
+                break;
+            }
+            // Those who went before may have brought its queue down to its fair share.
+            let cause = state.may_go(victim, &self.claimant, self.shares, &so_far);
+            let Some(cause) = cause else {
+                continue;
+            };
+            let live = state.live.get(&victim)?;
+            node.give_back(
+                capacity,
+                state.classes.get(live.class.0),
+                &live.hold()?.taken,
+            );
+            state.let_go(victim, cause, &mut so_far);
+            gone.push((victim, cause));
+        }
+        if node.check(capacity, class).is_err() {
+            return None;
+        }
+        // Whoever turns out not to be in the way stays, the most valuable first.
+        let mut needed = Vec::new();
+        for (victim, cause) in gone.into_iter().rev() {
+            let live = state.live.get(&victim)?;
+            let mut with = node.clone();
+            let hold = live.hold()?;
+            let held_class = state.classes.get(live.class.0);
+            let spot = Spot::of(&hold.taken);
+            let stays = with.take(capacity, held_class, &spot).is_ok()
+                && with.check(capacity, class).is_ok();
+            if stays {
+                node = with;
+            } else {
+                needed.push((victim, cause));
+            }
+        }
+        // Without those who go the rules about others may say something else.
+        let others = state.others_by_then(class, plan, &needed);
+        let kept_off = others.is_some_and(|others| others.keep_off(no).is_some());
+        (!kept_off).then_some(needed)
+    }
+}
+
+/// Who has to go, and why.
+type Victims = Vec<(AllocationNo, PreemptionCause)>;
+
+/// The highest priority that has to go at least, and about how many; none if there cannot be room.
+fn glance(
+    seen: &Seen,
+    (claimant, shares): (&Claimant<'_>, &Shares),
+    asks: &Amounts,
+    passed_over: &mut bool,
+) -> Option<(Option<i32>, usize)> {
+    let mut room = seen.prospect;
+    let enough = |room: &Amounts| room.iter().zip(asks).all(|(room, asks)| room >= asks);
+    let mut highest = None;
+    let mut count = 0;
+    for entry in &seen.may_go {
+        if highest.is_some() && enough(&room) {
+            break;
+        }
+        if entry.priority > claimant.live.priority {
+            break;
+        }
+        if !claimant.might_take(entry, shares) {
+            continue;
+        }
+        if entry.placed >= claimant.now {
+            *passed_over = true;
+        } else {
+            add(&mut room, &entry.amounts);
+            highest = Some(entry.priority);
+            count += 1;
+        }
+    }
+    // Where somebody is going already, nobody else may have to.
+    if enough(&seen.prospect) && seen.clears {
+        return Some((None, 0));
+    }
+    (enough(&room) && highest.is_some()).then_some((highest, count))
+}
+
+impl Scheduler {
+    /// The node as it will be once those who are going have gone and those it is promised to have come, but for some.
+    pub(super) fn prospect(
+        &self,
+        no: NodeNo,
+        plan: &Plan,
+        without: &[AllocationNo],
+    ) -> Option<Node> {
+        let capacity = self.fleet.capacity(no);
+        let there = self.fleet.node(no);
+        let mut node = there.clone();
+        for held in &there.holds {
+            let live = self.live.get(held)?;
+            let hold = live.hold()?;
+            if hold.stop.is_some() || plan.victims.contains_key(held) {
+                node.give_back(capacity, self.classes.get(live.class.0), &hold.taken);
+            }
+        }
+        let planned = plan.places.iter().filter(|(_, at)| *at == no);
+        let planned = planned.map(|(coming, _)| coming);
+        let nominees = there.nominees.iter().filter(|no| !without.contains(no));
+        for coming in nominees.chain(planned) {
+            self.come(&mut node, no, *coming)?;
+        }
+        Some(node)
+    }
+
+    /// Takes on the node what the allocation will.
+    pub(super) fn come(&self, node: &mut Node, no: NodeNo, coming: AllocationNo) -> Option<()> {
+        let capacity = self.fleet.capacity(no);
+        let live = self.live.get(&coming)?;
+        let class = self.classes.get(live.class.0);
+        node.check(capacity, class).ok()?;
+        let spot = node.spot(capacity, class, |room| {
+            let policy = self.placement_policy(live).into();
+            scoring::devices(policy, &self.popularity, room, &class.ask)
+        })?;
+        node.take(capacity, class, &spot).ok()?;
+        Some(())
+    }
+
+    /// Where the others are that the class's rules speak of, once all who go have gone and all who come have come; none if
+    /// they speak of none.
+    fn others_by_then(
+        &self,
+        class: &Class,
+        plan: &Plan,
+        victims: &[(AllocationNo, PreemptionCause)],
+    ) -> Option<Others<'_>> {
+        if !class.looks_at_others() {
+            return None;
+        }
+        let mut moves = Moves {
+            gone: self.going(class),
+            ..Moves::default()
+        };
+        let fellows = victims.iter().flat_map(|(victim, _)| self.fellows(*victim));
+        let all: BTreeSet<_> = plan.victims.keys().copied().chain(fellows).collect();
+        moves.gone.extend(all.iter().filter_map(|no| {
+            let live = self.live.get(no)?;
+            let hold = live.hold().filter(|hold| hold.stop.is_none())?;
+            Some((hold.node, self.classes.get(live.class.0)))
+        }));
+        moves.come.extend(plan.places.iter().filter_map(|(no, node)| {
+            let class = self.live.get(no)?.class;
+            Some((*node, self.classes.get(class.0)))
+        }));
+        Some(Others::of(&self.fleet, class, &moves))
+    }
+
+    /// Members of the groups that the class looks at that have been told to stop and are still there.
+    pub(super) fn going(&self, class: &Class) -> Vec<(NodeNo, &Class)> {
+        let mut nodes = BTreeSet::new();
+        for (tenant, group) in class.groups_looked_at() {
+            nodes.extend(self.fleet.members(tenant, group).map(|(node, _)| node));
+        }
+        let holds = nodes
+            .into_iter()
+            .flat_map(|node| self.fleet.node(node).holds.iter().map(move |no| (node, no)));
+        let going = holds.filter_map(|(node, no)| {
+            let live = self.live.get(no)?;
+            live.hold()?.stop?;
+            Some((node, self.classes.get(live.class.0)))
+        });
+        going.collect()
+    }
+
+    fn let_go(&self, victim: AllocationNo, cause: PreemptionCause, plan: &mut Plan) {
+        for fellow in self.fellows(victim) {
+            let Some(live) = self.live.get(&fellow) else {
+                continue;
+            };
+            if live.hold().is_some_and(|hold| hold.stop.is_some()) {
+                continue;
+            }
+            let cause = if fellow == victim {
+                cause
+            } else {
+                PreemptionCause::Gang
+            };
+            if plan.victims.insert(fellow, cause).is_none() {
+                add(
+                    plan.less.entry(live.queue).or_default(),
+                    &self.amounts(live),
+                );
+            }
+        }
+    }
+
+    fn badness(&self, victims: &[(AllocationNo, PreemptionCause)]) -> Badness {
+        let all: BTreeSet<_> = victims
+            .iter()
+            .flat_map(|(no, _)| self.fellows(*no))
+            .collect();
+        let lives = || all.iter().filter_map(|no| self.live.get(no));
+        let placed = lives().filter_map(|live| live.hold().map(|hold| hold.placed));
+        (
+            lives().map(|live| live.priority).max(),
+            all.len(),
+            Reverse(placed.min().unwrap_or(Millis(i64::MAX))),
+        )
+    }
+}

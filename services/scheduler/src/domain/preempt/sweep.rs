@@ -1,0 +1,100 @@
+//! Whose turn it is to have nodes cleared. Only saves work: once a sweep is through, whoever could preempt has.
+
+use super::super::{class::ShapeNo, fair::Share, queues::Key};
+use std::collections::{BTreeMap, BTreeSet};
+use vocab::LineNo;
+
+/// A walk through all lines that wait for room, the highest priority first, over as many frames as that takes. Who comes
+/// while it goes on is taken into it; who was looked at is looked at again in the next one, if anything has changed.
+#[derive(Debug)]
+pub struct Sweep {
+    to_try: BTreeSet<(Key, LineNo)>,
+    /// Something has changed since it began.
+    again: bool,
+    /// Whom no node could be cleared for since anybody last had to go.
+    failed: BTreeMap<ShapeNo, Vec<Strength>>,
+}
+
+impl Default for Sweep {
+    /// Nothing was looked at yet.
+    fn default() -> Self {
+        Self {
+            to_try: BTreeSet::new(),
+            again: true,
+            failed: BTreeMap::new(),
+        }
+    }
+}
+
+/// What a claimant can do: whoever is no stronger and asks for the same can do no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Strength {
+    /// It may take from lower priorities than this one.
+    pub by_priority: Option<i32>,
+    /// It may take, up to this priority, from queues that are above their due by more than it is above its own.
+    pub by_share: Option<(i32, Share, Share)>,
+}
+
+impl Strength {
+    fn is_no_stronger(&self, than: &Self) -> bool {
+        let by_share = match (self.by_share, than.by_share) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some((priority, with_it, due)), Some((other, others_with, others_due))) => {
+                priority <= other
+                    && with_it.0.saturating_add(others_due.0) >= others_with.0.saturating_add(due.0)
+            }
+        };
+        self.by_priority <= than.by_priority && by_share
+    }
+}
+
+impl Sweep {
+    pub fn anew(&mut self) {
+        self.again = true;
+    }
+
+    /// It has not been looked at as things stand.
+    pub fn add(&mut self, key: Key, line: LineNo) {
+        self.to_try.insert((key, line));
+    }
+
+    /// Whether there is anybody to look at; `lines` are those of a new walk.
+    pub fn goes_on(&mut self, lines: impl FnOnce() -> Vec<(Key, LineNo)>) -> bool {
+        if self.to_try.is_empty() && std::mem::take(&mut self.again) {
+            self.failed.clear();
+            self.to_try = lines().into_iter().collect();
+        }
+        !self.to_try.is_empty()
+    }
+
+    /// Its number may come to mean another.
+    pub fn forget(&mut self, shape: ShapeNo) {
+        self.failed.remove(&shape);
+    }
+
+    pub fn next(&mut self) -> Option<LineNo> {
+        self.to_try.pop_first().map(|(_, line)| line)
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.to_try.is_empty() && !self.again
+    }
+
+    /// Somebody has to go: it may let another have his way who was looked at before.
+    pub fn moved(&mut self) {
+        self.failed.clear();
+        self.again = true;
+    }
+
+    pub fn has_failed(&self, shape: ShapeNo, strength: &Strength) -> bool {
+        let failed = self.failed.get(&shape);
+        failed.is_some_and(|failed| failed.iter().any(|than| strength.is_no_stronger(than)))
+    }
+
+    pub fn fails(&mut self, shape: ShapeNo, strength: Strength) {
+        let failed = self.failed.entry(shape).or_default();
+        failed.retain(|other| !other.is_no_stronger(&strength));
+        failed.push(strength);
+    }
+}
