@@ -7,6 +7,7 @@ use super::{
     gang::GangNo,
     job_sets::JobSetNo,
     order,
+    preempt::Epoch,
     queues::{Key, LineKey, QueueNo, Use},
 };
 use ledger::IllegalEvent;
@@ -38,11 +39,6 @@ pub struct Live {
     pub requested: Millis,
     /// 0: not known.
     pub run_time_ms: u64,
-    /// Others go for it by its queue's share only from this `Scheduler::epoch` on: each allocation has that once in an
-    /// epoch, so that preemption comes to rest.
-    pub claims_from: u64,
-    /// It was nominated in vain: until then nobody goes for it at all.
-    pub withdrawn: bool,
     pub phase: Phase,
 }
 
@@ -169,8 +165,6 @@ impl Scheduler {
             avoid: None,
             requested: now,
             run_time_ms: spec.run_time_ms,
-            claims_from: 0,
-            withdrawn: false,
             phase: Phase::AwaitingQuota(None),
         };
         self.live.insert(no, live);
@@ -418,11 +412,7 @@ impl Scheduler {
                 self.leave_waiting(no);
                 self.queues
                     .release(queue, &used, now, self.policy.half_life_ms);
-                // Nobody goes for it again before something else has changed.
-                if let Some(live) = self.live.get_mut(&no) {
-                    live.claims_from = self.epoch + 1;
-                    live.withdrawn = true;
-                }
+                self.epoch.withdraws(no);
                 self.queue(no);
             }
             Phase::InGang if live.gang.is_some_and(|gang| self.gangs.runs(gang)) => {
@@ -470,12 +460,11 @@ impl Scheduler {
         self.leave_waiting(no);
         self.fleet.nominate(node, no, self.classes.get(class.0));
         self.nominated.insert(no);
+        self.epoch.cleared_for.insert(no);
         self.queues
             .hold(queue, &used, now, self.policy.half_life_ms);
         if let Some(live) = self.live.get_mut(&no) {
             live.phase = Phase::Nominated(node);
-            live.claims_from = self.epoch + 1;
-            live.withdrawn = false;
         }
         Ok(())
     }
@@ -598,7 +587,7 @@ impl Scheduler {
         let node = self.hold_mut(no, event)?.node;
         let gang = self.live.get(&no).and_then(|live| live.gang);
         if cause != EndCause::Preempted {
-            self.epoch += 1;
+            self.epoch = Epoch::default();
         }
         if let Some(gang) = gang {
             self.gangs.broken(gang);
@@ -641,7 +630,7 @@ impl Scheduler {
         if !self.live.contains_key(&no) {
             return Err(IllegalEvent::new("no such allocation", event));
         }
-        self.epoch += 1;
+        self.epoch = Epoch::default();
         if cause == EndCause::Cancelled {
             self.counts_as_cancelled(no);
         }

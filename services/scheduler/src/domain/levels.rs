@@ -24,7 +24,7 @@ impl Levels {
         let preempting = lines.iter().filter_map(|no| {
             let head = state.queues.line(*no)?.head()?;
             let live = state.live.get(&head.allocation)?;
-            state.preempts(live).then_some((live.priority, *no))
+            state.preempts(head.allocation, live).then_some((live.priority, *no))
         });
         let mut preempting: Vec<_> = preempting.collect();
         preempting.sort_unstable();

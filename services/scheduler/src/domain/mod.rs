@@ -47,7 +47,7 @@ use job_sets::JobSets;
 use ledger::{Decider, Draft, IllegalEvent};
 use levels::Levels;
 pub(crate) use named::Named;
-use preempt::Rate;
+use preempt::{Epoch, Rate};
 use queues::{Queues, Said};
 use reclaim::Reclaims;
 use reserve::Reservations;
@@ -78,9 +78,7 @@ pub struct Scheduler {
     policy: SchedulingPolicy,
     popularity: scoring::Popularity,
     rate: Rate,
-    /// Counts what came from outside: quota granted, runs that ended by themselves, nodes and settings that changed. What
-    /// follows from decisions alone does not count.
-    epoch: u64,
+    epoch: Epoch,
     /// Never told where they stand.
     fresh: BTreeSet<AllocationNo>,
     job_sets: JobSets,

@@ -9,7 +9,7 @@
 //! it if they are enough; it joins them when it has quota again. A gang that needs it waits: what its members hold can be
 //! taken back from each of them in the same way.
 
-use super::{Scheduler, allocation::Phase, gang::GangNo};
+use super::{Scheduler, allocation::Phase, gang::GangNo, preempt::Epoch};
 use ledger::{Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,7 +70,7 @@ impl Scheduler {
         if let Some(gang) = live.gang {
             self.gangs.has_quota(gang, no);
         }
-        self.epoch += 1;
+        self.epoch = Epoch::default();
         self.fresh.insert(no);
         match pause.filter(|until| *until > now) {
             Some(until) => {

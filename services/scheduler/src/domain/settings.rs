@@ -5,6 +5,7 @@ use super::{
     allocation::{Live, Phase},
     blocked::Blocked,
     class::ClassNo,
+    preempt::Epoch,
     queues::Key,
 };
 use ledger::IllegalEvent;
@@ -12,7 +13,7 @@ use vocab::{AdminChange, Event, LineNo, NodeCapacity, Token, Validity};
 
 impl Scheduler {
     pub(super) fn apply(&mut self, change: &AdminChange, version: u64) {
-        self.epoch += 1;
+        self.epoch = Epoch::default();
         match change {
             AdminChange::Queue { queue, settings } => {
                 self.queues.set(queue, settings);
@@ -90,7 +91,7 @@ impl Scheduler {
                 }
             }
         }
-        self.epoch += 1;
+        self.epoch = Epoch::default();
         self.blocked.sweep.anew();
     }
 
@@ -98,7 +99,7 @@ impl Scheduler {
         let node = self.fleet.find(node);
         let node = node.ok_or_else(|| IllegalEvent::new("no such node", event))?;
         self.fleet.set_ready(node, true);
-        self.epoch += 1;
+        self.epoch = Epoch::default();
         self.blocked.sweep.anew();
         Ok(())
     }
@@ -107,7 +108,7 @@ impl Scheduler {
         let node = self.fleet.find(node);
         let node = node.ok_or_else(|| IllegalEvent::new("no such node", event))?;
         self.fleet.set_ready(node, false);
-        self.epoch += 1;
+        self.epoch = Epoch::default();
         self.blocked.sweep.anew();
         self.lost.extend(&self.fleet.node(node).holds);
         Ok(())

@@ -1,7 +1,7 @@
 //! A change of priority, of one allocation or of all of a job set. Those with a priority class have the class's.
 
 use super::Asked;
-use crate::domain::{Scheduler, allocation::Phase, queues::Key};
+use crate::domain::{Scheduler, allocation::Phase, preempt::Epoch, queues::Key};
 use ledger::{Draft, IllegalEvent};
 use vocab::{AllocationNo, Event, EventNo, LineNo, PriorityTarget, Refusal, Rule, Token};
 
@@ -103,7 +103,7 @@ impl Scheduler {
             self.stand_anew(line, key);
         }
         // Who may go for whom is another matter now.
-        self.epoch += 1;
+        self.epoch = Epoch::default();
         if let Some(node) = node {
             self.fleet.touched(node);
         }

@@ -26,9 +26,11 @@ fn sum(a: Share, b: Share) -> u128 {
 /// demand of it.
 #[derive(Debug)]
 pub struct Shares {
-    pub due: Vec<Share>,
+    due: Vec<Share>,
     /// What each queue has itself, by its dominant resource.
-    pub held: Vec<Share>,
+    held: Vec<Share>,
+    /// So many are above their due.
+    above: usize,
 }
 
 impl Shares {
@@ -36,18 +38,24 @@ impl Shares {
         let due = state.fair_shares();
         let all = state.queues.all();
         let held = all.map(|(no, _)| state.held_share(no, &Amounts::default()));
-        Self {
+        let mut shares = Self {
             held: held.collect(),
             due,
-        }
+            above: 0,
+        };
+        let all = state.queues.all();
+        shares.above = all.filter(|(no, _)| shares.is_above(*no)).count();
+        shares
     }
 
     /// What these queues hold has changed.
     pub fn hold_now(&mut self, state: &Scheduler, queues: &[QueueNo]) {
         for queue in queues {
+            self.above -= usize::from(self.is_above(*queue));
             if let Some(held) = self.held.get_mut(queue.0 as usize) {
                 *held = state.held_share(*queue, &Amounts::default());
             }
+            self.above += usize::from(self.is_above(*queue));
         }
     }
 
@@ -55,8 +63,13 @@ impl Shares {
         self.due.get(queue.0 as usize).copied().unwrap_or_default()
     }
 
-    pub fn held(&self, queue: QueueNo) -> Share {
+    fn held(&self, queue: QueueNo) -> Share {
         self.held.get(queue.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// Whether there is a queue from which one of this queue might take.
+    pub fn any_above_but(&self, queue: QueueNo) -> bool {
+        self.above > usize::from(self.is_above(queue))
     }
 
     pub fn is_above(&self, queue: QueueNo) -> bool {

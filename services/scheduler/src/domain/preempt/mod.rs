@@ -7,7 +7,7 @@
 //!
 //! It comes to rest. An *epoch* ends when something comes from outside: quota is granted, a run ends by itself, a node or a
 //! setting changes. In one epoch an allocation has nodes cleared for it by its queue's share once, and not at all once it
-//! was nominated in vain. What is left are preemptions by priority, of which each puts a higher priority in the place of
+//! was nominated in vain twice. What is left are preemptions by priority, of which each puts a higher priority in the place of
 //! lower ones. So with n allocations that wait or run and p priorities among them, nobody has to go more than n times by
 //! share in an epoch; between two such, the numbers that hold a place, by priority and the highest first, only grow in the
 //! order of words, and each grows at most n times before a higher one does.
@@ -34,7 +34,9 @@ use super::{
 use claim::{Claimant, Shares};
 use ledger::Draft;
 use plan::{Budget, Plan, Planner};
-use vocab::{Event, LineNo, Millis, PriorityClass, WaitingReason};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use vocab::{AllocationNo, Event, LineNo, Millis, PriorityClass, WaitingReason};
 
 /// What may be spent on looking for nodes in one frame, in glances at a node: some ten milliseconds. Who was not looked at
 /// is in the next.
@@ -42,6 +44,30 @@ const GLANCES_MAX: usize = 100_000;
 
 /// Past use is forgiven from minute to minute here, so that what is decided depends on the state and the minute.
 const MINUTE_MS: i64 = 60_000;
+
+/// What has been done for whom since something last came from outside: quota that was granted, a run that ended by itself,
+/// a node or a setting that changed. What follows from decisions alone begins no new one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Epoch {
+    /// Nodes were cleared for these: it is not done again for their queue's share.
+    pub cleared_for: BTreeSet<AllocationNo>,
+    /// They were nominated in vain so often.
+    withdrawn: BTreeMap<AllocationNo, u32>,
+}
+
+/// Who was nominated in vain so often in one epoch has no node cleared for it any more.
+const WITHDRAWN_MAX: u32 = 2;
+
+impl Epoch {
+    pub fn withdraws(&mut self, no: AllocationNo) {
+        *self.withdrawn.entry(no).or_default() += 1;
+    }
+
+    fn bars(&self, no: AllocationNo) -> bool {
+        let times = self.withdrawn.get(&no);
+        times.is_some_and(|times| *times >= WITHDRAWN_MAX)
+    }
+}
 
 impl Scheduler {
     pub(super) fn priority_class(&self, live: &Live) -> Option<&PriorityClass> {
@@ -55,16 +81,19 @@ impl Scheduler {
     }
 
     /// Whether it may make lower priorities go, as far as it has not been nominated in vain.
-    pub(super) fn preempts(&self, live: &Live) -> bool {
-        let withdrawn = live.withdrawn && live.claims_from > self.epoch;
+    pub(super) fn preempts(&self, no: AllocationNo, live: &Live) -> bool {
         let class = self.priority_class(live);
-        class.is_some_and(|class| class.preempts) && !withdrawn
+        class.is_some_and(|class| class.preempts) && !self.epoch.bars(no)
     }
 
     /// One who waits in the line for room, if it may have anybody go for it at all; cheap, and never wrong when it says no.
     fn claimant(&self, line: &Line, shares: &Shares, now: Millis) -> Option<Claimant<'_>> {
-        let live = self.live.get(&line.head()?.allocation)?;
-        let by_share = self.policy.fair_share_preemption && live.claims_from <= self.epoch;
+        let head = line.head()?.allocation;
+        let live = self.live.get(&head)?;
+        let had_its_turn = self.epoch.cleared_for.contains(&head) || self.epoch.bars(head);
+        let by_share = self.policy.fair_share_preemption
+            && !had_its_turn
+            && shares.any_above_but(line.key.queue);
         let minute = Millis(now.0.div_euclid(MINUTE_MS) * MINUTE_MS);
         let queue = line.key.queue;
         let half_life_ms = self.policy.half_life_ms;
@@ -72,7 +101,7 @@ impl Scheduler {
         add(&mut with_it, &line.asks);
         let claimant = Claimant {
             live,
-            by_priority: self.preempts(live),
+            by_priority: self.preempts(head, live),
             by_share,
             with_it: Share::dominant(&with_it, self.fleet.totals()),
             own_due: shares.due(queue),

@@ -9,6 +9,8 @@ use vocab::LineNo;
 #[derive(Debug)]
 pub struct Sweep {
     to_try: BTreeSet<(Key, LineNo)>,
+    /// It was begun, and did not get through in one frame.
+    under_way: bool,
     /// Something has changed since it began.
     again: bool,
     /// Whom no node could be cleared for since anybody last had to go.
@@ -20,6 +22,7 @@ impl Default for Sweep {
     fn default() -> Self {
         Self {
             to_try: BTreeSet::new(),
+            under_way: false,
             again: true,
             failed: BTreeMap::new(),
         }
@@ -61,11 +64,12 @@ impl Sweep {
 
     /// Whether there is anybody to look at; `lines` are those of a new walk.
     pub fn goes_on(&mut self, lines: impl FnOnce() -> Vec<(Key, LineNo)>) -> bool {
-        if self.to_try.is_empty() && std::mem::take(&mut self.again) {
+        if !self.under_way && std::mem::take(&mut self.again) {
             self.failed.clear();
             self.to_try = lines().into_iter().collect();
         }
-        !self.to_try.is_empty()
+        self.under_way = !self.to_try.is_empty();
+        self.under_way
     }
 
     /// Its number may come to mean another.
@@ -74,7 +78,9 @@ impl Sweep {
     }
 
     pub fn next(&mut self) -> Option<LineNo> {
-        self.to_try.pop_first().map(|(_, line)| line)
+        let next = self.to_try.pop_first().map(|(_, line)| line);
+        self.under_way = next.is_some();
+        next
     }
 
     pub fn is_over(&self) -> bool {

@@ -36,7 +36,6 @@ fn a_job_set_is_cancelled_wherever_its_allocations_stand() {
         "3 ended cancelled",
         "4 ended cancelled",
         "job set cancel of 4",
-        "6 nominated n",
         "7 waits no_room_now",
     ];
     check(&mut w, &jobs, &expected);

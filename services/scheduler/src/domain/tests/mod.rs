@@ -3,6 +3,7 @@
 mod asked;
 mod conformance;
 mod features;
+mod holds;
 mod life;
 mod named;
 mod properties;
