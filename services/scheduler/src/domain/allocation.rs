@@ -142,10 +142,6 @@ impl Scheduler {
         now: Millis,
     ) {
         let class = Class::of(tenant, spec, &mut self.fleet.models);
-        // What no node can take says nothing about what room is worth.
-        if self.fleet.may_ever(&class) {
-            self.popularity.arrived(&class.ask);
-        }
         let queue = self.queues.enter(spec.queue.as_ref().unwrap_or(tenant));
         let priority_class = spec.priority_class.as_ref();
         let live = Live {
@@ -640,6 +636,8 @@ impl Scheduler {
 
     /// It is gone from everywhere.
     pub(super) fn remove(&mut self, no: AllocationNo, success: bool, now: Millis) {
+        let gang = self.live.get(&no).and_then(|live| live.gang);
+        let stood = gang.filter(|gang| self.gangs.unit(*gang).is_some());
         self.leave_waiting(no);
         self.give_back(no, now);
         let Some(live) = self.live.remove(&no) else {
@@ -657,6 +655,10 @@ impl Scheduler {
         if let Some(gang) = live.gang {
             self.gangs.leave(gang, no, success);
             self.form(gang);
+        }
+        if let Some(gang) = stood {
+            // They stand in another line by now, or in none.
+            self.fresh.extend(self.gangs.ready_members(gang));
         }
         self.release_dependents(no, success);
     }

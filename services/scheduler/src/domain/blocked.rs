@@ -3,12 +3,12 @@
 use super::{
     Scheduler,
     aside::{Aside, Promise},
-    class::ShapeNo,
+    class::{Amounts, Shape, ShapeNo, add},
     fair::Share,
     fleet::{KindNo, NodeNo, most_on},
     place::Short,
     preempt::{Board, Sweep},
-    queues::Line,
+    queues::{Line, QueueNo},
 };
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::{LineNo, Millis, Token, WaitingReason};
@@ -133,7 +133,7 @@ impl Scheduler {
         if !unknown.is_empty() {
             let kinds = self.fleet.by_kind();
             for shape in unknown {
-                let hopeless = !self.could_ever_fit(shape, &kinds);
+                let hopeless = !self.could_ever_fit(self.shapes.get(shape.0), &kinds);
                 self.blocked.hopeless.1.insert(shape, hopeless);
             }
         }
@@ -143,9 +143,29 @@ impl Scheduler {
         self.queues.fair_shares(self.fleet.totals(), &impossible)
     }
 
+    /// It may be placed from now on. What no node and no limit will ever let in says nothing about what room is worth.
+    pub(super) fn arrives(&mut self, shape: &Shape, queue: QueueNo) {
+        let mut asks = Amounts::default();
+        for (class, count) in &shape.members {
+            let amounts = self.classes.get(class.0).amounts();
+            add(
+                &mut asks,
+                &amounts.map(|amount| amount.wrapping_mul((*count).into())),
+            );
+        }
+        let kinds = self.fleet.known_kinds();
+        if !self.queues.ever(queue, &asks) || !self.could_ever_fit(shape, &kinds) {
+            return;
+        }
+        for (class, count) in &shape.members {
+            for _ in 0..*count {
+                self.popularity.arrived(&self.classes.get(class.0).ask);
+            }
+        }
+    }
+
     /// Whether the open nodes could hold the shape if nothing were on them, as far as numbers tell.
-    fn could_ever_fit(&self, shape: ShapeNo, kinds: &[(KindNo, u32, u32)]) -> bool {
-        let shape = self.shapes.get(shape.0);
+    fn could_ever_fit(&self, shape: &Shape, kinds: &[(KindNo, u32, u32)]) -> bool {
         let open = kinds.iter().filter(|(_, _, open)| *open > 0);
         let fits = |of_value: &dyn Fn(KindNo) -> bool| {
             let mut members = 0u64;
@@ -167,9 +187,9 @@ impl Scheduler {
         if let Some(value) = &shape.uniform_value {
             values.retain(|other| other == value);
         }
-        values.iter().any(|value| {
-            fits(&|kind| self.fleet.kind(kind).label(label.as_str()) == Some(value))
-        })
+        values
+            .iter()
+            .any(|value| fits(&|kind| self.fleet.kind(kind).label(label.as_str()) == Some(value)))
     }
 
     /// Closes what there is no room for before anybody is asked whose turn it is: so whose turn it is does not depend on

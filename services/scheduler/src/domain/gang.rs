@@ -151,9 +151,8 @@ impl Gangs {
 
     /// Whether so many members may be placed where none runs.
     pub fn enough(&self, gang: GangNo, members: usize) -> bool {
-        self.get(gang).is_some_and(|gang| {
-            gang.held.is_empty() && members >= gang.needed()
-        })
+        self.get(gang)
+            .is_some_and(|gang| gang.held.is_empty() && members >= gang.needed())
     }
 
     /// Those that wait for the others.
@@ -246,8 +245,13 @@ impl Scheduler {
             return;
         }
         if gang.all_are_ready() {
-            gang.formed = true;
+            let first_time = !std::mem::replace(&mut gang.formed, true);
             let (shape, asks) = self.shape(no);
+            let queue = self.gangs.gangs[&no].ready.first();
+            let queue = queue.and_then(|first| Some(self.live.get(first)?.queue));
+            if let Some(queue) = queue.filter(|_| first_time) {
+                self.arrives(&shape, queue);
+            }
             self.join_as_gang(no, &shape, asks);
         } else if !gang.held.is_empty() && !gang.broken {
             let alone = std::mem::take(&mut gang.ready);

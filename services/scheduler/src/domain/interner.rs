@@ -108,9 +108,10 @@ impl<T: Clone + Eq + Hash> Interner<T> {
         self.slots.len()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+    /// Each value in use, with the number of its users.
+    pub fn users(&self) -> impl Iterator<Item = (u32, u32)> {
         let slots = self.slots.iter().zip(0..);
-        slots.filter_map(|(slot, number)| slot.as_ref().map(|(value, _)| (number, value)))
+        slots.filter_map(|(slot, number)| slot.as_ref().map(|(_, users)| (number, *users)))
     }
 }
 

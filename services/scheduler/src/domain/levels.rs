@@ -24,7 +24,9 @@ impl Levels {
         let preempting = lines.iter().filter_map(|no| {
             let head = state.queues.line(*no)?.head()?;
             let live = state.live.get(&head.allocation)?;
-            state.preempts(head.allocation, live).then_some((live.priority, *no))
+            state
+                .preempts(head.allocation, live)
+                .then_some((live.priority, *no))
         });
         let mut preempting: Vec<_> = preempting.collect();
         preempting.sort_unstable();
@@ -93,7 +95,11 @@ impl Scheduler {
         let shapes = self.queues.by_shape().iter();
         let open = shapes.filter(|(shape, _)| !blocked.has_no_room(**shape));
         let mut lines: Vec<_> = open.flat_map(|(_, lines)| lines.iter().copied()).collect();
-        lines.retain(|no| self.queues.line(*no).is_some_and(|line| self.may_be_tried(line)));
+        lines.retain(|no| {
+            self.queues
+                .line(*no)
+                .is_some_and(|line| self.may_be_tried(line))
+        });
         lines
     }
 

@@ -10,7 +10,10 @@ use super::{
     gang::GangNo,
     scoring,
 };
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 use vocab::{AllocationNo, Candidate, Event, PlacementPolicy, Token, WaitingReason};
 
 /// A place that was found; nothing stands on the ledger yet.
@@ -36,6 +39,8 @@ struct Search<'a> {
     aside: &'a Aside,
     trial: Trial,
     steps_left: u32,
+    /// Some are left out on the way that is tried.
+    left_out: bool,
     /// The most that were placed at once.
     best: Vec<Place>,
 }
@@ -221,16 +226,18 @@ impl Scheduler {
         let mut members = members.to_vec();
         self.largest_first(&mut members);
         let mut trial = Trial::default();
-        let mut full: Option<ClassNo> = None;
+        let mut full: BTreeSet<ClassNo> = BTreeSet::new();
         for no in &members {
-            let class = self.live.get(no).map(|live| live.class);
+            let Some(class) = self.live.get(no).map(|live| live.class) else {
+                continue;
+            };
             // Members of one class find no place once one has not.
-            if class.is_none() || full == class {
+            if full.contains(&class) {
                 continue;
             }
             let place = self.find_place(*no, uniform, aside);
             if place.is_none_or(|place| !self.take(place, &mut trial)) {
-                full = class;
+                full.insert(class);
             }
         }
         let found = trial.places.clone();
@@ -243,6 +250,7 @@ impl Scheduler {
             aside,
             trial,
             steps_left: STEPS_MAX,
+            left_out: false,
             best: found,
         };
         self.search(&members, &mut search);
@@ -256,7 +264,7 @@ impl Scheduler {
             let live = self.live.get(no);
             let amounts = live.map_or([0; 3], |live| self.amounts(live));
             let share = Share::dominant(&amounts, self.fleet.totals());
-            (Reverse(share), live.map(|live| live.class), *no)
+            (Reverse(share), *no)
         });
     }
 
@@ -265,21 +273,27 @@ impl Scheduler {
         if members.len() < 2 {
             return false;
         }
-        let mut classes = members.iter().filter_map(|no| Some(self.live.get(no)?.class));
+        let mut classes = members
+            .iter()
+            .filter_map(|no| Some(self.live.get(no)?.class));
         let Some(first) = classes.next() else {
             return false;
         };
         self.classes.get(first.0).looks_at_others() || classes.any(|class| class != first)
     }
 
-    /// Tries to place all of `rest` beside those of the trial; whether that is done.
+    /// Tries to place `rest` beside those of the trial, or else as many as can be; whether all are placed.
     fn search(&mut self, rest: &[AllocationNo], search: &mut Search<'_>) -> bool {
         if search.trial.places.len() > search.best.len() {
             search.best.clone_from(&search.trial.places);
         }
-        let Some((no, rest)) = rest.split_first() else {
-            return true;
+        let Some((no, others)) = rest.split_first() else {
+            return !search.left_out;
         };
+        if search.trial.places.len() + rest.len() <= search.best.len() {
+            // This way there are no more than were found before.
+            return false;
+        }
         for node in self.choices(*no, search) {
             if search.steps_left == 0 {
                 return false;
@@ -289,11 +303,14 @@ impl Scheduler {
             let Some(place) = self.place_on(*no, node) else {
                 continue;
             };
-            if self.take(place, &mut search.trial) && self.search(rest, search) {
+            if self.take(place, &mut search.trial) && self.search(others, search) {
                 return true;
             }
             self.undo(&mut search.trial, before);
         }
+        let left_out = std::mem::replace(&mut search.left_out, true);
+        self.search(others, search);
+        search.left_out = left_out;
         false
     }
 
@@ -317,16 +334,20 @@ impl Scheduler {
             .filter_map(|node| {
                 let there = self.fleet.node(node);
                 let capacity = self.fleet.capacity(node);
-                let of_value = search.uniform.is_none_or(|(label, wanted)| {
-                    capacity.label(label.as_str()) == Some(wanted)
-                });
+                let of_value = search
+                    .uniform
+                    .is_none_or(|(label, wanted)| capacity.label(label.as_str()) == Some(wanted));
                 let may = of_value
                     && there.free_for_all()
                     && keeps_off(capacity, class).is_none()
                     && others
                         .as_ref()
                         .is_none_or(|others| others.keep_off(node).is_none());
-                let room = if may { there.room_for(capacity, class) } else { 0 };
+                let room = if may {
+                    there.room_for(capacity, class)
+                } else {
+                    0
+                };
                 (room > 0).then_some((Reverse(room), Reverse(there.precedence), node))
             })
             .collect();

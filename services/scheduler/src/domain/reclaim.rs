@@ -9,7 +9,7 @@
 //! it if they are enough; it joins them when it has quota again. A gang that needs it waits: what its members hold can be
 //! taken back from each of them in the same way.
 
-use super::{Scheduler, allocation::Phase, gang::GangNo, preempt::Epoch};
+use super::{Scheduler, allocation::Phase, class::Shape, gang::GangNo, preempt::Epoch};
 use ledger::{Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,9 +67,14 @@ impl Scheduler {
         let Phase::AwaitingQuota(pause) = live.phase else {
             return;
         };
-        if let Some(gang) = live.gang {
-            self.gangs.has_quota(gang, no);
+        let (class, queue) = (live.class, live.queue);
+        match live.gang {
+            Some(gang) => self.gangs.has_quota(gang, no),
+            None => self.arrives(&Shape::single(class, 0), queue),
         }
+        let Some(live) = self.live.get_mut(&no) else {
+            return;
+        };
         self.epoch = Epoch::default();
         self.fresh.insert(no);
         match pause.filter(|until| *until > now) {

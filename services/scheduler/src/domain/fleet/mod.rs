@@ -332,10 +332,12 @@ impl Fleet {
             .collect()
     }
 
-    /// Whether a known node, ready or not, could take the class if it were empty.
-    pub fn may_ever(&self, class: &Class) -> bool {
-        let mut kinds = self.kinds.iter();
-        kinds.any(|(_, capacity)| keeps_off(capacity, class).is_none())
+    /// The kinds of all nodes that are known, as if all were open.
+    pub fn known_kinds(&self) -> Vec<(KindNo, u32, u32)> {
+        let kinds = self.kinds.users();
+        kinds
+            .map(|(kind, nodes)| (KindNo(kind), nodes, nodes))
+            .collect()
     }
 
     /// All values of a label on nodes that may be used, sorted.

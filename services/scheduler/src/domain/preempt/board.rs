@@ -58,7 +58,11 @@ impl Seen {
         ];
         let mut may_go = Vec::new();
         let mut clears = false;
-        for (no, live) in node.holds.iter().filter_map(|no| Some((no, state.live.get(no)?))) {
+        for (no, live) in node
+            .holds
+            .iter()
+            .filter_map(|no| Some((no, state.live.get(no)?)))
+        {
             let Some(hold) = live.hold() else {
                 continue;
             };

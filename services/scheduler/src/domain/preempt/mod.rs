@@ -211,11 +211,11 @@ fn try_line(
     state.largest_first(&mut members);
     let mut planner = Planner::new(state, claimant, shares, board, budget);
     let mut plan = Plan::default();
-    let mut full = None;
+    let mut full = BTreeSet::new();
     for no in &members {
-        let class = state.live.get(no).map(|live| live.class);
-        if full != class && !planner.clear_for(*no, &mut plan) {
-            full = class;
+        let class = state.live.get(no)?.class;
+        if !full.contains(&class) && !planner.clear_for(*no, &mut plan) {
+            full.insert(class);
         }
     }
     let passed_over = planner.passed_over;

@@ -152,9 +152,11 @@ impl<'a> Planner<'a> {
             let seen = self.board.look(state, no);
             let by = (&self.claimant, self.shares);
             let glance = glance(seen, by, &class.amounts(), &mut self.passed_over);
-            glances.extend(glance.map(|(priority, count)| {
-                Reverse((priority, count, Reverse(node.precedence), no))
-            }));
+            glances.extend(
+                glance.map(|(priority, count)| {
+                    Reverse((priority, count, Reverse(node.precedence), no))
+                }),
+            );
         }
         glances.into()
     }
@@ -337,10 +339,12 @@ impl Scheduler {
             let hold = live.hold().filter(|hold| hold.stop.is_none())?;
             Some((hold.node, self.classes.get(live.class.0)))
         }));
-        moves.come.extend(plan.places.iter().filter_map(|(no, node)| {
-            let class = self.live.get(no)?.class;
-            Some((*node, self.classes.get(class.0)))
-        }));
+        moves
+            .come
+            .extend(plan.places.iter().filter_map(|(no, node)| {
+                let class = self.live.get(no)?.class;
+                Some((*node, self.classes.get(class.0)))
+            }));
         Some(Others::of(&self.fleet, class, &moves))
     }
 

@@ -52,7 +52,11 @@ mod tests {
     fn no_minute_has_more_than_the_limit() {
         let mut rate = Rate::default();
         let check = |rate: &Rate, now, victims, allowed, again_at: Option<i64>| {
-            assert_eq!(rate.allows(Millis(now), victims, 3), allowed, "{now} {victims}");
+            assert_eq!(
+                rate.allows(Millis(now), victims, 3),
+                allowed,
+                "{now} {victims}"
+            );
             assert_eq!(rate.again_at(Millis(now)), again_at.map(Millis), "{now}");
         };
         check(&rate, 59_000, 3, true, None);

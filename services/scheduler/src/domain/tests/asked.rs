@@ -41,7 +41,7 @@ fn a_job_set_is_cancelled_wherever_its_allocations_stand() {
     check(&mut w, &jobs, &expected);
     w.report(jobs[0], "n", RunState::Finished);
     w.report(jobs[1], "n", RunState::Failed);
-    let expected = ["1 ended cancelled", "2 ended cancelled", "6 on n", "5 on n"];
+    let expected = ["1 ended cancelled", "2 ended cancelled", "5 on n", "6 on n"];
     check(&mut w, &jobs, &expected);
     w.cancel_job_set("t", "a");
     w.cancel_job_set("t", "a");

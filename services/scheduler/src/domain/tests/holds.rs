@@ -25,7 +25,9 @@ fn term(group: &str, domain: Option<&str>) -> Vec<GroupTerm> {
 }
 
 fn limited(w: &mut World, queue: &str, cores: u64) {
-    w.queue(queue, |q| q.limits = vec![(ResourceKind::Cpu, cores * 1000)]);
+    w.queue(queue, |q| {
+        q.limits = vec![(ResourceKind::Cpu, cores * 1000)]
+    });
 }
 
 fn preemptions(events: &[Event]) -> usize {
@@ -34,10 +36,7 @@ fn preemptions(events: &[Event]) -> usize {
 }
 
 fn nominated(w: &World, no: u64) -> bool {
-    matches!(
-        w.state.live()[&AllocationNo(no)].phase,
-        Phase::Nominated(_)
-    )
+    matches!(w.state.live()[&AllocationNo(no)].phase, Phase::Nominated(_))
 }
 
 #[test]
@@ -46,14 +45,17 @@ fn fair_share_preemption_comes_to_rest() {
     w.node("g", 1, capacity(8, 256, 8));
     w.nodes(&["n"]);
     for tenant in ["a", "b"] {
-        w.submit(tenant, 1, class(gpus(job(1, 1), 4, 1000), 0));
+        w.submit(tenant, 1, class(gpus(job(4, 1), 4, 1000), 0));
     }
     w.settle();
-    w.submit("c", 1, class(gpus(job(1, 1), 8, 1000), 0));
-    let (a, b) = (w.submit("a", 17, cores(1, 0)), w.submit("b", 17, cores(1, 0)));
+    w.submit("c", 1, class(gpus(job(8, 1), 8, 1000), 0));
+    let (a, b) = (
+        w.submit("a", 17, cores(1, 0)),
+        w.submit("b", 17, cores(1, 0)),
+    );
     let events = w.settle();
     assert_eq!(preemptions(&events), 0);
-    assert_eq!(w.on_nodes(&a) + w.on_nodes(&b), 34);
+    assert_eq!(w.on_nodes(&a) + w.on_nodes(&b), 32);
 }
 
 #[test]
@@ -62,8 +64,8 @@ fn an_impossible_request_of_a_third_starts_nothing() {
     w.node("g", 1, capacity(8, 256, 8));
     w.nodes(&["n"]);
     for tenant in ["a", "b"] {
-        w.submit(tenant, 1, class(gpus(job(1, 1), 4, 1000), 0));
-        w.submit(tenant, 20, cores(1, 0));
+        w.submit(tenant, 1, class(gpus(job(4, 1), 4, 1000), 0));
+        w.submit(tenant, 17, cores(1, 0));
     }
     w.settle();
     w.submit("c", 1, class(gpus(job(1000, 1), 8, 1000), 0));
@@ -224,8 +226,16 @@ fn rules_about_others_hold_for_those_who_preempt() {
     for (name, zone) in [("n1", "a"), ("n2", "b")] {
         w.node(name, 1, labelled(capacity(8, 64, 0), &[("zone", zone)]));
     }
-    let a = w.submit("a", 8, ruled(s(0), requires("zone", vocab::Operator::In, &["a"])));
-    let b = w.submit("a", 8, ruled(s(3), requires("zone", vocab::Operator::In, &["b"])));
+    let a = w.submit(
+        "a",
+        8,
+        ruled(s(0), requires("zone", vocab::Operator::In, &["a"])),
+    );
+    let b = w.submit(
+        "a",
+        8,
+        ruled(s(3), requires("zone", vocab::Operator::In, &["b"])),
+    );
     w.settle();
     assert_eq!((w.on_nodes(&a), w.on_nodes(&b)), (8, 8));
     let spread = PlacementRules {
@@ -241,7 +251,11 @@ fn rules_about_others_hold_for_those_who_preempt() {
     // The one that it wants to be near is not the one that goes for it.
     let mut w = World::new();
     w.nodes(&["n", "m"]);
-    let server = w.submit("a", 1, grouped(cores(32, 0), "server", PlacementRules::default()));
+    let server = w.submit(
+        "a",
+        1,
+        grouped(cores(32, 0), "server", PlacementRules::default()),
+    );
     w.settle();
     let near = PlacementRules {
         near: term("server", None),
@@ -308,7 +322,10 @@ fn who_waits_to_be_near_another_is_woken_when_that_one_comes() {
 
 #[test]
 fn what_had_finished_when_it_was_preempted_is_not_run_again() {
-    for (state, ended) in [(RunState::Finished, "finished"), (RunState::Failed, "failed")] {
+    for (state, ended) in [
+        (RunState::Finished, "finished"),
+        (RunState::Failed, "failed"),
+    ] {
         let mut w = World::new();
         w.nodes(&["n"]);
         let low = w.submit("a", 1, cores(32, 0));
@@ -317,7 +334,10 @@ fn what_had_finished_when_it_was_preempted_is_not_run_again() {
         w.decide();
         w.report_by_itself(low[0], "n", state);
         let said = spoken(&w.settle());
-        assert!(said.contains(&format!("{} ended {ended}", low[0])), "{said:?}");
+        assert!(
+            said.contains(&format!("{} ended {ended}", low[0])),
+            "{said:?}"
+        );
         assert!(!w.state.live().contains_key(&AllocationNo(low[0])));
     }
 }
@@ -326,9 +346,7 @@ fn what_had_finished_when_it_was_preempted_is_not_run_again() {
 fn nothing_is_placed_to_be_preempted_at_once() {
     let in_one_frame = |events: &[Event]| {
         let placed = |no: &AllocationNo| {
-            let this = |event: &&Event| {
-                matches!(event, Event::AllocationPlaced { allocation, .. } if allocation == no)
-            };
+            let this = |event: &&Event| matches!(event, Event::AllocationPlaced { allocation, .. } if allocation == no);
             events.iter().any(|event| this(&event))
         };
         events.iter().any(|event| match event {
@@ -394,7 +412,11 @@ fn a_promise_goes_to_the_first_for_whom_it_can_be_known() {
     w.settle();
     let small = w.submit("b", 1, known(8, 90));
     w.settle();
-    assert_eq!(w.on_nodes(&small), 0, "it would delay whom a place is promised");
+    assert_eq!(
+        w.on_nodes(&small),
+        0,
+        "it would delay whom a place is promised"
+    );
     w.report(first[0], "n", RunState::Finished);
     w.settle();
     assert_eq!((w.on_nodes(&promised), w.on_nodes(&unknowable)), (1, 0));
@@ -418,7 +440,10 @@ fn impossible_demand_is_no_demand() {
         assert_eq!((w.on_nodes(&a), w.on_nodes(&b)), (24, 8), "{odd:?}");
     };
     check(None);
-    check(Some(ruled(s(0), requires("zone", vocab::Operator::Exists, &[]))));
+    check(Some(ruled(
+        s(0),
+        requires("zone", vocab::Operator::Exists, &[]),
+    )));
     check(Some(class(gpus(job(1, 1), 1, 1000), 0)));
     let gang = Some(Gang {
         name: token("g"),
@@ -535,7 +560,11 @@ fn a_reserved_node_that_is_lost_is_replaced() {
     w.nodes(&["n1", "n2"]);
     reserve(&mut w, "a", 100_000, 1);
     let granted = spoken(&w.settle());
-    let first = if granted == ["demo has [n1]"] { "n1" } else { "n2" };
+    let first = if granted == ["demo has [n1]"] {
+        "n1"
+    } else {
+        "n2"
+    };
     let second = if first == "n1" { "n2" } else { "n1" };
     w.lose(first);
     assert_eq!(spoken(&w.settle()), [format!("demo has [{second}]")]);
@@ -544,7 +573,10 @@ fn a_reserved_node_that_is_lost_is_replaced() {
     let long = w.submit("b", 2, job(32, 1));
     w.settle();
     assert_eq!(w.on_nodes(&long), 1);
-    assert_eq!(w.node_of(long[0]).or(w.node_of(long[1])).as_deref(), Some(first));
+    assert_eq!(
+        w.node_of(long[0]).or(w.node_of(long[1])).as_deref(),
+        Some(first)
+    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod asked;
 mod conformance;
 mod features;
+mod histories;
 mod holds;
 mod life;
 mod named;
@@ -258,7 +259,11 @@ impl World {
 
     /// By an agent that knows of the stop if there is one.
     pub fn report(&mut self, no: u64, node: &str, state: RunState) {
-        let hold = self.state.live().get(&AllocationNo(no)).and_then(Live::hold);
+        let hold = self
+            .state
+            .live()
+            .get(&AllocationNo(no))
+            .and_then(Live::hold);
         let stops = hold.is_some_and(|hold| hold.stop.is_some());
         let state = match state {
             RunState::Started => state,

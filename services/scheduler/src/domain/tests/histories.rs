@@ -1,0 +1,733 @@
+//! What has to hold for every history: decisions come to rest; they hang on what was recorded and not on what a leader
+//! remembers; limits and filters hold for whoever preempts; what could be placed is; nothing is done in vain; and nobody's
+//! impossible requests change anything for others.
+
+use super::*;
+use crate::domain::fleet::{Moves, Others, keeps_off};
+use proptest::prelude::*;
+use vocab::{AdvanceReservation, GroupTerm, Operator, ResourceKind, Spread};
+
+#[derive(Debug, Clone)]
+struct Setting {
+    half_life: bool,
+    protected: bool,
+    backfill: bool,
+    few_preemptions: bool,
+    /// Cores of queue q0, of q1, and of the one above both.
+    limits: (Option<u8>, Option<u8>, Option<u8>),
+    weights: (u8, u8),
+    nodes: Vec<u8>,
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Submit {
+        queue: u8,
+        spec: u8,
+        value: u8,
+        count: u8,
+    },
+    Gang {
+        queue: u8,
+        value: u8,
+        sizes: Vec<u8>,
+        need_all: bool,
+        near: bool,
+    },
+    /// A node is there, or there again, maybe as another.
+    Node(u8, u8),
+    Lose(u8),
+    Cordon(u8, bool),
+    /// A run ends by itself.
+    Finish(prop::sample::Index, bool),
+    Cancel(prop::sample::Index),
+    Prioritise(prop::sample::Index, i8),
+    Reserve {
+        queue: u8,
+        after: u8,
+    },
+    Wait(u16),
+    /// One round, in which nobody stops yet.
+    Decide,
+    Settle,
+}
+
+fn setting() -> impl Strategy<Value = Setting> {
+    let limit = || prop::option::weighted(0.3, 1u8..12);
+    (
+        prop::bool::weighted(0.2),
+        prop::bool::weighted(0.2),
+        prop::bool::weighted(0.15),
+        prop::bool::weighted(0.2),
+        (limit(), limit(), limit()),
+        (1u8..4, 1u8..4),
+        prop::collection::vec(0u8..5, 1..4),
+    )
+        .prop_map(
+            |(half_life, protected, backfill, few_preemptions, limits, weights, nodes)| Setting {
+                half_life,
+                protected,
+                backfill,
+                few_preemptions,
+                limits,
+                weights,
+                nodes,
+            },
+        )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let one = any::<prop::sample::Index>;
+    prop_oneof![
+        9 => (0u8..4, 0u8..9, 0u8..4, 1u8..6)
+            .prop_map(|(queue, spec, value, count)| Step::Submit { queue, spec, value, count }),
+        3 => (0u8..4, 0u8..4, prop::collection::vec(1u8..9, 2..4), any::<bool>(), prop::bool::weighted(0.3))
+            .prop_map(|(queue, value, sizes, need_all, near)| Step::Gang { queue, value, sizes, need_all, near }),
+        2 => (0u8..4, 0u8..5).prop_map(|(node, kind)| Step::Node(node, kind)),
+        1 => (0u8..4).prop_map(Step::Lose),
+        1 => (0u8..4, any::<bool>()).prop_map(|(node, cordoned)| Step::Cordon(node, cordoned)),
+        4 => (one(), prop::bool::weighted(0.8)).prop_map(|(of, well)| Step::Finish(of, well)),
+        1 => one().prop_map(Step::Cancel),
+        1 => (one(), 0i8..4).prop_map(|(of, to)| Step::Prioritise(of, to)),
+        1 => (0u8..3, 0u8..3).prop_map(|(queue, after)| Step::Reserve { queue, after }),
+        1 => (0u16..60_000).prop_map(Step::Wait),
+        4 => Just(Step::Decide),
+        5 => Just(Step::Settle),
+    ]
+}
+
+fn a_capacity(kind: u8) -> NodeCapacity {
+    match kind {
+        0 => labelled(capacity(8, 64, 0), &[("zone", "a")]),
+        1 => labelled(capacity(8, 64, 4), &[("zone", "b")]),
+        2 => labelled(capacity(4, 64, 0), &[("zone", "b")]),
+        3 => labelled(capacity(12, 64, 2), &[("zone", "a")]),
+        _ => NodeCapacity {
+            taints: vec![vocab::Taint {
+                key: token("night"),
+                value: None,
+            }],
+            ..capacity(8, 64, 0)
+        },
+    }
+}
+
+fn web(rules: PlacementRules) -> PlacementRules {
+    PlacementRules {
+        group: Some(token("web")),
+        ..rules
+    }
+}
+
+fn term(domain: Option<&str>) -> Vec<GroupTerm> {
+    vec![GroupTerm {
+        group: token("web"),
+        domain: domain.map(token),
+    }]
+}
+
+fn a_spec(spec: u8) -> AllocationSpec {
+    let none = PlacementRules::default;
+    match spec {
+        0 => job(1, 1),
+        1 => job(3, 4),
+        2 => job(8, 8),
+        3 => gpus(job(1, 1), 2, 1000),
+        4 => gpus(job(1, 4), 1, 400),
+        5 => ruled(job(2, 4), requires("zone", Operator::In, &["a"])),
+        6 => ruled(
+            job(1, 1),
+            web(PlacementRules {
+                apart: term(None),
+                ..none()
+            }),
+        ),
+        7 => ruled(
+            job(1, 1),
+            web(PlacementRules {
+                spread: vec![Spread {
+                    domain: Some(token("zone")),
+                    skew_max: 1,
+                }],
+                ..none()
+            }),
+        ),
+        _ => ruled(
+            job(2, 1),
+            PlacementRules {
+                near: term(Some("zone")),
+                ..none()
+            },
+        ),
+    }
+}
+
+fn queue_name(queue: u8) -> String {
+    format!("q{queue}")
+}
+
+/// What the ledger says of each allocation, and what is in force: a second, naive reading.
+#[derive(Default)]
+struct Seen {
+    specs: BTreeMap<u64, (String, AllocationSpec)>,
+    held: BTreeMap<u64, Token>,
+    nominated: BTreeMap<u64, Token>,
+    over: BTreeSet<u64>,
+    /// Ended by itself, as far as its agent is concerned.
+    finished: BTreeSet<u64>,
+}
+
+struct Run {
+    world: World,
+    seen: Seen,
+    setting: Setting,
+    asked: Vec<u64>,
+    gangs: u32,
+    incarnations: BTreeMap<u8, (u64, u8)>,
+    cordoned: BTreeSet<String>,
+    lost: BTreeSet<String>,
+    /// Whether each round is also decided by one who has only read what was recorded.
+    twice: bool,
+}
+
+impl Run {
+    fn new(setting: &Setting, twice: bool) -> Self {
+        let mut world = World::new();
+        world.policy(|policy| {
+            policy.half_life_ms = if setting.half_life { 3_600_000 } else { 0 };
+            policy.protected_milli = if setting.protected { 500 } else { 0 };
+            policy.backfill = setting.backfill;
+            policy.preemptions_per_minute = if setting.few_preemptions { 2 } else { 600 };
+            policy.backoff_ms = 1000;
+        });
+        let (q0, q1, above) = setting.limits;
+        let cores = |limit: Option<u8>| {
+            let limit = limit.map(|cores| (ResourceKind::Cpu, u64::from(cores) * 1000));
+            limit.into_iter().collect::<Vec<_>>()
+        };
+        world.queue("above", |q| q.limits = cores(above));
+        for (name, limit, weight) in [("q0", q0, setting.weights.0), ("q1", q1, setting.weights.1)]
+        {
+            world.queue(name, |q| {
+                q.limits = cores(limit);
+                q.weight_milli = u32::from(weight) * 1000;
+                q.parent = Some(token("above"));
+            });
+        }
+        let mut run = Self {
+            world,
+            seen: Seen::default(),
+            setting: setting.clone(),
+            asked: Vec::new(),
+            gangs: 0,
+            incarnations: BTreeMap::new(),
+            cordoned: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            twice,
+        };
+        for (node, kind) in (0..).zip(&setting.nodes) {
+            run.node(node, *kind);
+        }
+        run
+    }
+
+    fn node(&mut self, node: u8, kind: u8) {
+        let name = format!("n{node}");
+        let incarnation = self.incarnations.get(&node).map_or(1, |(last, _)| last + 1);
+        if incarnation > 1 {
+            self.world.lose(&name);
+        }
+        self.incarnations.insert(node, (incarnation, kind));
+        self.lost.remove(&name);
+        self.world.node(&name, incarnation, a_capacity(kind));
+    }
+
+    fn submit(&mut self, queue: u8, spec: AllocationSpec) {
+        let queue = queue_name(queue);
+        let no = self.world.submit(&queue, 1, spec.clone())[0];
+        self.seen.specs.insert(no, (queue, spec));
+        self.asked.push(no);
+    }
+
+    fn pick(&self, of: &prop::sample::Index) -> Option<u64> {
+        (!self.asked.is_empty()).then(|| self.asked[of.index(self.asked.len())])
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Submit {
+                queue,
+                spec,
+                value,
+                count,
+            } => {
+                for _ in 0..*count {
+                    let mut asked = class(a_spec(*spec), i32::from(*value));
+                    asked.restart.never = spec % 5 == 4;
+                    asked.run_time_ms = u64::from(*spec % 3) * 30_000;
+                    self.submit(*queue, asked);
+                }
+            }
+            Step::Gang {
+                queue,
+                value,
+                sizes,
+                need_all,
+                near,
+            } => {
+                self.gangs += 1;
+                let gang = Gang {
+                    name: token(&format!("g{}", self.gangs)),
+                    size: sizes.len() as u32,
+                    min: sizes.len() as u32 - u32::from(!need_all),
+                    uniform_label: None,
+                };
+                for size in sizes {
+                    let spec = job(u64::from(*size), 1);
+                    let spec = if *near {
+                        let near = term(None);
+                        ruled(
+                            spec,
+                            web(PlacementRules {
+                                near,
+                                ..PlacementRules::default()
+                            }),
+                        )
+                    } else {
+                        spec
+                    };
+                    let gang = Some(gang.clone());
+                    let spec = AllocationSpec {
+                        gang,
+                        ..class(spec, i32::from(*value))
+                    };
+                    self.submit(*queue, spec);
+                }
+            }
+            Step::Node(node, kind) => self.node(*node, *kind),
+            Step::Lose(node) => {
+                if self.incarnations.contains_key(node) {
+                    self.world.lose(&format!("n{node}"));
+                    self.lost.insert(format!("n{node}"));
+                }
+            }
+            Step::Cordon(node, cordoned) => {
+                let name = format!("n{node}");
+                if *cordoned {
+                    self.cordoned.insert(name.clone());
+                } else {
+                    self.cordoned.remove(&name);
+                }
+                let cordoned = *cordoned;
+                self.world.admin(AdminChange::Cordon {
+                    node: token(&name),
+                    cordoned,
+                });
+            }
+            Step::Finish(of, well) => {
+                let on = self
+                    .pick(of)
+                    .and_then(|no| Some((no, self.world.node_of(no)?)));
+                if let Some((no, node)) = on
+                    && !self.seen.finished.contains(&no)
+                {
+                    let state = if *well {
+                        RunState::Finished
+                    } else {
+                        RunState::Failed
+                    };
+                    self.world.report_by_itself(no, &node, state);
+                    self.seen.finished.insert(no);
+                }
+            }
+            Step::Cancel(of) => {
+                if let Some(no) = self.pick(of) {
+                    self.world.cancel(no);
+                }
+            }
+            Step::Prioritise(of, priority) => {
+                if let Some(no) = self.pick(of) {
+                    let target = PriorityTarget::Allocation(AllocationNo(no));
+                    self.world.prioritise("q0", target, (*priority).into());
+                }
+            }
+            Step::Reserve { queue, after } => {
+                let from = Millis(self.world.now.0 + i64::from(*after) * 20_000);
+                self.world.admin(AdminChange::Reservation {
+                    reservation: token("demo"),
+                    wanted: Some(AdvanceReservation {
+                        queue: token(&queue_name(*queue)),
+                        from,
+                        until: Millis(from.0 + 60_000),
+                        nodes: 1,
+                        selector: Vec::new(),
+                    }),
+                });
+            }
+            Step::Wait(ms) => self.world.now.0 += i64::from(*ms),
+            Step::Decide => drop(self.decide()),
+            Step::Settle => self.settle(),
+        }
+    }
+
+    fn decide(&mut self) -> Vec<Event> {
+        let expected = self.twice.then(|| {
+            let mut bare = again(&self.world.state);
+            let mut draft = Draft::new(Millis(self.world.now.0 + 1), EventNo(1));
+            bare.decide(&self.world.rules, &mut draft);
+            decisions(draft.events())
+        });
+        let events = self.world.decide();
+        if let Some(expected) = expected {
+            assert_eq!(
+                decisions(events.iter()),
+                expected,
+                "a leader that has only read decides otherwise"
+            );
+        }
+        for event in &events {
+            self.saw(event, &events);
+        }
+        self.limits_hold();
+        events
+    }
+
+    fn saw(&mut self, event: &Event, frame: &[Event]) {
+        match event {
+            Event::AllocationPlaced {
+                allocation, node, ..
+            } => {
+                assert!(
+                    !self.seen.over.contains(&allocation.0),
+                    "{allocation:?} runs again"
+                );
+                self.may_be_there(allocation.0, node);
+                self.seen.nominated.remove(&allocation.0);
+                self.seen.held.insert(allocation.0, node.clone());
+            }
+            Event::AllocationNominated {
+                allocation, node, ..
+            } => {
+                self.seen.nominated.insert(allocation.0, node.clone());
+            }
+            Event::AllocationWaiting { allocation, .. } => {
+                self.seen.nominated.remove(&allocation.0);
+            }
+            Event::AllocationRequeued {
+                allocation, cause, ..
+            } => {
+                let finished = self.seen.finished.remove(&allocation.0);
+                assert!(
+                    !finished || *cause != EndCause::Preempted,
+                    "{allocation:?} had ended by itself"
+                );
+                self.seen.held.remove(&allocation.0);
+            }
+            Event::AllocationEnded { allocation, .. } => {
+                self.seen.nominated.remove(&allocation.0);
+                self.seen.held.remove(&allocation.0);
+                self.seen.over.insert(allocation.0);
+            }
+            Event::AllocationPreempted { allocation, .. } => {
+                let placed = frame.iter().any(|other| {
+                    matches!(other, Event::AllocationPlaced { allocation: placed, .. } if placed == allocation)
+                });
+                assert!(
+                    !placed,
+                    "{allocation:?} is placed and preempted in one frame"
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// No queue holds, or is promised, more than its limit, however it came by it.
+    fn limits_hold(&self) {
+        let (q0, q1, above) = self.setting.limits;
+        let of = |queues: &[&str]| {
+            let there = self.seen.held.keys().chain(self.seen.nominated.keys());
+            let mine = there.filter_map(|no| {
+                let (queue, spec) = &self.seen.specs[no];
+                queues.contains(&queue.as_str()).then_some(spec.cpu_milli)
+            });
+            mine.sum::<u64>()
+        };
+        for (queues, limit) in [(&["q0"][..], q0), (&["q1"], q1), (&["q0", "q1"], above)] {
+            if let Some(limit) = limit {
+                assert!(
+                    of(queues) <= u64::from(limit) * 1000,
+                    "{queues:?} hold {}",
+                    of(queues)
+                );
+            }
+        }
+    }
+
+    fn capacity_of(&self, node: &Token) -> NodeCapacity {
+        let number: u8 = node.as_str()[1..].parse().unwrap();
+        a_capacity(self.incarnations[&number].1)
+    }
+
+    /// Every filter holds where it is placed, whatever it was nominated for.
+    fn may_be_there(&self, no: u64, node: &Token) {
+        let (tenant, spec) = &self.seen.specs[&no];
+        assert!(!self.cordoned.contains(node.as_str()) && !self.lost.contains(node.as_str()));
+        let capacity = self.capacity_of(node);
+        assert!(capacity.taints.is_empty());
+        let Some(rules) = &spec.rules else { return };
+        for wanted in &rules.selector {
+            assert!(
+                crate::domain::fleet::meets(&capacity, wanted),
+                "{no} on {node}"
+            );
+        }
+        let domain = |node: &Token, label: &Option<Token>| match label {
+            None => Some(node.clone()),
+            Some(label) => self.capacity_of(node).label(label.as_str()).cloned(),
+        };
+        let here = |label: &Option<Token>| {
+            let mine = domain(node, label);
+            let members = self.seen.held.iter().filter(|(other, _)| {
+                let (of, spec) = &self.seen.specs[other];
+                let group = spec.rules.as_ref().and_then(|rules| rules.group.as_ref());
+                of == tenant && group.is_some()
+            });
+            members.filter(|(_, at)| domain(at, label) == mine).count()
+        };
+        for apart in &rules.apart {
+            assert_eq!(here(&apart.domain), 0, "{no} is not apart on {node}");
+        }
+        for near in &rules.near {
+            let anywhere = here(&Some(token("none"))) > 0;
+            let first = rules.group.is_some() && !anywhere;
+            assert!(
+                first || here(&near.domain) > 0,
+                "{no} is not near on {node}"
+            );
+        }
+        for rule in &rules.spread {
+            assert!(domain(node, &rule.domain).is_some());
+        }
+    }
+
+    /// Decides until nothing moves, and, when the clock alone would move something, until then and on.
+    fn settle(&mut self) {
+        let live = self.world.state.live().len();
+        let mut preemptions = 0;
+        let mut waits = 0;
+        for _ in 0..400 {
+            let events = self.decide();
+            preemptions += events
+                .iter()
+                .filter(|event| matches!(event, Event::AllocationPreempted { .. }))
+                .count();
+            assert!(preemptions <= 4 * live * (live + 1), "no rest");
+            let stopping = crate::domain::what_if::told_to_stop(&self.world.state);
+            let quiet = events.is_empty() && stopping.is_empty();
+            for (no, node) in stopping {
+                // Whoever had ended by itself has said so.
+                if !self.seen.finished.contains(&no.0) {
+                    self.world.report(no.0, node.as_str(), RunState::Finished);
+                }
+            }
+            if quiet {
+                let wake_at = self.world.state.wake_at();
+                match wake_at.filter(|_| waits < 3) {
+                    Some(at) => {
+                        waits += 1;
+                        self.world.now = self.world.now.max(Millis(at.0 - 1));
+                    }
+                    None => return self.at_rest(),
+                }
+            }
+        }
+        panic!("no rest");
+    }
+
+    fn at_rest(&mut self) {
+        // No hidden memory: one who has only read what was recorded has nothing to do.
+        let mut bare = again(&self.world.state);
+        let mut draft = Draft::new(self.world.now, EventNo(1));
+        bare.decide(&self.world.rules, &mut draft);
+        assert_eq!(decisions(draft.events()), [], "a new leader moves on");
+        if !self.setting.backfill && !self.world.state.reservations.any() {
+            self.what_could_be_placed_is();
+        }
+    }
+
+    /// Progress: of whoever waits in line nobody fits on what is free.
+    fn what_could_be_placed_is(&mut self) {
+        let lines: Vec<_> = self.world.state.queues.lines().cloned().collect();
+        for line in lines {
+            let state = &self.world.state;
+            if state
+                .queues
+                .limited_by(line.key.queue, &line.asks)
+                .is_some()
+            {
+                continue;
+            }
+            let head = line.head().unwrap().allocation;
+            let shape = state.shapes.get(line.key.shape.0).clone();
+            let members = state.unit(head, shape.members.len());
+            let mut trial = state.clone();
+            assert!(
+                !places_for(&mut trial, &members, shape.min as usize, 0),
+                "{head:?} waits though there is room"
+            );
+        }
+    }
+}
+
+/// Tries all nodes for all members, one after the other.
+fn places_for(state: &mut Scheduler, members: &[AllocationNo], min: usize, found: usize) -> bool {
+    if found >= min {
+        return true;
+    }
+    let Some((no, rest)) = members.split_first() else {
+        return false;
+    };
+    for at in 0..state.nodes().len() as u32 {
+        let node = NodeNo(at);
+        let class_no = state.live[no].class;
+        let class = state.classes.get(class_no.0).clone();
+        let there = state.fleet.node(node);
+        let others = Others::of(&state.fleet, &class, &Moves::default());
+        let fits = there.open()
+            && there.nominees.is_empty()
+            && keeps_off(state.fleet.capacity(node), &class).is_none()
+            && others.keep_off(node).is_none()
+            && there.check(state.fleet.capacity(node), &class).is_ok();
+        if !fits {
+            continue;
+        }
+        let Some(place) = state.place_on(*no, node) else {
+            continue;
+        };
+        let mut trial = crate::domain::place::Trial::default();
+        if state.take(place, &mut trial) {
+            let all = places_for(state, rest, min, found + 1);
+            state.undo(&mut trial, 0);
+            if all {
+                return true;
+            }
+        }
+    }
+    // Or without this one.
+    members.len() > min - found && places_for(state, rest, min, found)
+}
+
+/// Explanations are told again with new numbers now and then; everything else is a decision.
+fn decisions<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Event> {
+    let told = |event: &&Event| !matches!(event, Event::LineExplained { .. });
+    events.filter(told).cloned().collect()
+}
+
+/// What comes of the allocations of everybody but one tenant, by the order of their requests.
+fn outcomes(setting: &Setting, steps: &[Step], odd: Option<&[(u8, u8)]>) -> Vec<String> {
+    let mut run = Run::new(setting, false);
+    let mut odd = odd.into_iter().flatten().cycle();
+    let mut said = Vec::new();
+    for step in steps {
+        if let Some((kind, value)) = odd.next() {
+            impossible(&mut run.world, *kind, i32::from(*value));
+        }
+        run.step(step);
+        let order: BTreeMap<u64, usize> = run
+            .asked
+            .iter()
+            .enumerate()
+            .map(|(at, no)| (*no, at))
+            .collect();
+        for event in std::mem::take(&mut run.world.said) {
+            let (text, no) = match &event {
+                Event::AllocationPlaced {
+                    allocation,
+                    node,
+                    gpus,
+                    ..
+                } => (format!("on {node} {gpus:?}"), allocation),
+                Event::AllocationPreempted {
+                    allocation, cause, ..
+                } => (format!("preempted {}", cause.name()), allocation),
+                Event::AllocationNominated {
+                    allocation, node, ..
+                } => (format!("nominated {node}"), allocation),
+                Event::AllocationRequeued { allocation, .. } => ("requeued".into(), allocation),
+                Event::AllocationEnded {
+                    allocation, cause, ..
+                } => (format!("ended {}", cause.name()), allocation),
+                Event::ReservationDecided { nodes, .. } => {
+                    said.push(format!("reserved {nodes:?}"));
+                    continue;
+                }
+                _ => continue,
+            };
+            if let Some(at) = order.get(&no.0) {
+                said.push(format!("{at} {text}"));
+            }
+        }
+    }
+    said
+}
+
+/// A request that nothing will ever come of.
+fn impossible(w: &mut World, kind: u8, value: i32) {
+    w.queue("odd", |q| {
+        q.weight_milli = 8000;
+        q.limits = vec![(ResourceKind::Gpu, 0)];
+    });
+    let gang = |size| {
+        Some(Gang {
+            name: token("odd"),
+            size,
+            min: size,
+            uniform_label: None,
+        })
+    };
+    let spec = class(
+        match kind {
+            0 => job(1000, 1),
+            1 => ruled(job(1, 1), requires("zone", Operator::In, &["nowhere"])),
+            2 => gpus(job(1, 1), 16, 1000),
+            3 => gpus(job(1, 1), 1, 1000),
+            _ => AllocationSpec {
+                gang: gang(9),
+                ..job(8, 1)
+            },
+        },
+        value,
+    );
+    let count = if kind == 4 { 9 } else { 1 };
+    w.submit("odd", count, spec);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn decisions_hold(
+        setting in setting(),
+        steps in prop::collection::vec(step(), 1..14),
+        twice in prop::bool::weighted(0.3),
+    ) {
+        let mut run = Run::new(&setting, twice);
+        for step in &steps {
+            run.step(step);
+        }
+        run.settle();
+    }
+
+    #[test]
+    fn impossible_requests_change_nothing_for_others(
+        setting in setting(),
+        steps in prop::collection::vec(step(), 1..10),
+        odd in prop::collection::vec((0u8..5, 0u8..4), 1..4),
+    ) {
+        // One more request is one more round, a millisecond later: past use would have faded by that much.
+        let setting = Setting { half_life: false, ..setting };
+        let mut steps = steps;
+        steps.push(Step::Settle);
+        prop_assert_eq!(outcomes(&setting, &steps, Some(&odd)), outcomes(&setting, &steps, None));
+    }
+}
