@@ -37,7 +37,7 @@ pub(super) fn decide(
     }
     let low = run.started.unwrap_or(run.assignment.placed);
     let at = report.at.between(low, draft.now.max(low));
-    let state = match report.state {
+    let said = match report.state {
         RunState::Started => RunState::Started,
         _ if run.knows_of_its_stop(report) => RunState::Stopped,
         state => state,
@@ -45,7 +45,7 @@ pub(super) fn decide(
     let reported = Event::RunReported {
         allocation: report.allocation,
         node: node.clone(),
-        state,
+        state: said,
         at,
     };
     draft.emit(state, reported);
