@@ -19,6 +19,7 @@ mod shutdown;
 pub mod stack;
 mod telemetry;
 pub mod warm;
+mod watch;
 
 #[doc(hidden)]
 pub use mimalloc;
@@ -51,3 +52,4 @@ pub use opentelemetry::trace::SpanKind;
 pub use service::{Context, Needs, Servers, Service, run_among, run_service};
 pub use shutdown::Shutdown;
 pub use telemetry::{Attribute, Journey, OpenSpan, TraceParent, init_logs};
+pub use watch::{Behind, Follower};

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use ledger::{
     AppendError, Bus, Door, LedgerId, Tail, cell,
-    jetstream::{JetStreamBus, Readers},
+    jetstream::{JetStreamBus, Link, Readers},
     verify,
 };
 use schemas::subjects::{HEADER_REPLY, Subjects};
@@ -215,7 +215,8 @@ async fn services_that_run_together_go_on_when_the_one_that_reads_is_gone() {
     let cell = Cell::new().await;
     let readers = Readers::default();
     let among = async |user, readers: &Readers| {
-        JetStreamBus::open_among(client(user).await, cell.0.clone(), readers)
+        let (client, link) = (client(user).await, Link::default());
+        JetStreamBus::open_among(client, &link, cell.0.clone(), readers)
             .await
             .unwrap()
     };
