@@ -18,7 +18,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use ledger::Witnesses;
 use tokio::sync::watch;
 
-use steady::{Steady, Witnessed};
+pub use steady::Steady;
+use steady::Witnessed;
 
 /// One sleep never lasts longer than this, so that a clock that runs faster or slower is noticed.
 const SLEEP_SLICE_MAX: Duration = Duration::from_secs(30);

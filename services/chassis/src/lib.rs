@@ -38,7 +38,7 @@ macro_rules! program {
     };
 }
 
-pub use clock::{Clock, ClockHand, Stamp, Stopwatch};
+pub use clock::{Clock, ClockHand, Stamp, Steady, Stopwatch};
 pub use config::{
     Cell, ClickhouseConfig, ClockConfig, Config, ConfigError, HttpConfig, LogConfig, LogFormat,
     NatsConfig, PostgresConfig, Secret, TelemetryConfig, check_sample,

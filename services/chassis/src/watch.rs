@@ -11,7 +11,6 @@ use std::future::Future;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::service::Context;
@@ -29,12 +28,6 @@ impl Watches {
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tasks.push(task);
     }
-}
-
-fn looks() -> tokio::time::Interval {
-    let mut looks = tokio::time::interval(LOOK_EVERY);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    looks
 }
 
 impl<T> Context<T> {

@@ -16,7 +16,7 @@ use std::{
 };
 use tokio::{select, sync::mpsc};
 use tracing::{info, warn};
-use vocab::{At, Event, Lsn};
+use vocab::{At, Event, Lsn, Millis};
 
 #[derive(Debug, thiserror::Error)]
 pub enum LeaderError {
@@ -159,7 +159,8 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         self.observer.standing(Standing::Recovering);
         let mut term = self.retry_recover().await?;
         loop {
-            self.set_clock(&term).await?;
+            let (own, newest) = (term.replica.head().now, term.replica.newest());
+            self.set_clock(own, newest).await?;
             self.observer.standing(Standing::Leading);
             self.lead(&mut term).await?;
             self.observer.fenced();
@@ -174,7 +175,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     }
 
     /// Asks the bus for its time, and tells the clock what others say.
-    async fn set_clock(&mut self, term: &Term<D, B>) -> Result<(), LeaderError> {
+    async fn set_clock(&mut self, own: Millis, newest: Millis) -> Result<(), LeaderError> {
         let server = loop {
             match self.bus.server_time().await {
                 Ok(server) => break server,
@@ -182,8 +183,8 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             }
         };
         self.time.set(&Witnesses {
-            own: term.replica.head().now,
-            newest: term.replica.newest(),
+            own,
+            newest,
             server,
         });
         Ok(())

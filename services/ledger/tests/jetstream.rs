@@ -10,7 +10,7 @@ use schemas::subjects::{HEADER_REPLY, Subjects};
 use serde_json::Value;
 use std::time::Duration;
 use uuid::Uuid;
-use vocab::{Lsn, Writer};
+use vocab::{Lsn, Millis, Writer};
 
 /// A connection to the servers of `make test`.
 async fn client(user: &str) -> async_nats::Client {
@@ -137,6 +137,18 @@ async fn a_ledger_made_anew_has_another_id() {
     let id = |bus: JetStreamBus| async move { bus.ledger_id().await.unwrap() };
     let (one, two): (LedgerId, LedgerId) = (id(one).await, id(two).await);
     assert_ne!(one, two);
+}
+
+#[tokio::test]
+async fn the_server_tells_its_time() {
+    let bus = bus().await;
+    let before = bus.server_time().await.unwrap().expect("it has a clock");
+    put(&bus, 0, "one").await.unwrap();
+    let after = bus.server_time().await.unwrap().expect("it has a clock");
+    // In milliseconds: of this century.
+    assert!(
+        Millis(1_700_000_000_000) < before && before <= after && after < Millis(4_000_000_000_000)
+    );
 }
 
 #[tokio::test]

@@ -3,21 +3,23 @@
 //!
 //! Between two readings it advances by what has passed on the monotonic clock, and by at most a tenth of that more or less,
 //! towards the wall clock. So a wall clock that is wrong for an hour moves it by six minutes, and these are made up for in
-//! the hour after. Pure: readings come in as numbers, all in nanoseconds.
+//! the hour after. Pure: readings come in as numbers, all in nanoseconds, so that the simulation has the same clock.
+
+/// What decisions are made by. Copies go their own way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steady {
+    shown_ns: i128,
+    /// On the monotonic clock, when it showed that.
+    elapsed_ns: i128,
+}
 
 /// The part of the time passed by which the steady clock may run fast or slow.
 const SLEW: i128 = 10;
 /// How far ahead of all witnesses a wall clock is believed: what machines that nobody looks after differ by.
 const TRUST_NS: i128 = 60_000_000_000;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Steady {
-    shown_ns: i128,
-    /// On the monotonic clock, when it showed that.
-    elapsed_ns: i128,
-}
-
 impl Steady {
+    /// Shows what the wall clock shows.
     pub fn begin(elapsed_ns: i128, wall_ns: i128) -> Steady {
         Steady {
             shown_ns: wall_ns,
@@ -38,7 +40,7 @@ impl Steady {
 
     /// Before a leader leads: takes over the wall clock as far as others bear it out, and stays where the writer's last
     /// frame is.
-    pub fn set(&mut self, elapsed_ns: i128, wall_ns: i128, witnesses: Witnessed) {
+    pub(super) fn set(&mut self, elapsed_ns: i128, wall_ns: i128, witnesses: Witnessed) {
         *self = Steady::begin(elapsed_ns, witnesses.bear_out(wall_ns));
     }
 }

@@ -3,18 +3,21 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ledger::{Bus, jetstream::JetStreamBus};
 use prometheus_client::metrics::gauge::Gauge;
 use vocab::Lsn;
 
-use super::{LOOK_EVERY, looks};
+use super::LOOK_EVERY;
 use crate::clock::Stopwatch;
 use crate::health::ComponentHandle;
 
 /// What was the ledger's end this many real milliseconds ago has been read, or its reader is behind. As long as a standby
 /// waits for a leader.
 const BEHIND_AFTER_MS: u64 = 3000;
+/// Real time between looks while somebody is behind: who waits for the service wants to know when it is not any more.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// What it means for the service when a follower is behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,9 +107,10 @@ pub(super) async fn watch(
 ) {
     let clock = Stopwatch::start();
     let mut heard_ms = 0;
-    let mut looks = looks();
+    let mut pause = Duration::ZERO;
     loop {
-        looks.tick().await;
+        tokio::time::sleep(pause).await;
+        pause = LOOK_EVERY;
         let end = tokio::time::timeout(LOOK_EVERY, bus.end()).await;
         let at_ms = u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX);
         let Ok(Ok(end)) = end else {
@@ -121,6 +125,7 @@ pub(super) async fn watch(
             None => component.ready(),
             Some((Behind::NotReady, name)) => {
                 component.not_ready(format!("{name} is behind the ledger"));
+                pause = LOOK_AGAIN;
             }
             Some((Behind::Degraded, name)) => {
                 component.degraded(format!("{name} is behind the ledger"));
