@@ -24,7 +24,8 @@ async fn who_has_not_read_what_is_there_makes_the_service_unready() {
     let nats = &stack["nats"];
     let (operator, quota) = (&nats["users"]["operator"], &nats["users"]["quota"]);
 
-    let name = format!("t{}", Uuid::new_v4().simple());
+    // A name has at most 32 characters.
+    let name = Uuid::new_v4().simple().to_string();
     let (user, password) = (text(&operator["user"]), text(&operator["password"]));
     let client = async_nats::ConnectOptions::with_user_and_password(user, password)
         .connect(text(&nats["url"]))
