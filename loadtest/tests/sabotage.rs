@@ -97,6 +97,11 @@ fn a_reservation_that_ends_early() {
 }
 
 #[test]
+fn a_step_of_a_clock() {
+    check(Bug::ClockStepAdopted, &[Invariant::Expiry]);
+}
+
+#[test]
 fn authority_that_was_withdrawn() {
     check(Bug::StaleEpochAccepted, &[Invariant::Reservation]);
 }

@@ -90,6 +90,8 @@ class Stack:
         self.value["nats"] = {
             "url": f"nats://{LOOPBACK}:{port}",
             "monitor_url": f"http://{LOOPBACK}:{monitor_port}",
+            # For tests that start a server of their own.
+            "program": program,
             "users": {key: {"user": user, "password": self.nats_passwords[key]} for key, user in users.items()},
         }
 

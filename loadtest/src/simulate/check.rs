@@ -204,9 +204,17 @@ impl Checker {
         self.nodes.heard(heartbeat);
     }
 
-    /// Takes in the next record. `step` is the world's.
-    pub fn record(&mut self, record: &Record, step: u64) -> Result<(), Violation> {
+    /// Takes in the next record. `step` is the world's, `latest_ms` the latest that a right clock may show.
+    pub fn record(&mut self, record: &Record, step: u64, latest_ms: i64) -> Result<(), Violation> {
         let (writer, frame) = self.chain.accept(record)?;
+        if frame.now_ms > latest_ms {
+            let ahead = frame.now_ms - latest_ms;
+            return Err(Violation {
+                invariant: Invariant::Expiry,
+                lsn: record.lsn.0,
+                text: format!("{writer:?}'s clock is {ahead} ms ahead of what it may show"),
+            });
+        }
         self.events += frame.events.len() as u64;
         let lsn = record.lsn.0;
         let place = |index: usize| Place {

@@ -7,7 +7,7 @@ mod trace;
 use super::{
     agents::Agent,
     check::{Checker, Invariant, Limits, Replay, Replays, TurnedAway, Violation},
-    clock::WorldClock,
+    clock::{ClockHand, WorldClock},
     process::{Process, Role, Shared},
     sink::MemorySink,
     tenants::{CELL, Known, Tenants},
@@ -54,6 +54,8 @@ const ROUNDS_TO_READ: u64 = 4;
 
 pub struct World {
     random: Seeded,
+    /// Sets machines' clocks, apart from all else.
+    clock_hand: ClockHand,
     temper: Temper,
     clock: WorldClock,
     shared: Shared,
@@ -81,6 +83,7 @@ impl World {
         let temper = Temper::new(&mut random);
         let cell = CellNo(CELL);
         let clock = WorldClock::new(began_ms(&mut random));
+        let clock_hand = ClockHand::new(seed, clock.now_ms());
         let sink_lost = random.below(2) * random.below(100);
         let shared = Shared {
             bus: MemoryBus::new(random.draw(), faults),
@@ -111,6 +114,7 @@ impl World {
         let mut world = Self {
             tenants: Tenants::new(limits.slot_ms, &mut random),
             random,
+            clock_hand,
             temper,
             clock,
             shared,
@@ -186,6 +190,9 @@ impl World {
         if self.random.chance(self.temper.overlap) {
             self.overlap();
         }
+        if self.clock_hand.moves() {
+            self.set_machine();
+        }
         match self.random.below(1000) {
             0..=649 => {
                 let index = self.random.below(self.processes.len() as u64) as usize;
@@ -245,6 +252,15 @@ impl World {
         }
     }
 
+    /// Somebody sets the clock of a machine, or sets it right.
+    fn set_machine(&mut self) {
+        let index = self.clock_hand.random.below(self.processes.len() as u64) as usize;
+        let skew_ms = self.clock_hand.skew_ms();
+        let process = &self.processes[index];
+        process.time.set_machine(skew_ms);
+        self.note(|w| format!("{}'s clock is set, off by {skew_ms} ms", w.processes[index]));
+    }
+
     /// Another process of a role that has one. The old one does not know.
     fn overlap(&mut self) {
         let role = Role::ALL[self.random.below(5) as usize];
@@ -280,10 +296,14 @@ impl World {
     /// Checks what is new.
     fn look(&mut self) -> Result<(), Violation> {
         let step = self.shared.step.load(Ordering::Relaxed);
+        let now_ms = self.clock.now_ms();
+        let latest_ms = self
+            .clock_hand
+            .latest_ms(now_ms, self.temper.skew_ms as i64);
         for record in self.shared.bus.records_from(self.read) {
             self.read += 1;
             self.note(|_| describe(&record));
-            self.checker.record(&record, step)?;
+            self.checker.record(&record, step, latest_ms)?;
             for replay in &mut self.replays {
                 replay.record(&record)?;
             }
@@ -336,6 +356,9 @@ impl World {
         self.shared.bus.heal();
         self.shared.sink.lock().lost = 0;
         self.temper.heartbeat_lost = 0;
+        for process in &self.processes {
+            process.time.set_machine(0);
+        }
         // Some of the leaders that are too many die, and it may be the one that leads.
         for _ in 0..self.random.below(4) {
             let index = self.random.below(self.processes.len() as u64) as usize;

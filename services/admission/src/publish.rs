@@ -31,6 +31,7 @@ use vocab::{CellNo, Lsn, Token};
 const IN_FLIGHT_MAX: usize = 64;
 
 pub struct FeedSink {
+    bus: JetStreamBus,
     jetstream: jetstream::Context,
     subjects: Subjects,
     cell: CellNo,
@@ -94,6 +95,7 @@ type FeedOf = (Token, Token);
 impl FeedSink {
     pub fn new(bus: &JetStreamBus, cell: CellNo) -> Self {
         Self {
+            bus: bus.clone(),
             jetstream: bus.context().clone(),
             subjects: bus.subjects().clone(),
             cell,
@@ -103,7 +105,8 @@ impl FeedSink {
 
     async fn stream(&self) -> Result<Stream, SinkError> {
         let name = self.subjects.event_stream();
-        self.jetstream.get_stream(name).await.map_err(unavailable)
+        let stream = self.bus.answered(self.jetstream.get_stream(name));
+        stream.await.map_err(unavailable)
     }
 
     /// Outcomes go out at once: the frames that they come from are durable. One that is sent again says the same.
@@ -263,7 +266,7 @@ impl Sink for FeedSink {
             self.end = Some(end);
             return Err(error);
         }
-        match self.feed(batch, end).await {
+        match self.bus.answered(self.feed(batch, end)).await {
             Ok(end) => {
                 self.end = Some(end);
                 Ok(())

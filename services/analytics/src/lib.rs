@@ -5,7 +5,7 @@ pub mod metrics;
 mod observe;
 pub mod store;
 
-use chassis::{BootError, Config, Context, Failure, Needs, Service, Shutdown};
+use chassis::{Behind, BootError, Config, Context, Failure, Needs, Service, Shutdown};
 use domain::Usage;
 use futures::future::BoxFuture;
 use ledger::jetstream::Readers;
@@ -64,6 +64,7 @@ impl Service for AnalyticsService {
         let shell = Shell::new(
             instruments,
             health.clone(),
+            ctx.follower(Usage::NAME, Behind::Degraded),
             ctx.journey.clone(),
             ctx.clock.clone(),
             resumed,

@@ -1,7 +1,7 @@
 //! The projection as instruments, health and sampled journeys see it.
 
 use crate::metrics::Instruments;
-use chassis::{Clock, ComponentHandle, Journey, SpanKind, Stamp, TraceParent};
+use chassis::{Clock, ComponentHandle, Follower, Journey, SpanKind, Stamp, TraceParent};
 use ledger::{Frame, ProjectorObserver};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -34,6 +34,7 @@ struct Billing {
 pub struct Shell {
     instruments: Instruments,
     health: ComponentHandle,
+    follower: Follower,
     journey: Journey,
     clock: Clock,
     resumed: ResumedThrough,
@@ -46,6 +47,7 @@ impl Shell {
     pub fn new(
         instruments: Instruments,
         health: ComponentHandle,
+        follower: Follower,
         journey: Journey,
         clock: Clock,
         resumed: ResumedThrough,
@@ -54,6 +56,7 @@ impl Shell {
         Self {
             instruments,
             health,
+            follower,
             journey,
             clock,
             resumed,
@@ -147,6 +150,7 @@ fn gauge(value: u64) -> i64 {
 impl ProjectorObserver for Shell {
     fn received(&mut self, frame: &Frame) {
         self.instruments.received.set(gauge(frame.lsn.0));
+        self.follower.read(frame.lsn);
         self.newest = frame.now;
         if self.journey.enabled() {
             for (at, event) in frame.placed() {
@@ -159,6 +163,7 @@ impl ProjectorObserver for Shell {
         self.instruments.batches.inc_by(u64::from(changes > 0));
         self.instruments.changes.inc_by(changes as u64);
         self.instruments.position.set(gauge(to.0));
+        self.follower.read(to);
         let lag_ms = self.clock.now_ms().saturating_sub(self.newest.0);
         self.instruments.lag_ms.set(lag_ms);
         self.health.ready();

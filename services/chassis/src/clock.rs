@@ -2,17 +2,26 @@
 //!
 //! Deciders take `now` as a parameter and shells take it from a [`Clock`], so months of a recorded workload can run in
 //! a minute with every rule and every bill in the recorded time.
+//!
+//! Real time is a steady clock that runs towards the machine's wall clock: a step of that one is not adopted.
 #![allow(
     clippy::disallowed_methods,
     reason = "the only file that reads the machine's clocks"
 )]
 
+mod steady;
+
 use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use ledger::Witnesses;
 use tokio::sync::watch;
 
-/// One sleep never lasts longer than this, so that a step of the wall clock (NTP, a resumed machine) is noticed.
+pub use steady::Steady;
+use steady::Witnessed;
+
+/// One sleep never lasts longer than this, so that a clock that runs faster or slower is noticed.
 const SLEEP_SLICE_MAX: Duration = Duration::from_secs(30);
 
 const NANOS_PER_MS: i128 = 1_000_000;
@@ -23,24 +32,59 @@ pub struct Clock(Source);
 
 #[derive(Clone, Debug)]
 enum Source {
-    Real,
-    Scaled(Scale),
+    Real(Wall, Scale),
     Manual(watch::Receiver<i64>),
+}
+
+/// The steady clock of the machine.
+#[derive(Clone, Debug)]
+struct Wall {
+    started: Instant,
+    steady: Arc<Mutex<Steady>>,
+}
+
+impl Wall {
+    fn start() -> Wall {
+        Wall {
+            started: Instant::now(),
+            steady: Arc::new(Mutex::new(Steady::begin(0, wall_ns()))),
+        }
+    }
+
+    fn elapsed_ns(&self) -> i128 {
+        i128::try_from(self.started.elapsed().as_nanos()).unwrap_or(i128::MAX)
+    }
+
+    fn now_ns(&self) -> i128 {
+        let mut steady = self.steady();
+        steady.show(self.elapsed_ns(), wall_ns())
+    }
+
+    fn set(&self, witnesses: Witnessed) {
+        let mut steady = self.steady();
+        steady.set(self.elapsed_ns(), wall_ns(), witnesses);
+    }
+
+    /// Nothing panics while it is held.
+    fn steady(&self) -> MutexGuard<'_, Steady> {
+        self.steady.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Clock {
     /// Recorded time is real time.
     pub fn real() -> Clock {
-        Clock(Source::Real)
+        Clock(Source::Real(Wall::start(), Scale::REAL))
     }
 
     /// Recorded time was `origin_ms` at the real time `started_ms` and runs `rate` times as fast.
     pub fn scaled(origin_ms: i64, started_ms: i64, rate: NonZeroU32) -> Clock {
-        Clock(Source::Scaled(Scale {
+        let scale = Scale {
             origin_ms,
             started_ms,
             rate,
-        }))
+        };
+        Clock(Source::Real(Wall::start(), scale))
     }
 
     /// A clock for tests that stands at `now_ms` until its [`ClockHand`] is moved.
@@ -49,13 +93,34 @@ impl Clock {
         (Clock(Source::Manual(receiver)), ClockHand(sender))
     }
 
-    /// The recorded time in Unix milliseconds. It follows the wall clock, so it can step backwards; whoever needs it
-    /// not to (the leader of a ledger) keeps its own maximum.
+    /// The recorded time in Unix milliseconds. It goes back only where [`Clock::set`] corrects it.
     pub fn now_ms(&self) -> i64 {
         match &self.0 {
-            Source::Real => saturate(real_ns().div_euclid(NANOS_PER_MS)),
-            Source::Scaled(scale) => scale.recorded_ms(real_ns()),
+            Source::Real(wall, scale) => scale.recorded_ms(wall.now_ns()),
             Source::Manual(now) => *now.borrow(),
+        }
+    }
+
+    /// Takes over the machine's wall clock as far as the witnesses bear it out, and shows no less than the writer's last
+    /// frame. A manual clock stays as it is.
+    pub fn set(&self, witnesses: &Witnesses) {
+        if let Source::Real(wall, scale) = &self.0 {
+            wall.set(Witnessed {
+                own_ns: scale.real_ns(witnesses.own.0),
+                newest_ns: scale.real_ns(witnesses.newest.0),
+                server_ns: witnesses.server.map(|ms| i128::from(ms.0) * NANOS_PER_MS),
+            });
+        }
+    }
+
+    /// Real milliseconds by which the machine's wall clock is ahead of this one; a manual clock knows no other.
+    pub fn wall_ahead_ms(&self) -> i64 {
+        match &self.0 {
+            Source::Real(wall, _) => {
+                let shown = wall.now_ns();
+                saturate((wall_ns() - shown) / NANOS_PER_MS)
+            }
+            Source::Manual(_) => 0,
         }
     }
 
@@ -76,12 +141,10 @@ impl Clock {
 
     /// The real time left until `recorded_ms`, or nothing when it has come.
     fn real_wait(&self, recorded_ms: i64) -> Option<Duration> {
-        let due_ns = match &self.0 {
-            Source::Real => i128::from(recorded_ms) * NANOS_PER_MS,
-            Source::Scaled(scale) => scale.real_ns(recorded_ms),
-            Source::Manual(_) => return None,
+        let Source::Real(wall, scale) = &self.0 else {
+            return None;
         };
-        match due_ns - real_ns() {
+        match scale.real_ns(recorded_ms) - wall.now_ns() {
             left if left <= 0 => None,
             left => Some(Duration::from_nanos(
                 u64::try_from(left).unwrap_or(u64::MAX),
@@ -112,6 +175,12 @@ struct Scale {
 }
 
 impl Scale {
+    const REAL: Scale = Scale {
+        origin_ms: 0,
+        started_ms: 0,
+        rate: NonZeroU32::MIN,
+    };
+
     fn recorded_ms(&self, real_ns: i128) -> i64 {
         let elapsed_ns = real_ns - i128::from(self.started_ms) * NANOS_PER_MS;
         let recorded_ns = elapsed_ns * i128::from(self.rate.get());
@@ -170,7 +239,8 @@ impl Stopwatch {
     }
 }
 
-fn real_ns() -> i128 {
+/// The machine's wall clock, which anybody may set.
+fn wall_ns() -> i128 {
     match SystemTime::now().duration_since(UNIX_EPOCH) {
         Ok(since) => i128::try_from(since.as_nanos()).unwrap_or(i128::MAX),
         Err(before) => -i128::try_from(before.duration().as_nanos()).unwrap_or(i128::MAX),

@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use async_nats::{ConnectErrorKind, ConnectOptions, Event};
+use ledger::jetstream::Link;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -19,13 +20,20 @@ use crate::shutdown::Shutdown;
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
+/// Between two tries to get the connection back, at the most. The library's own wait grows to 4 s, by which the bus may
+/// have been there for long.
+const RECONNECT_MAX: Duration = Duration::from_millis(250);
+
 /// A projector writes with one connection at a time; the others are for lookups beside it.
 const POSTGRES_CONNECTIONS_MAX: u32 = 4;
 const POSTGRES_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often each thing happened to a service's bus connection.
+/// How often each thing happened to a service's bus connection, and who is told of a new one.
 #[derive(Clone, Debug)]
-pub(crate) struct NatsEvents(Family<Happening, Counter>);
+pub(crate) struct NatsEvents {
+    counts: Family<Happening, Counter>,
+    pub link: Link,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Happening {
@@ -34,11 +42,14 @@ struct Happening {
 
 impl NatsEvents {
     pub(crate) fn new(metrics: &Metrics) -> NatsEvents {
-        NatsEvents(metrics.register(
-            "nats_events",
-            "What happened to the bus connection",
-            Family::default(),
-        ))
+        NatsEvents {
+            counts: metrics.register(
+                "nats_events",
+                "What happened to the bus connection",
+                Family::default(),
+            ),
+            link: Link::default(),
+        }
     }
 }
 
@@ -89,10 +100,21 @@ fn options(
     ConnectOptions::with_user_and_password(config.user.clone(), config.password.reveal().to_owned())
         .name(service)
         .custom_inbox_prefix(format!("_INBOX.{}", config.user))
+        .reconnect_delay_callback(reconnect_delay)
         .event_callback(move |event| {
             note(&event, &events, &health);
             std::future::ready(())
         })
+}
+
+/// At once, then after twice as long each time.
+fn reconnect_delay(attempts: usize) -> Duration {
+    let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
+    let longer = 2_u64.checked_pow(doublings).map(Duration::from_millis);
+    match attempts {
+        0 | 1 => Duration::ZERO,
+        _ => longer.map_or(RECONNECT_MAX, |wait| wait.min(RECONNECT_MAX)),
+    }
 }
 
 /// Every event is counted; those that lose something or need a person are logged.
@@ -107,7 +129,9 @@ fn note(event: &Event, events: &NatsEvents, health: &ComponentHandle) {
         Event::ServerError(_) => "server_error",
         Event::ClientError(_) => "client_error",
     };
-    events.0.get_or_create(&Happening { event: name }).inc();
+    let happening = Happening { event: name };
+    events.counts.get_or_create(&happening).inc();
+    events.link.note(event);
     match event {
         Event::Connected => health.ready(),
         Event::Disconnected => health.not_ready("disconnected"),

@@ -10,7 +10,7 @@ pub use trace::JourneyTap;
 use std::convert::Infallible;
 
 use ledger::{
-    Decider, Decode, Door, Leader, LeaderOptions, Projection, Projector, Sink, Time,
+    Decider, Decode, Door, Leader, LeaderOptions, Projection, Projector, Sink, Time, Witnesses,
     check_ledger_settings, jetstream::JetStreamBus,
 };
 use schemas::subjects::Subjects;
@@ -22,6 +22,7 @@ use crate::clock::Clock;
 use crate::error::Failure;
 use crate::query::Mark;
 use crate::service::Context;
+use crate::watch::Behind;
 use aside::aside;
 use observe::{LeaderShell, ProjectorShell};
 
@@ -35,6 +36,10 @@ const RETRY_MS: u64 = 200;
 impl Time for Clock {
     fn now(&self) -> Millis {
         Millis(self.now_ms())
+    }
+
+    fn set(&self, witnesses: &Witnesses) {
+        Clock::set(self, witnesses);
     }
 
     async fn sleep_until(&self, at: Millis) {
@@ -81,7 +86,8 @@ impl<T> Context<T> {
         let component = self.health.component("ledger");
         component.not_ready("looking for the stream");
         let client = self.nats().await?;
-        let bus = JetStreamBus::open_among(client, self.subjects(), &self.readers).await?;
+        let link = &self.nats_events.link;
+        let bus = JetStreamBus::open_among(client, link, self.subjects(), &self.readers).await?;
         let config = loop {
             match bus.ledger_config().await {
                 Ok(config) => break config,
@@ -98,6 +104,7 @@ impl<T> Context<T> {
         };
         check_ledger_settings(&config, syncs)?;
         component.ready();
+        self.watch_reader(&bus);
         Ok(bus)
     }
 
@@ -107,6 +114,7 @@ impl<T> Context<T> {
         bus: &JetStreamBus,
         deciding: Deciding<D>,
     ) -> Result<(), Failure> {
+        self.watch_clock();
         let observer = LeaderShell::new(D::WRITER, self);
         let mut leader = [0; 16];
         leader.copy_from_slice(uuid::Uuid::new_v4().as_bytes());
@@ -148,7 +156,14 @@ impl<T> Context<T> {
         P: Projection,
         S: Sink<Change = P::Change>,
     {
-        let observer = ProjectorShell::new(P::NAME, self, mark.clone());
+        // Who waits for an answer waits for a prompt one.
+        let behind = if P::BATCHING.is_prompt() {
+            Behind::NotReady
+        } else {
+            Behind::Degraded
+        };
+        let follower = self.follower(P::NAME, behind);
+        let observer = ProjectorShell::new(P::NAME, self, mark.clone(), follower);
         let projector: Projector<P, _, _, _> =
             Projector::new(bus.clone(), self.clock.clone(), sink, Box::new(observer));
         let work = projector.run().in_current_span();

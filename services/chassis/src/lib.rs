@@ -19,6 +19,7 @@ mod shutdown;
 pub mod stack;
 mod telemetry;
 pub mod warm;
+mod watch;
 
 #[doc(hidden)]
 pub use mimalloc;
@@ -37,7 +38,7 @@ macro_rules! program {
     };
 }
 
-pub use clock::{Clock, ClockHand, Stamp, Stopwatch};
+pub use clock::{Clock, ClockHand, Stamp, Steady, Stopwatch};
 pub use config::{
     Cell, ClickhouseConfig, ClockConfig, Config, ConfigError, HttpConfig, LogConfig, LogFormat,
     NatsConfig, PostgresConfig, Secret, TelemetryConfig, check_sample,
@@ -51,3 +52,4 @@ pub use opentelemetry::trace::SpanKind;
 pub use service::{Context, Needs, Servers, Service, run_among, run_service};
 pub use shutdown::Shutdown;
 pub use telemetry::{Attribute, Journey, OpenSpan, TraceParent, init_logs};
+pub use watch::{Behind, Follower};

@@ -21,6 +21,7 @@ use crate::http::{Page, Server};
 use crate::metrics::Metrics;
 use crate::shutdown::Shutdown;
 use crate::telemetry::{Journey, init_logs};
+use crate::watch::{Followers, Watches};
 
 /// Spans that cannot be sent by then are given up.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(3);
@@ -75,8 +76,12 @@ pub struct Context<T> {
     pub servers: Servers,
     /// Of this process.
     pub(crate) readers: Readers,
+    /// Who follows the ledger in this service.
+    pub(crate) followers: Followers,
+    /// What looks after it and stops with it.
+    pub(crate) watches: Watches,
     nats: OnceCell<async_nats::Client>,
-    nats_events: NatsEvents,
+    pub(crate) nats_events: NatsEvents,
     stopped_early: Arc<AtomicBool>,
 }
 
@@ -228,6 +233,8 @@ async fn boot<S: Service>(
             file: config.file,
         },
         readers,
+        followers: Followers::default(),
+        watches: Watches::default(),
         nats: OnceCell::new(),
         stopped_early: stopped_early.clone(),
     };

@@ -103,6 +103,9 @@ pub trait Bus: Clone + Send + Sync + 'static {
     /// Position of the ledger's last record, by a read that cannot be stale.
     fn end(&self) -> impl Future<Output = Result<Lsn, BusError>> + Send;
 
+    /// What the server's clock shows, in real time; none if the bus has no clock of its own.
+    fn server_time(&self) -> impl Future<Output = Result<Option<Millis>, BusError>> + Send;
+
     /// All records from `from` on.
     fn follow(&self, from: Lsn) -> impl Future<Output = Result<Self::Records, BusError>> + Send;
 
@@ -135,10 +138,24 @@ pub trait Bus: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), BusError>> + Send;
 }
 
+/// What others say of the time, when a leader is about to lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Witnesses {
+    /// The clock of the writer's own last frame: time does not go back behind it.
+    pub own: Millis,
+    /// The latest clock of any frame that has been read, the own ones among them.
+    pub newest: Millis,
+    /// The bus's clock, in real time.
+    pub server: Option<Millis>,
+}
+
 /// The one injected clock.
 pub trait Time: Clone + Send + Sync + 'static {
     /// The cell's clock, which may be a recorded one.
     fn now(&self) -> Millis;
+    /// Sets the clock before a leader leads: no further ahead than the witnesses bear out, and not behind the writer's
+    /// last frame. A clock that is not set shows what it shows.
+    fn set(&self, _witnesses: &Witnesses) {}
     /// Until the cell's clock shows `at`.
     fn sleep_until(&self, at: Millis) -> impl Future<Output = ()> + Send;
     /// For retries and the like, in real time.

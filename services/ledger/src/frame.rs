@@ -137,6 +137,12 @@ impl Chain {
         self.last
     }
 
+    /// The latest clock of any writer.
+    pub fn newest(&self) -> Millis {
+        let clocks = self.heads.values().map(|head| head.now);
+        clocks.max().unwrap_or(Head::default().now)
+    }
+
     /// The frame with those of its events that are `read`, or none if this chain knows it already.
     pub fn accept(&mut self, record: &Record, read: Kinds) -> Result<Option<Frame>, ChainError> {
         let expected = Lsn(self.last.0 + 1);

@@ -2,6 +2,7 @@
 
 mod door;
 mod hub;
+mod link;
 
 use crate::bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Tail};
 use async_nats::{
@@ -16,22 +17,45 @@ use async_nats::{
         context::PublishErrorKind,
         message::StreamMessage,
         object_store::{GetErrorKind, ObjectStore},
+        response::Response,
         stream::{LastRawMessageErrorKind, Stream},
     },
 };
 use bytes::Bytes;
 use hub::{Hub, RecordTail};
+use link::Held;
+use schemas::subjects::Subjects;
+use serde::Deserialize;
+use std::{sync::Arc, time::Duration};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use tokio::{io::AsyncReadExt, runtime::Handle, select, sync::mpsc, task::JoinHandle};
+use vocab::{Lsn, Millis, Writer};
 
 pub use hub::Readers;
-use schemas::subjects::Subjects;
-use std::{sync::Arc, time::Duration};
-use tokio::{io::AsyncReadExt, runtime::Handle, sync::mpsc, task::JoinHandle};
-use vocab::{Lsn, Writer};
+pub use link::Link;
 
 /// Messages read ahead at a door.
 const READ_AHEAD: usize = 1024;
 /// No acknowledgement after this long means that nobody knows.
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
+/// A consumer's pull request lasts this long; the server says each half of it that it is still there, and a consumer that
+/// has heard nothing for twice this long is made anew, should nobody have told that the connection was.
+const PULL_EXPIRES: Duration = Duration::from_secs(4);
+
+/// An answer of the server, with its time.
+#[derive(Deserialize)]
+struct Stamped {
+    ts: Option<String>,
+}
+
+fn millis(text: &str) -> Result<Millis, BusError> {
+    let time = OffsetDateTime::parse(text, &Rfc3339).map_err(unavailable)?;
+    // Milliseconds of a four-digit year fit.
+    Ok(Millis((time.unix_timestamp_nanos() / 1_000_000) as i64))
+}
+
+/// Why something was given up that might have gone on waiting.
+const REPLACED: &str = "the connection was made anew meanwhile";
 
 /// One cell's streams.
 #[derive(Clone)]
@@ -39,6 +63,7 @@ pub struct JetStreamBus {
     jetstream: jetstream::Context,
     subjects: Arc<Subjects>,
     ledger: Stream<()>,
+    link: Link,
     hub: Arc<Hub>,
     /// Reads the ledger, whichever thread a follower is on.
     runtime: Handle,
@@ -49,13 +74,15 @@ fn unavailable(error: impl std::fmt::Display) -> BusError {
 }
 
 impl JetStreamBus {
+    /// For a client that nobody watches: a connection that was made anew is noticed by the server's silence.
     pub async fn open(client: async_nats::Client, subjects: Subjects) -> Result<Self, BusError> {
-        Self::open_among(client, subjects, &Readers::default()).await
+        Self::open_among(client, &Link::default(), subjects, &Readers::default()).await
     }
 
-    /// Shares its reader with the others of `readers` that are on the same ledger.
+    /// Shares its reader with the others of `readers` that are on the same ledger. The client's events go to `link`.
     pub async fn open_among(
         client: async_nats::Client,
+        link: &Link,
         subjects: Subjects,
         readers: &Readers,
     ) -> Result<Self, BusError> {
@@ -74,6 +101,7 @@ impl JetStreamBus {
             jetstream,
             subjects: Arc::new(subjects),
             ledger,
+            link: link.clone(),
             hub,
             runtime: Handle::current(),
         })
@@ -89,7 +117,7 @@ impl JetStreamBus {
 
     /// The ledger stream's settings, for the check at boot.
     pub async fn ledger_config(&self) -> Result<jetstream::stream::Config, BusError> {
-        let info = self.ledger.get_info().await.map_err(unavailable)?;
+        let info = self.answered(self.ledger.get_info()).await?;
         Ok(info.config)
     }
 
@@ -124,8 +152,23 @@ impl JetStreamBus {
             .map_err(unavailable)
     }
 
-    /// A stream in order, from `from` on.
-    async fn consume(&self, stream: &str, from: u64) -> Result<Ordered, BusError> {
+    /// What the server answers. It answers on the connection that it was asked on, or never.
+    pub async fn answered<V, E: std::fmt::Display>(
+        &self,
+        answer: impl Future<Output = Result<V, E>>,
+    ) -> Result<V, BusError> {
+        let mut held = self.link.held();
+        select! {
+            biased;
+            answer = answer => answer.map_err(unavailable),
+            () = held.replaced() => Err(unavailable(REPLACED)),
+        }
+    }
+
+    /// A stream in order, from `from` on, and the connection that it comes by. Behind another one nothing comes any more:
+    /// the consumer may be gone, and the client library takes its time to see it.
+    async fn consume(&self, stream: &str, from: u64) -> Result<(Ordered, Held), BusError> {
+        let held = self.link.held();
         let stream = self
             .jetstream
             .get_stream_no_info(stream)
@@ -135,10 +178,11 @@ impl JetStreamBus {
             deliver_policy: DeliverPolicy::ByStartSequence {
                 start_sequence: from.max(1),
             },
+            max_expires: PULL_EXPIRES,
             ..Default::default()
         };
-        let consumer = stream.create_consumer(config).await.map_err(unavailable)?;
-        consumer.messages().await.map_err(unavailable)
+        let consumer = self.answered(stream.create_consumer(config)).await?;
+        Ok((consumer.messages().await.map_err(unavailable)?, held))
     }
 }
 
@@ -172,7 +216,7 @@ impl Bus for JetStreamBus {
     type Messages = ChannelTail<DoorRecord>;
 
     async fn ledger_id(&self) -> Result<LedgerId, BusError> {
-        let info = self.ledger.get_info().await.map_err(unavailable)?;
+        let info = self.answered(self.ledger.get_info()).await?;
         // Nanoseconds since 1970 fit 63 bits until the year 2262.
         Ok(LedgerId(info.created.unix_timestamp_nanos() as i64))
     }
@@ -193,33 +237,49 @@ impl Bus for JetStreamBus {
             PublishErrorKind::WrongLastSequence => AppendError::Fenced,
             _ => AppendError::Unknown(error.to_string()),
         };
-        let ack = self
-            .jetstream
-            .publish_with_headers(subject, headers, frame)
-            .await
-            .map_err(unknown)?
-            .await
-            .map_err(unknown)?;
-        Ok(Lsn(ack.sequence))
+        let mut held = self.link.held();
+        let publish = self.jetstream.publish_with_headers(subject, headers, frame);
+        select! {
+            biased;
+            ack = async { publish.await?.await } => Ok(Lsn(ack.map_err(unknown)?.sequence)),
+            () = held.replaced() => Err(AppendError::Unknown(REPLACED.into())),
+        }
     }
 
     async fn last(&self, writer: Writer) -> Result<Option<Record>, BusError> {
         let subject = self.subjects.ledger(writer.name());
-        match self.ledger.get_last_raw_message_by_subject(&subject).await {
-            Ok(StreamMessage {
-                subject,
-                sequence,
-                payload,
-                ..
-            }) => Self::record(&self.subjects, &subject, sequence, payload).map(Some),
-            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
-            Err(error) => Err(unavailable(error)),
-        }
+        let last = async {
+            match self.ledger.get_last_raw_message_by_subject(&subject).await {
+                Ok(message) => Ok(Some(message)),
+                Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        let Some(message) = self.answered(last).await? else {
+            return Ok(None);
+        };
+        let StreamMessage {
+            subject,
+            sequence,
+            payload,
+            ..
+        } = message;
+        Self::record(&self.subjects, &subject, sequence, payload).map(Some)
     }
 
     async fn end(&self) -> Result<Lsn, BusError> {
-        let info = self.ledger.get_info().await.map_err(unavailable)?;
+        let info = self.answered(self.ledger.get_info()).await?;
         Ok(Lsn(info.state.last_sequence))
+    }
+
+    async fn server_time(&self) -> Result<Option<Millis>, BusError> {
+        let subject = format!("STREAM.INFO.{}", self.subjects.ledger_stream());
+        let nothing = serde_json::json!({});
+        let asked = self.jetstream.request(subject, &nothing);
+        match self.answered(asked).await? {
+            Response::Ok(Stamped { ts }) => ts.map(|text| millis(&text)).transpose(),
+            Response::Err { error } => Err(unavailable(error)),
+        }
     }
 
     async fn follow(&self, from: Lsn) -> Result<RecordTail, BusError> {
@@ -231,11 +291,8 @@ impl Bus for JetStreamBus {
     }
 
     async fn door_end(&self, door: Door) -> Result<u64, BusError> {
-        let stream = self
-            .jetstream
-            .get_stream(self.door_stream(door))
-            .await
-            .map_err(unavailable)?;
+        let stream = self.jetstream.get_stream(self.door_stream(door));
+        let stream = self.answered(stream).await?;
         Ok(stream.cached_info().state.last_sequence)
     }
 
@@ -246,31 +303,32 @@ impl Bus for JetStreamBus {
             .await
             .map_err(unavailable)?;
         // Everything below the sequence goes.
-        stream
-            .purge()
-            .sequence(through + 1)
-            .await
-            .map_err(unavailable)?;
+        let purge = stream.purge().sequence(through + 1).into_future();
+        self.answered(purge).await?;
         Ok(())
     }
 
     async fn load_snapshot(&self, name: &str) -> Result<Option<Bytes>, BusError> {
-        let mut object = match self.snapshots().await?.get(name).await {
-            Ok(object) => object,
-            Err(error) if error.kind() == GetErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(unavailable(error)),
+        let load = async {
+            let mut object = match self.snapshots().await?.get(name).await {
+                Ok(object) => object,
+                Err(error) if error.kind() == GetErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(unavailable(error)),
+            };
+            let mut bytes = Vec::with_capacity(object.info().size);
+            object.read_to_end(&mut bytes).await.map_err(unavailable)?;
+            Ok(Some(bytes.into()))
         };
-        let mut bytes = Vec::with_capacity(object.info().size);
-        object.read_to_end(&mut bytes).await.map_err(unavailable)?;
-        Ok(Some(bytes.into()))
+        self.answered(load).await
     }
 
     async fn save_snapshot(&self, name: &str, bytes: Bytes) -> Result<(), BusError> {
-        self.snapshots()
-            .await?
-            .put(name, &mut bytes.as_ref())
-            .await
-            .map_err(unavailable)?;
+        let save = async {
+            let snapshots = self.snapshots().await?;
+            let saved = snapshots.put(name, &mut bytes.as_ref()).await;
+            saved.map_err(unavailable)
+        };
+        self.answered(save).await?;
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Drives a decider: reads its inputs, decides, appends one frame at a time, and steps back when it is fenced.
 
 use crate::{
-    bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Tail, Time},
+    bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Tail, Time, Witnesses},
     chore::{Chore, beside},
     decider::Decider,
     frame::Frame,
@@ -16,7 +16,7 @@ use std::{
 };
 use tokio::{select, sync::mpsc};
 use tracing::{info, warn};
-use vocab::{At, Event, Lsn};
+use vocab::{At, Event, Lsn, Millis};
 
 #[derive(Debug, thiserror::Error)]
 pub enum LeaderError {
@@ -44,6 +44,8 @@ pub enum Standing {
 /// What the shell wants to know of a leader's work: for metrics, traces and health. Never for decisions.
 pub trait Observer: Send + Sync {
     fn standing(&mut self, _standing: Standing) {}
+    /// The ledger was read up to here.
+    fn read(&mut self, _through: Lsn) {}
     /// Another writer's frame is about to be folded.
     fn received(&mut self, _frame: &Frame) {}
     /// An own frame is about to be appended.
@@ -157,6 +159,8 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         self.observer.standing(Standing::Recovering);
         let mut term = self.retry_recover().await?;
         loop {
+            let (own, newest) = (term.replica.head().now, term.replica.newest());
+            self.set_clock(own, newest).await?;
             self.observer.standing(Standing::Leading);
             self.lead(&mut term).await?;
             self.observer.fenced();
@@ -168,6 +172,22 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             self.stand_by(&mut term).await?;
             term.take_over();
         }
+    }
+
+    /// Asks the bus for its time, and tells the clock what others say.
+    async fn set_clock(&mut self, own: Millis, newest: Millis) -> Result<(), LeaderError> {
+        let server = loop {
+            match self.bus.server_time().await {
+                Ok(server) => break server,
+                Err(error) => self.wait_for_bus(error).await?,
+            }
+        };
+        self.time.set(&Witnesses {
+            own,
+            newest,
+            server,
+        });
+        Ok(())
     }
 
     async fn retry_recover(&mut self) -> Result<Term<D, B>, LeaderError> {
@@ -213,7 +233,9 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             if let Some(frame) = replica.receive(&record)? {
                 self.observer.received(&frame);
             }
+            self.observer.read(record.lsn);
         }
+        self.observer.read(Lsn(replica.next().0 - 1));
         let head = replica.head();
         info!(
             writer = D::WRITER.name(),
@@ -505,6 +527,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
 
     fn take_in(&mut self, term: &mut Term<D, B>, record: &crate::Record) -> Result<(), Trouble> {
         term.pace.read(record.frame.len());
+        self.observer.read(record.lsn);
         if let Some(frame) = term.replica.receive(record)? {
             if frame.writer == D::WRITER {
                 // Somebody else leads. What this term knows is folded, but its own door and clock are behind.
@@ -586,7 +609,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             let before = term.replica.head().frame_no;
             let outcome = select! {
                 biased;
-                outcome = follow_along(term) => outcome,
+                outcome = follow_along(term, &mut *self.observer) => outcome,
                 () = self.time.pause(self.options.takeover_after_ms) => Ok(()),
             };
             match outcome {
@@ -629,11 +652,15 @@ async fn door_from<B: Bus>(bus: &B, door: Door, from: u64) -> Result<(u64, B::Me
 }
 
 /// Never returns `Ok`: it is dropped when the time is up.
-async fn follow_along<D: Decider, B: Bus>(term: &mut Term<D, B>) -> Result<(), Trouble> {
+async fn follow_along<D: Decider, B: Bus>(
+    term: &mut Term<D, B>,
+    observer: &mut dyn Observer,
+) -> Result<(), Trouble> {
     loop {
         let record = term.records.recv().await?;
         term.pace.read(record.frame.len());
         term.replica.receive(&record)?;
+        observer.read(record.lsn);
     }
 }
 

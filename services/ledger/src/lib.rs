@@ -20,7 +20,9 @@ mod snapshot;
 mod verify;
 pub mod wire;
 
-pub use bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Tail, Time};
+pub use bus::{
+    AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Tail, Time, Witnesses,
+};
 pub use decider::{Decider, Draft, IllegalEvent};
 pub use frame::{Chain, ChainError, Digest, Frame, Head};
 pub use leader::{Decode, Leader, LeaderError, LeaderOptions, NoObserver, Observer, Standing};

@@ -13,7 +13,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 use vocab::{
-    Lsn, Writer,
+    Lsn, Millis, Writer,
     sabotage::{self, Bug},
 };
 
@@ -250,6 +250,10 @@ impl Bus for MemoryBus {
 
     async fn last(&self, writer: Writer) -> Result<Option<Record>, BusError> {
         Ok(self.answered().await?.last_of(writer).cloned())
+    }
+
+    async fn server_time(&self) -> Result<Option<Millis>, BusError> {
+        Ok(None)
     }
 
     async fn end(&self) -> Result<Lsn, BusError> {

@@ -80,6 +80,11 @@ impl<D: Decider> Replica<D> {
         self.seen.head(D::WRITER)
     }
 
+    /// The latest clock of any frame that has been read.
+    pub fn newest(&self) -> Millis {
+        self.seen.newest()
+    }
+
     /// The next record to read.
     pub fn next(&self) -> Lsn {
         Lsn(self.seen.last().0 + 1)

@@ -3,14 +3,14 @@
 use bytes::Bytes;
 use ledger::{
     AppendError, Bus, Door, LedgerId, Tail, cell,
-    jetstream::{JetStreamBus, Readers},
+    jetstream::{JetStreamBus, Link, Readers},
     verify,
 };
 use schemas::subjects::{HEADER_REPLY, Subjects};
 use serde_json::Value;
 use std::time::Duration;
 use uuid::Uuid;
-use vocab::{Lsn, Writer};
+use vocab::{Lsn, Millis, Writer};
 
 /// A connection to the servers of `make test`.
 async fn client(user: &str) -> async_nats::Client {
@@ -140,6 +140,18 @@ async fn a_ledger_made_anew_has_another_id() {
 }
 
 #[tokio::test]
+async fn the_server_tells_its_time() {
+    let bus = bus().await;
+    let before = bus.server_time().await.unwrap().expect("it has a clock");
+    put(&bus, 0, "one").await.unwrap();
+    let after = bus.server_time().await.unwrap().expect("it has a clock");
+    // In milliseconds: of this century.
+    assert!(
+        Millis(1_700_000_000_000) < before && before <= after && after < Millis(4_000_000_000_000)
+    );
+}
+
+#[tokio::test]
 async fn verify_names_what_does_not_belong() {
     let bus = bus().await;
     assert_eq!(verify(&bus).await.unwrap().frames, 0);
@@ -215,7 +227,8 @@ async fn services_that_run_together_go_on_when_the_one_that_reads_is_gone() {
     let cell = Cell::new().await;
     let readers = Readers::default();
     let among = async |user, readers: &Readers| {
-        JetStreamBus::open_among(client(user).await, cell.0.clone(), readers)
+        let (client, link) = (client(user).await, Link::default());
+        JetStreamBus::open_among(client, &link, cell.0.clone(), readers)
             .await
             .unwrap()
     };

@@ -23,10 +23,12 @@ pub enum Bug {
     ReservationEarly,
     /// Takes the word of a holder whose authority is gone.
     StaleEpochAccepted,
+    /// Adopts a step of a machine's clock.
+    ClockStepAdopted,
 }
 
 impl Bug {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::NoFence,
         Self::WatermarkOffByOne,
         Self::DuplicateNotRecognised,
@@ -37,6 +39,7 @@ impl Bug {
         Self::BurstForever,
         Self::ReservationEarly,
         Self::StaleEpochAccepted,
+        Self::ClockStepAdopted,
     ];
 }
 

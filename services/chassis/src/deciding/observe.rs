@@ -9,6 +9,7 @@ use crate::clock::{Stamp, Stopwatch};
 use crate::health::ComponentHandle;
 use crate::query::Mark;
 use crate::service::Context;
+use crate::watch::{Behind, Follower};
 
 const BYTES: [f64; 7] = [256.0, 1e3, 4e3, 16e3, 64e3, 256e3, 1e6];
 const SECONDS: [f64; 9] = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0];
@@ -23,6 +24,7 @@ pub(super) struct LeaderShell {
     frame_bytes: Histogram,
     append_seconds: Histogram,
     health: ComponentHandle,
+    follower: Follower,
     tap: JourneyTap,
     append: Option<(Stopwatch, Stamp)>,
 }
@@ -43,6 +45,7 @@ impl LeaderShell {
             frame_bytes: m.histogram("frame_bytes", "Size of frames", &BYTES),
             append_seconds: m.histogram("append_seconds", "Real time of one append", &SECONDS),
             health: ctx.health.component("leader"),
+            follower: ctx.follower("leader", Behind::NotReady),
             tap: JourneyTap::new(writer.name(), ctx.journey.clone()),
             append: None,
         }
@@ -58,6 +61,10 @@ impl Observer for LeaderShell {
             Standing::Standby => self.health.degraded("standing by behind another leader"),
         }
         tracing::info!(?standing, "leader");
+    }
+
+    fn read(&mut self, through: Lsn) {
+        self.follower.read(through);
     }
 
     fn received(&mut self, frame: &Frame) {
@@ -97,6 +104,7 @@ pub(super) struct ProjectorShell {
     lsn: Gauge,
     health: ComponentHandle,
     mark: Mark,
+    follower: Follower,
 }
 
 /// Instruments of a projection carry its name; one process may run several.
@@ -112,7 +120,12 @@ fn instrument(projection: &'static str, what: &'static str) -> &'static str {
 }
 
 impl ProjectorShell {
-    pub fn new<T>(projection: &'static str, ctx: &Context<T>, mark: Mark) -> Self {
+    pub fn new<T>(
+        projection: &'static str,
+        ctx: &Context<T>,
+        mark: Mark,
+        follower: Follower,
+    ) -> Self {
         let m = &ctx.metrics;
         let name = |what| instrument(projection, what);
         let health = ctx.health.component(projection);
@@ -124,12 +137,18 @@ impl ProjectorShell {
             lsn: m.gauge(name("lsn"), "Position that the projection has applied"),
             health,
             mark,
+            follower,
         }
     }
 }
 
 impl ProjectorObserver for ProjectorShell {
+    fn received(&mut self, frame: &Frame) {
+        self.follower.read(frame.lsn);
+    }
+
     fn applied(&mut self, to: Lsn, changes: usize) {
+        self.follower.read(to);
         self.applied.inc_by(changes as u64);
         self.lsn.set(i64::try_from(to.0).unwrap_or(i64::MAX));
         self.mark.set(to);

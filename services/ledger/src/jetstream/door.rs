@@ -5,7 +5,7 @@
 //! nothing behind it. So when nothing comes though something is there, it is fetched by itself, which a header block
 //! cannot break.
 
-use super::{ChannelTail, JetStreamBus, READ_AHEAD, unavailable};
+use super::{ChannelTail, JetStreamBus, READ_AHEAD, link::Held, unavailable};
 use crate::bus::{BusError, DoorRecord};
 use async_nats::{
     HeaderMap, HeaderValue,
@@ -19,7 +19,7 @@ use futures::StreamExt;
 use schemas::subjects::{HEADER_REPLY, HEADER_TRACEPARENT, OPERATOR, Subjects};
 use serde::Deserialize;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::{select, sync::mpsc};
 use vocab::{Token, TraceContext};
 
 /// Real time without a message after which it is looked whether there is one.
@@ -55,9 +55,9 @@ pub(super) async fn tail(
         next: from.max(1),
         sender,
     };
-    let messages = reader.consume().await?;
+    let consumer = reader.consume().await?;
     let task = tokio::spawn(async move {
-        if let Err(error) = reader.run(messages).await {
+        if let Err(error) = reader.run(consumer).await {
             // The tail may be gone.
             let _ = reader.sender.send(Err(error)).await;
         }
@@ -66,14 +66,23 @@ pub(super) async fn tail(
 }
 
 impl Reader {
-    async fn consume(&self) -> Result<Ordered, BusError> {
+    async fn consume(&self) -> Result<(Ordered, Held), BusError> {
         self.bus.consume(&self.stream, self.next).await
     }
 
     /// Until the tail is gone.
-    async fn run(&mut self, mut messages: Ordered) -> Result<(), BusError> {
+    async fn run(&mut self, consumer: (Ordered, Held)) -> Result<(), BusError> {
+        let (mut messages, mut held) = consumer;
         while !self.sender.is_closed() {
-            match tokio::time::timeout(STALLED, messages.next()).await {
+            let heard = select! {
+                biased;
+                heard = tokio::time::timeout(STALLED, messages.next()) => heard,
+                () = held.replaced() => {
+                    (messages, held) = self.consume().await?;
+                    continue;
+                }
+            };
+            match heard {
                 Ok(Some(Ok(message))) => {
                     let seq = message.info().map_err(unavailable)?.stream_sequence;
                     let headers = message.headers.as_ref();
@@ -89,7 +98,7 @@ impl Reader {
             // Without the consumer, which would break the connection again and again.
             drop(messages);
             self.fetch_stalled().await?;
-            messages = self.consume().await?;
+            (messages, held) = self.consume().await?;
         }
         Ok(())
     }
@@ -123,13 +132,8 @@ impl Reader {
     async fn fetch(&self) -> Result<Option<RawMessage>, BusError> {
         let subject = format!("STREAM.MSG.GET.{}", self.stream);
         let wanted = serde_json::json!({ "seq": self.next, "next_by_subj": ">" });
-        let fetched: Response<Fetched> = self
-            .bus
-            .context()
-            .request(subject, &wanted)
-            .await
-            .map_err(unavailable)?;
-        match fetched {
+        let fetched = self.bus.context().request(subject, &wanted);
+        match self.bus.answered(fetched).await? {
             Response::Ok(Fetched { message }) => Ok(Some(message)),
             Response::Err { error } if error.error_code() == ErrorCode::NO_MESSAGE_FOUND => {
                 Ok(None)

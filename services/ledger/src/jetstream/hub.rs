@@ -1,9 +1,10 @@
 //! One reader of the ledger for all followers in a process: each record is sent once by the server, and read once.
 //!
 //! A follower that is where the shared reader is attaches to it. One that is behind, or cannot keep up, reads by itself
-//! until it has caught up; whoever finds no shared reader makes its own the shared one.
+//! until it has caught up; whoever finds no shared reader makes its own the shared one. A reader whose connection was
+//! made anew opens its consumer again where it is, and its followers notice nothing.
 
-use super::{JetStreamBus, unavailable};
+use super::{JetStreamBus, link::Held, unavailable};
 use crate::bus::{BusError, Record, Tail};
 use async_nats::jetstream::{
     Message,
@@ -15,7 +16,7 @@ use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
+use tokio::{select, sync::mpsc, task::JoinHandle};
 use vocab::Lsn;
 
 /// Records that a follower may be behind the shared reader.
@@ -68,7 +69,7 @@ impl Hub {
     /// Makes this the shared reader, if there is none.
     fn adopt(
         self: &Arc<Self>,
-        runtime: &Handle,
+        bus: &JetStreamBus,
         records: Box<Records>,
         from: Lsn,
     ) -> Result<mpsc::Receiver<Record>, Box<Records>> {
@@ -82,9 +83,10 @@ impl Hub {
         state.term += 1;
         let reading = Reading {
             hub: self.clone(),
+            bus: bus.clone(),
             term: state.term,
         };
-        runtime.spawn(reading.run(records));
+        bus.runtime.spawn(reading.run(records, from));
         Ok(receiver)
     }
 }
@@ -93,15 +95,28 @@ impl Hub {
 /// from, and before it was polled for the first time.
 struct Reading {
     hub: Arc<Hub>,
+    bus: JetStreamBus,
     term: u64,
 }
 
 impl Reading {
     /// Until nobody follows, or nothing can be read: the followers then see for themselves.
-    async fn run(self, mut records: Box<Records>) {
-        while let Ok(record) = records.recv().await {
+    async fn run(self, mut records: Box<Records>, mut next: Lsn) {
+        loop {
+            let record = match records.recv().await {
+                Ok(record) => record,
+                Err(Stop::Replaced) => match open(self.bus.clone(), next).await {
+                    Ok(opened) => {
+                        *records = opened;
+                        continue;
+                    }
+                    Err(_) => return,
+                },
+                Err(Stop::Bus(_)) => return,
+            };
+            next = Lsn(record.lsn.0 + 1);
             let mut state = self.hub.state();
-            state.next = Some(Lsn(record.lsn.0 + 1));
+            state.next = Some(next);
             // Whoever is full goes on by itself: waiting for one would hold up whoever comes meanwhile.
             let takes = |follower: &mpsc::Sender<Record>| follower.try_send(record.clone()).is_ok();
             state.followers.retain(takes);
@@ -128,7 +143,16 @@ impl Drop for Reading {
 /// The stream as records.
 pub(super) struct Records {
     messages: Ordered,
+    /// What they come by.
+    held: Held,
     subjects: Arc<Subjects>,
+}
+
+/// Why no more records come.
+enum Stop {
+    /// The connection was made anew.
+    Replaced,
+    Bus(BusError),
 }
 
 impl Records {
@@ -143,9 +167,15 @@ impl Records {
         )
     }
 
-    async fn recv(&mut self) -> Result<Record, BusError> {
-        let message = self.messages.next().await;
-        self.record(message.ok_or_else(|| unavailable("the reader has ended"))?)
+    /// What has come goes first. Cancel-safe.
+    async fn recv(&mut self) -> Result<Record, Stop> {
+        let message = select! {
+            biased;
+            message = self.messages.next() => message,
+            () = self.held.replaced() => return Err(Stop::Replaced),
+        };
+        let ended = || Stop::Bus(unavailable("the reader has ended"));
+        self.record(message.ok_or_else(ended)?).map_err(Stop::Bus)
     }
 
     fn try_recv(&mut self) -> Option<Result<Record, BusError>> {
@@ -192,7 +222,7 @@ impl RecordTail {
     }
 
     fn own(bus: &JetStreamBus, records: Records, next: Lsn) -> Source {
-        match bus.hub.adopt(&bus.runtime, Box::new(records), next) {
+        match bus.hub.adopt(bus, Box::new(records), next) {
             Ok(receiver) => Source::Shared(receiver),
             Err(records) => Source::Own(records),
         }
@@ -225,9 +255,11 @@ impl RecordTail {
 }
 
 async fn open(bus: JetStreamBus, from: Lsn) -> Result<Records, BusError> {
-    let messages = bus.consume(&bus.subjects.ledger_stream(), from.0).await?;
+    let stream = bus.subjects.ledger_stream();
+    let (messages, held) = bus.consume(&stream, from.0).await?;
     Ok(Records {
         messages,
+        held,
         subjects: bus.subjects.clone(),
     })
 }
@@ -241,10 +273,11 @@ impl Tail<Record> for RecordTail {
                     Some(_) => {}
                     None => self.open_again(),
                 },
-                Source::Own(records) => {
-                    let record = records.recv().await?;
-                    return Ok(self.took(record));
-                }
+                Source::Own(records) => match records.recv().await {
+                    Ok(record) => return Ok(self.took(record)),
+                    Err(Stop::Replaced) => self.open_again(),
+                    Err(Stop::Bus(error)) => return Err(error),
+                },
                 Source::Opening(task) => {
                     match task.await.map_err(unavailable).and_then(|opened| opened) {
                         Ok(records) => self.source = Self::own(&self.bus, records, self.next),

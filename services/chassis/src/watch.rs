@@ -1,0 +1,62 @@
+//! What a service looks at once a second to say how it is: whether it has read what stands on the ledger, and whether the
+//! machine's clock is believable.
+
+mod clock;
+mod reader;
+
+pub(crate) use reader::Followers;
+pub use reader::{Behind, Follower};
+
+use std::future::Future;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::service::Context;
+
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Tasks that end with their service.
+#[derive(Debug, Default)]
+pub(crate) struct Watches(Mutex<Vec<AbortOnDropHandle<()>>>);
+
+impl Watches {
+    fn begin(&self, watch: impl Future<Output = ()> + Send + 'static) {
+        let task = AbortOnDropHandle::new(tokio::spawn(watch));
+        // A push leaves it whole.
+        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.push(task);
+    }
+}
+
+impl<T> Context<T> {
+    /// Registers one who reads the ledger; whoever is behind for long shows in the component `reader`.
+    pub fn follower(&self, name: &'static str, behind: Behind) -> Follower {
+        self.followers.register(name, behind)
+    }
+
+    pub(crate) fn watch_reader(&self, bus: &ledger::jetstream::JetStreamBus) {
+        let component = self.health.component("reader");
+        let end = self
+            .metrics
+            .gauge("ledger_end", "Position of the ledger's last record");
+        let watch = reader::watch(bus.clone(), self.followers.clone(), component, end);
+        self.watches.begin(watch);
+    }
+
+    pub(crate) fn watch_clock(&self) {
+        let component = self.health.component("clock");
+        let ahead = self.metrics.gauge(
+            "clock_ahead_ms",
+            "Real milliseconds by which the machine's clock is ahead of the one that decisions are made by",
+        );
+        let steps = self.metrics.counter(
+            "clock_steps",
+            "Times that the machine's clock was found far from the one that decisions are made by",
+        );
+        component.ready();
+        let watch = clock::watch(self.clock.clone(), component, ahead, steps);
+        self.watches.begin(watch);
+    }
+}

@@ -1,0 +1,221 @@
+//! Whether the service has read what stands on the ledger. A follower to whom nothing is brought cannot know by itself that
+//! there is something, so the bus is asked where the ledger ends.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ledger::{Bus, jetstream::JetStreamBus};
+use prometheus_client::metrics::gauge::Gauge;
+use vocab::Lsn;
+
+use super::LOOK_EVERY;
+use crate::clock::Stopwatch;
+use crate::health::ComponentHandle;
+
+/// What was the ledger's end this many real milliseconds ago has been read, or its reader is behind. As long as a standby
+/// waits for a leader.
+const BEHIND_AFTER_MS: u64 = 3000;
+/// Real time between looks while somebody is behind: who waits for the service wants to know when it is not any more.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// What it means for the service when a follower is behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Behind {
+    /// Decisions and answers go on, tables are old.
+    Degraded,
+    /// Somebody waits for what it does.
+    NotReady,
+}
+
+/// One who reads the ledger, as it says itself how far it is.
+#[derive(Clone, Debug)]
+pub struct Follower(Arc<AtomicU64>);
+
+impl Follower {
+    /// Everything up to here has been read. It goes back when a read model does.
+    pub fn read(&self, through: Lsn) {
+        self.0.store(through.0, Ordering::Relaxed);
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Followers(Arc<Mutex<Vec<Watched>>>);
+
+#[derive(Debug)]
+struct Watched {
+    name: &'static str,
+    behind: Behind,
+    read: Follower,
+    lag: Lag,
+}
+
+impl Followers {
+    pub fn register(&self, name: &'static str, behind: Behind) -> Follower {
+        let read = Follower(Arc::default());
+        self.lock().push(Watched {
+            name,
+            behind,
+            read: read.clone(),
+            lag: Lag::default(),
+        });
+        read
+    }
+
+    /// The worst one that is behind, the first of equals.
+    fn look(&self, at_ms: u64, end: Lsn) -> Option<(Behind, &'static str)> {
+        let mut worst = None;
+        for follower in self.lock().iter_mut() {
+            let read = Lsn(follower.read.0.load(Ordering::Relaxed));
+            let found = (follower.behind, follower.name);
+            if follower.lag.is_behind(at_ms, read, end)
+                && worst.is_none_or(|(behind, _)| behind < found.0)
+            {
+                worst = Some(found);
+            }
+        }
+        worst
+    }
+
+    /// Each follower stands for itself, so a panic elsewhere leaves nothing half done.
+    fn lock(&self) -> MutexGuard<'_, Vec<Watched>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The oldest end of the ledger that is not known to be read, and since when it was the end.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lag {
+    due: Lsn,
+    since_ms: u64,
+}
+
+impl Lag {
+    fn is_behind(&mut self, at_ms: u64, read: Lsn, end: Lsn) -> bool {
+        if read >= self.due {
+            (self.due, self.since_ms) = (end, at_ms);
+        }
+        at_ms - self.since_ms >= BEHIND_AFTER_MS
+    }
+}
+
+pub(super) async fn watch(
+    bus: JetStreamBus,
+    followers: Followers,
+    component: ComponentHandle,
+    ledger_end: Gauge,
+) {
+    let clock = Stopwatch::start();
+    let mut heard_ms = 0;
+    let mut pause = Duration::ZERO;
+    loop {
+        tokio::time::sleep(pause).await;
+        pause = LOOK_EVERY;
+        let end = tokio::time::timeout(LOOK_EVERY, bus.end()).await;
+        let at_ms = u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let Ok(Ok(end)) = end else {
+            if at_ms - heard_ms >= BEHIND_AFTER_MS {
+                component.not_ready("the bus does not say where the ledger ends");
+            }
+            continue;
+        };
+        heard_ms = at_ms;
+        ledger_end.set(i64::try_from(end.0).unwrap_or(i64::MAX));
+        match followers.look(at_ms, end) {
+            None => component.ready(),
+            Some((Behind::NotReady, name)) => {
+                component.not_ready(format!("{name} is behind the ledger"));
+                pause = LOOK_AGAIN;
+            }
+            Some((Behind::Degraded, name)) => {
+                component.degraded(format!("{name} is behind the ledger"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn behind_is_who_has_not_read_in_time_what_was_the_end() {
+        // Looks at (ms, read, end), and whether the follower is behind then.
+        let table: [(&str, &[(u64, u64, u64, bool)]); 6] = [
+            ("an empty ledger", &[(0, 0, 0, false), (9000, 0, 0, false)]),
+            (
+                "nothing new for long",
+                &[(0, 7, 7, false), (9000, 7, 7, false), (18_000, 7, 7, false)],
+            ),
+            (
+                "nothing is brought",
+                &[
+                    (0, 7, 7, false),
+                    (1000, 7, 8, false),
+                    (2000, 7, 8, false),
+                    (3999, 7, 9, false),
+                    (4000, 7, 9, true),
+                    (5000, 9, 9, false),
+                ],
+            ),
+            (
+                "always a little behind the end, which moves",
+                &[
+                    (0, 0, 10, false),
+                    (1000, 9, 20, false),
+                    (2000, 19, 30, false),
+                    (3000, 29, 40, false),
+                    (4000, 39, 50, false),
+                    (5000, 49, 60, false),
+                ],
+            ),
+            (
+                "reads, but not fast enough",
+                &[
+                    (0, 0, 100, false),
+                    (1000, 10, 200, false),
+                    (2000, 20, 300, false),
+                    (3000, 30, 400, true),
+                    (4000, 100, 500, false),
+                ],
+            ),
+            (
+                "begins anew",
+                &[(0, 9, 9, false), (1000, 0, 9, false), (4000, 0, 9, true)],
+            ),
+        ];
+        for (case, looks) in table {
+            let mut lag = Lag::default();
+            for (at_ms, read, end, behind) in looks {
+                assert_eq!(
+                    lag.is_behind(*at_ms, Lsn(*read), Lsn(*end)),
+                    *behind,
+                    "{case} at {at_ms}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_worst_follower_is_named() {
+        let followers = Followers::default();
+        let (table, leader) = (
+            followers.register("warm", Behind::Degraded),
+            followers.register("leader", Behind::NotReady),
+        );
+        assert_eq!(followers.look(0, Lsn(5)), None);
+        assert_eq!(followers.look(1000, Lsn(5)), None);
+        let late = 1000 + BEHIND_AFTER_MS;
+        assert_eq!(
+            followers.look(late, Lsn(5)),
+            Some((Behind::NotReady, "leader"))
+        );
+        leader.read(Lsn(5));
+        assert_eq!(
+            followers.look(late, Lsn(5)),
+            Some((Behind::Degraded, "warm"))
+        );
+        table.read(Lsn(5));
+        assert_eq!(followers.look(late, Lsn(5)), None);
+    }
+}

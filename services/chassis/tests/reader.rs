@@ -1,0 +1,78 @@
+//! Readiness says when a follower is behind the ledger, on the servers of `make test`.
+
+mod common;
+
+use chassis::{Behind, Config};
+use ledger::{Bus, cell};
+use schemas::subjects::Subjects;
+use serde_json::Value;
+use uuid::Uuid;
+use vocab::{Lsn, Writer};
+
+use self::common::{config, get, start};
+
+fn text(value: &Value) -> String {
+    value.as_str().expect("a text").to_owned()
+}
+
+#[tokio::test]
+async fn who_has_not_read_what_is_there_makes_the_service_unready() {
+    let path = std::env::var("APPORTION_TEST_STACK")
+        .expect("APPORTION_TEST_STACK names no stack: run this through `make test`");
+    let stack = std::fs::read(path).expect("the launcher has written it");
+    let stack: Value = serde_json::from_slice(&stack).expect("the launcher writes JSON");
+    let nats = &stack["nats"];
+    let (operator, quota) = (&nats["users"]["operator"], &nats["users"]["quota"]);
+
+    // A name has at most 32 characters.
+    let name = Uuid::new_v4().simple().to_string();
+    let (user, password) = (text(&operator["user"]), text(&operator["password"]));
+    let client = async_nats::ConnectOptions::with_user_and_password(user, password)
+        .connect(text(&nats["url"]))
+        .await
+        .expect("the bus runs");
+    cell::init(
+        &async_nats::jetstream::new(client),
+        &Subjects::new(&name),
+        1,
+    )
+    .await
+    .expect("the cell is new");
+
+    let servers = format!(
+        "[cell]\nname = \"{name}\"\nnumber = 1\n[nats]\nurl = {}\nuser = {}\npassword = {}\nmonitor_url = {}\n",
+        nats["url"], quota["user"], quota["password"], nats["monitor_url"]
+    );
+    let mut config = config(1, "");
+    let on_stack: Config<common::Settings> =
+        Config::from_toml(&servers).unwrap_or_else(|refusal| panic!("{refusal}"));
+    (config.cell, config.nats) = (on_stack.cell, on_stack.nats);
+    let running = start(config).await;
+    let (context, door) = (&running.context, running.context.http_address);
+    let bus = context.ledger().await.expect("the ledger is safe");
+    let leader = context.follower("leader", Behind::NotReady);
+    let table = context.follower("warm", Behind::Degraded);
+    while get(door, "/readyz").await.0 != 200 {}
+
+    bus.append(Writer::Quota, Lsn(0), "x".into())
+        .await
+        .expect("the ledger is empty");
+    while get(door, "/readyz").await.0 != 503 {}
+    let (_, body) = get(door, "/readyz").await;
+    assert!(body.contains("leader is behind the ledger"), "{body}");
+
+    leader.read(Lsn(1));
+    while get(door, "/readyz").await.0 != 200 {}
+    let (_, body) = get(door, "/readyz").await;
+    assert!(body.contains("warm is behind the ledger"), "{body}");
+
+    table.read(Lsn(1));
+    while get(door, "/readyz").await.1.contains("behind") {}
+    let metrics = get(door, "/metrics").await.1;
+    assert!(
+        metrics.lines().any(
+            |line| line.starts_with("apportion_tiny_service_ledger_end{") && line.ends_with(" 1")
+        ),
+        "{metrics}"
+    );
+}
