@@ -6,12 +6,12 @@ use async_nats::jetstream::{
     self,
     stream::{Config, PersistenceMode, RetentionPolicy, StorageType},
 };
-use ledger::cell::ledger_config;
+use ledger::cell::{Chosen, ledger_config};
 use std::time::Duration;
 
 async fn unsafe_cell(change: impl Fn(&mut Config)) -> Suite {
     let suite = Suite::bare(Setup::default()).await;
-    let mut config = ledger_config(&suite.subjects, 1);
+    let mut config = ledger_config(&suite.subjects, Chosen::default());
     change(&mut config);
     let operator = jetstream::new(suite.servers.nats("operator").await);
     operator

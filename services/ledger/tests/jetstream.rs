@@ -35,7 +35,8 @@ impl Cell {
     async fn new() -> Self {
         let subjects = Subjects::new(format!("t{}", Uuid::new_v4().simple()));
         let operator = async_nats::jetstream::new(client("operator").await);
-        cell::init(&operator, &subjects, 1).await.unwrap();
+        let chosen = cell::Chosen::default();
+        cell::init(&operator, &subjects, chosen).await.unwrap();
         Self(subjects)
     }
 

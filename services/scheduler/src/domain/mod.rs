@@ -32,7 +32,7 @@ pub mod what_if;
 pub use allocation::{Hold, Live, Phase, Stop};
 pub use class::Amounts;
 pub use fleet::{Node, NodeNo};
-pub use kernel::{Bounds, ReservationView, ResourceState, ResourceView, Space};
+pub use kernel::{Bounds, ReservationView, ResourceState, ResourceView, Space, UnfitBound};
 
 use aside::Aside;
 use asked::Asked;
@@ -55,7 +55,7 @@ use std::{
     convert::Infallible,
 };
 use vocab::{
-    AllocationNo, At, Event, EventNo, Millis, PriorityClass, Refusal, ReservationNo,
+    AllocationNo, At, EndCause, Event, EventNo, Millis, PriorityClass, Refusal, ReservationNo,
     SchedulingPolicy, Slot, Token, WaitingReason, Writer,
 };
 
@@ -154,7 +154,7 @@ impl Decider for Scheduler {
     type Effect = Infallible;
 
     const WRITER: Writer = Writer::Scheduler;
-    const STATE_VERSION: u32 = 3;
+    const STATE_VERSION: u32 = 4;
 
     fn observe(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
         match event {
@@ -214,10 +214,12 @@ impl Decider for Scheduler {
                 state,
                 at,
             } => self.report(*allocation, node, *state, *at),
+            Event::OperationsForgotten { ended_through, .. } => {
+                self.dependencies.forget(*ended_through);
+            }
             // Not the scheduler's business.
             Event::OperationRefused { .. }
             | Event::OperationRepeated { .. }
-            | Event::OperationsForgotten { .. }
             | Event::QuotaWaiting { .. }
             | Event::QuotaReleased { .. } => {}
             Event::AllocationPlaced { .. }
@@ -303,7 +305,13 @@ impl Decider for Scheduler {
             Event::AllocationStopping { allocation } => self.stopping(*allocation, event),
             Event::AllocationEnded {
                 allocation, cause, ..
-            } => self.ended(*allocation, *cause, at.now, event),
+            } => {
+                self.ended(*allocation, *cause, at.now, event)?;
+                if *cause == EndCause::Finished {
+                    self.dependencies.finished(at.no, *allocation);
+                }
+                Ok(())
+            }
             Event::CancelDecided {
                 request,
                 allocation,
