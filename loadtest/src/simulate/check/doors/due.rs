@@ -77,13 +77,19 @@ impl Checker {
         if kept.is_some() {
             return Err(Due::Conflict);
         }
+        let unreadable = match of.asked.expect {
+            Expect::Unreadable(rule) | Expect::Nameless(rule) => Some(rule),
+            _ => None,
+        };
         if tenant != OPERATOR {
             let table = &self.doors.table;
+            // Nobody reads a slot where nothing can be read.
+            let slot = slot.filter(|_| unreadable.is_none());
             let over = slot.map_or(0, |slot| table.over(tenant, slot, window));
             let full = table.of(tenant) - over >= self.limits.operations_max;
             turned_if(full, OPERATION_TABLE_FULL)?;
         }
-        if let Expect::Unreadable(rule) | Expect::Nameless(rule) = of.asked.expect {
+        if let Some(rule) = unreadable {
             return refused(rule);
         }
         let slot = of.read.verb.as_ref().and_then(slot_of);
