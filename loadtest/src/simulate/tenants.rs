@@ -14,8 +14,10 @@ use mistakes::{mistake, whole_mistake};
 use prost::Message;
 use resources::Slots;
 use schemas::v1::{
-    Batch, Cancel, CancelJobSet, Request, SetPriority, Submit, request::Verb, set_priority::Target,
+    Batch, Cancel, CancelJobSet, DependencyRequest, Request, SetPriority, Submit, request::Verb,
+    set_priority::Target,
 };
+use std::collections::BTreeSet;
 use wishes::{gang, submit};
 
 const OPERATOR: &str = "_operator";
@@ -190,8 +192,11 @@ impl Tenants {
         match random.below(100) {
             0..=4 => self.gang(tenant, random),
             5..=39 => {
-                let verb = Verb::Submit(submit(random));
-                self.asked(Some(verb), Expect::Sound)
+                let mut wanted = submit(random);
+                if random.chance(200) {
+                    wanted.depends_on = self.dependencies(tenant, known, random);
+                }
+                self.asked(Some(Verb::Submit(wanted)), Expect::Sound)
             }
             40..=51 => {
                 let allocation_id = self.target(tenant, known, random);
@@ -264,6 +269,21 @@ impl Tenants {
         let number = pick(&own, random).copied().unwrap_or(random.below(100));
         let cell = if random.chance(50) { CELL + 1 } else { CELL };
         uuid_text(cell, number)
+    }
+
+    fn dependencies(
+        &self,
+        tenant: &str,
+        known: &Known,
+        random: &mut Seeded,
+    ) -> Vec<DependencyRequest> {
+        let targets = (0..=random.below(2)).map(|_| self.target(tenant, known, random));
+        let targets: BTreeSet<String> = targets.collect();
+        let dependency = |allocation_id| DependencyRequest {
+            allocation_id,
+            success: random.chance(500),
+        };
+        targets.into_iter().map(dependency).collect()
     }
 
     fn set_priority(&mut self, tenant: &str, known: &Known, random: &mut Seeded) -> Asked {

@@ -109,9 +109,13 @@ async fn cell(server: &Server, link: &Link, cell: &Subjects) -> JetStreamBus {
     let client = server.client(link).await;
     // Not before the server listens.
     client.flush().await.unwrap();
-    while cell::init(&async_nats::jetstream::new(client.clone()), cell, 1)
-        .await
-        .is_err()
+    while cell::init(
+        &async_nats::jetstream::new(client.clone()),
+        cell,
+        cell::Chosen::default(),
+    )
+    .await
+    .is_err()
     {}
     JetStreamBus::open_among(client, link, cell.clone(), &Readers::default())
         .await

@@ -15,6 +15,12 @@ pub struct Allocation {
     /// Position of quota's latest grant.
     granted: Option<u64>,
     denied: Option<u64>,
+    /// The first event that ended it, or denied it.
+    over_by: Option<OverBy>,
+    /// It finished.
+    pub finished: bool,
+    /// Admission said that it does not know it any more.
+    pub forgotten: bool,
     /// Positions at which quota took back what it had granted, for as long as the scheduler has not given it up.
     pub reclaimed: Option<u64>,
     /// Up to where the scheduler had read when it gave up what was taken back.
@@ -32,6 +38,29 @@ pub struct Allocation {
     /// Not before this is it placed again.
     pub not_before: i64,
     pub ended_lsn: Option<u64>,
+}
+
+/// An event after which an allocation lives no more.
+#[derive(Debug, Clone, Copy)]
+struct OverBy {
+    /// By quota, which counts its own events.
+    denied: bool,
+    no: u64,
+    lsn: u64,
+    /// Its frame's clock.
+    now: i64,
+}
+
+impl OverBy {
+    fn of(at: &Place, denied: bool) -> Self {
+        let Place { no, lsn, now, .. } = *at;
+        Self {
+            denied,
+            no,
+            lsn,
+            now,
+        }
+    }
 }
 
 impl Allocation {
@@ -130,6 +159,9 @@ impl Allocations {
             requested_lsn: at.lsn,
             granted: None,
             denied: None,
+            over_by: None,
+            finished: false,
+            forgotten: false,
             reclaimed: None,
             gave_up_through: 0,
             cancels: BTreeMap::new(),
@@ -190,9 +222,11 @@ impl Allocations {
         Some(hold)
     }
 
-    pub fn end(&mut self, at: &Place, no: u64) {
+    pub fn end(&mut self, at: &Place, no: u64, finished: bool) {
         if let Some(a) = self.all.get_mut(&no) {
             a.ended_lsn = Some(at.lsn);
+            a.over_by.get_or_insert(OverBy::of(at, false));
+            a.finished = finished;
         }
         self.open.remove(&no);
     }
@@ -212,6 +246,7 @@ impl Allocations {
     pub fn denied(&mut self, at: &Place, no: u64) {
         if let Some(allocation) = self.all.get_mut(&no) {
             allocation.denied = Some(at.lsn);
+            allocation.over_by.get_or_insert(OverBy::of(at, true));
         }
     }
 
@@ -229,6 +264,33 @@ impl Allocations {
         }
     }
 
+    /// Admission says what it does not know any more: what it saw end, and not before the window is over.
+    pub fn forget(
+        &mut self,
+        at: &Place,
+        e: &v1::OperationsForgotten,
+        window_ms: i64,
+    ) -> Result<(), Violation> {
+        for (no, a) in &mut self.all {
+            let Some(by) = a.over_by.filter(|_| !a.forgotten) else {
+                continue;
+            };
+            let through = match by.denied {
+                true => e.denied_through,
+                false => e.ended_through,
+            };
+            if by.no > through {
+                continue;
+            }
+            let over = at.saw(by.lsn) && at.now > by.now + window_ms;
+            at.rule(over, Invariant::Operation, || {
+                format!("{no} forgotten within the window, at {}: {a:?}", at.now)
+            })?;
+            a.forgotten = true;
+        }
+        Ok(())
+    }
+
     /// Whether admission had seen its end.
     pub fn admission_saw_end(&self, no: u64, at: &Place) -> bool {
         self.all
@@ -236,9 +298,8 @@ impl Allocations {
             .is_some_and(|a| a.denied(at) || a.ended_lsn.is_some_and(|lsn| at.saw(lsn)))
     }
 
-    /// Of one tenant, or of all.
-    pub fn live_for_admission(&self, at: &Place, tenant: Option<&str>) -> u64 {
-        let of = |a: &Allocation| tenant.is_none_or(|tenant| a.tenant == tenant);
+    pub fn live_for_admission(&self, at: &Place, tenant: &str) -> u64 {
+        let of = |a: &Allocation| a.tenant == tenant;
         let live = |(no, a): &(&u64, &Allocation)| of(a) && !self.admission_saw_end(**no, at);
         self.all.iter().filter(live).count() as u64
     }
@@ -308,6 +369,7 @@ impl Checker {
         at.rule(legal, Invariant::Terminal, || {
             format!("{no} placed, but {a:?}")
         })?;
+        self.may_start(at, no)?;
         self.may_be_on(at, e, &a.demand)?;
         let a = self.allocations.get_mut(at, no)?;
         a.hold = Some(Hold {

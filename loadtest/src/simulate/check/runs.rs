@@ -183,9 +183,21 @@ impl Checker {
             let (cause, report) = (e.cause, known.report);
             format!("{no} ended by cause {cause} with report {report:?}: {a:?}")
         })?;
-        self.allocations.end(at, no);
+        self.allocations.end(at, no, e.cause == FINISHED);
         self.quotas.ended(at, no, e.at_ms);
         self.leaves(at, no, e.at_ms)
+    }
+
+    /// What it was to start after is over, and has finished where it had to.
+    pub(super) fn may_start(&self, at: &Place, no: u64) -> Result<(), Violation> {
+        let on = self.allocations.get(no).map(|a| &a.demand.depends_on);
+        let early = on.into_iter().flatten().find(|(on, success)| {
+            let other = self.allocations.get(**on);
+            !other.is_some_and(|other| other.over_for(at) && (other.finished || !**success))
+        });
+        at.rule(early.is_none(), Invariant::Outcome, || {
+            format!("{no} was placed before it may start after {early:?}")
+        })
     }
 
     /// Something that had to finish has not.
@@ -194,7 +206,10 @@ impl Checker {
             return false;
         };
         let mut needed = a.demand.depends_on.iter().filter(|(_, success)| **success);
-        needed.any(|(on, _)| self.allocations.get(*on).is_some_and(|on| on.over_for(at)))
+        needed.any(|(on, _)| {
+            let other = self.allocations.get(*on);
+            other.is_some_and(|other| other.over_for(at) && !other.finished)
+        })
     }
 
     fn leaves(&mut self, at: &Place, no: u64, at_ms: i64) -> Result<(), Violation> {
