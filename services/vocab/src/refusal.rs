@@ -140,6 +140,10 @@ rules! {
     ReservationIdInvalid = 56, "reservation_id_invalid", false;
     /// Members of its gang are missing; `limit` is its size, `actual` how many there are.
     IncompleteGang = 57, "incomplete_gang", true;
+    /// What it depends on has not ended. It holds no quota before that.
+    DependencyPending = 60, "dependency_pending", true;
+    /// It fits in a burst only, and none may begin now; `limit` is the quota, `actual` what was asked for.
+    BurstOver = 61, "burst_over", true;
 }
 
 impl Rule {

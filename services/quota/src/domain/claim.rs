@@ -1,6 +1,7 @@
 //! What an allocation asks of quota, and how far it has come with that.
 
 use super::{
+    gang::GangNo,
     meter::Purse,
     resource::{Parts, ResourceId},
     tree::{AccountId, Path},
@@ -64,7 +65,14 @@ pub(super) enum Place {
     Nowhere,
     /// For the other members of its gang.
     Gang,
+    /// For the end of what it depends on.
+    Others,
     At(Point),
+    /// It asks for more than there may be held now.
+    Aside {
+        point: Point,
+        amount: u64,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,7 +115,7 @@ pub(super) struct Claim {
     pub path: Path,
     pub parts: Parts,
     pub priority: i32,
-    pub gang: Option<Token>,
+    pub gang: Option<GangNo>,
     /// It held quota before: it is not denied any more.
     pub again: bool,
     /// Model of the GPUs of its node.
