@@ -15,6 +15,9 @@ use vocab::{AllocationNo, Millis, Token};
 pub(super) struct Order(Reverse<i32>, AllocationNo);
 
 impl Order {
+    /// None comes before it.
+    pub const FIRST: Self = Self(Reverse(i32::MAX), AllocationNo(0));
+
     pub fn new(priority: i32, allocation: AllocationNo) -> Self {
         Self(Reverse(priority), allocation)
     }
@@ -52,6 +55,12 @@ pub(super) struct Point {
 }
 
 impl Point {
+    /// None comes before it.
+    pub const FIRST: Self = Self {
+        account: AccountId(0),
+        what: What::Resource(ResourceId::FIRST),
+    };
+
     pub fn resource(account: AccountId, resource: ResourceId) -> Self {
         let what = What::Resource(resource);
         Self { account, what }

@@ -1,46 +1,83 @@
 //! Reserve: all that is asked for, or a wait or a denial that names what is in the way.
 //!
 //! Requests are taken up in the order of their numbers, and every first decision comes in that order. In between, whoever
-//! waits and might go on now is tried, the higher priority first.
+//! waits and might go on now is tried, the higher priority first. Only a request of the same tenant or cohort that could be
+//! granted gives cause to that: what others ask, and what is impossible, does not change who goes first.
 
 use super::{
     Quota,
     books::Move,
     check::{Block, Need, Why},
     claim::{Hold, Order, Place, Point, Stage, What},
+    cohort::CohortId,
     depend,
+    tree::AccountId,
 };
 use ledger::{Draft, IllegalEvent};
 use std::collections::BTreeSet;
-use vocab::{AllocationNo, At, Event, OnExceed, QuotaFlags, Refusal, Rule};
+use vocab::{AllocationNo, At, Event, Millis, OnExceed, QuotaFlags, Refusal, Rule};
+
+/// A cohort, or a tenant outside of any.
+type Group = (Option<CohortId>, Option<AccountId>);
+
+/// Those who wait and might go on now.
+#[derive(Default)]
+struct Ready {
+    all: BTreeSet<(Order, Point)>,
+    by_group: BTreeSet<(Group, Order, Point)>,
+}
+
+impl Ready {
+    fn add(&mut self, group: Group, order: Order, point: Point) {
+        self.all.insert((order, point));
+        self.by_group.insert((group, order, point));
+    }
+
+    /// The first of a group, if it goes before `order`.
+    fn before(&self, group: Group, order: Order) -> Option<(Order, Point)> {
+        let first = Point::FIRST;
+        let mut of_group = self.by_group.range((group, Order::FIRST, first)..);
+        let (_, head, point) = of_group.next().filter(|it| it.0 == group)?;
+        (*head < order).then_some((*head, *point))
+    }
+
+    fn take(&mut self, group: Group, order: Order, point: Point) {
+        self.all.remove(&(order, point));
+        self.by_group.remove(&(group, order, point));
+    }
+}
 
 pub(super) fn decide(state: &mut Quota, draft: &mut Draft) {
     state.look_at_all();
     state.books.marks.elapse(draft.now);
-    let mut ready: BTreeSet<(Order, Point)> = BTreeSet::new();
+    let mut ready = Ready::default();
     while !draft.full() {
         while let Some(point) = state.books.marks.points.pop_first() {
-            let head = state.books.queues.head(point);
-            ready.extend(head.map(|head| (head, point)));
-            let back = state.books.may_come_back(point, draft.now);
-            ready.extend(back.into_iter().map(|order| (order, point)));
+            state.may_go_on(point, draft.now, &mut ready);
+        }
+        if let Some(gang) = state.books.marks.gangs.pop_first() {
+            state.look_at_gang(gang, draft);
+            continue;
         }
         let asked = state.asked.first().copied();
-        let asked_order = asked.and_then(|no| Some(state.claims.get(&no)?.order(no)));
-        match ready.first().copied() {
-            Some((head, point)) if asked_order.is_none_or(|order| head < order) => {
-                ready.pop_first();
-                state.try_again(head, point, draft);
+        let next = match asked.and_then(|no| Some((no, state.claims.get(&no)?))) {
+            Some((no, claim)) => ready.before(state.group(claim.path.tenant()), claim.order(no)),
+            None => ready.all.first().copied(),
+        };
+        match (next, asked) {
+            (Some(_), Some(asked)) if !state.could_be_granted(asked, draft.now) => {
+                state.ask(asked, draft);
             }
-            _ => match (state.books.marks.gangs.pop_first(), asked) {
-                (Some(gang), _) => state.look_at_gang(gang, draft),
-                (None, Some(asked)) => state.ask(asked, draft),
-                (None, None) => return,
-            },
+            (Some((order, point)), _) => {
+                ready.take(state.group(point.account), order, point);
+                state.try_again(order, point, draft);
+            }
+            (None, Some(asked)) => state.ask(asked, draft),
+            (None, None) => return,
         }
     }
     // The frame is full: what was not tried is tried for the next.
-    let rest = ready.into_iter().map(|(_, point)| point);
+    let rest = ready.all.into_iter().map(|(_, point)| point);
     state.books.marks.points.extend(rest);
 }
 
@@ -52,6 +89,28 @@ impl Quota {
             marks.points.extend(self.books.queues.points());
             marks.points.extend(self.books.asides.points());
             marks.gangs.extend(self.gangs.numbers());
+        }
+    }
+
+    /// It asks for something now that there may ever be.
+    fn could_be_granted(&self, allocation: AllocationNo, now: Millis) -> bool {
+        let refusal = self.impossible(&self.needs(&[allocation]), now);
+        let never = refusal.is_some_and(|refusal| refusal.rule == Rule::QuotaNeverFits);
+        !never && !self.dependencies.awaits_others(allocation)
+    }
+
+    fn group(&self, account: AccountId) -> Group {
+        let tenant = self.books.tree.path(account).tenant();
+        let cohort = self.books.tree.node(tenant).cohort;
+        (cohort, cohort.is_none().then_some(tenant))
+    }
+
+    fn may_go_on(&mut self, point: Point, now: Millis, ready: &mut Ready) {
+        let head = self.books.queues.head(point);
+        let back = self.books.may_come_back(point, now);
+        // Where somebody waits, there is an account.
+        for order in head.into_iter().chain(back) {
+            ready.add(self.group(point.account), order, point);
         }
     }
 
