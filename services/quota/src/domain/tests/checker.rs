@@ -88,6 +88,9 @@ struct Gang {
     whole: bool,
 }
 
+/// Who waits for the same: the higher priority, then the older first.
+type Line = BTreeSet<(Reverse<i32>, u64)>;
+
 type Set = (Validity, Option<Limits>, Millis);
 
 #[derive(Default)]
@@ -586,7 +589,7 @@ impl Checker {
     /// Progress: whoever waits does so for something that is there. The first in a line does not fit at what it was told;
     /// those behind it go later. Who stands aside asks for more than there may be. Nobody was not answered.
     pub fn nobody_waits_for_nothing(&self, now: Millis) {
-        let mut lines: BTreeMap<(usize, usize), BTreeSet<(Reverse<i32>, u64)>> = BTreeMap::new();
+        let mut lines: BTreeMap<(usize, usize), Line> = BTreeMap::new();
         for (no, alloc) in self.allocs.iter().filter(|(_, alloc)| !alloc.held) {
             let told = alloc
                 .told

@@ -56,7 +56,7 @@ pub(super) struct History {
 /// What came in, or that it was decided then, and what that was.
 #[derive(Clone)]
 pub(super) enum Step {
-    Observed(u64, Event),
+    Observed(u64, Box<Event>),
     Decided(Millis, Vec<Event>),
 }
 
@@ -115,7 +115,7 @@ impl History {
         }
         self.checker.input(no, &event, self.world.now);
         self.world.observe(no, &event);
-        self.record.push(Step::Observed(no, event));
+        self.record.push(Step::Observed(no, Box::new(event)));
     }
 
     fn step(&mut self, text: &str) {

@@ -84,7 +84,7 @@ fn what_others_ask_and_what_is_impossible_changes_nothing() {
             match step {
                 Step::Observed(no, event) => {
                     noise.world.observe(no, &event);
-                    if let Event::AllocationRequested { .. } = event {
+                    if let Event::AllocationRequested { .. } = *event {
                         noise.make(no);
                     }
                 }
