@@ -528,7 +528,7 @@ impl Checker {
             .filter(|it| !it.whole && it.granted > 0)
         {
             // Those that are granted at once; what was taken back comes back one by one.
-            let whole = gang.granted == gang.size as usize;
+            let whole = gang.granted >= gang.size as usize;
             assert!(whole, "gang {} in part: {}", gang.name, gang.granted);
             gang.whole = true;
         }
