@@ -142,9 +142,13 @@ rules! {
     /// Members of its gang are missing; `limit` is its size, `actual` how many there are.
     IncompleteGang = 57, "incomplete_gang", true;
     /// It is to start after what is not one of this tenant's allocations, or ended longer ago than is remembered.
-    DependencyUnknown = 60, "dependency_unknown", false;
+    DependencyUnknown = 58, "dependency_unknown", false;
     /// A member that is to start after a fellow of its gang, or after what waits for one: the gang could never start.
-    GangWaitsForItself = 61, "gang_waits_for_itself", false;
+    GangWaitsForItself = 59, "gang_waits_for_itself", false;
+    /// What it depends on has not ended. It holds no quota before that.
+    DependencyPending = 60, "dependency_pending", true;
+    /// It fits in a burst only, and none may begin now; `limit` is the quota, `actual` what was asked for.
+    BurstOver = 61, "burst_over", true;
 }
 
 impl Rule {

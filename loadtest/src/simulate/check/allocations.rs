@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The reason of one that waits for quota.
 const FOR_QUOTA: i32 = 15;
+/// The reason of one that waits for members of its gang.
+const FOR_GANG: i32 = 10;
 
 #[derive(Debug, Clone)]
 pub struct Allocation {
@@ -389,6 +391,7 @@ impl Checker {
             .entry(key.clone())
             .or_default()
             .insert(no);
+        self.quotas.placed(at, no);
         self.within_capacity(at, &key)
     }
 
@@ -408,6 +411,7 @@ impl Checker {
         at.rule(a.queued(at), Invariant::Terminal, || {
             format!("{no} waits, but {a:?}")
         })?;
+        self.quotas.lacks(at, no, e.reason == FOR_GANG);
         a.waiting = true;
         Ok(())
     }

@@ -89,7 +89,8 @@ pub fn change(tenant: &str, random: &mut Seeded) -> Verb {
 pub fn gang(number: u64, random: &mut Seeded) -> Vec<Submit> {
     let size = 2 + random.below(3);
     let gang = GangRequest {
-        name: format!("gang-{number}"),
+        // Now and then of a name that members of another one still have.
+        name: format!("gang-{}", number / 2),
         size: size as i64,
         min: random.below(size + 1) as i64,
         uniform_label: match random.below(4) {
