@@ -16,7 +16,7 @@ use resources::Slots;
 use schemas::v1::{
     Batch, Cancel, CancelJobSet, Request, SetPriority, Submit, request::Verb, set_priority::Target,
 };
-use wishes::{gang, submit};
+use wishes::{gang, impossible, submit};
 
 const OPERATOR: &str = "_operator";
 pub const CELL: u64 = 1;
@@ -189,11 +189,15 @@ impl Tenants {
         }
         match random.below(100) {
             0..=4 => self.gang(tenant, random),
-            5..=39 => {
+            5..=7 => {
+                let verb = Verb::Submit(impossible(random));
+                self.asked(Some(verb), Expect::Sound)
+            }
+            8..=42 => {
                 let verb = Verb::Submit(submit(random));
                 self.asked(Some(verb), Expect::Sound)
             }
-            40..=51 => {
+            43..=51 => {
                 let allocation_id = self.target(tenant, known, random);
                 let verb = Verb::Cancel(Cancel { allocation_id });
                 self.asked(Some(verb), Expect::Sound)

@@ -1,11 +1,12 @@
 //! The life of each allocation, and what it holds on its node.
 
-use super::{Checker, Demand, Invariant, Place, Violation, foreign};
+use super::{Checker, Demand, Invariant, Place, Violation, foreign, others::At};
 use schemas::v1::{self, event::Kind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The reason of one that waits for quota.
 const FOR_QUOTA: i32 = 15;
+const NOMINATED: i32 = 14;
 
 #[derive(Debug, Clone)]
 pub struct Allocation {
@@ -27,11 +28,15 @@ pub struct Allocation {
     /// It was told that it waits, the last time by this.
     pub waiting: bool,
     pub hold: Option<Hold>,
+    /// Node and incarnation that are being cleared for it.
+    pub nominated: Option<(String, u64)>,
     /// How often it was queued again because its run failed, or its node did not want it.
     pub retried: u64,
     /// Not before this is it placed again.
     pub not_before: i64,
     pub ended_lsn: Option<u64>,
+    /// It ended because its run did, as it should.
+    pub finished: bool,
 }
 
 impl Allocation {
@@ -85,6 +90,8 @@ pub struct Hold {
     pub now_ms: i64,
     pub started: Option<i64>,
     pub stop: Option<Stop>,
+    /// Position and moment of the decision that it has to go.
+    pub preempted: Option<(u64, i64)>,
 }
 
 /// Why it was told to stop.
@@ -137,9 +144,11 @@ impl Allocations {
             set_cancel_lsn: None,
             waiting: false,
             hold: None,
+            nominated: None,
             retried: 0,
             not_before: i64::MIN,
             ended_lsn: None,
+            finished: false,
         };
         self.all.insert(at.no, allocation);
         self.open.insert(at.no);
@@ -193,6 +202,7 @@ impl Allocations {
     pub fn end(&mut self, at: &Place, no: u64) {
         if let Some(a) = self.all.get_mut(&no) {
             a.ended_lsn = Some(at.lsn);
+            a.nominated = None;
         }
         self.open.remove(&no);
     }
@@ -224,6 +234,7 @@ impl Allocations {
     /// It waits for quota again.
     pub fn gives_up(&mut self, at: &Place, no: u64) {
         if let Some(allocation) = self.all.get_mut(&no) {
+            allocation.nominated = None;
             allocation.gave_up_through = at.through;
             allocation.reclaimed = None;
         }
@@ -273,6 +284,7 @@ impl Checker {
         kinds: &[(Place, &Kind)],
     ) -> Result<(), Violation> {
         let held_before = self.allocations.held();
+        let counted_before = self.counted();
         for (at, kind) in kinds {
             match kind {
                 Kind::AllocationPlaced(e) => self.placed(at, e)?,
@@ -295,6 +307,8 @@ impl Checker {
             }
         }
         self.gangs_come_whole(frame, kinds, &held_before)?;
+        self.queues_keep_limits(frame, &counted_before)?;
+        self.comes_to_rest(frame, kinds)?;
         self.all_are_told(frame)?;
         self.asked.left_nothing(frame)?;
         self.resources.left_nothing(frame)?;
@@ -309,6 +323,16 @@ impl Checker {
             format!("{no} placed, but {a:?}")
         })?;
         self.may_be_on(at, e, &a.demand)?;
+        let of = At {
+            no,
+            a: &a,
+            node: &e.node,
+            incarnation: e.incarnation,
+        };
+        let broken = self.not_apart(&of, &[]);
+        at.rule(broken.is_none(), Invariant::Fit, || {
+            broken.unwrap_or_default()
+        })?;
         let a = self.allocations.get_mut(at, no)?;
         a.hold = Some(Hold {
             node: e.node.clone(),
@@ -319,7 +343,9 @@ impl Checker {
             now_ms: at.now,
             started: None,
             stop: None,
+            preempted: None,
         });
+        a.nominated = None;
         a.waiting = false;
         let key = (e.node.clone(), e.incarnation);
         self.allocations
@@ -347,6 +373,9 @@ impl Checker {
             format!("{no} waits, but {a:?}")
         })?;
         a.waiting = true;
+        if e.reason != NOMINATED {
+            a.nominated = None;
+        }
         Ok(())
     }
 
@@ -354,7 +383,9 @@ impl Checker {
         let a = self.allocations.get_mut(at, e.allocation)?;
         at.rule(a.queued(at), Invariant::Terminal, || {
             format!("{e:?}, but {a:?}")
-        })
+        })?;
+        a.nominated = Some((e.node.clone(), e.incarnation));
+        Ok(())
     }
 
     /// A watermark is a promise: what lies below it has been decided.

@@ -83,6 +83,15 @@ impl Nodes {
         seen.map(|(_, known)| *known)
     }
 
+    /// Those that are ready as of a position, with what they brought in.
+    pub fn all(&self, through: u64) -> impl Iterator<Item = (&str, u64, &v1::NodeCapacity)> {
+        self.history.keys().filter_map(move |node| {
+            let known = self.known(node, through).filter(|known| known.ready)?;
+            let capacity = self.capacity(node, known.incarnation)?;
+            Some((node.as_str(), known.incarnation, capacity))
+        })
+    }
+
     pub fn was_lost(&self, node: &str, incarnation: u64, through: u64) -> bool {
         let history = self.history.get(node).into_iter().flatten();
         let lost = Known {

@@ -31,12 +31,35 @@ impl Known {
             .is_some_and(|it| phases.contains(&it.state) && it.at_ms == at_ms)
     }
 
+    /// Whether it may have been over before it was told to go: by its place on the ledger, or by the agent's clock.
+    fn by_itself(&self, a: &Allocation) -> bool {
+        match a.hold.as_ref().map(|hold| (hold.stop, hold.preempted)) {
+            Some((None, _)) => true,
+            Some((Some(Stop::Cleared), Some((lsn, now)))) => self
+                .report
+                .is_some_and(|report| report.lsn < lsn || report.at_ms <= now),
+            _ => false,
+        }
+    }
+
+    /// Whether it had finished before it was told to go: by both.
+    fn had_finished(&self, a: &Allocation) -> bool {
+        let report = self.report.filter(|report| report.state == 2);
+        match (report, a.hold.as_ref().map(|hold| (hold.stop, hold.preempted))) {
+            (Some(_), Some((None, _))) => true,
+            (Some(report), Some((Some(Stop::Cleared), Some((lsn, now))))) => {
+                report.lsn < lsn && report.at_ms <= now
+            }
+            _ => false,
+        }
+    }
+
     /// Whether `cause` is why the run is over.
     fn is_cause(&self, a: &Allocation, cause: i32, at_ms: i64) -> bool {
         let stop = a.hold.as_ref().and_then(|hold| hold.stop);
         match cause {
-            FINISHED => stop.is_none() && self.reported(&[2], at_ms),
-            FAILED => stop.is_none() && self.reported(&[3], at_ms),
+            FINISHED => self.by_itself(a) && self.reported(&[2], at_ms),
+            FAILED => self.by_itself(a) && self.reported(&[3], at_ms),
             REJECTED => self.reported(&[4], at_ms),
             CANCELLED => stop == Some(Stop::Cancelled) && self.reported(&[2, 3], at_ms),
             PREEMPTED => stop == Some(Stop::Cleared) && self.reported(&[2, 3], at_ms),
@@ -119,7 +142,11 @@ impl Checker {
         let text = format!("{e:?}, but {a:?}");
         match &mut a.hold {
             Some(hold) if hold.stop.is_none() => {
+                at.rule(hold.lsn != at.lsn, Invariant::Waste, || {
+                    format!("{e:?} of what was placed just before")
+                })?;
                 hold.stop = Some(Stop::Preempted);
+                hold.preempted = Some((at.lsn, at.now));
                 Ok(())
             }
             Some(_) | None => Err(at.wrong(Invariant::Terminal, text)),
@@ -155,6 +182,9 @@ impl Checker {
         at.rule(legal, Invariant::Terminal, || {
             format!("{e:?} with report {:?}: {a:?}", known.report)
         })?;
+        at.rule(!known.had_finished(a), Invariant::Waste, || {
+            format!("{e:?} of a run that had finished, {:?}: {a:?}", known.report)
+        })?;
         a.retried += u64::from(matches!(e.cause, FAILED | REJECTED));
         a.not_before = e.not_before_ms;
         // This tells it that it waits.
@@ -183,6 +213,7 @@ impl Checker {
             let (cause, report) = (e.cause, known.report);
             format!("{no} ended by cause {cause} with report {report:?}: {a:?}")
         })?;
+        a.finished = e.cause == FINISHED;
         self.allocations.end(at, no);
         self.quotas.ended(at, no, e.at_ms);
         self.leaves(at, no, e.at_ms)

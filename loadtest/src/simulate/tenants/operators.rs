@@ -9,6 +9,9 @@ use schemas::v1::{
 /// What is set before anything else, last first; some cells go without policies.
 pub fn setup(names: &[String], random: &mut Seeded) -> Vec<Verb> {
     let mut setup = wishes::policies(random);
+    if random.chance(600) {
+        setup.extend(wishes::queues(names, random));
+    }
     // Cohorts, and who waits, in some of the cells.
     let plain = random.chance(300);
     // So tight that they borrow from each other, and want it back.
