@@ -37,7 +37,12 @@ pub struct Options {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Crowds to be measured after that.
-    #[arg(long, value_delimiter = ',', value_enum, default_value = "queues,shapes,late,both")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_enum,
+        default_value = "queues,shapes,late,both"
+    )]
     crowds: Vec<Crowd>,
     /// Measure the crowds alone.
     #[arg(long)]
@@ -140,11 +145,7 @@ fn run(options: &Options) -> Result<(), CoreError> {
 
 /// One case in this process, for the one that started it.
 fn alone(options: &Options) -> Result<(), CoreError> {
-    let line = match (
-        &options.crowds[..],
-        &options.nodes[..],
-        &options.policy[..],
-    ) {
+    let line = match (&options.crowds[..], &options.nodes[..], &options.policy[..]) {
         ([crowd], _, _) => {
             let budget = Duration::from_secs(options.crowd_s);
             line(&crowd::measure(*crowd, options.seed, budget)?)?

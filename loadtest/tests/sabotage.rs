@@ -100,3 +100,33 @@ fn a_reservation_that_ends_early() {
 fn authority_that_was_withdrawn() {
     check(Bug::StaleEpochAccepted, &[Invariant::Reservation]);
 }
+
+#[test]
+fn room_made_beyond_a_queues_limit() {
+    check(Bug::PreemptOverQueueLimit, &[Invariant::QueueLimit]);
+}
+
+#[test]
+fn a_nominee_on_a_node_that_has_changed() {
+    check(Bug::NomineeIgnoresFilters, &[Invariant::Fit]);
+}
+
+#[test]
+fn placed_and_preempted_at_once() {
+    check(Bug::PlacedAndPreempted, &[Invariant::Waste]);
+}
+
+#[test]
+fn a_finished_run_that_runs_again() {
+    check(Bug::FinishedRunsAgain, &[Invariant::Waste]);
+}
+
+#[test]
+fn a_lost_wake_up() {
+    check(Bug::WakeUpLost, &[Invariant::Memory, Invariant::Progress]);
+}
+
+#[test]
+fn preemption_without_an_end() {
+    check(Bug::EndlessPreemption, &[Invariant::Rest]);
+}

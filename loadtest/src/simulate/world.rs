@@ -6,9 +6,7 @@ mod trace;
 
 use super::{
     agents::Agent,
-    check::{
-        Checker, Invariant, Limits, Replay, Replays, TurnedAway, Violation, begins_quietly,
-    },
+    check::{Checker, Invariant, Limits, Replay, Replays, TurnedAway, Violation, begins_quietly},
     clock::WorldClock,
     process::{Process, Role, Shared},
     sink::MemorySink,
@@ -52,7 +50,7 @@ const OVERLAP_MAX: usize = 3;
 /// Rounds after the faults, at most; a round is some milliseconds.
 const DRAIN_ROUNDS_MAX: u64 = 3000;
 /// Rounds in which the cell may come to rest while nothing ends by itself, before that.
-const REST_ROUNDS_MAX: u64 = 1000;
+const REST_ROUNDS_MAX: u64 = 1500;
 /// Rounds without a record after which everybody has read everything.
 const ROUNDS_TO_READ: u64 = 4;
 

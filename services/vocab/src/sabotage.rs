@@ -23,10 +23,22 @@ pub enum Bug {
     ReservationEarly,
     /// Takes the word of a holder whose authority is gone.
     StaleEpochAccepted,
+    /// Makes room for what its queue may not have.
+    PreemptOverQueueLimit,
+    /// Places a nominee without another look at what its node is like.
+    NomineeIgnoresFilters,
+    /// Lets what was placed in a frame go in the same.
+    PlacedAndPreempted,
+    /// Takes a run that had finished for one that had to go.
+    FinishedRunsAgain,
+    /// Forgets to try again what there is room for now.
+    WakeUpLost,
+    /// Takes from who has more than its share, whatever that brings.
+    EndlessPreemption,
 }
 
 impl Bug {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 16] = [
         Self::NoFence,
         Self::WatermarkOffByOne,
         Self::DuplicateNotRecognised,
@@ -37,6 +49,12 @@ impl Bug {
         Self::BurstForever,
         Self::ReservationEarly,
         Self::StaleEpochAccepted,
+        Self::PreemptOverQueueLimit,
+        Self::NomineeIgnoresFilters,
+        Self::PlacedAndPreempted,
+        Self::FinishedRunsAgain,
+        Self::WakeUpLost,
+        Self::EndlessPreemption,
     ];
 }
 

@@ -4,7 +4,8 @@ use super::{Checker, Demand, Invariant, Place, Violation, nodes::Known};
 use schemas::v1;
 use std::collections::{BTreeMap, BTreeSet};
 
-const SINGLE_ZONE: i32 = 2;
+/// A node that does not say its zones has none to give.
+pub const SINGLE_ZONE: i32 = 2;
 
 impl Checker {
     /// Readiness and cordons count as of what the scheduler had read.

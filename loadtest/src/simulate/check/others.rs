@@ -31,14 +31,7 @@ impl Checker {
 
     /// Members of a tenant's group on nodes but for one, with those that are taken to be there; whether those that are
     /// told to go count.
-    fn members(
-        &self,
-        of: &At,
-        name: &str,
-        domain: &str,
-        going: bool,
-        supposed: &[At],
-    ) -> Members {
+    fn members(&self, of: &At, name: &str, domain: &str, going: bool, supposed: &[At]) -> Members {
         let mut members = Members::new();
         let mut count = |a: &Allocation, node| {
             if a.tenant == of.a.tenant

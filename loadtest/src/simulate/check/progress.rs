@@ -7,7 +7,7 @@
 use super::{
     Checker, Invariant, Place, Violation,
     allocations::Allocation,
-    fit::{selects, tolerates, value_of},
+    fit::{SINGLE_ZONE, selects, tolerates, value_of},
     others::At,
 };
 use schemas::v1;
@@ -36,7 +36,10 @@ impl Free<'_> {
         let fits = demand.cpu_milli <= self.cpu
             && demand.memory_bytes <= self.memory
             && devices.len() as u64 >= demand.gpus
-            && demand.extended.iter().all(|(name, asked)| *asked <= of(name));
+            && demand
+                .extended
+                .iter()
+                .all(|(name, asked)| *asked <= of(name));
         if !fits {
             return false;
         }
@@ -77,7 +80,10 @@ impl Checker {
             && demand.cpu_milli <= capacity.cpu_milli
             && demand.memory_bytes <= capacity.memory_bytes
             && demand.gpus <= u64::from(capacity.gpus)
-            && demand.extended.iter().all(|(name, asked)| *asked <= has(name))
+            && demand
+                .extended
+                .iter()
+                .all(|(name, asked)| *asked <= has(name))
     }
 
     /// What is free where nobody else has a claim.
@@ -88,9 +94,8 @@ impl Checker {
             .filter_map(|(_, a)| Some(a.nominated.as_ref()?.0.as_str()))
             .collect();
         let nodes = self.open_nodes(end).into_iter();
-        let nodes = nodes.filter(|(node, _, capacity)| {
-            capacity.topology.is_none() && !kept.contains(node)
-        });
+        let nodes =
+            nodes.filter(|(node, _, capacity)| capacity.topology.is_none() && !kept.contains(node));
         let free = nodes.map(|(node, incarnation, capacity)| {
             let extended = capacity.extended.iter();
             let mut free = Free {
@@ -129,9 +134,7 @@ impl Checker {
         (label, value): (&str, Option<&str>),
     ) -> Option<Vec<At<'a>>> {
         let mut free = self.free(end);
-        free.retain(|it| {
-            value.is_none() || value_of(Some(it.capacity), label).as_deref() == value
-        });
+        free.retain(|it| value.is_none() || value_of(Some(it.capacity), label).as_deref() == value);
         let mut all = all.to_vec();
         all.sort_by_key(|(_, a)| {
             let d = &a.demand;
@@ -165,22 +168,21 @@ impl Checker {
             let on = self.allocations.get(*on);
             on.is_some_and(|on| on.over_for(end) && (!success || on.finished))
         });
+        let rules = a.demand.rules.as_ref();
         a.queued(end)
             && !a.is_reclaimed(end)
             && a.nominated.is_none()
             && a.not_before < end.now
             && !a.cancel_seen(end)
             && ready
+            && rules.is_none_or(|rules| rules.numa != SINGLE_ZONE)
             // Quota may let it have but some models.
             && !(self.settings.models_limited && a.demand.gpus > 0 && a.demand.models.len() != 1)
     }
 
     /// At rest: nobody has a node that is not being cleared for him, and nobody waits for what is there.
     pub fn at_rest(&self, now: i64) -> Result<(), Violation> {
-        let end = Place {
-            now,
-            ..self.end()
-        };
+        let end = Place { now, ..self.end() };
         for (no, a) in self.allocations.iter() {
             let Some((node, incarnation)) = &a.nominated else {
                 continue;
@@ -215,7 +217,8 @@ impl Checker {
             let all = live
                 .iter()
                 .all(|(_, a)| alike(a) && self.waits_for_room(&end, a));
-            if all && !live.is_empty() {
+            // Of one that has lost a member nobody knows here whether all were there before that.
+            if all && live.len() as u64 == gang.size {
                 self.finds_none(&end, &live, &gang.label)?;
             }
         }
@@ -248,7 +251,9 @@ impl Checker {
         };
         end.rule(found.is_none(), Invariant::Progress, || {
             let places = found.into_iter().flatten();
-            let places: Vec<String> = places.map(|it| format!("{} on {}", it.no, it.node)).collect();
+            let places: Vec<String> = places
+                .map(|it| format!("{} on {}", it.no, it.node))
+                .collect();
             format!("{numbers:?} wait, and there is room: {places:?}; {all:?}")
         })
     }

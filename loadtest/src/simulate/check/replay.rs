@@ -135,7 +135,9 @@ pub fn begins_quietly(bus: &MemoryBus, rules: &Rules) -> Result<(), Violation> {
             return Err(Violation {
                 invariant: Invariant::Memory,
                 lsn: replica.next().0 - 1,
-                text: format!("in a quiet state, a scheduler that begins (from {from}): {decided:?}"),
+                text: format!(
+                    "in a quiet state, a scheduler that begins (from {from}): {decided:?}"
+                ),
             });
         }
     }

@@ -1,12 +1,13 @@
-//! Decisions come to an end: nobody goes for each of the others more than once before something new comes in.
+//! Decisions come to an end: before something new comes in, nobody goes more often than there are others to go for.
 
 use super::{Checker, Invariant, Place, Violation};
 use schemas::v1::event::Kind;
+use std::collections::BTreeMap;
 
 #[derive(Debug, Default)]
 pub struct Rest {
-    /// Since something came in that is not the consequence of a preemption.
-    preempted: u64,
+    /// How often each had to go since something came in that is not the consequence of that.
+    preempted: BTreeMap<u64, u64>,
 }
 
 const BY_PRIORITY: i32 = 1;
@@ -23,13 +24,15 @@ impl Checker {
                 hold.is_none_or(|hold| hold.stop.is_none() && e.state != STARTED)
             }
             Kind::QuotaWaiting(_)
+            | Kind::QuotaReleased(_)
+            | Kind::LimitsInForce(_)
             | Kind::OperationRefused(_)
             | Kind::OperationRepeated(_)
             | Kind::OperationsForgotten(_) => false,
             kind => !is_schedulers(kind),
         });
         if new {
-            self.rest.preempted = 0;
+            self.rest.preempted.clear();
         }
     }
 
@@ -38,19 +41,23 @@ impl Checker {
         frame: &Place,
         kinds: &[(Place, &Kind)],
     ) -> Result<(), Violation> {
-        let counts = |kind: &Kind| matches!(kind, Kind::AllocationPreempted(e)
-            if matches!(e.cause, BY_PRIORITY | BY_FAIR_SHARE | WITH_GANG));
-        let preempted = kinds.iter().filter(|(_, kind)| counts(kind)).count();
-        self.rest.preempted += preempted as u64;
-        if preempted == 0 {
-            return Ok(());
+        for (_, kind) in kinds {
+            if let Kind::AllocationPreempted(e) = kind
+                && matches!(e.cause, BY_PRIORITY | BY_FAIR_SHARE | WITH_GANG)
+            {
+                *self.rest.preempted.entry(e.allocation).or_default() += 1;
+            }
         }
+        let most = self.rest.preempted.iter().max_by_key(|(_, often)| **often);
+        let Some((no, often)) = most else {
+            return Ok(());
+        };
         let live = self.allocations.iter();
         let live = live.filter(|(_, a)| a.ended_lsn.is_none()).count() as u64;
-        let most = live * live.saturating_sub(1);
-        frame.rule(self.rest.preempted <= most, Invariant::Rest, || {
-            let preempted = self.rest.preempted;
-            format!("{preempted} preemptions since anything new came in, of {live} allocations")
+        frame.rule(*often < live.max(2), Invariant::Rest, || {
+            format!(
+                "{no} had to go {often} times since anything new came in, for {live} others at most"
+            )
         })
     }
 }

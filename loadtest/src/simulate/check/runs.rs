@@ -45,7 +45,10 @@ impl Known {
     /// Whether it had finished before it was told to go: by both.
     fn had_finished(&self, a: &Allocation) -> bool {
         let report = self.report.filter(|report| report.state == 2);
-        match (report, a.hold.as_ref().map(|hold| (hold.stop, hold.preempted))) {
+        match (
+            report,
+            a.hold.as_ref().map(|hold| (hold.stop, hold.preempted)),
+        ) {
             (Some(_), Some((None, _))) => true,
             (Some(report), Some((Some(Stop::Cleared), Some((lsn, now))))) => {
                 report.lsn < lsn && report.at_ms <= now
@@ -183,7 +186,10 @@ impl Checker {
             format!("{e:?} with report {:?}: {a:?}", known.report)
         })?;
         at.rule(!known.had_finished(a), Invariant::Waste, || {
-            format!("{e:?} of a run that had finished, {:?}: {a:?}", known.report)
+            format!(
+                "{e:?} of a run that had finished, {:?}: {a:?}",
+                known.report
+            )
         })?;
         a.retried += u64::from(matches!(e.cause, FAILED | REJECTED));
         a.not_before = e.not_before_ms;

@@ -52,6 +52,11 @@ impl Settings {
             .collect()
     }
 
+    /// As admission knows it.
+    pub fn queue_is_set(&self, name: &str) -> bool {
+        self.queues.contains_key(name)
+    }
+
     pub fn backfills(&self, at: &Place) -> bool {
         seen(Some(&self.policies), at).is_some_and(|policy| policy.backfill)
     }

@@ -1,6 +1,6 @@
 //! What tenants ask for, and the policies that operators set.
 
-use super::{GIB, operators::below, pick};
+use super::{Crowd, GIB, operators::below, pick};
 use ledger::memory::Seeded;
 use schemas::v1::{
     ExtendedRequest, GangRequest, GroupTerm, LimitRequest, NumaPolicy, Operator, PlacementRules,
@@ -55,10 +55,17 @@ fn set_scheduling(random: &mut Seeded) -> Verb {
     })
 }
 
-/// What is set before anything else; some cells go without.
-pub fn policies(random: &mut Seeded) -> Vec<Verb> {
+/// What is set before anything else; some cells without a crowd go without.
+pub fn policies(crowd: Crowd, random: &mut Seeded) -> Vec<Verb> {
     let mut set = Vec::new();
-    if random.chance(800) {
+    if crowd == Crowd::Alike {
+        set.push(Verb::SetScheduling(SetScheduling {
+            fair_share_preemption: Some(true),
+            preemptions_per_minute: Some(100_000),
+            ..SetScheduling::default()
+        }));
+        set.push(set_class(CLASSES[0], random));
+    } else if crowd == Crowd::Mixed || random.chance(800) {
         set.push(set_scheduling(random));
         set.extend(CLASSES[..3].iter().map(|name| set_class(name, random)));
     }
@@ -130,7 +137,7 @@ pub fn change(tenant: &str, random: &mut Seeded) -> Verb {
 }
 
 /// Some members more than one, in the order in which they are asked for from the last on.
-pub fn gang(number: u64, random: &mut Seeded) -> Vec<Submit> {
+pub fn gang(number: u64, submit: fn(&mut Seeded) -> Submit, random: &mut Seeded) -> Vec<Submit> {
     let size = 2 + random.below(3);
     let gang = GangRequest {
         name: format!("gang-{number}"),
@@ -213,6 +220,25 @@ fn others(random: &mut Seeded) -> PlacementRules {
     rules
 }
 
+/// What those ask for who differ in nothing but amounts: some want devices, some want cores.
+pub fn one_alike(random: &mut Seeded) -> Submit {
+    let devices = random.chance(400);
+    Submit {
+        priority_class: CLASSES[0].to_owned(),
+        cpu_milli: match devices {
+            true => 500,
+            false => 1000 * [1, 2, 4, 7, 13][random.below(5) as usize],
+        },
+        memory_bytes: GIB,
+        gpu_count: if devices {
+            [1, 2, 4, 8][random.below(4) as usize]
+        } else {
+            0
+        },
+        ..Submit::default()
+    }
+}
+
 /// What no node has, or hardly any, and mostly before everybody else.
 pub fn impossible(random: &mut Seeded) -> Submit {
     let mut asked = submit(random);
@@ -239,6 +265,31 @@ pub fn impossible(random: &mut Seeded) -> Submit {
     }
     asked.cpu_milli_most = 0;
     asked
+}
+
+/// What those ask for who come in a crowd: plain amounts, and mostly a class.
+pub fn one_of_many(random: &mut Seeded) -> Submit {
+    let class = match random.below(10) {
+        0..=4 => CLASSES[0],
+        5 | 6 => CLASSES[1],
+        7 | 8 => CLASSES[2],
+        _ => "",
+    };
+    let gpu_count = [0, 0, 0, 1, 2, 4][random.below(6) as usize];
+    Submit {
+        priority_class: class.to_owned(),
+        priority: 0,
+        cpu_milli: 1000 * [1, 2, 4, 8][random.below(4) as usize],
+        memory_bytes: GIB * (1 + random.below(3)) as i64,
+        gpu_count,
+        rules: random.chance(300).then(|| PlacementRules {
+            numa: NumaPolicy::None.into(),
+            ..rules(random)
+        }),
+        never_requeue: random.chance(50),
+        run_time_ms: random.below(2) as i64 * random.below(3000) as i64,
+        ..Submit::default()
+    }
 }
 
 /// What one allocation may ask for.
