@@ -118,7 +118,10 @@ fn placed_and_preempted_at_once() {
 
 #[test]
 fn a_finished_run_that_runs_again() {
-    check(Bug::FinishedRunsAgain, &[Invariant::Waste]);
+    check(
+        Bug::FinishedRunsAgain,
+        &[Invariant::Waste, Invariant::Terminal],
+    );
 }
 
 #[test]

@@ -329,7 +329,9 @@ impl Checker {
             node: &e.node,
             incarnation: e.incarnation,
         };
-        let broken = self.not_apart(&of, &[]);
+        let broken = self
+            .not_apart(&of, &[])
+            .or_else(|| self.not_spread(at, &of, &[]));
         at.rule(broken.is_none(), Invariant::Fit, || {
             broken.unwrap_or_default()
         })?;

@@ -23,7 +23,7 @@ impl Checker {
             }
         }
         let all: BTreeSet<u64> = placed_in(kinds).collect();
-        self.near_and_spread(frame, &all)?;
+        self.all_are_near(frame, &all)?;
         for (key, members) in placed {
             let of_gang = |no: &u64| {
                 let a = self.allocations.get(*no);

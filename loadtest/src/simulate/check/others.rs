@@ -110,7 +110,7 @@ impl Checker {
     }
 
     /// What was placed in a frame, as all stands after it: members of a gang come together.
-    pub(super) fn near_and_spread(
+    pub(super) fn all_are_near(
         &self,
         frame: &Place,
         placed: &BTreeSet<u64>,
@@ -128,9 +128,7 @@ impl Checker {
                 node: &hold.node,
                 incarnation: hold.incarnation,
             };
-            let broken = self
-                .not_near(&of, &[])
-                .or_else(|| self.not_spread(frame, &of, &[]));
+            let broken = self.not_near(&of, &[]);
             frame.rule(broken.is_none(), Invariant::Fit, || {
                 broken.unwrap_or_default()
             })?;

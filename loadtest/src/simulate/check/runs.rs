@@ -126,7 +126,15 @@ impl Checker {
         let by = self.allocations.get(e.by);
         let class = self.settings.class(&a.demand.class, at);
         let preemptible = class.is_some_and(|class| class.preemptible);
-        let above = by.is_some_and(|by| {
+        // The first of a gang stands for all of it, which may be of different classes.
+        let gang = by.filter(|by| by.demand.gang.is_some());
+        let fellows = self.allocations.iter().map(|(_, other)| other);
+        let fellows = fellows.filter(|other| {
+            gang.is_some_and(|by| {
+                (&other.tenant, &other.demand.gang) == (&by.tenant, &by.demand.gang)
+            })
+        });
+        let above = by.into_iter().chain(fellows).any(|by| {
             let preempts = self.settings.class(&by.demand.class, at);
             preempts.is_some_and(|class| class.preempts) && by.demand.priority > a.demand.priority
         });
@@ -178,18 +186,18 @@ impl Checker {
         let no = e.allocation;
         let known = self.known(at, no);
         let a = self.allocations.get_mut(at, no)?;
+        at.rule(!known.had_finished(a), Invariant::Waste, || {
+            format!(
+                "{e:?} of a run that had finished, {:?}: {a:?}",
+                known.report
+            )
+        })?;
         let legal = a.hold.is_some()
             && known.is_cause(a, e.cause, e.at_ms)
             && again(a, e.cause)
             && e.not_before_ms >= at.now;
         at.rule(legal, Invariant::Terminal, || {
             format!("{e:?} with report {:?}: {a:?}", known.report)
-        })?;
-        at.rule(!known.had_finished(a), Invariant::Waste, || {
-            format!(
-                "{e:?} of a run that had finished, {:?}: {a:?}",
-                known.report
-            )
         })?;
         a.retried += u64::from(matches!(e.cause, FAILED | REJECTED));
         a.not_before = e.not_before_ms;
