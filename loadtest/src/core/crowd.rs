@@ -108,13 +108,13 @@ pub fn measure(crowd: Crowd, seed: u64, budget: Duration) -> Result<Frames, Meas
     let mut cell = Cell::new();
     cell.set_up(crowd.nodes())?;
     cell.fill(crowd, &mut random)?;
-    cell.to_rest(Duration::MAX)?;
+    cell.run_until_rest(Duration::MAX)?;
     cell.frames = histogram();
     (cell.deciding, cell.placed, cell.preempted) = Default::default();
 
     let queues = cell.crowd_comes(crowd, &mut random)?;
     let waiting = cell.state.waiting() as u64;
-    let mut rest = cell.to_rest(budget)?;
+    let mut rest = cell.run_until_rest(budget)?;
     let late_cores = (crowd == Crowd::Late).then(|| cell.cores_of(&late()));
     if rest {
         rest = cell.churn(&mut random, budget + cell.deciding)?;
@@ -363,7 +363,7 @@ impl Cell {
     }
 
     /// Frames until nothing is left to decide, or `budget` of deciding is used up. Whether all is at rest.
-    fn to_rest(&mut self, budget: Duration) -> Result<bool, IllegalEvent> {
+    fn run_until_rest(&mut self, budget: Duration) -> Result<bool, IllegalEvent> {
         let mut sleeps = 0;
         while self.deciding < budget {
             let frame = self.frame()?;
