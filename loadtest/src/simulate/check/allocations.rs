@@ -1,6 +1,6 @@
 //! The life of each allocation, and what it holds on its node.
 
-use super::{Checker, Demand, Invariant, Place, Violation, foreign};
+use super::{Checker, Demand, Invariant, Place, Violation, foreign, others::At};
 use schemas::v1::{self, event::Kind};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const FOR_QUOTA: i32 = 15;
 /// The reason of one that waits for members of its gang.
 const FOR_GANG: i32 = 10;
+const NOMINATED: i32 = 14;
 
 #[derive(Debug, Clone)]
 pub struct Allocation {
@@ -19,8 +20,6 @@ pub struct Allocation {
     denied: Option<u64>,
     /// The first event that ended it, or denied it.
     over_by: Option<OverBy>,
-    /// It finished.
-    pub finished: bool,
     /// Admission said that it does not know it any more.
     pub forgotten: bool,
     /// Positions at which quota took back what it had granted, for as long as the scheduler has not given it up.
@@ -35,11 +34,15 @@ pub struct Allocation {
     /// It was told that it waits, the last time by this.
     pub waiting: bool,
     pub hold: Option<Hold>,
+    /// Node and incarnation that are being cleared for it.
+    pub nominated: Option<(String, u64)>,
     /// How often it was queued again because its run failed, or its node did not want it.
     pub retried: u64,
     /// Not before this is it placed again.
     pub not_before: i64,
     pub ended_lsn: Option<u64>,
+    /// It ended because its run did, as it should.
+    pub finished: bool,
 }
 
 /// An event after which an allocation lives no more.
@@ -162,7 +165,6 @@ impl Allocations {
             granted: None,
             denied: None,
             over_by: None,
-            finished: false,
             forgotten: false,
             reclaimed: None,
             gave_up_through: 0,
@@ -171,9 +173,11 @@ impl Allocations {
             set_cancel_lsn: None,
             waiting: false,
             hold: None,
+            nominated: None,
             retried: 0,
             not_before: i64::MIN,
             ended_lsn: None,
+            finished: false,
         };
         self.all.insert(at.no, allocation);
         self.open.insert(at.no);
@@ -229,6 +233,7 @@ impl Allocations {
             a.ended_lsn = Some(at.lsn);
             a.over_by.get_or_insert(OverBy::of(at, false));
             a.finished = finished;
+            a.nominated = None;
         }
         self.open.remove(&no);
     }
@@ -261,6 +266,7 @@ impl Allocations {
     /// It waits for quota again.
     pub fn gives_up(&mut self, at: &Place, no: u64) {
         if let Some(allocation) = self.all.get_mut(&no) {
+            allocation.nominated = None;
             allocation.gave_up_through = at.through;
             allocation.reclaimed = None;
         }
@@ -336,6 +342,7 @@ impl Checker {
         kinds: &[(Place, &Kind)],
     ) -> Result<(), Violation> {
         let held_before = self.allocations.held();
+        let counted_before = self.counted();
         for (at, kind) in kinds {
             match kind {
                 Kind::AllocationPlaced(e) => self.placed(at, e)?,
@@ -358,6 +365,8 @@ impl Checker {
             }
         }
         self.gangs_come_whole(frame, kinds, &held_before)?;
+        self.queues_keep_limits(frame, &counted_before)?;
+        self.comes_to_rest(frame, kinds)?;
         self.all_are_told(frame)?;
         self.asked.left_nothing(frame)?;
         self.resources.left_nothing(frame)?;
@@ -373,6 +382,18 @@ impl Checker {
         })?;
         self.may_start(at, no)?;
         self.may_be_on(at, e, &a.demand)?;
+        let of = At {
+            no,
+            a: &a,
+            node: &e.node,
+            incarnation: e.incarnation,
+        };
+        let broken = self
+            .not_apart(&of, &[])
+            .or_else(|| self.not_spread(at, &of, &[]));
+        at.rule(broken.is_none(), Invariant::Fit, || {
+            broken.unwrap_or_default()
+        })?;
         let a = self.allocations.get_mut(at, no)?;
         a.hold = Some(Hold {
             node: e.node.clone(),
@@ -384,6 +405,7 @@ impl Checker {
             started: None,
             stop: None,
         });
+        a.nominated = None;
         a.waiting = false;
         let key = (e.node.clone(), e.incarnation);
         self.allocations
@@ -413,6 +435,9 @@ impl Checker {
         })?;
         self.quotas.lacks(at, no, e.reason == FOR_GANG);
         a.waiting = true;
+        if e.reason != NOMINATED {
+            a.nominated = None;
+        }
         Ok(())
     }
 
@@ -420,7 +445,9 @@ impl Checker {
         let a = self.allocations.get_mut(at, e.allocation)?;
         at.rule(a.queued(at), Invariant::Terminal, || {
             format!("{e:?}, but {a:?}")
-        })
+        })?;
+        a.nominated = Some((e.node.clone(), e.incarnation));
+        Ok(())
     }
 
     /// A watermark is a promise: what lies below it has been decided.

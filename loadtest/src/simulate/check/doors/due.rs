@@ -17,6 +17,7 @@ const RATE_FOR_A_PAST_HOUR: i32 = 25;
 const PRIORITY_CLASS_UNKNOWN: i32 = 28;
 const INTERVAL_INVALID: i32 = 32;
 const SETTING_INVALID: i32 = 33;
+const QUEUE_TREE_INVALID: i32 = 31;
 const RATE_LIMITED: i32 = 35;
 const BACKLOG_FULL: i32 = 36;
 const PRIORITY_CLASS_FORBIDDEN: i32 = 37;
@@ -145,6 +146,9 @@ impl Checker {
             Verb::SetQueue(asked) => {
                 let mut tenants = asked.tenants.iter();
                 tenants.try_for_each(|tenant| self.tenant_obstacle(tenant))?;
+                let parent = asked.parent.as_str();
+                let known = parent.is_empty() || self.settings.queue_is_set(parent);
+                refused_if(!known, QUEUE_TREE_INVALID)?;
                 self.version_obstacle(verb)
             }
             Verb::SetRate(asked) => {
