@@ -23,7 +23,7 @@ const BACKLOG_FULL: i32 = 36;
 const PRIORITY_CLASS_FORBIDDEN: i32 = 37;
 const SLOT_BACKWARDS: i32 = 40;
 const SLOT_OVERFLOW: i32 = 41;
-const DEPENDENCY_UNKNOWN: i32 = 60;
+const DEPENDENCY_UNKNOWN: i32 = 58;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Due {
