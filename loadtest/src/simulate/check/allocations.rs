@@ -110,6 +110,8 @@ impl Allocation {
 /// A place on a node.
 #[derive(Debug, Clone)]
 pub struct Hold {
+    /// When it was placed, nobody was there whom it has to be near to.
+    pub far: bool,
     pub node: String,
     pub incarnation: u64,
     pub gpus: Vec<v1::GpuShare>,
@@ -394,8 +396,11 @@ impl Checker {
         at.rule(broken.is_none(), Invariant::Fit, || {
             broken.unwrap_or_default()
         })?;
+        // Who comes with it may come after it in the frame: that is looked at when the frame is through.
+        let far = self.not_near(&of, &[]).is_some();
         let a = self.allocations.get_mut(at, no)?;
         a.hold = Some(Hold {
+            far,
             node: e.node.clone(),
             incarnation: e.incarnation,
             gpus: e.gpus.clone(),

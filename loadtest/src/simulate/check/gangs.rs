@@ -63,9 +63,9 @@ impl Checker {
             if held_before.iter().any(of_gang) {
                 continue;
             }
-            // Who has ended, or been denied, is no member any more.
-            let live = all.iter().filter(|(_, a)| !a.over_for(frame)).count() as u64;
-            let least = gang.min.min(live);
+            // Who has finished is not missing, whoever else is gone is.
+            let finished = all.iter().filter(|(_, a)| a.finished).count() as u64;
+            let least = gang.min.saturating_sub(finished).max(1);
             frame.rule(members.len() as u64 >= least, Invariant::Fit, || {
                 format!("of gang {key:?}, min {least}, only {members:?} were placed")
             })?;

@@ -109,7 +109,7 @@ impl Checker {
         domains.flatten().collect()
     }
 
-    /// What was placed in a frame, as all stands after it: members of a gang come together.
+    /// What was placed in a frame is near as all stands after it, or was when it came: members of a gang come together.
     pub(super) fn all_are_near(
         &self,
         frame: &Place,
@@ -119,7 +119,7 @@ impl Checker {
             let Some(a) = self.allocations.get(*no) else {
                 continue;
             };
-            let Some(hold) = &a.hold else {
+            let Some(hold) = a.hold.as_ref().filter(|hold| hold.far) else {
                 continue;
             };
             let of = At {

@@ -34,6 +34,8 @@ pub struct Blocked {
     pub explained_with: Option<u64>,
     /// When decisions were last made.
     pub decided: Option<Millis>,
+    /// There may be more to decide at once.
+    pub again: bool,
     /// Who could be made to go for whom.
     pub sweep: Sweep,
     pub board: Board,

@@ -392,9 +392,14 @@ impl Decider for Scheduler {
         self.set_aside(&aside);
         self.unblock(draft.now);
         preempt::decide_nominated(self, &aside, draft);
+        // Whoever did not come to the node that was cleared for it has left it to others.
+        self.unblock(draft.now);
         self.decide_queues(&aside, draft);
         preempt::decide(self, draft);
         explain::decide(self, draft);
+        // What was said just now may make the promise another one.
+        let promised = |state: &Self| Aside::of(state, draft.now).promise();
+        self.blocked.again = !draft.is_empty() && promised(self) != aside.promise();
     }
 
     fn wake_at(&self) -> Option<Millis> {
@@ -402,7 +407,9 @@ impl Decider for Scheduler {
         let later = |moment: &Millis| self.blocked.decided.is_none_or(|decided| decided < *moment);
         let begins_or_ends = self.reservations.moments().filter(later).min();
         let expires = self.named.wake_at();
+        let again = self.blocked.again.then_some(self.blocked.decided).flatten();
         [
+            again,
             pauses,
             begins_or_ends,
             self.blocked.preempt_again_at,

@@ -167,9 +167,10 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
             };
             let line = state.queues.line(no);
             let queues: Vec<_> = plan.less.keys().copied().collect();
+            let head = line.and_then(Line::head).map(|head| head.allocation);
             let queues = queues.into_iter().chain(line.map(|line| line.key.queue));
             let queues: Vec<_> = queues.collect();
-            carry_out(state, plan, draft);
+            carry_out(state, plan, head, draft);
             shares.hold_now(state, &queues);
             sweep.moved();
             // The next in the same line.
@@ -245,10 +246,10 @@ fn try_line(
     Some(plan)
 }
 
-fn carry_out(state: &mut Scheduler, plan: Plan, draft: &mut Draft) {
-    let first = plan.places.first().map(|(no, _)| *no);
+/// Tells the victims to go for the one at the head of the line, whose class and share it was judged by.
+fn carry_out(state: &mut Scheduler, plan: Plan, by: Option<AllocationNo>, draft: &mut Draft) {
     for (victim, cause) in &plan.victims {
-        state.evict(*victim, *cause, first, draft);
+        state.evict(*victim, *cause, by, draft);
     }
     for (allocation, node) in plan.places {
         let there = state.fleet.node(node);

@@ -100,7 +100,12 @@ impl Scheduler {
     }
 
     fn judge(&mut self, members: &[AllocationNo], aside: &Aside) -> Verdict {
-        if self.will_be_there(members, aside).is_none() {
+        let trusted = sabotage::armed(Bug::NomineeIgnoresFilters)
+            && self
+                .nominations(members)
+                .iter()
+                .all(|(_, node, _)| self.fleet.node(*node).ready);
+        if self.will_be_there(members, aside).is_none() && !trusted {
             return Verdict::Never;
         }
         let mut trial = Trial::default();
@@ -139,8 +144,7 @@ impl Scheduler {
             let there = self.fleet.node(*node);
             let lets = || !*there.aside || aside.lets(self, *no, live, *node);
             let over_limit = self.queues.is_above_limit(live.queue, &class.amounts());
-            let kind = keeps_off(self.fleet.capacity(*node), class)
-                .filter(|_| !sabotage::armed(Bug::NomineeIgnoresFilters));
+            let kind = keeps_off(self.fleet.capacity(*node), class);
             if !there.open() || kind.is_some() || over_limit || !lets() {
                 return None;
             }
