@@ -2,16 +2,21 @@
 //!
 //! A cluster is filled, a queue is left waiting, then runs end and others take their places. What is timed is `decide`,
 //! which finds the decisions and applies each to the state; what comes in is observed outside of it and timed apart.
+//! Then crowds: cases in which most of the work is to find out who has to go for whom.
 
 mod cluster;
+mod crowd;
 mod measure;
 mod report;
 
+use crowd::{Crowd, Frames};
 use measure::{Figures, Setting};
+use serde::{Serialize, de::DeserializeOwned};
 use std::{
     env, fs, io,
     path::PathBuf,
     process::{Command, ExitCode, ExitStatus, Stdio},
+    time::Duration,
 };
 use vocab::PlacementPolicy;
 
@@ -31,6 +36,21 @@ pub struct Options {
     decisions: u64,
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Crowds to be measured after that.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_enum,
+        default_value = "queues,shapes,late,both"
+    )]
+    crowds: Vec<Crowd>,
+    /// Measure the crowds alone.
+    #[arg(long)]
+    crowds_only: bool,
+    /// Seconds of deciding after which a crowd is let be that has not come to rest, and once more for the runs that end
+    /// after that.
+    #[arg(long, default_value_t = 60)]
+    crowd_s: u64,
     /// Where to write the cases, one JSON object per line.
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
@@ -55,6 +75,8 @@ enum CoreError {
     Json(#[from] serde_json::Error),
     #[error("a case ended with {0}")]
     Case(ExitStatus),
+    #[error("--alone is for one case")]
+    NotOne,
     #[error("{0}")]
     Measure(#[from] measure::MeasureError),
 }
@@ -70,57 +92,93 @@ pub fn main(options: &Options) -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<(), CoreError> {
+    if options.alone {
+        return alone(options);
+    }
+    let mut lines = String::new();
+    let mut keep = |line: String| {
+        lines += &line;
+        lines.push('\n');
+    };
     let mut all: Vec<Figures> = Vec::new();
-    let cases = options
-        .nodes
-        .iter()
-        .flat_map(|nodes| options.policy.iter().map(move |p| (*nodes, *p)));
-    let cases: Vec<_> = cases.collect();
-    if let ([(nodes, policy)], true) = (&cases[..], options.alone) {
-        let figures = measure::measure(Setting {
-            nodes: *nodes,
-            pending: options.pending,
-            policy: *policy,
-            decisions: options.decisions,
-            seed: options.seed,
-        })?;
-        println!("{}", serde_json::to_string(&figures)?);
-        return Ok(());
-    }
+    let nodes = options.nodes.iter().filter(|_| !options.crowds_only);
+    let cases = nodes.flat_map(|nodes| options.policy.iter().map(move |p| (*nodes, *p)));
     for (nodes, policy) in cases {
-        eprintln!(
-            "{nodes} nodes, {} waiting, {} …",
-            options.pending,
-            policy.name()
-        );
-        all.push(in_its_own_process(options, nodes, policy)?);
+        let pending = options.pending;
+        eprintln!("{nodes} nodes, {pending} waiting, {} …", policy.name());
+        let figures = in_its_own_process(
+            options,
+            &[
+                ("--policy", policy.name().to_owned()),
+                ("--nodes", nodes.to_string()),
+                ("--pending", options.pending.to_string()),
+                ("--decisions", options.decisions.to_string()),
+            ],
+        )?;
+        keep(serde_json::to_string(&figures)?);
+        all.push(figures);
     }
-    print!("{}", report::table(&all));
+    let mut crowds: Vec<Frames> = Vec::new();
+    for crowd in &options.crowds {
+        eprintln!("a crowd: {} …", crowd.name());
+        let frames = in_its_own_process(
+            options,
+            &[
+                ("--crowds", crowd.name()),
+                ("--crowd-s", options.crowd_s.to_string()),
+            ],
+        )?;
+        keep(serde_json::to_string(&frames)?);
+        crowds.push(frames);
+    }
+    if !all.is_empty() {
+        print!("{}", report::table(&all));
+    }
+    if !crowds.is_empty() {
+        print!("{}", report::crowds(&crowds));
+    }
     if let Some(path) = &options.json {
-        let mut lines = String::new();
-        for figures in &all {
-            lines += &serde_json::to_string(figures)?;
-            lines.push('\n');
-        }
         fs::write(path, lines)?;
     }
     Ok(())
 }
 
+/// One case in this process, for the one that started it.
+fn alone(options: &Options) -> Result<(), CoreError> {
+    let line = match (&options.crowds[..], &options.nodes[..], &options.policy[..]) {
+        ([crowd], _, _) => {
+            let budget = Duration::from_secs(options.crowd_s);
+            line(&crowd::measure(*crowd, options.seed, budget)?)?
+        }
+        (_, [nodes], [policy]) => line(&measure::measure(Setting {
+            nodes: *nodes,
+            pending: options.pending,
+            policy: *policy,
+            decisions: options.decisions,
+            seed: options.seed,
+        })?)?,
+        _ => return Err(CoreError::NotOne),
+    };
+    println!("{line}");
+    Ok(())
+}
+
+fn line(figures: &impl Serialize) -> Result<String, CoreError> {
+    Ok(serde_json::to_string(figures)?)
+}
+
 /// A case that comes after another would find memory that it need not ask the system for.
-fn in_its_own_process(
+fn in_its_own_process<F: DeserializeOwned>(
     options: &Options,
-    nodes: u32,
-    policy: PlacementPolicy,
-) -> Result<Figures, CoreError> {
-    let output = Command::new(env::current_exe()?)
-        .args(["core", "--alone", "--policy", policy.name()])
-        .args(["--nodes", &nodes.to_string()])
-        .args(["--pending", &options.pending.to_string()])
-        .args(["--decisions", &options.decisions.to_string()])
-        .args(["--seed", &options.seed.to_string()])
-        .stderr(Stdio::inherit())
-        .output()?;
+    case: &[(&str, String)],
+) -> Result<F, CoreError> {
+    let mut command = Command::new(env::current_exe()?);
+    command.args(["core", "--alone"]);
+    command.args(["--seed", &options.seed.to_string()]);
+    for (option, value) in case {
+        command.args([*option, value]);
+    }
+    let output = command.stderr(Stdio::inherit()).output()?;
     if !output.status.success() {
         return Err(CoreError::Case(output.status));
     }

@@ -105,3 +105,36 @@ fn a_step_of_a_clock() {
 fn authority_that_was_withdrawn() {
     check(Bug::StaleEpochAccepted, &[Invariant::Reservation]);
 }
+
+#[test]
+fn room_made_beyond_a_queues_limit() {
+    check(Bug::PreemptOverQueueLimit, &[Invariant::QueueLimit]);
+}
+
+#[test]
+fn a_nominee_on_a_node_that_has_changed() {
+    check(Bug::NomineeIgnoresFilters, &[Invariant::Fit]);
+}
+
+#[test]
+fn placed_and_preempted_at_once() {
+    check(Bug::PlacedAndPreempted, &[Invariant::Waste]);
+}
+
+#[test]
+fn a_finished_run_that_runs_again() {
+    check(
+        Bug::FinishedRunsAgain,
+        &[Invariant::Waste, Invariant::Terminal],
+    );
+}
+
+#[test]
+fn a_lost_wake_up() {
+    check(Bug::WakeUpLost, &[Invariant::Memory, Invariant::Progress]);
+}
+
+#[test]
+fn preemption_without_an_end() {
+    check(Bug::EndlessPreemption, &[Invariant::Rest]);
+}

@@ -202,9 +202,9 @@ fn per_s(count: u64, time: Duration) -> u64 {
     (count as f64 / time.as_secs_f64().max(1e-9)) as u64
 }
 
-fn histogram() -> Histogram<u64> {
-    // Nanoseconds up to ten seconds, three digits.
-    Histogram::new_with_bounds(1, 10_000_000_000, 3)
+pub fn histogram() -> Histogram<u64> {
+    // Nanoseconds up to a hundred seconds, three digits.
+    Histogram::new_with_bounds(1, 100_000_000_000, 3)
         .unwrap_or_else(|_| unreachable!("the bounds are in order"))
 }
 
@@ -371,7 +371,7 @@ impl Bench {
     }
 }
 
-fn operation(tenant: &Token) -> Operation {
+pub fn operation(tenant: &Token) -> Operation {
     Operation {
         tenant: tenant.clone(),
         operation_id: None,

@@ -1,6 +1,6 @@
 //! The cases as people read them.
 
-use super::measure::Figures;
+use super::{crowd::Frames, measure::Figures};
 
 pub fn table(all: &[Figures]) -> String {
     let mut text = format!(
@@ -37,6 +37,48 @@ pub fn table(all: &[Figures]) -> String {
             f.bytes_per_node,
             f.fold_events_per_s,
             f.snapshot_s
+        );
+    }
+    text
+}
+
+pub fn crowds(all: &[Frames]) -> String {
+    let mut text = format!(
+        "\n{:>7} {:>7} {:>7} {:>8} {:>7} {:>9} {:>9} {:>10} {:>9} {:>8} {:>9} {:>5} {:>10}\n",
+        "crowd",
+        "nodes",
+        "queues",
+        "waiting",
+        "frames",
+        "p50 ms",
+        "p99.9 ms",
+        "longest ms",
+        "dec/s",
+        "placed",
+        "preempted",
+        "rest",
+        "late cores"
+    );
+    for f in all {
+        let late = match (f.late_cores, f.late_due) {
+            (Some(cores), Some(due)) => format!("{cores} of {due}"),
+            _ => String::new(),
+        };
+        text += &format!(
+            "{:>7} {:>7} {:>7} {:>8} {:>7} {:>9.2} {:>9.1} {:>10.1} {:>9} {:>8} {:>9} {:>5} {:>10}\n",
+            f.case,
+            f.nodes,
+            f.queues,
+            f.waiting,
+            f.frames,
+            f.p50_ms,
+            f.p999_ms,
+            f.longest_ms,
+            f.decisions_per_s,
+            f.placed,
+            f.preempted,
+            f.rest,
+            late
         );
     }
     text

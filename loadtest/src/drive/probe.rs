@@ -198,6 +198,7 @@ impl Probe<'_> {
             Fact::Waiting { reason, .. } => Some(explained(*reason)),
             Fact::QuotaWaiting { refusal } => Some(explained(match refusal.rule {
                 Rule::IncompleteGang => WaitingReason::GangIncomplete,
+                Rule::DependencyPending => WaitingReason::Dependency,
                 _ => WaitingReason::Quota,
             })),
             Fact::Line {

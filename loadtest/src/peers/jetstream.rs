@@ -10,7 +10,11 @@ use async_nats::{
 };
 use bytes::Bytes;
 use chassis::{Stopwatch, stack::Stack};
-use ledger::{Bus, Tail, cell, jetstream::JetStreamBus};
+use ledger::{
+    Bus, Tail,
+    cell::{self, Chosen},
+    jetstream::JetStreamBus,
+};
 use schemas::subjects::Subjects;
 use serde::Serialize;
 use std::{collections::VecDeque, future::IntoFuture, ops::RangeInclusive, time::Duration};
@@ -61,7 +65,7 @@ pub async fn measure(
     let mut cases = Vec::new();
     for in_flight in IN_FLIGHT {
         let subjects = Subjects::new(format!("peers{in_flight}"));
-        cell::init(&operator, &subjects, 1).await?;
+        cell::init(&operator, &subjects, Chosen::default()).await?;
         let writer = plain(&servers.stack, WRITER.name()).await?;
         let bus = JetStreamBus::open(writer, subjects.clone()).await?;
         let subject = subjects.ledger(WRITER.name());
@@ -74,7 +78,7 @@ pub async fn measure(
         operator.delete_stream(subjects.ledger_stream()).await?;
     }
     let subjects = Subjects::new("peers-door");
-    cell::init(&operator, &subjects, 1).await?;
+    cell::init(&operator, &subjects, Chosen::default()).await?;
     // Nobody takes away what is published here, so that nothing may be refused for being too many.
     let stream = operator.get_stream(subjects.ingress_stream()).await?;
     operator

@@ -31,12 +31,16 @@ pub struct Overcommitted {
 pub struct Agent {
     pub name: String,
     pub capacity: v1::NodeCapacity,
+    /// What it may be when it comes back.
+    other: v1::NodeCapacity,
     incarnation: u64,
     revision: u64,
     registered: bool,
     pub silent: bool,
     /// Dead, and nobody will come to repair it.
     pub gone: bool,
+    /// No run ends by itself.
+    pub lasting: bool,
     wants_list: bool,
     runs: BTreeMap<String, Local>,
     /// Over in this life, by this agent's own word, as of the revision that it had seen: a later one is of another run.
@@ -59,15 +63,22 @@ struct Local {
 }
 
 impl Agent {
-    pub fn new(name: String, capacity: v1::NodeCapacity, slow: u64) -> Self {
+    pub fn new(
+        name: String,
+        capacity: v1::NodeCapacity,
+        other: v1::NodeCapacity,
+        slow: u64,
+    ) -> Self {
         Self {
             name,
             capacity,
+            other,
             incarnation: 1,
             revision: 0,
             registered: false,
             silent: false,
             gone: false,
+            lasting: false,
             wants_list: false,
             runs: BTreeMap::new(),
             done: BTreeMap::new(),
@@ -77,7 +88,8 @@ impl Agent {
     }
 
     pub fn idle(&self) -> bool {
-        self.gone || (self.registered && self.runs.is_empty() && !self.wants_list)
+        let goes_on = |run: &Local| self.lasting && run.started && !run.stop;
+        self.gone || (self.registered && self.runs.values().all(goes_on) && !self.wants_list)
     }
 
     fn report(&mut self, report: Report) -> Act {
@@ -103,8 +115,11 @@ impl Agent {
         }
     }
 
-    /// A new life with nothing running.
+    /// A new life with nothing running, now and then as another machine.
     fn restart(&mut self, random: &mut Seeded) {
+        if random.chance(300) {
+            std::mem::swap(&mut self.capacity, &mut self.other);
+        }
         self.incarnation += 1 + random.below(2);
         self.registered = false;
         self.wants_list = false;
@@ -212,8 +227,12 @@ impl Agent {
     }
 
     fn move_on(&mut self, random: &mut Seeded, now_ms: i64, troubled: bool) -> Option<Run> {
-        let index = random.below(self.runs.len().max(1) as u64) as usize;
-        let (allocation, run) = self.runs.iter_mut().nth(index)?;
+        let lasting = self.lasting;
+        let ends = |run: &Local| !lasting || !run.started || run.stop;
+        let movable = self.runs.values().filter(|run| ends(run)).count();
+        let index = random.below(movable.max(1) as u64) as usize;
+        let mut movable = self.runs.iter_mut().filter(|(_, run)| ends(run));
+        let (allocation, run) = movable.nth(index)?;
         let allocation = allocation.clone();
         // An agent's clock is its own.
         let at_ms = now_ms + random.below(200) as i64 - 100;
@@ -222,7 +241,7 @@ impl Agent {
             return None;
         }
         let moved = match (run.started, run.stop) {
-            (false, false) if random.chance(60) => RunPhase::Rejected,
+            (false, false) if !lasting && random.chance(60) => RunPhase::Rejected,
             (false, false) => RunPhase::Started,
             (_, true) => RunPhase::FinishedOk,
             (true, false) if random.chance(150) => RunPhase::FailedRun,

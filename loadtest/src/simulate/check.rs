@@ -11,10 +11,14 @@ mod doors;
 mod fit;
 mod gangs;
 mod nodes;
+mod others;
 mod outcomes;
+mod progress;
+mod queues;
 mod quotas;
 mod replay;
 mod resources;
+mod rest;
 mod runs;
 mod settings;
 
@@ -22,7 +26,7 @@ pub use demand::Demand;
 pub use doors::{Ask, Asked, Expect, TurnedAway};
 pub use nodes::Heartbeat;
 pub use outcomes::{Outcome, State, Step, Told, Wait, What};
-pub use replay::{Replay, Replays};
+pub use replay::{Replay, Replays, begins_quietly};
 pub use resources::Granted;
 
 use crate::history::Bounds;
@@ -35,7 +39,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-/// The invariants of the design, by its numbers; 0 is for code that broke down.
+/// The invariants, by number; 0 is for code that broke down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Invariant {
@@ -59,6 +63,16 @@ pub enum Invariant {
     Fit = 8,
     /// What is answered about named resources is what their rules say.
     Reservation = 9,
+    /// No queue comes to hold more than its limit, nor one above it, whoever had to go for that.
+    QueueLimit = 11,
+    /// Decisions come to an end: the number of preemptions is bounded by who could go for whom.
+    Rest = 12,
+    /// A leader that begins in any quiet state decides nothing.
+    Memory = 13,
+    /// Whatever could be placed on what is free is.
+    Progress = 14,
+    /// Nothing is placed and preempted at once, and nothing finished runs again.
+    Waste = 15,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -143,6 +157,7 @@ pub struct Checker {
     asked: asked::Requests,
     resources: resources::Resources,
     outcomes: outcomes::Outcomes,
+    rest: rest::Rest,
     events: u64,
     moves: u64,
 }
@@ -160,6 +175,7 @@ impl Checker {
             asked: asked::Requests::default(),
             resources: resources::Resources::new(limits.bounds, limits.slot_ms),
             outcomes: outcomes::Outcomes::default(),
+            rest: rest::Rest::default(),
             events: 0,
             moves: 0,
         }
@@ -234,6 +250,7 @@ impl Checker {
             })
             .collect::<Result<Vec<_>, _>>()?;
         self.moves += kinds.iter().filter(|(_, kind)| moves_on(kind)).count() as u64;
+        self.stirs(&kinds);
         match writer {
             Writer::Admission => self.admission(&place(0), frame.through_door, &kinds)?,
             Writer::Quota => {
@@ -273,15 +290,19 @@ impl Checker {
         self.doors.turned(lsn, turned)
     }
 
-    /// All is quiet: nothing may be left over.
-    pub fn finish(&mut self) -> Result<(), Violation> {
-        let end = Place {
+    fn end(&self) -> Place {
+        Place {
             lsn: self.chain.end(),
             index: 0,
             no: 0,
             now: 0,
             through: self.chain.end(),
-        };
+        }
+    }
+
+    /// All is quiet: nothing may be left over.
+    pub fn finish(&mut self) -> Result<(), Violation> {
+        let end = self.end();
         self.doors.finish(&end)?;
         self.allocations.finish(&end)?;
         self.asked.finish(&end)?;

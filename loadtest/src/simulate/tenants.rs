@@ -14,9 +14,11 @@ use mistakes::{mistake, whole_mistake};
 use prost::Message;
 use resources::Slots;
 use schemas::v1::{
-    Batch, Cancel, CancelJobSet, Request, SetPriority, Submit, request::Verb, set_priority::Target,
+    Batch, Cancel, CancelJobSet, DependencyRequest, Request, SetPriority, Submit, request::Verb,
+    set_priority::Target,
 };
-use wishes::{gang, submit};
+use std::collections::BTreeSet;
+use wishes::{gang, impossible, one_alike, one_of_many, submit};
 
 const OPERATOR: &str = "_operator";
 pub const CELL: u64 = 1;
@@ -28,6 +30,25 @@ pub struct Known<'a> {
     pub allocations: Vec<(u64, String)>,
     pub granted: Vec<&'a Granted>,
     pub now_ms: i64,
+}
+
+/// Whether more is asked for than there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Crowd {
+    None,
+    Mixed,
+    /// All of one class, without rules or gangs.
+    Alike,
+}
+
+impl Crowd {
+    fn submit(self) -> fn(&mut Seeded) -> Submit {
+        match self {
+            Self::None => submit,
+            Self::Mixed => one_of_many,
+            Self::Alike => one_alike,
+        }
+    }
 }
 
 /// What a seed makes of its clients.
@@ -43,6 +64,7 @@ pub struct Tenants {
     /// Members of gangs that are still to be asked for.
     members: Vec<(String, Submit)>,
     gangs: u64,
+    crowd: Crowd,
     slots: Slots,
     /// Per mille of the wishes that are about named resources, beside the usual.
     resources: u64,
@@ -53,13 +75,19 @@ impl Tenants {
         let names: Vec<String> = (0..=random.below(3))
             .map(|i| format!("tenant-{i}"))
             .collect();
+        let crowd = match random.below(10) {
+            0..=2 => Crowd::Mixed,
+            3 | 4 => Crowd::Alike,
+            _ => Crowd::None,
+        };
         Self {
             next: 0,
             replies: 0,
             sent: Vec::new(),
-            setup: operators::setup(&names, random),
+            setup: operators::setup(&names, crowd, random),
             members: Vec::new(),
             gangs: 0,
+            crowd,
             slots: Slots::new(slot_ms),
             resources: [0, 0, 700][random.below(3) as usize],
             names,
@@ -183,17 +211,34 @@ impl Tenants {
             let (_, member) = self.members.remove(index);
             return self.asked(Some(Verb::Submit(member)), Expect::Sound);
         }
+        if self.crowd != Crowd::None && random.chance(850) {
+            return match random.below(100) {
+                0..=9 if self.crowd == Crowd::Mixed => self.gang(tenant, random),
+                10..=14 => self.asked(Some(Verb::Submit(impossible(random))), Expect::Sound),
+                _ => {
+                    let submit = self.crowd.submit()(random);
+                    self.asked(Some(Verb::Submit(submit)), Expect::Sound)
+                }
+            };
+        }
         if random.chance(self.resources) {
             let (verb, expect) = self.slots.wish(tenant, &known.granted, random);
             return self.asked(Some(verb), expect);
         }
         match random.below(100) {
             0..=4 => self.gang(tenant, random),
-            5..=39 => {
-                let verb = Verb::Submit(submit(random));
+            5..=7 => {
+                let verb = Verb::Submit(impossible(random));
                 self.asked(Some(verb), Expect::Sound)
             }
-            40..=51 => {
+            8..=42 => {
+                let mut wanted = submit(random);
+                if random.chance(200) {
+                    wanted.depends_on = self.dependencies(tenant, known, random);
+                }
+                self.asked(Some(Verb::Submit(wanted)), Expect::Sound)
+            }
+            43..=51 => {
                 let allocation_id = self.target(tenant, known, random);
                 let verb = Verb::Cancel(Cancel { allocation_id });
                 self.asked(Some(verb), Expect::Sound)
@@ -243,7 +288,7 @@ impl Tenants {
 
     fn gang(&mut self, tenant: &str, random: &mut Seeded) -> Asked {
         self.gangs += 1;
-        let mut members = gang(self.gangs, random);
+        let mut members = gang(self.gangs, self.crowd.submit(), random);
         // The last one may never be asked for.
         let first = members.pop().unwrap_or_default();
         let rest = members
@@ -264,6 +309,21 @@ impl Tenants {
         let number = pick(&own, random).copied().unwrap_or(random.below(100));
         let cell = if random.chance(50) { CELL + 1 } else { CELL };
         uuid_text(cell, number)
+    }
+
+    fn dependencies(
+        &self,
+        tenant: &str,
+        known: &Known,
+        random: &mut Seeded,
+    ) -> Vec<DependencyRequest> {
+        let targets = (0..=random.below(2)).map(|_| self.target(tenant, known, random));
+        let targets: BTreeSet<String> = targets.collect();
+        let dependency = |allocation_id| DependencyRequest {
+            allocation_id,
+            success: random.chance(500),
+        };
+        targets.into_iter().map(dependency).collect()
     }
 
     fn set_priority(&mut self, tenant: &str, known: &Known, random: &mut Seeded) -> Asked {

@@ -6,7 +6,7 @@ mod trace;
 
 use super::{
     agents::Agent,
-    check::{Checker, Invariant, Limits, Replay, Replays, TurnedAway, Violation},
+    check::{Checker, Invariant, Limits, Replay, Replays, TurnedAway, Violation, begins_quietly},
     clock::{ClockHand, WorldClock},
     process::{Process, Role, Shared},
     sink::MemorySink,
@@ -49,6 +49,8 @@ pub struct Outcome {
 const OVERLAP_MAX: usize = 3;
 /// Rounds after the faults, at most; a round is some milliseconds.
 const DRAIN_ROUNDS_MAX: u64 = 3000;
+/// Rounds in which the cell may come to rest while nothing ends by itself, before that.
+const REST_ROUNDS_MAX: u64 = 1500;
 /// Rounds without a record after which everybody has read everything.
 const ROUNDS_TO_READ: u64 = 4;
 
@@ -107,10 +109,14 @@ impl World {
             takeover_after_ms: 50 + random.below(300),
             step: Arc::new(AtomicU64::new(0)),
         };
-        let slow = random.below(3) * 450;
-        let agents = (0..1 + random.below(6))
-            .map(|index| Agent::new(format!("node-{index}"), capacity(&mut random), slow))
-            .collect();
+        // In some worlds hardly a run ends before all is over.
+        let slow = [0, 450, 900, 990][random.below(4) as usize];
+        let nodes = 1 + random.below(6);
+        let mut agent = |index| {
+            let (first, other) = (capacity(&mut random), capacity(&mut random));
+            Agent::new(format!("node-{index}"), first, other, slow)
+        };
+        let agents = (0..nodes).map(&mut agent).collect();
         let mut world = Self {
             tenants: Tenants::new(limits.slot_ms, &mut random),
             random,
@@ -350,7 +356,8 @@ impl World {
         self.shared.bus.publish(Door::Ingress, message);
     }
 
-    /// Nothing goes wrong any more; whatever is under way comes to its end.
+    /// Nothing goes wrong any more. First nothing ends by itself and whoever finds no room waits; then whatever is under way
+    /// comes to its end.
     fn drain(&mut self) -> Result<(), Violation> {
         self.note(|_| "heals".to_owned());
         self.shared.bus.heal();
@@ -374,12 +381,40 @@ impl World {
         for agent in &mut self.agents {
             agent.silent = false;
             agent.gone = self.random.chance(200);
+            agent.lasting = true;
         }
+        // Quota that comes and goes with bursts may never let it rest.
+        if self.quiet(REST_ROUNDS_MAX)? {
+            self.note(|_| "rests".to_owned());
+            self.at_rest()?;
+        }
+        for agent in &mut self.agents {
+            agent.lasting = false;
+        }
+        if self.quiet(DRAIN_ROUNDS_MAX)? {
+            return self.at_rest();
+        }
+        let text = format!("no quiet in {DRAIN_ROUNDS_MAX} rounds: {:?}", self.agents);
+        Err(Violation {
+            invariant: Invariant::Outcome,
+            lsn: self.read as u64,
+            text,
+        })
+    }
+
+    /// What holds in any quiet state.
+    fn at_rest(&self) -> Result<(), Violation> {
+        begins_quietly(&self.shared.bus, &self.shared.scheduler)?;
+        self.checker.at_rest(self.clock.now_ms())
+    }
+
+    /// Goes on until nothing has happened for a while; whether that was so within so many rounds.
+    fn quiet(&mut self, rounds: u64) -> Result<bool, Violation> {
         // Longer than any burst, and what is waited for after it.
         let patience = 2 * self.shared.takeover_after_ms as i64 + 2 * self.limits.lease_ms + 1200;
         let mut quiet_since = self.clock.now_ms();
         let mut rounds_without_record = 0;
-        for _ in 0..DRAIN_ROUNDS_MAX {
+        for _ in 0..rounds {
             self.shared.step.fetch_add(1, Ordering::Relaxed);
             let before = (self.read, self.checker.moves());
             for index in 0..self.agents.len() {
@@ -402,16 +437,11 @@ impl World {
             let patient = self.clock.now_ms() - quiet_since > patience;
             let read = rounds_without_record > ROUNDS_TO_READ && self.checker.settled();
             if patient && read {
-                return Ok(());
+                return Ok(true);
             }
             self.clock.advance(10 + self.random.below(20) as i64);
         }
-        let text = format!("no quiet in {DRAIN_ROUNDS_MAX} rounds: {:?}", self.agents);
-        Err(Violation {
-            invariant: Invariant::Outcome,
-            lsn: self.read as u64,
-            text,
-        })
+        Ok(false)
     }
 }
 

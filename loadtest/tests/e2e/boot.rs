@@ -6,12 +6,12 @@ use async_nats::jetstream::{
     self,
     stream::{Config, PersistenceMode, RetentionPolicy, StorageType},
 };
-use ledger::cell::ledger_config;
+use ledger::cell::{Chosen, ledger_config};
 use std::time::Duration;
 
 async fn unsafe_cell(change: impl Fn(&mut Config)) -> Suite {
     let suite = Suite::bare(Setup::default()).await;
-    let mut config = ledger_config(&suite.subjects, 1);
+    let mut config = ledger_config(&suite.subjects, Chosen::default());
     change(&mut config);
     let operator = jetstream::new(suite.servers.nats("operator").await);
     operator
@@ -24,7 +24,7 @@ async fn unsafe_cell(change: impl Fn(&mut Config)) -> Suite {
 #[tokio::test]
 async fn a_scheduler_names_the_unsafe_setting() -> Outcome {
     type Change = fn(&mut Config);
-    let table: [(Change, &str); 9] = [
+    let table: [(Change, &str); 10] = [
         (
             |c| c.max_age = Duration::from_secs(3600),
             "max_age is 3600s, must be 0",
@@ -63,6 +63,11 @@ async fn a_scheduler_names_the_unsafe_setting() -> Outcome {
                 c.deny_delete = false;
             },
             "retention is WorkQueue, must be limits",
+        ),
+        // Not unsafe, but made by nobody who knows how long a slot is.
+        (
+            |c| c.metadata.clear(),
+            "apportion_slot_ms is None, must be a number",
         ),
     ];
     for (change, expected) in table {

@@ -26,9 +26,10 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Both services, ready, and the tenant; `operations_max` operations are remembered, the tenant's own being one.
+    /// Both services, ready, and the tenant, of which `operations_max` operations are remembered.
     pub async fn start(operations_max: u64) -> Self {
         let suite = Suite::bare(Setup {
+            slot_ms: 0,
             settings: settings(operations_max),
             ..Setup::default()
         })
@@ -105,11 +106,10 @@ fn settings(operations_max: u64) -> BTreeMap<&'static str, String> {
         history_slots,
         expirations_max,
     } = BOUNDS;
-    let admission = format!(
-        "[service]\nslot_ms = 0\nwindow_slots = {window_slots}\noperations_max = {operations_max}\n"
-    );
+    let admission =
+        format!("[service]\nwindow_slots = {window_slots}\noperations_max = {operations_max}\n");
     let scheduler = format!(
-        "[service.reservations]\nslot_ms = 0\nresources_max = {resources_max}\n\
+        "[service.reservations]\nresources_max = {resources_max}\n\
          reservations_max = {reservations_max}\nbundle_max = {members_max}\nttl_slots_max = {ttl_slots_max}\n\
          history_slots = {history_slots}\nexpirations_per_slot_max = {expirations_max}\n"
     );

@@ -4,7 +4,11 @@ use crate::agent::Agent;
 use analytics::{AnalyticsService, store::Store};
 use chassis::{BootError, Config, Context, Failure, Needs, Service, Shutdown, run_service};
 use client::{Client, ConnectOptions, SetQuota, SetRate, SetTenant};
-use ledger::{Bus, Chain, Tail, cell, jetstream::JetStreamBus};
+use ledger::{
+    Bus, Chain, Tail,
+    cell::{self, Chosen},
+    jetstream::JetStreamBus,
+};
 use schemas::{subjects::Subjects, v1::NodeCapacity};
 use serde::Deserialize;
 use sqlx::{Executor, PgPool, Row, postgres::PgPoolOptions};
@@ -113,6 +117,8 @@ pub struct Setup {
     /// Longer than any test, so that agents without heartbeats stay.
     pub lease_ms: i64,
     pub otlp: Option<SocketAddr>,
+    /// The length of a slot of reservations.
+    pub slot_ms: u64,
     /// Tables of a service's configuration, as TOML.
     pub settings: BTreeMap<&'static str, String>,
 }
@@ -122,6 +128,7 @@ impl Default for Setup {
         Self {
             lease_ms: 3_600_000,
             otlp: None,
+            slot_ms: Chosen::default().slot_ms,
             settings: BTreeMap::new(),
         }
     }
@@ -199,7 +206,11 @@ impl Suite {
 
     pub async fn make_streams(&self) {
         let operator = async_nats::jetstream::new(self.servers.nats("operator").await);
-        cell::init(&operator, &self.subjects, 1)
+        let chosen = Chosen {
+            slot_ms: self.setup.slot_ms,
+            ..Chosen::default()
+        };
+        cell::init(&operator, &self.subjects, chosen)
             .await
             .expect("the operator may create streams");
     }

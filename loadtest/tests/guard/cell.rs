@@ -78,7 +78,7 @@ impl Cell {
                 operation_window_ms: settings.operation_window_ms,
                 operations_max: settings.operations_max,
                 allocations_max: settings.allocations_max,
-                slot_ms: settings.slot_ms,
+                slot_ms: SchedulerRules::default().slot_ms,
                 window_slots: settings.window_slots,
             },
             scheduler: SchedulerRules::default(),

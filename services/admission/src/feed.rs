@@ -288,7 +288,9 @@ impl Projection for Feed {
                     self.repeat(at, tenant, *original, reply_to, out);
                 }
             }
-            Event::OperationsForgotten { through, slots_of } => {
+            Event::OperationsForgotten {
+                through, slots_of, ..
+            } => {
                 self.operations.forget(*through, slots_of.as_ref());
             }
             Event::QuotaWaiting {

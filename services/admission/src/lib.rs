@@ -28,15 +28,12 @@ pub struct AdmissionService;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// How long an operation id is remembered, in milliseconds of the cell's clock.
+    /// How long an operation id is remembered, and an allocation after its end, in milliseconds of the cell's clock.
     pub operation_window_ms: i64,
-    /// Operations remembered at the same time.
+    /// Operations of one tenant that are remembered at the same time.
     pub operations_max: u64,
-    /// Allocations that have not ended.
+    /// Allocations of one tenant that have not ended.
     pub allocations_max: u64,
-    /// The length of a slot of reservations on the cell's clock, in milliseconds; 0: requests say which slot they are of.
-    /// The scheduler's has to be the same.
-    pub slot_ms: u64,
     /// How long an operation is remembered whose request says its slot, in slots: the longest time to live and the time
     /// for retries after it.
     pub window_slots: u64,
@@ -48,7 +45,6 @@ impl Default for Settings {
             operation_window_ms: 24 * vocab::HOUR_MS,
             operations_max: 5_000_000,
             allocations_max: 5_000_000,
-            slot_ms: 1000,
             window_slots: 2 * 86_400,
         }
     }
@@ -82,7 +78,7 @@ impl Service for AdmissionService {
             operation_window_ms: ctx.settings.operation_window_ms,
             operations_max: ctx.settings.operations_max,
             allocations_max: ctx.settings.allocations_max,
-            slot_ms: ctx.settings.slot_ms,
+            slot_ms: ctx.slot_ms(&bus).await?,
             window_slots: ctx.settings.window_slots,
         };
         let (turned_in, turned) = mpsc::unbounded_channel();

@@ -377,7 +377,9 @@ impl Projection for WarmProjection {
                 };
                 self.at_once(OperationRow::new(at, operation, None, None, state));
             }
-            Event::OperationsForgotten { through, slots_of } => {
+            Event::OperationsForgotten {
+                through, slots_of, ..
+            } => {
                 // The window of no submit is counted in slots.
                 if slots_of.is_none() {
                     let later = AllocationNo(through.0 + 1);
@@ -547,6 +549,8 @@ mod tests {
                 Event::OperationsForgotten {
                     through: EventNo(1),
                     slots_of: None,
+                    ended_through: EventNo(0),
+                    denied_through: EventNo(0),
                 },
             ),
             "forget 2" => (
@@ -554,6 +558,8 @@ mod tests {
                 Event::OperationsForgotten {
                     through: EventNo(2),
                     slots_of: None,
+                    ended_through: EventNo(0),
+                    denied_through: EventNo(0),
                 },
             ),
             "denied" => (

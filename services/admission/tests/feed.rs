@@ -55,7 +55,8 @@ impl Cell {
     async fn new() -> Self {
         let subjects = Subjects::new(format!("f{}", Uuid::new_v4().simple()));
         let operator = jetstream::new(client("operator").await);
-        cell::init(&operator, &subjects, 1).await.unwrap();
+        let chosen = cell::Chosen::default();
+        cell::init(&operator, &subjects, chosen).await.unwrap();
         let bus = JetStreamBus::open(client("admission").await, subjects.clone());
         Self {
             bus: bus.await.unwrap(),

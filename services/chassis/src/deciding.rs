@@ -9,9 +9,10 @@ pub use trace::JourneyTap;
 
 use std::convert::Infallible;
 
+use async_nats::jetstream::stream::Config;
 use ledger::{
     Decider, Decode, Door, Leader, LeaderOptions, Projection, Projector, Sink, Time, Witnesses,
-    check_ledger_settings, jetstream::JetStreamBus,
+    cell, check_ledger_settings, jetstream::JetStreamBus,
 };
 use schemas::subjects::Subjects;
 use tokio::sync::mpsc;
@@ -20,6 +21,7 @@ use vocab::{CellNo, Millis};
 
 use crate::clock::Clock;
 use crate::error::Failure;
+use crate::health::ComponentHandle;
 use crate::query::Mark;
 use crate::service::Context;
 use crate::watch::Behind;
@@ -88,16 +90,7 @@ impl<T> Context<T> {
         let client = self.nats().await?;
         let link = &self.nats_events.link;
         let bus = JetStreamBus::open_among(client, link, self.subjects(), &self.readers).await?;
-        let config = loop {
-            match bus.ledger_config().await {
-                Ok(config) => break config,
-                Err(error) => component.not_ready(format!("{error}; has the cell been made?")),
-            }
-            tokio::select! {
-                () = self.clock.pause(RETRY_MS) => {}
-                () = self.shutdown.requested() => return Err(self.stopped().into()),
-            }
-        };
+        let config = self.stream_config(&bus, &component).await?;
         let syncs = match &self.servers.nats.monitor_url {
             Some(url) => crate::monitor::server_syncs_always(url).await,
             None => None,
@@ -106,6 +99,33 @@ impl<T> Context<T> {
         component.ready();
         self.watch_reader(&bus);
         Ok(bus)
+    }
+
+    /// How long a slot of the cell is, in milliseconds of its clock; 0: requests say which slot they are of. The cell's
+    /// ledger says it, to all services the same.
+    pub async fn slot_ms(&self, bus: &JetStreamBus) -> Result<u64, Failure> {
+        let component = self.health.component("ledger");
+        let config = self.stream_config(bus, &component).await?;
+        component.ready();
+        Ok(cell::slot_ms(&config)?)
+    }
+
+    /// The ledger stream's settings, once it is there.
+    async fn stream_config(
+        &self,
+        bus: &JetStreamBus,
+        component: &ComponentHandle,
+    ) -> Result<Config, Failure> {
+        loop {
+            match bus.ledger_config().await {
+                Ok(config) => return Ok(config),
+                Err(error) => component.not_ready(format!("{error}; has the cell been made?")),
+            }
+            tokio::select! {
+                () = self.clock.pause(RETRY_MS) => {}
+                () = self.shutdown.requested() => return Err(self.stopped().into()),
+            }
+        }
     }
 
     /// Leads, or stands by, until shutdown. Returns early only on an error that no retry can mend.

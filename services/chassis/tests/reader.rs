@@ -53,7 +53,7 @@ async fn who_has_not_read_what_is_there_makes_the_service_unready() {
     cell::init(
         &async_nats::jetstream::new(client),
         &Subjects::new(&name),
-        1,
+        cell::Chosen::default(),
     )
     .await
     .expect("the cell is new");

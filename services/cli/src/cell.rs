@@ -3,6 +3,7 @@
 use crate::Failure;
 use chassis::Config;
 use clap::Subcommand;
+use ledger::cell::Chosen;
 use schemas::subjects::Subjects;
 use std::path::PathBuf;
 
@@ -16,11 +17,23 @@ pub enum CellCommand {
         /// Copies of every stream on the NATS cluster.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
         replicas: u8,
+        /// How long a slot of reservations is, in milliseconds of the cell's clock; 0: requests say which slot they are of.
+        /// It stays so for the life of the cell.
+        #[arg(long, default_value_t = Chosen::default().slot_ms)]
+        slot_ms: u64,
     },
 }
 
 pub async fn run(command: CellCommand) -> Result<(), Failure> {
-    let CellCommand::Init { config, replicas } = command;
+    let CellCommand::Init {
+        config,
+        replicas,
+        slot_ms,
+    } = command;
+    let chosen = Chosen {
+        replicas: replicas.into(),
+        slot_ms,
+    };
     let config: Config<()> = Config::load(&config)?;
     let client = async_nats::ConnectOptions::with_user_and_password(
         config.nats.user.clone(),
@@ -31,7 +44,7 @@ pub async fn run(command: CellCommand) -> Result<(), Failure> {
     .await?;
     let jetstream = async_nats::jetstream::new(client);
     let subjects = Subjects::new(&config.cell.name);
-    ledger::cell::init(&jetstream, &subjects, replicas.into()).await?;
+    ledger::cell::init(&jetstream, &subjects, chosen).await?;
     println!("cell {}: streams are there", config.cell.name);
     Ok(())
 }

@@ -5,6 +5,7 @@ use async_nats::jetstream::{
     stream::{Compression, Config, DiscardPolicy, PersistenceMode, RetentionPolicy, StorageType},
 };
 use schemas::subjects::Subjects;
+use std::collections::HashMap;
 
 /// Messages that may pile up per tenant or node before a publish is refused.
 const DOOR_BACKLOG_MAX: i64 = 20_000;
@@ -12,6 +13,45 @@ const DOOR_BACKLOG_MAX: i64 = 20_000;
 const DOOR_MESSAGE_MAX: i32 = 1 << 20;
 /// What the tenants' event feeds may hold, oldest out first. The ledger keeps everything; the feed is a copy.
 const EVENT_BYTES_MAX: i64 = 4 << 30;
+
+/// Under this name the ledger stream says how long a slot is.
+const SLOT_MS: &str = "apportion_slot_ms";
+
+/// What is chosen when a cell is made, and stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chosen {
+    /// Copies of every stream.
+    pub replicas: usize,
+    /// The length of a slot of reservations on the cell's clock, in milliseconds; 0: requests say which slot they are of.
+    pub slot_ms: u64,
+}
+
+impl Default for Chosen {
+    fn default() -> Self {
+        Self {
+            replicas: 1,
+            slot_ms: 1000,
+        }
+    }
+}
+
+/// The stream does not say how long a slot is: `apportion cell init` has not made it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the ledger stream does not say how long a slot is: {SLOT_MS} is {found:?}, must be a number"
+)]
+pub struct NoSlotLength {
+    found: Option<String>,
+}
+
+/// How long a slot of the cell is, as its ledger stream says: one place for all services, so that no two can differ.
+pub fn slot_ms(config: &Config) -> Result<u64, NoSlotLength> {
+    let found = config.metadata.get(SLOT_MS);
+    let length = found.and_then(|text| text.parse().ok());
+    length.ok_or_else(|| NoSlotLength {
+        found: found.cloned(),
+    })
+}
 
 #[derive(Debug, thiserror::Error)]
 #[error("stream {stream}: {why}")]
@@ -21,17 +61,18 @@ pub struct CellError {
 }
 
 /// All frames, for ever.
-pub fn ledger_config(subjects: &Subjects, replicas: usize) -> Config {
+pub fn ledger_config(subjects: &Subjects, chosen: Chosen) -> Config {
     Config {
         name: subjects.ledger_stream(),
         subjects: vec![subjects.ledger("*")],
         retention: RetentionPolicy::Limits,
         storage: StorageType::File,
-        num_replicas: replicas,
+        num_replicas: chosen.replicas,
         deny_delete: true,
         deny_purge: true,
         allow_direct: false,
         compression: Some(Compression::S2),
+        metadata: HashMap::from([(SLOT_MS.to_owned(), chosen.slot_ms.to_string())]),
         ..Config::default()
     }
 }
@@ -69,15 +110,17 @@ fn event_config(subjects: &Subjects, replicas: usize) -> Config {
     }
 }
 
-/// Creates what is missing. A stream that exists with other settings is left alone and reported.
+/// Creates what is missing. A stream that exists with other settings, and so a ledger with slots of another length, is left
+/// alone and reported.
 pub async fn init(
     jetstream: &jetstream::Context,
     subjects: &Subjects,
-    replicas: usize,
+    chosen: Chosen,
 ) -> Result<(), CellError> {
+    let replicas = chosen.replicas;
     let ingress = vec![subjects.ingress("*"), subjects.admin()];
     let configs = [
-        ledger_config(subjects, replicas),
+        ledger_config(subjects, chosen),
         door_config(subjects.ingress_stream(), ingress, replicas),
         door_config(
             subjects.report_stream(),
@@ -111,4 +154,28 @@ pub async fn init(
             })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ledger_says_how_long_a_slot_is_or_is_refused() {
+        let check = |said: Option<&str>, expected: Result<u64, &str>| {
+            let mut config = ledger_config(&Subjects::new("c1"), Chosen::default());
+            assert_eq!(slot_ms(&config), Ok(1000));
+            config.metadata.clear();
+            if let Some(text) = said {
+                config.metadata.insert(SLOT_MS.to_owned(), text.to_owned());
+            }
+            let prefix = "the ledger stream does not say how long a slot is: apportion_slot_ms is ";
+            let found = slot_ms(&config).map_err(|error| error.to_string().replace(prefix, ""));
+            assert_eq!(found, expected.map_err(str::to_owned));
+        };
+        check(Some("250"), Ok(250));
+        check(Some("0"), Ok(0));
+        check(None, Err("None, must be a number"));
+        check(Some("1s"), Err("Some(\"1s\"), must be a number"));
+    }
 }

@@ -107,12 +107,12 @@ pub fn check_ledger_settings(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cell::ledger_config;
+    use crate::cell::{Chosen, ledger_config};
     use schemas::subjects::Subjects;
     use std::time::Duration;
 
     fn check(change: fn(&mut Config), syncs: Option<bool>, refused: Option<&str>) {
-        let mut config = ledger_config(&Subjects::new("c1"), 1);
+        let mut config = ledger_config(&Subjects::new("c1"), Chosen::default());
         change(&mut config);
         let found = check_ledger_settings(&config, syncs).err();
         assert_eq!(found.map(|e| e.setting), refused);

@@ -35,7 +35,8 @@ impl Cell {
     async fn new() -> Self {
         let subjects = Subjects::new(format!("t{}", Uuid::new_v4().simple()));
         let operator = async_nats::jetstream::new(client("operator").await);
-        cell::init(&operator, &subjects, 1).await.unwrap();
+        let chosen = cell::Chosen::default();
+        cell::init(&operator, &subjects, chosen).await.unwrap();
         Self(subjects)
     }
 
@@ -263,4 +264,22 @@ async fn services_that_run_together_go_on_when_the_one_that_reads_is_gone() {
         .await
         .unwrap();
     reads(&mut alone, 1..=2).await;
+}
+
+#[tokio::test]
+async fn a_cell_keeps_the_length_of_its_slots() {
+    let cell = Cell::new().await;
+    let operator = async_nats::jetstream::new(client("operator").await);
+    let again = |slot_ms| {
+        let chosen = cell::Chosen {
+            slot_ms,
+            ..cell::Chosen::default()
+        };
+        cell::init(&operator, &cell.0, chosen)
+    };
+    again(1000).await.unwrap();
+    let refused = again(10).await.unwrap_err().to_string();
+    assert!(refused.contains(&cell.0.ledger_stream()), "{refused}");
+    let config = cell.bus("admission").await.ledger_config().await.unwrap();
+    assert_eq!(cell::slot_ms(&config), Ok(1000));
 }

@@ -89,7 +89,9 @@ impl Server {
         client.flush().await.unwrap();
         let subjects = Subjects::new("c1");
         let jetstream = async_nats::jetstream::new(client.clone());
-        cell::init(&jetstream, &subjects, 1).await.unwrap();
+        cell::init(&jetstream, &subjects, cell::Chosen::default())
+            .await
+            .unwrap();
         JetStreamBus::open_among(client, &link, subjects, &Readers::default())
             .await
             .unwrap()

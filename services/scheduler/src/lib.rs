@@ -13,7 +13,7 @@ use domain::{Bounds, Rules, Scheduler};
 use futures::future::BoxFuture;
 use ledger::jetstream::Readers;
 use query::{AllocationQueries, ReservationQueries, ResourceQueries};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error};
 
 /// The service, for the chassis.
 pub struct SchedulerService;
@@ -21,6 +21,7 @@ pub struct SchedulerService;
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
+    #[serde(deserialize_with = "fit")]
     pub reservations: Reservations,
 }
 
@@ -40,14 +41,11 @@ pub struct Reservations {
     pub history_slots: u64,
     /// Reservations of one tenant with the same deadline.
     pub expirations_per_slot_max: usize,
-    /// The length of a slot on the cell's clock, in milliseconds; 0: requests say which slot they are of. Admission's has
-    /// to be the same.
-    pub slot_ms: u64,
 }
 
 impl Default for Reservations {
     fn default() -> Self {
-        let Rules { bounds, slot_ms } = Rules::default();
+        let bounds = Bounds::default();
         Self {
             resources_max: bounds.resources_max,
             reservations_max: bounds.reservations_max,
@@ -55,24 +53,36 @@ impl Default for Reservations {
             ttl_slots_max: bounds.ttl_slots_max,
             history_slots: bounds.history_slots,
             expirations_per_slot_max: bounds.expirations_per_slot_max,
-            slot_ms,
         }
     }
 }
 
+impl Reservations {
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            resources_max: self.resources_max,
+            reservations_max: self.reservations_max,
+            bundle_max: self.bundle_max,
+            ttl_slots_max: self.ttl_slots_max,
+            history_slots: self.history_slots,
+            expirations_per_slot_max: self.expirations_per_slot_max,
+        }
+    }
+}
+
+/// A configuration with bounds that make no sense is refused as one with a key that nobody knows.
+fn fit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Reservations, D::Error> {
+    let set = Reservations::deserialize(deserializer)?;
+    set.bounds().validate().map_err(D::Error::custom)?;
+    Ok(set)
+}
+
 impl Settings {
-    pub fn rules(&self) -> Rules {
-        let set = &self.reservations;
+    /// With slots of this length.
+    pub fn rules(&self, slot_ms: u64) -> Rules {
         Rules {
-            bounds: Bounds {
-                resources_max: set.resources_max,
-                reservations_max: set.reservations_max,
-                bundle_max: set.bundle_max,
-                ttl_slots_max: set.ttl_slots_max,
-                history_slots: set.history_slots,
-                expirations_per_slot_max: set.expirations_per_slot_max,
-            },
-            slot_ms: set.slot_ms,
+            bounds: self.reservations.bounds(),
+            slot_ms,
         }
     }
 }
@@ -101,7 +111,7 @@ impl Service for SchedulerService {
     async fn run(ctx: Context<Settings>) -> Result<(), Failure> {
         let bus = ctx.ledger().await?;
         let (pool, cell) = (ctx.postgres()?, ctx.cell_no());
-        let rules = ctx.settings.rules();
+        let rules = ctx.settings.rules(ctx.slot_ms(&bus).await?);
         let mark = Mark::default();
         let queries = Queries::new(ctx.nats().await?, ctx.subjects())
             .on(AllocationQueries { pool: pool.clone() }, &mark)
@@ -140,7 +150,19 @@ mod tests {
 
     #[test]
     fn what_is_not_set_is_as_the_rules_have_it() {
-        let rules = super::Settings::default().rules();
-        assert_eq!(rules, super::domain::Rules::default());
+        let default = super::domain::Rules::default();
+        let rules = super::Settings::default().rules(default.slot_ms);
+        assert_eq!(rules, default);
+    }
+
+    #[test]
+    fn bounds_that_make_no_sense_are_refused_at_boot_by_name() {
+        let sample = include_str!("../config.example.toml");
+        let unfit = sample.replace("ttl_slots_max = 86400", "ttl_slots_max = 0");
+        let refusal = chassis::Config::<super::Settings>::from_toml(&unfit).unwrap_err();
+        assert_eq!(
+            refusal.to_string(),
+            "(inline): `service.reservations`: ttl_slots_max is 0, must be at least 1"
+        );
     }
 }

@@ -458,6 +458,11 @@ pub enum Event {
         through: EventNo,
         /// Only of those of this tenant whose window is counted in slots; none: of all others.
         slots_of: Option<Token>,
+        /// So is that of the allocations that ended by the scheduler's events up to this number: nobody can be asked to
+        /// start after them any more.
+        ended_through: EventNo,
+        /// The same of those that were denied, by quota's events.
+        denied_through: EventNo,
     },
     // quota
     QuotaReserved {

@@ -61,6 +61,7 @@ rules! {
     OperationIdInvalid = 5, "operation_id_invalid", false;
     /// The operation id was used with other content.
     OperationConflict = 6, "operation_conflict", false;
+    /// As many of the tenant's operations are remembered as may be. Nothing of it was recorded.
     OperationTableFull = 7, "operation_table_full", true;
     TenantUnknown = 8, "tenant_unknown", true;
     /// A name is not a token.
@@ -84,7 +85,7 @@ rules! {
     ResourceUnknown = 21, "resource_unknown", false;
     PriorityOutOfRange = 22, "priority_out_of_range", false;
     AllocationIdInvalid = 23, "allocation_id_invalid", false;
-    /// The cell holds as many live allocations as it may. Nothing of it was recorded.
+    /// The tenant has as many allocations that have not ended as the cell lets any have. Nothing of it was recorded.
     AllocationTableFull = 24, "allocation_table_full", true;
     /// A rate may not change what was already billed.
     RateForAPastHour = 25, "rate_for_a_past_hour", false;
@@ -140,6 +141,14 @@ rules! {
     ReservationIdInvalid = 56, "reservation_id_invalid", false;
     /// Members of its gang are missing; `limit` is its size, `actual` how many there are.
     IncompleteGang = 57, "incomplete_gang", true;
+    /// It is to start after what is not one of this tenant's allocations, or ended longer ago than is remembered.
+    DependencyUnknown = 58, "dependency_unknown", false;
+    /// A member that is to start after a fellow of its gang, or after what waits for one: the gang could never start.
+    GangWaitsForItself = 59, "gang_waits_for_itself", false;
+    /// What it depends on has not ended. It holds no quota before that.
+    DependencyPending = 60, "dependency_pending", true;
+    /// It fits in a burst only, and none may begin now; `limit` is the quota, `actual` what was asked for.
+    BurstOver = 61, "burst_over", true;
 }
 
 impl Rule {

@@ -25,10 +25,22 @@ pub enum Bug {
     StaleEpochAccepted,
     /// Adopts a step of a machine's clock.
     ClockStepAdopted,
+    /// Makes room for what its queue may not have.
+    PreemptOverQueueLimit,
+    /// Places a nominee without another look at what its node is like.
+    NomineeIgnoresFilters,
+    /// Lets what was placed in a frame go in the same.
+    PlacedAndPreempted,
+    /// Takes a run that had finished for one that had to go.
+    FinishedRunsAgain,
+    /// Forgets to try again what there is room for now.
+    WakeUpLost,
+    /// Takes from who has more than its share, whatever that brings.
+    EndlessPreemption,
 }
 
 impl Bug {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 17] = [
         Self::NoFence,
         Self::WatermarkOffByOne,
         Self::DuplicateNotRecognised,
@@ -40,6 +52,12 @@ impl Bug {
         Self::ReservationEarly,
         Self::StaleEpochAccepted,
         Self::ClockStepAdopted,
+        Self::PreemptOverQueueLimit,
+        Self::NomineeIgnoresFilters,
+        Self::PlacedAndPreempted,
+        Self::FinishedRunsAgain,
+        Self::WakeUpLost,
+        Self::EndlessPreemption,
     ];
 }
 

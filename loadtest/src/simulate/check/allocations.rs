@@ -1,11 +1,14 @@
 //! The life of each allocation, and what it holds on its node.
 
-use super::{Checker, Demand, Invariant, Place, Violation, foreign};
+use super::{Checker, Demand, Invariant, Place, Violation, foreign, others::At};
 use schemas::v1::{self, event::Kind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The reason of one that waits for quota.
 const FOR_QUOTA: i32 = 15;
+/// The reason of one that waits for members of its gang.
+const FOR_GANG: i32 = 10;
+const NOMINATED: i32 = 14;
 
 #[derive(Debug, Clone)]
 pub struct Allocation {
@@ -15,6 +18,10 @@ pub struct Allocation {
     /// Position of quota's latest grant.
     granted: Option<u64>,
     denied: Option<u64>,
+    /// The first event that ended it, or denied it.
+    over_by: Option<OverBy>,
+    /// Admission said that it does not know it any more.
+    pub forgotten: bool,
     /// Positions at which quota took back what it had granted, for as long as the scheduler has not given it up.
     pub reclaimed: Option<u64>,
     /// Up to where the scheduler had read when it gave up what was taken back.
@@ -27,11 +34,38 @@ pub struct Allocation {
     /// It was told that it waits, the last time by this.
     pub waiting: bool,
     pub hold: Option<Hold>,
+    /// Node and incarnation that are being cleared for it.
+    pub nominated: Option<(String, u64)>,
     /// How often it was queued again because its run failed, or its node did not want it.
     pub retried: u64,
     /// Not before this is it placed again.
     pub not_before: i64,
     pub ended_lsn: Option<u64>,
+    /// It ended because its run did, as it should.
+    pub finished: bool,
+}
+
+/// An event after which an allocation lives no more.
+#[derive(Debug, Clone, Copy)]
+struct OverBy {
+    /// By quota, which counts its own events.
+    denied: bool,
+    no: u64,
+    lsn: u64,
+    /// Its frame's clock.
+    now: i64,
+}
+
+impl OverBy {
+    fn of(at: &Place, denied: bool) -> Self {
+        let Place { no, lsn, now, .. } = *at;
+        Self {
+            denied,
+            no,
+            lsn,
+            now,
+        }
+    }
 }
 
 impl Allocation {
@@ -130,6 +164,8 @@ impl Allocations {
             requested_lsn: at.lsn,
             granted: None,
             denied: None,
+            over_by: None,
+            forgotten: false,
             reclaimed: None,
             gave_up_through: 0,
             cancels: BTreeMap::new(),
@@ -137,9 +173,11 @@ impl Allocations {
             set_cancel_lsn: None,
             waiting: false,
             hold: None,
+            nominated: None,
             retried: 0,
             not_before: i64::MIN,
             ended_lsn: None,
+            finished: false,
         };
         self.all.insert(at.no, allocation);
         self.open.insert(at.no);
@@ -190,9 +228,12 @@ impl Allocations {
         Some(hold)
     }
 
-    pub fn end(&mut self, at: &Place, no: u64) {
+    pub fn end(&mut self, at: &Place, no: u64, finished: bool) {
         if let Some(a) = self.all.get_mut(&no) {
             a.ended_lsn = Some(at.lsn);
+            a.over_by.get_or_insert(OverBy::of(at, false));
+            a.finished = finished;
+            a.nominated = None;
         }
         self.open.remove(&no);
     }
@@ -212,6 +253,7 @@ impl Allocations {
     pub fn denied(&mut self, at: &Place, no: u64) {
         if let Some(allocation) = self.all.get_mut(&no) {
             allocation.denied = Some(at.lsn);
+            allocation.over_by.get_or_insert(OverBy::of(at, true));
         }
     }
 
@@ -224,9 +266,37 @@ impl Allocations {
     /// It waits for quota again.
     pub fn gives_up(&mut self, at: &Place, no: u64) {
         if let Some(allocation) = self.all.get_mut(&no) {
+            allocation.nominated = None;
             allocation.gave_up_through = at.through;
             allocation.reclaimed = None;
         }
+    }
+
+    /// Admission says what it does not know any more: what it saw end, and not before the window is over.
+    pub fn forget(
+        &mut self,
+        at: &Place,
+        e: &v1::OperationsForgotten,
+        window_ms: i64,
+    ) -> Result<(), Violation> {
+        for (no, a) in &mut self.all {
+            let Some(by) = a.over_by.filter(|_| !a.forgotten) else {
+                continue;
+            };
+            let through = match by.denied {
+                true => e.denied_through,
+                false => e.ended_through,
+            };
+            if by.no > through {
+                continue;
+            }
+            let over = at.saw(by.lsn) && at.now > by.now + window_ms;
+            at.rule(over, Invariant::Operation, || {
+                format!("{no} forgotten within the window, at {}: {a:?}", at.now)
+            })?;
+            a.forgotten = true;
+        }
+        Ok(())
     }
 
     /// Whether admission had seen its end.
@@ -236,9 +306,8 @@ impl Allocations {
             .is_some_and(|a| a.denied(at) || a.ended_lsn.is_some_and(|lsn| at.saw(lsn)))
     }
 
-    /// Of one tenant, or of all.
-    pub fn live_for_admission(&self, at: &Place, tenant: Option<&str>) -> u64 {
-        let of = |a: &Allocation| tenant.is_none_or(|tenant| a.tenant == tenant);
+    pub fn live_for_admission(&self, at: &Place, tenant: &str) -> u64 {
+        let of = |a: &Allocation| a.tenant == tenant;
         let live = |(no, a): &(&u64, &Allocation)| of(a) && !self.admission_saw_end(**no, at);
         self.all.iter().filter(live).count() as u64
     }
@@ -273,6 +342,7 @@ impl Checker {
         kinds: &[(Place, &Kind)],
     ) -> Result<(), Violation> {
         let held_before = self.allocations.held();
+        let counted_before = self.counted();
         for (at, kind) in kinds {
             match kind {
                 Kind::AllocationPlaced(e) => self.placed(at, e)?,
@@ -295,6 +365,8 @@ impl Checker {
             }
         }
         self.gangs_come_whole(frame, kinds, &held_before)?;
+        self.queues_keep_limits(frame, &counted_before)?;
+        self.comes_to_rest(frame, kinds)?;
         self.all_are_told(frame)?;
         self.asked.left_nothing(frame)?;
         self.resources.left_nothing(frame)?;
@@ -308,7 +380,20 @@ impl Checker {
         at.rule(legal, Invariant::Terminal, || {
             format!("{no} placed, but {a:?}")
         })?;
+        self.may_start(at, no)?;
         self.may_be_on(at, e, &a.demand)?;
+        let of = At {
+            no,
+            a: &a,
+            node: &e.node,
+            incarnation: e.incarnation,
+        };
+        let broken = self
+            .not_apart(&of, &[])
+            .or_else(|| self.not_spread(at, &of, &[]));
+        at.rule(broken.is_none(), Invariant::Fit, || {
+            broken.unwrap_or_default()
+        })?;
         let a = self.allocations.get_mut(at, no)?;
         a.hold = Some(Hold {
             node: e.node.clone(),
@@ -320,6 +405,7 @@ impl Checker {
             started: None,
             stop: None,
         });
+        a.nominated = None;
         a.waiting = false;
         let key = (e.node.clone(), e.incarnation);
         self.allocations
@@ -327,6 +413,7 @@ impl Checker {
             .entry(key.clone())
             .or_default()
             .insert(no);
+        self.quotas.placed(at, no);
         self.within_capacity(at, &key)
     }
 
@@ -346,7 +433,11 @@ impl Checker {
         at.rule(a.queued(at), Invariant::Terminal, || {
             format!("{no} waits, but {a:?}")
         })?;
+        self.quotas.lacks(at, no, e.reason == FOR_GANG);
         a.waiting = true;
+        if e.reason != NOMINATED {
+            a.nominated = None;
+        }
         Ok(())
     }
 
@@ -354,7 +445,9 @@ impl Checker {
         let a = self.allocations.get_mut(at, e.allocation)?;
         at.rule(a.queued(at), Invariant::Terminal, || {
             format!("{e:?}, but {a:?}")
-        })
+        })?;
+        a.nominated = Some((e.node.clone(), e.incarnation));
+        Ok(())
     }
 
     /// A watermark is a promise: what lies below it has been decided.

@@ -41,7 +41,7 @@ fn positive(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
-/// Rules that say nothing are none; values are a set.
+/// Rules that say nothing are none; requirements and values are sets.
 fn rules(given: Option<&v1::PlacementRules>) -> Option<v1::PlacementRules> {
     let mut rules = given
         .filter(|given| **given != v1::PlacementRules::default())?
@@ -50,6 +50,8 @@ fn rules(given: Option<&v1::PlacementRules>) -> Option<v1::PlacementRules> {
         requirement.values.sort_unstable();
         requirement.values.dedup();
     }
+    let order = |it: &v1::Requirement| (it.label.clone(), it.operator, it.values.clone());
+    rules.selector.sort_by_key(order);
     Some(rules)
 }
 

@@ -67,11 +67,6 @@ impl Doors {
         &self.decided
     }
 
-    /// All operations that are remembered by the clock, up to this number, were forgotten.
-    pub fn forgotten(&self) -> u64 {
-        self.table.forgotten
-    }
-
     pub fn finish(&self, end: &Place) -> Result<(), Violation> {
         let (decided, asked) = (self.messages, self.asks.len());
         end.rule(decided == asked, Invariant::Outcome, || {
@@ -181,6 +176,7 @@ impl Checker {
     ) -> Result<(), Violation> {
         if e.slots_of.is_empty() {
             let window = self.limits.window_ms;
+            self.allocations.forget(at, e, window)?;
             return self.doors.table.forget(at, e.through, window);
         }
         let Some(next) = next else {

@@ -4,7 +4,8 @@ use super::{Checker, Demand, Invariant, Place, Violation, nodes::Known};
 use schemas::v1;
 use std::collections::{BTreeMap, BTreeSet};
 
-const SINGLE_ZONE: i32 = 2;
+/// A node that does not say its zones has none to give.
+pub const SINGLE_ZONE: i32 = 2;
 
 impl Checker {
     /// Readiness and cordons count as of what the scheduler had read.
@@ -134,7 +135,7 @@ pub fn value_of(capacity: Option<&v1::NodeCapacity>, name: &str) -> Option<Strin
     capacity.and_then(|it| label(it, name)).map(str::to_owned)
 }
 
-fn selects(requirement: &v1::Requirement, capacity: &v1::NodeCapacity) -> bool {
+pub fn selects(requirement: &v1::Requirement, capacity: &v1::NodeCapacity) -> bool {
     let value = label(capacity, &requirement.label);
     let among = value.is_some_and(|value| requirement.values.iter().any(|it| it == value));
     match requirement.operator() {
@@ -146,7 +147,7 @@ fn selects(requirement: &v1::Requirement, capacity: &v1::NodeCapacity) -> bool {
     }
 }
 
-fn tolerates(toleration: &v1::Toleration, taint: &v1::Taint) -> bool {
+pub fn tolerates(toleration: &v1::Toleration, taint: &v1::Taint) -> bool {
     (toleration.key.is_empty() || toleration.key == taint.key)
         && (toleration.value.is_empty() || toleration.value == taint.value)
 }

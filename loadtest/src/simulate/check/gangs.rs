@@ -22,6 +22,8 @@ impl Checker {
                 placed.entry(key).or_default().insert(e.allocation);
             }
         }
+        let all: BTreeSet<u64> = placed_in(kinds).collect();
+        self.all_are_near(frame, &all)?;
         for (key, members) in placed {
             let of_gang = |no: &u64| {
                 let a = self.allocations.get(*no);
@@ -30,9 +32,6 @@ impl Checker {
                     (a.tenant.as_str(), name) == (key.0, Some(key.1))
                 })
             };
-            if held_before.iter().any(of_gang) {
-                continue;
-            }
             let all: Vec<_> = self
                 .allocations
                 .iter()
@@ -46,16 +45,11 @@ impl Checker {
             if all.len() as u64 > gang.size {
                 continue;
             }
-            // Who has ended, or been denied, is no member any more.
-            let live = all.iter().filter(|(_, a)| !a.over_for(frame)).count() as u64;
-            let least = gang.min.min(live);
-            frame.rule(members.len() as u64 >= least, Invariant::Fit, || {
-                format!("of gang {key:?}, min {least}, only {members:?} were placed")
-            })?;
             if !gang.label.is_empty() {
-                let values: BTreeSet<Option<String>> = members
+                let values: BTreeSet<Option<String>> = all
                     .iter()
-                    .filter_map(|no| self.allocations.get(*no)?.hold.as_ref())
+                    .filter_map(|(_, a)| a.hold.as_ref())
+                    .filter(|hold| hold.stop.is_none())
                     .map(|hold| {
                         let capacity = self.nodes.capacity(&hold.node, hold.incarnation);
                         value_of(capacity, &gang.label)
@@ -66,7 +60,23 @@ impl Checker {
                     format!("gang {key:?} is over {values:?} of {}", gang.label)
                 })?;
             }
+            if held_before.iter().any(of_gang) {
+                continue;
+            }
+            // Who has ended, or been denied, is no member any more.
+            let live = all.iter().filter(|(_, a)| !a.over_for(frame)).count() as u64;
+            let least = gang.min.min(live);
+            frame.rule(members.len() as u64 >= least, Invariant::Fit, || {
+                format!("of gang {key:?}, min {least}, only {members:?} were placed")
+            })?;
         }
         Ok(())
     }
+}
+
+fn placed_in(kinds: &[(Place, &Kind)]) -> impl Iterator<Item = u64> {
+    kinds.iter().filter_map(|(_, kind)| match kind {
+        Kind::AllocationPlaced(e) => Some(e.allocation),
+        _ => None,
+    })
 }

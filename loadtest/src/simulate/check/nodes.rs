@@ -61,6 +61,11 @@ pub struct Nodes {
 }
 
 const RUN_STARTED: i32 = 1;
+/// Over after its agent was told to stop it, in whichever way the agent puts that.
+pub const RUN_STOPPED: i32 = 5;
+const FINISHED_OK: i32 = 2;
+const FAILED_RUN: i32 = 3;
+const REJECTED: i32 = 4;
 
 impl Nodes {
     pub fn reported(&mut self, node: &str, payload: &[u8]) {
@@ -81,6 +86,15 @@ impl Nodes {
         let history = self.history.get(node)?;
         let seen = history.iter().rev().find(|(lsn, _)| *lsn <= through);
         seen.map(|(_, known)| *known)
+    }
+
+    /// Those that are ready as of a position, with what they brought in.
+    pub fn all(&self, through: u64) -> impl Iterator<Item = (&str, u64, &v1::NodeCapacity)> {
+        self.history.keys().filter_map(move |node| {
+            let known = self.known(node, through).filter(|known| known.ready)?;
+            let capacity = self.capacity(node, known.incarnation)?;
+            Some((node.as_str(), known.incarnation, capacity))
+        })
     }
 
     pub fn was_lost(&self, node: &str, incarnation: u64, through: u64) -> bool {
@@ -264,10 +278,15 @@ impl Checker {
         let said = self.nodes.said(&e.node, frame.through_door, |report| {
             let id_end = format!("{:012x}", e.allocation);
             current.is_some_and(|known| known.incarnation == report.incarnation)
-                && runs(report)
-                    .iter()
-                    .any(|run| run.phase == e.state && run.allocation_id.ends_with(&id_end))
+                && runs(report).iter().any(|run| {
+                    let over = [FINISHED_OK, FAILED_RUN, REJECTED].contains(&run.phase);
+                    let same = run.phase == e.state || over && e.state == RUN_STOPPED;
+                    same && run.allocation_id.ends_with(&id_end)
+                })
         });
+        // No agent knows of a stop before the scheduler has decided it.
+        let told = hold.as_ref().is_some_and(|hold| hold.stop.is_some());
+        let said = said && (e.state != RUN_STOPPED || told);
         at.rule(said, Invariant::Outcome, || format!("nobody said {e:?}"))?;
         let over = self.nodes.over(e.allocation);
         let started = self.nodes.started(e.allocation);

@@ -5,6 +5,7 @@
 
 mod budgets;
 mod claims;
+mod gangs;
 mod limits;
 mod reclaims;
 mod refusals;
@@ -15,9 +16,10 @@ use super::{
 };
 use budgets::Budgets;
 use claims::{Claim, Hold, Leaves, Stage};
+use gangs::Gangs;
 use limits::InForce;
 use schemas::v1::{self, event::Kind};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// What others write and quota goes by.
 #[derive(Debug, Clone)]
@@ -29,6 +31,9 @@ enum Input {
     Stopped(u64, Option<i64>),
     Ended(u64, i64),
     Reprioritised(u64, i32),
+    Placed(u64),
+    /// Whether the scheduler has it wait for members of its gang.
+    Lacks(u64, bool),
 }
 
 #[derive(Debug, Clone)]
@@ -45,8 +50,7 @@ pub struct Quotas {
     tenants: BTreeMap<String, v1::TenantSettings>,
     in_force: InForce,
     budgets: Budgets,
-    /// Gangs of which members were granted quota, as long as one of them has not ended.
-    gangs: BTreeSet<(String, String)>,
+    gangs: Gangs,
     /// The others of a gang whose first member is denied: they are too, in the same frame, by the same refusal.
     denied_too: BTreeMap<u64, v1::Refusal>,
 }
@@ -63,6 +67,14 @@ impl Quotas {
     pub fn requested(&mut self, at: &Place, tenant: &str, demand: &Demand) {
         let claim = Box::new(Claim::of(tenant, demand));
         self.arrives(at, Input::Requested(at.no, claim));
+    }
+
+    pub fn placed(&mut self, at: &Place, no: u64) {
+        self.arrives(at, Input::Placed(no));
+    }
+
+    pub fn lacks(&mut self, at: &Place, no: u64, fellows: bool) {
+        self.arrives(at, Input::Lacks(no, fellows));
     }
 
     /// An operator's change.
@@ -102,8 +114,19 @@ impl Quotas {
     fn take_in(&mut self, next: &Arrived) {
         match &next.input {
             Input::Requested(no, claim) => {
-                self.claims.insert(*no, (**claim).clone());
+                let mut claim = (**claim).clone();
+                if let Some((name, size)) = &claim.wants_gang {
+                    let tenant = claim.tenant().to_owned();
+                    claim.gang = Some(self.join(*no, &tenant, name, *size));
+                }
+                claim.depends_on.retain(|other| {
+                    let other = self.claims.get(other);
+                    other.is_some_and(|other| other.stage != Stage::Over)
+                });
+                self.claims.insert(*no, claim);
             }
+            Input::Placed(no) => self.is_placed(*no),
+            Input::Lacks(no, fellows) => self.may_lack(*no, *fellows),
             Input::Changed(kind) => self.change(next, kind),
             Input::Started(no, from) => self.budgets.begins(*no, *from),
             // It may be placed again before the scheduler knows that its quota is taken back.
@@ -112,7 +135,6 @@ impl Quotas {
             Input::Ended(no, until) => {
                 self.budgets.ends(*no, *until, next.lsn);
                 self.leaves(*no, Leaves::Ended);
-                self.forget_gangs();
             }
             Input::Reprioritised(no, priority) => {
                 if let Some(claim) = self.claims.get_mut(no) {
@@ -163,22 +185,19 @@ impl Quotas {
         claim.ok_or_else(|| at.wrong(Invariant::Terminal, format!("quota does not know {no}")))
     }
 
+    /// Something it depends on has not ended.
+    fn awaits_others(&self, claim: &Claim) -> bool {
+        let live = |other: &u64| {
+            let other = self.claims.get(other);
+            other.is_some_and(|other| other.stage != Stage::Over)
+        };
+        claim.depends_on.iter().any(live)
+    }
+
     fn set_stage(&mut self, no: u64, stage: Stage) {
         if let Some(claim) = self.claims.get_mut(&no) {
             claim.stage = stage;
         }
-    }
-
-    /// A gang's name is free again when all its members have ended.
-    fn forget_gangs(&mut self) {
-        let claims = &self.claims;
-        self.gangs.retain(|key| {
-            let of = |claim: &&Claim| claim.gang_key().as_ref() == Some(key);
-            claims
-                .values()
-                .filter(of)
-                .any(|claim| claim.stage != Stage::Over)
-        });
     }
 
     /// Whether all that was taken back has come back, as far as quota has read.
@@ -270,6 +289,9 @@ impl Quotas {
         at.rule(open, Invariant::Terminal, || {
             format!("{e:?}, but {claim:?}")
         })?;
+        at.rule(!self.awaits_others(&claim), Invariant::Quota, || {
+            format!("{e:?}, but what it depends on has not ended: {claim:?}")
+        })?;
         let flags = self
             .may_hold(&claim, at.now)
             .map_err(|over| at.wrong(Invariant::Quota, format!("{e:?}: {over}")))?;
@@ -280,7 +302,9 @@ impl Quotas {
             || format!("{e:?}, but its flags are {flags}: {claim:?}"),
         )?;
         self.set_stage(no, Stage::Holds(Hold::default()));
-        self.gangs.extend(claim.gang_key());
+        if let Some(gang) = claim.gang.and_then(|gang| self.gangs.get_mut(&gang)) {
+            gang.granted = true;
+        }
         self.settle_claim(&claim, true, at.now);
         Ok(())
     }
@@ -305,40 +329,17 @@ impl Quotas {
         if let Some(claim) = self.claims.get_mut(&no) {
             claim.again = true;
         }
-        self.forget_gangs();
         self.settle_claim(&claim, false, at.now);
         Ok(())
-    }
-
-    /// The first members of a gang are granted in one frame, as many as it has, or none.
-    fn gangs_are_granted_whole(
-        &self,
-        frame: &Place,
-        kinds: &[(Place, &Kind)],
-        before: &BTreeSet<(String, String)>,
-    ) -> Result<(), Violation> {
-        let mut granted: BTreeMap<(String, String), (u64, u64)> = BTreeMap::new();
-        for (_, kind) in kinds {
-            if let Kind::QuotaReserved(e) = kind
-                && let Some(claim) = self.claims.get(&e.allocation)
-                && let Some((_, size)) = claim.gang
-                && let Some(key) = claim.gang_key().filter(|key| !before.contains(key))
-            {
-                granted.entry(key).or_insert((size, 0)).1 += 1;
-            }
-        }
-        let part = granted.iter().find(|(_, (size, members))| members < size);
-        frame.rule(part.is_none(), Invariant::Quota, || {
-            format!("of a gang, only some are granted quota: {part:?}")
-        })
     }
 
     /// A watermark is a promise: what lies below it has been decided.
     fn left_nothing(&self, frame: &Place) -> Result<(), Violation> {
         let open = |claim: &Claim| match &claim.stage {
             Stage::Asked => true,
+            Stage::Waits => claim.told_of_others && !self.awaits_others(claim),
             Stage::Holds(hold) => hold.leaves.is_some(),
-            Stage::Waits | Stage::Over => false,
+            Stage::Over => false,
         };
         let left = self.claims.iter().find(|(_, claim)| open(claim));
         frame.rule(left.is_none(), Invariant::Replay, || {

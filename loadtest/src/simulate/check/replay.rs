@@ -4,8 +4,10 @@
 
 use super::{Invariant, Violation};
 use ledger::{
-    Decider, Digest, LedgerId, Record, Replica, Snapshot, memory::MemoryBus, state_digest,
+    Decider, Digest, Draft, LedgerId, Record, Replica, Snapshot, memory::MemoryBus, state_digest,
 };
+use scheduler::domain::{Rules, Scheduler};
+use vocab::{Event, Millis, WaitingReason};
 
 /// A reader of one decider's states, fed with every record.
 pub trait Replay {
@@ -101,4 +103,43 @@ impl<D: Decider> Replay for Replays<D> {
             "snapshot and tail are not a replay from the beginning",
         ))
     }
+}
+
+/// Whether a scheduler that begins now would do anything but explain: one that has folded all from the beginning, and one
+/// that has begun with the newest snapshot. At the clock of the writer's last frame: nothing has come due since.
+pub fn begins_quietly(bus: &MemoryBus, rules: &Rules) -> Result<(), Violation> {
+    let newest = bus.snapshots_from(Scheduler::WRITER.name(), 0).pop();
+    let restored = newest
+        .and_then(|bytes| Snapshot::from_bytes(&bytes, LedgerId(1)))
+        .and_then(|snapshot| Replica::<Scheduler>::restore(&snapshot));
+    for mut replica in [Some(Replica::default()), restored].into_iter().flatten() {
+        let from = replica.next().0;
+        for record in bus.records_from((from - 1) as usize) {
+            replica
+                .receive(&record)
+                .map_err(|error| wrong::<Scheduler>(record.lsn.0, &format!("{error}")))?;
+        }
+        replica
+            .fold_all()
+            .map_err(|error| wrong::<Scheduler>(0, &format!("{error}")))?;
+        let head = replica.head();
+        let mut state = replica.state().clone();
+        let mut draft = Draft::new(head.now.max(Millis(0)), head.next_event);
+        state.decide(rules, &mut draft);
+        let says = |event: &&Event| {
+            matches!(event, Event::LineExplained { .. })
+                || matches!(event, Event::AllocationWaiting { reason, .. }
+                    if *reason != WaitingReason::Quota)
+        };
+        if let Some(decided) = draft.events().find(|event| !says(event)) {
+            return Err(Violation {
+                invariant: Invariant::Memory,
+                lsn: replica.next().0 - 1,
+                text: format!(
+                    "in a quiet state, a scheduler that begins (from {from}): {decided:?}"
+                ),
+            });
+        }
+    }
+    Ok(())
 }

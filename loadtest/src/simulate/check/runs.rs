@@ -3,7 +3,7 @@
 use super::{
     Checker, Invariant, Place, Violation,
     allocations::{Allocation, Stop},
-    nodes::Reported,
+    nodes::{RUN_STOPPED, Reported},
 };
 use schemas::v1;
 
@@ -31,15 +31,20 @@ impl Known {
             .is_some_and(|it| phases.contains(&it.state) && it.at_ms == at_ms)
     }
 
+    /// Whether it had ended well by itself, as its agent and the node's door say.
+    fn had_finished(&self) -> bool {
+        self.report.is_some_and(|report| report.state == 2)
+    }
+
     /// Whether `cause` is why the run is over.
     fn is_cause(&self, a: &Allocation, cause: i32, at_ms: i64) -> bool {
         let stop = a.hold.as_ref().and_then(|hold| hold.stop);
         match cause {
-            FINISHED => stop.is_none() && self.reported(&[2], at_ms),
-            FAILED => stop.is_none() && self.reported(&[3], at_ms),
+            FINISHED => self.reported(&[2], at_ms),
+            FAILED => self.reported(&[3], at_ms),
             REJECTED => self.reported(&[4], at_ms),
-            CANCELLED => stop == Some(Stop::Cancelled) && self.reported(&[2, 3], at_ms),
-            PREEMPTED => stop == Some(Stop::Cleared) && self.reported(&[2, 3], at_ms),
+            CANCELLED => stop == Some(Stop::Cancelled) && self.reported(&[RUN_STOPPED], at_ms),
+            PREEMPTED => stop == Some(Stop::Cleared) && self.reported(&[RUN_STOPPED], at_ms),
             NODE_LOST => self.lost,
             _ => false,
         }
@@ -100,7 +105,15 @@ impl Checker {
         let by = self.allocations.get(e.by);
         let class = self.settings.class(&a.demand.class, at);
         let preemptible = class.is_some_and(|class| class.preemptible);
-        let above = by.is_some_and(|by| {
+        // The first of a gang stands for all of it, which may be of different classes.
+        let gang = by.filter(|by| by.demand.gang.is_some());
+        let fellows = self.allocations.iter().map(|(_, other)| other);
+        let fellows = fellows.filter(|other| {
+            gang.is_some_and(|by| {
+                (&other.tenant, &other.demand.gang) == (&by.tenant, &by.demand.gang)
+            })
+        });
+        let above = by.into_iter().chain(fellows).any(|by| {
             let preempts = self.settings.class(&by.demand.class, at);
             preempts.is_some_and(|class| class.preempts) && by.demand.priority > a.demand.priority
         });
@@ -119,6 +132,9 @@ impl Checker {
         let text = format!("{e:?}, but {a:?}");
         match &mut a.hold {
             Some(hold) if hold.stop.is_none() => {
+                at.rule(hold.lsn != at.lsn, Invariant::Waste, || {
+                    format!("{e:?} of what was placed just before")
+                })?;
                 hold.stop = Some(Stop::Preempted);
                 Ok(())
             }
@@ -148,6 +164,12 @@ impl Checker {
         let no = e.allocation;
         let known = self.known(at, no);
         let a = self.allocations.get_mut(at, no)?;
+        at.rule(!known.had_finished(), Invariant::Waste, || {
+            format!(
+                "{e:?} of a run that had finished, {:?}: {a:?}",
+                known.report
+            )
+        })?;
         let legal = a.hold.is_some()
             && known.is_cause(a, e.cause, e.at_ms)
             && again(a, e.cause)
@@ -183,9 +205,21 @@ impl Checker {
             let (cause, report) = (e.cause, known.report);
             format!("{no} ended by cause {cause} with report {report:?}: {a:?}")
         })?;
-        self.allocations.end(at, no);
+        self.allocations.end(at, no, e.cause == FINISHED);
         self.quotas.ended(at, no, e.at_ms);
         self.leaves(at, no, e.at_ms)
+    }
+
+    /// What it was to start after is over, and has finished where it had to.
+    pub(super) fn may_start(&self, at: &Place, no: u64) -> Result<(), Violation> {
+        let on = self.allocations.get(no).map(|a| &a.demand.depends_on);
+        let early = on.into_iter().flatten().find(|(on, success)| {
+            let other = self.allocations.get(**on);
+            !other.is_some_and(|other| other.over_for(at) && (other.finished || !**success))
+        });
+        at.rule(early.is_none(), Invariant::Outcome, || {
+            format!("{no} was placed before it may start after {early:?}")
+        })
     }
 
     /// Something that had to finish has not.
@@ -194,7 +228,10 @@ impl Checker {
             return false;
         };
         let mut needed = a.demand.depends_on.iter().filter(|(_, success)| **success);
-        needed.any(|(on, _)| self.allocations.get(*on).is_some_and(|on| on.over_for(at)))
+        needed.any(|(on, _)| {
+            let other = self.allocations.get(*on);
+            other.is_some_and(|other| other.over_for(at) && !other.finished)
+        })
     }
 
     fn leaves(&mut self, at: &Place, no: u64, at_ms: i64) -> Result<(), Violation> {

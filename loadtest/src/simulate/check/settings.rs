@@ -14,6 +14,10 @@ pub struct Settings {
     tenants: BTreeMap<String, Vec<(u64, v1::TenantSettings)>>,
     cordons: BTreeMap<String, Vec<(u64, bool)>>,
     classes: BTreeMap<String, Vec<(u64, v1::PriorityClass)>>,
+    queues: BTreeMap<String, Vec<(u64, v1::QueueSettings)>>,
+    policies: Vec<(u64, v1::SchedulingPolicy)>,
+    /// Some account had a limit for one model of GPU.
+    pub models_limited: bool,
 }
 
 type Key = (&'static str, String);
@@ -29,7 +33,34 @@ fn latest<T>(history: Option<&Vec<(u64, T)>>) -> Option<&T> {
     history?.last().map(|(_, value)| value)
 }
 
+/// More queues than may be above one.
+const DEPTH_MAX: usize = 16;
+
 impl Settings {
+    pub fn queue(&self, name: &str, at: &Place) -> Option<&v1::QueueSettings> {
+        seen(self.queues.get(name), at)
+    }
+
+    /// The queue and those above it.
+    pub fn up(&self, name: &str, at: &Place) -> Vec<String> {
+        let parent = |name: &String| {
+            let parent = self.queue(name, at)?.parent.clone();
+            Some(parent).filter(|parent| !parent.is_empty())
+        };
+        std::iter::successors(Some(name.to_owned()), parent)
+            .take(DEPTH_MAX)
+            .collect()
+    }
+
+    /// As admission knows it.
+    pub fn queue_is_set(&self, name: &str) -> bool {
+        self.queues.contains_key(name)
+    }
+
+    pub fn backfills(&self, at: &Place) -> bool {
+        seen(Some(&self.policies), at).is_some_and(|policy| policy.backfill)
+    }
+
     /// As a writer knew it that had read up to its watermark.
     pub fn cordoned(&self, node: &str, at: &Place) -> bool {
         seen(self.cordons.get(node), at).is_some_and(|cordoned| *cordoned)
@@ -73,6 +104,15 @@ impl Settings {
                 let history = self.classes.entry(e.priority_class.clone()).or_default();
                 history.push((at.lsn, e.settings.unwrap_or_default()));
             }
+            Kind::QueueSet(e) => {
+                let history = self.queues.entry(e.queue.clone()).or_default();
+                history.push((at.lsn, e.settings.clone().unwrap_or_default()));
+            }
+            Kind::SchedulingSet(e) => {
+                let policy = e.policy.unwrap_or_default();
+                self.policies.push((at.lsn, policy));
+            }
+            Kind::QuotaSet(e) => self.models_limited |= e.resource.starts_with("gpu:"),
             Kind::CordonSet(e) => {
                 let history = self.cordons.entry(e.node.clone()).or_default();
                 history.push((at.lsn, e.cordoned));

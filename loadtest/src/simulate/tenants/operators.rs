@@ -1,19 +1,26 @@
 //! What operators set: tenants, limits at all levels, budgets, classes and policies.
 
-use super::{GIB, OPERATOR, wishes};
+use super::{Crowd, GIB, OPERATOR, wishes};
 use ledger::memory::Seeded;
 use schemas::v1::{
     OnExceed, Period, ReclaimFrom, SetBudget, SetQuota, SetRate, SetTenant, request::Verb,
 };
 
 /// What is set before anything else, last first; some cells go without policies.
-pub fn setup(names: &[String], random: &mut Seeded) -> Vec<Verb> {
-    let mut setup = wishes::policies(random);
+pub fn setup(names: &[String], crowd: Crowd, random: &mut Seeded) -> Vec<Verb> {
+    let mut setup = wishes::policies(crowd, random);
+    if crowd != Crowd::Alike && random.chance(600) {
+        setup.extend(wishes::queues(names, random));
+    }
     // Cohorts, and who waits, in some of the cells.
     let plain = random.chance(300);
     // So tight that they borrow from each other, and want it back.
     let together = !plain && random.chance(400);
     for tenant in names {
+        if crowd != Crowd::None {
+            setup.extend(ample(tenant));
+            continue;
+        }
         if together {
             setup.extend(tight(tenant, random));
             continue;
@@ -38,6 +45,28 @@ pub fn setup(names: &[String], random: &mut Seeded) -> Vec<Verb> {
         }));
     }
     setup
+}
+
+/// So much that the nodes are full first.
+fn ample(tenant: &str) -> Vec<Verb> {
+    let limit = |resource: &str, limit| {
+        Verb::SetQuota(SetQuota {
+            tenant: tenant.to_owned(),
+            resource: resource.to_owned(),
+            limit,
+            ..SetQuota::default()
+        })
+    };
+    let usual = Verb::SetTenant(SetTenant {
+        tenant: tenant.to_owned(),
+        ..SetTenant::default()
+    });
+    vec![
+        limit("cpu", 1_000_000),
+        limit("memory", 1000 * GIB),
+        limit("gpu", 1_000_000),
+        usual,
+    ]
 }
 
 /// In one cohort, with little of its own.

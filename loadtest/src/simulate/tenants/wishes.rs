@@ -1,10 +1,11 @@
 //! What tenants ask for, and the policies that operators set.
 
-use super::{GIB, operators::below, pick};
+use super::{Crowd, GIB, operators::below, pick};
 use ledger::memory::Seeded;
 use schemas::v1::{
-    ExtendedRequest, GangRequest, NumaPolicy, Operator, PlacementRules, QueueOrder, Requirement,
-    SetCordon, SetPriorityClass, SetQueue, SetScheduling, Submit, Toleration, request::Verb,
+    ExtendedRequest, GangRequest, GroupTerm, LimitRequest, NumaPolicy, Operator, PlacementRules,
+    QueueOrder, Requirement, SetCordon, SetPriorityClass, SetQueue, SetScheduling, Spread, Submit,
+    Toleration, request::Verb,
 };
 
 /// The classes that are set at first, or not at all.
@@ -39,24 +40,73 @@ fn set_class(name: &str, random: &mut Seeded) -> Verb {
 fn set_scheduling(random: &mut Seeded) -> Verb {
     Verb::SetScheduling(SetScheduling {
         placement: random.below(5) as i32,
-        fair_share_preemption: Some(random.chance(500)),
-        preemptions_per_minute: Some(random.below(30) as i64),
+        fair_share_preemption: Some(random.chance(600)),
+        preemptions_per_minute: Some(match random.below(4) {
+            0 => random.below(8) as i64,
+            1 => 30,
+            _ => 100_000,
+        }),
         aging_ms: random.below(2) as i64 * random.below(500) as i64,
         half_life_ms: random.below(2) as i64 * random.below(5000) as i64,
-        backfill: random.chance(500),
+        backfill: random.chance(300),
         backoff_ms: Some(random.below(100) as i64),
         backoff_ms_max: Some(100 + random.below(500) as i64),
         ..SetScheduling::default()
     })
 }
 
-/// What is set before anything else; some cells go without.
-pub fn policies(random: &mut Seeded) -> Vec<Verb> {
+/// What is set before anything else; some cells without a crowd go without.
+pub fn policies(crowd: Crowd, random: &mut Seeded) -> Vec<Verb> {
     let mut set = Vec::new();
-    if random.chance(800) {
+    if crowd == Crowd::Alike {
+        set.push(Verb::SetScheduling(SetScheduling {
+            fair_share_preemption: Some(true),
+            preemptions_per_minute: Some(100_000),
+            ..SetScheduling::default()
+        }));
+        set.push(set_class(CLASSES[0], random));
+    } else if crowd == Crowd::Mixed || random.chance(800) {
         set.push(set_scheduling(random));
         set.extend(CLASSES[..3].iter().map(|name| set_class(name, random)));
     }
+    set
+}
+
+/// Of a queue: some, or none.
+fn queue_limits(random: &mut Seeded) -> Vec<LimitRequest> {
+    let mut limits = Vec::new();
+    for (resource, unit, most) in [("cpu", 2000, 10), ("memory", 4 * GIB, 10), ("gpu", 1000, 8)] {
+        if random.chance(250) {
+            limits.push(LimitRequest {
+                resource: resource.to_owned(),
+                amount: unit * (1 + random.below(most)) as i64,
+            });
+        }
+    }
+    limits
+}
+
+/// Each tenant's own, some below one that they have in common; last first.
+pub fn queues(names: &[String], random: &mut Seeded) -> Vec<Verb> {
+    const COMMON: &str = "pool";
+    let mut set = Vec::new();
+    for tenant in names {
+        if random.chance(300) {
+            continue;
+        }
+        set.push(Verb::SetQueue(SetQueue {
+            queue: tenant.clone(),
+            parent: ["", COMMON, COMMON][random.below(3) as usize].to_owned(),
+            weight_milli: Some(500 * (1 + random.below(6)) as i64),
+            limits: queue_limits(random),
+            ..SetQueue::default()
+        }));
+    }
+    set.push(Verb::SetQueue(SetQueue {
+        queue: COMMON.to_owned(),
+        limits: queue_limits(random),
+        ..SetQueue::default()
+    }));
     set
 }
 
@@ -71,6 +121,7 @@ pub fn change(tenant: &str, random: &mut Seeded) -> Verb {
         5 | 6 => Verb::SetQueue(SetQueue {
             queue: tenant.to_owned(),
             weight_milli: Some(500 * (1 + random.below(4)) as i64),
+            limits: queue_limits(random),
             order: QueueOrder::try_from(random.below(3) as i32)
                 .unwrap_or_default()
                 .into(),
@@ -86,10 +137,11 @@ pub fn change(tenant: &str, random: &mut Seeded) -> Verb {
 }
 
 /// Some members more than one, in the order in which they are asked for from the last on.
-pub fn gang(number: u64, random: &mut Seeded) -> Vec<Submit> {
+pub fn gang(number: u64, submit: fn(&mut Seeded) -> Submit, random: &mut Seeded) -> Vec<Submit> {
     let size = 2 + random.below(3);
     let gang = GangRequest {
-        name: format!("gang-{number}"),
+        // Now and then of a name that members of another one still have.
+        name: format!("gang-{}", number / 2),
         size: size as i64,
         min: random.below(size + 1) as i64,
         uniform_label: match random.below(4) {
@@ -140,7 +192,104 @@ fn rules(random: &mut Seeded) -> PlacementRules {
             1 => NumaPolicy::BestEffort.into(),
             _ => NumaPolicy::None.into(),
         },
-        ..PlacementRules::default()
+        ..others(random)
+    }
+}
+
+/// A group of its own, and where it stands to groups.
+fn others(random: &mut Seeded) -> PlacementRules {
+    let name = |random: &mut Seeded| ["red", "green"][random.below(2) as usize].to_owned();
+    let domain = |random: &mut Seeded| ["", "zone"][random.below(2) as usize].to_owned();
+    let mut rules = PlacementRules::default();
+    if random.chance(400) {
+        return rules;
+    }
+    rules.group = name(random);
+    let term = |random: &mut Seeded| GroupTerm {
+        group: name(random),
+        domain: domain(random),
+    };
+    match random.below(6) {
+        0 | 1 => rules.apart.push(term(random)),
+        2 => rules.near.push(term(random)),
+        3 | 4 => rules.spread.push(Spread {
+            domain: domain(random),
+            skew_max: 1 + random.below(2) as u32,
+        }),
+        _ => {}
+    }
+    rules
+}
+
+/// What those ask for who differ in nothing but amounts: some want devices, some want cores.
+pub fn one_alike(random: &mut Seeded) -> Submit {
+    let devices = random.chance(400);
+    Submit {
+        priority_class: CLASSES[0].to_owned(),
+        cpu_milli: match devices {
+            true => 500,
+            false => 1000 * [1, 2, 4, 7, 13][random.below(5) as usize],
+        },
+        memory_bytes: GIB,
+        gpu_count: if devices {
+            [1, 2, 4, 8][random.below(4) as usize]
+        } else {
+            0
+        },
+        ..Submit::default()
+    }
+}
+
+/// What no node has, or hardly any, and mostly before everybody else.
+pub fn impossible(random: &mut Seeded) -> Submit {
+    let mut asked = submit(random);
+    asked.priority_class = ["high", "middle", ""][random.below(3) as usize].to_owned();
+    asked.priority = 0;
+    asked.best_effort = false;
+    match random.below(4) {
+        0 => {
+            let nowhere = Requirement {
+                label: "zone".to_owned(),
+                operator: Operator::In.into(),
+                values: vec!["nowhere".to_owned()],
+            };
+            let rules = asked.rules.get_or_insert_default();
+            rules.selector.push(nowhere);
+        }
+        1 => asked.gpu_models = vec!["unheard-of".to_owned()],
+        2 => asked.cpu_milli = 17_000 + 1000 * random.below(8) as i64,
+        // As many devices as the largest node has, in a cell that may have none.
+        _ => (asked.gpu_count, asked.gpu_milli) = (8, 0),
+    }
+    if asked.gpu_count == 0 {
+        asked.gpu_models.clear();
+    }
+    asked.cpu_milli_most = 0;
+    asked
+}
+
+/// What those ask for who come in a crowd: plain amounts, and mostly a class.
+pub fn one_of_many(random: &mut Seeded) -> Submit {
+    let class = match random.below(10) {
+        0..=4 => CLASSES[0],
+        5 | 6 => CLASSES[1],
+        7 | 8 => CLASSES[2],
+        _ => "",
+    };
+    let gpu_count = [0, 0, 0, 1, 2, 4][random.below(6) as usize];
+    Submit {
+        priority_class: class.to_owned(),
+        priority: 0,
+        cpu_milli: 1000 * [1, 2, 4, 8][random.below(4) as usize],
+        memory_bytes: GIB * (1 + random.below(3)) as i64,
+        gpu_count,
+        rules: random.chance(300).then(|| PlacementRules {
+            numa: NumaPolicy::None.into(),
+            ..rules(random)
+        }),
+        never_requeue: random.chance(50),
+        run_time_ms: random.below(2) as i64 * random.below(3000) as i64,
+        ..Submit::default()
     }
 }
 
@@ -193,7 +342,7 @@ pub fn submit(random: &mut Seeded) -> Submit {
         gpu_milli,
         gpu_models,
         priority_class: class.to_owned(),
-        rules: random.chance(250).then(|| rules(random)),
+        rules: random.chance(350).then(|| rules(random)),
         extended: random
             .chance(80)
             .then(|| ExtendedRequest {

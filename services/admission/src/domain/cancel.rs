@@ -1,6 +1,6 @@
 //! Cancel: only what is one's own, and only what has not ended.
 
-use super::{Admission, Owned, Rules};
+use super::{Admission, Rules, allocations::Owned};
 use vocab::{AllocationId, AllocationNo, Refusal, Rule, Token};
 
 impl Admission {
@@ -11,7 +11,8 @@ impl Admission {
         rules: &Rules,
     ) -> Result<AllocationNo, Refusal> {
         let subject = "allocation_id";
-        let (no, owned) = self.find_own(tenant, allocation_id, rules, subject)?;
+        let found = self.find_own(tenant, allocation_id, rules, subject)?;
+        let (no, owned) = found.ok_or_else(|| Refusal::new(Rule::AllocationNotFound, subject))?;
         if owned.ended {
             return Err(Refusal::new(Rule::AllocationEnded, subject));
         }
@@ -25,13 +26,12 @@ impl Admission {
         allocation_id: &str,
         rules: &Rules,
         subject: &str,
-    ) -> Result<(AllocationNo, &Owned), Refusal> {
-        let allocation = AllocationId::parse(allocation_id)
-            .ok_or_else(|| Refusal::new(Rule::AllocationIdInvalid, subject))?
-            .in_cell(rules.cell);
-        allocation
-            .and_then(|no| Some((no, self.allocations.get(&no)?)))
-            .filter(|(_, owned)| owned.tenant == *tenant)
-            .ok_or_else(|| Refusal::new(Rule::AllocationNotFound, subject))
+    ) -> Result<Option<(AllocationNo, &Owned)>, Refusal> {
+        let id = AllocationId::parse(allocation_id)
+            .ok_or_else(|| Refusal::new(Rule::AllocationIdInvalid, subject))?;
+        let found = id
+            .in_cell(rules.cell)
+            .and_then(|no| Some((no, self.allocations.get(no)?)));
+        Ok(found.filter(|(_, owned)| owned.tenant == *tenant))
     }
 }

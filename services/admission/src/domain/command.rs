@@ -40,11 +40,11 @@ pub enum Verb {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     pub cell: CellNo,
-    /// How long an operation is remembered, in milliseconds of the cell's clock.
+    /// How long an operation is remembered, and an allocation after its end, in milliseconds of the cell's clock.
     pub operation_window_ms: i64,
-    /// Operations remembered at the same time.
+    /// Operations of one tenant that are remembered at the same time.
     pub operations_max: u64,
-    /// Allocations that have not ended.
+    /// Allocations of one tenant that have not ended.
     pub allocations_max: u64,
     /// The length of a slot of reservations on the cell's clock; 0: requests say which slot they are of.
     pub slot_ms: u64,

@@ -1,9 +1,11 @@
 //! Admission's rules: who may ask for what, each operation once. Pure; one file per verb.
 
 mod admin;
+mod allocations;
 mod cancel;
 mod check;
 mod command;
+mod gangs;
 mod operations;
 mod priority;
 mod rate;
@@ -24,6 +26,7 @@ pub use submit::{
     SubmitRequest, TermRequest, TolerationRequest,
 };
 
+use allocations::{Allocations, EndedBy, Over};
 use ledger::{Decider, Draft, IllegalEvent};
 use operations::{Known, Operations};
 use rate::Bucket;
@@ -31,8 +34,8 @@ use serde::{Deserialize, Serialize};
 use settings::Settings;
 use std::collections::BTreeMap;
 use vocab::{
-    AllocationNo, At, Event, EventKind, Kinds, Millis, Operation, Refusal, Rule, Slot, Token,
-    Writer,
+    AllocationNo, At, EndCause, Event, EventKind, EventNo, Kinds, Millis, Operation, Refusal, Rule,
+    Slot, Token, Writer,
 };
 
 /// Everything that admission knows, folded from the ledger.
@@ -40,11 +43,7 @@ use vocab::{
 pub struct Admission {
     operations: Operations,
     settings: Settings,
-    /// Whose the allocations are, live or ended within the retention window.
-    allocations: BTreeMap<AllocationNo, Owned>,
-    live: u64,
-    /// The same by tenant, without those that have none.
-    live_of: BTreeMap<Token, u64>,
+    allocations: Allocations,
     /// Of tenants with a rate.
     buckets: BTreeMap<Token, Bucket>,
     /// The latest slots of the tenants' requests, where requests say them.
@@ -53,26 +52,28 @@ pub struct Admission {
     turned: Vec<Turned>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Owned {
-    tenant: Token,
-    ended: bool,
-}
-
 impl Decider for Admission {
     type Command = Command;
     type Rules = Rules;
     type Effect = Turned;
 
     const WRITER: Writer = Writer::Admission;
-    const STATE_VERSION: u32 = 3;
+    const STATE_VERSION: u32 = 4;
 
     const READS: Kinds = Kinds::of(&[EventKind::AllocationEnded, EventKind::QuotaDenied]);
 
-    fn observe(&mut self, _at: &At, event: &Event) -> Result<(), IllegalEvent> {
+    fn observe(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
         match event {
-            Event::AllocationEnded { allocation, .. } | Event::QuotaDenied { allocation, .. } => {
-                self.ended(*allocation);
+            Event::AllocationEnded {
+                allocation, cause, ..
+            } => {
+                let by = EndedBy::Scheduler { ran: ran(*cause) };
+                self.allocations.ended(*allocation, by, at.no, at.now);
+                Ok(())
+            }
+            Event::QuotaDenied { allocation, .. } => {
+                let by = EndedBy::Quota;
+                self.allocations.ended(*allocation, by, at.no, at.now);
                 Ok(())
             }
             // Not admission's business. What is queued again lives on.
@@ -124,16 +125,10 @@ impl Decider for Admission {
                 self.operations.remember(operation, at);
                 self.settings.apply(change, *version, event)
             }
-            Event::AllocationRequested { operation, .. } => {
+            Event::AllocationRequested { operation, spec } => {
                 self.taken_up(operation, at);
-                let tenant = operation.tenant.clone();
-                *self.live_of.entry(tenant.clone()).or_default() += 1;
-                let owned = Owned {
-                    tenant,
-                    ended: false,
-                };
-                self.allocations.insert(AllocationNo(at.no.0), owned);
-                self.live += 1;
+                let no = AllocationNo(at.no.0);
+                self.allocations.requested(no, &operation.tenant, spec);
                 Ok(())
             }
             Event::CancelRequested { operation, .. }
@@ -173,6 +168,7 @@ impl Decider for Admission {
             Event::OperationsForgotten {
                 through,
                 slots_of: Some(tenant),
+                ..
             } => {
                 self.operations.forget_by_slot(tenant, *through);
                 Ok(())
@@ -180,16 +176,14 @@ impl Decider for Admission {
             Event::OperationsForgotten {
                 through,
                 slots_of: None,
+                ended_through,
+                denied_through,
             } => {
-                // What had ended before these is gone, and what ends among them later goes when it does.
-                let first = AllocationNo(self.operations.forgotten().0 + 1);
                 self.operations.forget(*through);
-                let over = self.allocations.range(first..);
-                let over = over.take_while(|(no, _)| no.0 <= through.0);
-                let over = over.filter(|(_, owned)| owned.ended);
-                for no in over.map(|(no, _)| *no).collect::<Vec<_>>() {
-                    self.allocations.remove(&no);
-                }
+                self.allocations.forget(Over {
+                    ended: *ended_through,
+                    denied: *denied_through,
+                });
                 Ok(())
             }
             Event::QuotaReserved { .. }
@@ -296,20 +290,32 @@ impl Decider for Admission {
 }
 
 impl Admission {
-    /// Before anything is looked up, so that no operation is answered from the table after its window.
+    /// Before anything is looked up, so that nothing is answered after its window.
     fn forget(&mut self, rules: &Rules, draft: &mut Draft) {
-        let over = self.operations.over(draft.now, rules.operation_window_ms);
-        if let Some(through) = over {
-            let slots_of = None;
-            draft.emit(self, Event::OperationsForgotten { through, slots_of });
+        let window_ms = rules.operation_window_ms;
+        let operations = self.operations.over(draft.now, window_ms);
+        let allocations = self.allocations.over(draft.now, window_ms);
+        if operations.is_some() || allocations != Over::default() {
+            let forgotten = Event::OperationsForgotten {
+                through: operations.unwrap_or(self.operations.forgotten()),
+                slots_of: None,
+                ended_through: allocations.ended,
+                denied_through: allocations.denied,
+            };
+            draft.emit(self, forgotten);
         }
     }
 
     /// Only when something is recorded in the slot: what is not leaves everything as it was.
     fn forget_slots(&mut self, tenant: &Token, later: (Slot, Slot), draft: &mut Draft) {
         if let Some((through, _)) = self.operations.over_by_slot(tenant, later) {
-            let slots_of = Some(tenant.clone());
-            draft.emit(self, Event::OperationsForgotten { through, slots_of });
+            let forgotten = Event::OperationsForgotten {
+                through,
+                slots_of: Some(tenant.clone()),
+                ended_through: EventNo(0),
+                denied_through: EventNo(0),
+            };
+            draft.emit(self, forgotten);
         }
     }
 
@@ -364,21 +370,11 @@ impl Admission {
         rules: &Rules,
         now: Millis,
     ) -> Result<Event, Refusal> {
-        let verb = verb?;
         let operator = operation.tenant.as_str() == schemas::subjects::OPERATOR;
-        let over = match &slot {
-            Some(Ok((slot, true))) => {
-                let later = (*slot, rules.window_slots);
-                self.operations.over_by_slot(&operation.tenant, later)
-            }
-            _ => None,
-        };
-        let remembered = self.operations.len() - over.map_or(0, |(_, count)| count);
-        if remembered >= rules.operations_max {
-            let (limit, subject) = (rules.operations_max, "operations");
-            let rule = Rule::OperationTableFull;
-            return Err(Refusal::over(rule, subject, limit, remembered + 1));
+        if !operator {
+            self.check_table(&operation.tenant, &slot, rules)?;
         }
+        let verb = verb?;
         let (tenant, operation) = (&operation.tenant, operation.clone());
         match (verb, operator) {
             (Verb::Submit(request), false) => {
@@ -427,43 +423,57 @@ impl Admission {
         }
     }
 
-    fn check_room(&self, tenant: &Token, rules: &Rules) -> Result<(), Refusal> {
-        let of_tenant = self.live_of.get(tenant).copied().unwrap_or(0);
-        let settings = self.settings.tenants.get(tenant);
-        let most = settings.map_or(0, |settings| settings.allocations_max);
-        let (subject, all) = ("allocations", rules.allocations_max);
-        if self.live >= all {
-            let would_be = self.live + 1;
-            return Err(Refusal::over(
-                Rule::AllocationTableFull,
-                subject,
-                all,
-                would_be,
-            ));
-        }
-        if most > 0 && of_tenant >= most {
-            let would_be = of_tenant + 1;
-            return Err(Refusal::over(Rule::BacklogFull, subject, most, would_be));
+    /// One more operation of the tenant can be remembered, in the slot that it says. What the others have in their tables
+    /// does not matter; the operators' lane has no end.
+    fn check_table(
+        &self,
+        tenant: &Token,
+        slot: &Option<Result<(Slot, bool), Refusal>>,
+        rules: &Rules,
+    ) -> Result<(), Refusal> {
+        let over = match slot {
+            Some(Ok((slot, true))) => {
+                let later = (*slot, rules.window_slots);
+                self.operations.over_by_slot(tenant, later)
+            }
+            _ => None,
+        };
+        let remembered = self.operations.of(tenant) - over.map_or(0, |(_, count)| count);
+        if remembered >= rules.operations_max {
+            let (limit, subject) = (rules.operations_max, "operations");
+            let rule = Rule::OperationTableFull;
+            return Err(Refusal::over(rule, subject, limit, remembered + 1));
         }
         Ok(())
     }
 
-    fn ended(&mut self, allocation: AllocationNo) {
-        let Some(owned) = self.allocations.get_mut(&allocation) else {
-            return;
-        };
-        if !std::mem::replace(&mut owned.ended, true) {
-            self.live -= 1;
-            if let Some(live) = self.live_of.get_mut(&owned.tenant) {
-                *live -= 1;
-                if *live == 0 {
-                    self.live_of.remove(&owned.tenant);
-                }
-            }
+    /// The tenant may have one more allocation: as the cell has it for each, and as operators have set it for this one.
+    fn check_room(&self, tenant: &Token, rules: &Rules) -> Result<(), Refusal> {
+        let would_be = self.allocations.live_of(tenant) + 1;
+        let settings = self.settings.tenants.get(tenant);
+        let most = settings.map_or(0, |settings| settings.allocations_max);
+        let (subject, each) = ("allocations", rules.allocations_max);
+        if would_be > each {
+            let rule = Rule::AllocationTableFull;
+            return Err(Refusal::over(rule, subject, each, would_be));
         }
-        if allocation.0 <= self.operations.forgotten().0 {
-            self.allocations.remove(&allocation);
+        if most > 0 && would_be > most {
+            return Err(Refusal::over(Rule::BacklogFull, subject, most, would_be));
         }
+        Ok(())
+    }
+}
+
+/// Whether an end by this cause comes after a place on a node.
+fn ran(cause: EndCause) -> bool {
+    match cause {
+        EndCause::Finished
+        | EndCause::Failed
+        | EndCause::NodeLost
+        | EndCause::RejectedByNode
+        | EndCause::Preempted => true,
+        // What waited may have been cancelled.
+        EndCause::Cancelled | EndCause::DependencyFailed => false,
     }
 }
 

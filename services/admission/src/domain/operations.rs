@@ -1,4 +1,5 @@
-//! The operation table: an operation id with the same content has one outcome, within the retention window.
+//! The operation tables, one for each tenant: an operation id with the same content has one outcome, within the retention
+//! window. What one tenant has in its table takes no room from another.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -7,13 +8,12 @@ use vocab::{
     sabotage::{self, Bug},
 };
 
-type Key = (Token, Token);
-
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Operations {
-    by_id: BTreeMap<Key, Entry>,
-    /// Oldest first.
-    by_age: VecDeque<(Millis, EventNo, Key)>,
+    /// By tenant, without those that have none, and by id.
+    tables: BTreeMap<Token, BTreeMap<Token, Entry>>,
+    /// Tenant and id, oldest first.
+    by_age: VecDeque<(Millis, EventNo, Token, Token)>,
     forgotten: EventNo,
     /// Those whose window is counted in slots, by tenant: slot, number and id, oldest first.
     by_slot: BTreeMap<Token, VecDeque<(Slot, EventNo, Token)>>,
@@ -60,14 +60,12 @@ fn is_over(of: Slot, slot: Slot, window: Slot) -> bool {
     slot > of.saturating_add(window)
 }
 
-fn key(operation: &Operation) -> Option<Key> {
-    let id = operation.operation_id.clone()?;
-    Some((operation.tenant.clone(), id))
-}
-
 impl Operations {
-    pub fn len(&self) -> u64 {
-        self.by_id.len() as u64
+    /// How many of the tenant are remembered.
+    pub fn of(&self, tenant: &Token) -> u64 {
+        self.tables
+            .get(tenant)
+            .map_or(0, |table| table.len() as u64)
     }
 
     /// All operations up to this one are forgotten.
@@ -78,7 +76,8 @@ impl Operations {
     /// What is known of an operation id that was seen before. In a later slot, what its window is over for is not known
     /// any more, though it is forgotten only once something is recorded in that slot.
     pub fn known(&self, operation: &Operation, later: Option<(Slot, Slot)>) -> Option<Known> {
-        let entry = self.by_id.get(&key(operation)?)?;
+        let table = self.tables.get(&operation.tenant)?;
+        let entry = table.get(operation.operation_id.as_ref()?)?;
         if let (Some(of), Some((slot, window))) = (entry.slot, later)
             && is_over(of, slot, window)
         {
@@ -94,8 +93,8 @@ impl Operations {
     }
 
     pub fn remember(&mut self, operation: &Operation, at: &At) {
-        if let Some(key) = self.note(operation, at, None) {
-            self.by_age.push_back((at.now, at.no, key));
+        if let Some((tenant, id)) = self.note(operation, at, None) {
+            self.by_age.push_back((at.now, at.no, tenant, id));
         }
     }
 
@@ -106,22 +105,28 @@ impl Operations {
         }
     }
 
-    fn note(&mut self, operation: &Operation, at: &At, slot: Option<Slot>) -> Option<Key> {
-        let key = key(operation)?;
+    fn note(
+        &mut self,
+        operation: &Operation,
+        at: &At,
+        slot: Option<Slot>,
+    ) -> Option<(Token, Token)> {
+        let (tenant, id) = (operation.tenant.clone(), operation.operation_id.clone()?);
         let entry = Entry {
             digest: operation.digest,
             original: at.no,
             slot,
         };
-        self.by_id.insert(key.clone(), entry);
-        Some(key)
+        let table = self.tables.entry(tenant.clone()).or_default();
+        table.insert(id.clone(), entry);
+        Some((tenant, id))
     }
 
     /// The newest operation whose window is over: live while `now <= at + window`.
     pub fn over(&self, now: Millis, window_ms: i64) -> Option<EventNo> {
         let over = |at: &Millis| now > at.plus(window_ms);
         let last = self.by_age.iter().take_while(|(at, ..)| over(at)).last();
-        last.map(|(_, no, _)| *no)
+        last.map(|(_, no, ..)| *no)
     }
 
     /// The newest operation of the tenant whose window is over in `slot`, and how many are.
@@ -140,13 +145,9 @@ impl Operations {
     }
 
     pub fn forget(&mut self, through: EventNo) {
-        while let Some((_, no, _)) = self.by_age.front() {
-            if *no > through {
-                break;
-            }
-            if let Some((_, no, key)) = self.by_age.pop_front() {
-                self.drop_if_original(&key, no);
-            }
+        let due = |next: &mut (Millis, EventNo, Token, Token)| next.1 <= through;
+        while let Some((_, no, tenant, id)) = self.by_age.pop_front_if(due) {
+            self.drop_if_original(&tenant, &id, no);
         }
         self.forgotten = self.forgotten.max(through);
     }
@@ -155,19 +156,24 @@ impl Operations {
         let Some(mut queue) = self.by_slot.remove(tenant) else {
             return;
         };
-        while queue.front().is_some_and(|(_, no, _)| *no <= through) {
-            if let Some((_, no, id)) = queue.pop_front() {
-                self.drop_if_original(&(tenant.clone(), id), no);
-            }
+        let due = |next: &mut (Slot, EventNo, Token)| next.1 <= through;
+        while let Some((_, no, id)) = queue.pop_front_if(due) {
+            self.drop_if_original(tenant, &id, no);
         }
         if !queue.is_empty() {
             self.by_slot.insert(tenant.clone(), queue);
         }
     }
 
-    fn drop_if_original(&mut self, key: &Key, no: EventNo) {
-        if self.by_id.get(key).is_some_and(|e| e.original == no) {
-            self.by_id.remove(key);
+    fn drop_if_original(&mut self, tenant: &Token, id: &Token, no: EventNo) {
+        let Some(table) = self.tables.get_mut(tenant) else {
+            return;
+        };
+        if table.get(id).is_some_and(|entry| entry.original == no) {
+            table.remove(id);
+            if table.is_empty() {
+                self.tables.remove(tenant);
+            }
         }
     }
 }

@@ -86,14 +86,16 @@ impl Waiting {
         }
     }
 
-    /// Before it holds quota. A gang is not asked for before all of it is there.
+    /// Before it holds quota. A gang does not ask before all of it is there, nor does what depends on others before they
+    /// have ended.
     pub fn for_quota(refusal: &Refusal) -> Self {
-        if refusal.rule == Rule::IncompleteGang {
-            return Self::of(WaitingReason::GangIncomplete);
-        }
-        Self {
-            reason: WaitingReason::Quota,
-            quota: Some(refusal.clone()),
+        match refusal.rule {
+            Rule::IncompleteGang => Self::of(WaitingReason::GangIncomplete),
+            Rule::DependencyPending => Self::of(WaitingReason::Dependency),
+            _ => Self {
+                reason: WaitingReason::Quota,
+                quota: Some(refusal.clone()),
+            },
         }
     }
 }

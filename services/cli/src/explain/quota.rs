@@ -11,6 +11,12 @@ pub fn short(refusal: &Refusal) -> String {
             let (actual, size) = (actual, refusal.limit);
             format!("{actual} of the {size} members of its gang are there")
         }
+        (Rule::DependencyPending, _) => "what it depends on has not ended".to_owned(),
+        (Rule::QuotaNeverFits | Rule::BurstOver, Some(level)) => {
+            let (limit, actual) = (level.amount(refusal.limit), level.amount(actual));
+            let (what, account) = (level.what, level.account);
+            format!("it asks for {actual} of {what}, of which {account} may hold {limit} now")
+        }
         (_, Some(level)) => {
             let (limit, actual) = (level.amount(refusal.limit), level.amount(actual));
             let (what, account) = (level.what, level.account);
@@ -30,6 +36,9 @@ pub fn lines(refusal: &Refusal) -> Vec<String> {
             out.push(format!(
                 "passes when  those that are missing are submitted ({missing})"
             ));
+        }
+        (Rule::DependencyPending, _) => {
+            out.push("passes when  that has ended; only then it asks for quota".to_owned());
         }
         (Rule::QuotaExceeded, Some(level)) => {
             let (level_of, missing) = (level.name(), level.amount(missing));
@@ -52,6 +61,12 @@ pub fn lines(refusal: &Refusal) -> Vec<String> {
             let missing = level.amount(missing);
             out.push(format!(
                 "passes when  it asks for {missing} less, or the limit of {} is raised by that",
+                level.account
+            ));
+        }
+        (Rule::BurstOver, Some(level)) => {
+            out.push(format!(
+                "passes when  the next burst of {} may begin, or its limit is raised",
                 level.account
             ));
         }
@@ -134,6 +149,41 @@ mod tests {
             &[
                 "quota        3 of the 4 members of its gang are there",
                 "passes when  those that are missing are submitted (1)",
+            ],
+        );
+    }
+
+    #[test]
+    fn who_depends_on_others_has_not_asked_yet() {
+        check(
+            Rule::DependencyPending,
+            "dependencies",
+            (0, 0),
+            &[
+                "quota        what it depends on has not ended",
+                "passes when  that has ended; only then it asks for quota",
+            ],
+        );
+    }
+
+    #[test]
+    fn what_is_impossible_now_says_until_when() {
+        check(
+            Rule::QuotaNeverFits,
+            "t cpu",
+            (8000, 12_000),
+            &[
+                "quota        it asks for 12 cores of cpu, of which t may hold 8 cores now",
+                "passes when  it asks for 4 cores less, or the limit of t is raised by that",
+            ],
+        );
+        check(
+            Rule::BurstOver,
+            "t cpu",
+            (8000, 12_000),
+            &[
+                "quota        it asks for 12 cores of cpu, of which t may hold 8 cores now",
+                "passes when  the next burst of t may begin, or its limit is raised",
             ],
         );
     }

@@ -4,7 +4,7 @@ use super::Request;
 use crate::Failure;
 use admission::domain::{Admission, Rules};
 use client::Operation;
-use ledger::{Bus, Decider, DoorRecord, Replica, Tail};
+use ledger::{Bus, Decider, DoorRecord, Replica, Tail, cell::Chosen};
 use prost::Message;
 use scheduler::domain::{Scheduler, what_if::Change};
 use schemas::v1;
@@ -65,7 +65,8 @@ impl Folded {
             operation_window_ms: settings.operation_window_ms,
             operations_max: settings.operations_max,
             allocations_max: settings.allocations_max,
-            slot_ms: settings.slot_ms,
+            // What is tried here speaks of allocations.
+            slot_ms: Chosen::default().slot_ms,
             window_slots: settings.window_slots,
         };
         let mut admission = self.admission.state().clone();

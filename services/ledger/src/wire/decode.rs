@@ -128,6 +128,8 @@ pub fn event_from_proto(event: v1::Event) -> Result<Event, WireError> {
         Kind::OperationsForgotten(e) => Event::OperationsForgotten {
             through: EventNo(e.through),
             slots_of: optional_token(&e.slots_of, "slots_of")?,
+            ended_through: EventNo(e.ended_through),
+            denied_through: EventNo(e.denied_through),
         },
         Kind::QuotaReserved(e) => Event::QuotaReserved {
             allocation: AllocationNo(e.allocation),

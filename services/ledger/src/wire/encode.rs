@@ -71,12 +71,17 @@ pub fn event_to_proto(event: &Event) -> v1::Event {
             original: original.0,
             reply_to: text(reply_to),
         }),
-        Event::OperationsForgotten { through, slots_of } => {
-            Kind::OperationsForgotten(v1::OperationsForgotten {
-                through: through.0,
-                slots_of: text(slots_of),
-            })
-        }
+        Event::OperationsForgotten {
+            through,
+            slots_of,
+            ended_through,
+            denied_through,
+        } => Kind::OperationsForgotten(v1::OperationsForgotten {
+            through: through.0,
+            slots_of: text(slots_of),
+            ended_through: ended_through.0,
+            denied_through: denied_through.0,
+        }),
         Event::QuotaReserved { allocation, flags } => Kind::QuotaReserved(v1::QuotaReserved {
             allocation: allocation.0,
             flags: flags.0,

@@ -418,6 +418,17 @@ pub fn samples() -> Vec<(&'static str, Event)> {
             Event::OperationsForgotten {
                 through: EventNo(9),
                 slots_of: Some(token("team-a")),
+                ended_through: EventNo(0),
+                denied_through: EventNo(0),
+            },
+        ),
+        (
+            "operations_forgotten_3",
+            Event::OperationsForgotten {
+                through: EventNo(9),
+                slots_of: None,
+                ended_through: EventNo(300),
+                denied_through: EventNo(7),
             },
         ),
         (

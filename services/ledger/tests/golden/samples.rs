@@ -126,6 +126,8 @@ pub fn samples() -> Vec<(&'static str, Event)> {
             Event::OperationsForgotten {
                 through: EventNo(9),
                 slots_of: None,
+                ended_through: EventNo(0),
+                denied_through: EventNo(0),
             },
         ),
         (

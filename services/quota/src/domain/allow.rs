@@ -44,6 +44,15 @@ impl Books {
         }
     }
 
+    /// The most that it could hold now, if it held nothing else.
+    pub fn cap_now(&self, account: AccountId, resource: ResourceId, now: Millis) -> u64 {
+        let node = self.tree.node(account);
+        match node.limited(resource).filter(|_| node.cohort.is_none()) {
+            Some(limited) => limited.cap(now),
+            None => self.most(account, resource),
+        }
+    }
+
     /// Whether so much more may be held at an account.
     pub fn limit_allows(
         &self,

@@ -1,9 +1,10 @@
 //! The books: what each account holds of what, and the sums that follow from it.
 
-use super::limits::Limited;
 use super::{
+    aside::Asides,
     claim::{Place, Point},
     cohort::{CohortId, Cohorts, Share},
+    limits::Limited,
     marks::Marks,
     node::Node,
     queues::Queues,
@@ -20,6 +21,7 @@ pub(super) struct Books {
     pub tree: Tree,
     pub cohorts: Cohorts,
     pub queues: Queues,
+    pub asides: Asides,
     /// When which accounts' bursts are over, as long as something of them is to be taken back.
     pub bursts: BTreeSet<(Millis, AccountId, ResourceId)>,
     #[serde(skip)]
@@ -98,7 +100,7 @@ impl Books {
         let Some(limited) = found.ok().and_then(|at| node.cells[at].limited.as_mut()) else {
             return;
         };
-        let timer = limited.timer;
+        let (timer, rests) = (limited.timer, limited.burst.rests());
         limited.settle(
             taken.held(),
             taken.staying(),
@@ -114,6 +116,7 @@ impl Books {
                 bursts.insert((at, account, resource));
             }
         }
+        let rests = limited.burst.rests() != rests;
         if let Some(id) = cohort {
             let share = Share::of(&limited.limits, taken);
             if share != limited.share {
@@ -124,6 +127,9 @@ impl Books {
                 }
                 self.mark_lenders(id);
             }
+        }
+        if rests {
+            self.mark_tenant(account);
         }
     }
 
@@ -165,8 +171,27 @@ impl Books {
     /// Whoever waits for anything of a tenant of the cohort is to be tried.
     fn mark_cohort(&mut self, cohort: CohortId) {
         for &member in &self.cohorts.get(cohort).members {
-            self.marks.points.extend(self.queues.of(member));
+            let Self {
+                tree,
+                queues,
+                asides,
+                marks,
+                ..
+            } = self;
+            marks.tree(tree, queues, asides, member);
         }
+    }
+
+    /// Whoever waits anywhere below a tenant is to be tried: what it asks for may be impossible from now on, or possible.
+    fn mark_tenant(&mut self, account: AccountId) {
+        let Self {
+            tree,
+            queues,
+            asides,
+            marks,
+            ..
+        } = self;
+        marks.tree(tree, queues, asides, tree.path(account).tenant());
     }
 
     /// A burst or a cohort's sums follow from what a tenant or another account holds.
@@ -211,8 +236,9 @@ impl Books {
         }
         self.watch(account, resource);
         self.settle(account, resource, false, now);
-        if let Some(id) = cohort {
-            self.mark_cohort(id);
+        match cohort {
+            Some(id) => self.mark_cohort(id),
+            None => self.mark_tenant(account),
         }
     }
 
@@ -245,7 +271,7 @@ impl Books {
         }
         match after {
             Some(id) => self.mark_cohort(id),
-            None => self.marks.points.extend(self.queues.of(tenant)),
+            None => self.mark_tenant(tenant),
         }
     }
 
@@ -262,23 +288,50 @@ impl Books {
 
     /// The claim of this order waits at the place from now on.
     pub fn park(&mut self, place: Place, order: super::claim::Order) {
-        let Place::At(point) = place else { return };
-        if self.queues.insert(point, order) {
-            self.retain_point(point, true);
-        }
+        let point = match place {
+            Place::At(point) => {
+                if self.queues.insert(point, order) {
+                    self.retain_point(point, true);
+                }
+                point
+            }
+            Place::Aside { point, amount } => {
+                self.asides.insert(point, amount, order);
+                self.retain_point(point, true);
+                point
+            }
+            Place::Nowhere | Place::Gang | Place::Others => return,
+        };
         self.count_parked(point.account, true);
     }
 
-    /// It does not wait there any more; whoever is behind it might go on.
-    pub fn unpark(&mut self, place: Place, order: super::claim::Order) {
-        let Place::At(point) = place else { return };
-        if !self.queues.contains(point, order) {
-            return;
+    /// Whoever waits there is to be tried.
+    pub fn mark(&mut self, place: Place) {
+        if let Place::At(point) = place {
+            self.marks.point(point);
         }
-        self.marks.point(point);
-        self.count_parked(point.account, false);
-        if self.queues.remove(point, order) {
-            self.retain_point(point, false);
+    }
+
+    /// It does not wait there any more, if it did; whoever is behind it might go on.
+    pub fn unpark(&mut self, place: Place, order: super::claim::Order) -> bool {
+        match place {
+            Place::At(point) if self.queues.contains(point, order) => {
+                self.marks.point(point);
+                self.count_parked(point.account, false);
+                if self.queues.remove(point, order) {
+                    self.retain_point(point, false);
+                }
+                true
+            }
+            Place::Aside { point, amount } if self.asides.contains(point, amount, order) => {
+                self.asides.remove(point, amount, order);
+                self.count_parked(point.account, false);
+                self.retain_point(point, false);
+                true
+            }
+            Place::At(_) | Place::Aside { .. } | Place::Nowhere | Place::Gang | Place::Others => {
+                false
+            }
         }
     }
 

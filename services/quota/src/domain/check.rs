@@ -144,25 +144,6 @@ impl Quota {
         }
     }
 
-    /// A refusal for ever, if one of the needs is more than its account may ever hold.
-    pub(super) fn never(&self, needs: &[Need]) -> Option<Refusal> {
-        needs
-            .chunk_by(|a, b| a.account == b.account)
-            .find_map(|group| {
-                let account = group[0].account;
-                let node = self.books.tree.node(account);
-                let resources = group.iter().flat_map(|need| node.counts_on(need.part));
-                resources.into_iter().find_map(|resource| {
-                    let amount = amount_on(group, resource);
-                    let most = self.books.most(account, resource);
-                    let subject = Point::resource(account, resource);
-                    (amount > most)
-                        .then(|| self.refusal(Rule::QuotaNeverFits, subject, most, amount))
-                })
-            })
-    }
-
-    /// The most that a claim's accounts let it hold.
     pub(super) fn refusal(&self, rule: Rule, subject: Point, limit: u64, actual: u64) -> Refusal {
         let account = &self.books.tree.node(subject.account).account;
         let subject = match subject.what {

@@ -1,6 +1,7 @@
 //! What an allocation asks of quota, and how far it has come with that.
 
 use super::{
+    gang::GangNo,
     meter::Purse,
     resource::{Parts, ResourceId},
     tree::{AccountId, Path},
@@ -14,6 +15,9 @@ use vocab::{AllocationNo, Millis, Token};
 pub(super) struct Order(Reverse<i32>, AllocationNo);
 
 impl Order {
+    /// None comes before it.
+    pub const FIRST: Self = Self(Reverse(i32::MAX), AllocationNo(0));
+
     pub fn new(priority: i32, allocation: AllocationNo) -> Self {
         Self(Reverse(priority), allocation)
     }
@@ -51,6 +55,12 @@ pub(super) struct Point {
 }
 
 impl Point {
+    /// None comes before it.
+    pub const FIRST: Self = Self {
+        account: AccountId(0),
+        what: What::Resource(ResourceId::FIRST),
+    };
+
     pub fn resource(account: AccountId, resource: ResourceId) -> Self {
         let what = What::Resource(resource);
         Self { account, what }
@@ -64,7 +74,14 @@ pub(super) enum Place {
     Nowhere,
     /// For the other members of its gang.
     Gang,
+    /// For the end of what it depends on.
+    Others,
     At(Point),
+    /// It asks for more than there may be held now.
+    Aside {
+        point: Point,
+        amount: u64,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,7 +124,7 @@ pub(super) struct Claim {
     pub path: Path,
     pub parts: Parts,
     pub priority: i32,
-    pub gang: Option<Token>,
+    pub gang: Option<GangNo>,
     /// It held quota before: it is not denied any more.
     pub again: bool,
     /// Model of the GPUs of its node.

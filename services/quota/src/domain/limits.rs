@@ -29,6 +29,12 @@ pub(super) enum Burst {
     Below { since: Millis },
 }
 
+impl Burst {
+    pub fn rests(self) -> bool {
+        matches!(self, Self::Below { .. })
+    }
+}
+
 impl Limited {
     pub fn new(limits: Limits) -> Self {
         Self {
@@ -68,6 +74,16 @@ impl Limited {
         match self.burst {
             Burst::Below { since } => Some(self.after_burst(since)).filter(|at| *at > now),
             Burst::Rested | Burst::Above { .. } => None,
+        }
+    }
+
+    /// When the passing of time alone changes how much may be held.
+    pub fn turns_at(&self, now: Millis) -> Option<Millis> {
+        match self.burst {
+            Burst::Above { since } | Burst::Below { since } => {
+                Some(self.after_burst(since)).filter(|at| *at > now)
+            }
+            Burst::Rested => None,
         }
     }
 

@@ -1,7 +1,14 @@
 //! Which queues are worth a look. This only saves work: a queue that is not marked has a head that has to wait, so that
 //! a state without marks, fresh from its snapshot, looks at all of them and decides the same.
 
-use super::{check::Need, claim::Point, gang::GangKey};
+use super::{
+    aside::Asides,
+    check::Need,
+    claim::Point,
+    gang::GangNo,
+    queues::Queues,
+    tree::{AccountId, Tree},
+};
 use std::collections::BTreeSet;
 use vocab::Millis;
 
@@ -11,7 +18,7 @@ pub(super) struct Marks {
     /// Whether all queues were looked at once.
     pub looked: bool,
     pub points: BTreeSet<Point>,
-    pub gangs: BTreeSet<GangKey>,
+    pub gangs: BTreeSet<GangNo>,
     /// Queues whose heads wait for what their tenants have lent.
     pub lenders: BTreeSet<Point>,
     /// When the passing of time alone may let the head of a queue go on.
@@ -23,6 +30,22 @@ pub(super) struct Marks {
 impl Marks {
     pub fn point(&mut self, point: Point) {
         self.points.insert(point);
+    }
+
+    /// Marks all queues of a tenant, and whoever stands aside there.
+    pub fn tree(&mut self, tree: &Tree, queues: &Queues, asides: &Asides, tenant: AccountId) {
+        if queues.is_empty() && asides.is_empty() {
+            return;
+        }
+        let mut open = vec![tenant];
+        while let Some(account) = open.pop() {
+            let node = tree.node(account);
+            open.extend(&node.children);
+            if node.parked > 0 {
+                self.points.extend(queues.of(account));
+                self.points.extend(asides.of(account));
+            }
+        }
     }
 
     /// Marks what is due by now.

@@ -4,11 +4,13 @@
 //! everything else follows from what is held ([`books`]).
 
 mod allow;
+mod aside;
 mod books;
 mod budget;
 mod check;
 mod claim;
 mod cohort;
+mod depend;
 mod gang;
 mod limits;
 mod marks;
@@ -32,7 +34,8 @@ pub use read::{Holding, PoolView};
 
 use books::Books;
 use claim::Claim;
-use gang::{Gang, GangKey};
+use depend::Dependencies;
+use gang::Gangs;
 use ledger::{Decider, Draft, IllegalEvent};
 use rates::Rates;
 use resource::ResourceId;
@@ -56,7 +59,8 @@ pub struct Quota {
     asked: BTreeSet<AllocationNo>,
     /// To be released.
     leaving: BTreeSet<AllocationNo>,
-    gangs: BTreeMap<GangKey, Gang>,
+    gangs: Gangs,
+    dependencies: Dependencies,
     schedules: BTreeMap<(AccountId, ResourceId), Schedule>,
     /// When which of them is to be looked at.
     due: BTreeSet<(Millis, AccountId, ResourceId)>,
@@ -71,7 +75,7 @@ impl Decider for Quota {
     type Effect = Infallible;
 
     const WRITER: Writer = Writer::Quota;
-    const STATE_VERSION: u32 = 3;
+    const STATE_VERSION: u32 = 4;
     const READS: Kinds = Kinds::of(&[
         EventKind::TenantSet,
         EventKind::QuotaSet,
@@ -110,6 +114,9 @@ impl Decider for Quota {
                 reason: WaitingReason::Quota,
                 ..
             } => self.keep_off(*allocation),
+            Event::AllocationWaiting {
+                allocation, reason, ..
+            } => self.waits_for_fellows(*allocation, *reason == WaitingReason::GangIncomplete),
             Event::AllocationEnded {
                 allocation,
                 at: until,
@@ -128,7 +135,6 @@ impl Decider for Quota {
             | Event::OperationRefused { .. }
             | Event::OperationRepeated { .. }
             | Event::OperationsForgotten { .. }
-            | Event::AllocationWaiting { .. }
             | Event::LineExplained { .. }
             | Event::AllocationPreempted { .. }
             | Event::AllocationNominated { .. }
@@ -217,7 +223,8 @@ impl Decider for Quota {
 
     fn wake_at(&self) -> Option<Millis> {
         let marks = &self.books.marks;
-        let looks = !marks.looked && !self.books.queues.is_empty();
+        let waits = !self.books.queues.is_empty() || !self.books.asides.is_empty();
+        let looks = !marks.looked && waits;
         let due = self.due.first().map(|(at, _, _)| *at);
         let burst = self.books.bursts.first().map(|(at, _, _)| *at);
         let retry = marks.retries.first().map(|(at, _)| *at);

@@ -3,7 +3,7 @@
 //! As long as the head of a queue has to wait, nobody behind it need be looked at, however many they are.
 
 use super::{
-    claim::{Order, Point, What},
+    claim::{Order, Point},
     resource::ResourceId,
     tree::AccountId,
 };
@@ -57,13 +57,11 @@ impl Queues {
         self.0.keys().copied()
     }
 
-    /// The queues of one account, but for those of its budgets.
+    /// The queues of one account.
     pub fn of(&self, account: AccountId) -> impl Iterator<Item = Point> {
         let first = Point::resource(account, ResourceId::FIRST);
         let points = self.0.range(first..).map(|(point, _)| *point);
-        points.take_while(move |point| {
-            point.account == account && matches!(point.what, What::Resource(_))
-        })
+        points.take_while(move |point| point.account == account)
     }
 
     pub fn len(&self) -> usize {

@@ -66,9 +66,9 @@ impl Quota {
         self.claims.len()
     }
 
-    /// Allocations, or whole gangs, in a queue.
+    /// Allocations, or whole gangs, in a queue or aside.
     pub fn waiting(&self) -> usize {
-        self.books.queues.len()
+        self.books.queues.len() + self.books.asides.len()
     }
 
     pub fn holds(&self, allocation: AllocationNo) -> bool {

@@ -74,6 +74,7 @@ impl Quota {
                 if let Some(from) = hold.running() {
                     self.run_counts(allocation, Some(from), until);
                 }
+                self.leave_its_gang(allocation);
                 self.leave(allocation, Leaves::Ended);
             }
             // Denied, or released already.

@@ -3,12 +3,11 @@
 use super::{
     Quota,
     claim::{Claim, Stage},
-    gang::Gang,
     node::Settings,
     resource::ResourceId,
 };
 use ledger::IllegalEvent;
-use std::collections::{BTreeSet, btree_map};
+use std::collections::btree_map;
 use vocab::{
     Account, AllocationNo, AllocationSpec, Event, Millis, NodeCapacity, TenantSettings, Token,
 };
@@ -33,27 +32,18 @@ impl Quota {
         let leaf = self.books.tree.enter(account);
         self.books.tree.node_mut(leaf).claims += 1;
         let path = self.books.tree.path(leaf);
+        let gang = spec.gang.as_ref();
         slot.insert(Claim {
             path,
             parts: self.books.names.parts(spec),
             priority: spec.priority,
-            gang: spec.gang.as_ref().map(|gang| gang.name.clone()),
+            gang: gang.map(|gang| self.gangs.join(path.tenant(), gang, allocation)),
             again: false,
             model: None,
             stage: Stage::Asked,
         });
         self.asked.insert(allocation);
-        if let Some(gang) = &spec.gang {
-            let key = (path.tenant(), gang.name.clone());
-            let record = self.gangs.entry(key).or_insert_with(|| Gang {
-                size: gang.size.max(1),
-                live: 0,
-                granted: false,
-                open: BTreeSet::new(),
-                queued: false,
-            });
-            record.live += 1;
-        }
+        self.depend(allocation, &spec.depends_on);
         Ok(())
     }
 
@@ -65,12 +55,26 @@ impl Quota {
         event: &Event,
     ) -> Result<(), IllegalEvent> {
         self.hold(allocation, event)?;
-        if let Some(claim) = self.claims.get_mut(&allocation)
-            && claim.amount(ResourceId::GPU) > 0
-        {
-            claim.model = self.models.get(node).cloned();
+        if let Some(claim) = self.claims.get_mut(&allocation) {
+            if let Some(gang) = claim.gang {
+                self.gangs.placed(gang);
+            }
+            if claim.amount(ResourceId::GPU) > 0 {
+                claim.model = self.models.get(node).cloned();
+            }
         }
         Ok(())
+    }
+
+    /// Whether the scheduler waits for members of its gang beside it.
+    pub(super) fn waits_for_fellows(&mut self, allocation: AllocationNo, waits: bool) {
+        let claim = self.claims.get(&allocation);
+        if let Some(gang) = claim
+            .filter(|it| it.hold().is_some())
+            .and_then(|it| it.gang)
+        {
+            self.gangs.lacks(gang, waits);
+        }
     }
 
     pub(super) fn register(&mut self, node: &Token, capacity: &NodeCapacity) {

@@ -1,43 +1,83 @@
 //! Reserve: all that is asked for, or a wait or a denial that names what is in the way.
 //!
 //! Requests are taken up in the order of their numbers, and every first decision comes in that order. In between, whoever
-//! waits and might go on now is tried, the higher priority first.
+//! waits and might go on now is tried, the higher priority first. Only a request of the same tenant or cohort that could be
+//! granted gives cause to that: what others ask, and what is impossible, does not change who goes first.
 
 use super::{
     Quota,
     books::Move,
     check::{Block, Need, Why},
     claim::{Hold, Order, Place, Point, Stage, What},
+    cohort::CohortId,
+    depend,
+    tree::AccountId,
 };
 use ledger::{Draft, IllegalEvent};
 use std::collections::BTreeSet;
-use vocab::{AllocationNo, At, Event, OnExceed, QuotaFlags, Refusal, Rule};
+use vocab::{AllocationNo, At, Event, Millis, OnExceed, QuotaFlags, Refusal, Rule};
+
+/// A cohort, or a tenant outside of any.
+type Group = (Option<CohortId>, Option<AccountId>);
+
+/// Those who wait and might go on now.
+#[derive(Default)]
+struct Ready {
+    all: BTreeSet<(Order, Point)>,
+    by_group: BTreeSet<(Group, Order, Point)>,
+}
+
+impl Ready {
+    fn add(&mut self, group: Group, order: Order, point: Point) {
+        self.all.insert((order, point));
+        self.by_group.insert((group, order, point));
+    }
+
+    /// The first of a group, if it goes before `order`.
+    fn before(&self, group: Group, order: Order) -> Option<(Order, Point)> {
+        let first = Point::FIRST;
+        let mut of_group = self.by_group.range((group, Order::FIRST, first)..);
+        let (_, head, point) = of_group.next().filter(|it| it.0 == group)?;
+        (*head < order).then_some((*head, *point))
+    }
+
+    fn take(&mut self, group: Group, order: Order, point: Point) {
+        self.all.remove(&(order, point));
+        self.by_group.remove(&(group, order, point));
+    }
+}
 
 pub(super) fn decide(state: &mut Quota, draft: &mut Draft) {
     state.look_at_all();
     state.books.marks.elapse(draft.now);
-    let mut ready: BTreeSet<(Order, Point)> = BTreeSet::new();
+    let mut ready = Ready::default();
     while !draft.full() {
         while let Some(point) = state.books.marks.points.pop_first() {
-            let head = state.books.queues.head(point);
-            ready.extend(head.map(|head| (head, point)));
+            state.may_go_on(point, draft.now, &mut ready);
+        }
+        if let Some(gang) = state.books.marks.gangs.pop_first() {
+            state.look_at_gang(gang, draft);
+            continue;
         }
         let asked = state.asked.first().copied();
-        let asked_order = asked.and_then(|no| Some(state.claims.get(&no)?.order(no)));
-        match ready.first().copied() {
-            Some((head, point)) if asked_order.is_none_or(|order| head < order) => {
-                ready.pop_first();
-                state.try_head(head, point, draft);
+        let next = match asked.and_then(|no| Some((no, state.claims.get(&no)?))) {
+            Some((no, claim)) => ready.before(state.group(claim.path.tenant()), claim.order(no)),
+            None => ready.all.first().copied(),
+        };
+        match (next, asked) {
+            (Some(_), Some(asked)) if !state.could_be_granted(asked, draft.now) => {
+                state.ask(asked, draft);
             }
-            _ => match (state.books.marks.gangs.pop_first(), asked) {
-                (Some(gang), _) => state.look_at_gang(&gang, draft),
-                (None, Some(asked)) => state.ask_in_gang(asked, draft),
-                (None, None) => return,
-            },
+            (Some((order, point)), _) => {
+                ready.take(state.group(point.account), order, point);
+                state.try_again(order, point, draft);
+            }
+            (None, Some(asked)) => state.ask(asked, draft),
+            (None, None) => return,
         }
     }
     // The frame is full: what was not tried is tried for the next.
-    let rest = ready.into_iter().map(|(_, point)| point);
+    let rest = ready.all.into_iter().map(|(_, point)| point);
     state.books.marks.points.extend(rest);
 }
 
@@ -47,11 +87,42 @@ impl Quota {
         let marks = &mut self.books.marks;
         if !std::mem::replace(&mut marks.looked, true) {
             marks.points.extend(self.books.queues.points());
-            marks.gangs.extend(self.gangs.keys().cloned());
+            marks.points.extend(self.books.asides.points());
+            marks.gangs.extend(self.gangs.numbers());
         }
     }
 
-    fn try_head(&mut self, order: Order, point: Point, draft: &mut Draft) {
+    /// It asks for something now that there may ever be.
+    fn could_be_granted(&self, allocation: AllocationNo, now: Millis) -> bool {
+        let refusal = self.impossible(&self.needs(&[allocation]), now);
+        let never = refusal.is_some_and(|refusal| refusal.rule == Rule::QuotaNeverFits);
+        !never && !self.dependencies.awaits_others(allocation)
+    }
+
+    fn group(&self, account: AccountId) -> Group {
+        let tenant = self.books.tree.path(account).tenant();
+        let cohort = self.books.tree.node(tenant).cohort;
+        (cohort, cohort.is_none().then_some(tenant))
+    }
+
+    fn may_go_on(&mut self, point: Point, now: Millis, ready: &mut Ready) {
+        let head = self.books.queues.head(point);
+        let back = self.books.may_come_back(point, now);
+        // Where somebody waits, there is an account.
+        for order in head.into_iter().chain(back) {
+            ready.add(self.group(point.account), order, point);
+        }
+    }
+
+    fn try_again(&mut self, order: Order, point: Point, draft: &mut Draft) {
+        let claim = self.claims.get(&order.allocation());
+        if let Some(Place::Aside { point: at, .. }) = claim.map(|claim| claim.place()) {
+            if at == point {
+                let unit = self.unit(order.allocation());
+                self.attempt(&unit, None, draft);
+            }
+            return;
+        }
         match self.books.queues.head(point) {
             Some(head) if head == order => {
                 let unit = self.unit(order.allocation());
@@ -60,6 +131,22 @@ impl Quota {
             // Another one has come to the head meanwhile.
             Some(_) => self.books.marks.point(point),
             None => {}
+        }
+    }
+
+    /// What is asked for the first time, or again.
+    fn ask(&mut self, allocation: AllocationNo, draft: &mut Draft) {
+        if !self.dependencies.awaits_others(allocation) {
+            return self.ask_in_gang(allocation, draft);
+        }
+        // What a gang asks for is not known before all of it asks.
+        let alone = self.open_gang(allocation).is_none();
+        let needs = self.needs(&[allocation]);
+        match self.impossible(&needs, draft.now) {
+            Some(refusal) if alone && refusal.rule == Rule::QuotaNeverFits => {
+                self.deny(&[allocation], &refusal, draft);
+            }
+            _ => self.tell(&[allocation], Place::Others, &depend::pending(), draft),
         }
     }
 
@@ -81,8 +168,11 @@ impl Quota {
         let mut needs = std::mem::take(&mut self.books.marks.needs);
         self.needs_into(members, &mut needs);
         let still = at.and_then(|point| self.still(point, &needs, order, draft.now));
-        if let Some(block) = still {
-            self.wait_on(&block, draft);
+        let impossible = still.and_then(|_| self.impossible(&needs, draft.now));
+        if let Some(refusal) = impossible {
+            self.stand_aside(members, &needs, &refusal, draft);
+        } else if let Some(block) = still {
+            self.wait_on(&block, &needs, draft);
             let victims = self.victims(&block, &needs, lead);
             self.take_back(victims.unwrap_or_default(), lead, draft);
         } else {
@@ -110,22 +200,60 @@ impl Quota {
         // Whoever leads is there: `attempt` has looked at it.
         let lead = members[0];
         let open = members.iter().any(|no| self.may_be_denied(*no));
-        if open && let Some(refusal) = self.never(needs) {
-            return self.deny(members, &refusal, draft);
+        let impossible = self.impossible(needs, draft.now);
+        if open
+            && let Some(refusal) = &impossible
+            && refusal.rule == Rule::QuotaNeverFits
+        {
+            return self.deny(members, refusal, draft);
         }
         let rule = match block.why {
             Why::Budget => Rule::BudgetExhausted,
             Why::Limit | Why::Lent | Why::Behind(_) => Rule::QuotaExceeded,
         };
         let refusal = self.refusal(rule, block.point, block.limit, block.actual);
-        let victims = self.victims(block, needs, lead);
+        let victims = match impossible {
+            None => self.victims(block, needs, lead),
+            Some(_) => None,
+        };
         if open && victims.is_none() && self.on_exceed(lead) == OnExceed::Refuse {
             return self.deny(members, &refusal, draft);
         }
-        self.wait_on(block, draft);
+        if let Some(refusal) = impossible {
+            return self.stand_aside(members, needs, &refusal, draft);
+        }
+        self.wait_on(block, needs, draft);
+        self.tell(members, Place::At(block.point), &refusal, draft);
+        self.take_back(victims.unwrap_or_default(), lead, draft);
+    }
+
+    /// They leave the line for others, until there may be held as much as they ask for.
+    fn stand_aside(
+        &mut self,
+        members: &[AllocationNo],
+        needs: &[Need],
+        refusal: &Refusal,
+        draft: &mut Draft,
+    ) {
+        let Some(place @ Place::Aside { point, .. }) = self.place_of(refusal) else {
+            return;
+        };
+        let turn = self.turn(needs, draft.now);
+        self.books.marks.retries.extend(turn.map(|at| (at, point)));
+        self.tell(members, place, refusal, draft);
+    }
+
+    /// Tells those who were not told so before.
+    fn tell(
+        &mut self,
+        members: &[AllocationNo],
+        place: Place,
+        refusal: &Refusal,
+        draft: &mut Draft,
+    ) {
         for &allocation in members {
             let told = self.claims.get(&allocation).map(|claim| claim.place());
-            if told != Some(Place::At(block.point)) {
+            if told != Some(place) {
                 let refusal = refusal.clone();
                 draft.emit(
                     self,
@@ -136,17 +264,17 @@ impl Quota {
                 );
             }
         }
-        self.take_back(victims.unwrap_or_default(), lead, draft);
     }
 
-    /// What was told that it waits is not denied any more, but for a gang that has just become complete.
+    /// What was told that it waits is not denied any more, but for one that waited for others before it could ask: for
+    /// what it depends on, or for its gang.
     fn may_be_denied(&self, allocation: AllocationNo) -> bool {
         let claim = self.claims.get(&allocation);
         claim.is_some_and(|claim| {
             let waits = matches!(
                 claim.stage,
                 Stage::Waits {
-                    place: Place::At(_) | Place::Nowhere,
+                    place: Place::At(_) | Place::Aside { .. } | Place::Nowhere,
                     ..
                 }
             );
@@ -179,7 +307,10 @@ impl Quota {
     }
 
     /// Notes what may take it out of the way but for quota that comes back: time, or taking it back from others.
-    fn wait_on(&mut self, block: &Block, draft: &Draft) {
+    fn wait_on(&mut self, block: &Block, needs: &[Need], draft: &Draft) {
+        let turn = self.turn(needs, draft.now);
+        let turn = turn.map(|at| (at, block.point));
+        self.books.marks.retries.extend(turn);
         if block.why == Why::Lent {
             self.books.marks.lenders.insert(block.point);
         }

@@ -26,7 +26,7 @@ impl Quota {
             Some(Stage::Holds(_)) => return Err(IllegalEvent::new("held", event)),
             None => return Err(IllegalEvent::new("not asked", event)),
         }
-        let queue = self.wait_in_gang(allocation, place);
+        let queue = place != Place::Others && self.wait_in_gang(allocation, place);
         let owed = self.is_owed(allocation, place, queue);
         let Some(claim) = self.claims.get_mut(&allocation) else {
             return Ok(());
@@ -43,20 +43,29 @@ impl Quota {
     }
 
     /// What the refusal says is waited for.
-    fn place_of(&self, refusal: &Refusal) -> Option<Place> {
-        if refusal.rule == Rule::IncompleteGang {
-            return Some(Place::Gang);
+    pub(super) fn place_of(&self, refusal: &Refusal) -> Option<Place> {
+        match refusal.rule {
+            Rule::IncompleteGang => return Some(Place::Gang),
+            Rule::DependencyPending => return Some(Place::Others),
+            _ => {}
         }
         let (account, what) = refusal.subject.split_once(' ')?;
         let account = self.books.tree.find(&Account::parse(account)?)?;
         let what = match refusal.rule {
-            Rule::QuotaExceeded => {
+            Rule::QuotaExceeded | Rule::QuotaNeverFits | Rule::BurstOver => {
                 What::Resource(self.books.names.find(&QuotaResource::parse(what)?)?)
             }
             Rule::BudgetExhausted => What::Budget(Purse::of(&BudgetOf::parse(what)?)),
             _ => return None,
         };
-        Some(Place::At(Point { account, what }))
+        let point = Point { account, what };
+        let aside = matches!(refusal.rule, Rule::QuotaNeverFits | Rule::BurstOver);
+        Some(if aside {
+            let amount = refusal.actual;
+            Place::Aside { point, amount }
+        } else {
+            Place::At(point)
+        })
     }
 
     /// Whether what it waits for is its tenant's own, and nobody who goes before it wants more than that.
@@ -74,7 +83,7 @@ impl Quota {
         if !queue {
             // Members of a gang go by the one who leads them.
             let gang = self.open_gang(allocation);
-            return gang.is_some_and(|(_, gang)| gang.open.first().is_some_and(|no| is_owed(*no)));
+            return gang.is_some_and(|gang| gang.open.first().is_some_and(|no| is_owed(*no)));
         }
         let order = claim.order(allocation);
         let before = self.books.queues.before(point, order);
@@ -82,7 +91,7 @@ impl Quota {
             && self.within_own(&self.needs(&self.unit(allocation)), point.account, false)
     }
 
-    /// Takes a waiting claim out of its queue.
+    /// Takes a waiting claim out of its queue, or from where it stands aside.
     pub(super) fn step_out(&mut self, allocation: AllocationNo) {
         let Some(claim) = self.claims.get_mut(&allocation) else {
             return;
@@ -108,20 +117,11 @@ impl Quota {
     }
 
     pub(super) fn forget(&mut self, allocation: AllocationNo) {
-        if !self.gangs.is_empty()
-            && let Some(key) = self.gang_key(allocation)
-            && let Some(gang) = self.gangs.get_mut(&key)
-        {
-            // It was counted when it asked.
-            gang.live -= 1;
-            gang.open.remove(&allocation);
-            if gang.live == 0 {
-                self.gangs.remove(&key);
-            }
-        }
+        self.leave_its_gang(allocation);
         let Some(claim) = self.claims.remove(&allocation) else {
             return;
         };
+        self.release_dependents(allocation);
         for (part, _) in &claim.parts {
             self.books.names.release(*part);
         }
@@ -139,22 +139,16 @@ impl Quota {
         let (old, stage) = (claim.order(allocation), claim.stage);
         let (leaf, seniority) = (claim.path.leaf(), claim.seniority(allocation));
         let parked = match stage {
-            Stage::Waits {
-                place: Place::At(point),
-                ..
-            } if self.books.queues.contains(point, old) => Some(Place::At(point)),
-            Stage::Waits { .. } | Stage::Asked | Stage::Holds(_) => None,
+            Stage::Waits { place, .. } => self.books.unpark(place, old).then_some(place),
+            Stage::Asked | Stage::Holds(_) => None,
         };
-        if let Some(place) = parked {
-            self.books.unpark(place, old);
-        }
         let Some(claim) = self.claims.get_mut(&allocation) else {
             return;
         };
         claim.priority = priority;
-        if let Some(place @ Place::At(point)) = parked {
+        if let Some(place) = parked {
             self.books.park(place, claim.order(allocation));
-            self.books.marks.point(point);
+            self.books.mark(place);
         }
         let node = self.books.tree.node_mut(leaf);
         if node.held.remove(&seniority) {

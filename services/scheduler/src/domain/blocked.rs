@@ -11,7 +11,10 @@ use super::{
     queues::{Line, QueueNo},
 };
 use std::collections::{BTreeMap, BTreeSet};
-use vocab::{LineNo, Millis, Token, WaitingReason};
+use vocab::{
+    LineNo, Millis, Token, WaitingReason,
+    sabotage::{self, Bug},
+};
 
 #[derive(Debug, Default)]
 pub struct Blocked {
@@ -286,6 +289,9 @@ impl Scheduler {
         }
         gained.sort_unstable();
         gained.dedup();
+        if sabotage::armed(Bug::WakeUpLost) {
+            gained.clear();
+        }
         let regrouped = self.fleet.take_regrouped();
         let composition = Some(self.fleet.composition());
         let composed = self.blocked.tried_with != composition;

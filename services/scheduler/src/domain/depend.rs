@@ -3,33 +3,56 @@
 use super::{Scheduler, allocation::Phase};
 use ledger::Draft;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
-use vocab::{AllocationNo, Dependency, EndCause, Event};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use vocab::{AllocationNo, Dependency, EndCause, Event, EventNo};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dependencies {
     /// What each still waits for.
     on: BTreeMap<AllocationNo, BTreeSet<AllocationNo>>,
-    /// Who waits for it, and whether it has to finish.
-    dependents: BTreeMap<AllocationNo, Vec<(AllocationNo, bool)>>,
-    /// The latest that ended without having finished.
-    failed: BTreeSet<AllocationNo>,
+    /// Who waits for it, and whether it has to finish. One of them is taken out without a look at the others.
+    dependents: BTreeMap<AllocationNo, BTreeMap<AllocationNo, bool>>,
+    /// Those that finished and that others can still be asked to start after.
+    finished: BTreeSet<AllocationNo>,
+    /// The same, oldest end first, by the event that ended them.
+    finished_by: VecDeque<(EventNo, AllocationNo)>,
     /// What they depend on has ended otherwise than it had to.
     doomed: BTreeSet<AllocationNo>,
 }
 
-/// Ends that are remembered for those who ask to start after them. One that is older counts as finished.
-const FAILED_MAX: usize = 65_536;
+impl Dependencies {
+    /// It finished, by the event with this number.
+    pub fn finished(&mut self, by: EventNo, no: AllocationNo) {
+        self.finished.insert(no);
+        self.finished_by.push_back((by, no));
+    }
+
+    /// How many wait for it.
+    #[cfg(test)]
+    pub fn dependents_of(&self, no: AllocationNo) -> usize {
+        self.dependents.get(&no).map_or(0, BTreeMap::len)
+    }
+
+    /// Nobody can be asked any more to start after what ended by these events.
+    pub fn forget(&mut self, through: EventNo) {
+        let due = |next: &mut (EventNo, AllocationNo)| next.0 <= through;
+        while let Some((_, no)) = self.finished_by.pop_front_if(due) {
+            self.finished.remove(&no);
+        }
+    }
+}
 
 impl Scheduler {
+    /// What it is to start after has ended where it is not live: admission lets in nothing else. Whether it has finished is
+    /// remembered for as long as admission knows it, so that one that is not remembered has not.
     pub(super) fn depend(&mut self, no: AllocationNo, on: &[Dependency]) {
         for dependency in on {
             let other = dependency.allocation;
             if self.live.contains_key(&other) && other != no {
                 let dependents = self.dependencies.dependents.entry(other).or_default();
-                dependents.push((no, dependency.success));
+                dependents.insert(no, dependency.success);
                 self.dependencies.on.entry(no).or_default().insert(other);
-            } else if dependency.success && self.dependencies.failed.contains(&other) {
+            } else if dependency.success && !self.dependencies.finished.contains(&other) {
                 self.dependencies.doomed.insert(no);
             }
         }
@@ -45,13 +68,7 @@ impl Scheduler {
         known.doomed.remove(&no);
         for other in known.on.remove(&no).into_iter().flatten() {
             if let Some(dependents) = known.dependents.get_mut(&other) {
-                dependents.retain(|(dependent, _)| *dependent != no);
-            }
-        }
-        if !success {
-            known.failed.insert(no);
-            if known.failed.len() > FAILED_MAX {
-                known.failed.pop_first();
+                dependents.remove(&no);
             }
         }
         let mut free = Vec::new();

@@ -5,7 +5,10 @@ use super::{
     allocation::{Hold, Live, Phase},
 };
 use ledger::Draft;
-use vocab::{AllocationNo, EndCause, Event, Millis, RunState};
+use vocab::{
+    AllocationNo, EndCause, Event, Millis, RunState,
+    sabotage::{self, Bug},
+};
 
 /// A lost node's allocations are off it, at once.
 pub(super) fn decide_lost(state: &mut Scheduler, draft: &mut Draft) {
@@ -40,6 +43,7 @@ pub(super) fn decide_reports(state: &mut Scheduler, draft: &mut Draft) {
                 continue;
             }
             // What was over before its agent was told to stop it did not end for that: it is not run again.
+            RunState::Finished if runs_again(state, allocation) => EndCause::Preempted,
             RunState::Finished => EndCause::Finished,
             RunState::Failed => EndCause::Failed,
             RunState::Rejected => EndCause::RejectedByNode,
@@ -49,6 +53,11 @@ pub(super) fn decide_reports(state: &mut Scheduler, draft: &mut Draft) {
         let event = over(state, allocation, cause, at, draft.now);
         draft.emit(state, event);
     }
+}
+
+fn runs_again(state: &Scheduler, allocation: AllocationNo) -> bool {
+    let hold = state.live.get(&allocation).and_then(Live::hold);
+    sabotage::armed(Bug::FinishedRunsAgain) && hold.is_some_and(Hold::preempted)
 }
 
 /// What becomes of an allocation whose run is over.

@@ -33,7 +33,7 @@ pub mod what_if;
 pub use allocation::{Hold, Live, Phase, Stop};
 pub use class::Amounts;
 pub use fleet::{Node, NodeNo};
-pub use kernel::{Bounds, ReservationView, ResourceState, ResourceView, Space};
+pub use kernel::{Bounds, ReservationView, ResourceState, ResourceView, Space, UnfitBound};
 
 use aside::Aside;
 use asked::Asked;
@@ -57,7 +57,7 @@ use std::{
     convert::Infallible,
 };
 use vocab::{
-    AllocationNo, At, Event, EventNo, Millis, PriorityClass, Refusal, ReservationNo,
+    AllocationNo, At, EndCause, Event, EventNo, Millis, PriorityClass, Refusal, ReservationNo,
     SchedulingPolicy, Slot, Token, WaitingReason, Writer,
 };
 
@@ -217,10 +217,12 @@ impl Decider for Scheduler {
                 state,
                 at,
             } => self.report(*allocation, node, *state, *at),
+            Event::OperationsForgotten { ended_through, .. } => {
+                self.dependencies.forget(*ended_through);
+            }
             // Not the scheduler's business.
             Event::OperationRefused { .. }
             | Event::OperationRepeated { .. }
-            | Event::OperationsForgotten { .. }
             | Event::QuotaWaiting { .. }
             | Event::QuotaReleased { .. } => {}
             Event::AllocationPlaced { .. }
@@ -306,7 +308,13 @@ impl Decider for Scheduler {
             Event::AllocationStopping { allocation } => self.stopping(*allocation, event),
             Event::AllocationEnded {
                 allocation, cause, ..
-            } => self.ended(*allocation, *cause, at.now, event),
+            } => {
+                self.ended(*allocation, *cause, at.now, event)?;
+                if *cause == EndCause::Finished {
+                    self.dependencies.finished(at.no, *allocation);
+                }
+                Ok(())
+            }
             Event::CancelDecided {
                 request,
                 allocation,

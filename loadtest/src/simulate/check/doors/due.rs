@@ -1,5 +1,5 @@
 //! What has to come of an operation, in the order in which the contract looks at it: what is known is answered, whoever
-//! asks too much is turned away, what cannot be read is refused; then comes the room in the table, and then the verb.
+//! asks too much or has no room in its table is turned away, what cannot be read is refused; then comes the verb.
 
 use super::{Expect, OPERATOR, Operation, slot_of};
 use crate::simulate::check::Checker;
@@ -17,11 +17,13 @@ const RATE_FOR_A_PAST_HOUR: i32 = 25;
 const PRIORITY_CLASS_UNKNOWN: i32 = 28;
 const INTERVAL_INVALID: i32 = 32;
 const SETTING_INVALID: i32 = 33;
+const QUEUE_TREE_INVALID: i32 = 31;
 const RATE_LIMITED: i32 = 35;
 const BACKLOG_FULL: i32 = 36;
 const PRIORITY_CLASS_FORBIDDEN: i32 = 37;
 const SLOT_BACKWARDS: i32 = 40;
 const SLOT_OVERFLOW: i32 = 41;
+const DEPENDENCY_UNKNOWN: i32 = 58;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Due {
@@ -76,13 +78,21 @@ impl Checker {
         if kept.is_some() {
             return Err(Due::Conflict);
         }
-        if let Expect::Unreadable(rule) | Expect::Nameless(rule) = of.asked.expect {
+        let unreadable = match of.asked.expect {
+            Expect::Unreadable(rule) | Expect::Nameless(rule) => Some(rule),
+            _ => None,
+        };
+        if tenant != OPERATOR {
+            let table = &self.doors.table;
+            // Nobody reads a slot where nothing can be read.
+            let slot = slot.filter(|_| unreadable.is_none());
+            let over = slot.map_or(0, |slot| table.over(tenant, slot, window));
+            let full = table.of(tenant) - over >= self.limits.operations_max;
+            turned_if(full, OPERATION_TABLE_FULL)?;
+        }
+        if let Some(rule) = unreadable {
             return refused(rule);
         }
-        let table = &self.doors.table;
-        let over = slot.map_or(0, |slot| table.over(tenant, slot, window));
-        let full = table.len() - over >= self.limits.operations_max;
-        turned_if(full, OPERATION_TABLE_FULL)?;
         let slot = of.read.verb.as_ref().and_then(slot_of);
         slot.map_or(Ok(()), |slot| self.slot_obstacle(tenant, slot))?;
         if let Expect::Breaks(rule) = of.asked.expect {
@@ -136,6 +146,9 @@ impl Checker {
             Verb::SetQueue(asked) => {
                 let mut tenants = asked.tenants.iter();
                 tenants.try_for_each(|tenant| self.tenant_obstacle(tenant))?;
+                let parent = asked.parent.as_str();
+                let known = parent.is_empty() || self.settings.queue_is_set(parent);
+                refused_if(!known, QUEUE_TREE_INVALID)?;
                 self.version_obstacle(verb)
             }
             Verb::SetRate(asked) => {
@@ -193,37 +206,38 @@ impl Checker {
             let allowed = classes.is_empty() || classes.iter().any(|it| it == class);
             refused_if(!allowed, PRIORITY_CLASS_FORBIDDEN)?;
         }
+        for on in &submit.depends_on {
+            let known = self.known_no(of, &on.allocation_id);
+            refused_if(known.is_none(), DEPENDENCY_UNKNOWN)?;
+        }
         self.room_obstacle(of, tenant)
     }
 
     /// What is not there is refused without a record.
     fn room_obstacle(&self, of: &Operation, tenant: &v1::TenantSettings) -> Obstacle {
-        let all = self.limits.allocations_max;
-        let live = |tenant: Option<&str>| self.allocations.live_for_admission(&of.at, tenant);
+        let each = self.limits.allocations_max;
+        let live = || self.allocations.live_for_admission(&of.at, &of.ask.tenant);
         // Counting takes a while, and most cells and tenants have no such limit.
         let numbered = self.allocations.all().count() as u64;
-        turned_if(numbered >= all && live(None) >= all, ALLOCATION_TABLE_FULL)?;
+        turned_if(numbered >= each && live() >= each, ALLOCATION_TABLE_FULL)?;
         let most = tenant.allocations_max;
-        let own = Some(of.ask.tenant.as_str());
-        turned_if(most > 0 && live(own) >= most, BACKLOG_FULL)
+        turned_if(most > 0 && live() >= most, BACKLOG_FULL)
     }
 
     /// An allocation that is to be cancelled, or changed.
     fn target_obstacle(&self, of: &Operation, id: &str) -> Obstacle {
-        let no = self.allocation_no(id);
-        let own = no.filter(|no| self.allocations.owner(*no) == Some(&of.ask.tenant));
-        let Some(no) = own else {
+        let Some(no) = self.known_no(of, id) else {
             return refused(ALLOCATION_NOT_FOUND);
         };
-        if !self.allocations.admission_saw_end(no, &of.at) {
-            return Ok(());
-        }
-        // What has ended is known for as long as its operation; or a little longer.
-        let mut rules = vec![ALLOCATION_ENDED];
-        if no <= self.doors.forgotten() {
-            rules.push(ALLOCATION_NOT_FOUND);
-        }
-        Err(Due::Refused(rules))
+        let ended = self.allocations.admission_saw_end(no, &of.at);
+        refused_if(ended, ALLOCATION_ENDED)
+    }
+
+    /// Of one's own allocation, if admission has not said that it forgets it.
+    fn known_no(&self, of: &Operation, id: &str) -> Option<u64> {
+        let no = self.allocation_no(id)?;
+        let a = self.allocations.get(no)?;
+        (a.tenant == of.ask.tenant && !a.forgotten).then_some(no)
     }
 
     /// The number in an id of this cell, `(cell << 64) | number` as a UUID.

@@ -7,8 +7,6 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub struct Table {
     kept: BTreeMap<(String, String), Kept>,
-    /// Those that are remembered by the clock, up to this number, were forgotten.
-    pub forgotten: u64,
 }
 
 #[derive(Debug)]
@@ -36,8 +34,8 @@ impl Kept {
 }
 
 impl Table {
-    pub fn len(&self) -> u64 {
-        self.kept.len() as u64
+    pub fn of(&self, tenant: &str) -> u64 {
+        self.kept.keys().filter(|key| key.0 == tenant).count() as u64
     }
 
     pub fn get(&self, key: &(String, String)) -> Option<&Kept> {
@@ -56,7 +54,6 @@ impl Table {
 
     /// By the clock; only what is past its window.
     pub fn forget(&mut self, at: &Place, through: u64, window_ms: i64) -> Result<(), Violation> {
-        self.forgotten = self.forgotten.max(through);
         let gone = |_: &(String, String), kept: &Kept| match kept.window {
             Window::Ms(since) if kept.original <= through => Some(at.now > since + window_ms),
             Window::Ms(_) | Window::Slots(_) => None,

@@ -91,6 +91,8 @@ pub enum What {
 
 /// The numbers of the contract.
 const GANG_INCOMPLETE: i32 = 57;
+const DEPENDENCY_PENDING: i32 = 60;
+const WAITS_FOR_DEPENDENCY: i32 = 9;
 const WAITS_FOR_GANG: i32 = 10;
 const WAITS_FOR_QUOTA: i32 = 15;
 
@@ -99,6 +101,10 @@ pub fn for_quota(e: &v1::QuotaWaiting) -> Wait {
     match rule_of(e.refusal.as_ref()) {
         GANG_INCOMPLETE => Wait {
             reason: WAITS_FOR_GANG,
+            rule: None,
+        },
+        DEPENDENCY_PENDING => Wait {
+            reason: WAITS_FOR_DEPENDENCY,
             rule: None,
         },
         rule => Wait {

@@ -13,7 +13,13 @@ pub struct Claim {
     any_model: u64,
     pub priority: i32,
     /// Name and size.
-    pub gang: Option<(String, u64)>,
+    pub wants_gang: Option<(String, u64)>,
+    /// The first member of its gang.
+    pub gang: Option<u64>,
+    /// What had not ended when it asked.
+    pub depends_on: Vec<u64>,
+    /// It was told last that it waits for those.
+    pub told_of_others: bool,
     /// It held quota before.
     pub again: bool,
     pub stage: Stage,
@@ -70,7 +76,10 @@ impl Claim {
             parts: parts.filter(|(_, amount)| *amount > 0).collect(),
             any_model: if demand.models.is_empty() { gpu } else { 0 },
             priority: demand.priority,
-            gang: demand.gang.as_ref().map(|it| (it.name.clone(), it.size)),
+            wants_gang: demand.gang.as_ref().map(|it| (it.name.clone(), it.size)),
+            gang: None,
+            depends_on: demand.depends_on.keys().copied().collect(),
+            told_of_others: false,
             again: false,
             stage: Stage::Asked,
         }
@@ -97,12 +106,6 @@ impl Claim {
 
     pub fn resources(&self) -> impl Iterator<Item = &str> {
         self.parts.keys().map(String::as_str)
-    }
-
-    /// Its gang among its tenant's.
-    pub fn gang_key(&self) -> Option<(String, String)> {
-        let (name, _) = self.gang.as_ref()?;
-        Some((self.tenant().to_owned(), name.clone()))
     }
 
     pub fn holds(&self) -> Option<&Hold> {

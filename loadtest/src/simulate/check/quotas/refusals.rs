@@ -8,6 +8,8 @@ const QUOTA_EXCEEDED: i32 = 17;
 const BUDGET_EXHAUSTED: i32 = 38;
 const QUOTA_NEVER_FITS: i32 = 39;
 const GANG_INCOMPLETE: i32 = 57;
+const DEPENDENCY_PENDING: i32 = 60;
+const BURST_OVER: i32 = 61;
 
 const WAIT: i32 = 1;
 
@@ -24,6 +26,14 @@ impl Quotas {
         at.rule(open, Invariant::Terminal, told)?;
         let fits = match refusal.rule {
             GANG_INCOMPLETE => claim.gang.is_some(),
+            DEPENDENCY_PENDING => claim.stage == Stage::Asked && self.awaits_others(claim),
+            // Who asks for the first time, and alone, is refused instead.
+            QUOTA_NEVER_FITS => {
+                let told = claim.stage == Stage::Waits && !claim.told_of_others;
+                let may = told || claim.again || claim.gang.is_some();
+                may && self.is_impossible(no, claim, refusal, None)
+            }
+            BURST_OVER => self.is_impossible(no, claim, refusal, Some(at.now)),
             QUOTA_EXCEEDED | BUDGET_EXHAUSTED => {
                 // Whoever is to be refused does not wait, unless it was granted or told to wait before, or is waiting
                 // for what is its own.
@@ -38,7 +48,32 @@ impl Quotas {
         };
         at.rule(fits, Invariant::Quota, told)?;
         self.set_stage(no, Stage::Waits);
+        if let Some(claim) = self.claims.get_mut(&no) {
+            claim.told_of_others = refusal.rule == DEPENDENCY_PENDING;
+        }
         Ok(())
+    }
+
+    /// It alone, or its gang, asks for more than the account may hold: at a moment, or ever.
+    fn is_impossible(
+        &self,
+        no: u64,
+        claim: &Claim,
+        refusal: &v1::Refusal,
+        now: Option<i64>,
+    ) -> bool {
+        let Some((account, what)) = self.subject(claim, refusal) else {
+            return false;
+        };
+        let ever = self.most_ever(account, what);
+        let limited = self.in_force.get(account, what);
+        let most = match now.and_then(|now| Some(limited?.most_now(now))) {
+            Some(most) if self.cohort(account).is_none() => most,
+            Some(_) | None => ever,
+        };
+        let alone = claim.gang.is_none() || self.unit(no, claim) == [no];
+        let asks = !alone || claim.amount(what) == refusal.actual;
+        asks && refusal.limit == most && refusal.actual > most
     }
 
     pub(super) fn denied(
@@ -51,8 +86,8 @@ impl Quotas {
         let told = || format!("{no} is denied by {refusal:?}: {claim:?}");
         let open = match claim.stage {
             Stage::Asked => true,
-            // A gang is looked at when it is complete.
-            Stage::Waits => claim.gang.is_some(),
+            // A gang is looked at when it is complete, and what depends on others when they have ended.
+            Stage::Waits => claim.gang.is_some() || claim.told_of_others,
             Stage::Holds(_) | Stage::Over => false,
         };
         at.rule(open && !claim.again, Invariant::Terminal, told)?;
@@ -74,32 +109,7 @@ impl Quotas {
             self.denied_too.extend(others);
         }
         self.set_stage(no, Stage::Over);
-        self.forget_gangs();
         Ok(())
-    }
-
-    /// What is answered together, by the first of them: one allocation, or the first members of a gang, as many as it
-    /// has. Nobody, as long as that is not complete or another one comes first.
-    fn unit(&self, no: u64, claim: &Claim) -> Vec<u64> {
-        let open = claim.gang_key().filter(|key| !self.gangs.contains(key));
-        let (Some(key), Some((_, size))) = (open, &claim.gang) else {
-            return vec![no];
-        };
-        let asks = |other: &Claim| matches!(other.stage, Stage::Asked | Stage::Waits);
-        let is_member = |(_, other): &(&u64, &Claim)| {
-            asks(other) && !other.again && other.gang_key().as_ref() == Some(&key)
-        };
-        let members = self.claims.iter().filter(is_member).map(|(no, _)| *no);
-        let unit: Vec<u64> = members.take(*size as usize).collect();
-        let complete = unit.len() as u64 == *size && unit.first() == Some(&no);
-        if complete { unit } else { Vec::new() }
-    }
-
-    pub(super) fn gangs_are_denied_whole(&self, frame: &Place) -> Result<(), Violation> {
-        let left = &self.denied_too;
-        frame.rule(left.is_empty(), Invariant::Quota, || {
-            format!("of a gang, only some are denied quota; left are {left:?}")
-        })
     }
 
     fn waits_by_setting(&self, claim: &Claim) -> bool {

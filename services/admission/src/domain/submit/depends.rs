@@ -2,7 +2,7 @@
 
 use crate::domain::{Admission, Rules, check::bounded};
 use std::collections::BTreeMap;
-use vocab::{AllocationNo, AllocationSpec, Dependency, Refusal, Token};
+use vocab::{AllocationNo, AllocationSpec, Dependency, Gang, Refusal, Rule, Token};
 
 /// A dependency as it was written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -12,19 +12,21 @@ pub struct DependencyRequest {
 }
 
 impl Admission {
-    /// Only on one's own, as with a cancel; what has ended within the retention window is still known. Since it has to
-    /// be there before, nothing can come to wait for itself.
+    /// Only on one's own, and only on what is known: live, or ended within the window, for which the scheduler keeps what
+    /// became of it. Since it has to be there before, nothing can come to wait for itself but by its gang.
     pub(super) fn check_dependencies(
         &self,
         tenant: &Token,
         wanted: &[DependencyRequest],
+        gang: Option<&Gang>,
         rules: &Rules,
     ) -> Result<Vec<Dependency>, Refusal> {
         let field = "depends_on";
         bounded(wanted, AllocationSpec::DEPENDENCIES_MAX, field)?;
         let mut found: BTreeMap<AllocationNo, bool> = BTreeMap::new();
         for one in wanted {
-            let (no, _) = self.find_own(tenant, &one.allocation_id, rules, field)?;
+            let own = self.find_own(tenant, &one.allocation_id, rules, field)?;
+            let (no, _) = own.ok_or_else(|| Refusal::new(Rule::DependencyUnknown, field))?;
             // Success is an end, too: whoever asks for both asks for success.
             *found.entry(no).or_default() |= one.success;
         }
@@ -32,6 +34,11 @@ impl Admission {
             allocation,
             success,
         };
-        Ok(found.into_iter().map(dependency).collect())
+        let depends_on: Vec<_> = found.into_iter().map(dependency).collect();
+        if let Some(gang) = gang {
+            let gangs = self.allocations.gangs();
+            gangs.check(tenant, gang, &depends_on)?;
+        }
+        Ok(depends_on)
     }
 }

@@ -89,6 +89,8 @@ impl Admission {
             never: request.never_requeue,
         };
         let max = AllocationSpec::RUN_TIME_MS_MAX;
+        let wanted = &request.depends_on;
+        let depends_on = self.check_dependencies(tenant, wanted, gang.as_ref(), rules)?;
         Ok(AllocationSpec {
             job_set,
             name,
@@ -101,7 +103,7 @@ impl Admission {
             extended,
             rules: placement.transpose()?.flatten(),
             gang,
-            depends_on: self.check_dependencies(tenant, &request.depends_on, rules)?,
+            depends_on,
             restart,
             run_time_ms: amount(request.run_time_ms, max, "run_time_ms")?,
             team,

@@ -1,6 +1,8 @@
 //! A member's word on its gang.
 
 use super::*;
+use ledger::memory::Seeded;
+use std::collections::BTreeSet;
 
 #[test]
 fn a_gang_is_at_most_as_large_as_it_says() {
@@ -33,4 +35,196 @@ fn a_gang_is_at_most_as_large_as_it_says() {
     let full = found(1024, 0).unwrap();
     assert_eq!((full.size, full.min), (1024, 1024));
     assert_eq!(found(8, 8), found(8, 0));
+}
+
+/// Allocations by name, each with its gang, of so many, and what it is to start after.
+struct Chain {
+    t: Table,
+    numbers: BTreeMap<&'static str, u64>,
+}
+
+impl Chain {
+    fn new() -> Self {
+        Self {
+            t: Table::new().roomy(),
+            numbers: BTreeMap::new(),
+        }
+    }
+
+    #[track_caller]
+    fn asks(&mut self, name: &'static str, gang: (&str, i64), on: &[&str], expected: &str) {
+        let on: Vec<u64> = on.iter().map(|name| self.numbers[name]).collect();
+        let request = SubmitRequest {
+            gang: (gang.1 > 0).then(|| GangRequest {
+                name: gang.0.into(),
+                size: gang.1,
+                min: 1,
+                uniform_label: String::new(),
+            }),
+            depends_on: after(&on),
+            ..submit()
+        };
+        let operation = format!("{name}-{}", self.t.next);
+        let no = self.t.next;
+        let verb = Verb::Submit(Box::new(request));
+        self.t.check(&operation, 1, verb, expected);
+        self.numbers.insert(name, no);
+    }
+
+    fn over(&mut self, name: &str, cause: EndCause) {
+        self.t.ended_by(self.numbers[name], cause);
+    }
+}
+
+const NONE: (&str, i64) = ("", 0);
+const ITSELF: &str = "gang_waits_for_itself depends_on";
+
+#[test]
+fn no_member_waits_for_a_fellow() {
+    let mut c = Chain::new();
+    let g = ("g", 3);
+    c.asks("x", NONE, &[], "requested");
+    c.asks("1", g, &["x"], "requested");
+    c.asks("2", g, &["1"], ITSELF);
+    // Nor for one who does.
+    c.asks("y", NONE, &["x", "1"], "requested");
+    c.asks("z", NONE, &["y"], "requested");
+    c.asks("2", g, &["x", "z"], ITSELF);
+    c.asks("2", g, &["x"], "requested");
+    // Another tenant's gang of that name, or one of another name, is another gang.
+    c.asks("h", ("h", 2), &["1"], "requested");
+    // A gang waits for all that its members wait for.
+    c.asks("i", ("h", 2), &["x"], "requested");
+    c.asks("3", g, &["i"], ITSELF);
+    c.asks("3", g, &[], "requested");
+    // It is complete: the next of its name is the first of another.
+    c.asks("4", g, &["1"], "requested");
+    c.asks("5", g, &["3"], "requested");
+    c.asks("6", g, &["4"], ITSELF);
+}
+
+#[test]
+fn a_gang_that_ran_is_joined_by_no_more() {
+    let mut c = Chain::new();
+    let g = ("g", 2);
+    c.asks("1", g, &[], "requested");
+    c.asks("2", g, &[], "requested");
+    c.over("1", EndCause::Finished);
+    c.asks("3", g, &["2"], "requested");
+    c.over("2", EndCause::Failed);
+    c.asks("4", g, &["2", "1"], "requested");
+    c.asks("5", g, &["3"], "requested");
+    // One that was cancelled before it ran leaves a place.
+    c.over("5", EndCause::Cancelled);
+    c.asks("6", g, &["4"], "requested");
+    c.asks("7", g, &["6"], ITSELF);
+    c.over("6", EndCause::Cancelled);
+    c.asks("7", g, &["6"], "requested");
+}
+
+#[test]
+fn a_member_waits_for_so_many_at_the_most() {
+    let mut c = Chain::new();
+    c.t.rules.operations_max = 100_000;
+    c.t.rules.allocations_max = 100_000;
+    let g = ("g", 2);
+    c.asks("1", g, &[], "requested");
+    c.asks("last", NONE, &[], "requested");
+    for _ in 1..10_000 {
+        c.asks("last", NONE, &["last"], "requested");
+    }
+    c.asks("2", g, &["last"], "requested");
+    c.over("2", EndCause::Cancelled);
+    c.asks("last", NONE, &["last"], "requested");
+    c.asks("2", g, &["last"], "too_many_elements depends_on");
+    // The first of a gang has no fellow to wait for.
+    c.asks("first", ("h", 2), &["last"], "requested");
+}
+
+/// What each waits for, and who starts together: those of one gang, or one alone.
+#[derive(Clone, Default)]
+struct Model {
+    after: BTreeMap<u64, Vec<u64>>,
+    /// With the name of a gang.
+    units: Vec<(Option<usize>, Vec<u64>)>,
+}
+
+impl Model {
+    fn add(&mut self, no: u64, gang: Option<usize>, size: usize, on: Vec<u64>) {
+        self.after.insert(no, on);
+        let latest = self.units.iter_mut().rfind(|unit| unit.0 == gang);
+        match latest {
+            Some((Some(_), members)) if members.len() < size => members.push(no),
+            _ => self.units.push((gang, vec![no])),
+        }
+    }
+
+    /// Lets start, and end, whoever can, until nobody is left or nobody can. Members that are missing will come.
+    fn all_start(&self) -> bool {
+        let mut waiting: Vec<&Vec<u64>> = self.units.iter().map(|unit| &unit.1).collect();
+        loop {
+            let before = waiting.len();
+            let unfinished: BTreeSet<u64> = waiting.iter().copied().flatten().copied().collect();
+            waiting.retain(|members| {
+                let mut on = members.iter().flat_map(|no| &self.after[no]);
+                on.any(|other| unfinished.contains(other))
+            });
+            if waiting.is_empty() {
+                return true;
+            }
+            if waiting.len() == before {
+                return false;
+            }
+        }
+    }
+}
+
+#[test]
+fn of_random_gangs_those_are_let_in_that_can_start() {
+    let mut refused = 0;
+    for seed in 0..20_000 {
+        let mut random = Seeded::new(seed);
+        let mut t = Table::new().roomy();
+        let mut model = Model::default();
+        for step in 0..12 {
+            let name = random.below(5) as usize;
+            let gang = (name < 3).then_some(name);
+            let size = 2 + name;
+            let known: Vec<u64> = model.after.keys().copied().collect();
+            let mut on = Vec::new();
+            for _ in 0..random.below(3).min(known.len() as u64) {
+                on.push(known[random.below(known.len() as u64) as usize]);
+            }
+            let request = SubmitRequest {
+                gang: gang.map(|name| GangRequest {
+                    name: format!("g{name}"),
+                    size: size as i64,
+                    ..GangRequest::default()
+                }),
+                depends_on: after(&on),
+                ..submit()
+            };
+            let no = t.next;
+            let verb = Verb::Submit(Box::new(request));
+            let told = t.ask("a", &step.to_string(), 1, Ok(verb));
+            let mut with_it = model.clone();
+            with_it.add(no, gang, size, on);
+            if with_it.all_start() {
+                assert_eq!(told, "requested", "seed {seed}: {no}");
+                model = with_it;
+            } else {
+                assert_eq!(told, ITSELF, "seed {seed}: {no}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 1000, "{refused}");
+}
+
+fn after(numbers: &[u64]) -> Vec<DependencyRequest> {
+    let dependency = |no: &u64| DependencyRequest {
+        allocation_id: id(*no),
+        success: true,
+    };
+    numbers.iter().map(dependency).collect()
 }

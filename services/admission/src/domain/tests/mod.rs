@@ -2,6 +2,7 @@
 
 mod admin;
 mod gangs;
+mod isolation;
 mod places;
 mod queues;
 mod resources;
@@ -17,6 +18,8 @@ struct Table {
     state: Admission,
     rules: Rules,
     next: u64,
+    /// Events of other writers; one count will do for all.
+    others: u64,
     now: i64,
 }
 
@@ -41,10 +44,24 @@ fn words(event: &Event) -> String {
             format!("{} {}", refusal.rule.name(), refusal.subject)
         }
         Event::OperationRepeated { original, .. } => format!("repeated {}", original.0),
-        Event::OperationsForgotten { through, slots_of } => match slots_of {
+        Event::OperationsForgotten {
+            through,
+            slots_of,
+            ended_through: EventNo(0),
+            denied_through: EventNo(0),
+        } => match slots_of {
             None => format!("forgotten {}", through.0),
             Some(tenant) => format!("{tenant} forgotten {}", through.0),
         },
+        Event::OperationsForgotten {
+            through,
+            ended_through,
+            denied_through,
+            ..
+        } => {
+            let (ended, denied) = (ended_through.0, denied_through.0);
+            format!("forgotten {} ended {ended} denied {denied}", through.0)
+        }
         Event::JobSetCancelRequested { job_set, .. } => format!("cancel all of {job_set}"),
         Event::PriorityRequested { priority, .. } => format!("priority {priority}"),
         Event::ResourceAsked { slot, .. } => format!("asked in {slot}"),
@@ -66,6 +83,7 @@ impl Table {
                 window_slots: 24,
             },
             next: 1,
+            others: 0,
             now: 0,
         };
         table.admin("tenant", set_tenant("a"), "applied 1");
@@ -138,20 +156,32 @@ impl Table {
     }
 
     fn observe(&mut self, event: &Event) {
+        self.others += 1;
         let at = At {
             lsn: Lsn(0),
             index: 0,
-            no: EventNo(0),
+            no: EventNo(self.others),
             now: Millis(self.now),
         };
         self.state.observe(&at, event).unwrap();
     }
 
     fn ended(&mut self, allocation: u64) {
+        self.ended_by(allocation, EndCause::Finished);
+    }
+
+    fn ended_by(&mut self, allocation: u64, cause: EndCause) {
         self.observe(&Event::AllocationEnded {
             allocation: AllocationNo(allocation),
-            cause: EndCause::Finished,
+            cause,
             at: Millis(self.now),
+        });
+    }
+
+    fn denied(&mut self, allocation: u64) {
+        self.observe(&Event::QuotaDenied {
+            allocation: AllocationNo(allocation),
+            refusal: Refusal::new(Rule::QuotaExceeded, "cpu"),
         });
     }
 
@@ -187,6 +217,13 @@ fn set_tenant(tenant: &str) -> Verb {
         tenant: tenant.into(),
         ..TenantRequest::default()
     }))
+}
+
+fn priority_class(class: &str) -> ChangeRequest {
+    ChangeRequest::PriorityClass(ClassRequest {
+        class: class.into(),
+        ..ClassRequest::default()
+    })
 }
 
 fn plain() -> Verb {
@@ -226,7 +263,7 @@ fn an_operation_has_one_outcome_within_its_window() {
 #[test]
 fn a_full_operation_table_refuses_new_ones_and_answers_old_ones() {
     let mut t = Table::new();
-    t.rules.operations_max = 2;
+    t.rules.operations_max = 1;
     t.check("x", 1, plain(), "requested");
     t.check(
         "y",
@@ -235,7 +272,16 @@ fn a_full_operation_table_refuses_new_ones_and_answers_old_ones() {
         "unrecorded operation_table_full operations",
     );
     t.check("x", 1, plain(), "repeated 2");
-    t.tick(WINDOW + 1, &["forgotten 2"]);
+    // What nobody can read takes no place either, and neither operators nor other tenants wait for one.
+    let unreadable = Err(Refusal::new(Rule::UnknownField, "payload"));
+    let full = "unrecorded operation_table_full operations";
+    assert_eq!(t.ask("a", "z", 1, unreadable), full);
+    for version in 1..4 {
+        t.set(priority_class("c"), &format!("applied {version}"));
+    }
+    t.admin("b", set_tenant("b"), "applied 1");
+    assert_eq!(t.ask("b", "x", 1, Ok(plain())), "requested");
+    t.tick(WINDOW + 1, &["forgotten 8"]);
     t.check("y", 1, plain(), "requested");
 }
 
@@ -290,7 +336,7 @@ fn only_ones_own_live_allocations_can_be_cancelled() {
 }
 
 #[test]
-fn live_allocations_are_bounded() {
+fn live_allocations_of_a_tenant_are_bounded() {
     let mut t = Table::new();
     t.rules.allocations_max = 1;
     t.check("x", 1, plain(), "requested");
@@ -300,4 +346,6 @@ fn live_allocations_are_bounded() {
     t.ended(2);
     t.check("z", 1, plain(), "requested");
     t.check("w", 1, plain(), full);
+    t.admin("b", set_tenant("b"), "applied 1");
+    assert_eq!(t.ask("b", "x", 1, Ok(plain())), "requested");
 }

@@ -110,7 +110,7 @@ fn by_the_clock_no_request_says_a_slot() {
 #[test]
 fn a_full_table_says_so_before_anything_is_recorded() {
     let mut t = Table::new();
-    t.rules.operations_max = 3;
+    t.rules.operations_max = 2;
     t.check("1", 1, create("r", 0), "asked in 0");
     t.check("2", 1, create("s", 0), "asked in 0");
     t.check(
@@ -121,6 +121,29 @@ fn a_full_table_says_so_before_anything_is_recorded() {
     );
     t.check("1", 1, create("r", 1), "repeated 2");
     t.check("3", 1, create("t", 25), "a forgotten 3, asked in 25");
+}
+
+#[test]
+fn a_tenant_whose_slot_stands_still_keeps_nobody_else_out() {
+    let mut t = Table::new();
+    t.rules.operations_max = 3;
+    t.admin("b", set_tenant("b"), "applied 1");
+    for id in ["1", "2", "3"] {
+        t.check(id, 1, create(id, 7), "asked in 7");
+    }
+    let full = "unrecorded operation_table_full operations";
+    t.check("4", 1, create("4", 7), full);
+    // Its slot never comes to an end; the clock does not matter.
+    t.tick(1000 * WINDOW, &["forgotten 2"]);
+    t.check("4", 1, create("4", 7), full);
+    for id in ["1", "2", "3"] {
+        let asked = t.ask("b", id, 1, Ok(create(id, 0)));
+        assert_eq!(asked, "asked in 0");
+    }
+    assert_eq!(t.ask("b", "4", 1, Ok(create("4", 0))), full);
+    t.admin("c", set_tenant("c"), "applied 1");
+    // Its own way out is a later slot.
+    t.check("4", 1, create("4", 32), "a forgotten 5, asked in 32");
 }
 
 #[test]

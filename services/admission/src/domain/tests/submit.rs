@@ -105,24 +105,17 @@ fn what_has_to_end_first_is_ones_own_and_known() {
     }
     t.ended(3);
     assert_eq!(t.ask("b", "z", 1, Ok(plain())), "requested");
-    let after = |pairs: &[(String, bool)]| -> Vec<DependencyRequest> {
-        let dependency = |(id, success): &(String, bool)| DependencyRequest {
-            allocation_id: id.clone(),
-            success: *success,
-        };
-        pairs.iter().map(dependency).collect()
-    };
-    let not_found = "allocation_not_found depends_on";
+    let unknown = "dependency_unknown depends_on";
     for (wanted, expected) in [
         (
             vec![("nonsense".into(), true)],
             "allocation_id_invalid depends_on",
         ),
-        (vec![(id(5), true)], not_found),
-        (vec![(id(6), true)], not_found),
+        (vec![(id(5), true)], unknown),
+        (vec![(id(6), true)], unknown),
         (
             vec![(AllocationNo(3).id(CellNo(2)).to_string(), true)],
-            not_found,
+            unknown,
         ),
         (vec![(id(3), true); 17], "too_many_elements depends_on"),
     ] {
@@ -136,4 +129,51 @@ fn what_has_to_end_first_is_ones_own_and_known() {
         .map(|one| (one.allocation.0, one.success))
         .collect();
     assert_eq!(found, [(3, true), (4, false)]);
+}
+
+fn after(pairs: &[(String, bool)]) -> Vec<DependencyRequest> {
+    let dependency = |(id, success): &(String, bool)| DependencyRequest {
+        allocation_id: id.clone(),
+        success: *success,
+    };
+    pairs.iter().map(dependency).collect()
+}
+
+/// What comes of a submit that starts after this one.
+#[track_caller]
+fn depends(t: &Table, on: u64, expected: &str) {
+    let found = t.spec(|r| r.depends_on = after(&[(id(on), true)]));
+    let found = found.map_or_else(|refusal| refusal.rule.name().into(), |_| "known".to_owned());
+    assert_eq!(found, expected, "{on}");
+}
+
+#[test]
+fn what_has_ended_is_known_for_a_window_after_its_end() {
+    let mut t = Table::new();
+    for operation in ["2", "3", "4", "5"] {
+        t.check(operation, 1, plain(), "requested");
+    }
+    // Long after its submit was forgotten.
+    t.tick(5 * WINDOW, &["forgotten 5"]);
+    t.ended(4);
+    t.now += 10;
+    t.denied(2);
+    t.ended(3);
+    // Its first end is what counts.
+    t.now += WINDOW - 10;
+    t.ended(4);
+    depends(&t, 4, "known");
+    t.tick(6 * WINDOW + 1, &["forgotten 5 ended 1 denied 0"]);
+    depends(&t, 4, "dependency_unknown");
+    depends(&t, 2, "known");
+    depends(&t, 3, "known");
+    let ended = "allocation_ended allocation_id";
+    t.check("c", 1, cancel(&id(3)), ended);
+    t.tick(6 * WINDOW + 11, &["forgotten 5 ended 3 denied 2"]);
+    depends(&t, 2, "dependency_unknown");
+    depends(&t, 3, "dependency_unknown");
+    let not_found = "allocation_not_found allocation_id";
+    t.check("d", 1, cancel(&id(3)), not_found);
+    depends(&t, 5, "known");
+    t.tick(6 * WINDOW + 12, &[]);
 }

@@ -84,6 +84,8 @@ fn forgotten(through: u64, slots_of: Option<&str>) -> Event {
     Event::OperationsForgotten {
         through: EventNo(through),
         slots_of: slots_of.map(token),
+        ended_through: EventNo(0),
+        denied_through: EventNo(0),
     }
 }
 

@@ -1,9 +1,12 @@
 //! An independent look at a history: it sees nothing but events, and sums up by itself. Shares no code with the domain.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, HashMap},
+};
 use vocab::{
     Account, AdminChange, AllocationNo, AllocationSpec, Event, Limits, Millis, QuotaResource,
-    TenantSettings, Token, Validity,
+    Refusal, Rule, TenantSettings, Token, Validity,
 };
 
 /// cpu, memory, gpu, gpu:T4, gpu:V100, storage, pods, extended:fpga; the last is GPUs of any model.
@@ -61,7 +64,12 @@ impl Sums {
 struct Alloc {
     path: Vec<usize>,
     amounts: [u64; TYPES],
-    gang: Option<(usize, Token, u32)>,
+    /// Its number among the gangs.
+    gang: Option<usize>,
+    priority: i32,
+    depends_on: Vec<u64>,
+    /// What it was told last that it waits for.
+    told: Option<Refusal>,
     held: bool,
     started: bool,
     reclaimed: bool,
@@ -69,6 +77,19 @@ struct Alloc {
     gone: bool,
     ever: bool,
 }
+
+/// As the scheduler tells gangs apart.
+struct Gang {
+    tenant: usize,
+    name: Token,
+    size: u32,
+    live: BTreeSet<u64>,
+    granted: usize,
+    whole: bool,
+}
+
+/// Who waits for the same: the higher priority, then the older first.
+type Line = BTreeSet<(Reverse<i32>, u64)>;
 
 type Set = (Validity, Option<Limits>, Millis);
 
@@ -81,9 +102,7 @@ pub struct Checker {
     sets: BTreeMap<(usize, usize), Vec<Set>>,
     /// Where quota has said that an override holds.
     overridden: BTreeSet<(usize, usize)>,
-    gangs: BTreeMap<(usize, Token), (BTreeSet<u64>, u32)>,
-    /// Gangs that were granted whole.
-    grown: BTreeSet<Token>,
+    gangs: Vec<Gang>,
     pub grants: u64,
     pub denials: u64,
     pub reclaims: u64,
@@ -117,11 +136,17 @@ impl Checker {
             Event::AllocationRequested { operation, spec } => {
                 let path = self.path(&spec.account(&operation.tenant));
                 let tenant = path[path.len() - 1];
-                let gang = spec.gang.as_ref().map(|g| (tenant, g.name.clone(), g.size));
+                let gang = spec.gang.as_ref().map(|gang| self.join(tenant, gang, no));
+                let depends_on = spec.depends_on.iter().map(|it| it.allocation.0);
+                let depends_on = depends_on.filter(|it| self.allocs.contains_key(it));
+                let depends_on = depends_on.collect();
                 let alloc = Alloc {
                     path,
                     amounts: amounts(spec),
                     gang,
+                    priority: spec.priority,
+                    depends_on,
+                    told: None,
                     held: false,
                     started: false,
                     reclaimed: false,
@@ -140,7 +165,16 @@ impl Checker {
                 let alloc = self.allocs.get_mut(&allocation.0).unwrap();
                 alloc.gone |= alloc.reclaimed;
             }
+            Event::AllocationReprioritised {
+                allocation,
+                priority,
+            } => {
+                if let Some(alloc) = self.allocs.get_mut(&allocation.0) {
+                    alloc.priority = *priority;
+                }
+            }
             Event::AllocationEnded { allocation, .. } => {
+                self.leave(allocation.0);
                 if let Some(alloc) = self.allocs.get_mut(&allocation.0) {
                     alloc.gone = true;
                     if !alloc.held {
@@ -149,6 +183,35 @@ impl Checker {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn join(&mut self, tenant: usize, wanted: &vocab::Gang, no: u64) -> usize {
+        let of_name = |gang: &Gang| gang.tenant == tenant && gang.name == wanted.name;
+        let latest = self.gangs.iter().rposition(of_name);
+        let open = latest.filter(|at| {
+            let gang = &self.gangs[*at];
+            let live = gang.live.len();
+            !gang.whole && gang.granted == 0 && live > 0 && live < gang.size as usize
+        });
+        let at = open.unwrap_or(self.gangs.len());
+        if open.is_none() {
+            self.gangs.push(Gang {
+                tenant,
+                name: wanted.name.clone(),
+                size: wanted.size,
+                live: BTreeSet::new(),
+                granted: 0,
+                whole: false,
+            });
+        }
+        self.gangs[at].live.insert(no);
+        at
+    }
+
+    fn leave(&mut self, no: u64) {
+        if let Some(gang) = self.allocs.get(&no).and_then(|alloc| alloc.gang) {
+            self.gangs[gang].live.remove(&no);
         }
     }
 
@@ -328,12 +391,12 @@ impl Checker {
                 let alloc = &self.allocs[&allocation.0];
                 let objection = self.objection(&alloc.path, &alloc.amounts, now);
                 assert_eq!(objection, None, "{event:?} at {now:?}");
-                if let Some((tenant, name, size)) = alloc.gang.clone() {
-                    let gang = self
-                        .gangs
-                        .entry((tenant, name))
-                        .or_insert((BTreeSet::new(), size));
-                    gang.0.insert(allocation.0);
+                assert!(
+                    !self.awaits_others(alloc),
+                    "{allocation:?} depends on others that live"
+                );
+                if let Some(gang) = alloc.gang {
+                    self.gangs[gang].granted += 1;
                 }
                 self.shift(allocation.0, true, now);
                 self.grants += 1;
@@ -342,6 +405,7 @@ impl Checker {
                 allocation,
                 refusal,
             } => {
+                self.leave(allocation.0);
                 let alloc = self
                     .allocs
                     .remove(&allocation.0)
@@ -351,8 +415,13 @@ impl Checker {
                 assert!(!self.plain || objection.is_some(), "it fits: {refusal}");
                 self.denials += 1;
             }
-            Event::QuotaWaiting { allocation, .. } => {
-                assert!(!self.plain && !self.allocs[&allocation.0].held);
+            Event::QuotaWaiting {
+                allocation,
+                refusal,
+            } => {
+                let alloc = self.allocs.get_mut(&allocation.0).unwrap();
+                assert!(!alloc.held);
+                alloc.told = Some(refusal.clone());
             }
             Event::QuotaReleased { allocation } => {
                 let alloc = self
@@ -363,7 +432,7 @@ impl Checker {
                     alloc.held && alloc.gone,
                     "{allocation:?} released for nothing"
                 );
-                alloc.held = false;
+                (alloc.held, alloc.told) = (false, None);
                 let back = std::mem::take(&mut alloc.reclaimed);
                 let (path, amounts, ended) = (alloc.path.clone(), alloc.amounts, alloc.gone);
                 if back {
@@ -453,12 +522,149 @@ impl Checker {
                 }
             }
         }
-        for ((_, name), (granted, size)) in std::mem::take(&mut self.gangs) {
-            // Those that were granted at once; later ones come one by one.
-            let whole = granted.len() >= size as usize || self.grown.contains(&name);
-            assert!(whole, "gang {name} in part: {granted:?}");
-            self.grown.insert(name);
+        for gang in self
+            .gangs
+            .iter_mut()
+            .filter(|it| !it.whole && it.granted > 0)
+        {
+            // Those that are granted at once; what was taken back comes back one by one.
+            let whole = gang.granted >= gang.size as usize;
+            assert!(whole, "gang {} in part: {}", gang.name, gang.granted);
+            gang.whole = true;
         }
+    }
+
+    fn awaits_others(&self, alloc: &Alloc) -> bool {
+        let mut others = alloc.depends_on.iter();
+        others.any(|other| self.allocs.contains_key(other))
+    }
+
+    /// Who is granted together with this one.
+    fn unit(&self, no: u64) -> Vec<u64> {
+        match self.allocs[&no].gang {
+            Some(gang) if self.gangs[gang].granted == 0 => {
+                self.gangs[gang].live.iter().copied().collect()
+            }
+            _ => vec![no],
+        }
+    }
+
+    fn asks(&self, unit: &[u64], account: usize, r: usize) -> u64 {
+        let below = unit.iter().map(|no| &self.allocs[no]);
+        let below = below.filter(|alloc| alloc.path.contains(&account));
+        below.map(|alloc| Sums::on(&alloc.amounts, r)).sum()
+    }
+
+    /// The most that the account may hold now, whoever asks.
+    fn most(&self, account: usize, tenant: bool, r: usize, now: Millis) -> u64 {
+        let cap = self.cap(account, tenant, r, now);
+        let limits = self.sums[account].limits[r];
+        let (Some(cohort), Some(limits)) = (self.cohort(account).filter(|_| tenant), limits) else {
+            return cap;
+        };
+        let lends = |limits: &Limits| limits.lend.unwrap_or(u64::MAX).min(limits.hard);
+        let members = self
+            .tenants
+            .iter()
+            .filter(|(_, it)| it.cohort.as_ref() == Some(cohort));
+        let limited = members.filter_map(|(at, _)| self.sums[*at].limits[r].as_ref());
+        let pool: u64 = limited.map(lends).sum();
+        cap.min(limits.hard - lends(&limits) + pool)
+    }
+
+    /// Whether it asks for more than some account may hold now even alone.
+    fn is_impossible(&self, unit: &[u64], now: Millis) -> bool {
+        unit.iter().any(|no| {
+            let path = &self.allocs[no].path;
+            (0..ANY).any(|r| {
+                path.iter().enumerate().any(|(depth, at)| {
+                    let asks = self.asks(unit, *at, r);
+                    let tenant = depth + 1 == path.len();
+                    asks > 0 && asks > self.most(*at, tenant, r, now)
+                })
+            })
+        })
+    }
+
+    /// Progress: whoever waits does so for something that is there. The first in a line does not fit at what it was told;
+    /// those behind it go later. Who stands aside asks for more than there may be. Nobody was not answered.
+    pub fn nobody_waits_for_nothing(&self, now: Millis) {
+        let mut lines: BTreeMap<(usize, usize), Line> = BTreeMap::new();
+        for (no, alloc) in self.allocs.iter().filter(|(_, alloc)| !alloc.held) {
+            let told = alloc
+                .told
+                .as_ref()
+                .unwrap_or_else(|| panic!("{no} was not answered"));
+            let unit = self.unit(*no);
+            let complete = alloc.gang.is_none_or(|gang| {
+                let others = |no: &u64| self.awaits_others(&self.allocs[no]);
+                let gang = &self.gangs[gang];
+                gang.granted > 0
+                    || gang.live.len() == gang.size as usize && !gang.live.iter().any(others)
+            });
+            match told.rule {
+                Rule::IncompleteGang => assert!(!complete, "{no}: its gang is there"),
+                Rule::DependencyPending => {
+                    assert!(
+                        self.awaits_others(alloc),
+                        "{no} depends on nobody that lives"
+                    );
+                }
+                Rule::QuotaNeverFits | Rule::BurstOver => {
+                    assert!(complete, "{no} is asked for in part");
+                    assert!(
+                        self.is_impossible(&unit, now),
+                        "{no} may stand in line: {told}"
+                    );
+                }
+                Rule::QuotaExceeded if unit.first() == Some(no) => {
+                    assert!(complete, "{no} is asked for in part");
+                    let (account, resource) = told.subject.split_once(' ').unwrap();
+                    let account = self.accounts[&Account::parse(account).unwrap()];
+                    let r = index(&QuotaResource::parse(resource).unwrap());
+                    let line = lines.entry((account, r)).or_default();
+                    line.insert((Reverse(alloc.priority), *no));
+                }
+                Rule::QuotaExceeded => {}
+                other => panic!("{no} waits by {other:?}"),
+            }
+        }
+        for ((account, r), line) in lines {
+            // Never empty: made with the first of it.
+            let (_, head) = line.first().unwrap();
+            let unit = self.unit(*head);
+            assert!(
+                !self.is_impossible(&unit, now),
+                "{head} can never go on, and {} wait behind it",
+                line.len() - 1
+            );
+            let asks = self.asks(&unit, account, r);
+            let tenant = self.allocs[head].path.last() == Some(&account);
+            let after = Sums::on(&self.sums[account].held, r) + asks;
+            let hard = self.sums[account].limits[r].map_or(0, |limits| limits.hard);
+            // Who borrows leaves what a lender is getting back.
+            let borrows = tenant && self.cohort(account).is_some() && after > hard;
+            let blocked = after > self.cap(account, tenant, r, now)
+                || tenant && !self.pool_has(account, r, asks)
+                || borrows && self.is_lent_back(account);
+            assert!(
+                blocked,
+                "{head} waits for {account} type {r}: {asks} would fit"
+            );
+        }
+    }
+
+    /// Somebody else of the cohort waits.
+    fn is_lent_back(&self, tenant: usize) -> bool {
+        let mut waiting = self.allocs.values().filter(|alloc| !alloc.held);
+        waiting.any(|alloc| {
+            let other = alloc.path[alloc.path.len() - 1];
+            other != tenant && self.cohort(other) == self.cohort(tenant)
+        })
+    }
+
+    pub fn live(&self) -> usize {
+        self.allocs.len()
     }
 
     /// Ended ones are forgotten by their number.

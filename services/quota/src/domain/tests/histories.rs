@@ -9,21 +9,24 @@ use crate::domain::Quota;
 use ledger::{Decider, Draft, memory::Seeded};
 use std::collections::BTreeMap;
 use vocab::{
-    Account, AdminChange, AllocationSpec, At, Event, EventNo, Gang, GpuRequest, Limits, Lsn,
-    Millis, OnExceed, QuotaResource, ReclaimFrom, TenantSettings, Validity,
+    Account, AdminChange, AllocationNo, AllocationSpec, At, Dependency, Event, EventNo, Gang,
+    GpuRequest, Limits, Lsn, Millis, OnExceed, QuotaResource, ReclaimFrom, TenantSettings,
+    Validity,
 };
 
 #[derive(Clone, Copy)]
-struct Shape {
-    tenants: u64,
+pub(super) struct Shape {
+    pub(super) tenants: u64,
     /// No waiting, no taking back, no bursts: a naive model says what is granted.
-    plain: bool,
-    cohorts: bool,
+    pub(super) plain: bool,
+    pub(super) cohorts: bool,
     /// How large the limits are.
-    limit: u64,
-    changes: bool,
+    pub(super) limit: u64,
+    pub(super) changes: bool,
     /// How often it is decided, per mille of the steps.
-    decisions: u64,
+    pub(super) decisions: u64,
+    /// Between the numbers of two requests.
+    pub(super) stride: u64,
 }
 
 /// Where an allocation is, as the scheduler would know.
@@ -34,10 +37,10 @@ enum Phase {
     Running,
 }
 
-struct History {
-    world: World,
-    checker: Checker,
-    random: Seeded,
+pub(super) struct History {
+    pub(super) world: World,
+    pub(super) checker: Checker,
+    pub(super) random: Seeded,
     shape: Shape,
     live: BTreeMap<u64, (Phase, bool)>,
     order: Vec<u64>,
@@ -45,6 +48,16 @@ struct History {
     taken: Vec<u64>,
     next: u64,
     twin: Option<(Quota, u64)>,
+    /// Limits that were set.
+    pub(super) sets: usize,
+    pub(super) record: Vec<Step>,
+}
+
+/// What came in, or that it was decided then, and what that was.
+#[derive(Clone)]
+pub(super) enum Step {
+    Observed(u64, Box<Event>),
+    Decided(Millis, Vec<Event>),
 }
 
 const RESOURCES: [&str; 8] = [
@@ -59,7 +72,7 @@ const RESOURCES: [&str; 8] = [
 ];
 
 impl History {
-    fn new(seed: u64, shape: Shape) -> Self {
+    pub(super) fn new(seed: u64, shape: Shape) -> Self {
         let mut checker = Checker::default();
         checker.plain = shape.plain;
         let mut history = Self {
@@ -72,6 +85,8 @@ impl History {
             taken: Vec::new(),
             next: 1,
             twin: None,
+            sets: 0,
+            record: Vec::new(),
         };
         for tenant in 0..shape.tenants {
             history.treat(tenant);
@@ -100,6 +115,7 @@ impl History {
         }
         self.checker.input(no, &event, self.world.now);
         self.world.observe(no, &event);
+        self.record.push(Step::Observed(no, Box::new(event)));
     }
 
     fn step(&mut self, text: &str) {
@@ -155,10 +171,11 @@ impl History {
             hard,
             soft: Some(hard / 2),
             burst: bursts.then(|| hard + random.below(8) * unit),
-            burst_ms: random.below(500),
+            burst_ms: 1 + random.below(500),
             borrow: random.chance(300).then(|| random.below(8) * unit),
             lend: random.chance(300).then(|| random.below(8) * unit),
         };
+        self.sets += 1;
         let change = AdminChange::Quota {
             account: Account::parse(account).unwrap(),
             resource: QuotaResource::parse(resource).unwrap(),
@@ -193,13 +210,22 @@ impl History {
         spec.priority = random.below(3) as i32;
         if !self.shape.plain && random.chance(150) {
             let size = 2 + random.below(2) as u32;
-            // One size for each name: the first of them says it.
+            // Few names, so that they are used again while members live. The first member says the size.
             spec.gang = Some(Gang {
-                name: token(&format!("g{}-{size}", self.next / 8)),
+                name: token(["g", "h"][random.below(2) as usize]),
                 size,
                 min: size,
                 uniform_label: None,
             });
+        }
+        if !self.shape.plain && random.chance(150) && !self.order.is_empty() {
+            for _ in 0..1 + random.below(2) {
+                let other = self.order[random.below(self.order.len() as u64) as usize];
+                spec.depends_on.push(Dependency {
+                    allocation: AllocationNo(other),
+                    success: false,
+                });
+            }
         }
         spec
     }
@@ -221,14 +247,14 @@ impl History {
         let account = self.account();
         let spec = self.spec(&account);
         let no = self.next;
-        self.next += 1;
+        self.next += self.shape.stride;
         let operation = operation(&account.tenant);
         self.observe(no, Event::AllocationRequested { operation, spec });
         self.live.insert(no, (Phase::Asked, false));
         self.order.push(no);
     }
 
-    fn act(&mut self) {
+    pub(super) fn act(&mut self) {
         match self.random.below(100) {
             0..40 if self.live.len() < 2_000 => self.ask(),
             40..60 => {
@@ -311,7 +337,7 @@ impl History {
         }
     }
 
-    fn decide(&mut self) {
+    pub(super) fn decide(&mut self) {
         let now = self.world.now;
         let events = self.world.decide();
         if let Some((twin, next)) = &mut self.twin {
@@ -354,7 +380,9 @@ impl History {
         }
         if self.shape.tenants < 10 || self.random.chance(20) {
             self.checker.quiet(now);
+            self.checker.nobody_waits_for_nothing(now);
         }
+        self.record.push(Step::Decided(now, events));
         let wake = self.world.state.wake_at();
         assert!(
             wake.is_none_or(|at| at > now),
@@ -374,6 +402,12 @@ impl History {
                 "{account} {name}"
             );
         }
+    }
+
+    /// From here on another begins with the snapshot of this one, and decides the same.
+    pub(super) fn follow_with_a_twin(&mut self) {
+        let restored = self.world.restored();
+        self.twin = Some((restored, self.world.next));
     }
 
     /// Ends everything; nothing may be left but what operators have set.
@@ -401,8 +435,7 @@ fn run(seed: u64, shape: Shape, acts: u64, twins: bool) -> (u64, u64, u64) {
             history.compare();
         }
         if twins && history.random.chance(20) {
-            let restored = history.world.restored();
-            history.twin = Some((restored, history.world.next));
+            history.follow_with_a_twin();
         }
     }
     history.decide();
@@ -411,13 +444,14 @@ fn run(seed: u64, shape: Shape, acts: u64, twins: bool) -> (u64, u64, u64) {
     (checker.grants, checker.denials, checker.reclaims)
 }
 
-const SHAPE: Shape = Shape {
+pub(super) const SHAPE: Shape = Shape {
     tenants: 4,
     plain: false,
     cohorts: true,
     limit: 16,
     changes: true,
     decisions: 500,
+    stride: 1,
 };
 
 #[test]

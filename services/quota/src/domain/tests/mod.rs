@@ -7,6 +7,7 @@ mod checker;
 mod cohorts;
 mod gangs;
 mod histories;
+mod properties;
 mod scale;
 mod validity;
 mod waiting;

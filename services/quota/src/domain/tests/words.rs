@@ -1,14 +1,15 @@
 //! What stands on the ledger, in words:
 //!
 //! `limit a/x cpu 8 soft=6 burst=10/1000 borrow=2 lend=3 from=10 until=20`, `limit a cpu none`,
-//! `tenant a cohort=c wait lower|never fixed`, `ask 1 a/x cpu=1 gpu=2:T4:V100 storage=3 fpga=1 prio=5 gang=g/3`,
-//! `place 1 n`, `start 1`, `requeue 1`, `off 1` (kept off by the scheduler), `end 1`, `prio 1 5`, `node n T4`,
+//! `tenant a cohort=c wait lower|never fixed`, `ask 1 a/x cpu=1 gpu=2:T4:V100 storage=3 fpga=1 prio=5 gang=g/3 after=2:3`,
+//! `place 1 n`, `start 1`, `requeue 1`, `off 1` (kept off by the scheduler), `lacks 1` (waits for fellows), `end 1`, `prio 1 5`, `node n T4`,
 //! `budget a cpu 100 hour`, `rate gpu:T4 3600000 0`. GPUs are whole ones.
 
 use vocab::{
-    Account, AdminChange, AllocationNo, AllocationSpec, Budget, BudgetOf, EndCause, Event, Gang,
-    GpuRequest, Limits, Millis, NodeCapacity, OnExceed, Operation, Period, PlacementPolicy,
-    QuotaResource, ReclaimFrom, ResourceKey, TenantSettings, Token, Validity, WaitingReason,
+    Account, AdminChange, AllocationNo, AllocationSpec, Budget, BudgetOf, Dependency, EndCause,
+    Event, Gang, GpuRequest, Limits, Millis, NodeCapacity, OnExceed, Operation, Period,
+    PlacementPolicy, QuotaResource, ReclaimFrom, ResourceKey, TenantSettings, Token, Validity,
+    WaitingReason,
 };
 
 pub fn token(text: &str) -> Token {
@@ -96,6 +97,11 @@ pub fn event(step: &str, now: Millis) -> (u64, Event) {
             reason: WaitingReason::Quota,
             line: None,
         },
+        ["lacks", _] => Event::AllocationWaiting {
+            allocation,
+            reason: WaitingReason::GangIncomplete,
+            line: None,
+        },
         ["end", _] => Event::AllocationEnded {
             allocation,
             cause: EndCause::Finished,
@@ -174,6 +180,13 @@ fn ask(account: &str, rest: &[&str]) -> Event {
                 });
             }
             ("prio", priority) => spec.priority = priority.parse().unwrap(),
+            ("after", others) => {
+                let others = others.split(':').map(|no| Dependency {
+                    allocation: AllocationNo(number(no)),
+                    success: false,
+                });
+                spec.depends_on = others.collect();
+            }
             ("gang", gang) => {
                 let (name, size) = gang.split_once('/').unwrap();
                 let (name, size) = (token(name), size.parse().unwrap());

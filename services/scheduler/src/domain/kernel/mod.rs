@@ -23,6 +23,7 @@
 //! reservations; the rest (the index of names, holders, deadlines, retirements) follows from them and is made anew on
 //! reading a snapshot, so that one history has one serialised form.
 
+mod bounds;
 mod change;
 mod confirm;
 mod create;
@@ -41,6 +42,7 @@ mod stored;
 mod tests;
 mod view;
 
+pub use bounds::{Bounds, UnfitBound};
 pub use view::{ReservationView, ResourceState, ResourceView};
 
 use self::{
@@ -53,34 +55,6 @@ use self::{
 };
 use serde::{Deserialize, Serialize};
 use vocab::{ReservationNo, ResourceAnswer, ResourceAsk, Rule, Slot};
-
-/// How much one space may hold.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bounds {
-    pub resources_max: u64,
-    /// Live ones, and ended ones that are not retired.
-    pub reservations_max: u64,
-    /// Resources in one reservation.
-    pub bundle_max: usize,
-    pub ttl_slots_max: u64,
-    /// For so many slots an ended reservation is remembered.
-    pub history_slots: u64,
-    /// Reservations with the same deadline.
-    pub expirations_per_slot_max: usize,
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Self {
-            resources_max: 4_194_304,
-            reservations_max: 4_194_304,
-            bundle_max: 64,
-            ttl_slots_max: 86_400,
-            history_slots: 3_600,
-            expirations_per_slot_max: 65_536,
-        }
-    }
-}
 
 /// The resources and reservations of one tenant.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

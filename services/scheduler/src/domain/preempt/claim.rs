@@ -12,7 +12,10 @@ use super::{
     plan::Plan,
     sweep::Strength,
 };
-use vocab::{AllocationNo, Millis, PreemptionCause};
+use vocab::{
+    AllocationNo, Millis, PreemptionCause,
+    sabotage::{self, Bug},
+};
 
 /// Shares are rounded down by less than this.
 pub const ROUNDING: u128 = 1 << 16;
@@ -102,17 +105,23 @@ impl Claimant<'_> {
         }
     }
 
+    /// Whether it was placed just now.
+    pub fn spares(&self, placed: Millis) -> bool {
+        placed >= self.now && !sabotage::armed(Bug::PlacedAndPreempted)
+    }
+
     /// Whether an allocation might go for it, at a glance: never wrong when this says no.
     pub fn might_take(&self, entry: &Entry, shares: &Shares) -> bool {
         if self.by_priority && entry.priority < self.live.priority {
             return true;
         }
+        let closer = shares.is_above(entry.queue)
+            && sum(shares.held(entry.queue), self.own_due).saturating_add(ROUNDING)
+                >= sum(self.with_it, shares.due(entry.queue));
         self.by_share
             && entry.priority <= self.live.priority
             && entry.queue != self.live.queue
-            && shares.is_above(entry.queue)
-            && sum(shares.held(entry.queue), self.own_due).saturating_add(ROUNDING)
-                >= sum(self.with_it, shares.due(entry.queue))
+            && (closer || sabotage::armed(Bug::EndlessPreemption))
     }
 }
 
@@ -154,7 +163,7 @@ impl Scheduler {
             near.any(|group| class.group() == Some(group))
         };
         let may = |live: &Live| {
-            let stays = live.hold().is_none_or(|hold| hold.placed >= claimant.now);
+            let stays = live.hold().is_none_or(|hold| claimant.spares(hold.placed));
             self.preemptible(live) && !stays && !wanted_near(live)
         };
         if !fellows().all(may) {
@@ -174,12 +183,13 @@ impl Scheduler {
             add(&mut less, &self.amounts(fellow));
         }
         let after = self.held_share(live.queue, &less);
+        let closer = before.0 > due.0.saturating_add(ROUNDING)
+            && before.0 > after.0.saturating_add(ROUNDING)
+            && sum(after, claimant.own_due).saturating_add(ROUNDING) >= sum(claimant.with_it, due);
         let fair = claimant.by_share
             && live.queue != claimant.live.queue
             && priority <= claimant.live.priority
-            && before.0 > due.0.saturating_add(ROUNDING)
-            && before.0 > after.0.saturating_add(ROUNDING)
-            && sum(after, claimant.own_due).saturating_add(ROUNDING) >= sum(claimant.with_it, due);
+            && (closer || sabotage::armed(Bug::EndlessPreemption));
         fair.then_some(PreemptionCause::FairShare)
     }
 

@@ -36,7 +36,10 @@ use ledger::Draft;
 use plan::{Budget, Plan, Planner};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use vocab::{AllocationNo, Event, LineNo, Millis, PriorityClass, WaitingReason};
+use vocab::{
+    AllocationNo, Event, LineNo, Millis, PriorityClass, WaitingReason,
+    sabotage::{self, Bug},
+};
 
 /// What may be spent on looking for nodes in one frame, in glances at a node: some ten milliseconds. Who was not looked at
 /// is in the next.
@@ -91,9 +94,9 @@ impl Scheduler {
         let head = line.head()?.allocation;
         let live = self.live.get(&head)?;
         let had_its_turn = self.epoch.cleared_for.contains(&head) || self.epoch.bars(head);
+        let rests = had_its_turn || !shares.any_above_but(line.key.queue);
         let by_share = self.policy.fair_share_preemption
-            && !had_its_turn
-            && shares.any_above_but(line.key.queue);
+            && (!rests || sabotage::armed(Bug::EndlessPreemption));
         let minute = Millis(now.0.div_euclid(MINUTE_MS) * MINUTE_MS);
         let queue = line.key.queue;
         let half_life_ms = self.policy.half_life_ms;
@@ -109,7 +112,9 @@ impl Scheduler {
         };
         let may = claimant.by_priority || claimant.by_share;
         // Limits hold whoever has to go: what goes stays on its node until it has gone.
-        (may && self.queues.limited_by(queue, &line.asks).is_none()).then_some(claimant)
+        let limited = self.queues.limited_by(queue, &line.asks).is_some()
+            && !sabotage::armed(Bug::PreemptOverQueueLimit);
+        (may && !limited).then_some(claimant)
     }
 
     /// Waits for room, as far as its line is concerned. A gang that wants a uniform label waits until there is room.

@@ -261,7 +261,7 @@ fn glance(
         if !claimant.might_take(entry, shares) {
             continue;
         }
-        if entry.placed >= claimant.now {
+        if claimant.spares(entry.placed) {
             *passed_over = true;
         } else {
             add(&mut room, &entry.amounts);

@@ -2,6 +2,7 @@
 
 mod asked;
 mod conformance;
+mod depend;
 mod features;
 mod histories;
 mod holds;

@@ -476,7 +476,12 @@ proptest! {
         prop_assert_eq!(&folded, &run.world.state);
         folded.observe(
             &At { lsn: Lsn(0), index: 0, no: EventNo(0), now: run.world.now },
-            &Event::OperationsForgotten { through: EventNo(0), slots_of: None },
+            &Event::OperationsForgotten {
+                through: EventNo(0),
+                slots_of: None,
+                ended_through: EventNo(0),
+                denied_through: EventNo(0),
+            },
         ).unwrap();
         prop_assert_eq!(ledger::state_digest(&folded), ledger::state_digest(&run.world.state));
     }

@@ -1,0 +1,123 @@
+//! Aside: a claim that an account could not hold now even if it held nothing else stands in no line. Nobody waits behind
+//! it, and it is tried again when the account may hold so much.
+//!
+//! A limit was lowered, a member of its cohort lends less, or it fits in a burst only and none may begin.
+
+use super::{
+    Quota,
+    books::Books,
+    check::{Need, amount_on},
+    claim::{Order, Point, What},
+    resource::ResourceId,
+    tree::AccountId,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use vocab::{Millis, Refusal, Rule};
+
+/// Who stands aside, by what it is and how much they ask of that.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Asides(BTreeMap<Point, BTreeSet<(u64, Order)>>);
+
+impl Asides {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn points(&self) -> impl Iterator<Item = Point> {
+        self.0.keys().copied()
+    }
+
+    pub fn of(&self, account: AccountId) -> impl Iterator<Item = Point> {
+        let first = Point::resource(account, ResourceId::FIRST);
+        let points = self.0.range(first..).map(|(point, _)| *point);
+        points.take_while(move |point| point.account == account)
+    }
+
+    pub fn at(&self, point: Point) -> impl Iterator<Item = (u64, Order)> {
+        self.0.get(&point).into_iter().flatten().copied()
+    }
+
+    pub fn contains(&self, point: Point, amount: u64, order: Order) -> bool {
+        let at = self.0.get(&point);
+        at.is_some_and(|at| at.contains(&(amount, order)))
+    }
+
+    pub fn insert(&mut self, point: Point, amount: u64, order: Order) {
+        self.0.entry(point).or_default().insert((amount, order));
+    }
+
+    pub fn remove(&mut self, point: Point, amount: u64, order: Order) {
+        if let Some(at) = self.0.get_mut(&point) {
+            at.remove(&(amount, order));
+            if at.is_empty() {
+                self.0.remove(&point);
+            }
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.values().map(BTreeSet::len).sum()
+    }
+}
+
+impl Books {
+    /// Those who stood aside at the point and may be tried now.
+    pub fn may_come_back(&mut self, point: Point, now: Millis) -> Vec<Order> {
+        let What::Resource(resource) = point.what else {
+            return Vec::new();
+        };
+        let mut waiting = self.asides.at(point).peekable();
+        if waiting.peek().is_none() {
+            return Vec::new();
+        }
+        let cap = self.cap_now(point.account, resource, now);
+        let back = waiting.take_while(|(amount, _)| *amount <= cap);
+        let back = back.map(|(_, order)| order).collect();
+        let node = self.tree.node(point.account);
+        let turn = node.limited(resource).and_then(|it| it.turns_at(now));
+        self.marks.retries.extend(turn.map(|at| (at, point)));
+        back
+    }
+}
+
+impl Quota {
+    /// What they could not hold together now, wherever they stand in line. `None`: others are in their way.
+    pub(super) fn impossible(&self, needs: &[Need], now: Millis) -> Option<Refusal> {
+        let over = |rule, most: fn(&Books, _, _, Millis) -> u64| {
+            needs
+                .chunk_by(|a, b| a.account == b.account)
+                .find_map(|group| {
+                    // A group is never empty.
+                    let account = group[0].account;
+                    let node = self.books.tree.node(account);
+                    let mut resources = group.iter().flat_map(|need| node.counts_on(need.part));
+                    resources.find_map(|resource| {
+                        let amount = amount_on(group, resource);
+                        let most = most(&self.books, account, resource, now);
+                        let subject = Point::resource(account, resource);
+                        (amount > most).then(|| self.refusal(rule, subject, most, amount))
+                    })
+                })
+        };
+        let ever = |books: &Books, account, resource, _| books.most(account, resource);
+        over(Rule::QuotaNeverFits, ever).or_else(|| over(Rule::BurstOver, Books::cap_now))
+    }
+
+    /// When time alone may make them impossible, or possible: a burst that they need is over, or may begin.
+    pub(super) fn turn(&self, needs: &[Need], now: Millis) -> Option<Millis> {
+        let groups = needs.chunk_by(|a, b| a.account == b.account);
+        let turns = groups.flat_map(|group| {
+            // A group is never empty.
+            let node = self.books.tree.node(group[0].account);
+            let resources = group.iter().flat_map(|need| node.counts_on(need.part));
+            resources.filter_map(|resource| {
+                let limited = node.limited(resource)?;
+                let needed =
+                    node.cohort.is_none() && amount_on(group, resource) > limited.limits.hard;
+                limited.turns_at(now).filter(|_| needed)
+            })
+        });
+        turns.min()
+    }
+}
