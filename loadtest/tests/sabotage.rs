@@ -102,7 +102,11 @@ fn a_reservation_that_ends_early() {
 
 #[test]
 fn a_step_of_a_clock() {
-    check(Bug::ClockStepAdopted, &[Invariant::Expiry]);
+    // Behind a step forward all who wait for a time stand still, and who waits for an answer gets none.
+    check(
+        Bug::ClockStepAdopted,
+        &[Invariant::Expiry, Invariant::Outcome],
+    );
 }
 
 #[test]

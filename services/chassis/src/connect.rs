@@ -28,7 +28,7 @@ const RECONNECT_MAX: Duration = Duration::from_millis(250);
 const POSTGRES_CONNECTIONS_MAX: u32 = 4;
 const POSTGRES_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often each thing happened to a service's bus connection, and who is told of a new one.
+/// How often each thing happened to a service's bus connection, and who is told that it broke.
 #[derive(Clone, Debug)]
 pub(crate) struct NatsEvents {
     counts: Family<Happening, Counter>,

@@ -6,6 +6,7 @@ use chassis::{Behind, Config};
 use ledger::{Bus, cell};
 use schemas::subjects::Subjects;
 use serde_json::Value;
+use std::{net::SocketAddr, time::Duration};
 use uuid::Uuid;
 use vocab::{Lsn, Writer};
 
@@ -13,6 +14,24 @@ use self::common::{config, get, start};
 
 fn text(value: &Value) -> String {
     value.as_str().expect("a text").to_owned()
+}
+
+/// Real time after which the test is given up, in place of hanging for ever.
+const GIVEN_UP: Duration = Duration::from_secs(120);
+
+/// The status and body of `/readyz`, once they are `wanted`.
+async fn ready_when(door: SocketAddr, wanted: impl Fn(u16, &str) -> bool) -> (u16, String) {
+    let looked = async {
+        loop {
+            let (status, body) = get(door, "/readyz").await;
+            if wanted(status, &body) {
+                return (status, body);
+            }
+        }
+    };
+    tokio::time::timeout(GIVEN_UP, looked)
+        .await
+        .expect("it never says so")
 }
 
 #[tokio::test]
@@ -52,22 +71,20 @@ async fn who_has_not_read_what_is_there_makes_the_service_unready() {
     let bus = context.ledger().await.expect("the ledger is safe");
     let leader = context.follower("leader", Behind::NotReady);
     let table = context.follower("warm", Behind::Degraded);
-    while get(door, "/readyz").await.0 != 200 {}
+    ready_when(door, |status, _| status == 200).await;
 
     bus.append(Writer::Quota, Lsn(0), "x".into())
         .await
         .expect("the ledger is empty");
-    while get(door, "/readyz").await.0 != 503 {}
-    let (_, body) = get(door, "/readyz").await;
+    let (_, body) = ready_when(door, |status, _| status == 503).await;
     assert!(body.contains("leader is behind the ledger"), "{body}");
 
     leader.read(Lsn(1));
-    while get(door, "/readyz").await.0 != 200 {}
-    let (_, body) = get(door, "/readyz").await;
+    let (_, body) = ready_when(door, |status, _| status == 200).await;
     assert!(body.contains("warm is behind the ledger"), "{body}");
 
     table.read(Lsn(1));
-    while get(door, "/readyz").await.1.contains("behind") {}
+    ready_when(door, |_, body| !body.contains("behind")).await;
     let metrics = get(door, "/metrics").await.1;
     assert!(
         metrics.lines().any(

@@ -39,7 +39,7 @@ const READ_AHEAD: usize = 1024;
 /// No acknowledgement after this long means that nobody knows.
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 /// A consumer's pull request lasts this long; the server says each half of it that it is still there, and a consumer that
-/// has heard nothing for twice this long is made anew, should nobody have told that the connection was.
+/// has heard nothing for twice this long is made anew, should nobody have told that the connection broke.
 const PULL_EXPIRES: Duration = Duration::from_secs(4);
 
 /// An answer of the server, with its time.
@@ -55,7 +55,7 @@ fn millis(text: &str) -> Result<Millis, BusError> {
 }
 
 /// Why something was given up that might have gone on waiting.
-const REPLACED: &str = "the connection was made anew meanwhile";
+const BROKEN: &str = "the connection broke meanwhile";
 
 /// One cell's streams.
 #[derive(Clone)]
@@ -74,7 +74,7 @@ fn unavailable(error: impl std::fmt::Display) -> BusError {
 }
 
 impl JetStreamBus {
-    /// For a client that nobody watches: a connection that was made anew is noticed by the server's silence.
+    /// For a client that nobody watches: that its connection broke is noticed by the server's silence.
     pub async fn open(client: async_nats::Client, subjects: Subjects) -> Result<Self, BusError> {
         Self::open_among(client, &Link::default(), subjects, &Readers::default()).await
     }
@@ -161,12 +161,12 @@ impl JetStreamBus {
         select! {
             biased;
             answer = answer => answer.map_err(unavailable),
-            () = held.replaced() => Err(unavailable(REPLACED)),
+            () = held.broken() => Err(unavailable(BROKEN)),
         }
     }
 
-    /// A stream in order, from `from` on, and the connection that it comes by. Behind another one nothing comes any more:
-    /// the consumer may be gone, and the client library takes its time to see it.
+    /// A stream in order, from `from` on, and the connection that it comes by. Once that broke nothing comes any more: the
+    /// consumer may be gone, and the client library takes its time to see it.
     async fn consume(&self, stream: &str, from: u64) -> Result<(Ordered, Held), BusError> {
         let held = self.link.held();
         let stream = self
@@ -242,7 +242,7 @@ impl Bus for JetStreamBus {
         select! {
             biased;
             ack = async { publish.await?.await } => Ok(Lsn(ack.map_err(unknown)?.sequence)),
-            () = held.replaced() => Err(AppendError::Unknown(REPLACED.into())),
+            () = held.broken() => Err(AppendError::Unknown(BROKEN.into())),
         }
     }
 

@@ -1,24 +1,34 @@
 //! The bus goes away and comes back on the same port with the same store, while somebody waits for it.
 //!
-//! Time stands still here: no time-out, no heartbeat and no pause ever ends, so whatever goes on does so because the
-//! connection was made anew.
+//! Time stands still meanwhile: no time-out, no heartbeat and no pause ever ends, so whatever goes on does so because it was
+//! told that the connection broke. What is lost without a word is waited for in vain.
 
 use bytes::Bytes;
 use ledger::{
-    Bus, Door, Tail, cell,
+    AppendError, Bus, Door, Tail, cell,
     jetstream::{JetStreamBus, Link, Readers},
 };
 use schemas::subjects::Subjects;
 use serde_json::Value;
 use std::{
+    fs::File,
     net::TcpListener,
-    path::PathBuf,
-    process::{Child, Command, Stdio},
+    ops::Range,
+    path::{Path, PathBuf},
+    process::{Child, Command},
     sync::mpsc,
     time::Duration,
 };
+use tokio::select;
 use uuid::Uuid;
 use vocab::{Lsn, Writer};
+
+/// Real time after which a test is given up, in place of hanging for ever. It says nothing of how long anything may take.
+const GIVEN_UP: Duration = Duration::from_secs(120);
+
+/// Where a server's port is searched: below those that outgoing connections get, of which one may take it while the server
+/// is stopped.
+const PORTS: Range<u16> = 12_000..32_000;
 
 /// A server of the test's own.
 struct Server {
@@ -34,9 +44,7 @@ impl Server {
             .expect("APPORTION_TEST_STACK names no stack: run this through `make test`");
         let stack: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
         let program = stack["nats"]["program"].as_str().unwrap().to_owned();
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
+        let port = free_port();
         let store = std::env::temp_dir().join(format!("nats-{}", Uuid::new_v4().simple()));
         let running = run(&program, port, &store);
         Self {
@@ -57,17 +65,34 @@ impl Server {
         self.running = run(&self.program, self.port, &self.store);
     }
 
-    /// A client that tells `link` of its connections, and never waits between two tries.
-    async fn client(&self, link: &Link) -> async_nats::Client {
+    fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// Tells `link` when the connection breaks, and never waits between two tries.
+    fn options(&self, link: &Link) -> async_nats::ConnectOptions {
         let told = link.clone();
         async_nats::ConnectOptions::new()
-            .retry_on_initial_connect()
             .reconnect_delay_callback(|_| Duration::ZERO)
             .event_callback(move |event| {
                 told.note(&event);
                 std::future::ready(())
             })
-            .connect(format!("nats://127.0.0.1:{}", self.port))
+    }
+
+    /// A cell on it.
+    async fn cell(&self) -> JetStreamBus {
+        let link = Link::default();
+        let options = self.options(&link).retry_on_initial_connect();
+        let client = options.connect(self.url()).await.unwrap();
+        // Not before the server listens.
+        client.flush().await.unwrap();
+        let subjects = Subjects::new("c1");
+        let jetstream = async_nats::jetstream::new(client.clone());
+        cell::init(&jetstream, &subjects, cell::Chosen::default())
+            .await
+            .unwrap();
+        JetStreamBus::open_among(client, &link, subjects, &Readers::default())
             .await
             .unwrap()
     }
@@ -82,44 +107,48 @@ impl Drop for Server {
     }
 }
 
-fn run(program: &str, port: u16, store: &PathBuf) -> Child {
+fn free_port() -> u16 {
+    // A random start, so that tests that run at the same time look at different ones.
+    let start = Uuid::new_v4().as_u128() % PORTS.len() as u128;
+    // Below the length of a range of ports.
+    let mut ports = PORTS.cycle().skip(start as usize).take(PORTS.len());
+    ports
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .expect("not all ports are taken")
+}
+
+fn run(program: &str, port: u16, store: &Path) -> Child {
+    std::fs::create_dir_all(store).unwrap();
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(store.join("log"))
+        .unwrap();
     Command::new(program)
         .args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd"])
         .arg(store)
-        .stderr(Stdio::null())
+        .stderr(log)
         .spawn()
         .unwrap()
 }
 
-/// Keeps the paused clock from running ahead while all wait for the server: it does not as long as a blocking task runs.
-struct StandStill {
-    _held: mpsc::Sender<()>,
-}
-
-impl StandStill {
-    fn begin() -> Self {
-        let (held, until) = mpsc::channel::<()>();
-        tokio::task::spawn_blocking(move || until.recv());
-        Self { _held: held }
+/// Does `work` with a server of its own, on a clock that is paused: a blocking task keeps it from running ahead when all
+/// wait for the server.
+async fn standing_still(work: impl AsyncFnOnce(&mut Server)) {
+    let mut server = Server::start();
+    let log = server.store.join("log");
+    let (done, until) = mpsc::channel::<()>();
+    let given_up = tokio::task::spawn_blocking(move || {
+        // It is dropped when the work is done.
+        let _ = until.recv_timeout(GIVEN_UP);
+    });
+    select! {
+        () = work(&mut server) => drop(done),
+        _ = given_up => {
+            let log = std::fs::read_to_string(log).unwrap();
+            panic!("what was lost is waited for in vain\n{log}");
+        }
     }
-}
-
-/// A cell on a server of its own.
-async fn cell(server: &Server, link: &Link, cell: &Subjects) -> JetStreamBus {
-    let client = server.client(link).await;
-    // Not before the server listens.
-    client.flush().await.unwrap();
-    while cell::init(
-        &async_nats::jetstream::new(client.clone()),
-        cell,
-        cell::Chosen::default(),
-    )
-    .await
-    .is_err()
-    {}
-    JetStreamBus::open_among(client, link, cell.clone(), &Readers::default())
-        .await
-        .unwrap()
 }
 
 /// Until it is acknowledged. Its retry finds a frame that had landed and is refused.
@@ -140,102 +169,94 @@ async fn put(bus: &JetStreamBus, expected: u64) {
     }
 }
 
-/// The next record. A reader that finds the server not ready yet says so, and is asked again.
-async fn next(bus: &JetStreamBus, tail: &mut <JetStreamBus as Bus>::Records, lsn: u64) {
-    loop {
-        match tail.recv().await {
-            Ok(record) => return assert_eq!(record.lsn, Lsn(lsn)),
-            Err(_) => {
-                if let Ok(opened) = bus.follow(Lsn(lsn)).await {
-                    *tail = opened;
-                }
-            }
-        }
-    }
+/// The next record. A reader sees nothing of what happens to the connection.
+async fn next(tail: &mut <JetStreamBus as Bus>::Records, lsn: u64) {
+    assert_eq!(tail.recv().await.unwrap().lsn, Lsn(lsn));
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "time stands still, so a request that the starting server swallows hangs on a loaded machine"]
+async fn the_first_request_on_a_new_connection_is_answered() {
+    standing_still(async |server| {
+        // It listens.
+        let bus = server.cell().await;
+        let link = Link::default();
+        let client = server.options(&link).connect(server.url()).await.unwrap();
+        let (subjects, readers) = (bus.subjects().clone(), Readers::default());
+        let new = JetStreamBus::open_among(client, &link, subjects, &readers)
+            .await
+            .unwrap();
+        assert_eq!(new.end().await, Ok(Lsn(0)));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn followers_that_wait_go_on_as_soon_as_the_connection_is_back() {
-    let _still = StandStill::begin();
-    let mut server = Server::start();
-    let link = Link::default();
-    let bus = cell(&server, &link, &Subjects::new("c1")).await;
-    put(&bus, 0).await;
-    let mut first = bus.follow(Lsn(1)).await.unwrap();
-    next(&bus, &mut first, 1).await;
-    let mut second = bus.follow(Lsn(2)).await.unwrap();
-    for lsn in 2..=4 {
-        server.restart();
-        let appended = async {
-            // Both wait while there is nobody.
-            tokio::task::yield_now().await;
-            put(&bus, lsn - 1).await;
-        };
-        tokio::join!(
-            appended,
-            next(&bus, &mut first, lsn),
-            next(&bus, &mut second, lsn)
-        );
-    }
+    standing_still(async |server| {
+        let bus = server.cell().await;
+        put(&bus, 0).await;
+        let mut first = bus.follow(Lsn(1)).await.unwrap();
+        next(&mut first, 1).await;
+        let mut second = bus.follow(Lsn(2)).await.unwrap();
+        for lsn in 2..=4 {
+            server.restart();
+            let appended = async {
+                // Both wait while there is nobody.
+                tokio::task::yield_now().await;
+                put(&bus, lsn - 1).await;
+            };
+            tokio::join!(appended, next(&mut first, lsn), next(&mut second, lsn));
+        }
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "time stands still, so a request that the starting server swallows hangs on a loaded machine"]
 async fn a_door_that_waits_goes_on_as_soon_as_the_connection_is_back() {
-    let _still = StandStill::begin();
-    let mut server = Server::start();
-    let link = Link::default();
-    let bus = cell(&server, &link, &Subjects::new("c1")).await;
-    let mut door = bus.door(Door::Ingress, 1).await.unwrap();
-    for seq in 1..=3 {
-        server.restart();
-        let publish = async {
-            while !bus
-                .door_end(Door::Ingress)
-                .await
-                .is_ok_and(|end| end >= seq)
-            {
-                let admin = bus.subjects().admin();
-                bus.context()
-                    .client()
-                    .publish(admin, "x".into())
-                    .await
-                    .unwrap();
-            }
-        };
-        let read = async {
-            loop {
-                match door.recv().await {
-                    Ok(message) if message.seq >= seq => return,
-                    Ok(_) => {}
-                    Err(_) => {
-                        if let Ok(opened) = bus.door(Door::Ingress, seq).await {
-                            door = opened;
-                        }
+    standing_still(async |server| {
+        let bus = server.cell().await;
+        let mut door = bus.door(Door::Ingress, 1).await.unwrap();
+        let mut read = 0;
+        for _ in 0..3 {
+            server.restart();
+            // What is sent to the dead server is lost, so it is sent until something is there.
+            let published = async {
+                loop {
+                    let admin = bus.subjects().admin();
+                    let client = bus.context().client();
+                    client.publish(admin, "x".into()).await.unwrap();
+                    match bus.door_end(Door::Ingress).await {
+                        Ok(end) if end > read => return,
+                        _ => {}
                     }
                 }
+            };
+            let brought = async { door.recv().await.unwrap().seq };
+            let ((), seq) = tokio::join!(published, brought);
+            assert_eq!(seq, read + 1);
+            read = bus.door_end(Door::Ingress).await.unwrap();
+            for more in seq + 1..=read {
+                assert_eq!(door.recv().await.unwrap().seq, more);
             }
-        };
-        tokio::join!(publish, read);
-    }
+        }
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "time stands still, so a request that the starting server swallows hangs on a loaded machine"]
-async fn an_append_whose_acknowledgement_is_lost_is_given_up_as_soon_as_the_connection_is_back() {
-    let _still = StandStill::begin();
-    let mut server = Server::start();
-    let link = Link::default();
-    let bus = cell(&server, &link, &Subjects::new("c1")).await;
-    put(&bus, 0).await;
-    // Sent to a server that is dead, of which the client does not know yet.
-    let mut append = Box::pin(bus.append(Writer::Quota, Lsn(1), Bytes::from_static(b"y")));
-    server.kill();
-    assert!(futures::poll!(&mut append).is_pending());
-    server.restart();
-    // It may have been sent when the connection was back, or never.
-    let _ = append.await;
-    put(&bus, 1).await;
-    assert_eq!(bus.end().await, Ok(Lsn(2)));
+async fn an_append_whose_acknowledgement_is_lost_is_given_up_as_soon_as_the_connection_breaks() {
+    standing_still(async |server| {
+        let bus = server.cell().await;
+        put(&bus, 0).await;
+        // Sent to a server that is dead, of which the client does not know yet.
+        let mut append = Box::pin(bus.append(Writer::Quota, Lsn(1), Bytes::from_static(b"y")));
+        server.kill();
+        assert!(futures::poll!(&mut append).is_pending());
+        // Nobody knows whether it has landed.
+        assert!(matches!(append.await, Err(AppendError::Unknown(_))));
+        server.restart();
+        put(&bus, 1).await;
+        assert_eq!(bus.end().await, Ok(Lsn(2)));
+    })
+    .await;
 }

@@ -141,7 +141,8 @@ mod tests {
     #[test]
     fn behind_is_who_has_not_read_in_time_what_was_the_end() {
         // Looks at (ms, read, end), and whether the follower is behind then.
-        let table: [(&str, &[(u64, u64, u64, bool)]); 6] = [
+        type Looks<'a> = &'a [(u64, u64, u64, bool)];
+        let table: [(&str, Looks); 6] = [
             ("an empty ledger", &[(0, 0, 0, false), (9000, 0, 0, false)]),
             (
                 "nothing new for long",

@@ -77,7 +77,7 @@ impl Reader {
             let heard = select! {
                 biased;
                 heard = tokio::time::timeout(STALLED, messages.next()) => heard,
-                () = held.replaced() => {
+                () = held.broken() => {
                     (messages, held) = self.consume().await?;
                     continue;
                 }

@@ -1,8 +1,8 @@
 //! One reader of the ledger for all followers in a process: each record is sent once by the server, and read once.
 //!
 //! A follower that is where the shared reader is attaches to it. One that is behind, or cannot keep up, reads by itself
-//! until it has caught up; whoever finds no shared reader makes its own the shared one. A reader whose connection was
-//! made anew opens its consumer again where it is, and its followers notice nothing.
+//! until it has caught up; whoever finds no shared reader makes its own the shared one. A reader whose connection broke
+//! opens its consumer again where it is, and its followers notice nothing.
 
 use super::{JetStreamBus, link::Held, unavailable};
 use crate::bus::{BusError, Record, Tail};
@@ -105,7 +105,7 @@ impl Reading {
         loop {
             let record = match records.recv().await {
                 Ok(record) => record,
-                Err(Stop::Replaced) => match open(self.bus.clone(), next).await {
+                Err(Stop::Broken) => match open(self.bus.clone(), next).await {
                     Ok(opened) => {
                         *records = opened;
                         continue;
@@ -150,8 +150,8 @@ pub(super) struct Records {
 
 /// Why no more records come.
 enum Stop {
-    /// The connection was made anew.
-    Replaced,
+    /// The connection broke.
+    Broken,
     Bus(BusError),
 }
 
@@ -172,7 +172,7 @@ impl Records {
         let message = select! {
             biased;
             message = self.messages.next() => message,
-            () = self.held.replaced() => return Err(Stop::Replaced),
+            () = self.held.broken() => return Err(Stop::Broken),
         };
         let ended = || Stop::Bus(unavailable("the reader has ended"));
         self.record(message.ok_or_else(ended)?).map_err(Stop::Bus)
@@ -275,7 +275,7 @@ impl Tail<Record> for RecordTail {
                 },
                 Source::Own(records) => match records.recv().await {
                     Ok(record) => return Ok(self.took(record)),
-                    Err(Stop::Replaced) => self.open_again(),
+                    Err(Stop::Broken) => self.open_again(),
                     Err(Stop::Bus(error)) => return Err(error),
                 },
                 Source::Opening(task) => {

@@ -1,24 +1,26 @@
-//! Whether the connection is still the one on which something was begun.
+//! Whether the connection on which something was begun still holds.
 //!
 //! What a client had under way when its connection broke is lost without a word: an answer is never sent again, and a
-//! consumer that lived in a restarted server's memory is gone. Whoever waits learns of the new connection here, and begins
-//! anew at once instead of waiting for a time-out.
+//! consumer that lived in a restarted server's memory is gone. Whoever waits learns here that it broke, and begins anew at
+//! once instead of waiting for a time-out: the client keeps what is asked meanwhile for the next connection.
 
 use async_nats::Event;
 use tokio::sync::watch;
 
-/// Counts a client's connections. Whoever makes the client hands over its events.
+/// Counts how often a client's connection broke. Whoever makes the client hands over its events.
 #[derive(Debug, Clone, Default)]
 pub struct Link(watch::Sender<u64>);
 
 impl Link {
+    /// That there is a connection again comes too late to count: things may have been begun on it by then, and when the
+    /// client has failed many times before, the library may leave that event out.
     pub fn note(&self, event: &Event) {
-        if matches!(event, Event::Connected) {
-            self.0.send_modify(|connections| *connections += 1);
+        if matches!(event, Event::Disconnected) {
+            self.0.send_modify(|breaks| *breaks += 1);
         }
     }
 
-    /// The connection of this moment.
+    /// The connection of this moment, or the next one if there is none.
     pub(super) fn held(&self) -> Held {
         Held(self.0.subscribe())
     }
@@ -29,10 +31,10 @@ impl Link {
 pub(super) struct Held(watch::Receiver<u64>);
 
 impl Held {
-    /// Until there is another one. Cancel-safe.
-    pub async fn replaced(&mut self) {
+    /// Until it broke. Cancel-safe.
+    pub async fn broken(&mut self) {
         if self.0.changed().await.is_err() {
-            // Nobody tells any more, so there never is.
+            // Nobody tells any more, so it never does.
             std::future::pending().await
         }
     }
