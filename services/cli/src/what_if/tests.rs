@@ -166,7 +166,7 @@ async fn what_would_be_different_is_told_in_words() {
         "  00000000-0000-0003-0000-000000000003 in a: waits: no room now -> waits: no node ready",
         "",
         "queues, share and fair share:",
-        "  a                      62.50 % ->    0.00 %    100.00 % ->  100.00 %",
+        "  a                      62.50 % ->    0.00 %    100.00 % ->    0.00 %",
     ];
     check("remove-node n1", &expected).await;
     check("policy --placement fgd", &[head, "no differences"]).await;

@@ -112,7 +112,9 @@ fn promise(state: &Scheduler, now: Millis) -> Option<Promise> {
             .zip(0..)
             .filter_map(|(node, no)| {
                 let no = NodeNo(no);
-                let from = node.open().then(|| state.free_from(no, &wanted, now))??;
+                // A node that is being cleared is promised already.
+                let may = node.open() && node.nominees.is_empty();
+                let from = may.then(|| state.free_from(no, &wanted, now))??;
                 Some((from, std::cmp::Reverse(node.precedence), no))
             });
         if let Some((from, _, node)) = places.min() {

@@ -12,6 +12,7 @@ use super::{
     plan::Plan,
     sweep::Strength,
 };
+use std::cell::Cell;
 use vocab::{
     AllocationNo, Millis, PreemptionCause,
     sabotage::{self, Bug},
@@ -92,6 +93,8 @@ pub struct Claimant<'a> {
     pub own_due: Share,
     /// What was placed now stays for now: nothing is placed and preempted in one frame.
     pub now: Millis,
+    /// Somebody stays for that.
+    pub spared: Cell<bool>,
 }
 
 impl Claimant<'_> {
@@ -107,7 +110,9 @@ impl Claimant<'_> {
 
     /// Whether it was placed just now.
     pub fn spares(&self, placed: Millis) -> bool {
-        placed >= self.now && !sabotage::armed(Bug::PlacedAndPreempted)
+        let spares = placed >= self.now && !sabotage::armed(Bug::PlacedAndPreempted);
+        self.spared.set(self.spared.get() || spares);
+        spares
     }
 
     /// Whether an allocation might go for it, at a glance: never wrong when this says no.

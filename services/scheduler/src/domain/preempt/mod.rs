@@ -35,7 +35,10 @@ use claim::{Claimant, Shares};
 use ledger::Draft;
 use plan::{Budget, Plan, Planner};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+};
 use vocab::{
     AllocationNo, Event, LineNo, Millis, PriorityClass, WaitingReason,
     sabotage::{self, Bug},
@@ -109,6 +112,7 @@ impl Scheduler {
             with_it: Share::dominant(&with_it, self.fleet.totals()),
             own_due: shares.due(queue),
             now,
+            spared: Cell::default(),
         };
         let may = claimant.by_priority || claimant.by_share;
         // Limits hold whoever has to go: what goes stays on its node until it has gone.
@@ -173,6 +177,10 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
             carry_out(state, plan, head, draft);
             shares.hold_now(state, &queues);
             sweep.moved();
+            // What was promised to one who cannot be preempted makes others' due another one, from the next frame on.
+            state
+                .blocked
+                .preempt_at(Millis(draft.now.0.saturating_add(1)));
             // The next in the same line.
             if let Some(head) = state.queues.line(no).and_then(Line::head) {
                 sweep.add(head, no);
@@ -224,13 +232,13 @@ fn try_line(
             full.insert(class);
         }
     }
-    let passed_over = planner.passed_over;
+    let spared = planner.claimant.spared.get();
     if plan.places.is_empty() || plan.places.len() < min {
         // Others may take from this one's queue what it may not take itself, if that is above its due.
-        if !shares.is_above(queue) && !passed_over {
+        if !shares.is_above(queue) && !spared {
             sweep.fails(shape_no, strength);
         }
-        if passed_over {
+        if spared {
             // Those who were placed just now may go later.
             state.blocked.preempt_at(Millis(now.0.saturating_add(1)));
         }

@@ -62,8 +62,6 @@ pub struct Planner<'a> {
     pub shares: &'a Shares,
     pub board: &'a mut Board,
     pub budget: &'a mut Budget,
-    /// Somebody who was placed just now might go.
-    pub passed_over: bool,
     /// The nodes that look good for members of this class, for the next of them.
     glances: Option<(ClassNo, BinaryHeap<Glance>)>,
 }
@@ -82,7 +80,6 @@ impl<'a> Planner<'a> {
             shares,
             board,
             budget,
-            passed_over: false,
             glances: None,
         }
     }
@@ -151,7 +148,7 @@ impl<'a> Planner<'a> {
             }
             let seen = self.board.look(state, no);
             let by = (&self.claimant, self.shares);
-            let glance = glance(seen, by, &class.amounts(), &mut self.passed_over);
+            let glance = glance(seen, by, &class.amounts());
             glances.extend(
                 glance.map(|(priority, count)| {
                     Reverse((priority, count, Reverse(node.precedence), no))
@@ -245,7 +242,6 @@ fn glance(
     seen: &Seen,
     (claimant, shares): (&Claimant<'_>, &Shares),
     asks: &Amounts,
-    passed_over: &mut bool,
 ) -> Option<(Option<i32>, usize)> {
     let mut room = seen.prospect;
     let enough = |room: &Amounts| room.iter().zip(asks).all(|(room, asks)| room >= asks);
@@ -261,9 +257,7 @@ fn glance(
         if !claimant.might_take(entry, shares) {
             continue;
         }
-        if claimant.spares(entry.placed) {
-            *passed_over = true;
-        } else {
+        if !claimant.spares(entry.placed) {
             add(&mut room, &entry.amounts);
             highest = Some(entry.priority);
             count += 1;

@@ -428,7 +428,8 @@ impl Queues {
     /// it is due on its own. As shares of the whole in the dominant resource.
     ///
     /// A queue could use what it has, what leaves it (that comes back to it) and what waits in it, except for what is
-    /// impossible, and up to its limits. It is due no less than what nobody can make go: the others share the rest.
+    /// impossible, and up to its limits. Where all ask for most of the same resource, it is due no less than what nobody can
+    /// make go: the others share the rest.
     pub fn fair_shares(&self, totals: &Amounts, impossible: &Impossible) -> Vec<Share> {
         let mut due = vec![Share::default(); self.queues.len()];
         let roots = self.all().filter(|(_, queue)| queue.parent.is_none());
@@ -455,12 +456,12 @@ impl Queues {
                 let demand = &mut demand[*kind as usize];
                 *demand = (*demand).min(*limit);
             }
-            let firm = Share::dominant(&sums.firm, totals);
-            fair::Claim {
+            let claim = fair::Claim {
                 weight_milli,
-                demand: Share::dominant(&demand, totals).max(firm),
-                floor: firm,
-            }
+                demand: Share::dominant(&demand, totals),
+                floor: Share::ZERO,
+            };
+            (claim, demand, sums.firm)
         };
         let possible = |no: QueueNo| {
             let mut sums = self.get(no).sums;
@@ -485,6 +486,7 @@ impl Queues {
             }
             claims.push(claim(fair::WEIGHT_MILLI_ONE, &sums, &[]));
         }
+        let claims = with_floors(claims, totals);
         let shares = fair::fair_shares(&claims, whole);
         for (child, share) in children.iter().zip(&shares) {
             let below: Vec<_> = self.get(*child).children.iter().copied().collect();
@@ -571,6 +573,29 @@ impl Queues {
                 .all(|(kind, limit)| asks[*kind as usize] <= *limit)
         })
     }
+}
+
+/// What one queue has for good of one resource leaves less of that to the others, and no less of another resource. So the
+/// floors hold where all claims are for most of the same one.
+fn with_floors(claims: Vec<(fair::Claim, Amounts, Amounts)>, totals: &Amounts) -> Vec<fair::Claim> {
+    let share = |amounts: &Amounts, at: usize| Share::of(amounts[at], totals[at]);
+    let of_most = |demand: &Amounts| (0..demand.len()).rev().max_by_key(|at| share(demand, *at));
+    let wanting = claims
+        .iter()
+        .filter(|(claim, _, _)| claim.demand > Share::ZERO);
+    let resources: BTreeSet<_> = wanting
+        .filter_map(|(_, demand, _)| of_most(demand))
+        .collect();
+    let same = resources.first().filter(|_| resources.len() == 1);
+    let floored = claims.into_iter().map(|(claim, _, firm)| {
+        let floor = same.map_or(Share::ZERO, |at| share(&firm, *at));
+        fair::Claim {
+            demand: claim.demand.max(floor),
+            floor,
+            ..claim
+        }
+    });
+    floored.collect()
 }
 
 impl Queue {
