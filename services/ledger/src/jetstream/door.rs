@@ -76,24 +76,22 @@ impl Reader {
         while !self.sender.is_closed() {
             let heard = select! {
                 biased;
-                heard = tokio::time::timeout(STALLED, messages.next()) => heard,
-                () = held.broken() => {
-                    (messages, held) = self.consume().await?;
-                    continue;
-                }
+                heard = tokio::time::timeout(STALLED, messages.next()) => Some(heard),
+                () = held.broken() => None,
             };
             match heard {
-                Ok(Some(Ok(message))) => {
+                Some(Ok(Some(Ok(message)))) => {
                     let seq = message.info().map_err(unavailable)?.stream_sequence;
                     let headers = message.headers.as_ref();
                     self.deliver(seq, &message.subject, headers, &message.payload)
                         .await;
                     continue;
                 }
-                Ok(None) => return Err(unavailable("the reader has ended")),
+                Some(Ok(None)) => return Err(unavailable("the reader has ended")),
                 // Nothing there: the usual reason for silence.
-                Err(_) if self.fetch_stalled().await == Ok(false) => continue,
-                Ok(Some(Err(_))) | Err(_) => {}
+                Some(Err(_)) if self.fetch_stalled().await == Ok(false) => continue,
+                // The connection may have broken by the next message itself.
+                Some(Ok(Some(Err(_))) | Err(_)) | None => {}
             }
             // Without the consumer, which would break the connection again and again.
             drop(messages);
