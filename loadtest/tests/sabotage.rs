@@ -6,28 +6,39 @@ use loadtest::simulate::{Invariant, run_seed};
 use vocab::sabotage::{Bug, arm};
 
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=300;
+/// Bugs that few worlds bring out are looked for in so many more.
+const SEEDS_MAX: u64 = 6000;
 
 /// The first violation of each seed. Bugs are armed per thread, as tests run.
-fn violations(bug: Option<Bug>) -> Vec<(u64, Invariant)> {
+fn violations(
+    bug: Option<Bug>,
+    seeds: std::ops::RangeInclusive<u64>,
+    enough: impl Fn(Invariant) -> bool,
+) -> Vec<(u64, Invariant)> {
     arm(bug);
-    let found = SEEDS.filter_map(|seed| {
-        let violation = run_seed(seed).violation?;
-        Some((seed, violation.invariant))
-    });
-    let found = found.collect();
+    let mut found = Vec::new();
+    for seed in seeds {
+        let Some(violation) = run_seed(seed).violation else {
+            continue;
+        };
+        found.push((seed, violation.invariant));
+        if enough(violation.invariant) {
+            break;
+        }
+    }
     arm(None);
     found
 }
 
 /// Every seed that fails must fail by one of `expected`, and the first of them by at least one seed.
 fn check(bug: Bug, expected: &[Invariant]) {
-    let found = violations(Some(bug));
-    println!(
-        "{bug:?}: {} of {} seeds: {found:?}",
-        found.len(),
-        SEEDS.count()
-    );
     let main = expected[0];
+    let mut found = violations(Some(bug), SEEDS, |_| false);
+    if !found.iter().any(|(_, invariant)| *invariant == main) {
+        let more = SEEDS.end() + 1..=SEEDS_MAX;
+        found.extend(violations(Some(bug), more, |invariant| invariant == main));
+    }
+    println!("{bug:?}: {} seeds: {found:?}", found.len());
     assert!(
         found.iter().any(|(_, invariant)| *invariant == main),
         "{bug:?} was not found"
@@ -42,7 +53,7 @@ fn check(bug: Bug, expected: &[Invariant]) {
 
 #[test]
 fn nothing_is_found_where_nothing_is() {
-    assert_eq!(violations(None), []);
+    assert_eq!(violations(None, SEEDS, |_| false), []);
 }
 
 #[test]
@@ -121,7 +132,11 @@ fn room_made_beyond_a_queues_limit() {
 
 #[test]
 fn a_nominee_on_a_node_that_has_changed() {
-    check(Bug::NomineeIgnoresFilters, &[Invariant::Fit]);
+    // Limits are among what it does not look at.
+    check(
+        Bug::NomineeIgnoresFilters,
+        &[Invariant::Fit, Invariant::QueueLimit],
+    );
 }
 
 #[test]
