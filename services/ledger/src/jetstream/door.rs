@@ -79,6 +79,9 @@ impl Reader {
                 heard = tokio::time::timeout(STALLED, messages.next()) => Some(heard),
                 () = held.broken() => None,
             };
+            // The next message itself may have broken the connection. A server that comes back may not answer yet: whether
+            // it does is seen by the consumer.
+            let holds = heard.is_some();
             match heard {
                 Some(Ok(Some(Ok(message)))) => {
                     let seq = message.info().map_err(unavailable)?.stream_sequence;
@@ -90,12 +93,14 @@ impl Reader {
                 Some(Ok(None)) => return Err(unavailable("the reader has ended")),
                 // Nothing there: the usual reason for silence.
                 Some(Err(_)) if self.fetch_stalled().await == Ok(false) => continue,
-                // The connection may have broken by the next message itself.
                 Some(Ok(Some(Err(_))) | Err(_)) | None => {}
             }
             // Without the consumer, which would break the connection again and again.
             drop(messages);
-            self.fetch_stalled().await?;
+            let fetched = self.fetch_stalled().await;
+            if holds {
+                fetched?;
+            }
             (messages, held) = self.consume().await?;
         }
         Ok(())
