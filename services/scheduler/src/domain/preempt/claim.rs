@@ -26,8 +26,8 @@ fn sum(a: Share, b: Share) -> u128 {
     a.0.saturating_add(b.0)
 }
 
-/// What the queues have and are due. Nobody is due anything else because somebody has to go: what leaves a queue still is
-/// demand of it.
+/// What the queues have and are due. Within a frame nobody is due anything else because somebody has to go: what leaves is
+/// demand of its queue still, and floors count from the next frame on.
 #[derive(Debug)]
 pub struct Shares {
     due: Vec<Share>,
