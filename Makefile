@@ -26,7 +26,12 @@ BENCH_SERVICES ?= --together
 .DEFAULT_GOAL := help
 # One after the other: two builds at once only halve each other, and the fault tests want the machine for themselves.
 .NOTPARALLEL:
-.PHONY: bench bench-placement bench-queueing bench-core bench-quota bench-reserve bench-flood bench-peers bench-build help setup build build-debug run up down status test test-infra test-rust test-sabotage sim \
+# Generated histories are the same in every run of `make test`, so that what it says follows from the code alone; `make
+# search` looks for others that break a rule.
+HISTORIES ?= 200000
+test-rust: export PROPTEST_RNG_SEED := 11
+
+.PHONY: bench bench-placement bench-queueing bench-core bench-quota bench-reserve bench-flood bench-peers bench-build help setup build build-debug run up down status search test test-infra test-rust test-sabotage sim \
         check fmt-check clippy tidy sqlx-check sqlx-prepare
 
 help: ## list the targets
@@ -113,6 +118,9 @@ bench: setup build ## tasks per second through their whole life on the whole sta
 
 bench-build:
 	$(OFFLINE) $(CARGO) build --release --locked -p loadtest
+
+search: ## look for histories that break a rule: HISTORIES of each property, other ones in every run
+	PROPTEST_CASES=$(HISTORIES) $(CARGO) test --locked -p scheduler --lib histories
 
 sim: build-debug ## simulate SEEDS (default 2000) seeds with crashes, lost acks, stale leaders
 	@echo '== test: simulation, $(SEEDS) seeds'

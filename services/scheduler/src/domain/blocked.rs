@@ -43,8 +43,10 @@ pub struct Blocked {
     pub preempt_again_at: Option<Millis>,
     /// More would have to go than may in a minute.
     pub rate_limited: bool,
-    /// There may be more room somewhere than when decisions were last made.
+    /// There may be more room somewhere, or others may go there, than when nominees were last looked at.
     pub room_gained: bool,
+    /// A reservation was granted, changed or ended: others may go to its nodes.
+    pub reserved_anew: bool,
     /// Shapes that the fleet could not hold if it were empty, and the fleet's composition then.
     hopeless: (Option<u64>, BTreeMap<ShapeNo, bool>),
 }
@@ -286,7 +288,8 @@ impl Scheduler {
         let passed =
             |moment: Millis| decided.is_none_or(|decided| decided < moment) && moment <= now;
         let mut gained = self.fleet.take_gained();
-        if self.reservations.moments().any(passed) {
+        let reserved_anew = std::mem::take(&mut self.blocked.reserved_anew);
+        if reserved_anew || self.reservations.moments().any(passed) {
             gained = self.fleet.all().collect();
         }
         gained.sort_unstable();
@@ -297,7 +300,8 @@ impl Scheduler {
         let regrouped = self.fleet.take_regrouped();
         let composition = Some(self.fleet.composition());
         let composed = self.blocked.tried_with != composition;
-        self.blocked.room_gained = composed || !gained.is_empty() || !regrouped.is_empty();
+        let room_gained = composed || !gained.is_empty() || !regrouped.is_empty();
+        self.blocked.room_gained |= room_gained;
         self.open_those_that_look_at(&regrouped);
         if composed {
             // Other nodes: what was found of the old ones says little.
@@ -316,7 +320,7 @@ impl Scheduler {
             });
             self.blocked.shapes = shapes;
         }
-        if self.queues.take_released() || self.blocked.room_gained {
+        if self.queues.take_released() || room_gained {
             for no in std::mem::take(&mut self.blocked.lines) {
                 let still = self.queues.line(no).is_some_and(|line| {
                     self.queues.limited_by(line.key.queue, &line.asks).is_some()
@@ -337,6 +341,7 @@ impl Scheduler {
         aside: &Aside,
         now: Millis,
     ) {
+        self.blocked.room_gained = true;
         if self.blocked.line_by_line {
             let lines: Vec<_> = self.blocked.lines.iter().copied().collect();
             for no in lines {

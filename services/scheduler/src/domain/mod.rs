@@ -397,9 +397,11 @@ impl Decider for Scheduler {
         self.decide_queues(&aside, draft);
         preempt::decide(self, draft);
         explain::decide(self, draft);
-        // What was said just now may make the promise another one.
+        // What was said just now may make the promise another one, or room for nominees that were looked at before.
         let promised = |state: &Self| Aside::of(state, draft.now).promise();
-        self.blocked.again = !draft.is_empty() && promised(self) != aside.promise();
+        let room_for_nominees = self.blocked.room_gained && !self.nominated.is_empty();
+        self.blocked.again =
+            !draft.is_empty() && (room_for_nominees || promised(self) != aside.promise());
     }
 
     fn wake_at(&self) -> Option<Millis> {

@@ -86,6 +86,7 @@ impl Scheduler {
             }
         };
         self.drop_reservation(name);
+        self.blocked.reserved_anew = true;
         if nodes.is_empty() {
             return;
         }

@@ -75,6 +75,7 @@ pub fn decide(state: &mut Scheduler, aside: &Aside, draft: &mut Draft) {
             state.tell_the_rest(&rest, draft);
         }
     }
+    state.blocked.room_gained = false;
 }
 
 impl Scheduler {

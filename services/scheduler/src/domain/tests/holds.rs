@@ -614,3 +614,48 @@ fn a_newcomer_gets_its_share_of_what_can_be_taken() {
     w.settle();
     assert_eq!((w.on_nodes(&a), w.on_nodes(&b), w.on_nodes(&c)), (8, 23, 1));
 }
+
+#[test]
+fn a_reservation_that_begins_at_once_for_another_queue_lets_that_one_in() {
+    let mut w = World::new();
+    w.nodes(&["n"]);
+    reserve(&mut w, "a", 0, 1);
+    let b = w.submit("b", 1, cores(1, 0));
+    w.decide();
+    assert_eq!(w.on_nodes(&b), 0);
+    reserve(&mut w, "b", 0, 1);
+    w.decide();
+    assert_eq!(w.on_nodes(&b), 1);
+}
+
+#[test]
+fn a_nominee_comes_to_where_another_that_it_wants_to_be_near_was_placed() {
+    let near = PlacementRules {
+        near: term("web", None),
+        ..PlacementRules::default()
+    };
+    let mut w = World::new();
+    w.nodes(&["n1"]);
+    let first = w.submit(
+        "b",
+        1,
+        grouped(cores(1, 2), "web", PlacementRules::default()),
+    );
+    let low = w.submit("a", 31, s(0));
+    w.settle();
+    let high = w.submit("b", 1, grouped(cores(8, 1), "web", near));
+    w.decide();
+    assert!(nominated(&w, high[0]));
+    w.node("n2", 1, capacity(32, 256, 0));
+    let apart = PlacementRules {
+        apart: term("web", None),
+        ..PlacementRules::default()
+    };
+    let second = w.submit("b", 1, grouped(cores(1, 2), "web", apart));
+    w.decide();
+    assert_eq!(w.node_of(second[0]).as_deref(), Some("n2"));
+    assert!(w.state.wake_at().is_some_and(|at| at <= w.now));
+    w.decide();
+    assert_eq!(w.node_of(high[0]).as_deref(), Some("n2"));
+    assert_eq!((w.on_nodes(&first), w.on_nodes(&low)), (1, 31));
+}
