@@ -233,7 +233,11 @@ impl Cell {
         })?;
         self.specs.insert(allocation, (queue.clone(), spec));
         let flags = QuotaFlags::default();
-        self.observe(&Event::QuotaReserved { allocation, flags })?;
+        self.observe(&Event::QuotaReserved {
+            allocation,
+            flags,
+            models: None,
+        })?;
         Ok(())
     }
 

@@ -276,6 +276,7 @@ impl Bench {
             self.observe(Event::QuotaReserved {
                 allocation,
                 flags: QuotaFlags::default(),
+                models: None,
             })?;
         }
         Ok(size.into())

@@ -574,6 +574,7 @@ mod tests {
                 Event::QuotaReserved {
                     allocation,
                     flags: vocab::QuotaFlags::default(),
+                    models: None,
                 },
             ),
             "placed" => (

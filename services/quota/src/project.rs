@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vocab::{
     Account, AdminChange, AllocationNo, At, BudgetOf, Event, EventKind, Kinds, Limits, Millis,
-    QuotaResource, Token, Validity,
+    ModelGrant, QuotaResource, Token, Validity,
 };
 
 /// What a limit is of.
@@ -156,11 +156,13 @@ impl WarmProjection {
         event: &Event,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
-        let Some((claim, run)) = self.claims.requeued(allocation, event)? else {
-            return Ok(());
-        };
-        self.book.apply(claim, Move::Requeue, self.now, event)?;
-        self.stop(allocation, run, said, at, out);
+        if let Some((claim, run)) = self.claims.requeued(allocation, event)? {
+            self.book.apply(claim, Move::Requeue, self.now, event)?;
+            self.stop(allocation, run, said, at, out);
+        }
+        if let Some((before, after)) = self.claims.may_choose_again(allocation) {
+            self.book.recount(&before, after, self.now, event)?;
+        }
         Ok(())
     }
 
@@ -189,10 +191,11 @@ impl WarmProjection {
     fn reserved(
         &mut self,
         allocation: AllocationNo,
+        models: Option<&ModelGrant>,
         event: &Event,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
-        let claim = self.claims.reserved(allocation, event, out)?;
+        let claim = self.claims.reserved(allocation, models, event, out)?;
         self.book.apply(claim, Move::Reserve, self.now, event)
     }
 
@@ -228,7 +231,7 @@ impl Projection for WarmProjection {
     type Change = Change;
 
     const NAME: &'static str = "quota";
-    const STATE_VERSION: u32 = 2;
+    const STATE_VERSION: u32 = 3;
     const BATCHING: Batching = Batching::BULK;
     const READS: Kinds = Kinds::of(&[
         EventKind::TenantSet,
@@ -274,7 +277,9 @@ impl Projection for WarmProjection {
             } => self
                 .claims
                 .waits(*allocation, refusal, self.now, event, out)?,
-            Event::QuotaReserved { allocation, .. } => self.reserved(*allocation, event, out)?,
+            Event::QuotaReserved {
+                allocation, models, ..
+            } => self.reserved(*allocation, models.as_deref(), event, out)?,
             Event::QuotaDenied { allocation, .. } => self.claims.denied(*allocation, event, out)?,
             Event::QuotaReclaimed { allocation, by } => {
                 self.claims.reclaimed(*allocation, *by, event)?;
@@ -296,7 +301,9 @@ impl Projection for WarmProjection {
                 allocation, node, ..
             } => {
                 let model = self.models.get(node).cloned();
-                self.claims.placed(*allocation, model, at);
+                if let Some((before, after)) = self.claims.placed(*allocation, model, at) {
+                    self.book.recount(&before, after, self.now, event)?;
+                }
             }
             Event::AllocationStarted {
                 allocation,

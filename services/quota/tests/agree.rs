@@ -6,7 +6,7 @@ use quota::{
     domain::Quota,
     project::{AccountState, BudgetState, Change, Key, WarmProjection},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use vocab::{
     Account, AdminChange, AllocationNo, AllocationSpec, At, Budget, BudgetOf, EndCause, Event,
     EventNo, GpuRequest, HOUR_MS, Limits, Lsn, Millis, NodeCapacity, OnExceed, Operation, Period,
@@ -42,6 +42,8 @@ struct World {
     budgets: BTreeMap<(Account, BudgetOf), BudgetState>,
     waiting: BTreeMap<AllocationNo, ()>,
     stages: BTreeMap<AllocationNo, Stage>,
+    /// Those that ask for quota again after a run.
+    by_model: BTreeSet<AllocationNo>,
     /// Taken back, and the scheduler has not heard of it.
     reclaimed: Vec<AllocationNo>,
 }
@@ -74,6 +76,7 @@ impl World {
             budgets: BTreeMap::new(),
             waiting: BTreeMap::new(),
             stages: BTreeMap::new(),
+            by_model: BTreeSet::new(),
             reclaimed: Vec::new(),
         }
     }
@@ -129,7 +132,14 @@ impl World {
             Event::AllocationRequested { .. } => {
                 self.stages.insert(AllocationNo(at.no.0), Stage::Asked);
             }
-            Event::QuotaReserved { allocation, .. } => {
+            Event::QuotaReserved {
+                allocation, models, ..
+            } => {
+                if models.is_some() {
+                    self.by_model.insert(*allocation);
+                } else {
+                    self.by_model.remove(allocation);
+                }
                 let stage = self.stages.get_mut(allocation).unwrap();
                 if *stage != Stage::Ended {
                     *stage = Stage::Granted;
@@ -236,11 +246,11 @@ impl World {
 
     fn request(&mut self) {
         let account = Account::parse(self.one(&ACCOUNTS)).unwrap();
-        let model = self.one(&[None, Some("T4"), Some("V100")]);
+        let models: &[&str] = self.one(&[&[], &[], &["T4"], &["V100"], &["T4", "V100"]]);
         let gpu = GpuRequest {
             count: self.below(3) as u16 + 1,
             milli: 1000,
-            models: model.into_iter().map(token).collect(),
+            models: models.iter().map(|model| token(model)).collect(),
         };
         let (cpu, memory) = (self.below(4000) + 1, self.below(1000) + 1);
         let spec = AllocationSpec {
@@ -278,6 +288,12 @@ impl World {
                 let at = self.now.plus(-5);
                 (Event::AllocationStarted { allocation, at }, Stage::Started)
             }
+            (Stage::Started, 0) if self.by_model.contains(&allocation) => {
+                let requeued = self.requeued(allocation);
+                self.stages.insert(allocation, Stage::Asked);
+                self.append(vec![requeued, without_quota(allocation)]);
+                return;
+            }
             (Stage::Started, 0) => (self.requeued(allocation), Stage::Granted),
             _ => {
                 let (cause, at) = (EndCause::Finished, self.now.plus(-3));
@@ -298,23 +314,20 @@ impl World {
         let Some(allocation) = self.reclaimed.pop() else {
             return;
         };
-        let event = match self.stages[&allocation] {
-            Stage::Placed | Stage::Started => self.requeued(allocation),
-            Stage::Granted => Event::AllocationWaiting {
-                allocation,
-                reason: WaitingReason::Quota,
-                line: None,
-            },
+        let requeued = match self.stages[&allocation] {
+            Stage::Placed | Stage::Started => Some(self.requeued(allocation)),
+            Stage::Granted => None,
             Stage::Asked | Stage::Ended => return,
         };
         self.stages.insert(allocation, Stage::Asked);
-        self.append(vec![event]);
+        let events = requeued.into_iter().chain([without_quota(allocation)]);
+        self.append(events.collect());
     }
 
     fn placed(&mut self, allocation: AllocationNo) -> Event {
         Event::AllocationPlaced {
             allocation,
-            node: token(self.one(&["n1", "n2"])),
+            node: token(self.one(&["n1", "n2", "n3"])),
             incarnation: 1,
             gpus: Vec::new(),
             zones: 0,
@@ -389,10 +402,19 @@ impl World {
     }
 }
 
+fn without_quota(allocation: AllocationNo) -> Event {
+    Event::AllocationWaiting {
+        allocation,
+        reason: WaitingReason::Quota,
+        line: None,
+    }
+}
+
 fn run(seed: u64) {
     let mut world = World::new(seed);
     world.node("n1", Some("T4"));
     world.node("n2", None);
+    world.node("n3", Some("V100"));
     for _ in 0..30 {
         world.operate();
     }

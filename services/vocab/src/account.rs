@@ -67,7 +67,7 @@ pub enum QuotaResource {
     Memory,
     /// In thousandths of a device.
     Gpu,
-    /// In thousandths of a device. Counts what may run on this model: name one model to be counted against that one only.
+    /// In thousandths of a device. Counts what is on nodes of this model, and what may still come to be.
     GpuModel(Token),
     /// The extended resource `storage`, in the unit that the operator gave it.
     Storage,
@@ -111,6 +111,33 @@ impl QuotaResource {
                 _ => Self::of(ResourceKind::parse(text)?),
             },
         })
+    }
+}
+
+/// Several models of which any would do, as refusals speak of them: `gpu:A100|H100`, and `gpu:*` for any at all.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ModelChoice(pub Vec<Token>);
+
+impl ModelChoice {
+    pub fn parse(text: &str) -> Option<Self> {
+        let models = text.strip_prefix("gpu:")?;
+        if models == "*" {
+            return Some(Self(Vec::new()));
+        }
+        let models: Result<Vec<_>, _> = models.split('|').map(Token::new).collect();
+        models.ok().filter(|models| models.len() > 1).map(Self)
+    }
+}
+
+impl fmt::Display for ModelChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.split_first() {
+            None => f.write_str("gpu:*"),
+            Some((first, others)) => {
+                write!(f, "gpu:{first}")?;
+                others.iter().try_for_each(|model| write!(f, "|{model}"))
+            }
+        }
     }
 }
 

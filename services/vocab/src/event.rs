@@ -407,6 +407,16 @@ impl QuotaFlags {
     }
 }
 
+/// What was granted to a request that may run on more than one model of GPUs. Once it is on a node it counts on the model of
+/// that node; when its run is over without its end, it asks for quota again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ModelGrant {
+    /// It counts on these as long as it is on no node. Sorted.
+    pub counts_on: Vec<Token>,
+    /// There is no quota left of these: it does not run on them. Sorted.
+    pub except: Vec<Token>,
+}
+
 /// One fact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
@@ -468,6 +478,8 @@ pub enum Event {
     QuotaReserved {
         allocation: AllocationNo,
         flags: QuotaFlags,
+        /// Which models it may run on, if some of those that it may choose from have limits.
+        models: Option<Box<ModelGrant>>,
     },
     /// It waits for what the refusal names.
     QuotaWaiting {

@@ -17,13 +17,13 @@ mod time;
 mod token;
 
 pub use account::{
-    Account, Budget, BudgetOf, Limits, OnExceed, Period, QuotaResource, ReclaimFrom,
+    Account, Budget, BudgetOf, Limits, ModelChoice, OnExceed, Period, QuotaResource, ReclaimFrom,
     TenantSettings, Validity,
 };
 pub use event::{
     AdminChange, At, CancelVerdict, Candidate, EndCause, Event, Filter, GpuShare, LineNo,
-    Operation, PreemptionCause, PriorityTarget, QuotaFlags, RunState, TraceContext, WaitingReason,
-    Writer,
+    ModelGrant, Operation, PreemptionCause, PriorityTarget, QuotaFlags, RunState, TraceContext,
+    WaitingReason, Writer,
 };
 pub use ids::{AllocationId, AllocationNo, CellNo, EventNo, Lsn};
 pub use kind::{EventKind, Kinds};

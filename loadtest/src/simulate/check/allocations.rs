@@ -24,6 +24,9 @@ pub struct Allocation {
     pub forgotten: bool,
     /// Positions at which quota took back what it had granted, for as long as the scheduler has not given it up.
     pub reclaimed: Option<u64>,
+    /// Its quota counts by model: after a run it waits for quota again.
+    by_model: bool,
+    pub asks_again: bool,
     /// Up to where the scheduler had read when it gave up what was taken back.
     gave_up_through: u64,
     /// Positions of the cancels not decided yet, by number, and the first of all.
@@ -96,9 +99,14 @@ impl Allocation {
         })
     }
 
+    pub fn is_by_model(&self) -> bool {
+        self.by_model
+    }
+
     /// Whether it may wait or be placed, as far as the scheduler has read.
     pub fn queued(&self, at: &Place) -> bool {
-        self.has_quota(at) && self.hold.is_none() && self.ended_lsn.is_none()
+        let holds_quota = self.has_quota(at) && !self.asks_again;
+        holds_quota && self.hold.is_none() && self.ended_lsn.is_none()
     }
 
     /// Whether it has ended for the scheduler.
@@ -169,6 +177,8 @@ impl Allocations {
             over_by: None,
             forgotten: false,
             reclaimed: None,
+            by_model: false,
+            asks_again: false,
             gave_up_through: 0,
             cancels: BTreeMap::new(),
             cancel_lsn: None,
@@ -244,9 +254,12 @@ impl Allocations {
         self.all.get_mut(&no)?.cancels.remove(&request)
     }
 
-    pub fn granted(&mut self, at: &Place, no: u64) {
+    pub fn granted(&mut self, at: &Place, no: u64, models: Option<&v1::ModelGrant>) {
         if let Some(allocation) = self.all.get_mut(&no) {
             allocation.granted = Some(at.lsn);
+            allocation.by_model = models.is_some();
+            let except = models.into_iter().flat_map(|models| &models.except);
+            allocation.demand.except = except.cloned().collect();
             // It is to be told anew where it stands.
             allocation.waiting = false;
         }
@@ -261,7 +274,9 @@ impl Allocations {
 
     pub fn reclaimed(&mut self, at: &Place, no: u64) {
         if let Some(allocation) = self.all.get_mut(&no) {
-            allocation.reclaimed = Some(at.lsn);
+            // What was given up already is not given up again.
+            let gave_up = allocation.granted < Some(allocation.gave_up_through + 1);
+            allocation.reclaimed = (!gave_up).then_some(at.lsn);
         }
     }
 
@@ -271,6 +286,7 @@ impl Allocations {
             allocation.nominated = None;
             allocation.gave_up_through = at.through;
             allocation.reclaimed = None;
+            allocation.asks_again = false;
         }
     }
 
@@ -418,7 +434,9 @@ impl Checker {
             .entry(key.clone())
             .or_default()
             .insert(no);
-        self.quotas.placed(at, no);
+        let capacity = self.nodes.capacity(&e.node, e.incarnation);
+        let model = capacity.map_or(String::new(), |it| it.gpu_model.clone());
+        self.quotas.placed(at, no, model);
         self.within_capacity(at, &key)
     }
 
@@ -427,7 +445,8 @@ impl Checker {
         let no = e.allocation;
         let a = self.allocations.get_mut(at, no)?;
         if e.reason == FOR_QUOTA {
-            let due = a.is_reclaimed(at) && a.hold.is_none() && a.ended_lsn.is_none();
+            let due = a.is_reclaimed(at) || a.asks_again;
+            let due = due && a.hold.is_none() && a.ended_lsn.is_none();
             at.rule(due, Invariant::Terminal, || {
                 format!("{no} waits for quota, but {a:?}")
             })?;
@@ -478,7 +497,10 @@ impl Checker {
                     let goes = hold.stop.is_some() || !a.is_reclaimed(frame);
                     lost || !goes || stale(over) || (hold.started.is_none() && stale(started))
                 }
-                None => (!a.waiting && a.has_quota(frame)) || a.is_reclaimed(frame),
+                None => {
+                    let asks = a.is_reclaimed(frame) || a.asks_again;
+                    (!a.waiting && a.has_quota(frame)) || asks
+                }
             };
             frame.rule(!skipped, Invariant::Replay, || {
                 format!("{no} has an input below watermark {}: {a:?}", frame.through)

@@ -15,6 +15,8 @@ pub struct Demand {
     pub gpus: u64,
     pub gpu_milli: u64,
     pub models: BTreeSet<String>,
+    /// Models that its quota leaves out.
+    pub except: BTreeSet<String>,
     pub extended: BTreeMap<String, u64>,
     pub rules: Option<v1::PlacementRules>,
     pub gang: Option<Gang>,
@@ -90,6 +92,7 @@ impl Demand {
                 milli => milli,
             },
             models: submit.gpu_models.iter().cloned().collect(),
+            except: BTreeSet::new(),
             extended: submit
                 .extended
                 .iter()
@@ -119,6 +122,11 @@ impl Demand {
         }
     }
 
+    pub fn may_use(&self, model: &str) -> bool {
+        let asked = self.models.is_empty() || self.models.contains(model);
+        self.gpus == 0 || asked && !self.except.contains(model)
+    }
+
     pub fn specified(spec: &v1::AllocationSpec) -> Self {
         let gpu = spec.gpu.clone().unwrap_or_default();
         Self {
@@ -132,6 +140,7 @@ impl Demand {
             gpus: gpu.count.into(),
             gpu_milli: gpu.milli.into(),
             models: gpu.models.into_iter().collect(),
+            except: BTreeSet::new(),
             extended: spec
                 .extended
                 .iter()

@@ -34,11 +34,9 @@ impl Checker {
         let Some(capacity) = self.nodes.capacity(&e.node, e.incarnation) else {
             return Err(at.wrong(Invariant::Fit, format!("{} has no capacity", e.node)));
         };
-        let model = demand.gpus == 0
-            || demand.models.is_empty()
-            || demand.models.contains(&capacity.gpu_model);
+        let model = demand.may_use(&capacity.gpu_model);
         at.rule(model, Invariant::Fit, || {
-            format!("{no} on a foreign GPU model")
+            format!("{no} on a GPU model that it may not use: {demand:?}")
         })?;
         let devices: BTreeSet<u32> = e.gpus.iter().map(|share| share.device).collect();
         let as_asked = e.gpus.len() as u64 == demand.gpus

@@ -160,7 +160,11 @@ impl Checker {
         })?;
         for (index, (at, kind)) in kinds.iter().enumerate() {
             match kind {
-                Kind::NodeRegistered(e) => self.registered(at, frame, e, step)?,
+                Kind::NodeRegistered(e) => {
+                    let capacity = e.capacity.clone().unwrap_or_default();
+                    self.quotas.node(at, &e.node, &capacity);
+                    self.registered(at, frame, e, step)?;
+                }
                 Kind::NodeLost(e) => {
                     let next = kinds.get(index + 1).map(|(_, kind)| *kind);
                     let again = matches!(next, Some(Kind::NodeRegistered(n))

@@ -70,9 +70,7 @@ impl Checker {
             let known = capacity.extended.iter().find(|it| it.name == name);
             known.map_or(0, |it| it.amount)
         };
-        let model = demand.gpus == 0
-            || demand.models.is_empty()
-            || demand.models.contains(&capacity.gpu_model);
+        let model = demand.may_use(&capacity.gpu_model);
         let tolerated = |taint| rules.tolerations.iter().any(|it| tolerates(it, taint));
         rules.selector.iter().all(|it| selects(it, capacity))
             && capacity.taints.iter().all(tolerated)
@@ -176,8 +174,6 @@ impl Checker {
             && !a.cancel_seen(end)
             && ready
             && rules.is_none_or(|rules| rules.numa != SINGLE_ZONE)
-            // Quota may let it have but some models.
-            && !(self.settings.models_limited && a.demand.gpus > 0 && a.demand.models.len() != 1)
     }
 
     /// At rest: nobody has a node that is not being cleared for him, and nobody waits for what is there.

@@ -7,6 +7,7 @@ mod budgets;
 mod claims;
 mod gangs;
 mod limits;
+mod models;
 mod reclaims;
 mod refusals;
 mod rules;
@@ -15,9 +16,10 @@ use super::{
     Checker, Demand, Invariant, Place, Violation, allocations::Allocations, foreign, settings,
 };
 use budgets::Budgets;
-use claims::{Claim, Hold, Leaves, Stage};
+use claims::{Claim, CountsOn, Hold, Leaves, Stage};
 use gangs::Gangs;
 use limits::InForce;
+use models::Models;
 use schemas::v1::{self, event::Kind};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -31,7 +33,10 @@ enum Input {
     Stopped(u64, Option<i64>),
     Ended(u64, i64),
     Reprioritised(u64, i32),
-    Placed(u64),
+    /// Model of its GPUs, and whether there are any.
+    Node(String, String, bool),
+    /// With the model of its node.
+    Placed(u64, String),
     /// Whether the scheduler has it wait for members of its gang.
     Lacks(u64, bool),
 }
@@ -53,6 +58,7 @@ pub struct Quotas {
     gangs: Gangs,
     /// The others of a gang whose first member is denied: they are too, in the same frame, by the same refusal.
     denied_too: BTreeMap<u64, v1::Refusal>,
+    models: Models,
 }
 
 impl Quotas {
@@ -69,8 +75,19 @@ impl Quotas {
         self.arrives(at, Input::Requested(at.no, claim));
     }
 
-    pub fn placed(&mut self, at: &Place, no: u64) {
-        self.arrives(at, Input::Placed(no));
+    pub fn placed(&mut self, at: &Place, no: u64, model: String) {
+        self.arrives(at, Input::Placed(no, model));
+    }
+
+    pub fn node(&mut self, at: &Place, node: &str, capacity: &v1::NodeCapacity) {
+        self.arrives(
+            at,
+            Input::Node(
+                node.to_owned(),
+                capacity.gpu_model.clone(),
+                capacity.gpus > 0,
+            ),
+        );
     }
 
     pub fn lacks(&mut self, at: &Place, no: u64, fellows: bool) {
@@ -125,12 +142,20 @@ impl Quotas {
                 });
                 self.claims.insert(*no, claim);
             }
-            Input::Placed(no) => self.is_placed(*no),
+            Input::Placed(no, model) => {
+                self.is_placed(*no);
+                let model = Some(model.clone()).filter(|model| !model.is_empty());
+                self.counts_on(*no, CountsOn::Models(model.into_iter().collect()), next.now);
+            }
+            Input::Node(node, model, gpus) => self.models.register(node, model, *gpus),
             Input::Lacks(no, fellows) => self.may_lack(*no, *fellows),
             Input::Changed(kind) => self.change(next, kind),
             Input::Started(no, from) => self.budgets.begins(*no, *from),
             // It may be placed again before the scheduler knows that its quota is taken back.
-            Input::Stopped(no, Some(until)) => self.budgets.ends(*no, *until, next.lsn),
+            Input::Stopped(no, Some(until)) => {
+                self.budgets.ends(*no, *until, next.lsn);
+                self.may_choose_again(*no, next.now);
+            }
             Input::Stopped(no, None) => self.leaves(*no, Leaves::Stopped),
             Input::Ended(no, until) => {
                 self.budgets.ends(*no, *until, next.lsn);
@@ -152,7 +177,8 @@ impl Quotas {
             (Stage::Holds(hold), Leaves::Ended) => hold.leaves = Some(why),
             // What only stops keeps its quota, unless that is taken back.
             (Stage::Holds(hold), Leaves::Stopped) => {
-                if hold.reclaimed && hold.leaves.is_none() {
+                let asks_again = hold.reclaimed || claim.by_model;
+                if asks_again && hold.leaves.is_none() {
                     hold.leaves = Some(why);
                 }
             }
@@ -264,7 +290,8 @@ impl Checker {
 
     fn reserved(&mut self, at: &Place, e: &v1::QuotaReserved) -> Result<(), Violation> {
         self.quotas.reserved(at, e)?;
-        self.allocations.granted(at, e.allocation);
+        self.allocations
+            .granted(at, e.allocation, e.models.as_ref());
         Ok(())
     }
 
@@ -289,6 +316,7 @@ impl Quotas {
         at.rule(open, Invariant::Terminal, || {
             format!("{e:?}, but {claim:?}")
         })?;
+        let claim = self.granted_on(at, &claim, e)?;
         at.rule(!self.awaits_others(&claim), Invariant::Quota, || {
             format!("{e:?}, but what it depends on has not ended: {claim:?}")
         })?;
@@ -301,6 +329,7 @@ impl Quotas {
             Invariant::Quota,
             || format!("{e:?}, but its flags are {flags}: {claim:?}"),
         )?;
+        self.claims.insert(no, claim.clone());
         self.set_stage(no, Stage::Holds(Hold::default()));
         if let Some(gang) = claim.gang.and_then(|gang| self.gangs.get_mut(&gang)) {
             gang.granted = true;
@@ -328,6 +357,7 @@ impl Quotas {
         );
         if let Some(claim) = self.claims.get_mut(&no) {
             claim.again = true;
+            claim.holds_nothing();
         }
         self.settle_claim(&claim, false, at.now);
         Ok(())

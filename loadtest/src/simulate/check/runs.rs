@@ -181,6 +181,7 @@ impl Checker {
         a.not_before = e.not_before_ms;
         // This tells it that it waits.
         a.waiting = true;
+        a.asks_again = a.is_by_model();
         self.quotas.stopped(at, no, Some(e.at_ms));
         self.nodes.over_again(no);
         self.leaves(at, no, e.at_ms)

@@ -16,8 +16,6 @@ pub struct Settings {
     classes: BTreeMap<String, Vec<(u64, v1::PriorityClass)>>,
     queues: BTreeMap<String, Vec<(u64, v1::QueueSettings)>>,
     policies: Vec<(u64, v1::SchedulingPolicy)>,
-    /// Some account had a limit for one model of GPU.
-    pub models_limited: bool,
 }
 
 type Key = (&'static str, String);
@@ -112,7 +110,6 @@ impl Settings {
                 let policy = e.policy.unwrap_or_default();
                 self.policies.push((at.lsn, policy));
             }
-            Kind::QuotaSet(e) => self.models_limited |= e.resource.starts_with("gpu:"),
             Kind::CordonSet(e) => {
                 let history = self.cordons.entry(e.node.clone()).or_default();
                 history.push((at.lsn, e.cordoned));

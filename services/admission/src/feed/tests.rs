@@ -42,6 +42,7 @@ fn event(step: &str, now: Millis) -> Event {
         "reserved" => Event::QuotaReserved {
             allocation,
             flags: QuotaFlags::default(),
+            models: None,
         },
         "reclaimed" => Event::QuotaReclaimed {
             allocation,

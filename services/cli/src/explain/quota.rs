@@ -1,7 +1,7 @@
 //! What quota says: at which level, of what, how much is missing, and what would let it pass.
 
 use crate::amount;
-use vocab::{BudgetOf, QuotaResource, Refusal, Rule};
+use vocab::{BudgetOf, ModelChoice, QuotaResource, Refusal, Rule};
 
 /// As a clause.
 pub fn short(refusal: &Refusal) -> String {
@@ -14,12 +14,12 @@ pub fn short(refusal: &Refusal) -> String {
         (Rule::DependencyPending, _) => "what it depends on has not ended".to_owned(),
         (Rule::QuotaNeverFits | Rule::BurstOver, Some(level)) => {
             let (limit, actual) = (level.amount(refusal.limit), level.amount(actual));
-            let (what, account) = (level.what, level.account);
+            let (what, account) = (level.what(), level.account);
             format!("it asks for {actual} of {what}, of which {account} may hold {limit} now")
         }
         (_, Some(level)) => {
             let (limit, actual) = (level.amount(refusal.limit), level.amount(actual));
-            let (what, account) = (level.what, level.account);
+            let (what, account) = (level.what(), level.account);
             format!("{what} of {account} would come to {actual} of {limit}")
         }
         (_, None) => refusal.to_string(),
@@ -43,7 +43,7 @@ pub fn lines(refusal: &Refusal) -> Vec<String> {
         (Rule::QuotaExceeded, Some(level)) => {
             let (level_of, missing) = (level.name(), level.amount(missing));
             out.push(format!("level        {level_of} {}", level.account));
-            out.push(format!("missing      {missing} of {}", level.what));
+            out.push(format!("missing      {missing} of {}", level.what()));
             out.push(format!(
                 "passes when  so much of what {} holds is given back, or its limit is raised by that",
                 level.account
@@ -95,8 +95,21 @@ impl<'a> Level<'a> {
         }
     }
 
+    fn what(&self) -> String {
+        match ModelChoice::parse(self.what) {
+            None => self.what.to_owned(),
+            Some(ModelChoice(models)) if models.is_empty() => "gpu of each model".to_owned(),
+            Some(ModelChoice(models)) => {
+                let models: Vec<&str> = models.iter().map(|model| model.as_str()).collect();
+                format!("gpu of each of the models {}", models.join(", "))
+            }
+        }
+    }
+
     fn amount(&self, amount: u64) -> String {
-        match (QuotaResource::parse(self.what), BudgetOf::parse(self.what)) {
+        let gpus = ModelChoice::parse(self.what).map(|_| QuotaResource::Gpu);
+        let resource = gpus.or_else(|| QuotaResource::parse(self.what));
+        match (resource, BudgetOf::parse(self.what)) {
             (Some(resource), _) => {
                 let unit = amount::unit(&resource).map_or(String::new(), |unit| format!(" {unit}"));
                 let number = amount::plain(&resource, amount.into());
@@ -123,6 +136,24 @@ mod tests {
     fn check(rule: Rule, subject: &str, (limit, actual): (u64, u64), expected: &[&str]) {
         let refusal = Refusal::over(rule, subject, limit, actual);
         assert_eq!(lines(&refusal), expected);
+    }
+
+    #[test]
+    fn of_several_models_none_is_left() {
+        check(
+            Rule::QuotaExceeded,
+            "a gpu:A100|H100",
+            (8000, 9000),
+            &[
+                "quota        gpu of each of the models A100, H100 of a would come to 9 of 8",
+                "level        tenant a",
+                "missing      1 of gpu of each of the models A100, H100",
+                "passes when  so much of what a holds is given back, or its limit is raised by that",
+            ],
+        );
+        let any = Refusal::over(Rule::QuotaNeverFits, "a gpu:*", 0, 1000);
+        let expected = "it asks for 1 of gpu of each model, of which a may hold 0 now";
+        assert_eq!(short(&any), expected);
     }
 
     #[test]

@@ -110,6 +110,7 @@ async fn cell() -> MemoryBus {
     let granted = [2, 3].map(|no| Event::QuotaReserved {
         flags: vocab::QuotaFlags::default(),
         allocation: AllocationNo(no),
+        models: None,
     });
     ledger.append(Writer::Quota, &granted).await;
     ledger.bus

@@ -17,8 +17,8 @@ use schemas::v1;
 use v1::event::Kind;
 use vocab::{
     AdminChange, AllocationNo, CancelVerdict, Candidate, EndCause, Event, EventNo, Filter,
-    GpuShare, LineNo, Millis, PreemptionCause, PriorityTarget, QuotaFlags, ReservationNo,
-    ResourceKey, RunState, WaitingReason,
+    GpuShare, LineNo, Millis, ModelGrant, PreemptionCause, PriorityTarget, QuotaFlags,
+    ReservationNo, ResourceKey, RunState, WaitingReason,
 };
 
 pub(crate) fn event_from_bytes(bytes: Bytes) -> Result<Event, String> {
@@ -134,6 +134,13 @@ pub fn event_from_proto(event: v1::Event) -> Result<Event, WireError> {
         Kind::QuotaReserved(e) => Event::QuotaReserved {
             allocation: AllocationNo(e.allocation),
             flags: QuotaFlags(e.flags),
+            models: match e.models {
+                Some(models) => Some(Box::new(ModelGrant {
+                    counts_on: tokens(&models.counts_on, "counts_on")?,
+                    except: tokens(&models.except, "except")?,
+                })),
+                None => None,
+            },
         },
         Kind::QuotaWaiting(e) => Event::QuotaWaiting {
             allocation: AllocationNo(e.allocation),

@@ -82,9 +82,17 @@ pub fn event_to_proto(event: &Event) -> v1::Event {
             ended_through: ended_through.0,
             denied_through: denied_through.0,
         }),
-        Event::QuotaReserved { allocation, flags } => Kind::QuotaReserved(v1::QuotaReserved {
+        Event::QuotaReserved {
+            allocation,
+            flags,
+            models,
+        } => Kind::QuotaReserved(v1::QuotaReserved {
             allocation: allocation.0,
             flags: flags.0,
+            models: models.as_ref().map(|models| v1::ModelGrant {
+                counts_on: texts(&models.counts_on),
+                except: texts(&models.except),
+            }),
         }),
         Event::QuotaWaiting {
             allocation,

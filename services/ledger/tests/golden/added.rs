@@ -436,6 +436,18 @@ pub fn samples() -> Vec<(&'static str, Event)> {
             Event::QuotaReserved {
                 allocation,
                 flags: QuotaFlags::SOFT.with(QuotaFlags::BORROWED),
+                models: None,
+            },
+        ),
+        (
+            "quota_reserved_models",
+            Event::QuotaReserved {
+                allocation,
+                flags: QuotaFlags::default(),
+                models: Some(Box::new(vocab::ModelGrant {
+                    counts_on: vec![token("a100"), token("t4")],
+                    except: vec![token("h100")],
+                })),
             },
         ),
         (

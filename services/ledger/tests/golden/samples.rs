@@ -135,6 +135,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
             Event::QuotaReserved {
                 allocation,
                 flags: vocab::QuotaFlags::default(),
+                models: None,
             },
         ),
         (

@@ -6,14 +6,14 @@
 use super::{
     Quota,
     books::Books,
-    check::{Need, amount_on},
+    check::Need,
     claim::{Order, Point, What},
     resource::ResourceId,
     tree::AccountId,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use vocab::{Millis, Refusal, Rule};
+use vocab::{AllocationNo, Millis, Refusal, Rule};
 
 /// Who stands aside, by what it is and how much they ask of that.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,41 +83,41 @@ impl Books {
 
 impl Quota {
     /// What they could not hold together now, wherever they stand in line. `None`: others are in their way.
-    pub(super) fn impossible(&self, needs: &[Need], now: Millis) -> Option<Refusal> {
-        let over = |rule, most: fn(&Books, _, _, Millis) -> u64| {
-            needs
-                .chunk_by(|a, b| a.account == b.account)
-                .find_map(|group| {
-                    // A group is never empty.
-                    let account = group[0].account;
-                    let node = self.books.tree.node(account);
-                    let mut resources = group.iter().flat_map(|need| node.counts_on(need.part));
-                    resources.find_map(|resource| {
-                        let amount = amount_on(group, resource);
-                        let most = most(&self.books, account, resource, now);
-                        let subject = Point::resource(account, resource);
-                        (amount > most).then(|| self.refusal(rule, subject, most, amount))
-                    })
-                })
+    pub(super) fn impossible(
+        &self,
+        members: &[AllocationNo],
+        needs: &[Need],
+        now: Millis,
+    ) -> Option<Refusal> {
+        let over = |rule, now: Option<Millis>| {
+            let of_needs = needs.iter().find_map(|need| {
+                let (account, part) = (need.account, need.part);
+                let most = match now {
+                    None => self.books.most(account, part),
+                    Some(now) => self.books.cap_now(account, part, now),
+                };
+                let point = Point::resource(account, part);
+                (need.amount > most).then_some((point, (most, need.amount)))
+            });
+            let over = of_needs.or_else(|| self.no_model(members, now));
+            over.map(|(point, (most, amount))| self.refusal(rule, point, most, amount))
         };
-        let ever = |books: &Books, account, resource, _| books.most(account, resource);
-        over(Rule::QuotaNeverFits, ever).or_else(|| over(Rule::BurstOver, Books::cap_now))
+        over(Rule::QuotaNeverFits, None).or_else(|| over(Rule::BurstOver, Some(now)))
     }
 
     /// When time alone may make them impossible, or possible: a burst that they need is over, or may begin.
-    pub(super) fn turn(&self, needs: &[Need], now: Millis) -> Option<Millis> {
-        let groups = needs.chunk_by(|a, b| a.account == b.account);
-        let turns = groups.flat_map(|group| {
-            // A group is never empty.
-            let node = self.books.tree.node(group[0].account);
-            let resources = group.iter().flat_map(|need| node.counts_on(need.part));
-            resources.filter_map(|resource| {
-                let limited = node.limited(resource)?;
-                let needed =
-                    node.cohort.is_none() && amount_on(group, resource) > limited.limits.hard;
-                limited.turns_at(now).filter(|_| needed)
-            })
+    pub(super) fn turn(
+        &self,
+        members: &[AllocationNo],
+        needs: &[Need],
+        now: Millis,
+    ) -> Option<Millis> {
+        let turns = needs.iter().filter_map(|need| {
+            let node = self.books.tree.node(need.account);
+            let limited = node.limited(need.part)?;
+            let needed = node.cohort.is_none() && need.amount > limited.limits.hard;
+            limited.turns_at(now).filter(|_| needed)
         });
-        turns.min()
+        turns.chain(self.models_turn(members, now)).min()
     }
 }

@@ -69,10 +69,41 @@ impl Books {
         }
     }
 
+    /// Counts what is reserved on other models, at every account of the path. What is on both stays, so that no burst begins
+    /// or ends by it.
+    pub fn recount(
+        &mut self,
+        path: &Path,
+        (from, to): (&[ResourceId], &[ResourceId]),
+        amount: u64,
+        reclaimed: bool,
+        now: Millis,
+    ) {
+        let release = Move::Release {
+            started: false,
+            reclaimed,
+        };
+        for &account in path.ids() {
+            let node = self.tree.node_mut(account);
+            for &part in to.iter().filter(|part| !from.contains(part)) {
+                shift_one(node, part, amount, Move::Reserve);
+                if reclaimed {
+                    shift_one(node, part, amount, Move::Reclaim);
+                }
+            }
+            for &part in from.iter().filter(|part| !to.contains(part)) {
+                shift_one(node, part, amount, release);
+            }
+            for &part in from.iter().chain(to) {
+                self.settle_part(account, part, release, now);
+            }
+        }
+    }
+
     fn settle_part(&mut self, account: AccountId, part: ResourceId, how: Move, now: Millis) {
         let granted = how == Move::Reserve;
         if part == ResourceId::ANY_MODEL {
-            let models: Vec<ResourceId> = self.tree.node(account).counts_on(part).collect();
+            let models: Vec<ResourceId> = self.tree.node(account).limited_models().collect();
             for model in models {
                 self.settle(account, model, granted, now);
             }
@@ -86,6 +117,8 @@ impl Books {
         let Self {
             tree,
             cohorts,
+            queues,
+            asides,
             bursts,
             marks,
             ..
@@ -93,6 +126,9 @@ impl Books {
         let node = tree.node_mut(account);
         if node.parked > 0 && !granted {
             marks.point(Point::resource(account, resource));
+            if resource.is_model() {
+                marks.choices(queues, asides, account);
+            }
         }
         let taken = node.taken(resource);
         let cohort = node.cohort;
@@ -100,7 +136,7 @@ impl Books {
         let Some(limited) = found.ok().and_then(|at| node.cells[at].limited.as_mut()) else {
             return;
         };
-        let (timer, rests) = (limited.timer, limited.burst.rests());
+        let (timer, burst) = (limited.timer, limited.burst);
         limited.settle(
             taken.held(),
             taken.staying(),
@@ -116,7 +152,7 @@ impl Books {
                 bursts.insert((at, account, resource));
             }
         }
-        let rests = limited.burst.rests() != rests;
+        let turned = limited.burst != burst;
         if let Some(id) = cohort {
             let share = Share::of(&limited.limits, taken);
             if share != limited.share {
@@ -128,7 +164,8 @@ impl Books {
                 self.mark_lenders(id);
             }
         }
-        if rests {
+        if turned {
+            // Time will change what may be held there, or has.
             self.mark_tenant(account);
         }
     }
@@ -142,8 +179,17 @@ impl Books {
         for &member in &cohort.members {
             if self.tree.node(member).parked > 0 {
                 self.marks.point(Point::resource(member, resource));
+                if resource.is_model() {
+                    self.marks.choices(&self.queues, &self.asides, member);
+                }
             }
         }
+    }
+
+    /// Whoever waits is to be tried.
+    pub fn mark_all(&mut self) {
+        self.marks.points.extend(self.queues.points());
+        self.marks.points.extend(self.asides.points());
     }
 
     /// Lenders who wait may need to take back more, or may have more to take back from.
@@ -320,6 +366,10 @@ impl Books {
                 self.count_parked(point.account, false);
                 if self.queues.remove(point, order) {
                     self.retain_point(point, false);
+                }
+                if point.is_choice() {
+                    // Those behind it wait in the lines of its models.
+                    self.mark_tenant(point.account);
                 }
                 true
             }

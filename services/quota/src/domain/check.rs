@@ -4,6 +4,7 @@
 use super::{
     Quota,
     claim::{Order, Point, What},
+    models::Grant,
     resource::ResourceId,
     tree::AccountId,
 };
@@ -41,10 +42,8 @@ pub(super) enum Why {
 
 /// What the needs of one account come to on a resource type.
 pub(super) fn amount_on(group: &[Need], resource: ResourceId) -> u64 {
-    let counts =
-        |part: ResourceId| part == resource || part == ResourceId::ANY_MODEL && resource.is_model();
-    let needs = group.iter().filter(|need| counts(need.part));
-    needs.fold(0, |sum, need| sum.saturating_add(need.amount))
+    let need = group.iter().find(|need| need.part == resource);
+    need.map_or(0, |need| need.amount)
 }
 
 /// The needs of one account.
@@ -57,55 +56,57 @@ pub(super) fn group(needs: &[Need], account: AccountId) -> &[Need] {
 }
 
 impl Quota {
-    /// What is remarkable about granting it, or what is in its way.
+    /// How it may be granted, or what is in its way.
     pub(super) fn check(
         &self,
+        members: &[AllocationNo],
         needs: &[Need],
         order: Order,
         now: Millis,
-    ) -> Result<QuotaFlags, Block> {
+    ) -> Result<Grant, Block> {
         let mut flags = QuotaFlags::default();
         for group in needs.chunk_by(|a, b| a.account == b.account) {
             if let Some(block) = self.books.budget_blocks(&self.rates, group, now) {
                 return Err(block);
             }
-            let node = self.books.tree.node(group[0].account);
             for need in group {
-                for resource in node.counts_on(need.part) {
-                    flags = flags.with(self.check_one(group, resource, order, now)?);
-                }
+                let found = self.check_one(need.account, need.part, need.amount, order, now)?;
+                flags = flags.with(found);
             }
             if sabotage::armed(Bug::OverAtHigherLevel) {
                 break;
             }
         }
-        Ok(flags)
+        let grant = self.choose_now(members, order, now)?;
+        Ok(Grant {
+            flags: flags.with(grant.flags),
+            ..grant
+        })
     }
 
-    fn check_one(
+    /// Whether there may be so much more of one resource type at an account, but for those who wait for it and go first.
+    pub(super) fn check_one(
         &self,
-        group: &[Need],
+        account: AccountId,
         resource: ResourceId,
+        amount: u64,
         order: Order,
         now: Millis,
     ) -> Result<QuotaFlags, Block> {
-        // A group is never empty.
-        let account = group[0].account;
         let point = Point::resource(account, resource);
-        if self.books.tree.node(account).parked > 0
-            && let Some(head) = self.books.queues.head(point).filter(|head| *head < order)
-        {
-            return Err(self.behind(point, resource, head, now));
+        let parked = self.books.tree.node(account).parked > 0;
+        let head = || self.books.queues.head(point).filter(|head| *head < order);
+        let chooser = || self.chooser_before(account, resource, order);
+        match parked.then(head).flatten().or_else(chooser) {
+            Some(head) => Err(self.behind(point, resource, head, now)),
+            None => self.books.limit_allows(account, resource, amount, now),
         }
-        let amount = amount_on(group, resource);
-        self.books.limit_allows(account, resource, amount, now)
     }
 
     /// What is in the way of the one ahead is in the way of those behind.
     fn behind(&self, point: Point, resource: ResourceId, head: Order, now: Millis) -> Block {
         let members = self.unit(head.allocation());
-        let needs = self.needs(&members);
-        let amount = amount_on(group(&needs, point.account), resource);
+        let amount = self.wants(&members, point.account, resource);
         let allowed = self
             .books
             .limit_allows(point.account, resource, amount, now);
@@ -126,15 +127,20 @@ impl Quota {
     pub(super) fn still(
         &self,
         point: Point,
+        members: &[AllocationNo],
         needs: &[Need],
         order: Order,
         now: Millis,
     ) -> Option<Block> {
         let group = group(needs, point.account);
         match point.what {
+            What::Resource(choice) if choice.is_choice() => {
+                self.choose_now(members, order, now).err()
+            }
             What::Resource(resource) => {
-                let counts = amount_on(group, resource) > 0;
-                let found = counts.then(|| self.check_one(group, resource, order, now));
+                let amount = amount_on(group, resource);
+                let found = (amount > 0)
+                    .then(|| self.check_one(point.account, resource, amount, order, now));
                 found?.err()
             }
             What::Budget(_) => {
@@ -147,7 +153,7 @@ impl Quota {
     pub(super) fn refusal(&self, rule: Rule, subject: Point, limit: u64, actual: u64) -> Refusal {
         let account = &self.books.tree.node(subject.account).account;
         let subject = match subject.what {
-            What::Resource(id) => format!("{account} {}", self.books.names.resource(id)),
+            What::Resource(id) => format!("{account} {}", self.books.names.text(id)),
             What::Budget(purse) => format!("{account} {}", purse.budget_of().name()),
         };
         Refusal::over(rule, subject, limit, actual)

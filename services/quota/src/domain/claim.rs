@@ -3,11 +3,11 @@
 use super::{
     gang::GangNo,
     meter::Purse,
-    resource::{Parts, ResourceId},
+    resource::{Choice, Parts, ResourceId},
     tree::{AccountId, Path},
 };
 use serde::{Deserialize, Serialize};
-use std::cmp::Reverse;
+use std::{borrow::Cow, cmp::Reverse};
 use vocab::{AllocationNo, Millis, Token};
 
 /// Who goes first: the higher priority, then the older.
@@ -64,6 +64,11 @@ impl Point {
     pub fn resource(account: AccountId, resource: ResourceId) -> Self {
         let what = What::Resource(resource);
         Self { account, what }
+    }
+
+    /// Any of several models will do. One waits for that at one's tenant.
+    pub fn is_choice(self) -> bool {
+        matches!(self.what, What::Resource(resource) if resource.is_choice())
     }
 }
 
@@ -122,7 +127,9 @@ pub(super) enum Leaves {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Claim {
     pub path: Path,
+    /// What it asks for but for the choice.
     pub parts: Parts,
+    pub choice: Option<Box<Choice>>,
     pub priority: i32,
     pub gang: Option<GangNo>,
     /// It held quota before: it is not denied any more.
@@ -141,13 +148,28 @@ impl Claim {
         Seniority::new(self.priority, allocation)
     }
 
-    /// What it counts on a resource type: a claim that names no model counts on each.
+    /// What it counts on of its choice.
+    fn of_choice(&self) -> impl Iterator<Item = (ResourceId, u64)> {
+        let choice = self.choice.as_ref().into_iter();
+        choice.flat_map(|choice| choice.counts_on.iter().map(|model| (*model, choice.amount)))
+    }
+
+    /// All that it counts for.
+    pub fn counted(&self) -> Cow<'_, [(ResourceId, u64)]> {
+        if self.choice.is_none() {
+            return Cow::Borrowed(&self.parts);
+        }
+        Cow::Owned(self.parts.iter().copied().chain(self.of_choice()).collect())
+    }
+
+    /// What it counts on a resource type: one that may still be of any model counts on each.
     pub fn amount(&self, resource: ResourceId) -> u64 {
         let counts = |part: ResourceId| {
             part == resource || part == ResourceId::ANY_MODEL && resource.is_model()
         };
-        let parts = self.parts.iter().filter(|(part, _)| counts(*part));
-        parts.fold(0, |sum, (_, amount)| sum.saturating_add(*amount))
+        let all = self.parts.iter().copied().chain(self.of_choice());
+        let counted = all.filter(|(part, _)| counts(*part));
+        counted.fold(0, |sum, (_, amount)| sum.saturating_add(amount))
     }
 
     pub fn place(&self) -> Place {

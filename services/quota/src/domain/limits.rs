@@ -29,12 +29,6 @@ pub(super) enum Burst {
     Below { since: Millis },
 }
 
-impl Burst {
-    pub fn rests(self) -> bool {
-        matches!(self, Self::Below { .. })
-    }
-}
-
 impl Limited {
     pub fn new(limits: Limits) -> Self {
         Self {

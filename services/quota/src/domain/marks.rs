@@ -48,6 +48,12 @@ impl Marks {
         }
     }
 
+    /// Marks the queues of a tenant in which one waits for one of several models, and whoever stands aside for that.
+    pub fn choices(&mut self, queues: &Queues, asides: &Asides, tenant: AccountId) {
+        let points = queues.of(tenant).chain(asides.of(tenant));
+        self.points.extend(points.filter(|point| point.is_choice()));
+    }
+
     /// Marks what is due by now.
     pub fn elapse(&mut self, now: Millis) {
         while let Some((at, point)) = self.retries.first().copied()

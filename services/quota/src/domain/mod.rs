@@ -15,6 +15,7 @@ mod gang;
 mod limits;
 mod marks;
 mod meter;
+mod models;
 mod node;
 mod queues;
 mod rates;
@@ -37,6 +38,7 @@ use claim::Claim;
 use depend::Dependencies;
 use gang::Gangs;
 use ledger::{Decider, Draft, IllegalEvent};
+use models::Fleet;
 use rates::Rates;
 use resource::ResourceId;
 use schedule::Schedule;
@@ -47,7 +49,7 @@ use std::{
 };
 use tree::AccountId;
 use vocab::{
-    AdminChange, AllocationNo, At, Event, EventKind, Kinds, Millis, Token, WaitingReason, Writer,
+    AdminChange, AllocationNo, At, Event, EventKind, Kinds, Millis, WaitingReason, Writer,
 };
 
 /// Everything that quota knows, folded from the ledger.
@@ -65,8 +67,7 @@ pub struct Quota {
     /// When which of them is to be looked at.
     due: BTreeSet<(Millis, AccountId, ResourceId)>,
     rates: Rates,
-    /// Models of the nodes that have GPUs.
-    models: BTreeMap<Token, Token>,
+    fleet: Fleet,
 }
 
 impl Decider for Quota {
@@ -75,7 +76,7 @@ impl Decider for Quota {
     type Effect = Infallible;
 
     const WRITER: Writer = Writer::Quota;
-    const STATE_VERSION: u32 = 4;
+    const STATE_VERSION: u32 = 5;
     const READS: Kinds = Kinds::of(&[
         EventKind::TenantSet,
         EventKind::QuotaSet,
@@ -99,7 +100,7 @@ impl Decider for Quota {
             }
             Event::AllocationPlaced {
                 allocation, node, ..
-            } => return self.place(*allocation, node, event),
+            } => return self.place(at, *allocation, node, event),
             Event::AllocationStarted {
                 allocation,
                 at: from,
@@ -162,7 +163,9 @@ impl Decider for Quota {
 
     fn evolve(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
         match event {
-            Event::QuotaReserved { allocation, .. } => self.reserved(at, *allocation, event),
+            Event::QuotaReserved {
+                allocation, models, ..
+            } => self.reserved(at, *allocation, models.as_deref(), event),
             Event::QuotaWaiting {
                 allocation,
                 refusal,

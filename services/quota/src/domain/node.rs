@@ -175,13 +175,10 @@ impl Node {
         self.cell(resource)?.limited.as_deref()
     }
 
-    /// The resource types on which a part of a claim counts here: itself, or each limited model.
-    pub fn counts_on(&self, part: ResourceId) -> impl Iterator<Item = ResourceId> {
-        let any = part == ResourceId::ANY_MODEL;
-        let models = self.cells[..if any { self.cells.len() } else { 0 }].iter();
-        let models = models.filter(|c| c.resource.is_model() && c.limited.is_some());
-        let itself = (!any).then_some(part);
-        itself.into_iter().chain(models.map(|c| c.resource))
+    /// The models that have limits here.
+    pub fn limited_models(&self) -> impl Iterator<Item = ResourceId> {
+        let limited = self.cells.iter().filter(|c| c.limited.is_some());
+        limited.map(|c| c.resource).filter(|it| it.is_model())
     }
 
     /// Whether there is nothing to remember of it.

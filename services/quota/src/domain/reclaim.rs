@@ -3,7 +3,7 @@
 use super::{
     Quota,
     books::Move,
-    check::{Block, Need, Why, amount_on, group},
+    check::{Block, Need, Why, group},
     claim::{Claim, Stage, What},
     resource::ResourceId,
     tree::AccountId,
@@ -65,17 +65,12 @@ impl Quota {
     pub(super) fn within_own(&self, needs: &[Need], tenant: AccountId, counted: bool) -> bool {
         let node = self.books.tree.node(tenant);
         let group = group(needs, tenant);
-        let mut resources = group.iter().flat_map(|need| node.counts_on(need.part));
         node.cohort.is_some()
-            && resources.all(|resource| {
-                let taken = node.taken(resource);
-                let owed = if counted {
-                    0
-                } else {
-                    amount_on(group, resource)
-                };
+            && group.iter().all(|need| {
+                let taken = node.taken(need.part);
+                let owed = if counted { 0 } else { need.amount };
                 let wanted = taken.held().saturating_add(taken.owed).saturating_add(owed);
-                node.limited(resource)
+                node.limited(need.part)
                     .is_none_or(|limited| wanted <= limited.limits.hard)
             })
     }
@@ -123,18 +118,19 @@ impl Quota {
             return Vec::new();
         };
         let mut missing: Vec<(ResourceId, u64)> = Vec::new();
-        for resource in group.iter().flat_map(|need| node.counts_on(need.part)) {
+        for &Need {
+            part: resource,
+            amount,
+            ..
+        } in group
+        {
             let Some(limited) = node.limited(resource) else {
                 continue;
             };
             let pool = self.books.cohorts.get(id).pool(resource);
             let guaranteed = limited.limits.hard - limited.share.lendable;
             let taken = node.taken(resource);
-            let amount = if counted {
-                0
-            } else {
-                amount_on(group, resource)
-            };
+            let amount = if counted { 0 } else { amount };
             let wanted = taken
                 .held()
                 .saturating_add(taken.owed)
@@ -144,7 +140,7 @@ impl Quota {
             let others = pool.taken + pool.owed - u128::from(share_taken) - u128::from(share_owed);
             let short = (others + own).saturating_sub(pool.returning + pool.lendable);
             let short = u64::try_from(short).unwrap_or(u64::MAX);
-            if short > 0 && missing.iter().all(|(known, _)| *known != resource) {
+            if short > 0 {
                 missing.push((resource, short));
             }
         }
@@ -178,14 +174,14 @@ impl Quota {
                 hold.reclaimed = true;
             }
             self.books
-                .shift(&claim.path, &claim.parts, Move::Reclaim, at.now);
+                .shift(&claim.path, &claim.counted(), Move::Reclaim, at.now);
         }
         if let Some(claim) = by.and_then(|by| self.claims.get_mut(&by))
             && let Stage::Waits { owed, .. } = &mut claim.stage
             && !std::mem::replace(owed, true)
         {
             self.books
-                .shift(&claim.path, &claim.parts, Move::Owe, at.now);
+                .shift(&claim.path, &claim.counted(), Move::Owe, at.now);
         }
         Ok(())
     }

@@ -55,13 +55,20 @@ impl Quota {
             self.change_hold(allocation, |hold| hold.started = None);
             self.move_parts(allocation, Move::Stop, at.now);
         }
+        self.count_on_choice(allocation, at.now);
         Ok(())
     }
 
-    /// The scheduler does not try it any more until it has quota again: what was taken back is free.
+    /// The scheduler does not try it any more until it has quota again: what was taken back, or is counted by model, is
+    /// free.
     pub(super) fn keep_off(&mut self, allocation: AllocationNo) {
-        let hold = self.claims.get(&allocation).and_then(|claim| claim.hold());
-        if hold.is_some_and(|h| h.reclaimed && h.started.is_none() && h.leaves.is_none()) {
+        let Some(claim) = self.claims.get(&allocation) else {
+            return;
+        };
+        let by_model = claim.choice.as_ref().is_some_and(|choice| choice.by_model);
+        let stops =
+            |h: &Hold| (h.reclaimed || by_model) && h.started.is_none() && h.leaves.is_none();
+        if claim.hold().is_some_and(stops) {
             self.leave(allocation, Leaves::Stopped);
         }
     }
@@ -109,6 +116,7 @@ impl Quota {
             claim.again = true;
             claim.model = None;
         }
+        self.count_on_nothing(allocation);
         match leaves {
             Leaves::Ended => self.forget(allocation),
             Leaves::Stopped => drop(self.asked.insert(allocation)),
@@ -138,7 +146,7 @@ impl Quota {
 
     fn move_parts(&mut self, allocation: AllocationNo, how: Move, now: Millis) {
         if let Some(claim) = self.claims.get(&allocation) {
-            self.books.shift(&claim.path, &claim.parts, how, now);
+            self.books.shift(&claim.path, &claim.counted(), how, now);
         }
     }
 

@@ -9,7 +9,7 @@ use super::{
 use ledger::IllegalEvent;
 use std::collections::btree_map;
 use vocab::{
-    Account, AllocationNo, AllocationSpec, Event, Millis, NodeCapacity, TenantSettings, Token,
+    Account, AllocationNo, AllocationSpec, At, Event, Millis, NodeCapacity, TenantSettings, Token,
 };
 
 impl Quota {
@@ -33,9 +33,11 @@ impl Quota {
         self.books.tree.node_mut(leaf).claims += 1;
         let path = self.books.tree.path(leaf);
         let gang = spec.gang.as_ref();
+        let (parts, choice) = self.books.names.parts(spec);
         slot.insert(Claim {
             path,
-            parts: self.books.names.parts(spec),
+            parts,
+            choice,
             priority: spec.priority,
             gang: gang.map(|gang| self.gangs.join(path.tenant(), gang, allocation)),
             again: false,
@@ -47,20 +49,23 @@ impl Quota {
         Ok(())
     }
 
-    /// The model of the node's GPUs says what they cost.
+    /// The model of the node's GPUs says what they count on and what they cost.
     pub(super) fn place(
         &mut self,
+        at: &At,
         allocation: AllocationNo,
         node: &Token,
         event: &Event,
     ) -> Result<(), IllegalEvent> {
         self.hold(allocation, event)?;
+        let model = self.fleet.model(node).cloned();
+        self.count_on_model(allocation, model.as_ref(), at.now);
         if let Some(claim) = self.claims.get_mut(&allocation) {
             if let Some(gang) = claim.gang {
                 self.gangs.placed(gang);
             }
             if claim.amount(ResourceId::GPU) > 0 {
-                claim.model = self.models.get(node).cloned();
+                claim.model = model;
             }
         }
         Ok(())
@@ -78,9 +83,9 @@ impl Quota {
     }
 
     pub(super) fn register(&mut self, node: &Token, capacity: &NodeCapacity) {
-        match &capacity.gpu_model {
-            Some(model) => drop(self.models.insert(node.clone(), model.clone())),
-            None => drop(self.models.remove(node)),
+        if self.fleet.register(node, capacity) {
+            // Another choice is possible for some, and not for others.
+            self.books.mark_all();
         }
     }
 

@@ -11,11 +11,12 @@ use super::{
     claim::{Hold, Order, Place, Point, Stage, What},
     cohort::CohortId,
     depend,
+    models::Grant,
     tree::AccountId,
 };
 use ledger::{Draft, IllegalEvent};
 use std::collections::BTreeSet;
-use vocab::{AllocationNo, At, Event, Millis, OnExceed, QuotaFlags, Refusal, Rule};
+use vocab::{AllocationNo, At, Event, Millis, ModelGrant, OnExceed, Refusal, Rule};
 
 /// A cohort, or a tenant outside of any.
 type Group = (Option<CohortId>, Option<AccountId>);
@@ -86,15 +87,15 @@ impl Quota {
     fn look_at_all(&mut self) {
         let marks = &mut self.books.marks;
         if !std::mem::replace(&mut marks.looked, true) {
-            marks.points.extend(self.books.queues.points());
-            marks.points.extend(self.books.asides.points());
             marks.gangs.extend(self.gangs.numbers());
+            self.books.mark_all();
         }
     }
 
     /// It asks for something now that there may ever be.
     fn could_be_granted(&self, allocation: AllocationNo, now: Millis) -> bool {
-        let refusal = self.impossible(&self.needs(&[allocation]), now);
+        let members = [allocation];
+        let refusal = self.impossible(&members, &self.needs(&members), now);
         let never = refusal.is_some_and(|refusal| refusal.rule == Rule::QuotaNeverFits);
         !never && !self.dependencies.awaits_others(allocation)
     }
@@ -142,7 +143,7 @@ impl Quota {
         // What a gang asks for is not known before all of it asks.
         let alone = self.open_gang(allocation).is_none();
         let needs = self.needs(&[allocation]);
-        match self.impossible(&needs, draft.now) {
+        match self.impossible(&[allocation], &needs, draft.now) {
             Some(refusal) if alone && refusal.rule == Rule::QuotaNeverFits => {
                 self.deny(&[allocation], &refusal, draft);
             }
@@ -167,26 +168,31 @@ impl Quota {
         let order = claim.order(lead);
         let mut needs = std::mem::take(&mut self.books.marks.needs);
         self.needs_into(members, &mut needs);
-        let still = at.and_then(|point| self.still(point, &needs, order, draft.now));
-        let impossible = still.and_then(|_| self.impossible(&needs, draft.now));
+        let still = at.and_then(|point| self.still(point, members, &needs, order, draft.now));
+        let impossible = still.and_then(|_| self.impossible(members, &needs, draft.now));
         if let Some(refusal) = impossible {
             self.stand_aside(members, &needs, &refusal, draft);
         } else if let Some(block) = still {
-            self.wait_on(&block, &needs, draft);
+            self.wait_on(&block, members, &needs, draft);
             let victims = self.victims(&block, &needs, lead);
             self.take_back(victims.unwrap_or_default(), lead, draft);
         } else {
-            match self.check(&needs, order, draft.now) {
-                Ok(flags) => self.grant(members, flags, draft),
+            match self.check(members, &needs, order, draft.now) {
+                Ok(grant) => self.grant(members, &grant, draft),
                 Err(block) => self.do_not_grant(members, &needs, &block, draft),
             }
         }
         self.books.marks.needs = needs;
     }
 
-    fn grant(&mut self, members: &[AllocationNo], flags: QuotaFlags, draft: &mut Draft) {
+    fn grant(&mut self, members: &[AllocationNo], grant: &Grant, draft: &mut Draft) {
         for &allocation in members {
-            draft.emit(self, Event::QuotaReserved { allocation, flags });
+            let reserved = Event::QuotaReserved {
+                allocation,
+                flags: grant.flags,
+                models: self.model_grant(allocation, grant),
+            };
+            draft.emit(self, reserved);
         }
     }
 
@@ -200,7 +206,7 @@ impl Quota {
         // Whoever leads is there: `attempt` has looked at it.
         let lead = members[0];
         let open = members.iter().any(|no| self.may_be_denied(*no));
-        let impossible = self.impossible(needs, draft.now);
+        let impossible = self.impossible(members, needs, draft.now);
         if open
             && let Some(refusal) = &impossible
             && refusal.rule == Rule::QuotaNeverFits
@@ -222,7 +228,7 @@ impl Quota {
         if let Some(refusal) = impossible {
             return self.stand_aside(members, needs, &refusal, draft);
         }
-        self.wait_on(block, needs, draft);
+        self.wait_on(block, members, needs, draft);
         self.tell(members, Place::At(block.point), &refusal, draft);
         self.take_back(victims.unwrap_or_default(), lead, draft);
     }
@@ -238,7 +244,7 @@ impl Quota {
         let Some(place @ Place::Aside { point, .. }) = self.place_of(refusal) else {
             return;
         };
-        let turn = self.turn(needs, draft.now);
+        let turn = self.turn(members, needs, draft.now);
         self.books.marks.retries.extend(turn.map(|at| (at, point)));
         self.tell(members, place, refusal, draft);
     }
@@ -307,8 +313,8 @@ impl Quota {
     }
 
     /// Notes what may take it out of the way but for quota that comes back: time, or taking it back from others.
-    fn wait_on(&mut self, block: &Block, needs: &[Need], draft: &Draft) {
-        let turn = self.turn(needs, draft.now);
+    fn wait_on(&mut self, block: &Block, members: &[AllocationNo], needs: &[Need], draft: &Draft) {
+        let turn = self.turn(members, needs, draft.now);
         let turn = turn.map(|at| (at, block.point));
         self.books.marks.retries.extend(turn);
         if block.why == Why::Lent {
@@ -333,6 +339,7 @@ impl Quota {
         &mut self,
         at: &At,
         allocation: AllocationNo,
+        models: Option<&ModelGrant>,
         event: &Event,
     ) -> Result<(), IllegalEvent> {
         match self.claims.get(&allocation).map(|claim| claim.stage) {
@@ -342,12 +349,13 @@ impl Quota {
             None => return Err(IllegalEvent::new("not asked", event)),
         }
         self.grant_in_gang(allocation);
+        self.may_run_on(allocation, models);
         if let Some(claim) = self.claims.get_mut(&allocation) {
             claim.stage = Stage::Holds(Hold::default());
             let node = self.books.tree.node_mut(claim.path.leaf());
             node.held.insert(claim.seniority(allocation));
             self.books
-                .shift(&claim.path, &claim.parts, Move::Reserve, at.now);
+                .shift(&claim.path, &claim.counted(), Move::Reserve, at.now);
         }
         Ok(())
     }

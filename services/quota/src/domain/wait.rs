@@ -7,7 +7,7 @@ use super::{
     meter::Purse,
 };
 use ledger::IllegalEvent;
-use vocab::{Account, AllocationNo, At, BudgetOf, Event, Millis, QuotaResource, Refusal, Rule};
+use vocab::{Account, AllocationNo, At, BudgetOf, Event, Millis, Refusal, Rule};
 
 impl Quota {
     pub(super) fn told(
@@ -37,7 +37,7 @@ impl Quota {
         }
         if owed {
             self.books
-                .shift(&claim.path, &claim.parts, Move::Owe, at.now);
+                .shift(&claim.path, &claim.counted(), Move::Owe, at.now);
         }
         Ok(())
     }
@@ -53,7 +53,7 @@ impl Quota {
         let account = self.books.tree.find(&Account::parse(account)?)?;
         let what = match refusal.rule {
             Rule::QuotaExceeded | Rule::QuotaNeverFits | Rule::BurstOver => {
-                What::Resource(self.books.names.find(&QuotaResource::parse(what)?)?)
+                What::Resource(self.books.names.find_text(what)?)
             }
             Rule::BudgetExhausted => What::Budget(Purse::of(&BudgetOf::parse(what)?)),
             _ => return None,
@@ -102,7 +102,7 @@ impl Quota {
             if owed {
                 // Moves no burst: what is owed is of tenants in cohorts only.
                 self.books
-                    .shift(&claim.path, &claim.parts, Move::Forgive, Millis(0));
+                    .shift(&claim.path, &claim.counted(), Move::Forgive, Millis(0));
             }
             self.books.unpark(place, order);
         }
@@ -122,8 +122,11 @@ impl Quota {
             return;
         };
         self.release_dependents(allocation);
-        for (part, _) in &claim.parts {
+        for (part, _) in &*claim.counted() {
             self.books.names.release(*part);
+        }
+        if let Some(choice) = &claim.choice {
+            self.books.names.release(choice.id);
         }
         let leaf = claim.path.leaf();
         // As above.

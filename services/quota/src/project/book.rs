@@ -166,6 +166,40 @@ impl Book {
         Ok(())
     }
 
+    /// What was reserved counts on other models now.
+    pub fn recount(
+        &mut self,
+        before: &Claim,
+        after: &Claim,
+        now: Millis,
+        event: &Event,
+    ) -> Result<(), IllegalEvent> {
+        for account in after.levels() {
+            // What is on both stays, so that nothing that goes by time begins anew.
+            let gained = after
+                .of_choice()
+                .filter(|it| before.of_choice().all(|old| old != *it));
+            for (resource, amount) in gained {
+                let key = (account.clone(), resource);
+                self.take(&key, Move::Reserve, amount, now, event)?;
+            }
+            let lost = before
+                .of_choice()
+                .filter(|it| after.of_choice().all(|new| new != *it));
+            for (resource, amount) in lost {
+                let key = (account.clone(), resource);
+                self.take(&key, Move::ReleaseReserved, amount, now, event)?;
+            }
+            let (any, was) = (after.any_model(), before.any_model());
+            let (how, amount) = match any >= was {
+                true => (Move::Reserve, any - was),
+                false => (Move::ReleaseReserved, was - any),
+            };
+            self.apply_any_model(&account, how, amount, now, event)?;
+        }
+        Ok(())
+    }
+
     fn apply_any_model(
         &mut self,
         account: &Account,

@@ -5,8 +5,8 @@ use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::{
-    Account, AllocationNo, AllocationSpec, At, Event, Lsn, Millis, QuotaResource, Refusal,
-    ResourceKey, ResourceKind, Token,
+    Account, AllocationNo, AllocationSpec, At, Event, Lsn, Millis, ModelGrant, QuotaResource,
+    Refusal, ResourceKey, ResourceKind, Token,
 };
 
 /// An allocation that waits for quota.
@@ -32,14 +32,32 @@ pub struct Reclaimed {
 pub struct Claim {
     pub account: Account,
     amounts: [u64; 3],
-    /// By model, and extended ones.
+    /// Of the one model that it names, and extended ones.
     named: Vec<(QuotaResource, u64)>,
+    choice: Option<Choice>,
     priority: i32,
     requested: Lsn,
     place: Option<Place>,
     life: Life,
     reclaimed: Option<Reclaimed>,
     ended: Option<Lsn>,
+}
+
+/// Any of several models will do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Choice {
+    /// None: any at all.
+    models: Vec<Token>,
+    /// What it counts on while it holds quota; none: on all that somebody limits or names.
+    counts_on: Option<Vec<Token>>,
+    /// After a run it asks for quota again.
+    by_model: bool,
+}
+
+impl Choice {
+    fn unbound(&self) -> Option<Vec<Token>> {
+        Some(self.models.clone()).filter(|models| !models.is_empty())
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -73,17 +91,24 @@ impl Claim {
             // A namespace is a team's.
             account.namespace = None;
         }
-        let models = gpu.into_iter().flat_map(|gpu| {
-            let total = gpu.total_milli();
-            let models = gpu.models.iter();
-            models.map(move |model| (QuotaResource::GpuModel(model.clone()), total))
+        let mut models = gpu.map_or(Vec::new(), |gpu| gpu.models.clone());
+        models.sort_unstable();
+        models.dedup();
+        let model = gpu.zip(models.first()).filter(|_| models.len() == 1);
+        let model =
+            model.map(|(gpu, model)| (QuotaResource::GpuModel(model.clone()), gpu.total_milli()));
+        let choice = gpu.filter(|_| model.is_none()).map(|_| Choice {
+            models,
+            counts_on: Some(Vec::new()),
+            by_model: false,
         });
         let extended = spec.extended.iter();
         let extended = extended.map(|(name, amount)| (QuotaResource::extended(name), *amount));
         Self {
             account,
             amounts: ResourceKind::ALL.map(|kind| spec.amount(kind)),
-            named: models.chain(extended).collect(),
+            named: model.into_iter().chain(extended).collect(),
+            choice,
             priority: spec.priority,
             requested,
             place: None,
@@ -103,17 +128,32 @@ impl Claim {
         let kinds = ResourceKind::ALL.into_iter().zip(self.amounts);
         let kinds = kinds.map(|(kind, amount)| (QuotaResource::of(kind), amount));
         let all = kinds.chain([(QuotaResource::Pods, 1)]);
-        let all = all.chain(self.named.iter().cloned());
+        let all = all
+            .chain(self.named.iter().cloned())
+            .chain(self.of_choice());
         all.filter(|(_, amount)| *amount > 0)
+    }
+
+    /// What it counts on of the models that it may choose from.
+    pub fn of_choice(&self) -> impl Iterator<Item = (QuotaResource, u64)> {
+        let [.., gpu] = self.amounts;
+        let choice = self.choice.iter();
+        let models = choice.flat_map(|choice| choice.counts_on.iter().flatten());
+        models.map(move |model| (QuotaResource::GpuModel(model.clone()), gpu))
     }
 
     /// GPUs that may be of any model: they count on every model that somebody limits or names.
     pub fn any_model(&self) -> u64 {
         let [.., gpu] = self.amounts;
-        let named = self.named.iter();
-        let mut models =
-            named.filter(|(resource, _)| matches!(resource, QuotaResource::GpuModel(_)));
-        if models.next().is_some() { 0 } else { gpu }
+        let any = self.choice.as_ref().filter(|it| it.counts_on.is_none());
+        any.map_or(0, |_| gpu)
+    }
+
+    /// The same on other models, if any of several will do.
+    fn counting_on(&self, counts_on: Option<Vec<Token>>) -> Option<Self> {
+        let mut next = self.clone();
+        next.choice.as_mut()?.counts_on = counts_on;
+        Some(next)
     }
 
     /// What a run of it uses up, by what it is billed as.
@@ -242,10 +282,18 @@ impl Claims {
     pub fn reserved(
         &mut self,
         allocation: AllocationNo,
+        models: Option<&ModelGrant>,
         event: &Event,
         out: &mut Vec<Change>,
     ) -> Result<&Claim, IllegalEvent> {
         let claim = self.open(allocation, event)?;
+        if let Some(choice) = &mut claim.choice {
+            choice.by_model = models.is_some();
+            choice.counts_on = match models {
+                Some(models) => Some(models.counts_on.clone()),
+                None => choice.unbound(),
+            };
+        }
         if let Life::Waiting { .. } = claim.life {
             out.push(Change::Waiting(allocation, None));
         }
@@ -300,13 +348,18 @@ impl Claims {
             .held(allocation, event)
             .map_err(|_| IllegalEvent::new("nothing held", event))?;
         let given_back = claim.clone();
-        let seen = match (claim.ended, claim.reclaimed) {
-            (Some(ended), None) => {
+        let by_model = claim.choice.as_mut().is_some_and(|choice| {
+            choice.counts_on = Some(Vec::new());
+            std::mem::take(&mut choice.by_model)
+        });
+        let may_ask_again = claim.reclaimed.is_some() || by_model;
+        let seen = match (claim.ended, may_ask_again) {
+            (Some(ended), false) => {
                 self.live.remove(&allocation);
                 ended
             }
             // It had stopped, and quota need not have seen the end: it may decide on it again.
-            (Some(ended), Some(_)) => {
+            (Some(ended), true) => {
                 claim.wait_again(now);
                 let requested = claim.requested;
                 self.ended_undecided.insert((ended, allocation));
@@ -323,10 +376,28 @@ impl Claims {
         Ok((given_back, used))
     }
 
-    pub fn placed(&mut self, allocation: AllocationNo, model: Option<Token>, at: &At) {
-        if let Some(claim) = self.live.get_mut(&allocation) {
-            claim.place = Some(Place { at: at.now, model });
-        }
+    /// How it counted before and how it counts now, if that has changed.
+    pub fn placed(
+        &mut self,
+        allocation: AllocationNo,
+        model: Option<Token>,
+        at: &At,
+    ) -> Option<(Claim, &Claim)> {
+        let claim = self.live.get_mut(&allocation)?;
+        let counts_on = Some(model.iter().cloned().collect());
+        claim.place = Some(Place { at: at.now, model });
+        let next = claim.counting_on(counts_on)?;
+        let before = std::mem::replace(claim, next);
+        Some((before, claim))
+    }
+
+    /// As `placed`: what is not counted by model may run on any of its choice again.
+    pub fn may_choose_again(&mut self, allocation: AllocationNo) -> Option<(Claim, &Claim)> {
+        let claim = self.live.get_mut(&allocation)?;
+        let choice = claim.choice.as_ref().filter(|it| !it.by_model)?;
+        let next = claim.counting_on(choice.unbound())?;
+        let before = std::mem::replace(claim, next);
+        Some((before, claim))
     }
 
     /// The agent's clock says when; it was after the placement, and before the scheduler wrote it down.

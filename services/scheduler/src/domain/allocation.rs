@@ -34,6 +34,8 @@ pub struct Live {
     /// How often it was queued again because a run failed.
     pub failures: u8,
     pub never_requeue: bool,
+    /// Its quota is counted by the model of its GPUs: after a run it asks for quota again.
+    pub by_model: bool,
     /// Its last run failed there: another is better.
     pub avoid: Option<NodeNo>,
     pub requested: Millis,
@@ -158,6 +160,7 @@ impl Scheduler {
             retries_left: spec.restart.retries.min(255) as u8,
             failures: 0,
             never_requeue: spec.restart.never,
+            by_model: false,
             avoid: None,
             requested: now,
             run_time_ms: spec.run_time_ms,
@@ -601,7 +604,7 @@ impl Scheduler {
             _ => {}
         }
         let pause = (not_before > now).then_some(not_before);
-        if self.reclaims.stopped(no) {
+        if self.reclaims.stopped(no, live.by_model) {
             self.await_quota(no, pause);
         } else if let Some(until) = pause {
             live.phase = Phase::Pausing(until);

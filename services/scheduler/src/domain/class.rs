@@ -31,6 +31,8 @@ pub struct Class {
     pub cpu_milli: u64,
     pub memory_bytes: u64,
     pub gpu: Option<GpuRequest>,
+    /// Models that it has no quota of. Sorted.
+    pub except_models: Vec<Token>,
     pub extended: Vec<(Token, u64)>,
     pub rules: Option<Box<PlacementRules>>,
     /// The numbers of it, as the scoring policies want them.
@@ -55,6 +57,7 @@ impl Class {
             cpu_milli: spec.cpu_milli,
             memory_bytes: spec.memory_bytes,
             gpu: spec.gpu.clone(),
+            except_models: Vec::new(),
             extended: spec.extended.clone(),
             rules: spec.rules.clone(),
             tenant: None,
@@ -70,6 +73,11 @@ impl Class {
     pub fn amounts(&self) -> Amounts {
         let gpu = self.gpu.as_ref().map_or(0, GpuRequest::total_milli);
         [self.cpu_milli, self.memory_bytes, gpu]
+    }
+
+    pub fn allows_model(&self, model: Option<&Token>) -> bool {
+        let asked = self.gpu.as_ref().is_none_or(|gpu| gpu.allows(model));
+        asked && model.is_none_or(|model| !self.except_models.contains(model))
     }
 
     /// Where it may go depends on where others are.

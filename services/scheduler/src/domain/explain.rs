@@ -175,7 +175,8 @@ impl Scheduler {
             },
             Phase::AwaitingOthers => Some((WaitingReason::Dependency, None)),
             Phase::Nominated(_) => Some((WaitingReason::Nominated, None)),
-            Phase::AwaitingQuota(_) | Phase::Pausing(_) | Phase::Held(_) => None,
+            Phase::Pausing(_) => Some((WaitingReason::Backoff, None)),
+            Phase::AwaitingQuota(_) | Phase::Held(_) => None,
         }
     }
 }

@@ -157,7 +157,7 @@ impl Decider for Scheduler {
     type Effect = Infallible;
 
     const WRITER: Writer = Writer::Scheduler;
-    const STATE_VERSION: u32 = 4;
+    const STATE_VERSION: u32 = 5;
 
     fn observe(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
         match event {
@@ -190,7 +190,9 @@ impl Decider for Scheduler {
                 };
                 self.asked.insert(at.no, asked);
             }
-            Event::QuotaReserved { allocation, .. } => self.quota_reserved(*allocation, at.now),
+            Event::QuotaReserved {
+                allocation, models, ..
+            } => self.quota_reserved(*allocation, models.as_deref(), at.now),
             Event::ResourceAsked {
                 operation,
                 slot,

@@ -1,4 +1,5 @@
-//! Quota that was granted and is taken back: who has it leaves its line or its node, and waits for quota again.
+//! Quota that was granted and is taken back: who has it leaves its line or its node, and waits for quota again. So does, after
+//! a run, what counts on the model of its node: others may have the quota of the models that it could run on next.
 //!
 //! Quota waits for one fact that says so: `AllocationWaiting` with this reason, or `AllocationEnded`. That a run is over and
 //! queued again (`AllocationRequeued`) does not say it: it may have been decided before this service knew that quota is
@@ -9,11 +10,17 @@
 //! it if they are enough; it joins them when it has quota again. A gang that needs it waits: what its members hold can be
 //! taken back from each of them in the same way.
 
-use super::{Scheduler, allocation::Phase, class::Shape, gang::GangNo, preempt::Epoch};
+use super::{
+    Scheduler,
+    allocation::Phase,
+    class::{Class, ClassNo, Shape},
+    gang::GangNo,
+    preempt::Epoch,
+};
 use ledger::{Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use vocab::{AllocationNo, Event, Millis, PreemptionCause, WaitingReason};
+use vocab::{AllocationNo, Event, Millis, ModelGrant, PreemptionCause, Token, WaitingReason};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reclaims {
@@ -29,13 +36,16 @@ impl Reclaims {
         self.open.remove(&no);
     }
 
-    /// Its run is over. That it waits for quota now is still to be said.
-    pub fn stopped(&mut self, no: AllocationNo) -> bool {
-        let taken_back = self.of.contains_key(&no);
-        if taken_back {
+    /// Its run is over. Whether it waits for quota now, which is still to be said.
+    pub fn stopped(&mut self, no: AllocationNo, asks_again: bool) -> bool {
+        if asks_again {
+            self.of.entry(no).or_insert(None);
+        }
+        let waits = self.of.contains_key(&no);
+        if waits {
             self.open.insert(no);
         }
-        taken_back
+        waits
     }
 
     /// There is nothing to be taken back any more; whether there was.
@@ -50,6 +60,10 @@ impl Scheduler {
         let Some(live) = self.live.get(&no) else {
             return;
         };
+        if matches!(live.phase, Phase::AwaitingQuota(_)) && !self.reclaims.of.contains_key(&no) {
+            // It has given it up already.
+            return;
+        }
         let stops = live.hold().is_some_and(|hold| hold.stop.is_some());
         self.reclaims.of.entry(no).or_insert(by);
         if !stops {
@@ -59,12 +73,22 @@ impl Scheduler {
 
     /// Quota may come to hold for an allocation that was cancelled meanwhile; there is nothing to queue then. Whoever has
     /// quota again loses nothing by what was taken back before.
-    pub(super) fn quota_reserved(&mut self, no: AllocationNo, now: Millis) {
+    pub(super) fn quota_reserved(
+        &mut self,
+        no: AllocationNo,
+        models: Option<&ModelGrant>,
+        now: Millis,
+    ) {
         self.reclaims.over(no);
         let Some(live) = self.live.get_mut(&no) else {
             return;
         };
         let Phase::AwaitingQuota(pause) = live.phase else {
+            return;
+        };
+        let again = std::mem::replace(&mut live.by_model, models.is_some());
+        self.except_models(no, models.map_or(&[], |models| &models.except));
+        let Some(live) = self.live.get_mut(&no) else {
             return;
         };
         let (class, queue) = (live.class, live.queue);
@@ -75,7 +99,10 @@ impl Scheduler {
         let Some(live) = self.live.get_mut(&no) else {
             return;
         };
-        self.epoch = Epoch::default();
+        if !again {
+            // What asks again after each run comes from what was decided here.
+            self.epoch = Epoch::default();
+        }
         self.fresh.insert(no);
         match pause.filter(|until| *until > now) {
             Some(until) => {
@@ -83,6 +110,26 @@ impl Scheduler {
                 self.pauses.insert((until, no));
             }
             None => self.queue(no),
+        }
+    }
+
+    /// It is placed on all models but these from now on. It waits in no line.
+    fn except_models(&mut self, no: AllocationNo, except: &[Token]) {
+        let Some(live) = self.live.get_mut(&no) else {
+            return;
+        };
+        let before = live.class;
+        let class = self.classes.get(before.0);
+        if class.except_models == except {
+            return;
+        }
+        let class = Class {
+            except_models: except.to_vec(),
+            ..class.clone()
+        };
+        live.class = ClassNo(self.classes.acquire(&class));
+        if self.classes.release(before.0).is_some() {
+            self.fleet.forget(before);
         }
     }
 

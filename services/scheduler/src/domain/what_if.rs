@@ -107,6 +107,7 @@ impl Course {
                 self.observe(&Event::QuotaReserved {
                     allocation,
                     flags: vocab::QuotaFlags::default(),
+                    models: None,
                 })?;
             }
         }

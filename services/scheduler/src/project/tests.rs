@@ -87,6 +87,7 @@ fn event(step: &str) -> Event {
         "reserved" => Event::QuotaReserved {
             allocation,
             flags: vocab::QuotaFlags::default(),
+            models: None,
         },
         "waits for quota" => Event::QuotaWaiting {
             allocation,

@@ -65,7 +65,12 @@ impl Cell {
             .await;
         let allocation = AllocationNo(self.lsn);
         let flags = vocab::QuotaFlags::default();
-        self.say(Event::QuotaReserved { allocation, flags }).await;
+        self.say(Event::QuotaReserved {
+            allocation,
+            flags,
+            models: None,
+        })
+        .await;
         allocation
     }
 

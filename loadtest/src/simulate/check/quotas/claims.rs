@@ -1,7 +1,7 @@
 //! What an allocation asks of quota.
 
 use super::super::{Demand, settings};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
@@ -9,8 +9,11 @@ pub struct Claim {
     pub path: Vec<String>,
     /// By resource type.
     parts: BTreeMap<String, u64>,
-    /// GPUs that may be of any model.
-    any_model: u64,
+    /// The models of which any will do; empty: any at all. None: it has no choice.
+    pub choice: Option<BTreeSet<String>>,
+    counts_on: CountsOn,
+    /// After a run it asks again.
+    pub by_model: bool,
     pub priority: i32,
     /// Name and size.
     pub wants_gang: Option<(String, u64)>,
@@ -23,6 +26,13 @@ pub struct Claim {
     /// It held quota before.
     pub again: bool,
     pub stage: Stage,
+}
+
+/// What it counts on of its choice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CountsOn {
+    AllThatAreLimited,
+    Models(BTreeSet<String>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +72,9 @@ impl Claim {
             ("pods", 1),
         ];
         let own = own.map(|(name, amount)| (name.to_owned(), amount));
-        let models = demand.models.iter().map(|it| (format!("gpu:{it}"), gpu));
+        let model = demand.models.first().filter(|_| demand.models.len() == 1);
+        let model = model.map(|it| (format!("gpu:{it}"), gpu));
+        let chooses = gpu > 0 && model.is_none();
         let extended = demand.extended.iter().map(|(name, amount)| {
             let named = match name.as_str() {
                 "storage" => name.clone(),
@@ -70,11 +82,13 @@ impl Claim {
             };
             (named, *amount)
         });
-        let parts = own.into_iter().chain(models).chain(extended);
+        let parts = own.into_iter().chain(model).chain(extended);
         Self {
             path,
             parts: parts.filter(|(_, amount)| *amount > 0).collect(),
-            any_model: if demand.models.is_empty() { gpu } else { 0 },
+            choice: chooses.then(|| demand.models.clone()),
+            counts_on: CountsOn::Models(BTreeSet::new()),
+            by_model: false,
             priority: demand.priority,
             wants_gang: demand.gang.as_ref().map(|it| (it.name.clone(), it.size)),
             gang: None,
@@ -94,18 +108,57 @@ impl Claim {
         self.path.iter().any(|it| it == account)
     }
 
-    /// What it counts on a resource type: what may run on any model counts on each.
+    /// What it counts on a resource type.
     pub fn amount(&self, resource: &str) -> u64 {
-        let any = if resource.starts_with("gpu:") {
-            self.any_model
-        } else {
-            0
-        };
-        self.parts.get(resource).copied().unwrap_or(any)
+        if let Some(amount) = self.parts.get(resource) {
+            return *amount;
+        }
+        let counts = self.choice.is_some()
+            && resource
+                .strip_prefix("gpu:")
+                .is_some_and(|model| match &self.counts_on {
+                    CountsOn::AllThatAreLimited => true,
+                    CountsOn::Models(models) => models.contains(model),
+                });
+        if counts { self.amount("gpu") } else { 0 }
+    }
+
+    /// What it may come to count on a resource type.
+    pub fn wants(&self, resource: &str) -> u64 {
+        match resource.strip_prefix("gpu:") {
+            Some(model) if self.chooses(model) => self.amount("gpu"),
+            _ => self.parts.get(resource).copied().unwrap_or(0),
+        }
+    }
+
+    pub fn chooses(&self, model: &str) -> bool {
+        let choice = self.choice.as_ref();
+        choice.is_some_and(|models| models.is_empty() || models.contains(model))
     }
 
     pub fn resources(&self) -> impl Iterator<Item = &str> {
         self.parts.keys().map(String::as_str)
+    }
+
+    /// The same where it counts on these of its choice.
+    pub fn counting(&self, counts_on: CountsOn) -> Self {
+        Self {
+            counts_on,
+            ..self.clone()
+        }
+    }
+
+    /// What it counts on when nothing that it may run on is limited.
+    pub fn unbound(&self) -> CountsOn {
+        match &self.choice {
+            Some(models) if !models.is_empty() => CountsOn::Models(models.clone()),
+            Some(_) | None => CountsOn::AllThatAreLimited,
+        }
+    }
+
+    pub fn holds_nothing(&mut self) {
+        self.counts_on = CountsOn::Models(BTreeSet::new());
+        self.by_model = false;
     }
 
     pub fn holds(&self) -> Option<&Hold> {

@@ -1,6 +1,6 @@
 //! Who waits or is denied does so because of what the refusal says.
 
-use super::{Claim, Quotas, Stage};
+use super::{Claim, Quotas, Stage, models::models_of};
 use crate::simulate::check::{Invariant, Place, Violation};
 use schemas::v1;
 
@@ -65,6 +65,11 @@ impl Quotas {
         let Some((account, what)) = self.subject(claim, refusal) else {
             return false;
         };
+        if let Some(choice) = models_of(what) {
+            let unit = self.unit(no, claim);
+            let unit = if unit.is_empty() { vec![no] } else { unit };
+            return self.no_model_ever(&unit, &choice, refusal, now);
+        }
         let ever = self.most_ever(account, what);
         let limited = self.in_force.get(account, what);
         let most = match now.and_then(|now| Some(limited?.most_now(now))) {
@@ -146,6 +151,9 @@ impl Quotas {
         if claim.gang.is_some() || self.claims.values().any(waits) {
             return refusal.actual > refusal.limit;
         }
+        if let Some(choice) = models_of(what) {
+            return self.no_model_now(claim, &choice, refusal, now);
+        }
         match self.may_hold_of(claim, account, what, now) {
             Err(over) => over.actual == refusal.actual && refusal.limit < refusal.actual,
             Ok(_) => false,
@@ -157,6 +165,9 @@ impl Quotas {
         let Some((account, what)) = refusal.subject.split_once(' ') else {
             return false;
         };
+        if let Some(choice) = models_of(what) {
+            return self.no_model_ever(unit, &choice, refusal, None);
+        }
         let claims = unit.iter().filter_map(|no| self.claims.get(no));
         let below = claims.filter(|claim| claim.is_below(account));
         let asks: u64 = below.map(|claim| claim.amount(what)).sum();

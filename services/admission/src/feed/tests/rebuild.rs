@@ -161,6 +161,7 @@ fn asked(allocation: AllocationNo, model: &mut Model, random: &mut Seeded) -> Ev
             Event::QuotaReserved {
                 allocation,
                 flags: QuotaFlags::SOFT,
+                models: None,
             }
         }
     }

@@ -64,24 +64,6 @@ fn extended_resources_storage_and_pods_are_limited() {
 }
 
 #[test]
-fn a_request_counts_on_every_model_that_it_may_run_on() {
-    check(
-        "limit a gpu 20000, limit a gpu:T4 4000, limit a/x gpu:V100 2000
-         ask 1 a/x gpu=2:T4 => 1 reserved
-         ask 2 a/x gpu=2:T4:V100 => 2 reserved
-         ask 3 a gpu=1:T4 => 3 denied quota exceeded: a gpu:T4 (limit 4000, actual 5000)
-         ask 4 a/x gpu=1:V100 => 4 denied quota exceeded: a/x gpu:V100 (limit 2000, actual 3000)
-         ask 5 a/y gpu=1:V100 => 5 reserved
-         ask 6 a/y gpu=1 => 6 denied quota exceeded: a gpu:T4 (limit 4000, actual 5000)
-         end 1 => 1 released
-         ask 7 a/y gpu=2 => 7 reserved
-         ask 8 a/y gpu=1:T4 => 8 denied quota exceeded: a gpu:T4 (limit 4000, actual 5000)
-         ? a gpu:T4 => 4000/0
-         ask 9 a gpu=9:P100 => 9 reserved",
-    );
-}
-
-#[test]
 fn a_model_limit_that_comes_later_counts_what_may_run_on_it() {
     check(
         "limit a gpu 20000

@@ -5,8 +5,8 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
 };
 use vocab::{
-    Account, AdminChange, AllocationNo, AllocationSpec, Event, Limits, Millis, QuotaResource,
-    Refusal, Rule, TenantSettings, Token, Validity,
+    Account, AdminChange, AllocationNo, AllocationSpec, Event, Limits, Millis, ModelChoice,
+    ModelGrant, QuotaResource, Refusal, Rule, TenantSettings, Token, Validity,
 };
 
 /// cpu, memory, gpu, gpu:T4, gpu:V100, storage, pods, extended:fpga; the last is GPUs of any model.
@@ -26,16 +26,26 @@ fn index(resource: &QuotaResource) -> usize {
     }
 }
 
+fn model_index(model: &Token) -> usize {
+    index(&QuotaResource::GpuModel(model.clone()))
+}
+
+/// The models of which any will do; empty: any at all. None: it has no choice.
+fn choice(spec: &AllocationSpec) -> Option<Vec<usize>> {
+    let gpu = spec.gpu.as_ref().filter(|gpu| gpu.models.len() != 1)?;
+    Some(gpu.models.iter().map(model_index).collect())
+}
+
+/// T4 and V100: nobody limits any other.
+const MODELS: std::ops::Range<usize> = 3..5;
+
 fn amounts(spec: &AllocationSpec) -> [u64; TYPES] {
     let mut all = [0; TYPES];
     (all[0], all[1], all[6]) = (spec.cpu_milli, spec.memory_bytes, 1);
     if let Some(gpu) = &spec.gpu {
         all[2] = gpu.total_milli();
-        if gpu.models.is_empty() {
-            all[ANY] = all[2];
-        }
-        for model in &gpu.models {
-            all[index(&QuotaResource::GpuModel(model.clone()))] = all[2];
+        if let [model] = &gpu.models[..] {
+            all[model_index(model)] = all[2];
         }
     }
     for (name, amount) in &spec.extended {
@@ -64,6 +74,10 @@ impl Sums {
 struct Alloc {
     path: Vec<usize>,
     amounts: [u64; TYPES],
+    choice: Option<Vec<usize>>,
+    /// What counts while it is held.
+    counted: [u64; TYPES],
+    by_model: bool,
     /// Its number among the gangs.
     gang: Option<usize>,
     priority: i32,
@@ -78,6 +92,28 @@ struct Alloc {
     ever: bool,
 }
 
+impl Alloc {
+    /// With these of its choice.
+    fn counting(&self, models: &[usize]) -> [u64; TYPES] {
+        let mut counted = self.amounts;
+        if self.choice.is_some() {
+            models
+                .iter()
+                .for_each(|model| counted[*model] = self.amounts[2]);
+        }
+        counted
+    }
+
+    /// What it counts on when nothing that it may run on is limited.
+    fn unbound(&self) -> Vec<usize> {
+        match self.choice.as_deref() {
+            None => Vec::new(),
+            Some([]) => vec![ANY],
+            Some(models) => models.to_vec(),
+        }
+    }
+}
+
 /// As the scheduler tells gangs apart.
 struct Gang {
     tenant: usize,
@@ -86,6 +122,19 @@ struct Gang {
     live: BTreeSet<u64>,
     granted: usize,
     whole: bool,
+}
+
+/// With what may come to be of the model.
+fn wants(unit: &[&Alloc], account: usize, model: usize) -> u64 {
+    let below = unit.iter().filter(|alloc| alloc.path.contains(&account));
+    let of = |alloc: &&Alloc| {
+        let may = |choice: &Vec<usize>| choice.is_empty() || choice.contains(&model);
+        match alloc.choice.as_ref().is_some_and(may) {
+            true => alloc.amounts[2],
+            false => alloc.amounts[model],
+        }
+    };
+    below.map(of).sum()
 }
 
 /// Who waits for the same: the higher priority, then the older first.
@@ -103,6 +152,8 @@ pub struct Checker {
     /// Where quota has said that an override holds.
     overridden: BTreeSet<(usize, usize)>,
     gangs: Vec<Gang>,
+    /// Models of the nodes; those that nobody limits are none.
+    fleet: BTreeMap<Token, Option<usize>>,
     pub grants: u64,
     pub denials: u64,
     pub reclaims: u64,
@@ -143,6 +194,9 @@ impl Checker {
                 let alloc = Alloc {
                     path,
                     amounts: amounts(spec),
+                    choice: choice(spec),
+                    counted: [0; TYPES],
+                    by_model: false,
                     gang,
                     priority: spec.priority,
                     depends_on,
@@ -155,15 +209,31 @@ impl Checker {
                 };
                 self.allocs.insert(no, alloc);
             }
+            Event::NodeRegistered { node, capacity, .. } => {
+                let model = capacity.gpu_model.as_ref().map(model_index);
+                let model =
+                    model.filter(|_| capacity.gpu_model != Some(Token::new("P100").unwrap()));
+                self.fleet.insert(node.clone(), model);
+            }
+            Event::AllocationPlaced {
+                allocation, node, ..
+            } => {
+                let model = self.fleet[node];
+                self.counts_on(allocation.0, model.as_slice(), now);
+            }
             Event::AllocationStarted { allocation, .. } => self.started(allocation.0, true),
             Event::AllocationRequeued { allocation, .. } => {
                 self.started(allocation.0, false);
                 let alloc = self.allocs.get_mut(&allocation.0).unwrap();
                 alloc.gone |= alloc.reclaimed;
+                if !alloc.by_model {
+                    let unbound = alloc.unbound();
+                    self.counts_on(allocation.0, &unbound, now);
+                }
             }
             Event::AllocationWaiting { allocation, .. } => {
                 let alloc = self.allocs.get_mut(&allocation.0).unwrap();
-                alloc.gone |= alloc.reclaimed;
+                alloc.gone |= alloc.reclaimed || alloc.by_model;
             }
             Event::AllocationReprioritised {
                 allocation,
@@ -219,7 +289,7 @@ impl Checker {
         let alloc = self.allocs.get_mut(&no).unwrap();
         if std::mem::replace(&mut alloc.started, started) != started {
             for at in &alloc.path {
-                for (used, amount) in self.sums[*at].used.iter_mut().zip(alloc.amounts) {
+                for (used, amount) in self.sums[*at].used.iter_mut().zip(alloc.counted) {
                     *used = if started {
                         *used + amount
                     } else {
@@ -366,7 +436,7 @@ impl Checker {
 
     fn shift(&mut self, no: u64, more: bool, now: Millis) {
         let alloc = &self.allocs[&no];
-        let (path, amounts) = (alloc.path.clone(), alloc.amounts);
+        let (path, amounts) = (alloc.path.clone(), alloc.counted);
         for at in path {
             for (held, amount) in self.sums[at].held.iter_mut().zip(amounts) {
                 *held = if more { *held + amount } else { *held - amount };
@@ -381,15 +451,19 @@ impl Checker {
 
     pub fn own(&mut self, event: &Event, now: Millis) {
         match event {
-            Event::QuotaReserved { allocation, .. } => {
-                let alloc = self
-                    .allocs
-                    .get_mut(&allocation.0)
-                    .expect("granted, not asked");
+            Event::QuotaReserved {
+                allocation, models, ..
+            } => {
+                let alloc = self.allocs.get(&allocation.0);
+                let alloc = alloc.expect("granted, not asked");
                 assert!(!alloc.held && !alloc.gone, "{allocation:?} granted twice");
+                let counts_on = self.granted_on(alloc, models.as_deref(), now);
+                let alloc = self.allocs.get_mut(&allocation.0).unwrap();
                 (alloc.held, alloc.ever) = (true, true);
+                alloc.by_model = models.is_some();
+                alloc.counted = alloc.counting(&counts_on);
                 let alloc = &self.allocs[&allocation.0];
-                let objection = self.objection(&alloc.path, &alloc.amounts, now);
+                let objection = self.objection(&alloc.path, &alloc.counted, now);
                 assert_eq!(objection, None, "{event:?} at {now:?}");
                 assert!(
                     !self.awaits_others(alloc),
@@ -412,7 +486,15 @@ impl Checker {
                     .expect("denied, not asked");
                 assert!(!alloc.ever, "{allocation:?} denied after it was granted");
                 let objection = self.objection(&alloc.path, &alloc.amounts, now);
-                assert!(!self.plain || objection.is_some(), "it fits: {refusal}");
+                let fits = objection.is_none() && {
+                    let barred = |model| {
+                        let counted = alloc.counting(&[model]);
+                        self.objection(&alloc.path, &counted, now).is_some()
+                    };
+                    let never = |model| self.never(&[&alloc], model);
+                    self.leaves(&alloc, &barred, &never)
+                };
+                assert!(!self.plain || !fits, "it fits: {refusal}");
                 self.denials += 1;
             }
             Event::QuotaWaiting {
@@ -434,7 +516,7 @@ impl Checker {
                 );
                 (alloc.held, alloc.told) = (false, None);
                 let back = std::mem::take(&mut alloc.reclaimed);
-                let (path, amounts, ended) = (alloc.path.clone(), alloc.amounts, alloc.gone);
+                let (path, amounts, ended) = (alloc.path.clone(), alloc.counted, alloc.gone);
                 if back {
                     self.change_returning(&path, &amounts, false);
                 }
@@ -468,6 +550,110 @@ impl Checker {
         }
     }
 
+    /// What the grant says that it counts on, if that is right.
+    fn granted_on(&self, alloc: &Alloc, models: Option<&ModelGrant>, now: Millis) -> Vec<usize> {
+        let Some(choice) = &alloc.choice else {
+            assert_eq!(models, None, "no choice");
+            return Vec::new();
+        };
+        let limited = |model: &usize| {
+            let may = choice.is_empty() || choice.contains(model);
+            may && alloc
+                .path
+                .iter()
+                .any(|at| self.sums[*at].limits[*model].is_some())
+        };
+        let limited: BTreeSet<usize> = MODELS.filter(limited).collect();
+        let Some(grant) = models else {
+            assert_eq!(
+                limited,
+                BTreeSet::new(),
+                "limited, and not counted by model"
+            );
+            return alloc.unbound();
+        };
+        let counts_on: BTreeSet<usize> = grant.counts_on.iter().map(model_index).collect();
+        let except: BTreeSet<usize> = grant.except.iter().map(model_index).collect();
+        assert!(counts_on.is_disjoint(&except), "{grant:?}");
+        let all: BTreeSet<usize> = counts_on.union(&except).copied().collect();
+        match &choice[..] {
+            [] => assert!(limited.is_subset(&all), "{grant:?}"),
+            choice => assert_eq!(all, choice.iter().copied().collect(), "{grant:?}"),
+        }
+        if alloc.gang.is_none() {
+            let never = |model| self.never(&[alloc], model);
+            let left = self.leaves(alloc, &|model| except.contains(&model), &never);
+            assert!(left, "{grant:?}");
+        }
+        if self.plain {
+            for model in except {
+                let counted = alloc.counting(&[model]);
+                let objection = self.objection(&alloc.path, &counted, now);
+                assert!(objection.is_some(), "{grant:?}, but it fits");
+            }
+        }
+        counts_on.into_iter().collect()
+    }
+
+    /// Whether a model is left that the fleet has, or, where it has none of those that could ever be had, any at all.
+    fn leaves(
+        &self,
+        alloc: &Alloc,
+        barred: &dyn Fn(usize) -> bool,
+        never: &dyn Fn(usize) -> bool,
+    ) -> bool {
+        let Some(choice) = &alloc.choice else {
+            return true;
+        };
+        let may = |model: &Option<usize>| match model {
+            None => choice.is_empty(),
+            Some(model) => (choice.is_empty() || choice.contains(model)) && !never(*model),
+        };
+        let fleet: Vec<Option<usize>> = self.fleet.values().copied().filter(may).collect();
+        if !fleet.is_empty() {
+            return fleet
+                .iter()
+                .any(|model| model.is_none_or(|model| !barred(model)));
+        }
+        match &choice[..] {
+            [] => self.fleet.is_empty(),
+            models => models.iter().any(|model| !barred(*model)),
+        }
+    }
+
+    /// An account could never hold what they want of the model together.
+    fn never(&self, unit: &[&Alloc], model: usize) -> bool {
+        self.paths(unit).into_iter().any(|(at, tenant)| {
+            let wants = wants(unit, at, model);
+            wants > 0 && wants > self.most(at, tenant, model, None)
+        })
+    }
+
+    /// It counts on other models from now on.
+    fn counts_on(&mut self, no: u64, models: &[usize], now: Millis) {
+        let alloc = self.allocs.get_mut(&no).unwrap();
+        if alloc.choice.is_none() || !alloc.held {
+            return;
+        }
+        assert!(!alloc.started);
+        let (before, after) = (alloc.counted, alloc.counting(models));
+        alloc.counted = after;
+        let (path, reclaimed) = (alloc.path.clone(), alloc.reclaimed);
+        for at in &path {
+            for (sum, amount) in self.sums[*at].held.iter_mut().zip(after) {
+                *sum += amount;
+            }
+            for (sum, amount) in self.sums[*at].held.iter_mut().zip(before) {
+                *sum -= amount;
+            }
+            MODELS.for_each(|r| self.clocks(*at, r, false, now));
+        }
+        if reclaimed {
+            self.change_returning(&path, &after, true);
+            self.change_returning(&path, &before, false);
+        }
+    }
+
     fn change_returning(&mut self, path: &[usize], amounts: &[u64; TYPES], more: bool) {
         for at in path {
             for (sum, amount) in self.sums[*at].returning.iter_mut().zip(amounts) {
@@ -480,7 +666,7 @@ impl Checker {
         let alloc = self.allocs.get_mut(&allocation.0).unwrap();
         assert!(alloc.held && !alloc.gone && !alloc.reclaimed);
         alloc.reclaimed = true;
-        let (path, amounts) = (alloc.path.clone(), alloc.amounts);
+        let (path, amounts) = (alloc.path.clone(), alloc.counted);
         // Whose limit it is above by as much as is taken back: a lender's debtor, or one whose burst is over.
         let reason = path.iter().enumerate().any(|(depth, at)| {
             let sums = &self.sums[*at];
@@ -552,13 +738,35 @@ impl Checker {
     fn asks(&self, unit: &[u64], account: usize, r: usize) -> u64 {
         let below = unit.iter().map(|no| &self.allocs[no]);
         let below = below.filter(|alloc| alloc.path.contains(&account));
-        below.map(|alloc| Sums::on(&alloc.amounts, r)).sum()
+        below.map(|alloc| alloc.amounts[r]).sum()
     }
 
-    /// The most that the account may hold now, whoever asks.
-    fn most(&self, account: usize, tenant: bool, r: usize, now: Millis) -> u64 {
-        let cap = self.cap(account, tenant, r, now);
+    fn paths(&self, unit: &[&Alloc]) -> Vec<(usize, bool)> {
+        let paths = unit.iter().map(|alloc| &alloc.path);
+        paths
+            .flat_map(|path| (0..path.len()).map(|at| (path[at], at + 1 == path.len())))
+            .collect()
+    }
+
+    fn members(&self, unit: &[u64]) -> Vec<&Alloc> {
+        unit.iter().map(|no| &self.allocs[no]).collect()
+    }
+
+    /// One of the unit has no model left to it.
+    fn has_no_model(&self, unit: &[&Alloc], barred: &dyn Fn(usize) -> bool) -> bool {
+        let never = |model| self.never(unit, model);
+        unit.iter().any(|alloc| !self.leaves(alloc, barred, &never))
+    }
+
+    /// The most that the account may hold, now or ever, whoever asks.
+    fn most(&self, account: usize, tenant: bool, r: usize, now: Option<Millis>) -> u64 {
         let limits = self.sums[account].limits[r];
+        let in_cohort = tenant && self.cohort(account).is_some();
+        let cap = match (limits, now) {
+            (Some(limits), None) if !in_cohort => limits.burst.unwrap_or(0).max(limits.hard),
+            // Where there are no bursts, time changes nothing.
+            _ => self.cap(account, tenant, r, now.unwrap_or(Millis(0))),
+        };
         let (Some(cohort), Some(limits)) = (self.cohort(account).filter(|_| tenant), limits) else {
             return cap;
         };
@@ -574,22 +782,32 @@ impl Checker {
 
     /// Whether it asks for more than some account may hold now even alone.
     fn is_impossible(&self, unit: &[u64], now: Millis) -> bool {
-        unit.iter().any(|no| {
-            let path = &self.allocs[no].path;
-            (0..ANY).any(|r| {
-                path.iter().enumerate().any(|(depth, at)| {
-                    let asks = self.asks(unit, *at, r);
-                    let tenant = depth + 1 == path.len();
-                    asks > 0 && asks > self.most(*at, tenant, r, now)
+        let members = self.members(unit);
+        let barred = |model| {
+            let mut paths = self.paths(&members).into_iter();
+            paths.any(|(at, tenant)| {
+                let wants = wants(&members, at, model);
+                wants > 0 && wants > self.most(at, tenant, model, Some(now))
+            })
+        };
+        self.has_no_model(&members, &barred)
+            || unit.iter().any(|no| {
+                let path = &self.allocs[no].path;
+                (0..ANY).any(|r| {
+                    path.iter().enumerate().any(|(depth, at)| {
+                        let asks = self.asks(unit, *at, r);
+                        let tenant = depth + 1 == path.len();
+                        asks > 0 && asks > self.most(*at, tenant, r, Some(now))
+                    })
                 })
             })
-        })
     }
 
     /// Progress: whoever waits does so for something that is there. The first in a line does not fit at what it was told;
     /// those behind it go later. Who stands aside asks for more than there may be. Nobody was not answered.
     pub fn nobody_waits_for_nothing(&self, now: Millis) {
         let mut lines: BTreeMap<(usize, usize), Line> = BTreeMap::new();
+        let mut choosers: BTreeMap<(usize, String), Line> = BTreeMap::new();
         for (no, alloc) in self.allocs.iter().filter(|(_, alloc)| !alloc.held) {
             let told = alloc
                 .told
@@ -621,35 +839,75 @@ impl Checker {
                     assert!(complete, "{no} is asked for in part");
                     let (account, resource) = told.subject.split_once(' ').unwrap();
                     let account = self.accounts[&Account::parse(account).unwrap()];
+                    let one = (Reverse(alloc.priority), *no);
+                    if ModelChoice::parse(resource).is_some() {
+                        assert_eq!(alloc.path.last(), Some(&account), "one waits at its tenant");
+                        let line = choosers.entry((account, resource.to_owned()));
+                        line.or_default().insert(one);
+                        continue;
+                    }
                     let r = index(&QuotaResource::parse(resource).unwrap());
-                    let line = lines.entry((account, r)).or_default();
-                    line.insert((Reverse(alloc.priority), *no));
+                    lines.entry((account, r)).or_default().insert(one);
                 }
                 Rule::QuotaExceeded => {}
                 other => panic!("{no} waits by {other:?}"),
             }
         }
-        for ((account, r), line) in lines {
-            // Never empty: made with the first of it.
-            let (_, head) = line.first().unwrap();
-            let unit = self.unit(*head);
-            assert!(
-                !self.is_impossible(&unit, now),
-                "{head} can never go on, and {} wait behind it",
-                line.len() - 1
-            );
-            let asks = self.asks(&unit, account, r);
-            let tenant = self.allocs[head].path.last() == Some(&account);
+        // Heads that go before another one and may take the same model.
+        let before = |of: &(Reverse<i32>, u64), account: usize, r: usize| {
+            let heads = choosers.values().filter_map(|line| line.first());
+            let mut choosing = heads.filter(|head| {
+                let unit = self.unit(head.1);
+                *head < of && MODELS.contains(&r) && wants(&self.members(&unit), account, r) > 0
+            });
+            choosing.next().is_some()
+        };
+        let blocked = |asks: u64, account: usize, tenant: bool, r: usize| {
             let after = Sums::on(&self.sums[account].held, r) + asks;
             let hard = self.sums[account].limits[r].map_or(0, |limits| limits.hard);
             // Who borrows leaves what a lender is getting back.
             let borrows = tenant && self.cohort(account).is_some() && after > hard;
-            let blocked = after > self.cap(account, tenant, r, now)
+            after > self.cap(account, tenant, r, now)
                 || tenant && !self.pool_has(account, r, asks)
-                || borrows && self.is_lent_back(account);
+                || borrows && self.is_lent_back(account)
+        };
+        for line in choosers.values() {
+            // Never empty: made with the first of it.
+            let head = line.first().unwrap();
+            let unit = self.unit(head.1);
+            assert!(!self.is_impossible(&unit, now), "{head:?} can never go on");
+            let unit = self.members(&unit);
+            let barred = |model| {
+                let mut paths = self.paths(&unit).into_iter();
+                paths.any(|(at, tenant)| {
+                    let wants = wants(&unit, at, model);
+                    let line = lines.get(&(at, model)).and_then(|line| line.first());
+                    let limited = self.sums[at].limits[model].is_some();
+                    wants > 0
+                        && (limited && blocked(wants, at, tenant, model)
+                            || line.is_some_and(|other| other < head)
+                            || before(head, at, model))
+                })
+            };
             assert!(
-                blocked,
-                "{head} waits for {account} type {r}: {asks} would fit"
+                self.has_no_model(&unit, &barred),
+                "{head:?} may take a model that is left"
+            );
+        }
+        for ((account, r), line) in &lines {
+            // As above.
+            let head = line.first().unwrap();
+            let unit = self.unit(head.1);
+            assert!(
+                !self.is_impossible(&unit, now),
+                "{head:?} can never go on, and {} wait behind it",
+                line.len() - 1
+            );
+            let asks = self.asks(&unit, *account, *r);
+            let tenant = self.allocs[&head.1].path.last() == Some(account);
+            assert!(
+                blocked(asks, *account, tenant, *r) || before(head, *account, *r),
+                "{head:?} waits for {account} type {r}: {asks} would fit"
             );
         }
     }

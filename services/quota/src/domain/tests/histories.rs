@@ -10,8 +10,8 @@ use ledger::{Decider, Draft, memory::Seeded};
 use std::collections::BTreeMap;
 use vocab::{
     Account, AdminChange, AllocationNo, AllocationSpec, At, Dependency, Event, EventNo, Gang,
-    GpuRequest, Limits, Lsn, Millis, OnExceed, QuotaResource, ReclaimFrom, TenantSettings,
-    Validity,
+    GpuRequest, Limits, Lsn, Millis, ModelGrant, OnExceed, QuotaResource, ReclaimFrom,
+    TenantSettings, Validity,
 };
 
 #[derive(Clone, Copy)]
@@ -43,6 +43,9 @@ pub(super) struct History {
     pub(super) random: Seeded,
     shape: Shape,
     live: BTreeMap<u64, (Phase, bool)>,
+    /// What GPUs each asked for, and which it was granted.
+    gpus: BTreeMap<u64, (GpuRequest, Option<ModelGrant>)>,
+    nodes: Vec<&'static str>,
     order: Vec<u64>,
     /// Told to stop.
     taken: Vec<u64>,
@@ -71,6 +74,8 @@ const RESOURCES: [&str; 8] = [
     "extended:fpga",
 ];
 
+const MODELS: [&str; 3] = ["T4", "V100", "P100"];
+
 impl History {
     pub(super) fn new(seed: u64, shape: Shape) -> Self {
         let mut checker = Checker::default();
@@ -81,6 +86,8 @@ impl History {
             random: Seeded::new(seed),
             shape,
             live: BTreeMap::new(),
+            gpus: BTreeMap::new(),
+            nodes: Vec::new(),
             order: Vec::new(),
             taken: Vec::new(),
             next: 1,
@@ -88,6 +95,11 @@ impl History {
             sets: 0,
             record: Vec::new(),
         };
+        for model in MODELS {
+            if history.random.chance(600) {
+                history.node(model);
+            }
+        }
         for tenant in 0..shape.tenants {
             history.treat(tenant);
             for resource in ["cpu", "memory", "gpu"] {
@@ -121,6 +133,33 @@ impl History {
     fn step(&mut self, text: &str) {
         let (_, event) = event(text, self.world.now);
         self.observe(0, event);
+    }
+
+    /// The only one of this model.
+    fn node(&mut self, model: &'static str) {
+        if !self.nodes.contains(&model) {
+            self.step(&format!("node {model} {model}"));
+            self.nodes.push(model);
+        }
+    }
+
+    /// It is on a node of a model that it may run on; false if there is none.
+    fn place(&mut self, no: u64) -> bool {
+        let may = |model: &&&str| {
+            let Some((asked, grant)) = self.gpus.get(&no) else {
+                return true;
+            };
+            let model = token(model);
+            let except = grant.as_ref().is_some_and(|it| it.except.contains(&model));
+            asked.allows(Some(&model)) && !except
+        };
+        let nodes: Vec<&str> = self.nodes.iter().filter(may).copied().collect();
+        if nodes.is_empty() {
+            return false;
+        }
+        let node = nodes[self.random.below(nodes.len() as u64) as usize];
+        self.step(&format!("place {no} {node}"));
+        true
     }
 
     fn account(&mut self) -> Account {
@@ -249,6 +288,9 @@ impl History {
         let no = self.next;
         self.next += self.shape.stride;
         let operation = operation(&account.tenant);
+        if let Some(gpu) = &spec.gpu {
+            self.gpus.insert(no, (gpu.clone(), None));
+        }
         self.observe(no, Event::AllocationRequested { operation, spec });
         self.live.insert(no, (Phase::Asked, false));
         self.order.push(no);
@@ -258,7 +300,9 @@ impl History {
         match self.random.below(100) {
             0..40 if self.live.len() < 2_000 => self.ask(),
             40..60 => {
-                if let Some(no) = self.pick(Phase::Reserved) {
+                if let Some(no) = self.pick(Phase::Reserved)
+                    && self.place(no)
+                {
                     self.step(&format!("start {no}"));
                     self.live.insert(no, (Phase::Running, self.live[&no].1));
                 }
@@ -309,14 +353,27 @@ impl History {
             && !self.live[&no].1
         {
             self.step(&format!("requeue {no}"));
-            self.live.insert(no, (Phase::Reserved, false));
+            let by_model = self.gpus.get(&no).is_some_and(|(_, grant)| grant.is_some());
+            if by_model {
+                self.step(&format!("off {no}"));
+            }
+            let phase = if by_model {
+                Phase::Asked
+            } else {
+                Phase::Reserved
+            };
+            self.live.insert(no, (phase, false));
         }
     }
 
     fn change(&mut self) {
         let now = self.world.now.0;
         let later = |random: &mut Seeded| Millis(now + 1 + random.below(300) as i64);
-        match self.random.below(3) {
+        match self.random.below(4) {
+            3 => {
+                let model = MODELS[self.random.below(3) as usize];
+                self.node(model);
+            }
             0 => {
                 let tenant = self.random.below(self.shape.tenants);
                 self.treat(tenant);
@@ -360,7 +417,10 @@ impl History {
                 continue;
             };
             match event {
-                Event::QuotaReserved { .. } => {
+                Event::QuotaReserved { models, .. } => {
+                    if let Some((_, grant)) = self.gpus.get_mut(&no.0) {
+                        *grant = models.as_deref().cloned();
+                    }
                     self.live.insert(no.0, (Phase::Reserved, false));
                 }
                 Event::QuotaDenied { .. } => {

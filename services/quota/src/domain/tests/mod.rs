@@ -7,6 +7,7 @@ mod checker;
 mod cohorts;
 mod gangs;
 mod histories;
+mod models;
 mod properties;
 mod scale;
 mod validity;
@@ -15,7 +16,7 @@ mod words;
 
 use super::Quota;
 use ledger::{Decider, Draft, Snapshot};
-use vocab::{Account, At, Event, EventNo, Lsn, Millis, QuotaFlags, QuotaResource};
+use vocab::{Account, At, Event, EventNo, Lsn, Millis, QuotaFlags, QuotaResource, Token};
 
 /// A state, and what it takes to write on its ledger.
 struct World {
@@ -152,7 +153,11 @@ fn answer(world: &World, question: &str) -> String {
 /// An own event as people say it.
 fn said(event: &Event) -> String {
     match event {
-        Event::QuotaReserved { allocation, flags } => {
+        Event::QuotaReserved {
+            allocation,
+            flags,
+            models,
+        } => {
             let names = [
                 (QuotaFlags::SOFT, " soft"),
                 (QuotaFlags::BURST, " burst"),
@@ -160,7 +165,18 @@ fn said(event: &Event) -> String {
             ];
             let set = names.iter().filter(|(flag, _)| flags.has(*flag));
             let set: String = set.map(|(_, name)| *name).collect();
-            format!("{} reserved{set}", allocation.0)
+            let texts = |models: &[Token]| {
+                let texts: Vec<&str> = models.iter().map(Token::as_str).collect();
+                texts.join(",")
+            };
+            let models = models.as_ref().map_or(String::new(), |models| {
+                format!(
+                    " on [{}] not [{}]",
+                    texts(&models.counts_on),
+                    texts(&models.except)
+                )
+            });
+            format!("{} reserved{set}{models}", allocation.0)
         }
         Event::QuotaDenied {
             allocation,

@@ -65,7 +65,7 @@ fn with_a_limit_taken_away_who_waits_goes_on() {
     check(
         "tenant a wait, limit a cpu 9, limit a/x cpu 1, ask 1 a/x cpu=1, ask 2 a/x cpu=1 => 1 reserved; 2 waits quota exceeded: a/x cpu (limit 1, actual 2)
          limit a/x cpu none => 2 reserved
-         tenant b wait, limit b gpu 9000, limit b/x gpu:T4 1000, ask 3 b/x gpu=1:T4, ask 4 b/x gpu=1 => 3 reserved; 4 waits quota exceeded: b/x gpu:T4 (limit 1000, actual 2000)
+         node n T4, tenant b wait, limit b gpu 9000, limit b/x gpu:T4 1000, ask 3 b/x gpu=1:T4, ask 4 b/x gpu=1 => 3 reserved; 4 waits quota exceeded: b gpu:* (limit 1000, actual 2000)
          ask 5 b/x gpu=1:T4 => 5 waits quota exceeded: b/x gpu:T4 (limit 1000, actual 2000)
          limit b/x gpu:T4 none => 4 reserved; 5 reserved",
     );

@@ -97,6 +97,38 @@ fn gpus_of_any_model_count_on_every_model() {
 }
 
 #[test]
+fn on_a_node_gpus_count_on_the_model_of_that_node() {
+    let granted = "node n1 T4, limit t gpu:T4 9000, limit t gpu:V100 9000, ask 1 t gpu=4, \
+                   reserved 1 T4+V100";
+    let rows = [
+        "t gpu [none] 4000/0 -",
+        "t gpu:T4 [9000] 4000/0 -",
+        "t gpu:V100 [9000] 4000/0 -",
+    ];
+    check(accounts, granted, &rows);
+    let placed = format!("{granted}, placed 1 n1, started 1");
+    let rows = [
+        "t gpu [none] 0/4000 4000@7",
+        "t gpu:T4 [9000] 0/4000 4000@7",
+        "t gpu:V100 [9000] 0/0 -",
+    ];
+    check(accounts, &placed, &rows);
+    let back = format!("{placed}, requeued 1, released 1");
+    let rows = [
+        "t gpu [none] 0/0 4000@7",
+        "t gpu:T4 [9000] 0/0 4000@7",
+        "t gpu:V100 [9000] 0/0 -",
+    ];
+    check(accounts, &back, &rows);
+    // It ends before quota has heard of it, which grants it once more.
+    check(
+        accounts,
+        &format!("{placed}, requeued 1, ended 1, released 1, reserved 1 V100, released 1"),
+        &rows,
+    );
+}
+
+#[test]
 fn reservations_are_counted_until_they_end() {
     let one = "reserve 1 t, answer 5 1 reserved";
     check(accounts, "reserve 1 t", &[]);

@@ -2,9 +2,9 @@
 
 use super::*;
 use vocab::{
-    AllocationSpec, Budget, EndCause, GpuRequest, NodeCapacity, Operation, Period, PlacementPolicy,
-    QuotaFlags, Refusal, ReservationNo, ResourceAnswer, ResourceAsk, ResourceKey, Rule,
-    TenantSettings,
+    AllocationSpec, Budget, EndCause, GpuRequest, ModelGrant, NodeCapacity, Operation, Period,
+    PlacementPolicy, QuotaFlags, Refusal, ReservationNo, ResourceAnswer, ResourceAsk, ResourceKey,
+    Rule, TenantSettings,
 };
 
 fn token(text: &str) -> Token {
@@ -161,6 +161,11 @@ fn life(verb: &str, no: u64, words: &[&str]) -> Event {
         "reserved" => Event::QuotaReserved {
             allocation,
             flags: QuotaFlags::default(),
+            models: words.get(1).map(|models| {
+                let counts_on = models.split('+').map(token).collect();
+                let except = Vec::new();
+                Box::new(ModelGrant { counts_on, except })
+            }),
         },
         "denied" => Event::QuotaDenied {
             allocation,

@@ -18,9 +18,7 @@ pub fn keeps_off(capacity: &NodeCapacity, class: &Class) -> Option<Filter> {
     } else if !capacity.taints.is_empty() {
         return Some(Filter::Taint);
     }
-    if let Some(gpu) = &class.gpu
-        && !gpu.allows(capacity.gpu_model.as_ref())
-    {
+    if !class.allows_model(capacity.gpu_model.as_ref()) {
         return Some(Filter::GpuModel);
     }
     let extended = |(name, amount): &(Token, u64)| {

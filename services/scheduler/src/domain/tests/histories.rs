@@ -79,7 +79,7 @@ fn setting() -> impl Strategy<Value = Setting> {
 fn step() -> impl Strategy<Value = Step> {
     let one = any::<prop::sample::Index>;
     prop_oneof![
-        9 => (0u8..4, 0u8..9, 0u8..4, 1u8..6)
+        9 => (0u8..4, 0u8..10, 0u8..4, 1u8..6)
             .prop_map(|(queue, spec, value, count)| Step::Submit { queue, spec, value, count }),
         3 => (0u8..4, 0u8..4, prop::collection::vec(1u8..9, 2..4), any::<bool>(), prop::bool::weighted(0.3))
             .prop_map(|(queue, value, sizes, need_all, near)| Step::Gang { queue, value, sizes, need_all, near }),
@@ -96,12 +96,31 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+fn of_model(model: &str, capacity: NodeCapacity) -> NodeCapacity {
+    NodeCapacity {
+        gpu_model: Some(token(model)),
+        ..capacity
+    }
+}
+
+/// The models that quota leaves out, if it counts this request by model.
+fn left_out(spec: u8, value: u8) -> Option<&'static [&'static str]> {
+    (spec == BY_MODEL).then_some(match value {
+        0 => &[],
+        1 => &["T4"],
+        2 => &["H100"],
+        _ => &["H100", "T4"],
+    })
+}
+
+const BY_MODEL: u8 = 9;
+
 fn a_capacity(kind: u8) -> NodeCapacity {
     match kind {
         0 => labelled(capacity(8, 64, 0), &[("zone", "a")]),
-        1 => labelled(capacity(8, 64, 4), &[("zone", "b")]),
+        1 => of_model("T4", labelled(capacity(8, 64, 4), &[("zone", "b")])),
         2 => labelled(capacity(4, 64, 0), &[("zone", "b")]),
-        3 => labelled(capacity(12, 64, 2), &[("zone", "a")]),
+        3 => of_model("H100", labelled(capacity(12, 64, 2), &[("zone", "a")])),
         _ => NodeCapacity {
             taints: vec![vocab::Taint {
                 key: token("night"),
@@ -152,6 +171,7 @@ fn a_spec(spec: u8) -> AllocationSpec {
                 ..none()
             }),
         ),
+        BY_MODEL => gpus(job(3, 1), 1, 1000),
         _ => ruled(
             job(2, 1),
             PlacementRules {
@@ -172,6 +192,8 @@ struct Seen {
     specs: BTreeMap<u64, (String, AllocationSpec)>,
     held: BTreeMap<u64, Token>,
     nominated: BTreeMap<u64, Token>,
+    /// Those that count by model, and the models that they are not to run on.
+    except: BTreeMap<u64, &'static [&'static str]>,
     over: BTreeSet<u64>,
     /// Ended by itself, as far as its agent is concerned.
     finished: BTreeSet<u64>,
@@ -242,9 +264,16 @@ impl Run {
         self.world.node(&name, incarnation, a_capacity(kind));
     }
 
-    fn submit(&mut self, queue: u8, spec: AllocationSpec) {
+    fn submit(&mut self, queue: u8, spec: AllocationSpec, except: Option<&'static [&'static str]>) {
         let queue = queue_name(queue);
-        let no = self.world.submit(&queue, 1, spec.clone())[0];
+        let no = self.world.request(&queue, spec.clone());
+        match except {
+            None => self.world.grant(no),
+            Some(except) => {
+                self.seen.except.insert(no, except);
+                self.world.grant_but(no, except);
+            }
+        }
         self.seen.specs.insert(no, (queue, spec));
         self.asked.push(no);
     }
@@ -265,7 +294,7 @@ impl Run {
                     let mut asked = class(a_spec(*spec), i32::from(*value));
                     asked.restart.never = spec % 5 == 4;
                     asked.run_time_ms = u64::from(*spec % 3) * 30_000;
-                    self.submit(*queue, asked);
+                    self.submit(*queue, asked, left_out(*spec, *value));
                 }
             }
             Step::Gang {
@@ -301,7 +330,7 @@ impl Run {
                         gang,
                         ..class(spec, i32::from(*value))
                     };
-                    self.submit(*queue, spec);
+                    self.submit(*queue, spec, None);
                 }
             }
             Step::Node(node, kind) => self.node(*node, *kind),
@@ -389,6 +418,18 @@ impl Run {
             self.saw(event, &events);
         }
         self.limits_hold();
+        for event in &events {
+            // What counts by model asks again, and has quota at once.
+            if let Event::AllocationWaiting {
+                allocation,
+                reason: WaitingReason::Quota,
+                ..
+            } = event
+            {
+                let except = self.seen.except[&allocation.0];
+                self.world.grant_but(allocation.0, except);
+            }
+        }
         events
     }
 
@@ -474,6 +515,12 @@ impl Run {
         assert!(!self.cordoned.contains(node.as_str()) && !self.lost.contains(node.as_str()));
         let capacity = self.capacity_of(node);
         assert!(capacity.taints.is_empty());
+        let model = capacity.gpu_model.as_ref().map(Token::as_str);
+        let except = self.seen.except.get(&no);
+        assert!(
+            !except.is_some_and(|except| except.iter().any(|it| model == Some(it))),
+            "{no} has no quota of the model of {node}"
+        );
         let Some(rules) = &spec.rules else { return };
         for wanted in &rules.selector {
             assert!(

@@ -7,6 +7,7 @@ mod features;
 mod histories;
 mod holds;
 mod life;
+mod models;
 mod named;
 mod properties;
 mod reclaim;
@@ -14,8 +15,8 @@ mod what_if;
 
 use super::*;
 use vocab::{
-    AdminChange, AllocationSpec, EndCause, Gang, GpuRequest, Lsn, NodeCapacity, Operation,
-    PlacementRules, PriorityTarget, QueueSettings, Refusal, Requirement, Rule, RunState,
+    AdminChange, AllocationSpec, EndCause, Gang, GpuRequest, Lsn, ModelGrant, NodeCapacity,
+    Operation, PlacementRules, PriorityTarget, QueueSettings, Refusal, Requirement, Rule, RunState,
 };
 
 /// A scheduler with its ledger's clock, and agents that start, and stop, at once.
@@ -198,9 +199,22 @@ impl World {
     }
 
     pub fn grant(&mut self, no: u64) {
-        let allocation = AllocationNo(no);
-        let flags = vocab::QuotaFlags::default();
-        self.observe(Event::QuotaReserved { allocation, flags });
+        self.grant_of(no, None);
+    }
+
+    /// Quota for all models but these, which counts by model.
+    pub fn grant_but(&mut self, no: u64, except: &[&str]) {
+        let except = except.iter().map(|model| token(model)).collect();
+        let counts_on = Vec::new();
+        self.grant_of(no, Some(Box::new(ModelGrant { counts_on, except })));
+    }
+
+    fn grant_of(&mut self, no: u64, models: Option<Box<ModelGrant>>) {
+        self.observe(Event::QuotaReserved {
+            allocation: AllocationNo(no),
+            flags: vocab::QuotaFlags::default(),
+            models,
+        });
     }
 
     pub fn reclaim(&mut self, no: u64, by: Option<u64>) {
