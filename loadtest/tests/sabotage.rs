@@ -161,3 +161,17 @@ fn a_lost_wake_up() {
 fn preemption_without_an_end() {
     check(Bug::EndlessPreemption, &[Invariant::Rest]);
 }
+
+#[test]
+fn a_model_without_quota() {
+    check(Bug::ExceptedModelUsed, &[Invariant::Fit]);
+}
+
+#[test]
+fn quota_of_a_model_that_is_kept() {
+    // It goes on without having asked.
+    check(
+        Bug::ModelQuotaKept,
+        &[Invariant::Terminal, Invariant::Replay],
+    );
+}

@@ -375,6 +375,7 @@ fn reason_name(reason: WaitingReason) -> &'static str {
         WaitingReason::NoUniformLabel => "no_uniform_label",
         WaitingReason::Nominated => "nominated",
         WaitingReason::Quota => "quota",
+        WaitingReason::PreemptionLimit => "preemption_limit",
     }
 }
 

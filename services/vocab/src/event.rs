@@ -267,10 +267,12 @@ pub enum WaitingReason {
     Nominated = 14,
     /// Its tenant holds as much as it may; what that is, the refusal beside it says.
     Quota = 15,
+    /// Others would have to go for it, and as many had to in the last minute as may.
+    PreemptionLimit = 16,
 }
 
 impl WaitingReason {
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::NoNodeReady,
         Self::NoNodeOfModel,
         Self::LargerThanAnyNode,
@@ -286,6 +288,7 @@ impl WaitingReason {
         Self::NoUniformLabel,
         Self::Nominated,
         Self::Quota,
+        Self::PreemptionLimit,
     ];
 
     pub fn name(self) -> &'static str {
@@ -305,6 +308,7 @@ impl WaitingReason {
             Self::NoUniformLabel => "no_uniform_label",
             Self::Nominated => "nominated",
             Self::Quota => "quota",
+            Self::PreemptionLimit => "preemption_limit",
         }
     }
 }

@@ -37,10 +37,14 @@ pub enum Bug {
     WakeUpLost,
     /// Takes from who has more than its share, whatever that brings.
     EndlessPreemption,
+    /// Places on models that quota has left out.
+    ExceptedModelUsed,
+    /// Keeps quota of any model after a run of one.
+    ModelQuotaKept,
 }
 
 impl Bug {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::NoFence,
         Self::WatermarkOffByOne,
         Self::DuplicateNotRecognised,
@@ -58,6 +62,8 @@ impl Bug {
         Self::FinishedRunsAgain,
         Self::WakeUpLost,
         Self::EndlessPreemption,
+        Self::ExceptedModelUsed,
+        Self::ModelQuotaKept,
     ];
 }
 

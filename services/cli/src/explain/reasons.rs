@@ -21,7 +21,10 @@ pub fn waits(reason: WaitingReason) -> &'static str {
         }
         WaitingReason::NoUniformLabel => "no node has the label that its gang wants to be uniform",
         WaitingReason::Nominated => "its node is being cleared for it",
-        WaitingReason::Quota => "its quota was taken back",
+        WaitingReason::Quota => "its quota was taken back, or is asked for again after its run",
+        WaitingReason::PreemptionLimit => {
+            "others would have to go for it, and as many had to in the last minute as may"
+        }
     }
 }
 

@@ -20,7 +20,10 @@ use super::{
 use ledger::{Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use vocab::{AllocationNo, Event, Millis, ModelGrant, PreemptionCause, Token, WaitingReason};
+use vocab::{
+    AllocationNo, Event, Millis, ModelGrant, PreemptionCause, Token, WaitingReason,
+    sabotage::{self, Bug},
+};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reclaims {
@@ -38,7 +41,7 @@ impl Reclaims {
 
     /// Its run is over. Whether it waits for quota now, which is still to be said.
     pub fn stopped(&mut self, no: AllocationNo, asks_again: bool) -> bool {
-        if asks_again {
+        if asks_again && !sabotage::armed(Bug::ModelQuotaKept) {
             self.of.entry(no).or_insert(None);
         }
         let waits = self.of.contains_key(&no);
