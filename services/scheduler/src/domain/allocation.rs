@@ -504,7 +504,8 @@ impl Scheduler {
             stop @ None => *stop = Some(Stop::Cancelled),
         }
         let node = hold.node;
-        self.fleet.touched(node);
+        let live = &self.live[&no];
+        self.fleet.stops(node, self.classes.get(live.class.0));
         self.reclaims.stops(no);
         if let Some(gang) = self.live.get(&no).and_then(|live| live.gang) {
             self.settle(gang);
@@ -529,8 +530,8 @@ impl Scheduler {
             cancelled: false,
         });
         let node = hold.node;
-        self.fleet.touched(node);
         let live = &self.live[&no];
+        self.fleet.stops(node, self.classes.get(live.class.0));
         let (queue, used, gang) = (live.queue, self.used(live), live.gang);
         self.queues
             .goes(queue, &used, now, self.policy.half_life_ms);

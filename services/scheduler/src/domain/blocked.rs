@@ -5,7 +5,7 @@ use super::{
     aside::{Aside, Promise},
     class::{Amounts, Shape, ShapeNo, add},
     fair::Share,
-    fleet::{KindNo, NodeNo, most_on},
+    fleet::{KindNo, NodeNo, Regrouped, most_on},
     place::Short,
     preempt::{Board, Sweep},
     queues::{Line, QueueNo},
@@ -302,7 +302,7 @@ impl Scheduler {
         let composed = self.blocked.tried_with != composition;
         let room_gained = composed || !gained.is_empty() || !regrouped.is_empty();
         self.blocked.room_gained |= room_gained;
-        self.open_those_that_look_at(&regrouped);
+        self.open_concerned(&regrouped);
         if composed {
             // Other nodes: what was found of the old ones says little.
             self.blocked.tried_with = composition;
@@ -335,45 +335,49 @@ impl Scheduler {
     }
 
     /// Somebody was placed: whoever looks at its group is tried again, wherever there is room.
-    pub(super) fn reopen(
-        &mut self,
-        regrouped: &BTreeSet<(Token, Token)>,
-        aside: &Aside,
-        now: Millis,
-    ) {
+    pub(super) fn reopen(&mut self, regrouped: &Regrouped, aside: &Aside, now: Millis) {
         self.blocked.room_gained = true;
         if self.blocked.line_by_line {
             let lines: Vec<_> = self.blocked.lines.iter().copied().collect();
             for no in lines {
-                let looks = self.queues.line(no).is_some_and(|line| {
-                    line.blocked.is_some() && self.looks_at(line.key.shape, regrouped)
+                let concerned = self.queues.line(no).is_some_and(|line| {
+                    line.blocked.is_some() && self.concerns(regrouped, line.key.shape)
                 });
-                if looks {
+                if concerned {
                     self.blocked.lines.remove(&no);
                     self.queues.free(no);
                 }
             }
         }
-        self.open_those_that_look_at(regrouped);
+        self.open_concerned(regrouped);
         self.close_hopeless(aside, now);
     }
 
-    fn looks_at(&self, shape: ShapeNo, groups: &BTreeSet<(Token, Token)>) -> bool {
-        let mut members = self.shapes.get(shape.0).members.iter();
-        members.any(|(class, _)| self.classes.get(class.0).looks_at(groups))
+    /// Whether the shape's members look at a group that has changed, or are of one that nominees may let in.
+    fn concerns(&self, regrouped: &Regrouped, shape: ShapeNo) -> bool {
+        let members = &self.shapes.get(shape.0).members;
+        let mut classes = members.iter().map(|(class, _)| self.classes.get(class.0));
+        classes.any(|class| {
+            let of = |(tenant, group): (&Token, &Token)| {
+                let group = (tenant.clone(), group.clone());
+                regrouped.let_in.contains(&group)
+            };
+            class.looks_at(&regrouped.moved)
+                || !regrouped.let_in.is_empty() && class.group().is_some_and(of)
+        })
     }
 
-    fn open_those_that_look_at(&mut self, groups: &BTreeSet<(Token, Token)>) {
-        if groups.is_empty() {
+    fn open_concerned(&mut self, regrouped: &Regrouped) {
+        if regrouped.is_empty() {
             return;
         }
         let mut shapes = std::mem::take(&mut self.blocked.shapes);
         shapes.retain(|shape, _| {
-            let looks = self.looks_at(*shape, groups);
-            if looks {
+            let concerned = self.concerns(regrouped, *shape);
+            if concerned {
                 self.queues.open(*shape);
             }
-            !looks
+            !concerned
         });
         self.blocked.shapes = shapes;
     }

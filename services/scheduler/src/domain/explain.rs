@@ -44,12 +44,14 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn look_at_all_nodes(&self, class: &Class) -> Findings {
+    /// Of a class, and the first who asks for it.
+    pub(super) fn look_at_all_nodes(&self, no: AllocationNo, class: &Class) -> Findings {
         let mut findings = Findings::default();
         let mut kinds: Vec<Option<Option<Filter>>> = Vec::new();
         let others = class
             .looks_at_others()
             .then(|| Others::of(&self.fleet, class, &Moves::default()));
+        let minding = self.minding(no, class);
         let mut least = u128::MAX;
         for (node, no) in self.fleet.nodes().iter().zip(0..) {
             let kind = node.kind.0 as usize;
@@ -79,9 +81,14 @@ impl Scheduler {
                             .as_ref()
                             .and_then(|others| others.keep_off(NodeNo(no)))
                     };
+                    let minded = || {
+                        let minded = !minding.let_it_come_to(NodeNo(no));
+                        minded.then_some(Filter::Backfill)
+                    };
                     set_aside
                         .or_else(|| node.check(capacity, class).err())
                         .or_else(rule)
+                        .or_else(minded)
                 }
             };
             if let Some(filter) = filter {
@@ -126,7 +133,7 @@ impl Scheduler {
             return None;
         }
         let Findings { counts, shortfall } = if for_room {
-            let look = || self.look_at_all_nodes(self.classes.get(class.0));
+            let look = || self.look_at_all_nodes(head, self.classes.get(class.0));
             known.entry(class).or_insert_with(look).clone()
         } else {
             Findings::default()

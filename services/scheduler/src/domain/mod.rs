@@ -399,11 +399,13 @@ impl Decider for Scheduler {
         self.decide_queues(&aside, draft);
         preempt::decide(self, draft);
         explain::decide(self, draft);
-        // What was said just now may make the promise another one, or room for nominees that were looked at before.
+        // What was said just now may make the promise another one, room for nominees that were looked at before, or
+        // those room that nominees minded.
         let promised = |state: &Self| Aside::of(state, draft.now).promise();
         let room_for_nominees = self.blocked.room_gained && !self.nominated.is_empty();
+        let minded = self.fleet.any_minding() && self.fleet.any_regrouped();
         self.blocked.again =
-            !draft.is_empty() && (room_for_nominees || promised(self) != aside.promise());
+            !draft.is_empty() && (room_for_nominees || minded || promised(self) != aside.promise());
     }
 
     fn wake_at(&self) -> Option<Millis> {

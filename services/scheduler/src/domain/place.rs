@@ -92,12 +92,14 @@ impl Scheduler {
         let others = class
             .looks_at_others()
             .then(|| Others::of(fleet, class, &Moves::default()));
+        let minding = self.minding(no, class);
         let may = |node: NodeNo| {
             let value = |label: &Token| fleet.capacity(node).label(label.as_str());
             uniform.is_none_or(|(label, wanted)| value(label) == Some(wanted))
                 && others
                     .as_ref()
                     .is_none_or(|others| others.keep_off(node).is_none())
+                && minding.let_it_come_to(node)
         };
         let best_but = |not: &dyn Fn(NodeNo) -> bool| {
             let mut best = fleet.best(&wanted, |node| !not(node) && may(node));
@@ -328,6 +330,7 @@ impl Scheduler {
         let others = class
             .looks_at_others()
             .then(|| Others::of(&self.fleet, class, &Moves::default()));
+        let minding = self.minding(no, class);
         let mut roomy: Vec<_> = self
             .fleet
             .all()
@@ -342,7 +345,8 @@ impl Scheduler {
                     && keeps_off(capacity, class).is_none()
                     && others
                         .as_ref()
-                        .is_none_or(|others| others.keep_off(node).is_none());
+                        .is_none_or(|others| others.keep_off(node).is_none())
+                    && minding.let_it_come_to(node);
                 let room = if may {
                     there.room_for(capacity, class)
                 } else {

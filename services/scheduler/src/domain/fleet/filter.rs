@@ -76,7 +76,7 @@ enum Domain {
 type Counts = BTreeMap<Domain, u32>;
 
 /// What will have changed by the time that is asked about.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Moves<'a> {
     /// Held now, and gone by then.
     pub gone: Vec<(NodeNo, &'a Class)>,

@@ -39,6 +39,8 @@ pub struct Fleet {
     cordons: BTreeMap<Token, bool>,
     /// Members of each tenant's groups by node.
     groups: BTreeMap<(Token, Token), BTreeMap<NodeNo, Members>>,
+    /// Nominees whose rules speak of a group.
+    minding: BTreeMap<(Token, Token), BTreeSet<AllocationNo>>,
     /// Of the nodes that are ready.
     totals: Amounts,
     /// Set aside for somebody.
@@ -49,6 +51,9 @@ pub struct Fleet {
     /// Groups with members that came or went since that was last asked, one entry for each.
     #[serde(skip)]
     regrouped: Scratch<Vec<(Token, Token)>>,
+    /// Groups that a nominee minded that is none any more, since that was last asked.
+    #[serde(skip)]
+    minded_less: Scratch<BTreeSet<(Token, Token)>>,
     /// Grows when nodes, or whether they may be used, change.
     #[serde(skip)]
     composition: Scratch<u64>,
@@ -60,6 +65,21 @@ pub struct Members {
     pub there: u32,
     /// The node is being cleared for them.
     pub coming: u32,
+}
+
+/// Groups for which where they may be, or where others may be because of them, has changed.
+#[derive(Debug, Default)]
+pub struct Regrouped {
+    /// Members came or went.
+    pub moved: BTreeSet<(Token, Token)>,
+    /// Nominees may let more of them come than before.
+    pub let_in: BTreeSet<(Token, Token)>,
+}
+
+impl Regrouped {
+    pub fn is_empty(&self) -> bool {
+        self.moved.is_empty() && self.let_in.is_empty()
+    }
 }
 
 /// The number that the scoring policies know a model by.
@@ -350,6 +370,10 @@ impl Fleet {
 
     pub fn nominate(&mut self, no: NodeNo, allocation: AllocationNo, class: &Class) {
         self.nodes[no.0 as usize].nominees.push(allocation);
+        for (tenant, group) in class.groups_looked_at() {
+            let group = (tenant.clone(), group.clone());
+            self.minding.entry(group).or_default().insert(allocation);
+        }
         self.regroup(no, class, |members| members.coming += 1);
         self.touch(no);
     }
@@ -358,6 +382,16 @@ impl Fleet {
         self.nodes[no.0 as usize]
             .nominees
             .retain(|nominee| *nominee != allocation);
+        for (tenant, group) in class.groups_looked_at() {
+            let group = (tenant.clone(), group.clone());
+            if let Some(minding) = self.minding.get_mut(&group) {
+                minding.remove(&allocation);
+                if minding.is_empty() {
+                    self.minding.remove(&group);
+                }
+                self.minded_less.insert(group);
+            }
+        }
         self.regroup(no, class, |members| members.coming -= 1);
         self.gained(no);
     }
@@ -395,9 +429,42 @@ impl Fleet {
         self.changes.version(node)
     }
 
-    /// The groups with members that came or went since the last call.
-    pub fn take_regrouped(&mut self) -> BTreeSet<(Token, Token)> {
-        std::mem::take(&mut self.regrouped.0).into_iter().collect()
+    /// Somebody on the node was told to stop: nominees do not count it any more.
+    pub fn stops(&mut self, node: NodeNo, class: &Class) {
+        self.touch(node);
+        if let Some((tenant, group)) = class.group() {
+            let group = (tenant.clone(), group.clone());
+            if self.minding.contains_key(&group) {
+                self.regrouped.push(group);
+            }
+        }
+    }
+
+    /// Nominees whose rules speak of the class's group.
+    pub fn minding(&self, class: &Class) -> impl Iterator<Item = AllocationNo> {
+        let group = class.group().filter(|_| !self.minding.is_empty());
+        let minding = group.and_then(|(tenant, group)| {
+            let group = (tenant.clone(), group.clone());
+            self.minding.get(&group)
+        });
+        minding.into_iter().flatten().copied()
+    }
+
+    pub fn any_minding(&self) -> bool {
+        !self.minding.is_empty()
+    }
+
+    /// What has changed for groups since the last call.
+    pub fn take_regrouped(&mut self) -> Regrouped {
+        let moved: BTreeSet<_> = std::mem::take(&mut self.regrouped.0).into_iter().collect();
+        let mut let_in = std::mem::take(&mut self.minded_less.0);
+        if !self.minding.is_empty() {
+            let minded = moved
+                .iter()
+                .filter(|group| self.minding.contains_key(group));
+            let_in.extend(minded.cloned());
+        }
+        Regrouped { moved, let_in }
     }
 
     pub fn any_regrouped(&self) -> bool {

@@ -14,6 +14,7 @@
 
 mod board;
 mod claim;
+mod minding;
 mod nominees;
 mod plan;
 mod rate;

@@ -7,7 +7,6 @@ use super::{
         aside::Aside,
         class::Class,
         fleet::{Moves, Node, NodeNo, Others, keeps_off},
-        gang::GangNo,
         place::{Place, Trial},
     },
     plan::Plan,
@@ -46,10 +45,7 @@ pub fn decide(state: &mut Scheduler, aside: &Aside, draft: &mut Draft) {
             continue;
         }
         let gang = live.gang.filter(|gang| !state.gangs.runs(*gang));
-        let members: Vec<_> = match gang {
-            Some(gang) => state.nominated_of(gang),
-            None => vec![no],
-        };
+        let members = state.nominated_with(no);
         if !looked_at.insert(members.first().copied()) {
             continue;
         }
@@ -79,13 +75,23 @@ pub fn decide(state: &mut Scheduler, aside: &Aside, draft: &mut Draft) {
 }
 
 impl Scheduler {
-    fn nominated_of(&self, gang: GangNo) -> Vec<AllocationNo> {
+    /// The nominees that come with it, all or none, in the order in which they were planned; none if it is no nominee.
+    pub(super) fn nominated_with(&self, no: AllocationNo) -> Vec<AllocationNo> {
+        if !self.nominated.contains(&no) {
+            return Vec::new();
+        }
+        let gang = self.live.get(&no).and_then(|live| live.gang);
+        let Some(gang) = gang.filter(|gang| !self.gangs.runs(*gang)) else {
+            return vec![no];
+        };
         let of_gang = |no: &&AllocationNo| {
             self.live
                 .get(no)
                 .is_some_and(|live| live.gang == Some(gang))
         };
-        self.nominated.iter().filter(of_gang).copied().collect()
+        let mut members: Vec<_> = self.nominated.iter().filter(of_gang).copied().collect();
+        self.largest_first(&mut members);
+        members
     }
 
     fn withdraw(&mut self, members: Vec<AllocationNo>, draft: &mut Draft) {
@@ -125,7 +131,10 @@ impl Scheduler {
         }
     }
 
-    fn nominations(&self, members: &[AllocationNo]) -> Vec<(AllocationNo, NodeNo, &Class)> {
+    pub(super) fn nominations(
+        &self,
+        members: &[AllocationNo],
+    ) -> Vec<(AllocationNo, NodeNo, &Class)> {
         let nomination = |no: &AllocationNo| {
             let live = self.live.get(no)?;
             match live.phase {
@@ -150,12 +159,7 @@ impl Scheduler {
                 return None;
             }
             if class.looks_at_others() {
-                let of = |(_, node, class): &(AllocationNo, NodeNo, _)| (*node, *class);
-                let moves = Moves {
-                    gone: self.going(class),
-                    come: nominations[..at].iter().map(of).collect(),
-                    not_coming: nominations.iter().map(of).collect(),
-                };
+                let moves = self.moves_of_nominee(&nominations, at);
                 let others = Others::of(&self.fleet, class, &moves);
                 if others.keep_off(*node).is_some() {
                     return None;
@@ -170,6 +174,21 @@ impl Scheduler {
             nodes.insert(*node, prospect);
         }
         (nominations.len() == members.len()).then_some(())
+    }
+
+    /// What will have changed for one of a unit by the time that it comes: who goes has gone, and those of the unit come one
+    /// after the other.
+    pub(super) fn moves_of_nominee<'a>(
+        &'a self,
+        nominations: &[(AllocationNo, NodeNo, &'a Class)],
+        at: usize,
+    ) -> Moves<'a> {
+        let of = |(_, node, class): &(AllocationNo, NodeNo, &'a Class)| (*node, *class);
+        Moves {
+            gone: self.going(nominations[at].2),
+            come: nominations[..at].iter().map(of).collect(),
+            not_coming: nominations.iter().map(of).collect(),
+        }
     }
 
     /// The place of a nominee as things stand now, beside those of its unit that are taken on trial.

@@ -92,8 +92,8 @@ impl<'a> Planner<'a> {
         };
         let class = state.classes.get(class_no.0);
         let mut glances = match self.glances.take() {
-            Some((of, glances)) if of == class_no && !class.looks_at_others() => glances,
-            _ => self.glance_at_all(class, plan),
+            Some((of, glances)) if of == class_no && !self.hangs_on_others(no, class) => glances,
+            _ => self.glance_at_all((no, class), plan),
         };
         let mut found: Vec<(Badness, Reverse<u32>, NodeNo, Victims)> = Vec::new();
         let mut passed = Vec::new();
@@ -106,7 +106,7 @@ impl<'a> Planner<'a> {
             };
             let Reverse((_, _, precedence, node)) = glance;
             self.budget.spend(LOOK);
-            if let Some(victims) = self.victims_on(node, class, plan) {
+            if let Some(victims) = self.victims_on(node, (no, class), plan) {
                 found.push((state.badness(&victims), precedence, node, victims));
                 passed.push(glance);
             }
@@ -123,8 +123,18 @@ impl<'a> Planner<'a> {
         true
     }
 
-    fn glance_at_all(&mut self, class: &Class, plan: &Plan) -> BinaryHeap<Glance> {
+    /// Whether where one more may go depends on where those of the plan go.
+    fn hangs_on_others(&self, no: AllocationNo, class: &Class) -> bool {
+        class.looks_at_others() || !self.state.minding(no, class).nobody()
+    }
+
+    fn glance_at_all(
+        &mut self,
+        (allocation, class): (AllocationNo, &Class),
+        plan: &Plan,
+    ) -> BinaryHeap<Glance> {
         let state = self.state;
+        let minding = state.minding_by_then((allocation, class), plan, &[]);
         let mut kinds: Vec<Option<bool>> = Vec::new();
         let others = state.others_by_then(class, plan, &[]);
         let mut glances = Vec::new();
@@ -140,9 +150,8 @@ impl<'a> Planner<'a> {
             }
             let usable = || keeps_off(state.fleet.kind(node.kind), class).is_none();
             if !*kinds[kind].get_or_insert_with(usable)
-                || others
-                    .as_ref()
-                    .is_some_and(|others| others.keep_off(no).is_some())
+                || others.iter().any(|others| others.keep_off(no).is_some())
+                || !minding.let_it_come_to(no)
             {
                 continue;
             }
@@ -159,7 +168,12 @@ impl<'a> Planner<'a> {
     }
 
     /// The fewest who must leave this node for the claimant, if that is possible at all.
-    fn victims_on(&self, no: NodeNo, class: &Class, plan: &Plan) -> Option<Victims> {
+    fn victims_on(
+        &self,
+        no: NodeNo,
+        (allocation, class): (AllocationNo, &Class),
+        plan: &Plan,
+    ) -> Option<Victims> {
         let state = self.state;
         let capacity = state.fleet.capacity(no);
         let there = state.fleet.node(no);
@@ -229,8 +243,9 @@ impl<'a> Planner<'a> {
         }
         // Without those who go the rules about others may say something else.
         let others = state.others_by_then(class, plan, &needed);
-        let kept_off = others.is_some_and(|others| others.keep_off(no).is_some());
-        (!kept_off).then_some(needed)
+        let kept_off = others.iter().any(|others| others.keep_off(no).is_some());
+        let minding = state.minding_by_then((allocation, class), plan, &needed);
+        (!kept_off && minding.let_it_come_to(no)).then_some(needed)
     }
 }
 
@@ -312,20 +327,60 @@ impl Scheduler {
     }
 
     /// Where the others are that the class's rules speak of, once all who go have gone and all who come have come; none if
-    /// they speak of none.
+    /// they speak of none. Who is the first of those that it wants to be near, as long as nominees have not come, is not once
+    /// they have: then there are two answers.
     fn others_by_then(
         &self,
         class: &Class,
         plan: &Plan,
         victims: &[(AllocationNo, PreemptionCause)],
-    ) -> Option<Others<'_>> {
+    ) -> Vec<Others<'_>> {
         if !class.looks_at_others() {
-            return None;
+            return Vec::new();
         }
         let mut moves = Moves {
             gone: self.going(class),
             ..Moves::default()
         };
+        self.moves_of_plan(plan, victims, &mut moves);
+        let mut others = vec![Others::of(&self.fleet, class, &moves)];
+        if class.near().any(|group| class.group() == Some(group)) {
+            let coming = self.coming_of_its_own(class);
+            if !coming.is_empty() {
+                moves.come.extend(&coming);
+                moves.not_coming.extend(coming);
+                others.push(Others::of(&self.fleet, class, &moves));
+            }
+        }
+        others
+    }
+
+    /// Nominees of the class's own group.
+    fn coming_of_its_own(&self, class: &Class) -> Vec<(NodeNo, &Class)> {
+        let members = class
+            .group()
+            .into_iter()
+            .flat_map(|(tenant, group)| self.fleet.members(tenant, group));
+        let nominees = members
+            .filter(|(_, members)| members.coming > 0)
+            .flat_map(|(node, _)| {
+                let nominees = self.fleet.node(node).nominees.iter();
+                nominees.map(move |no| (node, no))
+            });
+        let coming = nominees.filter_map(|(node, no)| {
+            let of = self.classes.get(self.live.get(no)?.class.0);
+            (of.group() == class.group()).then_some((node, of))
+        });
+        coming.collect()
+    }
+
+    /// Adds those who go and come by the plan.
+    pub(super) fn moves_of_plan<'a>(
+        &'a self,
+        plan: &Plan,
+        victims: &[(AllocationNo, PreemptionCause)],
+        moves: &mut Moves<'a>,
+    ) {
         let fellows = victims.iter().flat_map(|(victim, _)| self.fellows(*victim));
         let all: BTreeSet<_> = plan.victims.keys().copied().chain(fellows).collect();
         moves.gone.extend(all.iter().filter_map(|no| {
@@ -339,7 +394,6 @@ impl Scheduler {
                 let class = self.live.get(no)?.class;
                 Some((*node, self.classes.get(class.0)))
             }));
-        Some(Others::of(&self.fleet, class, &moves))
     }
 
     /// Members of the groups that the class looks at that have been told to stop and are still there.

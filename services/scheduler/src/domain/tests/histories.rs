@@ -406,6 +406,8 @@ impl Run {
             bare.decide(&self.world.rules, &mut draft);
             decisions(draft.events())
         });
+        let nominated = self.world.state.nominated.clone();
+        let before = self.kept_off();
         let events = self.world.decide();
         if let Some(expected) = expected {
             assert_eq!(
@@ -418,6 +420,15 @@ impl Run {
             self.saw(event, &events);
         }
         self.limits_hold();
+        // One who was withdrawn may leave another where it may not be.
+        let withdrawn = events.iter().any(|event| {
+            matches!(event, Event::AllocationWaiting { allocation, .. } if nominated.contains(allocation))
+        });
+        if !withdrawn {
+            let now = self.kept_off();
+            let new: Vec<_> = now.difference(&before).collect();
+            assert!(new.is_empty(), "{new:?} are kept off by what was decided");
+        }
         for event in &events {
             // What counts by model asks again, and has quota at once.
             if let Event::AllocationWaiting {
@@ -431,6 +442,31 @@ impl Run {
             }
         }
         events
+    }
+
+    /// Nominees whom others keep off their nodes, whoever goes; members of gangs left aside.
+    fn kept_off(&self) -> BTreeSet<AllocationNo> {
+        let state = &self.world.state;
+        let class = |live: &Live| state.classes.get(live.class.0);
+        let going = state.live.values().filter_map(|live| {
+            let hold = live.hold().filter(|hold| hold.stop.is_some())?;
+            Some((hold.node, class(live)))
+        });
+        let going: Vec<_> = going.collect();
+        let alone = state.live.iter().filter(|(_, live)| live.gang.is_none());
+        let kept_off = alone.filter(|(_, live)| {
+            let Phase::Nominated(node) = live.phase else {
+                return false;
+            };
+            let moves = Moves {
+                gone: going.clone(),
+                come: Vec::new(),
+                not_coming: vec![(node, class(live))],
+            };
+            let others = Others::of(&state.fleet, class(live), &moves);
+            others.keep_off(node).is_some()
+        });
+        kept_off.map(|(no, _)| *no).collect()
     }
 
     fn saw(&mut self, event: &Event, frame: &[Event]) {

@@ -659,3 +659,174 @@ fn a_nominee_comes_to_where_another_that_it_wants_to_be_near_was_placed() {
     assert_eq!(w.node_of(high[0]).as_deref(), Some("n2"));
     assert_eq!((w.on_nodes(&first), w.on_nodes(&low)), (1, 31));
 }
+
+#[test]
+fn nobody_comes_where_that_keeps_a_nominee_off() {
+    let apart = |domain| PlacementRules {
+        apart: term("web", domain),
+        ..PlacementRules::default()
+    };
+    let web = |value| grouped(s(value), "web", PlacementRules::default());
+    // Two whom the same node would do are not nominated beside one who wants to be apart from them; they come after it.
+    let mut w = World::new();
+    w.nodes(&["n"]);
+    let low = w.submit("a", 1, cores(32, 0));
+    w.settle();
+    let high = w.submit("b", 1, grouped(s(2), "web", apart(None)));
+    let webs = w.submit("b", 2, web(1));
+    let events = w.settle();
+    assert_eq!((w.on_nodes(&high), w.on_nodes(&webs)), (1, 2));
+    assert_eq!((w.on_nodes(&low), preemptions(&events)), (0, 1));
+    // Nor is one placed on another node, if all of the zone counts, whatever its priority.
+    for value in [0, 3] {
+        let mut w = World::new();
+        w.node("n1", 1, labelled(capacity(32, 256, 0), &[("zone", "a")]));
+        w.submit("a", 1, cores(32, 0));
+        w.settle();
+        let high = w.submit("b", 1, ruled(cores(32, 2), apart(Some("zone"))));
+        w.decide();
+        assert!(nominated(&w, high[0]));
+        w.node("n2", 1, labelled(capacity(8, 64, 0), &[("zone", "a")]));
+        let beside = w.submit("b", 1, web(value));
+        let said = w.decide();
+        assert_eq!(w.on_nodes(&beside), 0, "{value}");
+        let kept = |event: &Event| match event {
+            Event::LineExplained { counts, .. } => counts == &[(vocab::Filter::Backfill, 2)],
+            _ => false,
+        };
+        assert!(said.iter().any(kept), "{said:?}");
+        // Another tenant's is not meant.
+        let other = w.submit("c", 1, web(value));
+        w.decide();
+        assert_eq!(w.on_nodes(&other), 1, "{value}");
+        w.settle();
+        assert_eq!((w.on_nodes(&high), w.on_nodes(&beside)), (1, 1), "{value}");
+    }
+}
+
+#[test]
+fn who_is_kept_from_a_nominee_comes_once_that_one_has_gone_or_minds_no_more() {
+    let zone = |zone| requires("zone", vocab::Operator::In, &[zone]);
+    let set_up = || {
+        let mut w = World::new();
+        for (name, zone) in [("n1", "a"), ("n3", "b")] {
+            w.node(name, 1, labelled(capacity(32, 256, 0), &[("zone", zone)]));
+        }
+        w.submit("a", 1, ruled(cores(32, 0), zone("a")));
+        w.submit("a", 1, ruled(cores(32, 3), zone("b")));
+        w.settle();
+        let spread = PlacementRules {
+            spread: vec![Spread {
+                domain: Some(token("zone")),
+                skew_max: 1,
+            }],
+            ..PlacementRules::default()
+        };
+        let high = w.submit("b", 1, grouped(cores(32, 2), "web", spread))[0];
+        w.decide();
+        assert!(nominated(&w, high));
+        for (name, zone) in [("n2", "a"), ("n4", "b")] {
+            w.node(name, 1, labelled(capacity(8, 64, 0), &[("zone", zone)]));
+        }
+        let beside = w.submit("b", 1, grouped(s(0), "web", zone("a")));
+        w.decide();
+        assert_eq!(w.on_nodes(&beside), 0);
+        (w, high, beside)
+    };
+    let (mut w, high, beside) = set_up();
+    w.cancel(high);
+    w.decide();
+    assert_eq!(w.on_nodes(&beside), 1);
+    // One in the other zone, and one more in this does not make it too many.
+    let (mut w, high, beside) = set_up();
+    w.submit("b", 1, grouped(s(0), "web", zone("b")));
+    w.decide();
+    assert_eq!(w.on_nodes(&beside), 1);
+    w.settle();
+    assert_eq!(w.on_nodes(&[high]), 1);
+}
+
+#[test]
+fn nobody_goes_whom_a_nominee_wants_to_be_near() {
+    let mut w = World::new();
+    w.node("n1", 1, labelled(capacity(32, 256, 0), &[("zone", "a")]));
+    w.submit("a", 1, cores(32, 0));
+    w.settle();
+    w.node("n2", 1, labelled(capacity(8, 256, 0), &[("zone", "a")]));
+    let server = w.submit(
+        "b",
+        1,
+        grouped(cores(8, 0), "server", PlacementRules::default()),
+    );
+    w.settle();
+    assert_eq!(w.on_nodes(&server), 1);
+    let near = PlacementRules {
+        near: term("server", Some("zone")),
+        ..PlacementRules::default()
+    };
+    let client = w.submit("b", 1, ruled(cores(32, 2), near));
+    w.decide();
+    assert!(nominated(&w, client[0]));
+    let other = w.submit("c", 1, cores(8, 1));
+    w.decide();
+    assert!(!nominated(&w, other[0]));
+    w.settle();
+    assert_eq!((w.on_nodes(&client), w.on_nodes(&other)), (1, 1));
+}
+
+#[test]
+fn nobody_goes_for_the_first_of_a_ring_whose_second_comes_elsewhere_before() {
+    let mut w = World::new();
+    for (name, zone) in [("n1", "a"), ("n2", "b")] {
+        w.node(name, 1, labelled(capacity(32, 256, 0), &[("zone", zone)]));
+    }
+    let low = w.submit("a", 2, cores(32, 0));
+    w.settle();
+    let in_b = requires("zone", vocab::Operator::In, &["b"]);
+    let fixed = w.submit("b", 1, grouped(cores(32, 2), "ring", in_b));
+    let near = PlacementRules {
+        near: term("ring", None),
+        ..PlacementRules::default()
+    };
+    let near = w.submit("b", 1, grouped(cores(8, 1), "ring", near));
+    let events = w.settle();
+    assert_eq!((w.on_nodes(&fixed), w.on_nodes(&near)), (1, 0));
+    assert_eq!((w.on_nodes(&low), preemptions(&events)), (1, 1));
+}
+
+#[test]
+fn members_of_a_gang_come_as_they_were_planned_to() {
+    let mut w = World::new();
+    for (name, zone, size) in [("n1", "a", 10), ("n2", "b", 4)] {
+        w.node(name, 1, labelled(capacity(size, 64, 0), &[("zone", zone)]));
+    }
+    let low = w.submit("a", 14, s(0));
+    w.settle();
+    assert_eq!(w.on_nodes(&low), 14);
+    // The second in number is planned last, beside the first.
+    let members = [8, 2, 4].map(|size| {
+        let spread = PlacementRules {
+            spread: vec![Spread {
+                domain: Some(token("zone")),
+                skew_max: 1,
+            }],
+            ..PlacementRules::default()
+        };
+        let gang = Some(Gang {
+            name: token("g"),
+            size: 3,
+            min: 3,
+            uniform_label: None,
+        });
+        let member = grouped(cores(size, 2), "web", spread);
+        w.submit("b", 1, AllocationSpec { gang, ..member })[0]
+    });
+    let events = w.decide();
+    assert_eq!(preemptions(&events), 14);
+    for _ in 0..2 {
+        assert!(members.iter().all(|no| nominated(&w, *no)));
+        w.decide();
+    }
+    w.settle();
+    assert_eq!(w.on_nodes(&members), 3);
+}
