@@ -80,11 +80,13 @@ const LOOKS_MAX: usize = 64;
 fn promise(state: &Scheduler, now: Millis) -> Option<Promise> {
     let told = |line: &&super::queues::Line| {
         let said = line.said.as_ref();
-        said.is_some_and(|said| said.reason == WaitingReason::NoRoomNow)
-            && state
-                .queues
-                .limited_by(line.key.queue, &line.asks)
-                .is_none()
+        said.is_some_and(|said| {
+            let room = [WaitingReason::NoRoomNow, WaitingReason::PreemptionLimit];
+            room.contains(&said.reason)
+        }) && state
+            .queues
+            .limited_by(line.key.queue, &line.asks)
+            .is_none()
     };
     let lines = state.queues.lines().filter(told);
     let mut heads: Vec<Key> = lines.filter_map(|line| line.head()).collect();

@@ -41,8 +41,8 @@ pub struct Blocked {
     pub board: Board,
     /// When that may be another matter though nothing has happened.
     pub preempt_again_at: Option<Millis>,
-    /// More would have to go than may in a minute.
-    pub rate_limited: bool,
+    /// Lines whose heads could come, if more might go in a minute.
+    pub rate_limited: BTreeSet<LineNo>,
     /// There may be more room somewhere, or others may go there, than when nominees were last looked at.
     pub room_gained: bool,
     /// A reservation was granted, changed or ended: others may go to its nodes.
@@ -66,6 +66,7 @@ impl Blocked {
     pub(super) fn forget(&mut self, line: LineNo) {
         self.lines.remove(&line);
         self.unexplained.remove(&line);
+        self.rate_limited.remove(&line);
     }
 
     pub(super) fn forget_shape(&mut self, shape: ShapeNo) {
@@ -73,6 +74,17 @@ impl Blocked {
         self.explained.remove(&shape);
         self.hopeless.1.remove(&shape);
         self.sweep.forget(shape);
+    }
+
+    /// Whether the limit on preemptions is all that keeps the line's head from coming; what changes is explained.
+    pub(super) fn rate_limits(&mut self, line: LineNo, limited: bool) {
+        let changed = match limited {
+            true => self.rate_limited.insert(line),
+            false => self.rate_limited.remove(&line),
+        };
+        if changed {
+            self.unexplained.insert(line);
+        }
     }
 
     /// Preemption is worth a look then, even if nothing happens before.

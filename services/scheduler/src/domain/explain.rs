@@ -122,7 +122,13 @@ impl Scheduler {
         // A gang is explained by its first member; whether the reason is room alone is said of the gang.
         let for_room = matches!(block, WaitingReason::NoRoomNow | WaitingReason::GangNoRoom);
         let reason = match self.lack(self.classes.get(class.0), kinds) {
-            WaitingReason::NoRoomNow => block,
+            WaitingReason::NoRoomNow => match block {
+                // A gang is told that it does not fit, whatever that would take.
+                WaitingReason::NoRoomNow if self.blocked.rate_limited.contains(&line.no) => {
+                    WaitingReason::PreemptionLimit
+                }
+                block => block,
+            },
             other if for_room => other,
             _ => block,
         };

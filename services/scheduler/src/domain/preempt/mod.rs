@@ -132,6 +132,17 @@ impl Scheduler {
         for_room && self.shapes.get(line.key.shape.0).uniform_label.is_none()
     }
 
+    /// Whether as many may go as the plan asks for; if not, it is looked at again when they may.
+    fn may_go_now(&mut self, plan: &Plan, now: Millis) -> bool {
+        let most = self.policy.preemptions_per_minute;
+        let may = self.rate.allows(now, plan.victims.len(), most);
+        if !may {
+            let again_at = self.rate.again_at(now);
+            self.blocked.preempt_at(again_at.unwrap_or(now));
+        }
+        may
+    }
+
     fn lines_that_wait_for_room(&self) -> Vec<(Key, LineNo)> {
         let lines = self.queues.lines().filter(|line| self.waits_for_room(line));
         lines
@@ -145,12 +156,14 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
     let mut classes = state.priority_classes.values();
     let any = classes.any(|class| class.preemptible);
     if !any || state.policy.preemptions_per_minute == 0 {
+        for line in std::mem::take(&mut state.blocked.rate_limited) {
+            state.blocked.unexplained.insert(line);
+        }
         return;
     }
     let due = |at: Millis| at <= draft.now;
     if state.blocked.preempt_again_at.is_some_and(due) || !draft.is_empty() {
         state.blocked.preempt_again_at = None;
-        state.blocked.rate_limited = false;
         state.blocked.sweep.anew();
     }
     let mut sweep = std::mem::take(&mut state.blocked.sweep);
@@ -167,7 +180,13 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
             };
             budget.spend(1);
             let with = (&mut board, &mut budget, &mut sweep);
-            let Some(plan) = try_line(state, no, &shares, with, draft) else {
+            let plan = try_line(state, no, &shares, with, draft);
+            let (plan, limited) = match plan {
+                Some(plan) if !state.may_go_now(&plan, draft.now) => (None, true),
+                plan => (plan, false),
+            };
+            state.blocked.rate_limits(no, limited);
+            let Some(plan) = plan else {
                 continue;
             };
             let line = state.queues.line(no);
@@ -243,13 +262,6 @@ fn try_line(
             // Those who were placed just now may go later.
             state.blocked.preempt_at(Millis(now.0.saturating_add(1)));
         }
-        return None;
-    }
-    let most = state.policy.preemptions_per_minute;
-    if !state.rate.allows(now, plan.victims.len(), most) {
-        let again_at = state.rate.again_at(now);
-        state.blocked.preempt_at(again_at.unwrap_or(now));
-        state.blocked.rate_limited = true;
         return None;
     }
     Some(plan)

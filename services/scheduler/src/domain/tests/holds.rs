@@ -595,6 +595,21 @@ fn more_than_may_go_in_a_minute_go_after_a_minute_without_any() {
     let large = w.submit("b", 1, cores(8, 3));
     w.settle();
     assert_eq!((w.on_nodes(&large), w.on_nodes(&low)), (0, 31));
+    let told = |w: &World| {
+        let told = w.said.iter().rev().find_map(|event| match event {
+            Event::AllocationWaiting {
+                allocation, reason, ..
+            } if allocation.0 == large[0] => Some(*reason),
+            _ => None,
+        });
+        let explained = w.said.iter().rev().find_map(|event| match event {
+            Event::LineExplained { head, reason, .. } if head.0 == large[0] => Some(*reason),
+            _ => None,
+        });
+        (told.unwrap(), explained.unwrap())
+    };
+    let limit = WaitingReason::PreemptionLimit;
+    assert_eq!(told(&w), (limit, limit));
     let again_at = w.state.wake_at().unwrap();
     assert!(again_at > w.now && again_at.0 <= w.now.0 + 60_000);
     w.now = again_at;

@@ -203,7 +203,7 @@ fn a_request_may_send_others_back() {
     check(&mut w, std::slice::from_ref(&both), &expected);
     w.submit("t", 1, class(job(16, 1), 1));
     w.settle();
-    let expected = ["request 1 no_room_now cpu:1", "preemption limited"];
+    let expected = ["request 1 preemption_limit cpu:1", "preemption limited"];
     check(&mut w, &[both], &expected);
 }
 

@@ -47,7 +47,7 @@ impl Differences {
             queues: queues(&mut before.state, &mut after.state),
             nodes_before: nodes(&before.state),
             nodes_after: nodes(&after.state),
-            preemption_limited: after.state.blocked.rate_limited,
+            preemption_limited: !after.state.blocked.rate_limited.is_empty(),
         }
     }
 }
