@@ -151,7 +151,10 @@ impl AllocationState {
                 at: at.now,
             },
             // The scheduler will say what that does to it.
-            (Queued { .. } | Nominated { .. } | Held { .. }, Event::QuotaReclaimed { .. })
+            (
+                Requested { .. } | Queued { .. } | Nominated { .. } | Held { .. },
+                Event::QuotaReclaimed { .. },
+            )
             | (
                 Requested { .. } | Queued { .. } | Nominated { .. } | Held { .. },
                 Event::AllocationReprioritised { .. },

@@ -539,7 +539,11 @@ fn quota_is_waited_for_and_may_be_taken_back() {
         "requested, reserved, placed, without quota",
         "illegal when placed",
     );
-    check("requested, taken back", "illegal when requested");
+    // What counts by model gives its quota up by itself, before quota hears of it.
+    check(
+        "requested, reserved, placed, preempted, stopping, requeued, without quota, taken back, reserved",
+        "queued since 9 again 1 preempted, live",
+    );
     check(
         "requested, reserved, waits for quota",
         "illegal when queued",
