@@ -16,6 +16,9 @@ pub(super) struct Levels {
 
 impl Levels {
     fn of(state: &mut Scheduler) -> Vec<(i32, LineNo)> {
+        if !state.any_preempts() {
+            return Vec::new();
+        }
         let lines = state.lines_to_try();
         // Alone, nobody comes after anybody.
         if lines.len() < 2 || state.policy.preemptions_per_minute == 0 {
@@ -90,6 +93,16 @@ impl Levels {
 }
 
 impl Scheduler {
+    /// Whether anybody has a class that preempts.
+    fn any_preempts(&self) -> bool {
+        let names = self
+            .priorities
+            .users()
+            .map(|(no, _)| self.priorities.get(no));
+        let mut classes = names.filter_map(|name| self.priority_classes.get(name));
+        classes.any(|class| class.preempts)
+    }
+
     fn lines_to_try(&mut self) -> Vec<LineNo> {
         let blocked = &self.blocked.0;
         let shapes = self.queues.by_shape().iter();

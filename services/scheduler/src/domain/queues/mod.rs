@@ -419,7 +419,7 @@ impl Queues {
     pub fn next(&mut self, totals: &Amounts, now: Millis, half_life_ms: u64) -> Option<LineNo> {
         let mut turns = std::mem::take(&mut self.turns.0);
         turns.bring_up_to_date(self, totals, now, half_life_ms);
-        let next = turns.next();
+        let next = turns.next(self, half_life_ms);
         self.turns.0 = turns;
         next
     }

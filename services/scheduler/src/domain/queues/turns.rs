@@ -25,6 +25,8 @@ pub struct Turns {
     closed: Vec<bool>,
     /// There is room for a shape for which there was none.
     opened: bool,
+    /// So many queues are asleep.
+    asleep: usize,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +45,11 @@ struct Turn {
     /// Among its siblings.
     stands: Option<Stand>,
     tie: u64,
+    /// There is no queue above it or below it.
+    alone: bool,
+    /// Nothing in it may be tried, though it still stands where its first did. Only of queues that are alone: what is
+    /// above another stands where the best below it does. So a shape that is closed and opened again costs nothing where many wait for it.
+    asleep: bool,
 }
 
 /// What has to be known of a line's head.
@@ -113,9 +120,18 @@ impl Turns {
             self.closed.resize(at + 1, false);
         }
         self.closed[at] = true;
-        let next = |turn: &Turn| turn.first.is_some_and(|(_, first)| first.shape == shape);
-        let stale = self.of.iter().zip(0..).filter(|(turn, _)| next(turn));
-        self.stale.extend(stale.map(|(_, no)| QueueNo(no)));
+        let closed = &self.closed;
+        for (turn, no) in self.of.iter_mut().zip(0..) {
+            if turn.asleep || turn.first.is_none_or(|(_, first)| first.shape != shape) {
+                continue;
+            }
+            if turn.alone && !turn.reordered && turn.shapes.iter().all(|it| is_closed(closed, it)) {
+                turn.asleep = true;
+                self.asleep += 1;
+            } else {
+                self.stale.insert(QueueNo(no));
+            }
+        }
     }
 
     pub fn open(&mut self, shape: ShapeNo) {
@@ -135,8 +151,11 @@ impl Turns {
             turn.lines
                 .extend(turn.heads.iter().map(|((_, line), head)| (*line, *head)));
         }
-        let closed = |shape: &ShapeNo| self.closed.get(shape.0 as usize).copied().unwrap_or(false);
-        let at = turn.shapes.iter().position(|shape| !closed(shape))?;
+        let closed = &self.closed;
+        let at = turn
+            .shapes
+            .iter()
+            .position(|shape| !is_closed(closed, shape))?;
         turn.lines.get(at).copied()
     }
 
@@ -157,6 +176,7 @@ impl Turns {
                 .iter()
                 .map(|queue| Turn {
                     tie: rank(queue.name.as_str()),
+                    alone: queue.parent.is_none() && queue.children.is_empty(),
                     ..Turn::default()
                 })
                 .collect();
@@ -181,8 +201,11 @@ impl Turns {
         if std::mem::take(&mut self.opened) {
             for (no, _) in queues.all() {
                 let before = self.of[no.0 as usize].first;
-                if self.first(no) != before {
+                let first = self.first(no);
+                if first != before && (first.is_some() || !self.of[no.0 as usize].asleep) {
                     self.stale.insert(no);
+                } else if first.is_some() {
+                    self.wake(no);
                 }
             }
         }
@@ -191,6 +214,11 @@ impl Turns {
                 self.refresh(queues, no, half_life_ms);
             }
         }
+    }
+
+    fn wake(&mut self, queue: QueueNo) {
+        let asleep = &mut self.of[queue.0 as usize].asleep;
+        self.asleep -= usize::from(std::mem::take(asleep));
     }
 
     fn cost(&self, counted: &Amounts, asks: &Amounts, weight_milli: u32) -> Cost {
@@ -202,6 +230,7 @@ impl Turns {
     fn refresh(&mut self, queues: &Queues, no: QueueNo, half_life_ms: u64) {
         let queue: &Queue = queues.get(no);
         let at = no.0 as usize;
+        self.wake(no);
         let first = self.first(no);
         self.of[at].first = first;
         let own = first.map(|(_, head)| Stand {
@@ -243,9 +272,23 @@ impl Turns {
         }
     }
 
-    pub fn next(&self) -> Option<LineNo> {
-        self.next_of(self.roots.first()?.who).map(|(line, _)| line)
+    /// To be brought up to date before.
+    pub fn next(&mut self, queues: &Queues, half_life_ms: u64) -> Option<LineNo> {
+        while self.roots.len() > self.asleep {
+            let who = self.roots.first()?.who;
+            match who {
+                Who::Queue(queue) if self.of[queue.0 as usize].asleep => {
+                    self.refresh(queues, queue, half_life_ms);
+                }
+                Who::Own(_) | Who::Queue(_) => return self.next_of(who).map(|(line, _)| line),
+            }
+        }
+        None
     }
+}
+
+fn is_closed(closed: &[bool], shape: &ShapeNo) -> bool {
+    closed.get(shape.0 as usize).copied().unwrap_or(false)
 }
 
 fn replace(set: &mut BTreeSet<Stand>, old: Option<Stand>, new: Option<Stand>) {
