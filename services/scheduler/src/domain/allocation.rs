@@ -241,6 +241,7 @@ impl Scheduler {
         let shape_no = line_key.shape;
         let (line, new) = self.queues.join(line_key, asks, key);
         self.blocked.sweep.anew();
+        self.sweep_too(line);
         if new {
             self.blocked.unexplained.insert(line);
         } else {

@@ -111,9 +111,11 @@ impl Scheduler {
         let said = short.reason;
         self.queues.close(shape);
         self.blocked.shapes.insert(shape, short);
-        let of_shape = self.queues.by_shape().get(&shape);
-        for line in of_shape.cloned().into_iter().flatten() {
-            self.sweep_too(line);
+        if self.blocked.sweep.takes(shape) {
+            let of_shape = self.queues.by_shape().get(&shape);
+            for line in of_shape.cloned().into_iter().flatten() {
+                self.sweep_too(line);
+            }
         }
         let news = self
             .blocked
@@ -341,6 +343,8 @@ impl Scheduler {
                     self.blocked.lines.insert(no);
                 } else {
                     self.queues.free(no);
+                    // There may be no room for it either, which was not said of it yet.
+                    self.blocked.unexplained.insert(no);
                 }
             }
         }
@@ -358,6 +362,7 @@ impl Scheduler {
                 if concerned {
                     self.blocked.lines.remove(&no);
                     self.queues.free(no);
+                    self.blocked.unexplained.insert(no);
                 }
             }
         }

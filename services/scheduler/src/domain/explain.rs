@@ -215,8 +215,14 @@ fn part(missing: &Amounts, asked: &Amounts) -> u128 {
     parts.max().unwrap_or(0)
 }
 
-/// Explains the lines that were blocked since the last time, and tells each allocation that is new where it stands.
-pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
+/// What may be said in one frame: so many lines and allocations, some three milliseconds.
+const SAID_MAX: usize = 2000;
+/// A look at so many nodes costs as much as what is said of a line.
+const NODES_FOR_ONE: usize = 64;
+
+/// Explains the lines that were blocked since the last time, and then tells each allocation that is new where it stands.
+/// Whether something is left for the next frame.
+pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) -> bool {
     let composition = Some(state.fleet.composition());
     if state.blocked.explained_with != composition {
         // Other nodes may be another reason.
@@ -224,31 +230,36 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
         let lines = state.queues.lines().map(|line| line.no);
         state.blocked.0.unexplained.extend(lines);
     }
-    let lines = std::mem::take(&mut state.blocked.unexplained);
-    if !lines.is_empty() {
+    let look = state.fleet.nodes().len() / NODES_FOR_ONE;
+    let mut left = SAID_MAX;
+    if !state.blocked.unexplained.is_empty() {
         let kinds = state.fleet.by_kind();
         let due = state.fair_shares();
         let mut known = BTreeMap::new();
-        for line in &lines {
-            if draft.full() {
-                state.blocked.unexplained.insert(*line);
-                continue;
+        while let Some(line) = state.blocked.unexplained.first().copied() {
+            if draft.full() || left == 0 {
+                return true;
             }
-            if let Some(event) = state.explanation(*line, (&due, &kinds), &mut known, draft.now) {
+            state.blocked.unexplained.pop_first();
+            let looked = known.len();
+            let event = state.explanation(line, (&due, &kinds), &mut known, draft.now);
+            left = left.saturating_sub(1 + (known.len() - looked) * look);
+            if let Some(event) = event {
                 draft.emit(state, event);
             }
         }
     }
     let fresh: Vec<AllocationNo> = state.fresh.iter().copied().collect();
     for allocation in fresh {
-        if draft.full() {
-            return;
+        if draft.full() || left == 0 {
+            return true;
         }
         let stands = state
             .live
             .get(&allocation)
             .and_then(|live| state.stands(live));
         if let Some((reason, line)) = stands {
+            left -= 1;
             draft.emit(
                 state,
                 Event::AllocationWaiting {
@@ -259,4 +270,5 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
             );
         }
     }
+    false
 }

@@ -398,14 +398,14 @@ impl Decider for Scheduler {
         self.unblock(draft.now);
         self.decide_queues(&aside, draft);
         preempt::decide(self, draft);
-        explain::decide(self, draft);
+        let left = explain::decide(self, draft);
         // What was said just now may make the promise another one, room for nominees that were looked at before, or
         // those room that nominees minded.
         let promised = |state: &Self| Aside::of(state, draft.now).promise();
         let room_for_nominees = self.blocked.room_gained && !self.nominated.is_empty();
         let minded = self.fleet.any_minding() && self.fleet.any_regrouped();
-        self.blocked.again =
-            !draft.is_empty() && (room_for_nominees || minded || promised(self) != aside.promise());
+        let moved = || room_for_nominees || minded || promised(self) != aside.promise();
+        self.blocked.again = left || !draft.is_empty() && moved();
     }
 
     fn wake_at(&self) -> Option<Millis> {

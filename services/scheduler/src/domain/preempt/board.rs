@@ -6,6 +6,7 @@ use super::super::{
     fleet::NodeNo,
     queues::QueueNo,
 };
+use super::plan::Budget;
 use std::cmp::Reverse;
 use vocab::{AllocationNo, Millis};
 
@@ -36,7 +37,21 @@ pub struct Entry {
     pub amounts: Amounts,
 }
 
+/// What it costs to see a node for the first time, in glances at it.
+const FIRST: usize = 16;
+
 impl Board {
+    /// Looks at nodes that were never seen, so that not one who waits has to look at all of them.
+    pub fn see_all(&mut self, state: &Scheduler, budget: &mut Budget) {
+        let mut unseen = state.fleet.all().skip(self.nodes.len());
+        while !budget.is_spent()
+            && let Some(no) = unseen.next()
+        {
+            budget.spend(FIRST);
+            self.look(state, no);
+        }
+    }
+
     pub fn look(&mut self, state: &Scheduler, no: NodeNo) -> &Seen {
         let at = no.0 as usize;
         if self.nodes.len() <= at {

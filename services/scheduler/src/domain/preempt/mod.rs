@@ -28,7 +28,7 @@ pub use sweep::Sweep;
 use super::{
     Scheduler,
     allocation::{Live, PriorityNo},
-    class::add,
+    class::{ShapeNo, add},
     fair::Share,
     queues::{Key, Line},
 };
@@ -45,9 +45,9 @@ use vocab::{
     sabotage::{self, Bug},
 };
 
-/// What may be spent on looking for nodes in one frame, in glances at a node: some ten milliseconds. Who was not looked at
-/// is in the next.
-const GLANCES_MAX: usize = 100_000;
+/// What may be spent on looking for nodes in one frame, in glances at a node: some six milliseconds, and what it takes for one
+/// more unit at the most. Who was not looked at is in the next.
+const GLANCES_MAX: usize = 25_000;
 
 /// Past use is forgiven from minute to minute here, so that what is decided depends on the state and the minute.
 const MINUTE_MS: i64 = 60_000;
@@ -143,10 +143,10 @@ impl Scheduler {
         may
     }
 
-    fn lines_that_wait_for_room(&self) -> Vec<(Key, LineNo)> {
+    fn lines_that_wait_for_room(&self) -> Vec<(Key, LineNo, ShapeNo)> {
         let lines = self.queues.lines().filter(|line| self.waits_for_room(line));
         lines
-            .filter_map(|line| Some((line.head()?, line.no)))
+            .filter_map(|line| Some((line.head()?, line.no, line.key.shape)))
             .collect()
     }
 }
@@ -171,6 +171,7 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
         let mut board = std::mem::take(&mut state.blocked.board);
         let mut shares = Shares::of(state);
         let mut budget = Budget(GLANCES_MAX);
+        board.see_all(state, &mut budget);
         while !budget.is_spent() && !draft.full() {
             let Some(no) = sweep.next() else {
                 if sweep.goes_on(|| state.lines_that_wait_for_room()) {

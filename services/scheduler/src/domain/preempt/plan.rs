@@ -39,7 +39,7 @@ const LOOKS: usize = 16;
 /// While none of them will do, others are looked at, up to so many.
 const LOOKS_MAX: usize = 256;
 /// What a close look costs, in glances at a node.
-const LOOK: usize = 32;
+const LOOK: usize = 160;
 
 /// What planning may cost in one frame, in glances at a node.
 #[derive(Debug)]

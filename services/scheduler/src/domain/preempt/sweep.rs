@@ -9,6 +9,8 @@ use vocab::LineNo;
 #[derive(Debug)]
 pub struct Sweep {
     to_try: BTreeSet<(Key, LineNo)>,
+    /// All lines of these are in it, or were.
+    taken: BTreeSet<ShapeNo>,
     /// It was begun, and did not get through in one frame.
     under_way: bool,
     /// Something has changed since it began.
@@ -22,6 +24,7 @@ impl Default for Sweep {
     fn default() -> Self {
         Self {
             to_try: BTreeSet::new(),
+            taken: BTreeSet::new(),
             under_way: false,
             again: true,
             failed: BTreeMap::new(),
@@ -59,14 +62,34 @@ impl Sweep {
 
     /// It has not been looked at as things stand.
     pub fn add(&mut self, key: Key, line: LineNo) {
-        self.to_try.insert((key, line));
+        if !self.begins_anew() {
+            self.to_try.insert((key, line));
+        }
     }
 
-    /// Whether there is anybody to look at; `lines` are those of a new walk.
-    pub fn goes_on(&mut self, lines: impl FnOnce() -> Vec<(Key, LineNo)>) -> bool {
-        if !self.under_way && std::mem::take(&mut self.again) {
+    /// The next walk is another one, of all lines that wait then.
+    fn begins_anew(&self) -> bool {
+        !self.under_way && self.again
+    }
+
+    /// There is no room for the shape, again: whether its lines are still to be added. If not, there is another walk.
+    pub fn takes(&mut self, shape: ShapeNo) -> bool {
+        if self.begins_anew() {
+            return false;
+        }
+        let new = self.taken.insert(shape);
+        self.again |= !new;
+        new
+    }
+
+    /// Whether there is anybody to look at; `lines` are those of a new walk, with their shapes.
+    pub fn goes_on(&mut self, lines: impl FnOnce() -> Vec<(Key, LineNo, ShapeNo)>) -> bool {
+        if self.begins_anew() {
+            self.again = false;
             self.failed.clear();
-            self.to_try = lines().into_iter().collect();
+            let lines = lines();
+            self.taken = lines.iter().map(|(_, _, shape)| *shape).collect();
+            self.to_try = lines.into_iter().map(|(key, no, _)| (key, no)).collect();
         }
         self.under_way = !self.to_try.is_empty();
         self.under_way
@@ -75,6 +98,7 @@ impl Sweep {
     /// Its number may come to mean another.
     pub fn forget(&mut self, shape: ShapeNo) {
         self.failed.remove(&shape);
+        self.taken.remove(&shape);
     }
 
     pub fn next(&mut self) -> Option<LineNo> {

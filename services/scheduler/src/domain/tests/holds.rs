@@ -845,3 +845,43 @@ fn members_of_a_gang_come_as_they_were_planned_to() {
     w.settle();
     assert_eq!(w.on_nodes(&members), 3);
 }
+
+#[test]
+fn what_is_not_said_in_one_frame_is_said_in_the_next() {
+    let told = |events: &[Event]| {
+        let waits = |event: &&Event| matches!(event, Event::AllocationWaiting { .. });
+        events.iter().filter(waits).count()
+    };
+    let mut w = World::new();
+    for queue in 0..2500 {
+        w.submit(&format!("q{queue}"), 1, s(0));
+    }
+    let first = told(&w.decide());
+    assert!(first < 2500, "{first}");
+    assert!(w.state.wake_at().is_some_and(|at| at <= w.now));
+    let then = told(&w.settle());
+    assert_eq!(first + then, 2500);
+}
+
+#[test]
+fn what_is_told_of_a_line_is_why_it_waits_now() {
+    let mut w = World::new();
+    limited(&mut w, "above", 1);
+    for queue in ["q0", "q1"] {
+        w.queue(queue, |q| q.parent = Some(token("above")));
+    }
+    w.nodes(&["n"]);
+    let apart = PlacementRules {
+        apart: term("web", None),
+        ..PlacementRules::default()
+    };
+    let web = w.submit("q0", 1, grouped(s(0), "web", apart))[0];
+    let large = || class(gpus(job(1, 1), 2, 1000), 0);
+    let before = w.submit("q1", 1, large())[0];
+    w.decide();
+    assert_eq!(w.reason(before), "queue_limit");
+    w.report_by_itself(web, "n", RunState::Failed);
+    let no = w.submit("q1", 1, large())[0];
+    w.decide();
+    assert_eq!(w.reason(no), "larger_than_any_node");
+}
