@@ -82,6 +82,8 @@ pub struct Moves<'a> {
     pub gone: Vec<(NodeNo, &'a Class)>,
     /// There by then.
     pub come: Vec<(NodeNo, &'a Class)>,
+    /// Coming by then, as nominees are: they may not come.
+    pub may_come: Vec<(NodeNo, &'a Class)>,
     /// Nominees that are not to be counted as coming.
     pub not_coming: Vec<(NodeNo, &'a Class)>,
 }
@@ -174,6 +176,7 @@ impl<'a> Others<'a> {
         shift(&moves.gone, -1);
         shift(&moves.come, 1);
         if coming {
+            shift(&moves.may_come, 1);
             shift(&moves.not_coming, -1);
         }
         let mut counts = Counts::new();

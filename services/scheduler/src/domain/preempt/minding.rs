@@ -19,6 +19,8 @@ use vocab::{AllocationNo, PreemptionCause, Token};
 pub struct Minding<'a> {
     state: &'a Scheduler,
     class: &'a Class,
+    /// It is to be nominated, and may not come.
+    nominated: bool,
     nominees: Vec<Nominee<'a>>,
 }
 
@@ -69,23 +71,30 @@ impl Minding<'_> {
 
     fn keeps_off(&self, nominee: &Nominee<'_>, node: NodeNo) -> bool {
         let mut moves = nominee.moves.clone();
-        moves.come.push((node, self.class));
+        let comes = match self.nominated {
+            true => &mut moves.may_come,
+            false => &mut moves.come,
+        };
+        comes.push((node, self.class));
         let others = Others::of(&self.state.fleet, nominee.class, &moves);
         others.keep_off(nominee.node).is_some()
     }
 }
 
 impl Scheduler {
-    /// Who minds where `no`, of this class, goes as things stand.
+    /// Who minds where `no`, of this class, is placed now.
     pub(in super::super) fn minding<'a>(
         &'a self,
         no: AllocationNo,
         class: &'a Class,
     ) -> Minding<'a> {
-        self.minding_by_then((no, class), &Plan::default(), &[])
+        Minding {
+            nominated: false,
+            ..self.minding_by_then((no, class), &Plan::default(), &[])
+        }
     }
 
-    /// Who minds that `no` comes, and the victims and those of the plan go and come.
+    /// Who minds that `no` is nominated, and the victims and those of the plan go and are nominated.
     pub(super) fn minding_by_then<'a>(
         &'a self,
         (no, class): (AllocationNo, &'a Class),
@@ -95,6 +104,7 @@ impl Scheduler {
         let mut minding = Minding {
             state: self,
             class,
+            nominated: true,
             nominees: Vec::new(),
         };
         if !self.fleet.any_minding() {
@@ -126,7 +136,10 @@ impl Scheduler {
             let of = |(_, node, class): (AllocationNo, NodeNo, _)| (node, class);
             let elsewhere = self.nominations(&mine).into_iter().map(of);
             moves.not_coming.extend(elsewhere);
-            self.moves_of_plan(plan, victims, &mut moves);
+            let mut planned = Moves::default();
+            self.moves_of_plan(plan, victims, &mut planned);
+            moves.gone.extend(planned.gone);
+            moves.may_come.extend(planned.come);
             minding.nominees.push(Nominee {
                 node,
                 class,

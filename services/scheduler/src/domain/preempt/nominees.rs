@@ -188,6 +188,7 @@ impl Scheduler {
             gone: self.going(nominations[at].2),
             come: nominations[..at].iter().map(of).collect(),
             not_coming: nominations.iter().map(of).collect(),
+            may_come: Vec::new(),
         }
     }
 

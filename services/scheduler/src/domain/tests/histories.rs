@@ -460,8 +460,8 @@ impl Run {
             };
             let moves = Moves {
                 gone: going.clone(),
-                come: Vec::new(),
                 not_coming: vec![(node, class(live))],
+                ..Moves::default()
             };
             let others = Others::of(&state.fleet, class(live), &moves);
             others.keep_off(node).is_some()
