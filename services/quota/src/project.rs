@@ -160,8 +160,9 @@ impl WarmProjection {
             self.book.apply(claim, Move::Requeue, self.now, event)?;
             self.stop(allocation, run, said, at, out);
         }
-        if let Some((before, after)) = self.claims.may_choose_again(allocation) {
-            self.book.recount(&before, after, self.now, event)?;
+        if let Some((claim, before)) = self.claims.may_choose_again(allocation) {
+            self.book
+                .recount(claim, before.as_deref(), self.now, event)?;
         }
         Ok(())
     }
@@ -301,8 +302,9 @@ impl Projection for WarmProjection {
                 allocation, node, ..
             } => {
                 let model = self.models.get(node).cloned();
-                if let Some((before, after)) = self.claims.placed(*allocation, model, at) {
-                    self.book.recount(&before, after, self.now, event)?;
+                if let Some((claim, before)) = self.claims.placed(*allocation, model, at) {
+                    self.book
+                        .recount(claim, before.as_deref(), self.now, event)?;
                 }
             }
             Event::AllocationStarted {

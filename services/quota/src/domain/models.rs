@@ -375,10 +375,10 @@ impl Quota {
         let Some(choice) = &mut claim.choice else {
             return;
         };
-        let amount = choice.amount;
-        let before = std::mem::replace(&mut choice.counts_on, counts_on.clone());
+        let before = std::mem::replace(&mut choice.counts_on, counts_on);
+        let models = (&before[..], &choice.counts_on[..]);
         self.books
-            .recount(&path, (&before, &counts_on), amount, reclaimed, now);
+            .recount(&path, models, choice.amount, reclaimed, now);
         for model in before {
             self.books.names.release(model);
         }

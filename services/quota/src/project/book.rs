@@ -166,36 +166,41 @@ impl Book {
         Ok(())
     }
 
-    /// What was reserved counts on other models now.
+    /// What was reserved counts on other models than before.
     pub fn recount(
         &mut self,
-        before: &Claim,
-        after: &Claim,
+        claim: &Claim,
+        before: Option<&[Token]>,
         now: Millis,
         event: &Event,
     ) -> Result<(), IllegalEvent> {
-        for account in after.levels() {
-            // What is on both stays, so that nothing that goes by time begins anew.
-            let gained = after
-                .of_choice()
-                .filter(|it| before.of_choice().all(|old| old != *it));
-            for (resource, amount) in gained {
-                let key = (account.clone(), resource);
-                self.take(&key, Move::Reserve, amount, now, event)?;
+        let (after, amount) = (claim.counts_on(), claim.gpus());
+        if after == before || amount == 0 {
+            return Ok(());
+        }
+        let but = |all: Option<&[Token]>, but: Option<&[Token]>| -> Vec<Token> {
+            let all = all.into_iter().flatten();
+            let rest = all.filter(|model| but.is_none_or(|but| !but.contains(model)));
+            rest.cloned().collect()
+        };
+        // What is on both stays, so that nothing that goes by time begins anew.
+        let (gained, lost) = (but(after, before), but(before, after));
+        for account in claim.levels() {
+            for (models, how) in [(&gained, Move::Reserve), (&lost, Move::ReleaseReserved)] {
+                for model in models {
+                    let key = (account.clone(), QuotaResource::GpuModel(model.clone()));
+                    self.take(&key, how, amount, now, event)?;
+                }
             }
-            let lost = before
-                .of_choice()
-                .filter(|it| after.of_choice().all(|new| new != *it));
-            for (resource, amount) in lost {
-                let key = (account.clone(), resource);
-                self.take(&key, Move::ReleaseReserved, amount, now, event)?;
+            match (before, after) {
+                (None, Some(_)) => {
+                    self.apply_any_model(&account, Move::ReleaseReserved, amount, now, event)?;
+                }
+                (Some(_), None) => {
+                    self.apply_any_model(&account, Move::Reserve, amount, now, event)?;
+                }
+                (None, None) | (Some(_), Some(_)) => {}
             }
-            let (any, was) = (after.any_model(), before.any_model());
-            let (how, amount) = match any >= was {
-                true => (Move::Reserve, any - was),
-                false => (Move::ReleaseReserved, was - any),
-            };
-            self.apply_any_model(&account, how, amount, now, event)?;
         }
         Ok(())
     }

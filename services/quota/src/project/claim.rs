@@ -134,26 +134,30 @@ impl Claim {
         all.filter(|(_, amount)| *amount > 0)
     }
 
-    /// What it counts on of the models that it may choose from.
-    pub fn of_choice(&self) -> impl Iterator<Item = (QuotaResource, u64)> {
-        let [.., gpu] = self.amounts;
-        let choice = self.choice.iter();
-        let models = choice.flat_map(|choice| choice.counts_on.iter().flatten());
-        models.map(move |model| (QuotaResource::GpuModel(model.clone()), gpu))
+    /// What it counts on of the models that it may choose from; none: on all that somebody limits or names.
+    pub fn counts_on(&self) -> Option<&[Token]> {
+        match &self.choice {
+            Some(choice) => choice.counts_on.as_deref(),
+            None => Some(&[]),
+        }
+    }
+
+    pub fn gpus(&self) -> u64 {
+        let [.., gpus] = self.amounts;
+        gpus
+    }
+
+    fn of_choice(&self) -> impl Iterator<Item = (QuotaResource, u64)> {
+        let models = self.counts_on().into_iter().flatten();
+        models.map(|model| (QuotaResource::GpuModel(model.clone()), self.gpus()))
     }
 
     /// GPUs that may be of any model: they count on every model that somebody limits or names.
     pub fn any_model(&self) -> u64 {
-        let [.., gpu] = self.amounts;
-        let any = self.choice.as_ref().filter(|it| it.counts_on.is_none());
-        any.map_or(0, |_| gpu)
-    }
-
-    /// The same on other models, if any of several will do.
-    fn counting_on(&self, counts_on: Option<Vec<Token>>) -> Option<Self> {
-        let mut next = self.clone();
-        next.choice.as_mut()?.counts_on = counts_on;
-        Some(next)
+        match self.counts_on() {
+            Some(_) => 0,
+            None => self.gpus(),
+        }
     }
 
     /// What a run of it uses up, by what it is billed as.
@@ -376,28 +380,32 @@ impl Claims {
         Ok((given_back, used))
     }
 
-    /// How it counted before and how it counts now, if that has changed.
+    /// The claim and what it counted on before, if any of several models would do.
     pub fn placed(
         &mut self,
         allocation: AllocationNo,
         model: Option<Token>,
         at: &At,
-    ) -> Option<(Claim, &Claim)> {
+    ) -> Option<(&Claim, Option<Vec<Token>>)> {
         let claim = self.live.get_mut(&allocation)?;
-        let counts_on = Some(model.iter().cloned().collect());
+        let before = claim.choice.as_mut().map(|choice| {
+            let counts_on = Some(model.iter().cloned().collect());
+            std::mem::replace(&mut choice.counts_on, counts_on)
+        });
         claim.place = Some(Place { at: at.now, model });
-        let next = claim.counting_on(counts_on)?;
-        let before = std::mem::replace(claim, next);
-        Some((before, claim))
+        before.map(|before| (&*claim, before))
     }
 
     /// As `placed`: what is not counted by model may run on any of its choice again.
-    pub fn may_choose_again(&mut self, allocation: AllocationNo) -> Option<(Claim, &Claim)> {
+    pub fn may_choose_again(
+        &mut self,
+        allocation: AllocationNo,
+    ) -> Option<(&Claim, Option<Vec<Token>>)> {
         let claim = self.live.get_mut(&allocation)?;
-        let choice = claim.choice.as_ref().filter(|it| !it.by_model)?;
-        let next = claim.counting_on(choice.unbound())?;
-        let before = std::mem::replace(claim, next);
-        Some((before, claim))
+        let choice = claim.choice.as_mut().filter(|it| !it.by_model)?;
+        let unbound = choice.unbound();
+        let before = std::mem::replace(&mut choice.counts_on, unbound);
+        Some((claim, before))
     }
 
     /// The agent's clock says when; it was after the placement, and before the scheduler wrote it down.
