@@ -98,10 +98,11 @@ impl<'a> Level<'a> {
     fn what(&self) -> String {
         match ModelChoice::parse(self.what) {
             None => self.what.to_owned(),
-            Some(ModelChoice(models)) if models.is_empty() => "gpu of each model".to_owned(),
+            Some(ModelChoice(models)) if models.is_empty() => "gpu of any model".to_owned(),
             Some(ModelChoice(models)) => {
-                let models: Vec<&str> = models.iter().map(|model| model.as_str()).collect();
-                format!("gpu of each of the models {}", models.join(", "))
+                let models = models.into_iter().map(QuotaResource::GpuModel);
+                let models: Vec<String> = models.map(|model| model.to_string()).collect();
+                models.join(" or ")
             }
         }
     }
@@ -145,14 +146,14 @@ mod tests {
             "a gpu:A100|H100",
             (8000, 9000),
             &[
-                "quota        gpu of each of the models A100, H100 of a would come to 9 of 8",
+                "quota        gpu:A100 or gpu:H100 of a would come to 9 GPUs of 8 GPUs",
                 "level        tenant a",
-                "missing      1 of gpu of each of the models A100, H100",
+                "missing      1 GPUs of gpu:A100 or gpu:H100",
                 "passes when  so much of what a holds is given back, or its limit is raised by that",
             ],
         );
         let any = Refusal::over(Rule::QuotaNeverFits, "a gpu:*", 0, 1000);
-        let expected = "it asks for 1 of gpu of each model, of which a may hold 0 now";
+        let expected = "it asks for 1 GPUs of gpu of any model, of which a may hold 0 GPUs now";
         assert_eq!(short(&any), expected);
     }
 
