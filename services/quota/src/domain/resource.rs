@@ -21,13 +21,13 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    fn new(id: ResourceId, amount: u64) -> Option<Box<Self>> {
-        Some(Box::new(Self {
+    fn new(id: ResourceId, amount: u64) -> Box<Self> {
+        Box::new(Self {
             id,
             amount,
             counts_on: Vec::new(),
             by_model: false,
-        }))
+        })
     }
 }
 
@@ -170,23 +170,19 @@ pub(super) struct Names {
 }
 
 impl Names {
-    fn acquire_name(&mut self, name: &Token) -> u32 {
-        self.names.acquire(name)
-    }
-
     /// One more user of a resource type.
     pub fn acquire(&mut self, resource: &QuotaResource) -> ResourceId {
         match resource {
             QuotaResource::GpuModel(name) => self.acquire_model(name),
             QuotaResource::Extended(name) => {
-                ResourceId(ResourceId::EXTENDED | self.acquire_name(name))
+                ResourceId(ResourceId::EXTENDED | self.names.acquire(name))
             }
             fixed => fixed_id(fixed),
         }
     }
 
     pub fn acquire_model(&mut self, name: &Token) -> ResourceId {
-        ResourceId(ResourceId::MODELS | self.acquire_name(name))
+        ResourceId(ResourceId::MODELS | self.names.acquire(name))
     }
 
     /// One more user of a choice among several models.
@@ -311,9 +307,9 @@ impl Names {
             models.dedup();
             match &*models {
                 _ if amount == 0 => {}
-                [] => choice = Choice::new(ResourceId::ANY_MODEL, amount),
+                [] => choice = Some(Choice::new(ResourceId::ANY_MODEL, amount)),
                 [model] => parts.push((self.acquire_model(model), amount)),
-                several => choice = Choice::new(self.acquire_choice(several), amount),
+                several => choice = Some(Choice::new(self.acquire_choice(several), amount)),
             }
         }
         let is_storage = |name: &Token| name.as_str() == QuotaResource::STORAGE;
@@ -327,7 +323,7 @@ impl Names {
             if *amount == 0 || is_storage(name) {
                 continue;
             }
-            let id = ResourceId(ResourceId::EXTENDED | self.acquire_name(name));
+            let id = ResourceId(ResourceId::EXTENDED | self.names.acquire(name));
             if !add(&mut parts, id, *amount) {
                 self.release(id);
             }
