@@ -175,3 +175,8 @@ fn quota_of_a_model_that_is_kept() {
         &[Invariant::Terminal, Invariant::Replay],
     );
 }
+
+#[test]
+fn impossible_demand_that_counts() {
+    check(Bug::ImpossibleDemandCounts, &[Invariant::Isolation]);
+}

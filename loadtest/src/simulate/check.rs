@@ -10,6 +10,7 @@ mod demand;
 mod doors;
 mod fit;
 mod gangs;
+mod isolation;
 mod nodes;
 mod others;
 mod outcomes;
@@ -24,6 +25,7 @@ mod settings;
 
 pub use demand::Demand;
 pub use doors::{Ask, Asked, Expect, TurnedAway};
+pub use isolation::impossible_changes_nothing;
 pub use nodes::Heartbeat;
 pub use outcomes::{Outcome, State, Step, Told, Wait, What};
 pub use replay::{Replay, Replays, begins_quietly};
@@ -73,6 +75,8 @@ pub enum Invariant {
     Progress = 14,
     /// Nothing is placed and preempted at once, and nothing finished runs again.
     Waste = 15,
+    /// What is impossible changes nothing for anybody else.
+    Isolation = 16,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

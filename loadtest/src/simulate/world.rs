@@ -6,7 +6,10 @@ mod trace;
 
 use super::{
     agents::Agent,
-    check::{Checker, Invariant, Limits, Replay, Replays, TurnedAway, Violation, begins_quietly},
+    check::{
+        Checker, Invariant, Limits, Replay, Replays, TurnedAway, Violation, begins_quietly,
+        impossible_changes_nothing,
+    },
     clock::{ClockHand, WorldClock},
     process::{Process, Role, Shared},
     sink::MemorySink,
@@ -405,6 +408,7 @@ impl World {
     /// What holds in any quiet state.
     fn at_rest(&self) -> Result<(), Violation> {
         begins_quietly(&self.shared.bus, &self.shared.scheduler)?;
+        impossible_changes_nothing(&self.shared.bus, &self.shared.scheduler)?;
         self.checker.at_rest(self.clock.now_ms())
     }
 

@@ -77,11 +77,17 @@ pub struct Draft {
     /// As they stand in the frame.
     pub(crate) encoded: Vec<u8>,
     pub(crate) illegal: Option<IllegalEvent>,
+    work_left: usize,
 }
 
 impl Draft {
     /// A frame is closed when it holds this much; far below the bus's 8 MB and enough to make an fsync worth it.
     pub const BYTES_MAX: usize = 1 << 20;
+    /// What deciding may cost in one frame, in units of some 0.3 µs (a glance at a node is one): who decides for longer
+    /// answers nobody meanwhile. Counted, not timed, so that the same state decides the same.
+    pub const WORK_MAX: usize = 36_000;
+    /// What it costs to decide on an event and to apply it, at least.
+    const EVENT_WORK: usize = 12;
 
     pub fn new(now: Millis, next: EventNo) -> Self {
         Self {
@@ -90,6 +96,7 @@ impl Draft {
             events: Vec::new(),
             encoded: Vec::new(),
             illegal: None,
+            work_left: Self::WORK_MAX,
         }
     }
 
@@ -100,7 +107,22 @@ impl Draft {
 
     /// No more decisions now; the rest goes into the next frame.
     pub fn full(&self) -> bool {
-        self.encoded.len() >= Self::BYTES_MAX || self.illegal.is_some()
+        self.encoded.len() >= Self::BYTES_MAX || self.illegal.is_some() || self.work_left == 0
+    }
+
+    /// Something was done that costs more than the events that come of it.
+    pub fn spend(&mut self, work: usize) {
+        self.work_left = self.work_left.saturating_sub(work);
+    }
+
+    /// There is so much left to spend, whatever was spent before: for what was put off in one frame for the lack of it, and
+    /// must not be in the next.
+    pub fn allow(&mut self, work: usize) {
+        self.work_left = self.work_left.max(work);
+    }
+
+    pub fn work_left(&self) -> usize {
+        self.work_left
     }
 
     pub fn is_empty(&self) -> bool {
@@ -136,6 +158,25 @@ impl Draft {
         }
         frame::push_event(&mut self.encoded, &wire::event_to_proto(&event));
         self.next = EventNo(self.next.0 + 1);
+        self.spend(Self::EVENT_WORK);
         self.events.push((at, event));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draft_is_full_when_its_work_is_used_up() {
+        let mut draft = Draft::new(Millis(0), EventNo(1));
+        draft.spend(Draft::WORK_MAX - 1);
+        assert!(!draft.full() && draft.work_left() == 1);
+        draft.spend(2);
+        assert!(draft.full() && draft.work_left() == 0);
+        draft.allow(7);
+        assert!(!draft.full() && draft.work_left() == 7);
+        draft.allow(3);
+        assert_eq!(draft.work_left(), 7);
     }
 }

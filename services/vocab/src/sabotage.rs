@@ -41,10 +41,12 @@ pub enum Bug {
     ExceptedModelUsed,
     /// Keeps quota of any model after a run of one.
     ModelQuotaKept,
+    /// Counts what is impossible as demand of its queue.
+    ImpossibleDemandCounts,
 }
 
 impl Bug {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::NoFence,
         Self::WatermarkOffByOne,
         Self::DuplicateNotRecognised,
@@ -64,6 +66,7 @@ impl Bug {
         Self::EndlessPreemption,
         Self::ExceptedModelUsed,
         Self::ModelQuotaKept,
+        Self::ImpossibleDemandCounts,
     ];
 }
 

@@ -9,10 +9,12 @@ use super::{
     place::Short,
     preempt::{Board, Sweep},
     queues::{Line, QueueNo},
+    work::{self, PutOff},
 };
+use ledger::Draft;
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::{
-    LineNo, Millis, Token, WaitingReason,
+    AllocationNo, LineNo, Millis, Token, WaitingReason,
     sabotage::{self, Bug},
 };
 
@@ -41,6 +43,11 @@ pub struct Blocked {
     pub board: Board,
     /// When that may be another matter though nothing has happened.
     pub preempt_again_at: Option<Millis>,
+    pub placing_put_off: PutOff,
+    pub preempting_put_off: PutOff,
+    pub explaining_put_off: PutOff,
+    /// Who is new is told from this one on: the frame before was full when it was his turn.
+    pub told_from: AllocationNo,
     /// Lines whose heads could come, if more might go in a minute.
     pub rate_limited: BTreeSet<LineNo>,
     /// There may be more room somewhere, or others may go there, than when nominees were last looked at.
@@ -159,7 +166,8 @@ impl Scheduler {
             }
         }
         let hopeless = &self.blocked.0.hopeless.1;
-        let hopeless = |shape| hopeless.get(&shape).copied().unwrap_or(false);
+        let counts = sabotage::armed(Bug::ImpossibleDemandCounts);
+        let hopeless = |shape| !counts && hopeless.get(&shape).copied().unwrap_or(false);
         let impossible = self.queues.impossible(hopeless);
         self.queues.fair_shares(self.fleet.totals(), &impossible)
     }
@@ -215,7 +223,8 @@ impl Scheduler {
 
     /// Closes what there is no room for before anybody is asked whose turn it is: so whose turn it is does not depend on
     /// what was found out earlier.
-    pub(super) fn close_hopeless(&mut self, aside: &Aside, now: Millis) {
+    pub(super) fn close_hopeless(&mut self, aside: &Aside, draft: &mut Draft) {
+        let now = draft.now;
         if self.queues.any_limits() {
             let lines: Vec<_> = self.queues.lines().map(|line| line.no).collect();
             for line in lines {
@@ -226,7 +235,7 @@ impl Scheduler {
             let free = self.queues.lines().filter(|line| line.blocked.is_none());
             let free: Vec<_> = free.map(|line| (line.no, line.key.shape)).collect();
             for (line, shape) in free {
-                self.close_if_hopeless(line, shape, aside, now);
+                self.close_if_hopeless(line, shape, aside, draft);
             }
             return;
         }
@@ -237,17 +246,24 @@ impl Scheduler {
             .filter_map(|(shape, lines)| Some((*shape, *lines.first()?)))
             .collect();
         for (shape, line) in open {
-            self.close_if_hopeless(line, shape, aside, now);
+            self.close_if_hopeless(line, shape, aside, draft);
         }
     }
 
-    fn close_if_hopeless(&mut self, line: LineNo, shape: ShapeNo, aside: &Aside, now: Millis) {
+    fn close_if_hopeless(
+        &mut self,
+        line: LineNo,
+        shape: ShapeNo,
+        aside: &Aside,
+        draft: &mut Draft,
+    ) {
         let Some(head) = self.queues.line(line).and_then(|line| line.head()) else {
             return;
         };
         let members = self.unit(head.allocation, self.shapes.get(shape.0).members.len());
+        draft.spend(work::TRY);
         if let Err(short) = self.find_places(&members, shape, aside) {
-            self.block(line, shape, short, now);
+            self.block(line, shape, short, draft.now);
         }
     }
 
@@ -351,7 +367,7 @@ impl Scheduler {
     }
 
     /// Somebody was placed: whoever looks at its group is tried again, wherever there is room.
-    pub(super) fn reopen(&mut self, regrouped: &Regrouped, aside: &Aside, now: Millis) {
+    pub(super) fn reopen(&mut self, regrouped: &Regrouped, aside: &Aside, draft: &mut Draft) {
         self.blocked.room_gained = true;
         if self.blocked.line_by_line {
             let lines: Vec<_> = self.blocked.lines.iter().copied().collect();
@@ -367,7 +383,7 @@ impl Scheduler {
             }
         }
         self.open_concerned(regrouped);
-        self.close_hopeless(aside, now);
+        self.close_hopeless(aside, draft);
     }
 
     /// Whether the shape's members look at a group that has changed, or are of one that nominees may let in.

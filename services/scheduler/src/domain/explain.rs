@@ -8,6 +8,7 @@ use super::{
     fair::Share,
     fleet::{KindNo, Moves, NodeNo, Others, keeps_off},
     queues::Said,
+    work,
 };
 use ledger::Draft;
 use std::collections::{BTreeMap, BTreeSet};
@@ -215,14 +216,9 @@ fn part(missing: &Amounts, asked: &Amounts) -> u128 {
     parts.max().unwrap_or(0)
 }
 
-/// What may be said in one frame: so many lines and allocations, some three milliseconds.
-const SAID_MAX: usize = 2000;
-/// A look at so many nodes costs as much as what is said of a line.
-const NODES_FOR_ONE: usize = 64;
-
 /// Explains the lines that were blocked since the last time, and then tells each allocation that is new where it stands.
-/// Whether something is left for the next frame.
-pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) -> bool {
+/// `due`, if that is known already, is what each queue is due. Whether something is left for the next frame.
+pub(super) fn decide(state: &mut Scheduler, due: Option<Vec<Share>>, draft: &mut Draft) -> bool {
     let composition = Some(state.fleet.composition());
     if state.blocked.explained_with != composition {
         // Other nodes may be another reason.
@@ -230,36 +226,45 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) -> bool {
         let lines = state.queues.lines().map(|line| line.no);
         state.blocked.0.unexplained.extend(lines);
     }
-    let look = state.fleet.nodes().len() / NODES_FOR_ONE;
-    let mut left = SAID_MAX;
+    let put_off = &mut state.blocked.explaining_put_off;
+    if !put_off.is_due(work::EXPLAINING_LEAST, draft) {
+        return !state.blocked.unexplained.is_empty() || !state.fresh.is_empty();
+    }
+    let look = state.fleet.nodes().len() / work::COUNTED_FOR_ONE;
     if !state.blocked.unexplained.is_empty() {
         let kinds = state.fleet.by_kind();
-        let due = state.fair_shares();
+        let due = due.unwrap_or_else(|| state.fair_shares());
         let mut known = BTreeMap::new();
         while let Some(line) = state.blocked.unexplained.first().copied() {
-            if draft.full() || left == 0 {
+            if draft.full() {
                 return true;
             }
+            draft.spend(1);
             state.blocked.unexplained.pop_first();
             let looked = known.len();
             let event = state.explanation(line, (&due, &kinds), &mut known, draft.now);
-            left = left.saturating_sub(1 + (known.len() - looked) * look);
+            draft.spend((known.len() - looked) * look);
             if let Some(event) = event {
                 draft.emit(state, event);
             }
         }
     }
-    let fresh: Vec<AllocationNo> = state.fresh.iter().copied().collect();
+    // From where the last frame was full, so that nobody waits for those of whom nothing is known yet.
+    let from = std::mem::take(&mut state.blocked.told_from);
+    let fresh = state.fresh.range(from..).chain(state.fresh.range(..from));
+    // One more than there can be time for.
+    let fresh: Vec<_> = fresh.take(draft.work_left() + 1).copied().collect();
     for allocation in fresh {
-        if draft.full() || left == 0 {
+        if draft.full() {
+            state.blocked.told_from = allocation;
             return true;
         }
+        draft.spend(1);
         let stands = state
             .live
             .get(&allocation)
             .and_then(|live| state.stands(live));
         if let Some((reason, line)) = stands {
-            left -= 1;
             draft.emit(
                 state,
                 Event::AllocationWaiting {

@@ -29,6 +29,7 @@ pub mod scoring;
 mod settings;
 pub mod topology;
 pub mod what_if;
+mod work;
 
 pub use allocation::{Hold, Live, Phase, Stop};
 pub use class::Amounts;
@@ -396,9 +397,10 @@ impl Decider for Scheduler {
         preempt::decide_nominated(self, &aside, draft);
         // Whoever did not come to the node that was cleared for it has left it to others.
         self.unblock(draft.now);
-        self.decide_queues(&aside, draft);
-        preempt::decide(self, draft);
-        let left = explain::decide(self, draft);
+        let mut left = self.decide_queues(&aside, draft);
+        let mut due = None;
+        left |= preempt::decide(self, &mut due, draft);
+        left |= explain::decide(self, due, draft);
         // What was said just now may make the promise another one, room for nominees that were looked at before, or
         // those room that nominees minded.
         let promised = |state: &Self| Aside::of(state, draft.now).promise();
@@ -429,30 +431,40 @@ impl Decider for Scheduler {
 
 impl Scheduler {
     /// Places whoever is next until nobody fits. One who does not fit does not block those behind. One who would have to go
-    /// at once for another who waits, comes after that one.
-    fn decide_queues(&mut self, aside: &Aside, draft: &mut Draft) {
-        self.close_hopeless(aside, draft.now);
+    /// at once for another who waits, comes after that one. Whether some may be left for the next frame.
+    fn decide_queues(&mut self, aside: &Aside, draft: &mut Draft) -> bool {
+        let put_off = &mut self.blocked.placing_put_off;
+        if !put_off.is_due(work::PLACING_LEAST, draft) {
+            return true;
+        }
+        self.close_hopeless(aside, draft);
         let mut levels = Levels::default();
+        let mut first = true;
         loop {
-            if draft.full() {
+            if draft.full() && !first {
                 // Whoever comes after others is not passed over: it is its turn in the next frame.
                 levels.free(self);
-                return;
+                return true;
             }
             let totals = *self.fleet.totals();
             let half_life_ms = self.policy.half_life_ms;
-            let Some(no) = self.queues.next(&totals, draft.now, half_life_ms) else {
+            let next = self.queues.next(&totals, draft.now, half_life_ms);
+            draft.spend(self.queues.take_looked_at() * work::QUEUE);
+            if std::mem::take(&mut first) {
+                draft.allow(work::PLACING_LEAST);
+            }
+            let Some(no) = next else {
                 if levels.free(self) {
                     continue;
                 }
-                return;
+                return false;
             };
             let Some((shape, head)) = self
                 .queues
                 .line(no)
                 .and_then(|line| Some((line.key.shape, line.head()?.allocation)))
             else {
-                return;
+                return false;
             };
             if self.block_if_limited(no, draft.now) || levels.hold_back(self, no) {
                 continue;
@@ -467,7 +479,7 @@ impl Scheduler {
                     self.tell_the_rest(&members, draft);
                     if self.fleet.any_regrouped() {
                         let regrouped = self.fleet.take_regrouped();
-                        self.reopen(&regrouped, aside, draft.now);
+                        self.reopen(&regrouped, aside, draft);
                     }
                 }
                 Err(short) => self.block(no, shape, short, draft.now),

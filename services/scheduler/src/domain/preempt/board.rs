@@ -5,6 +5,7 @@ use super::super::{
     class::{Amounts, add},
     fleet::NodeNo,
     queues::QueueNo,
+    work,
 };
 use super::plan::Budget;
 use std::cmp::Reverse;
@@ -37,9 +38,6 @@ pub struct Entry {
     pub amounts: Amounts,
 }
 
-/// What it costs to see a node for the first time, in glances at it.
-const FIRST: usize = 16;
-
 impl Board {
     /// Looks at nodes that were never seen, so that not one who waits has to look at all of them.
     pub fn see_all(&mut self, state: &Scheduler, budget: &mut Budget) {
@@ -47,19 +45,21 @@ impl Board {
         while !budget.is_spent()
             && let Some(no) = unseen.next()
         {
-            budget.spend(FIRST);
-            self.look(state, no);
+            self.look(state, no, budget);
         }
     }
 
-    pub fn look(&mut self, state: &Scheduler, no: NodeNo) -> &Seen {
+    pub fn look(&mut self, state: &Scheduler, no: NodeNo, budget: &mut Budget) -> &Seen {
         let at = no.0 as usize;
         if self.nodes.len() <= at {
             self.nodes.resize_with(at + 1, || None);
         }
         let version = state.fleet.version(no);
         let seen = self.nodes[at].take().filter(|seen| seen.version == version);
-        self.nodes[at].insert(seen.unwrap_or_else(|| Seen::of(state, no, version)))
+        self.nodes[at].insert(seen.unwrap_or_else(|| {
+            budget.spend(work::SEE + work::SEE_EACH * state.fleet.node(no).holds.len());
+            Seen::of(state, no, version)
+        }))
     }
 }
 

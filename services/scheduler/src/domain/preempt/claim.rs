@@ -52,6 +52,11 @@ impl Shares {
         shares
     }
 
+    /// What each queue is due.
+    pub fn into_due(self) -> Vec<Share> {
+        self.due
+    }
+
     /// What these queues hold has changed.
     pub fn hold_now(&mut self, state: &Scheduler, queues: &[QueueNo]) {
         for queue in queues {

@@ -31,6 +31,7 @@ use super::{
     class::{ShapeNo, add},
     fair::Share,
     queues::{Key, Line},
+    work,
 };
 use claim::{Claimant, Shares};
 use ledger::Draft;
@@ -44,10 +45,6 @@ use vocab::{
     AllocationNo, Event, LineNo, Millis, PriorityClass, WaitingReason,
     sabotage::{self, Bug},
 };
-
-/// What may be spent on looking for nodes in one frame, in glances at a node: some six milliseconds, and what it takes for one
-/// more unit at the most. Who was not looked at is in the next.
-const GLANCES_MAX: usize = 25_000;
 
 /// Past use is forgiven from minute to minute here, so that what is decided depends on the state and the minute.
 const MINUTE_MS: i64 = 60_000;
@@ -151,26 +148,43 @@ impl Scheduler {
     }
 }
 
-/// Clears nodes for those who wait and may have others go, the highest priority first.
-pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
+/// Clears nodes for those who wait and may have others go, the highest priority first. Tells what each queue is due, if it
+/// had to know. Whether it was put off.
+pub(super) fn decide(
+    state: &mut Scheduler,
+    due: &mut Option<Vec<Share>>,
+    draft: &mut Draft,
+) -> bool {
     let mut classes = state.priority_classes.values();
     let any = classes.any(|class| class.preemptible);
     if !any || state.policy.preemptions_per_minute == 0 {
         for line in std::mem::take(&mut state.blocked.rate_limited) {
             state.blocked.unexplained.insert(line);
         }
-        return;
+        return false;
     }
-    let due = |at: Millis| at <= draft.now;
-    if state.blocked.preempt_again_at.is_some_and(due) || !draft.is_empty() {
+    let is_due = |at: Millis| at <= draft.now;
+    if state.blocked.preempt_again_at.is_some_and(is_due) || !draft.is_empty() {
         state.blocked.preempt_again_at = None;
         state.blocked.sweep.anew();
     }
+    let put_off = &mut state.blocked.preempting_put_off;
+    if !put_off.is_due(work::PREEMPTING_MAX, draft) {
+        return true;
+    }
     let mut sweep = std::mem::take(&mut state.blocked.sweep);
-    if sweep.goes_on(|| state.lines_that_wait_for_room()) {
+    let begins = |draft: &mut Draft| {
+        let lines = state.lines_that_wait_for_room();
+        draft.spend(lines.len() / work::WALKED_FOR_ONE);
+        lines
+    };
+    if sweep.goes_on(|| begins(draft)) {
         let mut board = std::mem::take(&mut state.blocked.board);
         let mut shares = Shares::of(state);
-        let mut budget = Budget(GLANCES_MAX);
+        draft.spend(state.queues.all().count() / work::WALKED_FOR_ONE);
+        draft.allow(work::PREEMPTING_LEAST);
+        let may_spend = work::PREEMPTING_MAX.min(draft.work_left());
+        let mut budget = Budget(may_spend);
         board.see_all(state, &mut budget);
         while !budget.is_spent() && !draft.full() {
             let Some(no) = sweep.next() else {
@@ -208,6 +222,8 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
             }
         }
         state.blocked.board = board;
+        *due = Some(shares.into_due());
+        draft.spend(may_spend - budget.0);
     }
     if !sweep.is_over() {
         state.blocked.preempt_at(draft.now);
@@ -219,6 +235,7 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
         state.blocked.preempt_at(Millis(next));
     }
     state.blocked.sweep = sweep;
+    false
 }
 
 /// Nodes for the head of the line, and who has to go from them.

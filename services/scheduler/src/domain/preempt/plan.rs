@@ -6,7 +6,7 @@ use super::{
         class::{Amounts, Class, ClassNo, add},
         fleet::{Moves, Node, NodeNo, Others, Spot, keeps_off},
         queues::QueueNo,
-        scoring,
+        scoring, work,
     },
     board::{Board, Seen},
     claim::{Claimant, Shares},
@@ -38,16 +38,13 @@ type Glance = Reverse<(Option<i32>, usize, Reverse<u32>, NodeNo)>;
 const LOOKS: usize = 16;
 /// While none of them will do, others are looked at, up to so many.
 const LOOKS_MAX: usize = 256;
-/// What a close look costs, in glances at a node.
-const LOOK: usize = 160;
-
-/// What planning may cost in one frame, in glances at a node.
+/// What is left for planning in a frame, in units of work.
 #[derive(Debug)]
 pub struct Budget(pub usize);
 
 impl Budget {
-    pub fn spend(&mut self, glances: usize) {
-        self.0 = self.0.saturating_sub(glances);
+    pub fn spend(&mut self, work: usize) {
+        self.0 = self.0.saturating_sub(work);
     }
 
     pub fn is_spent(&self) -> bool {
@@ -105,7 +102,7 @@ impl<'a> Planner<'a> {
                 break;
             };
             let Reverse((_, _, precedence, node)) = glance;
-            self.budget.spend(LOOK);
+            self.budget.spend(work::LOOK);
             if let Some(victims) = self.victims_on(node, (no, class), plan) {
                 found.push((state.badness(&victims), precedence, node, victims));
                 passed.push(glance);
@@ -138,7 +135,8 @@ impl<'a> Planner<'a> {
         let mut kinds: Vec<Option<bool>> = Vec::new();
         let others = state.others_by_then(class, plan, &[]);
         let mut glances = Vec::new();
-        self.budget.spend(state.fleet.nodes().len());
+        self.budget
+            .spend(state.fleet.nodes().len() / work::WALKED_FOR_ONE);
         for (node, no) in state.fleet.nodes().iter().zip(0..) {
             let no = NodeNo(no);
             if !node.open() || *node.aside {
@@ -155,7 +153,7 @@ impl<'a> Planner<'a> {
             {
                 continue;
             }
-            let seen = self.board.look(state, no);
+            let seen = self.board.look(state, no, self.budget);
             let by = (&self.claimant, self.shares);
             let glance = glance(seen, by, &class.amounts());
             glances.extend(

@@ -415,6 +415,11 @@ impl Queues {
 
     // --- turns
 
+    /// Queues whose turn was looked at since that was last asked.
+    pub fn take_looked_at(&mut self) -> usize {
+        self.turns.0.take_looked_at()
+    }
+
     /// The line whose head is next. It stays next until it is taken out, or its line is blocked.
     pub fn next(&mut self, totals: &Amounts, now: Millis, half_life_ms: u64) -> Option<LineNo> {
         let mut turns = std::mem::take(&mut self.turns.0);

@@ -9,7 +9,7 @@ use crate::domain::{
     fair::{Cost, Share},
     scoring::rank,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use vocab::{LineNo, Millis};
 
 #[derive(Debug, Default)]
@@ -27,16 +27,16 @@ pub struct Turns {
     opened: bool,
     /// So many queues are asleep.
     asleep: usize,
+    /// So many were looked at, for whoever counts the work.
+    looked_at: usize,
 }
 
 #[derive(Debug, Default)]
 struct Turn {
-    /// Heads of the lines that are not blocked by themselves.
-    heads: BTreeMap<(Key, LineNo), Head>,
-    /// The same in order, side by side in memory: the shapes are looked through often. Out of date when `reordered`.
+    /// Heads of the lines that are not blocked by themselves, in order.
+    heads: Vec<(Key, LineNo, Head)>,
+    /// Their shapes by themselves, because these are looked through often.
     shapes: Vec<ShapeNo>,
-    lines: Vec<(LineNo, Head)>,
-    reordered: bool,
     /// What is in this queue itself, and the queues below it.
     below: BTreeSet<Stand>,
     own: Option<Stand>,
@@ -57,6 +57,27 @@ struct Turn {
 struct Head {
     shape: ShapeNo,
     asks: Amounts,
+}
+
+impl Turn {
+    fn insert(&mut self, key: Key, line: &Line) {
+        if let Err(at) = self.find(key, line.no) {
+            self.heads.insert(at, (key, line.no, Head::of(line)));
+            self.shapes.insert(at, line.key.shape);
+        }
+    }
+
+    fn remove(&mut self, key: Key, line: LineNo) {
+        if let Ok(at) = self.find(key, line) {
+            self.heads.remove(at);
+            self.shapes.remove(at);
+        }
+    }
+
+    fn find(&self, key: Key, line: LineNo) -> Result<usize, usize> {
+        let of = |(key, line, _): &(Key, LineNo, Head)| (*key, *line);
+        self.heads.binary_search_by_key(&(key, line), of)
+    }
 }
 
 impl Head {
@@ -92,6 +113,10 @@ impl Turns {
         self.built = false;
     }
 
+    pub fn take_looked_at(&mut self) -> usize {
+        std::mem::take(&mut self.looked_at)
+    }
+
     pub fn look_again(&mut self, queue: QueueNo) {
         if self.built {
             self.stale.insert(queue);
@@ -103,13 +128,11 @@ impl Turns {
             return;
         }
         let turn = &mut self.of[line.key.queue.0 as usize];
-        turn.reordered = true;
-        let heads = &mut turn.heads;
         if let Some(before) = before {
-            heads.remove(&(before, line.no));
+            turn.remove(before, line.no);
         }
         if let Some(after) = after {
-            heads.insert((after, line.no), Head::of(line));
+            turn.insert(after, line);
         }
         self.stale.insert(line.key.queue);
     }
@@ -125,7 +148,7 @@ impl Turns {
             if turn.asleep || turn.first.is_none_or(|(_, first)| first.shape != shape) {
                 continue;
             }
-            if turn.alone && !turn.reordered && turn.shapes.iter().all(|it| is_closed(closed, it)) {
+            if turn.alone && turn.shapes.iter().all(|it| is_closed(closed, it)) {
                 turn.asleep = true;
                 self.asleep += 1;
             } else {
@@ -141,22 +164,11 @@ impl Turns {
     }
 
     /// The first head in the queue itself that may be tried.
-    fn first(&mut self, queue: QueueNo) -> Option<(LineNo, Head)> {
-        let turn = &mut self.of[queue.0 as usize];
-        if std::mem::take(&mut turn.reordered) {
-            turn.shapes.clear();
-            turn.shapes
-                .extend(turn.heads.values().map(|head| head.shape));
-            turn.lines.clear();
-            turn.lines
-                .extend(turn.heads.iter().map(|((_, line), head)| (*line, *head)));
-        }
-        let closed = &self.closed;
-        let at = turn
-            .shapes
-            .iter()
-            .position(|shape| !is_closed(closed, shape))?;
-        turn.lines.get(at).copied()
+    fn first(&self, queue: QueueNo) -> Option<(LineNo, Head)> {
+        let turn = &self.of[queue.0 as usize];
+        let mut shapes = turn.shapes.iter();
+        let at = shapes.position(|shape| !is_closed(&self.closed, shape))?;
+        turn.heads.get(at).map(|(_, line, head)| (*line, *head))
     }
 
     pub fn bring_up_to_date(
@@ -184,9 +196,7 @@ impl Turns {
                 if line.blocked.is_none()
                     && let Some(head) = line.head()
                 {
-                    let turn = &mut self.of[line.key.queue.0 as usize];
-                    turn.reordered = true;
-                    turn.heads.insert((head, line.no), Head::of(line));
+                    self.of[line.key.queue.0 as usize].insert(head, line);
                 }
             }
             self.built = true;
@@ -228,6 +238,7 @@ impl Turns {
     }
 
     fn refresh(&mut self, queues: &Queues, no: QueueNo, half_life_ms: u64) {
+        self.looked_at += 1;
         let queue: &Queue = queues.get(no);
         let at = no.0 as usize;
         self.wake(no);

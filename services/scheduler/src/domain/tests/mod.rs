@@ -4,6 +4,7 @@ mod asked;
 mod conformance;
 mod depend;
 mod features;
+mod frames;
 mod histories;
 mod holds;
 mod life;
@@ -300,8 +301,14 @@ impl World {
 
     /// One round of decisions a millisecond later.
     pub fn decide(&mut self) -> Vec<Event> {
+        self.decide_with(|_| {})
+    }
+
+    /// The same, in a frame of which some is used up.
+    pub fn decide_with(&mut self, before: impl FnOnce(&mut Draft)) -> Vec<Event> {
         self.now.0 += 1;
         let mut draft = Draft::new(self.now, EventNo(self.next_own));
+        before(&mut draft);
         self.state.decide(&self.rules, &mut draft);
         self.next_own = draft.next_no().0;
         assert!(draft.illegal().is_none(), "{:?}", draft.illegal());
