@@ -180,3 +180,8 @@ fn quota_of_a_model_that_is_kept() {
 fn impossible_demand_that_counts() {
     check(Bug::ImpossibleDemandCounts, &[Invariant::Isolation]);
 }
+
+#[test]
+fn a_lost_end_that_is_ignored() {
+    check(Bug::LostEndIgnored, &[Invariant::Replay]);
+}

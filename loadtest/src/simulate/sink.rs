@@ -12,7 +12,7 @@ use vocab::Lsn;
 /// What has arrived, and how it stands with the batch under way.
 #[derive(Debug)]
 pub struct Store {
-    through: Lsn,
+    pub through: Lsn,
     begun: Option<Lsn>,
     items: Vec<(FeedPosition, Told)>,
     random: Seeded,

@@ -1,5 +1,6 @@
 //! One seed's world: five roles, some nodes, some tenants, and a die that says who goes next and what goes wrong.
 
+mod ends;
 mod fleet;
 mod temper;
 mod trace;
@@ -172,7 +173,8 @@ impl World {
         self.replays
             .iter()
             .try_for_each(|replay| replay.restore(&self.shared.bus))?;
-        self.checker.finish()
+        self.checker.finish()?;
+        self.loses_its_end()
     }
 
     fn note(&mut self, text: impl FnOnce(&Self) -> String) {

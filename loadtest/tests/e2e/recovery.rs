@@ -8,7 +8,7 @@ use admission::domain::{Admission, Rules as AdmissionRules};
 use chassis::Clock;
 use client::{Client, Operation, SetQuota, SetTenant};
 use ledger::{
-    Bus, Decider, Door, Leader, LeaderOptions, NoObserver, Replica, Snapshot, Tail,
+    Bus, Decider, Door, Leader, LeaderOptions, NoObserver, Replica, Snapshot, Stored, Tail,
     jetstream::JetStreamBus, state_digest,
 };
 use node_heartbeat::domain::{Nodes, Rules as NodeRules};
@@ -84,9 +84,12 @@ impl Live {
 }
 
 async fn snapshot<D: Decider>(bus: &JetStreamBus) -> Option<Snapshot> {
-    let bytes = bus.load_snapshot(D::WRITER.name()).await.expect("a bucket");
+    let stored = bus.load_snapshot(D::WRITER.name(), 0).await;
     let id = bus.ledger_id().await.expect("a ledger");
-    bytes.map(|bytes| Snapshot::from_bytes(&bytes, id).expect("an intact snapshot"))
+    stored.expect("a bucket").map(|stored| match stored {
+        Stored::Whole(bytes) => Snapshot::from_bytes(&bytes, id).expect("an intact snapshot"),
+        Stored::Damaged(why) => panic!("{why}"),
+    })
 }
 
 /// The snapshot of the writer's last frame, once its leader has saved that.

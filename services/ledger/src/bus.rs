@@ -72,6 +72,31 @@ pub enum BusError {
     /// Something stands on the stream that this version cannot take for a record.
     #[error("foreign record at {lsn:?}: {why}")]
     Foreign { lsn: Lsn, why: String },
+    /// The ledger is not the one that was read before: it has lost its end, and may have got another one since.
+    #[error(
+        "the ledger ends at {}, but {witness} holds what stood there up to {}: it has lost its end, or another one was written \
+         over it; nothing is decided or shown until a person has looked", end.0, read.0
+    )]
+    Shortened {
+        end: Lsn,
+        witness: String,
+        read: Lsn,
+    },
+}
+
+impl BusError {
+    /// No retry can mend it.
+    pub fn is_fatal(&self) -> bool {
+        !matches!(self, Self::Unavailable(_))
+    }
+}
+
+/// A snapshot as it is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stored {
+    Whole(Bytes),
+    /// It cannot be read to its end.
+    Damaged(String),
 }
 
 /// An ordered, gap-free reading position.
@@ -100,6 +125,9 @@ pub trait Bus: Clone + Send + Sync + 'static {
     fn last(&self, writer: Writer)
     -> impl Future<Output = Result<Option<Record>, BusError>> + Send;
 
+    /// What stands at a position that is not behind the end; none if it is not there.
+    fn at(&self, lsn: Lsn) -> impl Future<Output = Result<Option<Record>, BusError>> + Send;
+
     /// Position of the ledger's last record, by a read that cannot be stale.
     fn end(&self) -> impl Future<Output = Result<Lsn, BusError>> + Send;
 
@@ -126,11 +154,14 @@ pub trait Bus: Clone + Send + Sync + 'static {
         through: u64,
     ) -> impl Future<Output = Result<(), BusError>> + Send;
 
+    /// The latest snapshot of that name (`older` is 0), or the one before it (1); none if there is no such one.
     fn load_snapshot(
         &self,
         name: &str,
-    ) -> impl Future<Output = Result<Option<Bytes>, BusError>> + Send;
+        older: usize,
+    ) -> impl Future<Output = Result<Option<Stored>, BusError>> + Send;
 
+    /// Saves it beside the latest one, in the place of the one before that.
     fn save_snapshot(
         &self,
         name: &str,

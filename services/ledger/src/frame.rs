@@ -137,6 +137,18 @@ impl Chain {
         self.last
     }
 
+    /// The furthest position that is known of the ledger: a writer's own last frame may lie beyond what was read in order.
+    pub fn furthest(&self) -> Lsn {
+        let heads = self.heads.values().map(|head| head.lsn);
+        heads.fold(self.last, Lsn::max)
+    }
+
+    /// Whether this is the record of the furthest position.
+    pub fn ends_with(&self, record: &Record) -> bool {
+        let head = self.head(record.writer);
+        head.lsn == record.lsn && head.digest == Digest::of(&record.frame)
+    }
+
     /// The latest clock of any writer.
     pub fn newest(&self) -> Millis {
         let clocks = self.heads.values().map(|head| head.now);

@@ -4,7 +4,7 @@ mod door;
 mod hub;
 mod link;
 
-use crate::bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Tail};
+use crate::bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Stored, Tail};
 use async_nats::{
     HeaderMap, HeaderValue,
     header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE,
@@ -16,7 +16,7 @@ use async_nats::{
         },
         context::PublishErrorKind,
         message::StreamMessage,
-        object_store::{GetErrorKind, ObjectStore},
+        object_store::{GetErrorKind, InfoErrorKind, Object, ObjectStore},
         response::Response,
         stream::{LastRawMessageErrorKind, Stream},
     },
@@ -26,9 +26,11 @@ use hub::{Hub, RecordTail};
 use link::Held;
 use schemas::subjects::Subjects;
 use serde::Deserialize;
-use std::{sync::Arc, time::Duration};
+use std::{cmp::Reverse, io::ErrorKind, sync::Arc, time::Duration};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
-use tokio::{io::AsyncReadExt, runtime::Handle, select, sync::mpsc, task::JoinHandle};
+use tokio::{
+    io::AsyncReadExt, runtime::Handle, select, sync::mpsc, task::JoinHandle, time::timeout,
+};
 use vocab::{Lsn, Millis, Writer};
 
 pub use hub::Readers;
@@ -38,6 +40,8 @@ pub use link::Link;
 const READ_AHEAD: usize = 1024;
 /// No acknowledgement after this long means that nobody knows.
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
+/// A part of a snapshot that has not come after this long does not come.
+const PART_TIMEOUT: Duration = Duration::from_secs(5);
 /// A consumer's pull request lasts this long; the server says each half of it that it is still there, and a consumer that
 /// has heard nothing for twice this long is made anew, should nobody have told that the connection broke.
 const PULL_EXPIRES: Duration = Duration::from_secs(4);
@@ -56,6 +60,44 @@ fn millis(text: &str) -> Result<Millis, BusError> {
 
 /// Why something was given up that might have gone on waiting.
 const BROKEN: &str = "the connection broke meanwhile";
+
+/// Snapshots of one name are saved in these places by turns.
+fn places_of(name: &str) -> [String; 2] {
+    [name.to_owned(), format!("{name}.2")]
+}
+
+/// Those of them that there are, the latest first, with their times.
+async fn places(
+    store: &ObjectStore,
+    name: &str,
+) -> Result<Vec<(String, Option<OffsetDateTime>)>, BusError> {
+    let mut found = Vec::new();
+    for place in places_of(name) {
+        match store.info(&place).await {
+            Ok(info) => found.push((place, info.modified)),
+            Err(error) if error.kind() == InfoErrorKind::NotFound => {}
+            Err(error) => return Err(unavailable(error)),
+        }
+    }
+    found.sort_by_key(|(_, modified)| Reverse(*modified));
+    Ok(found)
+}
+
+/// The server sends nothing in the place of a part that it has lost, and says nothing of it.
+async fn read_whole(mut object: Object) -> Result<Stored, BusError> {
+    let mut bytes = Vec::with_capacity(object.info().size);
+    loop {
+        match timeout(PART_TIMEOUT, object.read_buf(&mut bytes)).await {
+            Ok(Ok(0)) => return Ok(Stored::Whole(bytes.into())),
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) if error.kind() == ErrorKind::InvalidData => {
+                return Ok(Stored::Damaged(error.to_string()));
+            }
+            Ok(Err(error)) => return Err(unavailable(error)),
+            Err(_) => return Ok(Stored::Damaged("a part of it does not come".into())),
+        }
+    }
+}
 
 /// One cell's streams.
 #[derive(Clone)]
@@ -136,6 +178,11 @@ impl JetStreamBus {
                 why: format!("no writer has the subject {subject}"),
             })?;
         Ok(Record::new(lsn, writer, payload))
+    }
+
+    fn read(&self, message: StreamMessage) -> Result<Record, BusError> {
+        let (subject, seq) = (&message.subject, message.sequence);
+        Self::record(&self.subjects, subject, seq, message.payload)
     }
 
     fn door_stream(&self, door: Door) -> String {
@@ -255,16 +302,20 @@ impl Bus for JetStreamBus {
                 Err(error) => Err(error),
             }
         };
-        let Some(message) = self.answered(last).await? else {
-            return Ok(None);
+        let last = self.answered(last).await?;
+        last.map(|message| self.read(message)).transpose()
+    }
+
+    async fn at(&self, lsn: Lsn) -> Result<Option<Record>, BusError> {
+        let message = async {
+            match self.ledger.get_raw_message(lsn.0).await {
+                Ok(message) => Ok(Some(message)),
+                Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+                Err(error) => Err(error),
+            }
         };
-        let StreamMessage {
-            subject,
-            sequence,
-            payload,
-            ..
-        } = message;
-        Self::record(&self.subjects, &subject, sequence, payload).map(Some)
+        let message = self.answered(message).await?;
+        message.map(|message| self.read(message)).transpose()
     }
 
     async fn end(&self) -> Result<Lsn, BusError> {
@@ -308,24 +359,31 @@ impl Bus for JetStreamBus {
         Ok(())
     }
 
-    async fn load_snapshot(&self, name: &str) -> Result<Option<Bytes>, BusError> {
+    async fn load_snapshot(&self, name: &str, older: usize) -> Result<Option<Stored>, BusError> {
         let load = async {
-            let mut object = match self.snapshots().await?.get(name).await {
-                Ok(object) => object,
-                Err(error) if error.kind() == GetErrorKind::NotFound => return Ok(None),
-                Err(error) => return Err(unavailable(error)),
+            let store = self.snapshots().await?;
+            let found = places(&store, name).await?;
+            let Some((place, _)) = found.get(older) else {
+                return Ok(None);
             };
-            let mut bytes = Vec::with_capacity(object.info().size);
-            object.read_to_end(&mut bytes).await.map_err(unavailable)?;
-            Ok(Some(bytes.into()))
+            match store.get(place).await {
+                Ok(object) => read_whole(object).await.map(Some),
+                Err(error) if error.kind() == GetErrorKind::NotFound => Ok(None),
+                Err(error) => Err(unavailable(error)),
+            }
         };
         self.answered(load).await
     }
 
     async fn save_snapshot(&self, name: &str, bytes: Bytes) -> Result<(), BusError> {
         let save = async {
-            let snapshots = self.snapshots().await?;
-            let saved = snapshots.put(name, &mut bytes.as_ref()).await;
+            let store = self.snapshots().await?;
+            let found = places(&store, name).await?;
+            let taken = |place: &String| found.iter().any(|(of, _)| of == place);
+            let free = places_of(name).into_iter().find(|place| !taken(place));
+            let oldest = || found.last().map(|(place, _)| place.clone());
+            let place = free.or_else(oldest).unwrap_or_else(|| name.to_owned());
+            let saved = store.put(place.as_str(), &mut bytes.as_ref()).await;
             saved.map_err(unavailable)
         };
         self.answered(save).await?;

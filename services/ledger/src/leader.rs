@@ -6,9 +6,8 @@ use crate::{
     decider::Decider,
     frame::Frame,
     replica::{Replica, ReplicaError, Sealed},
-    snapshot::{Pace, Snapshot},
+    snapshot::{Pace, Snapshot, newest},
 };
-use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use std::{
     future::{Future, pending},
@@ -16,7 +15,10 @@ use std::{
 };
 use tokio::{select, sync::mpsc};
 use tracing::{info, warn};
-use vocab::{At, Event, Lsn, Millis};
+use vocab::{
+    At, Event, Lsn, Millis,
+    sabotage::{self, Bug},
+};
 
 #[derive(Debug, thiserror::Error)]
 pub enum LeaderError {
@@ -24,7 +26,7 @@ pub enum LeaderError {
     #[error(transparent)]
     Replica(#[from] ReplicaError),
     #[error(transparent)]
-    Foreign(BusError),
+    Bus(BusError),
     /// The door's stream was deleted and made anew: its messages would be taken for ones that were handled long ago.
     #[error(
         "{door:?}: the stream ends at {end}, but messages up to {decided} were decided; it is another stream"
@@ -202,8 +204,8 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     }
 
     async fn wait_for_bus(&mut self, error: BusError) -> Result<(), LeaderError> {
-        if matches!(error, BusError::Foreign { .. }) {
-            return Err(LeaderError::Foreign(error));
+        if error.is_fatal() {
+            return Err(LeaderError::Bus(error));
         }
         self.observer.retrying(&error);
         self.time.pause(RETRY_MS).await;
@@ -215,16 +217,17 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         let own = self.bus.last(D::WRITER).await?;
         let target = own.map_or(Lsn(0), |record| record.lsn);
         let mut pace = Pace::new(self.options.snapshot_every);
-        let stored = self.bus.load_snapshot(D::WRITER.name()).await?;
-        let size = stored.as_ref().map_or(0, Bytes::len);
-        let restored = stored
-            .and_then(|bytes| Snapshot::from_bytes(&bytes, self.ledger))
-            .filter(|snapshot| snapshot.chain.head(D::WRITER).lsn <= target)
-            .and_then(|snapshot| Replica::restore(&snapshot));
-        if restored.is_some() {
+        let restore = |snapshot: Snapshot| {
+            // An active leader may have saved one since.
+            let old = snapshot.chain.head(D::WRITER).lsn <= target;
+            old.then(|| Replica::restore(&snapshot)).flatten()
+        };
+        let stored = newest(&self.bus, D::WRITER.name(), self.ledger, restore).await?;
+        let mut replica = Replica::default();
+        if let Some((restored, size)) = stored {
             pace.taken(size);
+            replica = restored;
         }
-        let mut replica = restored.unwrap_or_default();
         let from_frame = replica.head().frame_no;
         let mut records = self.bus.follow(replica.next()).await?;
         while replica.head().lsn < target {
@@ -350,7 +353,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
 
     async fn reopen_records(&mut self, term: &mut Term<D, B>) -> Result<(), LeaderError> {
         term.records = loop {
-            match self.bus.follow(term.replica.next()).await {
+            match follow_again::<D, B>(self.bus.clone(), &term.replica).await {
                 Ok(records) => break records,
                 Err(error) => self.wait_for_bus(error).await?,
             }
@@ -642,6 +645,22 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 _ => cause,
             }
         }
+    }
+}
+
+/// The server may have been restarted meanwhile, without what it had not kept.
+fn follow_again<D: Decider, B: Bus>(
+    bus: B,
+    replica: &Replica<D>,
+) -> impl Future<Output = Result<B::Records, BusError>> + Send + use<D, B> {
+    let (read, next) = (replica.furthest(), replica.next());
+    async move {
+        let end = bus.end().await?;
+        if read > end && !sabotage::armed(Bug::LostEndIgnored) {
+            let witness = format!("this {}", D::WRITER.name());
+            return Err(BusError::Shortened { end, witness, read });
+        }
+        bus.follow(next).await
     }
 }
 

@@ -21,7 +21,7 @@ mod verify;
 pub mod wire;
 
 pub use bus::{
-    AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Tail, Time, Witnesses,
+    AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Stored, Tail, Time, Witnesses,
 };
 pub use decider::{Decider, Draft, IllegalEvent};
 pub use frame::{Chain, ChainError, Digest, Frame, Head};

@@ -3,7 +3,7 @@
 //! Every call yields once before it acts and once before it answers, so that whoever polls it (the simulation, or any
 //! executor) decides what happens in between, and dropping a caller there is a crash between two steps.
 
-use crate::bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Tail};
+use crate::bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Stored, Tail};
 use bytes::Bytes;
 use std::{
     collections::BTreeMap,
@@ -57,7 +57,7 @@ pub struct Faults {
     pub late_append: u64,
     /// A read gets no answer.
     pub lost_read: u64,
-    /// A snapshot is not saved; or what comes back is an older or a damaged one.
+    /// A snapshot is not saved; or what comes back is damaged.
     pub bad_snapshot: u64,
     /// A reader loses its connection.
     pub lost_tail: u64,
@@ -80,6 +80,8 @@ struct Shared {
     random: Seeded,
     faults: Faults,
     wakers: Vec<Waker>,
+    /// How often the server was restarted: readers have lost their connection.
+    restarts: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -96,6 +98,7 @@ impl MemoryBus {
             random: Seeded::new(seed),
             faults,
             wakers: Vec::new(),
+            restarts: 0,
         })))
     }
 
@@ -148,6 +151,20 @@ impl MemoryBus {
         let mut shared = self.lock();
         shared.faults = Faults::default();
         while shared.land_late() {}
+        shared.wake();
+    }
+
+    /// The server comes back without the records behind `keep`, and with these in their place.
+    pub fn loses_its_end(&self, keep: usize, others: Vec<Record>) {
+        let mut shared = self.lock();
+        shared.ledger.truncate(keep);
+        for other in others {
+            let lsn = Lsn(shared.ledger.len() as u64 + 1);
+            shared
+                .ledger
+                .push(Record::new(lsn, other.writer, other.frame));
+        }
+        shared.restarts += 1;
         shared.wake();
     }
 }
@@ -252,6 +269,12 @@ impl Bus for MemoryBus {
         Ok(self.answered().await?.last_of(writer).cloned())
     }
 
+    async fn at(&self, lsn: Lsn) -> Result<Option<Record>, BusError> {
+        let shared = self.answered().await?;
+        let at = (lsn.0 as usize).checked_sub(1);
+        Ok(at.and_then(|at| shared.ledger.get(at).cloned()))
+    }
+
     async fn server_time(&self) -> Result<Option<Millis>, BusError> {
         Ok(None)
     }
@@ -286,18 +309,17 @@ impl Bus for MemoryBus {
         Ok(())
     }
 
-    async fn load_snapshot(&self, name: &str) -> Result<Option<Bytes>, BusError> {
+    async fn load_snapshot(&self, name: &str, older: usize) -> Result<Option<Stored>, BusError> {
         let mut shared = self.answered().await?;
         let spoilt = shared.fails(|f| f.bad_snapshot);
-        let older = shared.random.chance(500);
-        let Some(saved) = shared.snapshots.get(name) else {
-            return Ok(None);
-        };
-        Ok(match saved.as_slice() {
-            [.., before, _] if spoilt && older => Some(before.clone()),
-            [.., last] if spoilt => Some(last.slice(..last.len() - 1)),
-            all => all.last().cloned(),
-        })
+        let cut = shared.random.chance(500);
+        let saved = shared.snapshots.get(name);
+        let found = saved.and_then(|saved| saved.iter().rev().nth(older));
+        Ok(found.map(|bytes| match spoilt {
+            true if cut => Stored::Whole(bytes.slice(..bytes.len() - 1)),
+            true => Stored::Damaged("a part of it is missing".into()),
+            false => Stored::Whole(bytes.clone()),
+        }))
     }
 
     async fn save_snapshot(&self, name: &str, bytes: Bytes) -> Result<(), BusError> {
@@ -319,20 +341,29 @@ pub struct MemoryTail<T> {
     /// A door, unlike the ledger, forgets, and may send again what it has sent.
     door: Option<Door>,
     of: fn(&Shared) -> &Vec<T>,
+    /// Of the server, when it connected.
+    restarts: u64,
 }
 
 impl<T: Clone> MemoryTail<T> {
     fn new(bus: MemoryBus, from: u64, door: Option<Door>, of: fn(&Shared) -> &Vec<T>) -> Self {
+        let restarts = bus.lock().restarts;
         Self {
             bus,
             next: from.max(1),
             door,
             of,
+            restarts,
         }
     }
 
     fn poll_next(&mut self, context: Option<&mut Context<'_>>) -> Option<Result<T, BusError>> {
         let mut shared = self.bus.lock();
+        if shared.restarts != self.restarts {
+            return Some(Err(BusError::Unavailable(
+                "the server was restarted".into(),
+            )));
+        }
         let trimmed = self.door.map_or(0, |door| shared.trimmed[door as usize]);
         self.next = self.next.max(trimmed + 1);
         let index = (self.next - 1) as usize;

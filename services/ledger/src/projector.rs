@@ -5,9 +5,8 @@ use crate::{
     chore::{Chore, beside},
     decider::IllegalEvent,
     frame::{Chain, ChainError, Frame},
-    snapshot::{Pace, Snapshot},
+    snapshot::{Pace, Snapshot, newest},
 };
-use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use serde::{Serialize, de::DeserializeOwned};
 use std::future::Future;
@@ -136,7 +135,7 @@ pub enum ProjectorError {
     #[error("{lsn:?}: {illegal}")]
     Illegal { lsn: Lsn, illegal: IllegalEvent },
     #[error(transparent)]
-    Foreign(BusError),
+    Bus(BusError),
 }
 
 /// What the shell wants to know of a projector's work.
@@ -248,8 +247,8 @@ where
             match self.term().await {
                 Ok(never) => match never {},
                 Err(Stop::Fatal(error)) => return Err(error),
-                Err(Stop::Bus(error @ BusError::Foreign { .. })) => {
-                    return Err(ProjectorError::Foreign(error));
+                Err(Stop::Bus(error)) if error.is_fatal() => {
+                    return Err(ProjectorError::Bus(error));
                 }
                 Err(Stop::Bus(error)) => self.observer.retrying(&error.to_string()),
                 Err(Stop::Moved) => self.observer.retrying("position moved"),
@@ -261,6 +260,14 @@ where
     async fn term(&mut self) -> Result<std::convert::Infallible, Stop> {
         let ledger = self.bus.ledger_id().await.map_err(Stop::Bus)?;
         let resume = self.sink_position(ledger).await;
+        let end = self.bus.end().await.map_err(Stop::Bus)?;
+        if resume.through > end {
+            return Err(Stop::Bus(BusError::Shortened {
+                end,
+                witness: format!("the projection {}", P::NAME),
+                read: resume.through,
+            }));
+        }
         self.load_fold(ledger, resume.through).await?;
         let mut records = self.bus.follow(self.fold.next()).await.map_err(Stop::Bus)?;
         let mut skipped = Vec::new();
@@ -322,22 +329,16 @@ where
 
     /// The latest snapshot that is not ahead of the sink, or the beginning.
     async fn load_fold(&mut self, ledger: LedgerId, through: Lsn) -> Result<(), Stop> {
-        let stored = self
-            .bus
-            .load_snapshot(&snapshot_name::<P>())
-            .await
-            .map_err(Stop::Bus)?;
-        let size = stored.as_ref().map_or(0, Bytes::len);
-        let fold = stored
-            .and_then(|bytes| Snapshot::from_bytes(&bytes, ledger))
-            .filter(|snapshot| snapshot.position() <= through)
-            .and_then(|snapshot| {
-                Some(Fold {
-                    state: snapshot.state(P::STATE_VERSION)?,
-                    chain: snapshot.chain,
-                })
-            });
-        self.pace.taken(if fold.is_some() { size } else { 0 });
+        let restore = |snapshot: Snapshot| {
+            (snapshot.position() <= through).then_some(())?;
+            Some(Fold {
+                state: snapshot.state(P::STATE_VERSION)?,
+                chain: snapshot.chain,
+            })
+        };
+        let stored = newest(&self.bus, &snapshot_name::<P>(), ledger, restore).await;
+        let (fold, size) = stored.map_err(Stop::Bus)?.unzip();
+        self.pace.taken(size.unwrap_or(0));
         self.fold = fold.unwrap_or_else(Fold::new);
         Ok(())
     }

@@ -85,6 +85,11 @@ impl<D: Decider> Replica<D> {
         self.seen.newest()
     }
 
+    /// The furthest position that is known of the ledger.
+    pub fn furthest(&self) -> Lsn {
+        self.seen.furthest()
+    }
+
     /// The next record to read.
     pub fn next(&self) -> Lsn {
         Lsn(self.seen.last().0 + 1)

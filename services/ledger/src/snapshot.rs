@@ -1,12 +1,16 @@
 //! Snapshots are a shortcut: snapshot and tail equal a replay from the beginning, byte for byte.
 
 use crate::{
-    bus::LedgerId,
+    bus::{Bus, BusError, LedgerId, Stored},
     frame::{Chain, Digest},
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use vocab::Lsn;
+use tracing::warn;
+use vocab::{
+    Lsn,
+    sabotage::{self, Bug},
+};
 
 /// A state with the position and the chain that it was taken at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +74,56 @@ impl Snapshot {
         let (of, snapshot): (LedgerId, Self) = postcard::from_bytes(rest).ok()?;
         (of == ledger && Digest::of(&snapshot.state) == snapshot.digest).then_some(snapshot)
     }
+}
+
+/// So many are kept of a name: if the latest cannot be read, the one before is.
+const KEPT: usize = 2;
+
+/// What `restore` makes of the latest snapshot that is intact, and the bytes of that one. What is damaged, of another ledger or
+/// of another version is passed over.
+///
+/// # Errors
+/// [`BusError::Shortened`] if a snapshot holds more than there is on the ledger, or something else than stands there.
+pub(crate) async fn newest<B: Bus, T>(
+    bus: &B,
+    name: &str,
+    ledger: LedgerId,
+    mut restore: impl FnMut(Snapshot) -> Option<T>,
+) -> Result<Option<(T, usize)>, BusError> {
+    for older in 0..KEPT {
+        let bytes = match bus.load_snapshot(name, older).await? {
+            None => break,
+            Some(Stored::Whole(bytes)) => bytes,
+            Some(Stored::Damaged(why)) => {
+                warn!(name, older, why, "a snapshot cannot be read");
+                continue;
+            }
+        };
+        let Some(snapshot) = Snapshot::from_bytes(&bytes, ledger) else {
+            warn!(name, older, "a snapshot is damaged, or of another ledger");
+            continue;
+        };
+        bears_witness(bus, name, &snapshot.chain).await?;
+        if let Some(restored) = restore(snapshot) {
+            return Ok(Some((restored, bytes.len())));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether the ledger still holds what was read of it.
+async fn bears_witness<B: Bus>(bus: &B, name: &str, chain: &Chain) -> Result<(), BusError> {
+    let (end, read) = (bus.end().await?, chain.furthest());
+    let stands = match read {
+        Lsn(0) => true,
+        read if read > end => false,
+        read => bus.at(read).await?.is_some_and(|it| chain.ends_with(&it)),
+    };
+    if stands || sabotage::armed(Bug::LostEndIgnored) {
+        return Ok(());
+    }
+    let witness = format!("the snapshot of {name}");
+    Err(BusError::Shortened { end, witness, read })
 }
 
 /// SHA-256 over the serialised state. Two states with one digest are the same state.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use ledger::{
-    AppendError, Bus, Door, LedgerId, Tail, cell,
+    AppendError, Bus, Door, LedgerId, Stored, Tail, cell,
     jetstream::{JetStreamBus, Link, Readers},
     verify,
 };
@@ -118,18 +118,46 @@ async fn a_door_names_its_sender_by_the_subject_alone() {
     assert_eq!(bus.door_end(Door::Ingress).await.unwrap(), 2);
 }
 
+async fn snapshot(bus: &JetStreamBus, older: usize) -> Option<Stored> {
+    bus.load_snapshot("quota", older).await.unwrap()
+}
+
+fn whole(bytes: &Bytes) -> Option<Stored> {
+    Some(Stored::Whole(bytes.clone()))
+}
+
 #[tokio::test]
-async fn a_snapshot_is_read_back_whole_and_replaced() {
+async fn the_latest_snapshot_and_the_one_before_it_are_kept() {
     let bus = bus().await;
-    assert_eq!(bus.load_snapshot("quota").await.unwrap(), None);
-    let large = Bytes::from(vec![7; 3_000_000]);
-    bus.save_snapshot("quota", large.clone()).await.unwrap();
-    assert_eq!(bus.load_snapshot("quota").await.unwrap(), Some(large));
-    bus.save_snapshot("quota", Bytes::from_static(b"new"))
-        .await
-        .unwrap();
-    let read = bus.load_snapshot("quota").await.unwrap();
-    assert_eq!(read, Some(Bytes::from_static(b"new")));
+    assert_eq!(snapshot(&bus, 0).await, None);
+    let saved = [&b"one"[..], &[7; 3_000_000], b"three", b"four"].map(Bytes::copy_from_slice);
+    for (at, bytes) in saved.iter().enumerate() {
+        bus.save_snapshot("quota", bytes.clone()).await.unwrap();
+        assert_eq!(snapshot(&bus, 0).await, whole(bytes));
+        let before = at.checked_sub(1).map(|at| &saved[at]);
+        assert_eq!(snapshot(&bus, 1).await, before.and_then(whole));
+        assert_eq!(snapshot(&bus, 2).await, None);
+    }
+}
+
+/// The server sends nothing in the place of a part that it has lost. Real time passes until that is given up.
+#[tokio::test]
+async fn a_snapshot_of_which_a_part_is_lost_is_damaged_and_the_one_before_it_is_there() {
+    let cell = Cell::new().await;
+    let bus = cell.bus("quota").await;
+    let before = Bytes::from_static(b"before");
+    bus.save_snapshot("quota", before.clone()).await.unwrap();
+    let large = Bytes::from(vec![7; 1_000_000]);
+    bus.save_snapshot("quota", large).await.unwrap();
+    let operator = async_nats::jetstream::new(client("operator").await);
+    let bucket = format!("OBJ_{}", bus.subjects().snapshot_bucket());
+    let stream = operator.get_stream(bucket).await.unwrap();
+    // The parts stand before what describes the whole, which is the last.
+    let last = stream.cached_info().state.last_sequence;
+    stream.delete_message(last - 2).await.unwrap();
+    let damaged = snapshot(&bus, 0).await;
+    assert!(matches!(damaged, Some(Stored::Damaged(_))), "{damaged:?}");
+    assert_eq!(snapshot(&bus, 1).await, whole(&before));
 }
 
 #[tokio::test]

@@ -43,10 +43,12 @@ pub enum Bug {
     ModelQuotaKept,
     /// Counts what is impossible as demand of its queue.
     ImpossibleDemandCounts,
+    /// Goes on with a ledger that has lost its end.
+    LostEndIgnored,
 }
 
 impl Bug {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::NoFence,
         Self::WatermarkOffByOne,
         Self::DuplicateNotRecognised,
@@ -67,6 +69,7 @@ impl Bug {
         Self::ExceptedModelUsed,
         Self::ModelQuotaKept,
         Self::ImpossibleDemandCounts,
+        Self::LostEndIgnored,
     ];
 }
 

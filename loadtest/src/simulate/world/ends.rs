@@ -1,0 +1,92 @@
+//! The bus comes back without its last records, at the very end of a world. Whoever has read them says so, and neither decides
+//! nor tells anything from then on: neither while it lives, nor after it was started anew.
+
+use super::World;
+use crate::simulate::{Ended, Invariant, Process, Role, Violation};
+use ledger::{BusError, LeaderError, LedgerId, ProjectorError, Snapshot};
+use vocab::{Lsn, Writer};
+
+/// So many of the last records are lost, at the most.
+const LOST_MAX: u64 = 20;
+/// Polls within which a process has to give up.
+const POLLS_MAX: u32 = 400;
+
+impl World {
+    pub(super) fn loses_its_end(&mut self) -> Result<(), Violation> {
+        let records = self.shared.bus.records();
+        let end = records.len() as u64;
+        if end == 0 {
+            return Ok(());
+        }
+        let keep = end - 1 - self.random.below(end.min(LOST_MAX));
+        self.note(|_| format!("the ledger loses all behind {keep} of {end}"));
+        self.shared.bus.loses_its_end(keep as usize, Vec::new());
+        let feed_has_told = self.has_read(Role::Feed) > Lsn(keep);
+        for process in std::mem::take(&mut self.processes) {
+            // A feed that has told nothing of it has nothing to take back.
+            if process.role != Role::Feed || feed_has_told {
+                self.gives_up(process)?;
+            }
+        }
+        self.newcomers_give_up(keep, &Role::ALL)?;
+        // Others stand in their place, as many or more. Their number alone says nothing, and the feed
+        // knows no more than that.
+        let others = records.into_iter().take(1).cycle().take(LOST_MAX as usize);
+        self.shared
+            .bus
+            .loses_its_end(keep as usize, others.collect());
+        let deciders = Role::ALL.into_iter().filter(|role| *role != Role::Feed);
+        self.newcomers_give_up(keep, &deciders.collect::<Vec<_>>())
+    }
+
+    /// Those that find something of what was lost.
+    fn newcomers_give_up(&mut self, keep: u64, roles: &[Role]) -> Result<(), Violation> {
+        for role in roles.iter().copied() {
+            if self.has_read(role) > Lsn(keep) {
+                let time = self.clock.skewed(0);
+                let process = Process::start(self.next_process, role, &self.shared, time, 1);
+                self.next_process += 1;
+                self.gives_up(process)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How far the latest snapshot of a role, or what it wrote, has come.
+    fn has_read(&self, role: Role) -> Lsn {
+        let writer = match role {
+            Role::Admission => Writer::Admission,
+            Role::Quota => Writer::Quota,
+            Role::Scheduler => Writer::Scheduler,
+            Role::Nodes => Writer::NodeHeartbeat,
+            Role::Feed => return self.shared.sink.lock().through,
+        };
+        let newest = self.shared.bus.snapshots_from(writer.name(), 0).pop();
+        let snapshot = newest.and_then(|bytes| Snapshot::from_bytes(&bytes, LedgerId(1)));
+        snapshot.map_or(Lsn(0), |snapshot| snapshot.chain.furthest())
+    }
+
+    fn gives_up(&mut self, mut process: Process) -> Result<(), Violation> {
+        let before = self.shared.bus.records().len();
+        let wrong = |text: String| Violation {
+            invariant: Invariant::Replay,
+            lsn: before as u64,
+            text: format!("after the ledger has lost its end, {text}"),
+        };
+        for _ in 0..POLLS_MAX {
+            let polled = process.poll();
+            if self.shared.bus.records().len() != before {
+                return Err(wrong(format!("{process} writes on")));
+            }
+            match polled {
+                Ok(()) => self.clock.advance(50),
+                Err(
+                    Ended::Leader(LeaderError::Bus(BusError::Shortened { .. }))
+                    | Ended::Projector(ProjectorError::Bus(BusError::Shortened { .. })),
+                ) => return Ok(()),
+                Err(ended) => return Err(wrong(format!("{process} {ended}"))),
+            }
+        }
+        Err(wrong(format!("{process} does not say so")))
+    }
+}
