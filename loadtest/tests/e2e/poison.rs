@@ -175,6 +175,61 @@ async fn a_broken_header_block_closes_no_door() -> Outcome {
     Ok(())
 }
 
+/// A carriage return in a header's value ends the client library's task. Who is left deaf by it ends too, and does not find
+/// the message in its way when it was started again.
+#[tokio::test]
+async fn a_carriage_return_in_a_header_closes_no_door() -> Outcome {
+    const BLOCK: &[u8] = b"NATS/1.0\r\nA: x\rB: y\r\n\r\n";
+    let mut suite = Suite::start().await;
+    let tenant = suite.tenant("tenant-a").await;
+    let login = suite.servers.login("tenant:tenant-a");
+    let mut wire = Wire::connect(&suite.servers.nats.url, login).await?;
+    let ingress = suite.subjects.ingress("tenant-a");
+    let mut sent = Vec::new();
+    for _ in 0..3 {
+        let operation_id = id();
+        sent.push(operation_id.clone());
+        let request = schemas::v1::Request {
+            operation_id,
+            verb: Some(Verb::Submit(small("headers"))),
+        };
+        wire.publish(&ingress, BLOCK, &request.encode_to_vec())
+            .await?;
+    }
+    wire.flush().await?;
+    let mut agents = Wire::connect(&suite.servers.nats.url, suite.servers.login("fleet")).await?;
+    let report = suite.subjects.node("n1", "report");
+    agents.publish(&report, BLOCK, b"x").await?;
+    agents.flush().await?;
+
+    for name in ["admission", "node-heartbeat"] {
+        let said = suite.take(name).gives_up().await;
+        assert!(said.contains("the bus client has broken down"), "{said}");
+    }
+    suite.start_again::<admission::AdmissionService>().await;
+    suite
+        .start_again::<node_heartbeat::NodeHeartbeatService>()
+        .await;
+    eventually("all outcomes in the feed", || async {
+        let page = tenant
+            .feed_page(client::Position::default(), None, 0)
+            .await
+            .ok()?;
+        let decided = page.iter().filter_map(|event| match &event.kind {
+            Some(Kind::Outcome(outcome)) => Some(outcome.operation_id.clone()),
+            _ => None,
+        });
+        let decided: Vec<_> = decided.collect();
+        sent.iter().all(|id| decided.contains(id)).then_some(())
+    })
+    .await;
+    suite.node("n1").await;
+    suite.assert_healthy(&tenant).await;
+    suite.assert_verified().await;
+    suite.close().await;
+    Ok(())
+}
+
 /// Going on past it would make two histories. Every reader stops, and says where.
 #[tokio::test]
 async fn a_foreign_record_on_the_ledger_stops_its_readers() -> Outcome {

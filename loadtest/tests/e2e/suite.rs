@@ -274,6 +274,13 @@ impl Suite {
         Running::start::<S>(&self.config_text(S::NAME, S::NEEDS)).await
     }
 
+    /// Starts a service in the place of one that was taken.
+    pub async fn start_again<S: Service>(&mut self) {
+        let service = self.boot::<S>().await;
+        service.wait_ready().await;
+        self.services.insert(service.name, service);
+    }
+
     fn config_text(&self, service: &str, needs: &[Needs]) -> String {
         let login = self.servers.login(service);
         let mut text = format!(

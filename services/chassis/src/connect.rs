@@ -1,6 +1,7 @@
 //! Connections to the three servers, made the same way by every service.
 
 use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_nats::{ConnectErrorKind, ConnectOptions, Event};
@@ -33,6 +34,23 @@ const POSTGRES_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct NatsEvents {
     counts: Family<Happening, Counter>,
     pub link: Link,
+    /// Made when the client has broken down: it will never connect again.
+    pub broken_down: Shutdown,
+}
+
+/// Lives as long as the client's own task does, which a message that the library cannot read may end.
+struct Alive {
+    connected: AtomicBool,
+    events: NatsEvents,
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        // A try to connect that failed has an end, too.
+        if self.connected.load(Ordering::Relaxed) {
+            self.events.broken_down.trigger();
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -49,6 +67,7 @@ impl NatsEvents {
                 Family::default(),
             ),
             link: Link::default(),
+            broken_down: Shutdown::new(),
         }
     }
 }
@@ -97,12 +116,19 @@ fn options(
     events: NatsEvents,
     health: ComponentHandle,
 ) -> ConnectOptions {
+    let alive = Alive {
+        connected: AtomicBool::new(false),
+        events,
+    };
     ConnectOptions::with_user_and_password(config.user.clone(), config.password.reveal().to_owned())
         .name(service)
         .custom_inbox_prefix(format!("_INBOX.{}", config.user))
         .reconnect_delay_callback(reconnect_delay)
         .event_callback(move |event| {
-            note(&event, &events, &health);
+            if matches!(event, Event::Connected) {
+                alive.connected.store(true, Ordering::Relaxed);
+            }
+            note(&event, &alive.events, &health);
             std::future::ready(())
         })
 }

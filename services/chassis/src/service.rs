@@ -26,6 +26,9 @@ use crate::watch::{Followers, Watches};
 /// Spans that cannot be sent by then are given up.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(3);
 
+/// What ends a service without a word of the bus: a message whose headers the client library cannot read may do it.
+const BUS_CLIENT_BROKE_DOWN: &str = "the bus client has broken down";
+
 /// An optional table of the configuration that a service cannot do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
@@ -238,7 +241,13 @@ async fn boot<S: Service>(
         nats: OnceCell::new(),
         stopped_early: stopped_early.clone(),
     };
-    let outcome = S::run(context).await;
+    let broken_down = context.nats_events.broken_down.clone();
+    // A service whose client is gone hears nothing any more, and would not say so.
+    let outcome = tokio::select! {
+        biased;
+        outcome = S::run(context) => outcome,
+        () = broken_down.requested() => Err(Failure::from(BUS_CLIENT_BROKE_DOWN)),
+    };
 
     server.stop().await;
     journey.close(FLUSH_DEADLINE).await;

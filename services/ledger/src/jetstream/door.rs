@@ -1,14 +1,15 @@
 //! Messages at a door: all of them, whatever their senders put into them.
 //!
-//! Header blocks are the senders' own bytes, stored and delivered as they are, and the client library closes a connection
-//! on which one comes that it cannot read. A consumer would then get the same message again after each reconnect, and
-//! nothing behind it. So when nothing comes though something is there, it is fetched by itself, which a header block
-//! cannot break.
+//! Header blocks are the senders' own bytes, stored and delivered as they are. The client library closes a connection on which
+//! one comes that it cannot read, and a carriage return in a value ends it for good, with the process. A consumer would
+//! then get the same message again after each reconnect and each restart, and nothing behind it. So what is there when a
+//! door is opened, and what does not come though it is there, is fetched message by message, which a header block cannot
+//! break: such an answer has it encoded in its payload.
 
 use super::{ChannelTail, JetStreamBus, READ_AHEAD, link::Held, unavailable};
 use crate::bus::{BusError, DoorRecord};
 use async_nats::{
-    HeaderMap, HeaderValue,
+    HeaderValue,
     jetstream::{
         ErrorCode, consumer::pull::Ordered, message::StreamMessage, response::Response,
         stream::RawMessage,
@@ -24,7 +25,7 @@ use vocab::{Token, TraceContext};
 
 /// Real time without a message after which it is looked whether there is one.
 const STALLED: Duration = Duration::from_secs(1);
-/// Messages fetched one by one before a consumer is tried again: bad ones seldom come alone.
+/// Messages fetched one by one before a consumer is tried, or tried again: bad ones seldom come alone.
 const FETCHED_MAX: usize = 1000;
 /// Stands for a sender whose name is no token. Subjects take more than tokens, so such a message can be stored; it must
 /// be passed over like any other that cannot be read, and not stop the door for everybody.
@@ -55,9 +56,8 @@ pub(super) async fn tail(
         next: from.max(1),
         sender,
     };
-    let consumer = reader.consume().await?;
     let task = tokio::spawn(async move {
-        if let Err(error) = reader.run(consumer).await {
+        if let Err(error) = reader.run().await {
             // The tail may be gone.
             let _ = reader.sender.send(Err(error)).await;
         }
@@ -71,8 +71,10 @@ impl Reader {
     }
 
     /// Until the tail is gone.
-    async fn run(&mut self, consumer: (Ordered, Held)) -> Result<(), BusError> {
-        let (mut messages, mut held) = consumer;
+    async fn run(&mut self) -> Result<(), BusError> {
+        // A server that does not answer is seen by the consumer.
+        let _ = self.fetch_stalled().await;
+        let (mut messages, mut held) = self.consume().await?;
         while !self.sender.is_closed() {
             let heard = select! {
                 biased;
@@ -86,7 +88,8 @@ impl Reader {
                 Some(Ok(Some(Ok(message)))) => {
                     let seq = message.info().map_err(unavailable)?.stream_sequence;
                     let headers = message.headers.as_ref();
-                    self.deliver(seq, &message.subject, headers, &message.payload)
+                    let header = |name: &str| headers?.get(name).map(HeaderValue::as_str);
+                    self.deliver(seq, &message.subject, header, &message.payload)
                         .await;
                     continue;
                 }
@@ -112,21 +115,12 @@ impl Reader {
             let Some(raw) = self.fetch().await? else {
                 return Ok(count > 0);
             };
-            let bare = RawMessage {
-                headers: None,
-                ..raw.clone()
-            };
-            // A header block that cannot be read is as good as none.
-            let message = StreamMessage::try_from(raw).or_else(|_| StreamMessage::try_from(bare));
-            let message = message.map_err(unavailable)?;
-            let headers = Some(&message.headers);
-            self.deliver(
-                message.sequence,
-                &message.subject,
-                headers,
-                &message.payload,
-            )
-            .await;
+            let block = raw.headers.clone().unwrap_or_default();
+            let block = decoded(&raw, block)?;
+            let payload = decoded(&raw, raw.payload.clone())?;
+            let header = |name: &str| header_of(&block, name);
+            self.deliver(raw.sequence, &raw.subject, header, &payload)
+                .await;
         }
         Ok(true)
     }
@@ -145,29 +139,49 @@ impl Reader {
         }
     }
 
-    async fn deliver(
+    async fn deliver<'h>(
         &mut self,
         seq: u64,
         subject: &str,
-        headers: Option<&HeaderMap>,
+        header: impl Fn(&str) -> Option<&'h str>,
         payload: &Bytes,
     ) {
-        let record = record(self.bus.subjects(), seq, subject, headers, payload);
+        let record = record(self.bus.subjects(), seq, subject, header, payload);
         self.next = seq + 1;
         // Closed: the loop ends by it.
         let _ = self.sender.send(Ok(record)).await;
     }
 }
 
+/// The bytes of one of the message's encoded parts. The library decodes payloads; a header block it would also read.
+fn decoded(raw: &RawMessage, part: String) -> Result<Bytes, BusError> {
+    let alone = RawMessage {
+        payload: part,
+        headers: None,
+        ..raw.clone()
+    };
+    let message = StreamMessage::try_from(alone).map_err(unavailable)?;
+    Ok(message.payload)
+}
+
+/// The first value of a header, of a block that may be anything. What cannot be read is as good as not there.
+fn header_of<'h>(block: &'h [u8], name: &str) -> Option<&'h str> {
+    let lines = block.split(|byte| *byte == b'\n').skip(1);
+    let mut values = lines.filter_map(|line| {
+        let (key, value) = std::str::from_utf8(line).ok()?.split_once(':')?;
+        (key == name).then(|| value.trim())
+    });
+    values.next()
+}
+
 /// Total: whatever was stored is a message that can be decided.
-fn record(
+fn record<'h>(
     subjects: &Subjects,
     seq: u64,
     subject: &str,
-    headers: Option<&HeaderMap>,
+    header: impl Fn(&str) -> Option<&'h str>,
     payload: &Bytes,
 ) -> DoorRecord {
-    let header = |name: &str| headers?.get(name).map(HeaderValue::as_str);
     let name = if subject == subjects.admin() {
         Some(OPERATOR)
     } else {
@@ -218,7 +232,25 @@ fn sampled_trace(text: &str) -> Option<TraceContext> {
 
 #[cfg(test)]
 mod tests {
-    use super::sampled_trace;
+    use super::{header_of, sampled_trace};
+
+    #[test]
+    fn a_header_is_read_from_a_block_that_may_be_anything() {
+        fn check(block: &[u8], value: Option<&str>) {
+            assert_eq!(header_of(block, "Reply"), value, "{block:?}");
+        }
+        check(b"", None);
+        check(b"Reply: x", None);
+        check(b"NATS/1.0\r\nReply: x\r\nReply: y\r\n\r\n", Some("x"));
+        check(b"NATS/1.0\r\nreply: x\r\n\r\n", None);
+        check(b"NATS/1.0\r\nA: a\rReply: x\r\n\r\n", None);
+        check(b"NATS/1.0\r\nA: a\rb\r\nReply:x \r\n", Some("x"));
+        check(
+            b"NATS/1.0\r\nReply: \xff\r\nno colon\r\nReply: x\r\n",
+            Some("x"),
+        );
+        check(b"\xff\n:\n\n\n\r", None);
+    }
 
     #[test]
     fn only_a_sampled_and_well_formed_trace_is_carried() {
