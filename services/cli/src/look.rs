@@ -168,8 +168,8 @@ pub async fn verify(stack: &Stack) -> Result<(), Failure> {
     let bus = JetStreamBus::open(client, Subjects::new(&stack.cell.name)).await?;
     let verified = ledger::verify(&bus).await?;
     println!(
-        "{} frames, {} events, {} bytes, through lsn {}: every link holds",
-        verified.frames, verified.events, verified.bytes, verified.last.0
+        "{} frames, {} events, {} bytes, through lsn {}: every link holds, and {} snapshots hold the same",
+        verified.frames, verified.events, verified.bytes, verified.last.0, verified.snapshots
     );
     for (writer, head) in verified.heads {
         println!(

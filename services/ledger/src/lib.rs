@@ -33,4 +33,4 @@ pub use projector::{
 pub use replica::{Replica, ReplicaError, Sealed};
 pub use safety::{UnsafeLedger, check_ledger_settings};
 pub use snapshot::{Snapshot, state_digest};
-pub use verify::{Verified, verify};
+pub use verify::{Verified, VerifyError, verify};

@@ -111,6 +111,21 @@ pub(crate) async fn newest<B: Bus, T>(
     Ok(None)
 }
 
+/// How many of the snapshots hold what stands on the ledger.
+pub(crate) async fn agreeing<B: Bus>(
+    bus: &B,
+    name: &str,
+    ledger: LedgerId,
+) -> Result<usize, BusError> {
+    let mut agreeing = 0;
+    let count = |_| -> Option<()> {
+        agreeing += 1;
+        None
+    };
+    newest(bus, name, ledger, count).await?;
+    Ok(agreeing)
+}
+
 /// Whether the ledger still holds what was read of it.
 async fn bears_witness<B: Bus>(bus: &B, name: &str, chain: &Chain) -> Result<(), BusError> {
     let (end, read) = (bus.end().await?, chain.furthest());

@@ -1,8 +1,9 @@
-//! Reads the whole ledger and checks every link.
+//! Reads the whole ledger, checks every link, and asks those who have read it before.
 
 use crate::{
     bus::{Bus, BusError, Tail},
     frame::{Chain, ChainError, Head},
+    snapshot::agreeing,
 };
 use std::collections::BTreeMap;
 use vocab::{Kinds, Lsn, Writer};
@@ -15,6 +16,8 @@ pub struct Verified {
     pub bytes: u64,
     pub last: Lsn,
     pub heads: BTreeMap<Writer, Head>,
+    /// Snapshots of the writers that hold what stands on the ledger.
+    pub snapshots: usize,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +29,10 @@ pub enum VerifyError {
 }
 
 /// From the first record to the last one that is there at the start.
+///
+/// # Errors
+/// [`BusError::Shortened`] if a snapshot holds more than there is, or something else: a ledger that lost its end has no
+/// broken link.
 pub async fn verify<B: Bus>(bus: &B) -> Result<Verified, VerifyError> {
     let end = bus.end().await?;
     let mut chain = Chain::default();
@@ -46,11 +53,17 @@ pub async fn verify<B: Bus>(bus: &B) -> Result<Verified, VerifyError> {
         .map(|writer| (writer, chain.head(writer)))
         .filter(|(_, head)| head.frame_no > 0)
         .collect();
+    let ledger = bus.ledger_id().await?;
+    let mut snapshots = 0;
+    for writer in Writer::ALL {
+        snapshots += agreeing(bus, writer.name(), ledger).await?;
+    }
     Ok(Verified {
         frames,
         events,
         bytes,
         last: end,
         heads,
+        snapshots,
     })
 }

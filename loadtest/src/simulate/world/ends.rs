@@ -3,7 +3,12 @@
 
 use super::World;
 use crate::simulate::{Ended, Invariant, Process, Role, Violation};
-use ledger::{BusError, LeaderError, LedgerId, ProjectorError, Snapshot};
+use ledger::{BusError, LeaderError, LedgerId, ProjectorError, Snapshot, VerifyError};
+use std::{
+    future::Future,
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
 use vocab::{Lsn, Writer};
 
 /// So many of the last records are lost, at the most.
@@ -29,6 +34,7 @@ impl World {
             }
         }
         self.newcomers_give_up(keep, &Role::ALL)?;
+        self.verification_finds_it(keep)?;
         // Others stand in their place, as many or more. Their number alone says nothing, and the feed
         // knows no more than that.
         let others = records.into_iter().take(1).cycle().take(LOST_MAX as usize);
@@ -50,6 +56,28 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Every link holds, and still it is not what was read.
+    fn verification_finds_it(&self, keep: u64) -> Result<(), Violation> {
+        let known = Role::ALL.into_iter().filter(|role| *role != Role::Feed);
+        let known = known.map(|role| self.has_read(role)).max();
+        let mut verifying = pin!(ledger::verify(&self.shared.bus));
+        let mut context = Context::from_waker(Waker::noop());
+        let verified = loop {
+            if let Poll::Ready(verified) = verifying.as_mut().poll(&mut context) {
+                break verified;
+            }
+        };
+        let found = matches!(verified, Err(VerifyError::Bus(BusError::Shortened { .. })));
+        if found == known.is_some_and(|lsn| lsn > Lsn(keep)) {
+            return Ok(());
+        }
+        Err(Violation {
+            invariant: Invariant::Replay,
+            lsn: keep,
+            text: format!("{known:?} was read and {keep} is the end: verified as {verified:?}"),
+        })
     }
 
     /// How far the latest snapshot of a role, or what it wrote, has come.

@@ -193,7 +193,7 @@ impl Decider for Scheduler {
             }
             Event::QuotaReserved {
                 allocation, models, ..
-            } => self.quota_reserved(*allocation, models.as_deref(), at.now),
+            } => self.quota_reserved(*allocation, models.as_deref()),
             Event::ResourceAsked {
                 operation,
                 slot,

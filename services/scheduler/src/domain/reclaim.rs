@@ -76,12 +76,7 @@ impl Scheduler {
 
     /// Quota may come to hold for an allocation that was cancelled meanwhile; there is nothing to queue then. Whoever has
     /// quota again loses nothing by what was taken back before.
-    pub(super) fn quota_reserved(
-        &mut self,
-        no: AllocationNo,
-        models: Option<&ModelGrant>,
-        now: Millis,
-    ) {
+    pub(super) fn quota_reserved(&mut self, no: AllocationNo, models: Option<&ModelGrant>) {
         self.reclaims.over(no);
         let Some(live) = self.live.get_mut(&no) else {
             return;
@@ -107,7 +102,8 @@ impl Scheduler {
             self.epoch = Epoch::default();
         }
         self.fresh.insert(no);
-        match pause.filter(|until| *until > now) {
+        // Whether it is over is seen by this writer's own clock, in the same frame.
+        match pause {
             Some(until) => {
                 live.phase = Phase::Pausing(until);
                 self.pauses.insert((until, no));

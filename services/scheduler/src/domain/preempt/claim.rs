@@ -86,13 +86,23 @@ impl Shares {
     }
 }
 
-/// One who waits, as far as preemption is concerned.
-pub struct Claimant<'a> {
-    pub live: &'a Live,
+/// What one may do to be placed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rights {
     /// It may take from lower priorities.
     pub by_priority: bool,
     /// It may take from queues that are above their due.
     pub by_share: bool,
+}
+
+/// One who waits, as far as preemption is concerned.
+///
+/// Of a gang it is one member after the other: each takes by its own priority, or a higher one among them would clear nodes for
+/// a lower one, which those who had to go would clear again.
+pub struct Claimant<'a> {
+    pub no: AllocationNo,
+    pub live: &'a Live,
+    pub rights: Rights,
     /// What counts against its queue with all that it asks for.
     pub with_it: Share,
     pub own_due: Share,
@@ -102,12 +112,21 @@ pub struct Claimant<'a> {
     pub spared: Cell<bool>,
 }
 
-impl Claimant<'_> {
+impl<'a> Claimant<'a> {
+    /// From here on it is that member of the unit.
+    pub fn stands_for(&mut self, state: &'a Scheduler, no: AllocationNo, shares: &Shares) {
+        if let Some(live) = state.live.get(&no) {
+            (self.no, self.live) = (no, live);
+            self.rights = state.rights(no, live, shares);
+        }
+    }
+
     pub fn strength(&self) -> Strength {
         let priority = self.live.priority;
         Strength {
-            by_priority: self.by_priority.then_some(priority),
+            by_priority: self.rights.by_priority.then_some(priority),
             by_share: self
+                .rights
                 .by_share
                 .then_some((priority, self.with_it, self.own_due)),
         }
@@ -122,13 +141,13 @@ impl Claimant<'_> {
 
     /// Whether an allocation might go for it, at a glance: never wrong when this says no.
     pub fn might_take(&self, entry: &Entry, shares: &Shares) -> bool {
-        if self.by_priority && entry.priority < self.live.priority {
+        if self.rights.by_priority && entry.priority < self.live.priority {
             return true;
         }
         let closer = shares.is_above(entry.queue)
             && sum(shares.held(entry.queue), self.own_due).saturating_add(ROUNDING)
                 >= sum(self.with_it, shares.due(entry.queue));
-        self.by_share
+        self.rights.by_share
             && entry.priority <= self.live.priority
             && entry.queue != self.live.queue
             && (closer || sabotage::armed(Bug::EndlessPreemption))
@@ -186,7 +205,7 @@ impl Scheduler {
         if before.0 <= due.part(self.policy.protected_milli).0 && self.policy.protected_milli > 0 {
             return None;
         }
-        if claimant.by_priority && priority < claimant.live.priority {
+        if claimant.rights.by_priority && priority < claimant.live.priority {
             return Some(PreemptionCause::Priority);
         }
         for fellow in fellows() {
@@ -196,7 +215,7 @@ impl Scheduler {
         let closer = before.0 > due.0.saturating_add(ROUNDING)
             && before.0 > after.0.saturating_add(ROUNDING)
             && sum(after, claimant.own_due).saturating_add(ROUNDING) >= sum(claimant.with_it, due);
-        let fair = claimant.by_share
+        let fair = claimant.rights.by_share
             && live.queue != claimant.live.queue
             && priority <= claimant.live.priority
             && (closer || sabotage::armed(Bug::EndlessPreemption));

@@ -8,7 +8,7 @@
 //! It comes to rest. An *epoch* ends when something comes from outside: quota is granted, a run ends by itself, a node or a
 //! setting changes. In one epoch an allocation has nodes cleared for it by its queue's share once, and not at all once it
 //! was nominated in vain twice. What is left are preemptions by priority, of which each puts a higher priority in the place of
-//! lower ones. So with n allocations that wait or run and p priorities among them, nobody has to go more than n times by
+//! lower ones: in a gang whose members are of different priorities each takes by its own. So with n allocations that wait or run and p priorities among them, nobody has to go more than n times by
 //! share in an epoch; between two such, the numbers that hold a place, by priority and the highest first, only grow in the
 //! order of words, and each grows at most n times before a higher one does.
 
@@ -23,6 +23,7 @@ mod sweep;
 pub use board::Board;
 pub use nominees::decide as decide_nominated;
 pub use rate::Rate;
+use sweep::Strength;
 pub use sweep::Sweep;
 
 use super::{
@@ -33,7 +34,7 @@ use super::{
     queues::{Key, Line},
     work,
 };
-use claim::{Claimant, Shares};
+use claim::{Claimant, Rights, Shares};
 use ledger::Draft;
 use plan::{Budget, Plan, Planner};
 use serde::{Deserialize, Serialize};
@@ -90,33 +91,60 @@ impl Scheduler {
         class.is_some_and(|class| class.preempts) && !self.epoch.bars(no)
     }
 
-    /// One who waits in the line for room, if it may have anybody go for it at all; cheap, and never wrong when it says no.
-    fn claimant(&self, line: &Line, shares: &Shares, now: Millis) -> Option<Claimant<'_>> {
-        let head = line.head()?.allocation;
-        let live = self.live.get(&head)?;
-        let had_its_turn = self.epoch.cleared_for.contains(&head) || self.epoch.bars(head);
-        let rests = had_its_turn || !shares.any_above_but(line.key.queue);
+    /// What one who waits may do to be placed.
+    fn rights(&self, no: AllocationNo, live: &Live, shares: &Shares) -> Rights {
+        let had_its_turn = self.epoch.cleared_for.contains(&no) || self.epoch.bars(no);
+        let rests = had_its_turn || !shares.any_above_but(live.queue);
         let by_share = self.policy.fair_share_preemption
             && (!rests || sabotage::armed(Bug::EndlessPreemption));
+        Rights {
+            by_priority: self.preempts(no, live),
+            by_share,
+        }
+    }
+
+    /// One unit that waits in the line for room, with what its weakest and its strongest member can do, if any may have
+    /// anybody go for it at all; cheap, and never wrong when it says no.
+    fn claimant(
+        &self,
+        line: &Line,
+        members: &[AllocationNo],
+        shares: &Shares,
+        now: Millis,
+    ) -> Option<(Claimant<'_>, Strength, Strength)> {
+        let head = line.head()?.allocation;
+        let live = self.live.get(&head)?;
         let minute = Millis(now.0.div_euclid(MINUTE_MS) * MINUTE_MS);
         let queue = line.key.queue;
+        // Limits hold whoever has to go: what goes stays on its node until it has gone.
+        let limited = self.queues.limited_by(queue, &line.asks).is_some()
+            && !sabotage::armed(Bug::PreemptOverQueueLimit);
+        if limited {
+            return None;
+        }
         let half_life_ms = self.policy.half_life_ms;
         let mut with_it = self.queues.own_counted(queue, minute, half_life_ms);
         add(&mut with_it, &line.asks);
-        let claimant = Claimant {
+        let mut claimant = Claimant {
+            no: head,
             live,
-            by_priority: self.preempts(head, live),
-            by_share,
+            rights: Rights::default(),
             with_it: Share::dominant(&with_it, self.fleet.totals()),
             own_due: shares.due(queue),
             now,
             spared: Cell::default(),
         };
-        let may = claimant.by_priority || claimant.by_share;
-        // Limits hold whoever has to go: what goes stays on its node until it has gone.
-        let limited = self.queues.limited_by(queue, &line.asks).is_some()
-            && !sabotage::armed(Bug::PreemptOverQueueLimit);
-        (may && !limited).then_some(claimant)
+        let mut strengths: Option<(Strength, Strength)> = None;
+        for no in members {
+            claimant.stands_for(self, *no, shares);
+            let own = claimant.strength();
+            strengths = Some(match strengths {
+                None => (own, own),
+                Some((weakest, strongest)) => (weakest.weaker(own), strongest.stronger(own)),
+            });
+        }
+        let (weakest, strongest) = strengths.filter(|(_, strongest)| strongest.is_any())?;
+        Some((claimant, weakest, strongest))
     }
 
     /// Waits for room, as far as its line is concerned. A gang that wants a uniform label waits until there is room.
@@ -206,10 +234,9 @@ pub(super) fn decide(
             };
             let line = state.queues.line(no);
             let queues: Vec<_> = plan.less.keys().copied().collect();
-            let head = line.and_then(Line::head).map(|head| head.allocation);
             let queues = queues.into_iter().chain(line.map(|line| line.key.queue));
             let queues: Vec<_> = queues.collect();
-            carry_out(state, plan, head, draft);
+            carry_out(state, plan, draft);
             shares.hold_now(state, &queues);
             sweep.moved();
             // What was promised to one who cannot be preempted makes others' due another one, from the next frame on.
@@ -251,30 +278,30 @@ fn try_line(
     if !state.waits_for_room(line) {
         return None;
     }
-    let (head, shape_no) = (line.head()?.allocation, line.key.shape);
-    let claimant = state.claimant(line, shares, now)?;
-    let (queue, strength) = (line.key.queue, claimant.strength());
-    if sweep.has_failed(shape_no, &strength) {
-        return None;
-    }
+    let (head, shape_no, queue) = (line.head()?.allocation, line.key.shape, line.key.queue);
     let shape = state.shapes.get(shape_no.0);
     let mut members = state.unit(head, shape.members.len());
+    let (claimant, weakest, strongest) = state.claimant(line, &members, shares, now)?;
+    if sweep.has_failed(shape_no, &strongest) {
+        return None;
+    }
     let min = shape.min as usize;
     state.largest_first(&mut members);
     let mut planner = Planner::new(state, claimant, shares, board, budget);
     let mut plan = Plan::default();
     let mut full = BTreeSet::new();
     for no in &members {
-        let class = state.live.get(no)?.class;
-        if !full.contains(&class) && !planner.clear_for(*no, &mut plan) {
-            full.insert(class);
+        let live = state.live.get(no)?;
+        let alike = (live.class, live.priority);
+        if !full.contains(&alike) && !planner.clear_for(*no, &mut plan) {
+            full.insert(alike);
         }
     }
     let spared = planner.claimant.spared.get();
     if plan.places.is_empty() || plan.places.len() < min {
         // Others may take from this one's queue what it may not take itself, if that is above its due.
         if !shares.is_above(queue) && !spared {
-            sweep.fails(shape_no, strength);
+            sweep.fails(shape_no, weakest);
         }
         if spared {
             // Those who were placed just now may go later.
@@ -285,10 +312,10 @@ fn try_line(
     Some(plan)
 }
 
-/// Tells the victims to go for the one at the head of the line, whose class and share it was judged by.
-fn carry_out(state: &mut Scheduler, plan: Plan, by: Option<AllocationNo>, draft: &mut Draft) {
-    for (victim, cause) in &plan.victims {
-        state.evict(*victim, *cause, by, draft);
+/// Tells the victims to go for those whom nodes are cleared for.
+fn carry_out(state: &mut Scheduler, plan: Plan, draft: &mut Draft) {
+    for (victim, (cause, by)) in &plan.victims {
+        state.evict(*victim, *cause, Some(*by), draft);
     }
     for (allocation, node) in plan.places {
         let there = state.fleet.node(node);

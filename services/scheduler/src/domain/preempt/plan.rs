@@ -10,6 +10,7 @@ use super::{
     },
     board::{Board, Seen},
     claim::{Claimant, Shares},
+    sweep::Strength,
 };
 use std::{
     cmp::Reverse,
@@ -20,8 +21,8 @@ use vocab::{AllocationNo, Millis, PreemptionCause};
 /// What has been planned for one unit so far.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// Who goes, and why.
-    pub victims: BTreeMap<AllocationNo, PreemptionCause>,
+    /// Who goes, why, and for whom.
+    pub victims: BTreeMap<AllocationNo, (PreemptionCause, AllocationNo)>,
     /// Who comes where.
     pub places: Vec<(AllocationNo, NodeNo)>,
     /// What the victims' queues hold less.
@@ -59,8 +60,8 @@ pub struct Planner<'a> {
     pub shares: &'a Shares,
     pub board: &'a mut Board,
     pub budget: &'a mut Budget,
-    /// The nodes that look good for members of this class, for the next of them.
-    glances: Option<(ClassNo, BinaryHeap<Glance>)>,
+    /// The nodes that look good for members of this class and strength, for the next of them.
+    glances: Option<((ClassNo, Strength), BinaryHeap<Glance>)>,
 }
 
 impl<'a> Planner<'a> {
@@ -88,8 +89,10 @@ impl<'a> Planner<'a> {
             return false;
         };
         let class = state.classes.get(class_no.0);
+        self.claimant.stands_for(state, no, self.shares);
+        let alike = (class_no, self.claimant.strength());
         let mut glances = match self.glances.take() {
-            Some((of, glances)) if of == class_no && !self.hangs_on_others(no, class) => glances,
+            Some((of, glances)) if of == alike && !self.hangs_on_others(no, class) => glances,
             _ => self.glance_at_all((no, class), plan),
         };
         let mut found: Vec<(Badness, Reverse<u32>, NodeNo, Victims)> = Vec::new();
@@ -109,12 +112,12 @@ impl<'a> Planner<'a> {
             }
         }
         glances.extend(passed);
-        self.glances = Some((class_no, glances));
+        self.glances = Some((alike, glances));
         let Some((_, _, node, victims)) = found.into_iter().min() else {
             return false;
         };
         for (victim, cause) in victims {
-            state.let_go(victim, cause, plan);
+            state.let_go(victim, (cause, no), plan);
         }
         plan.places.push((no, node));
         true
@@ -217,7 +220,7 @@ impl<'a> Planner<'a> {
                 state.classes.get(live.class.0),
                 &live.hold()?.taken,
             );
-            state.let_go(victim, cause, &mut so_far);
+            state.let_go(victim, (cause, allocation), &mut so_far);
             gone.push((victim, cause));
         }
         if node.check(capacity, class).is_err() {
@@ -411,7 +414,12 @@ impl Scheduler {
         going.collect()
     }
 
-    fn let_go(&self, victim: AllocationNo, cause: PreemptionCause, plan: &mut Plan) {
+    fn let_go(
+        &self,
+        victim: AllocationNo,
+        (cause, by): (PreemptionCause, AllocationNo),
+        plan: &mut Plan,
+    ) {
         for fellow in self.fellows(victim) {
             let Some(live) = self.live.get(&fellow) else {
                 continue;
@@ -424,7 +432,7 @@ impl Scheduler {
             } else {
                 PreemptionCause::Gang
             };
-            if plan.victims.insert(fellow, cause).is_none() {
+            if plan.victims.insert(fellow, (cause, by)).is_none() {
                 add(
                     plan.less.entry(live.queue).or_default(),
                     &self.amounts(live),

@@ -42,6 +42,27 @@ pub struct Strength {
 }
 
 impl Strength {
+    /// Whether it can do anything.
+    pub fn is_any(&self) -> bool {
+        self.by_priority.is_some() || self.by_share.is_some()
+    }
+
+    /// What both can do.
+    pub fn weaker(self, other: Self) -> Self {
+        Self {
+            by_priority: self.by_priority.min(other.by_priority),
+            by_share: self.by_share.min(other.by_share),
+        }
+    }
+
+    /// What either can do, or more.
+    pub fn stronger(self, other: Self) -> Self {
+        Self {
+            by_priority: self.by_priority.max(other.by_priority),
+            by_share: self.by_share.max(other.by_share),
+        }
+    }
+
     fn is_no_stronger(&self, than: &Self) -> bool {
         let by_share = match (self.by_share, than.by_share) {
             (None, _) => true,

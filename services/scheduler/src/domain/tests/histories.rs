@@ -33,6 +33,8 @@ enum Step {
         sizes: Vec<u8>,
         need_all: bool,
         near: bool,
+        /// Members are of different priorities.
+        mixed: bool,
     },
     /// A node is there, or there again, maybe as another.
     Node(u8, u8),
@@ -81,8 +83,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         9 => (0u8..4, 0u8..10, 0u8..4, 1u8..6)
             .prop_map(|(queue, spec, value, count)| Step::Submit { queue, spec, value, count }),
-        3 => (0u8..4, 0u8..4, prop::collection::vec(1u8..9, 2..4), any::<bool>(), prop::bool::weighted(0.3))
-            .prop_map(|(queue, value, sizes, need_all, near)| Step::Gang { queue, value, sizes, need_all, near }),
+        3 => (0u8..4, 0u8..4, prop::collection::vec(1u8..9, 2..4), any::<bool>(), prop::bool::weighted(0.3), prop::bool::weighted(0.3))
+            .prop_map(|(queue, value, sizes, need_all, near, mixed)| Step::Gang { queue, value, sizes, need_all, near, mixed }),
         2 => (0u8..4, 0u8..5).prop_map(|(node, kind)| Step::Node(node, kind)),
         1 => (0u8..4).prop_map(Step::Lose),
         1 => (0u8..4, any::<bool>()).prop_map(|(node, cordoned)| Step::Cordon(node, cordoned)),
@@ -303,6 +305,7 @@ impl Run {
                 sizes,
                 need_all,
                 near,
+                mixed,
             } => {
                 self.gangs += 1;
                 let gang = Gang {
@@ -311,7 +314,7 @@ impl Run {
                     min: sizes.len() as u32 - u32::from(!need_all),
                     uniform_label: None,
                 };
-                for size in sizes {
+                for (at, size) in (0u8..).zip(sizes) {
                     let spec = job(u64::from(*size), 1);
                     let spec = if *near {
                         let near = term(None);
@@ -328,7 +331,10 @@ impl Run {
                     let gang = Some(gang.clone());
                     let spec = AllocationSpec {
                         gang,
-                        ..class(spec, i32::from(*value))
+                        ..class(
+                            spec,
+                            i32::from(if *mixed { (value + at) % 4 } else { *value }),
+                        )
                     };
                     self.submit(*queue, spec, None);
                 }

@@ -885,3 +885,38 @@ fn what_is_told_of_a_line_is_why_it_waits_now() {
     w.decide();
     assert_eq!(w.reason(no), "larger_than_any_node");
 }
+
+/// Else the higher one among them would clear nodes for the lower one, which those who had to go would clear again.
+#[test]
+fn a_member_of_a_gang_takes_by_its_own_priority() {
+    let mut w = World::new();
+    w.node("n", 1, capacity(8, 64, 0));
+    let there = w.submit("q0", 2, class(job(4, 1), 1));
+    w.settle();
+    let gang = Gang {
+        name: token("g"),
+        size: 2,
+        min: 1,
+        uniform_label: None,
+    };
+    let member = |cores, value| AllocationSpec {
+        gang: Some(gang.clone()),
+        ..class(job(cores, 1), value)
+    };
+    // The higher one fits on no node.
+    w.submit("q0", 1, member(9, 3));
+    let low = w.submit("q0", 1, member(4, 0))[0];
+    w.settle();
+    assert!(there.iter().all(|no| w.node_of(*no).is_some()));
+    assert_eq!(w.node_of(low), None);
+
+    // One that may goes for itself.
+    let mut w = World::new();
+    w.node("n", 1, capacity(8, 64, 0));
+    w.submit("q0", 2, class(job(4, 1), 1));
+    w.settle();
+    w.submit("q0", 1, member(9, 0));
+    let high = w.submit("q0", 1, member(4, 3))[0];
+    w.settle();
+    assert!(w.node_of(high).is_some());
+}
