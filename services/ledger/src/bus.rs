@@ -5,7 +5,10 @@ use crate::content::{Content, Shared};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::{future::Future, sync::Arc};
-use vocab::{Lsn, Millis, Token, TraceContext, Writer};
+use vocab::{
+    Lsn, Millis, Token, TraceContext, Writer,
+    sabotage::{self, Bug},
+};
 
 /// One frame as it stands on the ledger. Clones share what has been read of it.
 #[derive(Debug, Clone)]
@@ -167,6 +170,23 @@ pub trait Bus: Clone + Send + Sync + 'static {
         name: &str,
         bytes: Bytes,
     ) -> impl Future<Output = Result<(), BusError>> + Send;
+}
+
+/// All records from `from` on, if the ledger still holds what `who` has read up to `read`: the server may have been restarted
+/// without what it had not kept. Looked at behind the connection that the records come by: whatever is lost later breaks it.
+pub(crate) async fn follow<B: Bus>(
+    bus: &B,
+    from: Lsn,
+    read: Lsn,
+    who: &str,
+) -> Result<B::Records, BusError> {
+    let records = bus.follow(from).await?;
+    let end = bus.end().await?;
+    if read > end && !sabotage::armed(Bug::LostEndIgnored) {
+        let witness = who.to_owned();
+        return Err(BusError::Shortened { end, witness, read });
+    }
+    Ok(records)
 }
 
 /// What others say of the time, when a leader is about to lead.

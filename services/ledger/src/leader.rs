@@ -1,7 +1,7 @@
 //! Drives a decider: reads its inputs, decides, appends one frame at a time, and steps back when it is fenced.
 
 use crate::{
-    bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Tail, Time, Witnesses},
+    bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Tail, Time, Witnesses, follow},
     chore::{Chore, beside},
     decider::Decider,
     frame::Frame,
@@ -15,10 +15,7 @@ use std::{
 };
 use tokio::{select, sync::mpsc};
 use tracing::{info, warn};
-use vocab::{
-    At, Event, Lsn, Millis,
-    sabotage::{self, Bug},
-};
+use vocab::{At, Event, Lsn, Millis};
 
 #[derive(Debug, thiserror::Error)]
 pub enum LeaderError {
@@ -229,7 +226,8 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             replica = restored;
         }
         let from_frame = replica.head().frame_no;
-        let mut records = self.bus.follow(replica.next()).await?;
+        let read = replica.furthest().max(target);
+        let mut records = follow(&self.bus, replica.next(), read, D::WRITER.name()).await?;
         while replica.head().lsn < target {
             let record = records.recv().await?;
             pace.read(record.frame.len());
@@ -353,7 +351,8 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
 
     async fn reopen_records(&mut self, term: &mut Term<D, B>) -> Result<(), LeaderError> {
         term.records = loop {
-            match follow_again::<D, B>(self.bus.clone(), &term.replica).await {
+            let (next, read) = (term.replica.next(), term.replica.furthest());
+            match follow(&self.bus, next, read, D::WRITER.name()).await {
                 Ok(records) => break records,
                 Err(error) => self.wait_for_bus(error).await?,
             }
@@ -645,22 +644,6 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 _ => cause,
             }
         }
-    }
-}
-
-/// The server may have been restarted meanwhile, without what it had not kept.
-fn follow_again<D: Decider, B: Bus>(
-    bus: B,
-    replica: &Replica<D>,
-) -> impl Future<Output = Result<B::Records, BusError>> + Send + use<D, B> {
-    let (read, next) = (replica.furthest(), replica.next());
-    async move {
-        let end = bus.end().await?;
-        if read > end && !sabotage::armed(Bug::LostEndIgnored) {
-            let witness = format!("this {}", D::WRITER.name());
-            return Err(BusError::Shortened { end, witness, read });
-        }
-        bus.follow(next).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! Drives a read model: folds the ledger in its own order, and hands each batch to a sink together with its position.
 
 use crate::{
-    bus::{Bus, BusError, LedgerId, Record, Tail, Time},
+    bus::{Bus, BusError, LedgerId, Record, Tail, Time, follow},
     chore::{Chore, beside},
     decider::IllegalEvent,
     frame::{Chain, ChainError, Frame},
@@ -260,16 +260,9 @@ where
     async fn term(&mut self) -> Result<std::convert::Infallible, Stop> {
         let ledger = self.bus.ledger_id().await.map_err(Stop::Bus)?;
         let resume = self.sink_position(ledger).await;
-        let end = self.bus.end().await.map_err(Stop::Bus)?;
-        if resume.through > end {
-            return Err(Stop::Bus(BusError::Shortened {
-                end,
-                witness: format!("the projection {}", P::NAME),
-                read: resume.through,
-            }));
-        }
         self.load_fold(ledger, resume.through).await?;
-        let mut records = self.bus.follow(self.fold.next()).await.map_err(Stop::Bus)?;
+        let records = follow(&self.bus, self.fold.next(), resume.through, P::NAME).await;
+        let mut records = records.map_err(Stop::Bus)?;
         let mut skipped = Vec::new();
         while self.fold.chain.last() < resume.through {
             let record = records.recv().await.map_err(Stop::Bus)?;
