@@ -1,27 +1,64 @@
 """ClickHouse's configuration and process."""
 
 import base64
+import hashlib
+import os
+import string
 import urllib.request
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from . import paths
+from . import paths, users
 from .net import LOOPBACK, http_ok
 from .supervisor import Spec
 
 DATABASE = "apportion"
 MEMORY_BYTES_MAX = 1_500_000_000
 
-# What an owner of tables needs besides its own database. Nobody gets the sources (files, URLs).
-ENGINE_GRANTS = ["TABLE ENGINE ON *", "SELECT ON system.*", "CREATE TEMPORARY TABLE ON *.*"]
+# What an owner of tables needs: no engine that reaches files or other machines, and none of the sources.
+ENGINE_GRANTS = ["TABLE ENGINE ON MergeTree", "TABLE ENGINE ON SummingMergeTree"]
 USER_GRANTS = {
-    "analytics": ENGINE_GRANTS + [f"ALL ON {DATABASE}.*"],
-    "reader": [f"SELECT ON {DATABASE}.*", "SELECT ON system.*"],
+    # Just what the migrations in schemas/clickhouse and the projection say; one that alters a table needs more.
+    "analytics": ENGINE_GRANTS + [f"SELECT, INSERT, CREATE TABLE, CREATE VIEW, DROP VIEW, TRUNCATE ON {DATABASE}.*"],
+    "reader": [f"SELECT ON {DATABASE}.*"],
     "test": ENGINE_GRANTS + ["SELECT, INSERT, ALTER, CREATE, DROP, UNDROP TABLE, TRUNCATE, OPTIMIZE, SHOW, dictGet, "
                              "KILL QUERY, SYSTEM ON *.*"],
 }
 # The engine itself runs as "default", which must exist without a password. Over HTTP it is not let in (see handlers).
-DEFAULT_GRANTS = ["SYSTEM LISTEN ON *.*", "READ ON FILE", "CREATE TEMPORARY TABLE ON *.*"]
+DEFAULT_GRANTS = [f"CREATE DATABASE ON {DATABASE}.*", "SYSTEM LISTEN ON *.*", "READ ON FILE",
+                  "CREATE TEMPORARY TABLE ON *.*"]
+
+# What one user's queries may take; nobody raises it. The containers have the same (infra/clickhouse/users.d).
+OWNER_LIMITS = {
+    "max_memory_usage": 1_000_000_000,
+    "max_memory_usage_for_user": 1_200_000_000,
+    "max_concurrent_queries_for_user": 32,
+}
+READER_LIMITS = {
+    # No writes and no settings: what a format reads its schema or template from is a setting, too.
+    "readonly": 1,
+    "max_memory_usage": 1_000_000_000,
+    "max_memory_usage_for_user": 1_000_000_000,
+    "max_temporary_data_on_disk_size_for_user": 1_000_000_000,
+    "max_execution_time": 60,
+    "max_threads": 2,
+    "max_result_rows": 1_000_000,
+    "max_result_bytes": 268_435_456,
+    "max_concurrent_queries_for_user": 8,
+    # What the suite's programs send with every statement (services/analytics/src/store.rs). A setting that stays what
+    # it is may be sent. None of them does anything to a SELECT.
+    "async_insert": 0,
+    "insert_deduplicate": 1,
+    "deduplicate_blocks_in_dependent_materialized_views": 1,
+    "materialized_views_ignore_errors": 0,
+    "max_insert_threads": 1,
+    "parallel_view_processing": 0,
+}
+# What the engine as a library allows and a server does not: python(…) runs what it finds in the process, and ends it if
+# that is nothing.
+LIBRARY_LIMITS = {"allow_python_table_function": 0, "allow_introspection_functions": 0}
+# The local servers share a small machine with all the rest.
+LOCAL_DEFAULTS = {"max_threads": 2, "max_insert_threads": 1}
 
 
 class ClickHouse:
@@ -29,21 +66,53 @@ class ClickHouse:
         """`passwords`: user → password; a user of USER_GRANTS without one does not exist."""
         self.port = port
         self.passwords = passwords
-        self.home = paths.make_dir(state.path / "clickhouse")
-        self.log = state.path / "log" / "clickhouse-server.log"
+        self.user = users.spare()
+        self.home, self.log = self._directories(state)
+        self.data = paths.make_dir(self.home / "data")
+        self._give(self.data)
+
+    def _directories(self, state):
+        """
+        The configuration's directory and the log's. Under root the engine runs as another user, who may be shut out of
+        the checkout: then both are in a private temporary directory.
+        """
+        home, log = state.path / "clickhouse", state.path / "log" / "clickhouse"
+        if self.user is not None and not users.reachable(self.user, state.path):
+            outer = state.temporary_dir()
+            outer.chmod(0o711)
+            home, log = outer / "clickhouse", outer / "log"
+        home, log = paths.make_dir(home, 0o700 if self.user is None else 0o711), paths.make_dir(log)
+        self._give(log)
+        return home, log
+
+    def _give(self, path):
+        """To the engine's user, with all that is in it."""
+        if self.user is not None:
+            for entry in (path, *path.rglob("*")):
+                os.chown(entry, *self.user, follow_symlinks=False)
 
     def configure(self):
-        paths.write_private(self.home / "config.xml", config_xml(self.port, self.home, self.log, self.passwords))
-        paths.write_private(self.home / "users.xml", users_xml(self.passwords))
+        """The engine may read its configuration and not change it. No password is in there, only digests."""
+        log = self.log / "clickhouse-server.log"
+        files = {"config.xml": config_xml(self.port, self.data, log, self.passwords),
+                 "users.xml": users_xml(self.passwords)}
+        for name, text in files.items():
+            paths.write_private(self.home / name, text)
+            if self.user is not None:
+                os.chown(self.home / name, 0, self.user[1])
+                os.chmod(self.home / name, 0o640)
 
     def spec(self):
         runner = Path(__file__).with_name("clickhouse_runner.py")
+        user = [] if self.user is None else ["%d:%d" % self.user]
         return Spec(
             name="clickhouse",
-            argv=[str(paths.VENV_PYTHON), str(runner), str(self.home / "data")],
+            argv=[str(paths.VENV_PYTHON), str(runner), str(self.data), str(self.log), str(self.port), DATABASE, *user],
             # The engine looks for config.xml here.
             cwd=str(self.home),
-            env={"TZ": "UTC"},
+            # Whoever asks the engine for /proc/self/environ finds nothing of the launcher's.
+            env={"TZ": "UTC", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"},
+            inherits_env=False,
             ready=self.ready,
             # The pipe also ends when the launcher dies, and then the engine still stops cleanly.
             stop_by_stdin=True,
@@ -59,10 +128,6 @@ class ClickHouse:
     def url(self):
         return f"http://{LOOPBACK}:{self.port}"
 
-    def create_database(self):
-        """The database exists before its owner connects: who names a missing one in the request gets no session."""
-        self.query(f"CREATE DATABASE IF NOT EXISTS {DATABASE}", next(iter(self.passwords)))
-
     def query(self, sql, user, **settings):
         """Runs one statement and returns its text."""
         arguments = "&".join(f"{name}={value}" for name, value in settings.items())
@@ -73,7 +138,7 @@ class ClickHouse:
             return answer.read().decode()
 
 
-def config_xml(port, home, log, passwords):
+def config_xml(port, data, log, passwords):
     """Sized for a small machine that does other things as well."""
     return f"""<clickhouse>
   <logger>
@@ -84,7 +149,7 @@ def config_xml(port, home, log, passwords):
   </logger>
   <listen_host>{LOOPBACK}</listen_host>
   <http_port>{port}</http_port>
-  <path>{escape(str(home / "data"))}/</path>
+  <path>{escape(str(data))}/</path>
   <users_config>users.xml</users_config>
   <default_profile>default</default_profile>
   <timezone>UTC</timezone>
@@ -124,39 +189,67 @@ def http_handlers_xml(passwords):
              "<content_type>text/plain</content_type><response_content>Ok.</response_content></handler></rule>"]
     names = "|".join(passwords)
     rules.append(f"<rule><headers><X-ClickHouse-User>regex:^({names})$</X-ClickHouse-User></headers>{query}</rule>")
-    for user, password in passwords.items():
-        basic = base64.b64encode(f"{user}:{password}".encode()).decode()
-        rules.append(f"<rule><headers><Authorization>Basic {basic}</Authorization></headers>{query}</rule>")
+    for user in passwords:
+        rules.append(f"<rule><headers><Authorization>regex:^Basic {basic_pattern(user)}$</Authorization></headers>"
+                     f"{query}</rule>")
     return "\n".join("    " + rule for rule in rules)
 
 
+BASE64 = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
+
+
+def basic_pattern(user):
+    """Matches the base64 of "user:" and whatever follows, so that the configuration need not hold the password."""
+    text = f"{user}:".encode()
+    whole = len(text) // 3 * 3
+    pattern, rest = base64.b64encode(text[:whole]).decode(), text[whole:]
+    if rest:
+        # The characters that the rest fills, then those that begin with the bits that are left of it.
+        bits, left = int.from_bytes(rest, "big"), len(rest) * 8
+        while left >= 6:
+            left -= 6
+            pattern += BASE64[bits >> left & 63]
+        first = (bits & (1 << left) - 1) << 6 - left
+        pattern += f"[{BASE64[first:first + (1 << 6 - left)]}]"
+    return pattern.replace("+", "[+]") + ".*"
+
+
 def users_xml(passwords):
-    users = [user_xml("default", "", "default", DEFAULT_GRANTS)]
+    entries = [user_xml("default", "", "default", DEFAULT_GRANTS)]
     for user, password in passwords.items():
-        users.append(user_xml(user, password, "readonly" if user == "reader" else "default", USER_GRANTS[user]))
+        profile = f"{DATABASE}_reader" if user == "reader" else f"{DATABASE}_owner"
+        entries.append(user_xml(user, password, profile, USER_GRANTS[user]))
+    profiles = [
+        profile_xml("default", {**LOCAL_DEFAULTS, **LIBRARY_LIMITS}, LIBRARY_LIMITS),
+        profile_xml(f"{DATABASE}_owner", {**LOCAL_DEFAULTS, **OWNER_LIMITS, **LIBRARY_LIMITS},
+                    {**OWNER_LIMITS, **LIBRARY_LIMITS}),
+        profile_xml(f"{DATABASE}_reader", {**LOCAL_DEFAULTS, **READER_LIMITS, **LIBRARY_LIMITS},
+                    {**READER_LIMITS, **LIBRARY_LIMITS}),
+    ]
     return f"""<clickhouse>
   <profiles>
-    <default>
-      <max_threads>2</max_threads>
-      <max_insert_threads>1</max_insert_threads>
-    </default>
-    <readonly>
-      <!-- 2: no writes, but a client may still choose its output format and the like. -->
-      <readonly>2</readonly>
-      <max_threads>2</max_threads>
-    </readonly>
+{chr(10).join(profiles)}
   </profiles>
   <quotas><default/></quotas>
   <users>
-{chr(10).join(users)}
+{chr(10).join(entries)}
   </users>
 </clickhouse>
 """
 
 
+def profile_xml(name, settings, fixed):
+    """`fixed`: settings that nobody changes."""
+    values = "".join(f"<{setting}>{value}</{setting}>" for setting, value in settings.items())
+    constraints = "".join(f"<{setting}><readonly/></{setting}>" for setting in fixed)
+    return f"    <{name}>\n      {values}\n      <constraints>{constraints}</constraints>\n    </{name}>"
+
+
 def user_xml(name, password, profile, grants):
     queries = "".join(f"<query>GRANT {escape(grant)}</query>" for grant in grants)
-    return (f"    <{name}>\n      <password>{escape(password)}</password>\n"
+    digest = hashlib.sha256(password.encode()).hexdigest()
+    secret = f"<password_sha256_hex>{digest}</password_sha256_hex>" if password else "<password/>"
+    return (f"    <{name}>\n      {secret}\n"
             f"      <networks><ip>{LOOPBACK}</ip></networks>\n"
             f"      <profile>{profile}</profile>\n      <quota>default</quota>\n"
             f"      <grants>{queries}</grants>\n    </{name}>")

@@ -89,7 +89,9 @@ class StateDir:
         for entry in self.path.iterdir():
             if entry.name != "lock":
                 remove(entry)
-        for name in ("log", "config", "pids"):
+        # The same for ClickHouse, which writes a log of its own. Every file in there is private.
+        make_dir(self.path / "log", 0o711 if traversable else 0o700)
+        for name in ("config", "pids"):
             make_dir(self.path / name)
 
     def log(self, name):

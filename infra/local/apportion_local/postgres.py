@@ -1,14 +1,14 @@
 """Postgres: a fresh cluster, a role and a schema per service, and a reader of all of them."""
 
 import os
-import pwd
 import signal
 import subprocess
 
-from . import wheels
+from . import users, wheels
 from .net import LOOPBACK, port_open
 from .paths import StackError, make_dir
 from .supervisor import Spec
+from .users import drop_to, reachable
 
 DATABASE = "apportion"
 SUPERUSER = "postgres"
@@ -27,7 +27,7 @@ class Postgres:
         self.passwords = passwords
         self.connections_max = connections_max
         self.test_role = test_role
-        self.user = unprivileged_user()
+        self.user = users.named(UNPRIVILEGED)
         self.install = wheels.postgres_install()
         self.home, self.socket_dir = self._directories(state)
         self.data = self.home / "data"
@@ -149,33 +149,3 @@ def roles_sql(passwords, test_role):
             f"GRANT ALL ON DATABASE {DATABASE} TO {TEST_ROLE};",
         ]
     return "\n".join(lines) + "\n"
-
-
-def unprivileged_user():
-    """(uid, gid) to run as, or None when the launcher is not root."""
-    if os.geteuid() != 0:
-        return None
-    entry = pwd.getpwnam(UNPRIVILEGED)
-    return entry.pw_uid, entry.pw_gid
-
-
-def drop_to(user):
-    def setup():
-        if user is not None:
-            os.setgroups([])
-            os.setgid(user[1])
-            os.setuid(user[0])
-
-    return setup
-
-
-def reachable(user, path):
-    """Whether a user can pass through to a path and use it, found out by being that user."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            drop_to(user)()
-            os._exit(0 if os.access(path, os.X_OK) else 1)
-        finally:
-            os._exit(2)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -118,7 +118,6 @@ class Stack:
         clickhouse = ClickHouse(self.state, free_port(), {name: password() for name in names})
         clickhouse.configure()
         self.supervisor.start(replace(clickhouse.spec(), nice=self.nice))
-        clickhouse.create_database()
         owner = names[0]
         self.value["clickhouse"] = {
             "url": clickhouse.url(),

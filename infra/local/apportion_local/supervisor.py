@@ -37,6 +37,8 @@ class Spec:
     ready: callable
     cwd: str = "/"
     env: dict = field(default_factory=dict)
+    # Whether it sees the launcher's environment as well.
+    inherits_env: bool = True
     user: tuple = None
     stop_signal: int = signal.SIGTERM
     # The process ends when its standard input does; then no signal is needed.
@@ -108,7 +110,7 @@ class Supervisor:
             child.process = subprocess.Popen(
                 spec.argv,
                 cwd=spec.cwd,
-                env={**os.environ, **spec.env},
+                env={**(os.environ if spec.inherits_env else {}), **spec.env},
                 stdin=subprocess.PIPE if spec.stop_by_stdin else subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -218,6 +218,22 @@ class Servers(unittest.TestCase):
         grants = {user.tag: [query.text.removeprefix("GRANT ") for query in user.iter("query")] for user in users}
         self.assertEqual(grants, {name: clickhouse.USER_GRANTS[name] for name in ("analytics", "reader")})
 
+    def test_clickhouse_gets_the_same_limits_as_the_local_stack_and_nobody_raises_them(self):
+        root = ElementTree.fromstring(read("clickhouse", "users.d", "apportion.xml"))
+        local = ElementTree.fromstring(clickhouse.users_xml({"analytics": "x", "reader": "x"}))
+        wanted = {"apportion_owner": clickhouse.OWNER_LIMITS, "apportion_reader": clickhouse.READER_LIMITS}
+        self.assertEqual({profile.tag for profile in root.find("profiles")}, set(wanted))
+        for name, limits in wanted.items():
+            for profiles in (root.find("profiles"), local.find("profiles")):
+                profile = profiles.find(name)
+                values = {setting.tag: setting.text for setting in profile if setting.tag != "constraints"}
+                fixed = {setting.tag for setting in profile.find("constraints") if setting.find("readonly") is not None}
+                self.assertEqual({key: values.get(key) for key in limits},
+                                 {key: str(value) for key, value in limits.items()})
+                self.assertLessEqual(set(limits), fixed)
+        profiles = {user.tag: user.find("profile").text for user in root.find("users")}
+        self.assertEqual(profiles, {"analytics": "apportion_owner", "reader": "apportion_reader"})
+
 
 if __name__ == "__main__":
     unittest.main()
