@@ -46,8 +46,8 @@ build: ## build the programs, optimised
 run: setup build ## start everything, replay WORKLOAD (default: the openb cluster), report, stop everything
 	@$(STACK) run --workload '$(WORKLOAD)' --report target/run/report.json -- $(ARGS)
 
-up: setup build ## start everything and leave it running
-	@$(STACK) up
+up: setup build ## start everything and leave it running, with the data of the last time; without it: FRESH=1
+	@$(STACK) up $(if $(FRESH),--fresh)
 
 down: ## stop what `make up` started
 	@$(STACK) down
@@ -99,7 +99,7 @@ bench-peers: setup build ## the whole stack beside task tables in Postgres, the 
 # third is for the stack.
 define beside_stack
 	@mkdir -p $(BENCH)
-	@$(STACK) up --state $(BENCH_STATE) $(3)
+	@$(STACK) up --fresh --state $(BENCH_STATE) $(3)
 	@$(2) $(TARGET)/release/loadtest $(1) --stack $(BENCH_STATE)/stack.json; code=$$?; \
 	$(STACK) down --state $(BENCH_STATE); exit $$code
 endef
@@ -109,7 +109,7 @@ bench: setup build ## tasks per second through their whole life on the whole sta
 	@mkdir -p $(BENCH)
 	@rm -f $(BENCH)/bench-*.json
 	@failed=; for case in $(BENCH_CASES); do \
-		$(STACK) up --state $(BENCH_STATE) $$([ $$case = live ] || echo $(BENCH_SERVICES)) --tenants 20 --operation-window-s 30 > $(BENCH)/bench-stack.log || exit 1; \
+		$(STACK) up --fresh --state $(BENCH_STATE) $$([ $$case = live ] || echo $(BENCH_SERVICES)) --tenants 20 --operation-window-s 30 > $(BENCH)/bench-stack.log || exit 1; \
 		$(TARGET)/release/loadtest bench --stack $(BENCH_STATE)/stack.json --out $(BENCH) --case $$case $(ARGS) || failed="$$failed $$case"; \
 		$(STACK) down --state $(BENCH_STATE) > /dev/null; \
 	done; \

@@ -7,7 +7,7 @@ owner() {
     # Passwords go through variables of psql, which quotes them.
     psql --no-psqlrc --quiet -v ON_ERROR_STOP=1 -U "$POSTGRES_USER" -d "$POSTGRES_DB" \
         -v role="$1" -v password="$2" <<'SQL'
-CREATE ROLE :"role" LOGIN PASSWORD :'password';
+CREATE ROLE :"role" LOGIN CONNECTION LIMIT 12 PASSWORD :'password';
 CREATE SCHEMA :"role" AUTHORIZATION :"role";
 ALTER ROLE :"role" SET search_path = :"role";
 GRANT CONNECT ON DATABASE apportion TO :"role";
@@ -21,7 +21,7 @@ psql --no-psqlrc --quiet -v ON_ERROR_STOP=1 -U "$POSTGRES_USER" -d "$POSTGRES_DB
     -v password="$POSTGRES_PASSWORD_READER" <<'SQL'
 REVOKE ALL ON DATABASE apportion FROM PUBLIC;
 REVOKE ALL ON SCHEMA public FROM PUBLIC;
-CREATE ROLE reader LOGIN PASSWORD :'password';
+CREATE ROLE reader LOGIN CONNECTION LIMIT 20 PASSWORD :'password';
 ALTER ROLE reader SET default_transaction_read_only = on;
 ALTER ROLE reader SET search_path = admission, quota, scheduler, node_heartbeat, analytics;
 GRANT CONNECT ON DATABASE apportion TO reader;

@@ -8,12 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import compose, paths, services, stack, wheels
-from .net import http_ok, wait_until
+from . import compose, kept, paths, services, stack, wheels
+from .net import LOOPBACK, http_ok, wait_until
 from .paths import CHECKOUT, LOCAL, StackError, StateDir
+from .postgres import READER
 from .stack import Stack
 from .supervisor import child_setup
 
+CELL = "local"
 UP_STATE = LOCAL / "up"
 UP_TENANTS = ["team-a", "team-b"]
 TEST_TENANTS = ["tenant-a", "tenant-b", "tenant-c"]
@@ -76,7 +78,7 @@ def parser():
     def stack_options(sub):
         sub.add_argument("--profile", choices=("release", "debug"), default="release", help="cargo's profile")
         sub.add_argument("--bin-dir", type=Path, help="where the built programs are, if not in target/<profile>")
-        sub.add_argument("--cell", default="local", help="name of the cell (default: local)")
+        sub.add_argument("--cell", help=f"name of the cell (default: {CELL})")
         sub.add_argument("--state", type=Path, help="directory for data, logs and configuration")
 
     command("setup", cmd_setup, "install the pinned wheels into .local/venv")
@@ -99,6 +101,7 @@ def parser():
                         help="so many tenants and no nodes, quotas or rates: whoever measures brings their own")
         up.add_argument("--operation-window-s", type=positive, help="how long operation ids are remembered, seconds")
         up.add_argument("--together", action="store_true", help="run the five services as one process")
+        up.add_argument("--fresh", action="store_true", help="throw away the data of the last time and begin anew")
         stack_options(up)
         if name == "_serve":
             up.add_argument("--report-fd", type=int, required=True)
@@ -139,7 +142,7 @@ def cmd_run(options):
     limits = chosen(options, "limit_pods", "limit_nodes")
     plan = stack.plan(programs / "loadtest", workload, [*limits, *chosen(options, "replay_seconds")])
     state = open_run_state("run", options)
-    stack_ = Stack(state, cell=options.cell, tenants=plan["tenants"])
+    stack_ = Stack(state, stack.beginning(options.cell or CELL, plan["tenants"]))
     code = 1
     try:
         print(f"Starting the stack in {short(state.path)}:", flush=True)
@@ -166,8 +169,8 @@ def programs_of(options):
     return options.bin_dir.resolve() if options.bin_dir else paths.bin_dir(options.profile)
 
 
-def open_state(path):
-    return StateDir(path.resolve(), traversable=os.geteuid() == 0)
+def open_state(path, lasting=False, fresh=True):
+    return StateDir(path.resolve(), traversable=os.geteuid() == 0, lasting=lasting, fresh=fresh)
 
 
 def open_run_state(prefix, options):
@@ -251,7 +254,7 @@ def cmd_with_servers(options):
         raise StackError("with-servers needs a command: stack.py with-servers -- CMD...")
     state = open_run_state("test", options)
     # Every test takes a cell of its own, so the server's permissions cannot name one.
-    stack_ = Stack(state, cell="*", tenants=TEST_TENANTS, for_tests=True)
+    stack_ = Stack(state, stack.beginning("*", TEST_TENANTS), for_tests=True)
     code = 1
     try:
         stack_.start_servers(lambda _line: None)
@@ -273,18 +276,19 @@ def cmd_up(options):
     """Starts a launcher of its own session and waits for its word that all is ready."""
     state = (options.state or UP_STATE).resolve()
     if is_up(state):
+        if options.fresh:
+            raise StackError(f"The stack already runs from {short(state)}. Stop it first: make down")
         print(f"The stack already runs from {short(state)}.")
         show(stack.read(state / "stack.json"), state)
         return 0
     wheels.setup()
     reader, writer = os.pipe()
     command = [sys.executable, str(CHECKOUT / "infra/local/stack.py"), "_serve", "--report-fd", str(writer),
-               "--state", str(state), "--cell", options.cell, "--profile", options.profile]
+               "--state", str(state), "--profile", options.profile]
     if options.workload:
         command += ["--workload", str(options.workload.resolve())]
-    command += chosen(options, "rate", "tenants", "operation_window_s")
-    if options.together:
-        command.append("--together")
+    command += chosen(options, "cell", "rate", "tenants", "operation_window_s")
+    command += [f"--{name}" for name in ("together", "fresh") if getattr(options, name)]
     if options.bin_dir:
         command += ["--bin-dir", str(options.bin_dir.resolve())]
     process = subprocess.Popen(command, pass_fds=[writer], start_new_session=True, cwd="/", stdin=subprocess.DEVNULL,
@@ -328,33 +332,50 @@ def cmd_serve(options):
 def serve_start(options, tell):
     programs = programs_of(options)
     stack.need_programs(programs)
-    tenants, plan = UP_TENANTS, None
+    begins = options.fresh or not (options.state / kept.FILE).exists()
+    if not begins:
+        refuse_other(options)
+    begin, clock = beginning(options, programs) if begins else (None, None)
+    state = open_state(options.state, lasting=True, fresh=begins)
+    paths.write_private(state.path / "launcher.pid", f"{os.getpid()}\n")
+    stack_ = Stack(state, begin)
+    try:
+        tell(f"Starting the stack in {state.path}:" if begins else f"Going on with the stack in {state.path}:")
+        stack_.start_servers(tell)
+        if clock is not None:
+            stack_.start_clock(*clock)
+        stack_.start_services(programs, tell, together=options.together)
+        stack_.start_fleet(programs, CHECKOUT / "loadtest/workloads/openb", tell)
+    except BaseException:
+        finish(stack_, state, code=1, keep_all=True)
+        raise
+    return stack_, state
+
+
+def beginning(options, programs):
+    """What a new stack is, by its options; and the plan and rate of its clock, if that is not the real one."""
+    tenants, clock = UP_TENANTS, None
     if options.tenants:
         if options.workload:
             raise StackError("--tenants and --workload: a workload has its own tenants.")
         tenants = numbered_tenants(options.tenants)
     elif options.workload:
         plan = stack.plan(programs / "loadtest", options.workload)
-        tenants = plan["tenants"]
-    if options.rate and plan is None:
+        tenants, clock = plan["tenants"], (plan, options.rate or plan["rate"])
+    if options.rate and clock is None:
         raise StackError("--rate needs --workload: without recorded time the clock is the real one.")
-    state = open_state(options.state)
-    paths.write_private(state.path / "launcher.pid", f"{os.getpid()}\n")
     window_s = options.operation_window_s
-    stack_ = Stack(state, cell=options.cell, tenants=tenants,
-                   operation_window_ms=window_s * 1000 if window_s else services.OPERATION_WINDOW_MS)
-    try:
-        tell(f"Starting the stack in {state.path}:")
-        stack_.start_servers(tell)
-        if plan is not None:
-            stack_.start_clock(plan, options.rate or plan["rate"])
-        stack_.start_services(programs, tell, together=options.together)
-        if plan is None and not options.tenants:
-            stack_.start_fleet(programs, CHECKOUT / "loadtest/workloads/openb", tell)
-    except BaseException:
-        finish(stack_, state, code=1, keep_all=True)
-        raise
-    return stack_, state
+    window_ms = window_s * 1000 if window_s else services.OPERATION_WINDOW_MS
+    furnished = clock is None and not options.tenants
+    return stack.beginning(options.cell or CELL, tenants, window_ms, furnished), clock
+
+
+def refuse_other(options):
+    """A stack that goes on is what it was."""
+    given = chosen(options, "cell", "workload", "rate", "tenants", "operation_window_s")
+    if given:
+        raise StackError(f"{short(options.state)} has a stack already, which goes on as what it was. For another one, "
+                         f"without its data: --fresh; beside it: --state. Given: {' '.join(given)}")
 
 
 def positive(text):
@@ -410,11 +431,11 @@ def cmd_status(options):
 def show(value, state):
     """Where everything is, and what to try."""
     stack_file = short(state / "stack.json")
-    reader = value["clickhouse"]["reader"]
+    postgres, clickhouse = value["postgres"], value["clickhouse"]
     print(f"""
 NATS         {value['nats']['url']}   monitor {value['nats']['monitor_url']}
-Postgres     {value['postgres']['url']}
-ClickHouse   {value['clickhouse']['url']}   user {reader['user']}, password {reader['password']}""")
+Postgres     {LOOPBACK}:{postgres['port']}   database {postgres['database']}, user {READER}
+ClickHouse   {clickhouse['url']}   user {clickhouse['reader']['user']}""")
     for name, service in value["services"].items():
         print(f"{name:<15} http://{service['http']}/metrics")
     print(f"""

@@ -74,11 +74,11 @@ class ClickHouse:
     def _directories(self, state):
         """
         The configuration's directory and the log's. Under root the engine runs as another user, who may be shut out of
-        the checkout: then both are in a private temporary directory.
+        the checkout: then both are in a directory elsewhere.
         """
         home, log = state.path / "clickhouse", state.path / "log" / "clickhouse"
         if self.user is not None and not users.reachable(self.user, state.path):
-            outer = state.temporary_dir()
+            outer = state.dir_elsewhere("clickhouse")
             outer.chmod(0o711)
             home, log = outer / "clickhouse", outer / "log"
         home, log = paths.make_dir(home, 0o700 if self.user is None else 0o711), paths.make_dir(log)

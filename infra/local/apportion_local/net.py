@@ -42,6 +42,14 @@ def free_port():
     raise RuntimeError(f"no free port between {PORT_MIN} and {last}")
 
 
+def take(port):
+    """A port that was used before: whether it is free still, and then nobody else gets it."""
+    if port in _given or not is_free(port):
+        return False
+    _given.add(port)
+    return True
+
+
 def is_free(port):
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -6,7 +6,9 @@ import fcntl
 import json
 import os
 import shutil
+import stat
 import tempfile
+import time
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -31,18 +33,27 @@ def bin_dir(profile):
     return base / profile
 
 
-def write_private(path, text):
-    """Writes a file only its owner can read, in one step."""
+def write_private(path, text, durable=False):
+    """Writes a file only its owner can read, in one step. A `durable` one outlives a power cut."""
     path = Path(path)
     part = path.with_name(path.name + ".part")
     fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(fd, "w", encoding="utf-8") as file:
         file.write(text)
+        if durable:
+            file.flush()
+            os.fsync(fd)
     os.replace(part, path)
+    if durable:
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
 
 
-def write_json(path, value):
-    write_private(path, json.dumps(value, indent=2) + "\n")
+def write_json(path, value, durable=False):
+    write_private(path, json.dumps(value, indent=2) + "\n", durable)
 
 
 def make_dir(path, mode=0o700):
@@ -73,10 +84,21 @@ def locked(path):
         yield
 
 
-class StateDir:
-    """A directory that one launcher owns for as long as it lives; the lock says whether that is still so."""
+# What a stack goes on with; all the rest is made anew by each launcher. A file `NAME.elsewhere` tells of a directory.
+DATA = ("nats", "postgres", "clickhouse", "kept.json", "log.before")
+ELSEWHERE = ".elsewhere"
+# How long processes of a launcher that was killed may take to end; ClickHouse still writes what it has in memory.
+LEFTOVERS_END_S = 30.0
 
-    def __init__(self, path, traversable):
+
+class StateDir:
+    """
+    A directory that one launcher owns for as long as it lives; the lock says whether that is still so. The data of a
+    `lasting` one is for the next launcher as well, which takes it over if it is not to begin `fresh`, with the logs of
+    the last time as `log.before`.
+    """
+
+    def __init__(self, path, traversable, lasting=False, fresh=True):
         # Postgres refuses root, so under root it runs as another user who has to pass through here to its own
         # directory: 0711 lets it through without letting it list or read anything.
         if path.exists() and any(path.iterdir()) and not (path / "lock").exists():
@@ -86,13 +108,28 @@ class StateDir:
         if self.lock is None:
             raise StackError(f"A stack already runs from {self.path}.")
         self.short_dirs = []
-        for entry in self.path.iterdir():
-            if entry.name != "lock":
-                remove(entry)
+        self.lasting = lasting
+        try:
+            await_leftovers(self.path)
+        except StackError:
+            self.lock.close()
+            raise
+        self._clear(fresh)
         # The same for ClickHouse, which writes a log of its own. Every file in there is private.
         make_dir(self.path / "log", 0o711 if traversable else 0o700)
         for name in ("config", "pids"):
             make_dir(self.path / name)
+
+    def _clear(self, fresh):
+        if not fresh and (self.path / "log").exists():
+            remove(self.path / "log.before")
+            os.replace(self.path / "log", self.path / "log.before")
+        for entry in self.path.iterdir():
+            if entry.name == "lock" or not fresh and (entry.name in DATA or entry.suffix == ELSEWHERE):
+                continue
+            if entry.suffix == ELSEWHERE and (directory := elsewhere(entry)) is not None:
+                remove(directory)
+            remove(entry)
 
     def log(self, name):
         return self.path / "log" / f"{name}.log"
@@ -105,10 +142,18 @@ class StateDir:
             self.short_dirs.append(path)
         return make_dir(path)
 
-    def temporary_dir(self):
-        """A private directory outside the checkout, removed with the state."""
-        path = Path(tempfile.mkdtemp(prefix="apportion-"))
-        self.short_dirs.append(path)
+    def dir_elsewhere(self, name):
+        """
+        A directory outside the checkout, removed with the state. In a lasting state it is the one of the last time, if
+        that is still there: it lies where temporary files do, and goes with them.
+        """
+        note = self.path / (name + ELSEWHERE)
+        path = elsewhere(note)
+        if path is None:
+            path = Path(tempfile.mkdtemp(prefix="apportion-"))
+            write_private(note, f"{path}\n")
+        if not self.lasting:
+            self.short_dirs.append(path)
         return path
 
     def close(self, keep):
@@ -122,6 +167,36 @@ class StateDir:
         elif keep == "nothing":
             remove(self.path)
         self.lock.close()
+
+
+def elsewhere(note):
+    """The directory that a note names, unless somebody else has made one of that name meanwhile."""
+    try:
+        path = Path(note.read_text(encoding="utf-8").strip())
+        found = path.lstat()
+    except OSError:
+        return None
+    return path if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() else None
+
+
+def await_leftovers(directory):
+    """Processes of an earlier launcher still have the data open while they end; the kernel has told them to."""
+    left = {int(file.read_text(encoding="ascii")) for file in (directory / "pids").glob("*.pid")}
+    deadline = time.monotonic() + LEFTOVERS_END_S
+    while left := {pid for pid in left if names(pid, directory)}:
+        if time.monotonic() >= deadline:
+            pids = ", ".join(str(pid) for pid in sorted(left))
+            raise StackError(f"Processes of an earlier stack still use {directory}: {pids}. End them, then try again.")
+        time.sleep(0.1)
+
+
+def names(pid, directory):
+    """Whether a process runs that has a path in the directory among its arguments; a number is soon given to others."""
+    try:
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return any(os.fsencode(f"{directory}/") in argument for argument in arguments)
 
 
 def sweep(prefix):

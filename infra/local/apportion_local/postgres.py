@@ -5,8 +5,8 @@ import signal
 import subprocess
 
 from . import users, wheels
-from .net import LOOPBACK, port_open
-from .paths import StackError, make_dir
+from .net import LOOPBACK, port_open, wait_until
+from .paths import StackError, make_dir, names, remove
 from .supervisor import Spec
 from .users import drop_to, reachable
 
@@ -16,13 +16,21 @@ SUPERUSER = "postgres"
 SCHEMAS = ("admission", "quota", "scheduler", "node_heartbeat", "analytics")
 READER = "reader"
 TEST_ROLE = "apportion_test"
+CONNECTIONS_MAX = 100
+# A service's pool has four: room for one that leads, one that stands by, and one that is being replaced.
+CONNECTIONS_PER_SERVICE = 12
+CONNECTIONS_OF_READERS = 20
+# How long the sessions of a server that was killed may take to end.
+SESSIONS_END_S = 10.0
+SEGMENTS = "/proc/sysvipc/shm"
 # Postgres refuses to run as root.
 UNPRIVILEGED = "nobody"
 
 
 class Postgres:
-    def __init__(self, state, port, passwords, connections_max=100, test_role=False):
+    def __init__(self, state, port, passwords, connections_max=CONNECTIONS_MAX, test_role=False):
         """`passwords`: role → password, for the superuser, each schema, the reader and the test role."""
+        self.durable = state.lasting
         self.port = port
         self.passwords = passwords
         self.connections_max = connections_max
@@ -35,7 +43,7 @@ class Postgres:
     def _directories(self, state):
         """
         Directories for data and for sockets that the server's user reaches. Under root that user may be shut out of
-        the checkout: then they and a copy of the binaries go to a private temporary directory, removed with the state.
+        the checkout: then they and a copy of the binaries go to a directory elsewhere.
         """
         home, socket_dir = make_dir(state.path / "postgres"), state.socket_dir("postgres-socket")
         if self.user is None:
@@ -44,16 +52,18 @@ class Postgres:
         os.chown(socket_dir, *self.user)
         if reachable(self.user, home) and reachable(self.user, self.install / "bin" / "postgres"):
             return home, socket_dir
-        outer = state.temporary_dir()
+        outer = state.dir_elsewhere("postgres")
         outer.chmod(0o711)
         self.install = wheels.copy_postgres(self.install, outer)
+        remove(outer / "socket")
         home, socket_dir = make_dir(outer / "postgres"), make_dir(outer / "socket")
         os.chown(home, *self.user)
         os.chown(socket_dir, *self.user)
         return home, socket_dir
 
     def create(self):
-        """initdb, with a password for the superuser and none trusted."""
+        """initdb, with a password for the superuser and none trusted. What an interrupted one left is thrown away."""
+        remove(self.data)
         password_file = self.home / "password"
         fd = os.open(password_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(fd, "w", encoding="utf-8") as file:
@@ -62,12 +72,27 @@ class Postgres:
             os.chown(password_file, *self.user)
         done = subprocess.run(
             [self._bin("initdb"), "-D", str(self.data), "-U", SUPERUSER, "--auth=scram-sha-256",
-             "--pwfile", str(password_file), "--encoding=UTF8", "--no-locale", "--no-sync"],
+             "--pwfile", str(password_file), "--encoding=UTF8", "--no-locale", *([] if self.durable else ["--no-sync"])],
             cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, preexec_fn=drop_to(self.user))
         password_file.unlink()
         if done.returncode != 0:
             raise StackError("initdb failed:\n" + (done.stderr or done.stdout).strip()
                              + f"\nIs the disk full, or {self.home} not writable?")
+
+    def forget_killed(self):
+        """
+        Removes the pid file of a server that was killed. Its number may be another process' by now, and then Postgres
+        believes that one to be a server on this data. Not while anybody still has the memory of the killed one: a
+        session that has not noticed yet may write. The state's lock says that there is no other launcher.
+        """
+        file = self.data / "postmaster.pid"
+        try:
+            lines = file.read_text(encoding="utf-8").splitlines()
+            pid, segment = int(lines[0]), int(lines[6].split()[1])
+        except (OSError, ValueError, IndexError):
+            return
+        if not names(pid, self.home) and wait_until(lambda: attached(segment) == 0, SESSIONS_END_S):
+            file.unlink()
 
     def spec(self):
         settings = {
@@ -123,18 +148,28 @@ class Postgres:
         return f"postgres://{role}:{self.passwords[role]}@{LOOPBACK}:{self.port}/{DATABASE}"
 
 
+def attached(segment):
+    """How many processes have a segment of shared memory; None if the kernel does not say."""
+    try:
+        with open(SEGMENTS, encoding="ascii") as file:
+            rows = [row.split() for row in file][1:]
+    except OSError:
+        return None
+    return next((int(row[6]) for row in rows if int(row[1]) == segment), 0)
+
+
 def roles_sql(passwords, test_role):
     """Each service owns its schema and sees no other; the reader sees all and changes nothing."""
     lines = [
         f"REVOKE ALL ON DATABASE {DATABASE} FROM PUBLIC;",
         "REVOKE ALL ON SCHEMA public FROM PUBLIC;",
-        f"CREATE ROLE {READER} LOGIN PASSWORD '{passwords[READER]}';",
+        f"CREATE ROLE {READER} LOGIN CONNECTION LIMIT {CONNECTIONS_OF_READERS} PASSWORD '{passwords[READER]}';",
         f"ALTER ROLE {READER} SET default_transaction_read_only = on;",
         f"GRANT CONNECT ON DATABASE {DATABASE} TO {READER};",
     ]
     for schema in SCHEMAS:
         lines += [
-            f"CREATE ROLE {schema} LOGIN PASSWORD '{passwords[schema]}';",
+            f"CREATE ROLE {schema} LOGIN CONNECTION LIMIT {CONNECTIONS_PER_SERVICE} PASSWORD '{passwords[schema]}';",
             f"CREATE SCHEMA {schema} AUTHORIZATION {schema};",
             f"ALTER ROLE {schema} SET search_path = {schema};",
             f"GRANT CONNECT ON DATABASE {DATABASE} TO {schema};",

@@ -1,7 +1,6 @@
 """One stack: three servers, perhaps the services, and the file that tells others how to reach them."""
 
 import json
-import secrets
 import subprocess
 import time
 from dataclasses import replace
@@ -10,10 +9,11 @@ from pathlib import Path
 from . import nats_conf, net, paths, services, wheels
 from .clickhouse import DATABASE as CLICKHOUSE_DATABASE
 from .clickhouse import ClickHouse
-from .net import LOOPBACK, free_port, http_ok
+from .kept import Kept
+from .net import LOOPBACK, http_ok
 from .paths import StackError
 from .postgres import DATABASE as POSTGRES_DATABASE
-from .postgres import READER, SCHEMAS, SUPERUSER, TEST_ROLE, Postgres
+from .postgres import CONNECTIONS_MAX, READER, SCHEMAS, SUPERUSER, TEST_ROLE, Postgres
 from .supervisor import Spec, StartError, Supervisor
 
 PROGRAMS = ("apportion", "loadtest", *(f"apportion-{name}" for name in nats_conf.SERVICES))
@@ -31,26 +31,32 @@ UP_QUOTA = {"cpu": "256", "memory": "2TiB", "gpu": "32"}
 UP_RATES = {"cpu": 40_000, "memory": 5_000, "gpu": 2_000_000}
 
 
-def password():
-    # Hexadecimal needs no quoting anywhere it goes: URLs, SQL, XML, TOML.
-    return secrets.token_hex(16)
+def beginning(cell, tenants, operation_window_ms=services.OPERATION_WINDOW_MS, furnished=False):
+    """What a stack's data belongs to from its first to its last launcher. `furnished`: with nodes, quotas and rates."""
+    return {"cell": cell, "tenants": list(tenants), "operation_window_ms": operation_window_ms, "clock": None,
+            "furnished": furnished}
 
 
 class Stack:
-    def __init__(self, state, *, cell, tenants, for_tests=False, operation_window_ms=services.OPERATION_WINDOW_MS):
+    def __init__(self, state, begin=None, for_tests=False):
+        """`begin`: what `beginning` gives, or None for a stack that goes on with its data."""
         self.state = state
+        self.kept = Kept(state)
+        if begin is not None:
+            self.kept.begin(begin)
+        begun = self.kept.stack()
         self.for_tests = for_tests
         self.file = state.path / "stack.json"
         self.supervisor = Supervisor(state, on_change=self._write)
         self.service_names = ()
         # Decisions come before read models and the bill, which catch up.
         self.nice = 0 if for_tests else READ_MODELS_NICE
-        self.nats_passwords = {key: password() for key in services.nats_users(tenants)}
+        self.nats_passwords = self.kept.passwords("nats", services.nats_users(begun["tenants"]))
         self.value = {
-            "cell": {"name": cell, "number": services.CELL_NUMBER},
-            "tenants": list(tenants),
-            "clock": None,
-            "operation_window_ms": operation_window_ms,
+            "cell": {"name": begun["cell"], "number": services.CELL_NUMBER},
+            "tenants": begun["tenants"],
+            "clock": begun["clock"],
+            "operation_window_ms": begun["operation_window_ms"],
             "state_dir": str(state.path),
             "services": {},
         }
@@ -63,14 +69,14 @@ class Stack:
             began = time.monotonic()
             retry_ports(start)
             say(f"  {name:<11} ready in {time.monotonic() - began:.1f} s")
-        self.value["otlp_listen"] = f"{LOOPBACK}:{free_port()}"
+        self.value["otlp_listen"] = f"{LOOPBACK}:{self.kept.port('otlp')}"
         control = self.state.socket_dir("control") / "control.sock"
         self.supervisor.listen(control)
         self.value["control"] = str(control)
         self._write()
 
     def _start_nats(self):
-        port, monitor_port = free_port(), free_port()
+        port, monitor_port = self.kept.port("nats"), self.kept.port("nats monitor")
         cell, tenants = self.value["cell"]["name"], self.value["tenants"]
         config = self.state.path / "config" / "nats.conf"
         paths.write_private(config, nats_conf.render(
@@ -97,13 +103,19 @@ class Stack:
 
     def _start_postgres(self):
         roles = [SUPERUSER, READER, *SCHEMAS] + ([TEST_ROLE] if self.for_tests else [])
-        postgres = Postgres(self.state, free_port(), {role: password() for role in roles},
-                            connections_max=300 if self.for_tests else 100, test_role=self.for_tests)
-        if postgres.data.exists():
-            paths.remove(postgres.data)
-        postgres.create()
+        postgres = Postgres(self.state, self.kept.port("postgres"), self.kept.passwords("postgres", roles),
+                            connections_max=300 if self.for_tests else CONNECTIONS_MAX, test_role=self.for_tests)
+        if not postgres.data.exists():
+            # It may have been elsewhere, and swept away there. The services fill it again from the ledger.
+            self.kept.undo("postgres")
+        if self.kept.is_done("postgres"):
+            postgres.forget_killed()
+        else:
+            postgres.create()
         self.supervisor.start(replace(postgres.spec(), nice=self.nice))
-        postgres.create_roles()
+        if not self.kept.is_done("postgres"):
+            postgres.create_roles()
+            self.kept.done("postgres")
         self.value["postgres"] = {
             "url": postgres.url(READER),
             "admin_url": postgres.url(TEST_ROLE if self.for_tests else SUPERUSER),
@@ -115,7 +127,7 @@ class Stack:
 
     def _start_clickhouse(self):
         names = ("test", "analytics", "reader") if self.for_tests else ("analytics", "reader")
-        clickhouse = ClickHouse(self.state, free_port(), {name: password() for name in names})
+        clickhouse = ClickHouse(self.state, self.kept.port("clickhouse"), self.kept.passwords("clickhouse", names))
         clickhouse.configure()
         self.supervisor.start(replace(clickhouse.spec(), nice=self.nice))
         owner = names[0]
@@ -136,6 +148,7 @@ class Stack:
             "started_ms": net.now_ms(),
             "rate": rate,
         }
+        self.kept.clock(self.value["clock"])
 
     def start_services(self, programs, say, together=False):
         """Creates the cell's streams and starts the services, whose programs are in a directory."""
@@ -164,16 +177,25 @@ class Stack:
             self._await_service(name, programs)
 
     def start_fleet(self, programs, workload, say):
-        """A few simulated nodes, tenants with quotas, and rates: so that the first request by hand finds a place."""
+        """
+        For a stack that is furnished: a few simulated nodes, tenants with quotas, and rates: so that the first request by hand finds a place. A stack
+        that goes on has its tenants, quotas and rates, perhaps others by now.
+        """
+        if not self.kept.stack()["furnished"]:
+            return
         command = [str(programs / "loadtest"), "fleet", "--stack", str(self.file), "--workload", str(workload)]
         self.supervisor.launch(Spec(name=FLEET, argv=command, ready=lambda: True))
         self.service_names = (*self.service_names, FLEET)
+        if self.kept.is_done("tenants"):
+            say(f"  {'fleet':<11} simulated nodes")
+            return
         for tenant in self.value["tenants"]:
             self._operator(programs, "tenant", tenant)
             for resource, limit in UP_QUOTA.items():
                 self._operator(programs, "quota", "set", tenant, resource, limit)
         for resource, micro in UP_RATES.items():
             self._operator(programs, "rate", resource, str(micro))
+        self.kept.done("tenants")
         say(f"  {'fleet':<11} simulated nodes; tenants have quotas, resources have rates")
 
     def _operator(self, programs, *words):
@@ -199,7 +221,7 @@ class Stack:
     def _write_service(self, name):
         """Chooses the service's port and writes its configuration."""
         config = self.state.path / "config" / f"{name}.toml"
-        self.value["services"][name] = {"http": f"{LOOPBACK}:{free_port()}", "config": str(config)}
+        self.value["services"][name] = {"http": f"{LOOPBACK}:{self.kept.port(name)}", "config": str(config)}
         paths.write_private(config, services.to_toml(services.config(name, self.value)))
 
     def _launch(self, name, programs):

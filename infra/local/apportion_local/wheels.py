@@ -99,7 +99,8 @@ def postgres_install():
 def copy_postgres(install, target):
     """Copies an installation with the libraries that it finds beside its package, by the same relative path."""
     package = install.parent
-    shutil.copytree(package.with_name(package.name + ".libs"), target / (package.name + ".libs"))
+    shutil.copytree(package.with_name(package.name + ".libs"), target / (package.name + ".libs"), dirs_exist_ok=True)
+    paths.remove(target / package.name)
     return Path(shutil.copytree(install, target / package.name / install.name, symlinks=True))
 
 
