@@ -31,7 +31,7 @@ BENCH_SERVICES ?= --together
 HISTORIES ?= 200000
 test-rust: export PROPTEST_RNG_SEED := 11
 
-.PHONY: bench bench-placement bench-queueing bench-core bench-quota bench-reserve bench-flood bench-peers bench-build help setup build build-debug run up down status search test test-infra test-rust test-sabotage sim \
+.PHONY: bench bench-placement bench-queueing bench-core bench-quota bench-reserve bench-flood bench-peers bench-build help setup build build-debug run up down status secrets search test test-infra test-rust test-sabotage sim \
         check fmt-check clippy tidy sqlx-check sqlx-prepare
 
 help: ## list the targets
@@ -54,6 +54,9 @@ down: ## stop what `make up` started
 
 status: ## show what `make up` started
 	@$(STACK) status
+
+secrets: ## make the passwords of docker-compose.yml that are missing, in infra/secrets/
+	@$(STACK) compose-secrets
 
 test: setup build-debug test-rust sim test-infra test-sabotage ## all tests, against real servers
 

@@ -113,6 +113,8 @@ def parser():
 
     command("compose-accounts", cmd_compose_accounts, "write infra/nats/accounts.conf for docker-compose.yml")
 
+    command("compose-secrets", cmd_compose_secrets, "make the passwords of docker-compose.yml that are missing")
+
     servers = command("with-servers", cmd_with_servers, "run a command beside fresh servers: with-servers -- CMD...")
     servers.add_argument("--state", type=Path, help="directory for data, logs and configuration")
     return top
@@ -129,6 +131,12 @@ def cmd_setup(_options):
 
 def cmd_compose_accounts(_options):
     compose.ACCOUNTS.write_text(compose.accounts_conf(), encoding="utf-8")
+    return 0
+
+
+def cmd_compose_secrets(_options):
+    compose.write_secrets()
+    print(f"Passwords: {compose.SECRETS.relative_to(CHECKOUT)}")
     return 0
 
 

@@ -1,5 +1,6 @@
 """docker-compose.yml without Docker: everything it names exists and fits together."""
 
+import json
 import os
 import re
 import subprocess
@@ -23,15 +24,26 @@ CONFIGS = CHECKOUT / "infra" / "compose" / "config"
 # Ports that images listen on without being told in a file of ours.
 IMAGE_PORTS = {"postgres": {5432}, "clickhouse": {8123}, "jaeger": {4317, 16686}, "prometheus": {9090},
                "grafana": {3000}}
+# They end when they are done.
+ONCE = {"cell-init", "bootstrap"}
+# There is no program in its image that could ask.
+UNASKED = {"otel-collector"}
 
 
 def read(*parts):
     return CHECKOUT.joinpath("infra", *parts).read_text(encoding="utf-8")
 
 
-def env_example():
-    lines = [line for line in read("env.example").splitlines() if line and not line.startswith("#")]
-    return dict(line.split("=", 1) for line in lines)
+def variables(service):
+    """What with-secrets makes of a service's secrets."""
+    named = [secret.partition("-") for secret in SERVICES[service]["secrets"]]
+    return {f"{server}_PASSWORD_{user}".upper().replace("-", "_") for server, _, user in named}
+
+
+def with_secrets(directory, *command, **environment):
+    return subprocess.run(["/bin/sh", str(CHECKOUT / "infra/compose/with-secrets"), *command],
+                          env={**os.environ, "SECRETS_DIRECTORY": str(directory), **environment},
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
 
 def config(service):
@@ -45,8 +57,10 @@ def ports():
         (port,) = re.findall(rf'^{key}: "0\.0\.0\.0:(\d+)"', read("nats", "nats.conf"), re.MULTILINE)
         for name in ("nats-1", "nats-2", "nats-3", "nats"):
             found.setdefault(name, set()).add(int(port))
-    endpoint = yaml.safe_load(read("otel", "collector.yaml"))["receivers"]["otlp"]["protocols"]["grpc"]["endpoint"]
-    found["otel-collector"] = {int(endpoint.rsplit(":", 1)[1])}
+    collector = yaml.safe_load(read("otel", "collector.yaml"))
+    endpoints = [collector["receivers"]["otlp"]["protocols"]["grpc"]["endpoint"],
+                 collector["extensions"]["health_check"]["endpoint"]]
+    found["otel-collector"] = {int(endpoint.rsplit(":", 1)[1]) for endpoint in endpoints}
     for name in nats_conf.SERVICES:
         found[name] = {int(config(name)["http"]["listen"].rsplit(":", 1)[1])}
     return found
@@ -64,9 +78,9 @@ class Files(unittest.TestCase):
 
     def test_every_config_that_a_command_names_is_mounted(self):
         for name, service in SERVICES.items():
-            if service.get("image") != "apportion:local":
+            command = service.get("command", [])
+            if service.get("image") != "apportion:local" or "--config" not in command:
                 continue
-            command = service["command"]
             file = Path(command[command.index("--config") + 1])
             self.assertEqual(file.parent, Path("/etc/apportion"), name)
             self.assertTrue((CONFIGS / file.name).exists(), f"{name}: {file}")
@@ -75,7 +89,7 @@ class Files(unittest.TestCase):
     def test_the_image_has_every_program_that_a_command_names(self):
         dockerfile = read("Dockerfile")
         for name, service in SERVICES.items():
-            if service.get("image") == "apportion:local":
+            if service.get("image") == "apportion:local" and name != "bootstrap":
                 self.assertEqual(service["build"]["dockerfile"], "infra/Dockerfile")
                 for program in [service["command"][0], *service.get("healthcheck", {}).get("test", ["", ""])[1:2]]:
                     self.assertRegex(dockerfile, rf"[\s/]{re.escape(program)}[\s;\\]", name)
@@ -94,26 +108,80 @@ class Files(unittest.TestCase):
                     self.assertIn("healthcheck", SERVICES[other], f"{name} waits for {other}")
 
 
-class Environment(unittest.TestCase):
-    def test_the_example_has_exactly_the_variables_that_are_used(self):
-        used = set(re.findall(r"\$\{(\w+)", TEXT))
-        used |= {secret["environment"] for secret in COMPOSE["secrets"].values()}
-        self.assertEqual(set(env_example()), used)
+class Bounds(unittest.TestCase):
+    def test_every_service_has_limits_and_gains_no_rights(self):
+        for name, service in SERVICES.items():
+            for limit in ("cpus", "mem_limit", "pids_limit"):
+                self.assertIn(limit, service, name)
+            self.assertIn("no-new-privileges:true", service["security_opt"], name)
 
-    def test_values_of_the_example_work_where_they_go(self):
-        for name, value in env_example().items():
-            self.assertRegex(value, r"^[A-Za-z][A-Za-z0-9_-]*$", name)
+    def test_every_service_that_stays_has_a_health_check(self):
+        checked = {name for name, service in SERVICES.items() if "healthcheck" in service}
+        self.assertEqual(checked, set(SERVICES) - ONCE - UNASKED)
+
+    def test_what_runs_once_is_done_again_until_it_works(self):
+        for name in ONCE:
+            self.assertEqual(SERVICES[name]["restart"], "on-failure")
+
+
+class Secrets(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
+        self.addCleanup(directory.cleanup)
+        self.directory = Path(directory.name) / "secrets"
+
+    def test_no_password_is_in_the_file_or_comes_from_a_variable(self):
+        # A service with a read-only file system gets no secret that is made of a variable.
+        self.assertNotRegex(TEXT, r"(?<!\$)\$\{")
+        for name, source in COMPOSE["secrets"].items():
+            self.assertEqual(source, {"file": f"./infra/secrets/{name}"})
+        for name, service in SERVICES.items():
+            for variable in service.get("environment", {}):
+                self.assertNotRegex(variable, r"PASSWORD(?!__FILE$|_FILE$)", name)
+
+    def test_make_secrets_makes_what_is_declared_once(self):
+        compose.write_secrets(self.directory)
+        self.assertLessEqual(set(COMPOSE["secrets"]), {path.name for path in self.directory.iterdir()})
+        self.assertEqual({path.name for path in self.directory.iterdir()} - set(COMPOSE["secrets"]), {"stack.json"})
+        before = {path.name: path.read_text(encoding="utf-8") for path in self.directory.iterdir()}
+        (self.directory / "nats-quota").unlink()
+        compose.write_secrets(self.directory)
+        after = {path.name: path.read_text(encoding="utf-8") for path in self.directory.iterdir()}
+        self.assertEqual({name for name in before if before[name] != after[name]}, {"nats-quota", "stack", "stack.json"})
+        words = [text for name, text in after.items() if not name.startswith("stack")]
+        self.assertEqual(len(words), len(set(words)))
+        # Other users of the host do not pass; users of containers read.
+        self.assertEqual(self.directory.stat().st_mode & 0o777, 0o700)
+        for path in self.directory.iterdir():
+            self.assertEqual(path.stat().st_mode & 0o777, 0o444)
+
+    def test_every_secret_is_used_and_every_used_one_declared(self):
+        used = {secret for service in SERVICES.values() for secret in service.get("secrets", [])}
+        self.assertEqual(used, set(COMPOSE["secrets"]))
+
+    def test_the_command_line_finds_its_users(self):
+        compose.write_secrets(self.directory)
+        for name, host in (("stack", "nats"), ("stack.json", "127.0.0.1")):
+            value = json.loads((self.directory / name).read_text(encoding="utf-8"))
+            self.assertEqual(value["nats"]["url"], f"nats://{host}:4222")
+            self.assertIn(4222, ports()["nats"])
+            self.assertEqual(set(value["nats"]["users"]), set(services.nats_users(compose.TENANTS)))
+            word = (self.directory / "nats-tenant-team-a").read_text(encoding="utf-8").strip()
+            self.assertEqual(value["nats"]["users"]["tenant:team-a"], {"user": "team-a", "password": word})
 
     def test_scripts_and_configurations_use_only_variables_their_container_has(self):
         used = {
             "postgres": set(re.findall(r"POSTGRES_PASSWORD_\w+", read("postgres", "init.sh"))),
             "clickhouse": set(re.findall(r'from_env="(\w+)"', read("clickhouse", "users.d", "apportion.xml"))),
         }
-        bus = set(re.findall(r"\$(NATS_\w+)", read("nats", "nats.conf") + read("nats", "accounts.conf")))
+        bus = set(re.findall(r"\$(NATS_PASSWORD_\w+)", "".join(
+            [read("nats", "nats.conf"), read("nats", "accounts.conf"), read("compose", "nats-start")])))
         used.update({name: bus for name in ("nats-1", "nats-2", "nats-3")})
-        for name, variables in used.items():
-            self.assertTrue(variables)
-            self.assertLessEqual(variables, set(SERVICES[name]["environment"]), name)
+        for name, wanted in used.items():
+            self.assertTrue(wanted)
+            self.assertLessEqual(wanted, variables(name), name)
+            self.assertEqual(SERVICES[name]["entrypoint"], ["/bin/sh", "/usr/local/bin/with-secrets"])
+            self.assertIn("./infra/compose/with-secrets:/usr/local/bin/with-secrets:ro", SERVICES[name]["volumes"])
 
     def test_every_secret_file_is_given_to_the_service_that_reads_it(self):
         for service, file in [("cell-init", "operator")] + [(name, name) for name in nats_conf.SERVICES]:
@@ -122,11 +190,27 @@ class Environment(unittest.TestCase):
             self.assertEqual(wanted, set(SERVICES[service]["secrets"]), service)
             self.assertLessEqual(wanted, set(COMPOSE["secrets"]))
 
-    def test_both_ends_of_a_password_read_the_same_variable(self):
-        for secret, source in COMPOSE["secrets"].items():
-            server, _, user = secret.partition("-")
-            expected = f"{server}_PASSWORD_{user}".upper().replace("-", "_")
-            self.assertEqual(source["environment"], expected)
+    def test_a_server_gets_its_secrets_as_variables_and_its_arguments(self):
+        compose.write_secrets(self.directory)
+        done = with_secrets(self.directory, "/bin/sh", "-c", 'echo "$NATS_PASSWORD_TENANT_TEAM_A" "$0"', "a b")
+        word = (self.directory / "nats-tenant-team-a").read_text(encoding="utf-8").strip()
+        self.assertEqual((done.returncode, done.stdout), (0, f"{word} a b\n"), done.stderr)
+
+    def test_what_is_no_password_is_refused(self):
+        for text in ("change-me-nats-operator", "p-change-me-0123456789", "", "short", "with a space in the middle",
+                     "0123456789abcdef0123", 'quote"quote"quote"quote', "two\nlines-of-a-password"):
+            compose.write_secrets(self.directory)
+            path = self.directory / "nats-operator"
+            path.unlink()
+            path.write_text(text, encoding="utf-8")
+            done = with_secrets(self.directory, "echo", "started")
+            self.assertEqual((done.returncode, done.stdout), (1, ""), text)
+            self.assertIn("nats-operator", done.stderr)
+            if len(text) > 5:
+                self.assertNotIn(text, done.stderr)
+            path.unlink()
+        done = with_secrets(self.directory / "none", "echo", "started")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
 
 
 class Ports(unittest.TestCase):
@@ -193,11 +277,13 @@ class Servers(unittest.TestCase):
             for name in ("nats.conf", "accounts.conf"):
                 text = read("nats", name).replace('"/data"', f'"{home}/data"')
                 Path(home, name).write_text(text, encoding="utf-8")
-            environment = {**os.environ, **env_example(), "NATS_SERVER_NAME": "nats-1"}
-            routes = SERVICES["nats-1"]["command"][-1]
-            routes = re.sub(r"\$\{(\w+)[^}]*\}", lambda match: environment[match[1]], routes)
-            done = subprocess.run([str(wheels.nats_server()), "-t", "-c", f"{home}/nats.conf", "--routes", routes],
-                                  env=environment, capture_output=True, text=True)
+            text = read("compose", "nats-start").replace("/etc/nats/", f"{home}/")
+            self.assertIn("exec nats-server ", text)
+            Path(home, "nats-start").write_text(text.replace("exec nats-server ", "exec nats-server -t "),
+                                                encoding="utf-8")
+            compose.write_secrets(Path(home, "secrets"))
+            path = f"{wheels.nats_server().parent}:{os.environ['PATH']}"
+            done = with_secrets(f"{home}/secrets", "/bin/sh", f"{home}/nats-start", PATH=path, NATS_SERVER_NAME="nats-1")
             self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_an_acknowledged_message_is_on_disk(self):
