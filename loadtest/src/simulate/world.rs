@@ -55,6 +55,8 @@ const OVERLAP_MAX: usize = 3;
 const DRAIN_ROUNDS_MAX: u64 = 3000;
 /// Rounds in which the cell may come to rest while nothing ends by itself, before that.
 const REST_ROUNDS_MAX: u64 = 1500;
+/// Rounds in which the feed has told what was written.
+const FEED_ROUNDS: u64 = 100;
 /// Rounds without a record after which everybody has read everything.
 const ROUNDS_TO_READ: u64 = 4;
 
@@ -397,6 +399,7 @@ impl World {
             agent.lasting = false;
         }
         if self.quiet(DRAIN_ROUNDS_MAX)? {
+            self.feed_catches_up()?;
             return self.at_rest();
         }
         let text = format!("no quiet in {DRAIN_ROUNDS_MAX} rounds: {:?}", self.agents);
@@ -405,6 +408,19 @@ impl World {
             lsn: self.read as u64,
             text,
         })
+    }
+
+    /// A projector may be in a pause before its next try, for longer than it takes others to write again.
+    fn feed_catches_up(&mut self) -> Result<(), Violation> {
+        for _ in 0..FEED_ROUNDS {
+            for index in 0..self.processes.len() {
+                if self.processes[index].role == Role::Feed {
+                    self.poll(index)?;
+                }
+            }
+            self.clock.advance(10);
+        }
+        Ok(())
     }
 
     /// What holds in any quiet state.

@@ -101,9 +101,10 @@ impl Budgets {
         let Some((_, amount)) = amount else {
             return false;
         };
-        // A run may have begun by a clock that is ahead of quota's.
-        let ahead = self.used(&quotas.claims, key, now + CLOCKS_DIFFER_MS) / HOUR_MS as u128;
-        refusal.limit == amount && ahead >= u128::from(amount)
+        // A run may have begun by a clock that is ahead of quota's, and be of the period before by quota's own.
+        let used = |now| self.used(&quotas.claims, key, now) / HOUR_MS as u128;
+        let used = used(now).max(used(now + CLOCKS_DIFFER_MS));
+        refusal.limit == amount && used >= u128::from(amount)
     }
 }
 

@@ -80,18 +80,19 @@ impl Quotas {
         let Some(gang) = gang.filter(|gang| !gang.granted) else {
             return vec![no];
         };
+        let unit = self.members_that_ask(claim);
+        let complete = unit.len() as u64 == gang.size && unit.first() == Some(&no);
+        if complete { unit } else { Vec::new() }
+    }
+
+    /// The members of its gang that have no quota yet.
+    pub(super) fn members_that_ask(&self, claim: &Claim) -> Vec<u64> {
         let is_member = |(_, other): &(&u64, &Claim)| {
             let asks = matches!(other.stage, Stage::Asked | Stage::Waits);
             asks && !other.again && other.gang == claim.gang
         };
-        let unit: Vec<u64> = self
-            .claims
-            .iter()
-            .filter(is_member)
-            .map(|(no, _)| *no)
-            .collect();
-        let complete = unit.len() as u64 == gang.size && unit.first() == Some(&no);
-        if complete { unit } else { Vec::new() }
+        let members = self.claims.iter().filter(is_member);
+        members.map(|(no, _)| *no).collect()
     }
 
     /// The members of a gang are granted in one frame, as many as it has, or none.

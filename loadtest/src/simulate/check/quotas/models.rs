@@ -106,7 +106,8 @@ impl Quotas {
         claims.any(|other| other.stage == super::Stage::Waits && near(other))
     }
 
-    /// Of what it names, one is as full as it says; and none of those that nodes have is left.
+    /// Of what it names, one is as full as it says; and none of those that nodes have is left. What a cohort leaves of a limit
+    /// is not counted a second time here.
     pub(super) fn no_model_now(
         &self,
         claim: &Claim,
@@ -117,9 +118,10 @@ impl Quotas {
         let over = |model: &String| self.over_of(claim, model, now);
         let limited = self.limited(claim);
         let said = limited.iter().filter_map(over);
-        let mut said = said.map(|over| (over.limit, over.actual));
+        let mut said = said.map(|over| over.actual);
         claim.choice.as_ref() == Some(choice)
-            && said.any(|said| said == (refusal.limit, refusal.actual))
+            && said.any(|actual| actual == refusal.actual)
+            && refusal.limit < refusal.actual
             && self.none_is_left(claim, &|model| over(&model.to_owned()).is_some())
     }
 

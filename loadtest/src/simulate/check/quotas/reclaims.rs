@@ -19,7 +19,19 @@ impl Quotas {
         at.rule(stays, Invariant::Terminal, told)?;
         let rightly = match e.by {
             0 => self.burst_is_over(claim, at.now),
-            by => self.is_owed(claim, self.claim(at, by)?),
+            by => {
+                let of = self.claim(at, by)?;
+                // The first of a gang stands for all of it; one of a gang that was granted asks for itself.
+                let mut unit = match of.gang {
+                    Some(_) => self.members_that_ask(of),
+                    None => Vec::new(),
+                };
+                if !unit.contains(&by) {
+                    unit = vec![by];
+                }
+                let unit = unit.iter().filter_map(|no| self.claims.get(no));
+                self.is_owed(claim, of, &unit.collect::<Vec<_>>())
+            }
         };
         at.rule(rightly, Invariant::Quota, || {
             format!("{}, by {:?}", told(), self.claims.get(&e.by))
@@ -48,7 +60,7 @@ impl Quotas {
     }
 
     /// One that waits for what is its tenant's own, and one that holds what another tenant of the cohort has lent.
-    fn is_owed(&self, claim: &Claim, by: &Claim) -> bool {
+    fn is_owed(&self, claim: &Claim, by: &Claim, unit: &[&Claim]) -> bool {
         let (tenant, lender) = (claim.tenant(), by.tenant());
         let Some(settings) = self.tenants.get(lender) else {
             return false;
@@ -69,13 +81,16 @@ impl Quotas {
             let stays = self
                 .staying(tenant, resource)
                 .checked_sub(claim.amount(resource));
-            let wanted = self.held(lender, resource) + by.amount(resource);
+            let asked = unit.iter().map(|one| one.amount(resource)).sum::<u64>();
+            let wanted = self.held(lender, resource) + asked;
             claim.amount(resource) > 0 && stays.is_some_and(|it| it >= most) && wanted <= own
         };
         in_cohort
             && tenant != lender
             && allowed
             && waits
-            && self.resources(by, lender).iter().any(lent)
+            && unit
+                .iter()
+                .any(|one| self.resources(one, lender).iter().any(lent))
     }
 }

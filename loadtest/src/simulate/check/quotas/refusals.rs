@@ -66,8 +66,13 @@ impl Quotas {
             return false;
         };
         if let Some(choice) = models_of(what) {
-            let unit = self.unit(no, claim);
-            let unit = if unit.is_empty() { vec![no] } else { unit };
+            let alone = claim.gang.is_none() || self.unit(no, claim) == [no];
+            // Each member is told what all of them want.
+            let unit = if alone {
+                vec![no]
+            } else {
+                self.members_that_ask(claim)
+            };
             return self.no_model_ever(&unit, &choice, refusal, now);
         }
         let ever = self.most_ever(account, what);
