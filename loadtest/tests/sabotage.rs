@@ -113,11 +113,16 @@ fn a_reservation_that_ends_early() {
 
 #[test]
 fn a_step_of_a_clock() {
-    // Behind a step forward all who wait for a time stand still, until somebody with a right clock begins to lead; and who
-    // waits for an answer gets none.
+    // Behind a step forward all who wait for a time stand still, until somebody with a right clock begins to lead: who waits
+    // for an answer gets none, and who waits for its next try does not see that the ledger has lost its end.
     check(
         Bug::ClockStepAdopted,
-        &[Invariant::Expiry, Invariant::Outcome, Invariant::Memory],
+        &[
+            Invariant::Expiry,
+            Invariant::Outcome,
+            Invariant::Memory,
+            Invariant::Replay,
+        ],
     );
 }
 
