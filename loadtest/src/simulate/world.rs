@@ -468,7 +468,7 @@ impl World {
 }
 
 /// The world's own names are tokens.
-fn token(text: &str) -> Token {
+pub(super) fn token(text: &str) -> Token {
     Token::new(text).unwrap_or_else(|_| unreachable!("{text} is a token"))
 }
 

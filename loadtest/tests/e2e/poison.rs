@@ -118,6 +118,22 @@ const BROKEN_HEADERS: [&[u8]; 5] = [
     b"\xff\xff\xff\xff\r\n\r\n",
 ];
 
+async fn all_decided(tenant: &client::Client, sent: &[String]) {
+    eventually("all outcomes in the feed", || async {
+        let page = tenant
+            .feed_page(client::Position::default(), None, 0)
+            .await
+            .ok()?;
+        let decided = page.iter().filter_map(|event| match &event.kind {
+            Some(Kind::Outcome(outcome)) => Some(outcome.operation_id.clone()),
+            _ => None,
+        });
+        let decided: Vec<_> = decided.collect();
+        sent.iter().all(|id| decided.contains(id)).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_broken_header_block_closes_no_door() -> Outcome {
     let suite = Suite::start().await;
@@ -150,19 +166,7 @@ async fn a_broken_header_block_closes_no_door() -> Outcome {
     agents.flush().await?;
 
     // Unreadable headers are as good as none: each request is decided, and so is what comes behind them.
-    eventually("all outcomes in the feed", || async {
-        let page = tenant
-            .feed_page(client::Position::default(), None, 0)
-            .await
-            .ok()?;
-        let decided = page.iter().filter_map(|event| match &event.kind {
-            Some(Kind::Outcome(outcome)) => Some(outcome.operation_id.clone()),
-            _ => None,
-        });
-        let decided: Vec<_> = decided.collect();
-        sent.iter().all(|id| decided.contains(id)).then_some(())
-    })
-    .await;
+    all_decided(&tenant, &sent).await;
     let operation = Operation::new(id(), Verb::Submit(small("behind")));
     let settled = tenant
         .settle(&operation, 5, std::time::Duration::from_millis(100))
@@ -210,19 +214,7 @@ async fn a_carriage_return_in_a_header_closes_no_door() -> Outcome {
     suite
         .start_again::<node_heartbeat::NodeHeartbeatService>()
         .await;
-    eventually("all outcomes in the feed", || async {
-        let page = tenant
-            .feed_page(client::Position::default(), None, 0)
-            .await
-            .ok()?;
-        let decided = page.iter().filter_map(|event| match &event.kind {
-            Some(Kind::Outcome(outcome)) => Some(outcome.operation_id.clone()),
-            _ => None,
-        });
-        let decided: Vec<_> = decided.collect();
-        sent.iter().all(|id| decided.contains(id)).then_some(())
-    })
-    .await;
+    all_decided(&tenant, &sent).await;
     suite.node("n1").await;
     suite.assert_healthy(&tenant).await;
     suite.assert_verified().await;

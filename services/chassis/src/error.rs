@@ -8,6 +8,11 @@ use crate::config::ConfigError;
 /// What a service's `run` may fail with. The boundary is outermost: nobody acts on the kind, it is printed.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
+/// Ends a service without a word of the bus: a message whose headers the client library cannot read may do it.
+#[derive(Debug, thiserror::Error)]
+#[error("the bus client has broken down")]
+pub(crate) struct BusClientBrokeDown;
+
 /// Why a service did not start, or did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {

@@ -15,7 +15,7 @@ use tracing::Instrument;
 use crate::clock::Clock;
 use crate::config::{Cell, ClickhouseConfig, Config, ConfigError, NatsConfig, PostgresConfig};
 use crate::connect::{self, NatsEvents};
-use crate::error::{BootError, Failure};
+use crate::error::{BootError, BusClientBrokeDown, Failure};
 use crate::health::Health;
 use crate::http::{Page, Server};
 use crate::metrics::Metrics;
@@ -25,9 +25,6 @@ use crate::watch::{Followers, Watches};
 
 /// Spans that cannot be sent by then are given up.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(3);
-
-/// What ends a service without a word of the bus: a message whose headers the client library cannot read may do it.
-const BUS_CLIENT_BROKE_DOWN: &str = "the bus client has broken down";
 
 /// An optional table of the configuration that a service cannot do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,7 +243,7 @@ async fn boot<S: Service>(
     let outcome = tokio::select! {
         biased;
         outcome = S::run(context) => outcome,
-        () = broken_down.requested() => Err(Failure::from(BUS_CLIENT_BROKE_DOWN)),
+        () = broken_down.requested() => Err(Failure::from(BusClientBrokeDown)),
     };
 
     server.stop().await;

@@ -5,6 +5,7 @@ mod hub;
 mod link;
 
 use crate::bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Stored, Tail};
+use crate::snapshot::KEPT;
 use async_nats::{
     HeaderMap, HeaderValue,
     header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE,
@@ -62,7 +63,7 @@ fn millis(text: &str) -> Result<Millis, BusError> {
 const BROKEN: &str = "the connection broke meanwhile";
 
 /// Snapshots of one name are saved in these places by turns.
-fn places_of(name: &str) -> [String; 2] {
+fn places_of(name: &str) -> [String; KEPT] {
     [name.to_owned(), format!("{name}.2")]
 }
 

@@ -77,7 +77,7 @@ impl Snapshot {
 }
 
 /// So many are kept of a name: if the latest cannot be read, the one before is.
-const KEPT: usize = 2;
+pub(crate) const KEPT: usize = 2;
 
 /// What `restore` makes of the latest snapshot that is intact, and the bytes of that one. What is damaged, of another ledger or
 /// of another version is passed over.

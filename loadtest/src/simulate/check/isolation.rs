@@ -5,6 +5,7 @@
 //! moments, agents do at once as they are told, and in each round the decisions about everybody else have to be the same.
 
 use super::{Invariant, Violation};
+use crate::simulate::world::token;
 use ledger::{Decider, Draft, LedgerId, Replica, Snapshot, memory::MemoryBus, memory::Seeded};
 use quota::domain::Quota;
 use scheduler::domain::{Rules, Scheduler, what_if::told_to_stop};
@@ -12,8 +13,7 @@ use std::fmt;
 use vocab::{
     Account, AdminChange, AllocationNo, AllocationSpec, At, Event, EventNo, Gang, GpuRequest,
     Limits, Lsn, Millis, NodeCapacity, Operation, Operator, PlacementRules, PriorityClass,
-    QueueSettings, QuotaResource, Requirement, ResourceKind, RunState, SchedulingPolicy, Token,
-    Validity,
+    QueueSettings, QuotaResource, Requirement, ResourceKind, RunState, SchedulingPolicy, Validity,
 };
 
 /// No ledger of the simulation comes to these numbers. What is asked beside the odd requests has the lower ones.
@@ -149,10 +149,6 @@ fn folded<D: Decider + Clone>(bus: &MemoryBus) -> Result<(D, Millis), Violation>
 fn is_odd(event: &Event) -> bool {
     let of = event.allocation(EventNo(0));
     of.is_some_and(|AllocationNo(no)| (FIRST_ODD..FIRST_DECIDED).contains(&no))
-}
-
-fn token(text: &str) -> Token {
-    Token::new(text).unwrap_or_else(|_| unreachable!("{text} is a token"))
 }
 
 fn by(tenant: &str) -> Operation {

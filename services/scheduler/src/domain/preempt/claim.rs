@@ -100,7 +100,6 @@ pub struct Rights {
 /// Of a gang it is one member after the other: each takes by its own priority, or a higher one among them would clear nodes for
 /// a lower one, which those who had to go would clear again.
 pub struct Claimant<'a> {
-    pub no: AllocationNo,
     pub live: &'a Live,
     pub rights: Rights,
     /// What counts against its queue with all that it asks for.
@@ -116,7 +115,7 @@ impl<'a> Claimant<'a> {
     /// From here on it is that member of the unit.
     pub fn stands_for(&mut self, state: &'a Scheduler, no: AllocationNo, shares: &Shares) {
         if let Some(live) = state.live.get(&no) {
-            (self.no, self.live) = (no, live);
+            self.live = live;
             self.rights = state.rights(no, live, shares);
         }
     }

@@ -5,12 +5,13 @@
 //! less than the taker's does, and never from a higher priority. The victims are of the lowest priority, the fewest, and the
 //! youngest; nobody goes for one who then does not fit, may not be there, or is beyond a limit of its queue.
 //!
-//! It comes to rest. An *epoch* ends when something comes from outside: quota is granted, a run ends by itself, a node or a
-//! setting changes. In one epoch an allocation has nodes cleared for it by its queue's share once, and not at all once it
-//! was nominated in vain twice. What is left are preemptions by priority, of which each puts a higher priority in the place of
-//! lower ones: in a gang whose members are of different priorities each takes by its own. So with n allocations that wait or run and p priorities among them, nobody has to go more than n times by
-//! share in an epoch; between two such, the numbers that hold a place, by priority and the highest first, only grow in the
-//! order of words, and each grows at most n times before a higher one does.
+//! It comes to rest. An *epoch* ends when something comes from outside: quota is granted, a run ends by itself, a node
+//! or a setting changes. In one epoch an allocation has nodes cleared for it by its queue's share once, and not at all
+//! once it was nominated in vain twice. What is left are preemptions by priority, of which each puts a higher priority
+//! in the place of lower ones: in a gang whose members are of different priorities each takes by its own. So with n
+//! allocations that wait or run and p priorities among them, nobody has to go more than n times by share in an epoch;
+//! between two such, the numbers that hold a place, by priority and the highest first, only grow in the order of words,
+//! and each grows at most n times before a higher one does.
 
 mod board;
 mod claim;
@@ -126,7 +127,6 @@ impl Scheduler {
         let mut with_it = self.queues.own_counted(queue, minute, half_life_ms);
         add(&mut with_it, &line.asks);
         let mut claimant = Claimant {
-            no: head,
             live,
             rights: Rights::default(),
             with_it: Share::dominant(&with_it, self.fleet.totals()),
