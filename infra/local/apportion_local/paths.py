@@ -8,8 +8,9 @@ import os
 import shutil
 import stat
 import tempfile
-import time
 from pathlib import Path
+
+from .net import wait_until
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 LOCAL = CHECKOUT / ".local"
@@ -181,13 +182,14 @@ def elsewhere(note):
 
 def await_leftovers(directory):
     """Processes of an earlier launcher still have the data open while they end; the kernel has told them to."""
-    left = {int(file.read_text(encoding="ascii")) for file in (directory / "pids").glob("*.pid")}
-    deadline = time.monotonic() + LEFTOVERS_END_S
-    while left := {pid for pid in left if names(pid, directory)}:
-        if time.monotonic() >= deadline:
-            pids = ", ".join(str(pid) for pid in sorted(left))
-            raise StackError(f"Processes of an earlier stack still use {directory}: {pids}. End them, then try again.")
-        time.sleep(0.1)
+    pids = {int(file.read_text(encoding="ascii")) for file in (directory / "pids").glob("*.pid")}
+
+    def left():
+        return {pid for pid in pids if names(pid, directory)}
+
+    if not wait_until(lambda: not left(), LEFTOVERS_END_S):
+        still = ", ".join(str(pid) for pid in sorted(left()))
+        raise StackError(f"Processes of an earlier stack still use {directory}: {still}. End them, then try again.")
 
 
 def names(pid, directory):
