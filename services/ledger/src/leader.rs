@@ -73,7 +73,8 @@ pub struct LeaderOptions<D: Decider> {
     pub local: Option<mpsc::Receiver<D::Command>>,
     /// Where effects go, once what caused them is durable.
     pub effects: Option<mpsc::UnboundedSender<D::Effect>>,
-    /// Frames, of all writers, between snapshots; more, if there was little in them. 0: one behind each frame.
+    /// Frames, of all writers, between snapshots; more, if there was little in them. 0: one behind each frame
+    /// that lands while none is being saved.
     pub snapshot_every: u64,
     /// Real milliseconds without progress of the active leader after which a standby takes over.
     pub takeover_after_ms: u64,
