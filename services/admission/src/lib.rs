@@ -90,7 +90,7 @@ impl Service for AdmissionService {
         let cell = ctx.cell_no();
         let pool = ctx.postgres()?;
         let (feed, warm) = (
-            publish::FeedSink::new(&bus, cell),
+            publish::FeedSink::new(publish::JetStreamFeed::new(&bus), cell),
             store::sink(pool.clone(), cell),
         );
         let (feed_mark, warm_mark) = (Mark::default(), Mark::default());

@@ -2,41 +2,41 @@
 //!
 //! A batch of the projection becomes one message per job set. The stream itself says how far it is: its last message
 //! names its batch and its number in it. A batch that was begun is folded again with the same bounds, makes the same
-//! messages, and those that are there are left out.
+//! messages, and those that are there are left out. Each message names its predecessor, so whatever another projector
+//! does meanwhile, what is stored is what one of them would have sent alone.
+//!
+//! A feed that has to be made anew begins with a message of its own, `Part::BEGINNING`. It is stored before what is old
+//! is dropped, so that whoever would have gone on behind the old end is refused.
 
+mod jetstream;
 mod pack;
 mod part;
 mod refuse;
+mod stream;
 
+pub use jetstream::JetStreamFeed;
 pub use part::Part;
 pub use refuse::refuse;
+pub use stream::{FeedMessage, FeedOf, FeedStream, Fence, Reply, StreamEnd};
 
 use crate::{
     feed::{FeedItem, FeedKind, Outcome},
     wire,
 };
-use async_nats::{
-    Client,
-    header::NATS_EXPECTED_LAST_SEQUENCE,
-    jetstream::{self, context::PublishErrorKind, stream::Stream},
-};
-use futures::future::join_all;
-use ledger::{Batch, LedgerId, Resume, Sink, SinkError, jetstream::JetStreamBus};
+use ledger::{Batch, LedgerId, Resume, Sink, SinkError};
 use pack::{Pack, Packer};
-use part::ledger_of;
-use schemas::subjects::Subjects;
 use vocab::{CellNo, Lsn, Token};
 
 /// Acknowledgements awaited at the same time, below the client's own bound.
 const IN_FLIGHT_MAX: usize = 64;
 
-pub struct FeedSink {
-    bus: JetStreamBus,
-    jetstream: jetstream::Context,
-    subjects: Subjects,
+pub struct FeedSink<S> {
+    stream: S,
     cell: CellNo,
     /// Where the stream ends, as far as this sink knows.
     end: Option<End>,
+    /// The last sequence that this sink has seen in the stream.
+    seen: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -44,10 +44,6 @@ struct End {
     sequence: u64,
     /// The last message, when its batch is not complete.
     begun: Option<Part>,
-}
-
-fn unavailable(error: impl std::fmt::Display) -> SinkError {
-    SinkError::Unavailable(error.to_string())
 }
 
 /// Who waits for outcomes.
@@ -75,38 +71,25 @@ impl Replies {
         self.packer.push(to, wire::outcome(outcome, self.cell));
     }
 
-    async fn send(
-        self,
-        client: &Client,
-        subjects: &Subjects,
-    ) -> Result<(), async_nats::PublishError> {
-        for Pack { to, messages, .. } in self.packer.packs() {
-            let subject = subjects.reply(to.tenant.as_str(), to.token.as_str());
-            let payload = wire::outcomes(messages);
-            client.publish(subject, payload.into()).await?;
-        }
-        Ok(())
+    fn packed(self) -> Vec<Reply> {
+        let packs = self.packer.packs().into_iter();
+        let reply = |pack: Pack<ReplyTo, _>| Reply {
+            tenant: pack.to.tenant,
+            token: pack.to.token,
+            payload: wire::outcomes(pack.messages).into(),
+        };
+        packs.map(reply).collect()
     }
 }
 
-/// A feed: the tenant and the job set.
-type FeedOf = (Token, Token);
-
-impl FeedSink {
-    pub fn new(bus: &JetStreamBus, cell: CellNo) -> Self {
+impl<S: FeedStream> FeedSink<S> {
+    pub fn new(stream: S, cell: CellNo) -> Self {
         Self {
-            bus: bus.clone(),
-            jetstream: bus.context().clone(),
-            subjects: bus.subjects().clone(),
+            stream,
             cell,
             end: None,
+            seen: 0,
         }
-    }
-
-    async fn stream(&self) -> Result<Stream, SinkError> {
-        let name = self.subjects.event_stream();
-        let stream = self.bus.answered(self.jetstream.get_stream(name));
-        stream.await.map_err(unavailable)
     }
 
     /// Outcomes go out at once: the frames that they come from are durable. One that is sent again says the same.
@@ -124,9 +107,7 @@ impl FeedSink {
                 replies.push(to, outcome);
             }
         }
-        let client = self.jetstream.client();
-        let sent = replies.send(&client, &self.subjects).await;
-        sent.map_err(unavailable)
+        self.stream.reply(replies.packed()).await
     }
 
     fn packs(&self, items: &[FeedItem]) -> Vec<Pack<FeedOf, wire::EventMessage>> {
@@ -138,48 +119,23 @@ impl FeedSink {
         packer.packs()
     }
 
-    /// Each message names the one before it, so that a second projector, or a message that got lost, is refused at once.
-    async fn publish(
-        &self,
-        ledger: LedgerId,
-        mut sequence: u64,
-        messages: Vec<(Part, Pack<FeedOf, wire::EventMessage>)>,
-    ) -> Result<u64, SinkError> {
-        let mut acks = Vec::with_capacity(messages.len());
-        for (part, pack) in messages {
-            let mut headers = part.headers(ledger);
-            headers.insert(NATS_EXPECTED_LAST_SEQUENCE, sequence.to_string().as_str());
-            let (tenant, job_set) = &pack.to;
-            let subject = self.subjects.event(tenant.as_str(), job_set.as_str());
-            let ack = self
-                .jetstream
-                .publish_with_headers(subject, headers, wire::tenant_events(pack.messages).into())
-                .await
-                .map_err(unavailable)?;
-            acks.push(ack);
-            sequence += 1;
-        }
-        for ack in join_all(acks.into_iter().map(IntoFuture::into_future)).await {
-            match ack {
-                Ok(_) => {}
-                Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => {
-                    return Err(SinkError::Moved);
-                }
-                Err(error) => return Err(unavailable(error)),
-            }
-        }
-        Ok(sequence)
-    }
-
     /// Sends what of the batch is not there.
     async fn feed(&self, batch: &Batch<FeedItem>, end: End) -> Result<End, SinkError> {
         let packs = self.packs(&batch.changes);
         // A batch has 4096 changes or one frame's: far from the bound.
-        let count = u32::try_from(packs.len()).map_err(unavailable)?;
+        let count = u32::try_from(packs.len())
+            .map_err(|error| SinkError::Unavailable(error.to_string()))?;
         let landed = match end.begun {
             Some(begun) if begun.to == batch.to && begun.count == count => begun.number,
             Some(begun) => {
-                self.begin_anew(begun, batch.to, count).await?;
+                // Another version has made other messages of it, so nobody can say what is missing.
+                tracing::error!(
+                    ?begun,
+                    to = batch.to.0,
+                    count,
+                    "feed begun by another version"
+                );
+                self.begin_anew(batch.ledger, end.sequence).await?;
                 return Err(SinkError::Moved);
             }
             None => 0,
@@ -193,8 +149,22 @@ impl FeedSink {
         let mut missing = (1..).map(part).zip(packs).skip(landed as usize).peekable();
         let mut sequence = end.sequence;
         while missing.peek().is_some() {
-            let some = missing.by_ref().take(IN_FLIGHT_MAX).collect();
-            sequence = self.publish(batch.ledger, sequence, some).await?;
+            let mut fence = Fence::Sequence;
+            let mut messages = Vec::with_capacity(IN_FLIGHT_MAX);
+            for (part, pack) in missing.by_ref().take(IN_FLIGHT_MAX) {
+                sequence += 1;
+                let message = FeedMessage {
+                    ledger: batch.ledger,
+                    part,
+                    of: pack.to,
+                    payload: wire::tenant_events(pack.messages).into(),
+                    sequence,
+                    fence,
+                };
+                fence = Fence::Behind(message.id());
+                messages.push(message);
+            }
+            self.stream.append(messages).await?;
         }
         Ok(End {
             sequence,
@@ -202,58 +172,75 @@ impl FeedSink {
         })
     }
 
-    /// Another version has begun the batch and made other messages of it, so nobody can say what is missing.
-    async fn begin_anew(&self, begun: Part, to: Lsn, count: u32) -> Result<(), SinkError> {
-        tracing::error!(
-            ?begun,
-            to = to.0,
-            count,
-            "feed begun by another version, made anew"
-        );
-        self.purge(&self.stream().await?).await
+    /// From here on whoever has read on before `sequence` is refused, and what is old may go. Where it then begins.
+    async fn begin_anew(&self, ledger: LedgerId, sequence: u64) -> Result<u64, SinkError> {
+        tracing::info!("the feed is made anew");
+        let beginning = FeedMessage {
+            ledger,
+            part: Part::BEGINNING,
+            of: nobodys(),
+            payload: wire::tenant_events(Vec::new()).into(),
+            sequence: sequence + 1,
+            fence: Fence::Sequence,
+        };
+        self.stream.append(vec![beginning]).await?;
+        self.stream.trim(sequence + 1).await?;
+        Ok(sequence + 1)
     }
 
-    async fn purge(&self, stream: &Stream) -> Result<(), SinkError> {
-        stream.purge().await.map_err(unavailable)?;
-        Ok(())
+    /// Whether somebody has emptied the stream since this sink saw it last. What the stream drops by itself, because it
+    /// has grown too large, leaves newer messages that were seen.
+    async fn was_emptied(&self, end: StreamEnd) -> Result<bool, SinkError> {
+        if end.messages == 0 {
+            return Ok(end.last_sequence > 0);
+        }
+        if self.seen == 0 || end.first_sequence <= self.seen {
+            return Ok(false);
+        }
+        let first = self.stream.part(end.first_sequence).await?;
+        Ok(first.is_none_or(|(_, part)| part != Part::BEGINNING))
     }
 
-    /// The last message, if it is of this ledger and this version.
-    async fn last_part(
-        &self,
-        stream: &Stream,
-        ledger: LedgerId,
-    ) -> Result<Option<Part>, SinkError> {
-        let sequence = stream.cached_info().state.last_sequence;
-        let message = stream.get_raw_message(sequence).await;
-        let headers = message.map_err(unavailable)?.headers;
-        let own = ledger_of(&headers) == Some(ledger);
-        Ok(Part::read(&headers).filter(|_| own))
+    /// Where it stands, whether or not it has to be made anew first.
+    async fn look(&mut self, ledger: LedgerId) -> Result<(End, Lsn), SinkError> {
+        let end = self.stream.end().await?;
+        let mut sequence = end.last_sequence;
+        let last = match end.messages {
+            0 => None,
+            _ => self.stream.part(sequence).await?,
+        };
+        let mut part = last.filter(|(of, _)| *of == ledger).map(|(_, part)| part);
+        let unreadable = end.messages > 0 && part.is_none();
+        if unreadable || self.was_emptied(end).await? {
+            sequence = self.begin_anew(ledger, sequence).await?;
+            part = None;
+        } else if part == Some(Part::BEGINNING) && end.first_sequence < sequence {
+            // Whoever has begun it anew has not come to drop the rest.
+            self.stream.trim(sequence).await?;
+        }
+        self.seen = sequence;
+        let begun = part.filter(|part| !part.is_last());
+        let through = part.map_or(Lsn(0), Part::readable);
+        Ok((End { sequence, begun }, through))
     }
 }
 
-impl Sink for FeedSink {
+/// The feed that no tenant reads.
+fn nobodys() -> FeedOf {
+    // Literals of the token's alphabet.
+    let token = |text| Token::new(text).expect("a token");
+    (token("_feed"), token("_beginning"))
+}
+
+impl<S: FeedStream> Sink for FeedSink<S> {
     type Change = FeedItem;
 
     async fn resume(&mut self, ledger: LedgerId) -> Result<Resume, SinkError> {
-        let stream = self.stream().await?;
-        let state = &stream.cached_info().state;
-        let mut last = None;
-        if state.messages > 0 {
-            last = self.last_part(&stream, ledger).await?;
-            if last.is_none() {
-                tracing::info!("the feed is another ledger's or an older version's, made anew");
-                self.purge(&stream).await?;
-            }
-        }
-        let begun = last.filter(|part| !part.is_last());
-        self.end = Some(End {
-            sequence: state.last_sequence,
-            begun,
-        });
+        let (end, through) = self.look(ledger).await?;
+        self.end = Some(end);
         Ok(Resume {
-            through: last.map_or(Lsn(0), Part::readable),
-            begun: begun.map(|part| part.to),
+            through,
+            begun: end.begun.map(|part| part.to),
         })
     }
 
@@ -266,8 +253,9 @@ impl Sink for FeedSink {
             self.end = Some(end);
             return Err(error);
         }
-        match self.bus.answered(self.feed(batch, end)).await {
+        match self.feed(batch, end).await {
             Ok(end) => {
+                self.seen = end.sequence;
                 self.end = Some(end);
                 Ok(())
             }

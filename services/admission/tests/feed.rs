@@ -2,7 +2,7 @@
 
 use admission::{
     feed::{FeedItem, FeedKind, FeedPosition},
-    publish::FeedSink,
+    publish::{FeedSink, JetStreamFeed},
     query::FeedQueries,
 };
 use async_nats::{HeaderMap, jetstream};
@@ -65,12 +65,12 @@ impl Cell {
         }
     }
 
-    fn sink(&self) -> FeedSink {
-        FeedSink::new(&self.bus, CELL)
+    fn sink(&self) -> FeedSink<JetStreamFeed> {
+        FeedSink::new(JetStreamFeed::new(&self.bus), CELL)
     }
 
     /// A sink that has looked where it stands.
-    async fn resumed(&self) -> (FeedSink, Resume) {
+    async fn resumed(&self) -> (FeedSink<JetStreamFeed>, Resume) {
         let mut sink = self.sink();
         let resume = sink.resume(LEDGER).await.unwrap();
         (sink, resume)
@@ -333,7 +333,7 @@ async fn a_feed_of_another_ledger_or_version_is_made_anew() {
     let mut foreign = cell.sink();
     let resume = foreign.resume(LedgerId(78)).await.unwrap();
     assert_eq!((resume.through, resume.begun), (Lsn(0), None));
-    assert!(cell.stored().await.is_empty());
+    assert!(is_beginning(&cell.stored().await));
     // Its batch was cut in another way.
     cell.restore(&all[..2]).await;
     let (mut sink, resume) = cell.resumed().await;
@@ -343,13 +343,93 @@ async fn a_feed_of_another_ledger_or_version_is_made_anew() {
     let resume = sink.resume(LEDGER).await.unwrap();
     assert_eq!((resume.through, resume.begun), (Lsn(0), None));
     sink.apply(&otherwise).await.unwrap();
-    assert_eq!(cell.stored().await.len(), 1);
+    let stored = cell.stored().await;
+    assert!(is_beginning(&stored[..1]));
+    assert_eq!(stored.len(), 2);
     // What an older version has written has no range.
     let mut old = all.clone();
     old[1].headers = HeaderMap::new();
     cell.restore(&old[..2]).await;
     let (_, resume) = cell.resumed().await;
     assert_eq!((resume.through, resume.begun), (Lsn(0), None));
+    cell.close().await;
+}
+
+/// Nothing but what a feed begins with that was made anew.
+fn is_beginning(stored: &[Stored]) -> bool {
+    matches!(stored, [one] if one.payload.is_empty() && header(one, HEADER_POSITION) == "1-0")
+}
+
+#[tokio::test]
+async fn what_follows_a_refused_message_is_refused() {
+    let cell = Cell::new().await;
+    let (mut sink, _) = cell.resumed().await;
+    sink.apply(&first()).await.unwrap();
+    // The other's messages take the sequences that all but the first of this one's expect.
+    for taken in 1..4 {
+        let (mut one, before) = cell.resumed().await;
+        let (mut other, _) = cell.resumed().await;
+        let after = before.through.0;
+        let job_sets = ["x", "y", "z"];
+        let items = job_sets[..taken]
+            .iter()
+            .map(|job_set| item("a", job_set, after + 1, 0));
+        other
+            .apply(&batch(after, after + 1, items.collect()))
+            .await
+            .unwrap();
+        let stored = cell.stored().await;
+        let late = batch(after, after + 4, second().changes);
+        assert_eq!(one.apply(&late).await, Err(SinkError::Moved), "{taken}");
+        assert!(cell.stored().await == stored, "{taken}");
+    }
+    cell.close().await;
+}
+
+#[tokio::test]
+async fn nobody_goes_on_behind_an_end_that_was_made_anew() {
+    let cell = Cell::new().await;
+    let (mut old, _) = cell.resumed().await;
+    old.apply(&first()).await.unwrap();
+    let mut anew = cell.sink();
+    anew.resume(LedgerId(78)).await.unwrap();
+    assert_eq!(old.apply(&second()).await, Err(SinkError::Moved));
+    assert!(is_beginning(&cell.stored().await));
+    // A kill before what is old was dropped.
+    let (mut old, _) = cell.resumed().await;
+    old.apply(&first()).await.unwrap();
+    let all = cell.stored().await;
+    let beginning = all[..1].to_vec();
+    cell.restore(&[&all[1..], &beginning].concat()).await;
+    let (_, resume) = cell.resumed().await;
+    assert_eq!((resume.through, resume.begun), (Lsn(0), None));
+    assert!(is_beginning(&cell.stored().await));
+    cell.close().await;
+}
+
+#[tokio::test]
+async fn an_emptied_feed_is_noticed_and_made_anew() {
+    let cell = Cell::new().await;
+    let (mut sink, _) = cell.resumed().await;
+    sink.apply(&first()).await.unwrap();
+    let (mut other, resume) = cell.resumed().await;
+    assert_eq!(resume.through, Lsn(9));
+    let stream = cell.operator.get_stream(cell.subjects.event_stream());
+    stream.await.unwrap().purge().await.unwrap();
+    // The other has not looked, and goes on.
+    other.apply(&second()).await.unwrap();
+    let resume = sink.resume(LEDGER).await.unwrap();
+    assert_eq!((resume.through, resume.begun), (Lsn(0), None));
+    let third = batch(12, 13, vec![item("a", "x", 13, 0)]);
+    assert_eq!(other.apply(&third).await, Err(SinkError::Moved));
+    // It finds the feed begun anew, and leaves it at that.
+    let resume = other.resume(LEDGER).await.unwrap();
+    assert_eq!((resume.through, resume.begun), (Lsn(0), None));
+    other.apply(&first()).await.unwrap();
+    let stored = cell.stored().await;
+    assert!(is_beginning(&stored[..1]));
+    assert_eq!(stored.len(), 4);
+    assert_eq!(sink.resume(LEDGER).await.unwrap().through, Lsn(9));
     cell.close().await;
 }
 

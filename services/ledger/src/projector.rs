@@ -9,7 +9,7 @@ use crate::{
 };
 use futures::{FutureExt, future::BoxFuture};
 use serde::{Serialize, de::DeserializeOwned};
-use std::future::Future;
+use std::future::{self, Future};
 use tokio::select;
 use tracing::{info, warn};
 use vocab::{At, Event, Kinds, Lsn};
@@ -116,7 +116,8 @@ pub enum SinkError {
 pub trait Sink: Send + 'static {
     type Change: Send + Sync;
 
-    /// The position; a sink that belongs to another ledger wipes itself first.
+    /// The position; a sink that belongs to another ledger wipes itself first. It is asked again from time to time, because
+    /// somebody may have emptied the sink, or put it back to what it was.
     fn resume(
         &mut self,
         ledger: LedgerId,
@@ -152,6 +153,8 @@ impl ProjectorObserver for crate::NoObserver {}
 /// Frames between snapshots of the fold, unless told otherwise; more, if there was little in them.
 const SNAPSHOT_EVERY: u64 = 5000;
 const RETRY_MS: u64 = 200;
+/// Real milliseconds between two looks at where the sink stands.
+const CHECK_MS: u64 = 5000;
 
 pub struct Projector<P: Projection, B: Bus, S, T> {
     bus: B,
@@ -201,6 +204,13 @@ impl<P: Projection> Fold<P> {
         }
         Ok(frame)
     }
+}
+
+/// Where a batch begins, and where it ends if that was settled before.
+struct Bounds {
+    ledger: LedgerId,
+    after: Lsn,
+    begun: Option<Lsn>,
 }
 
 enum Stop {
@@ -279,9 +289,21 @@ where
         let mut begun = resume.begun;
         let mut chore = None;
         let mut breather = None;
+        let mut check = self.pause(CHECK_MS);
         loop {
-            let gather = self.gather(&mut records, ledger, after, begun.take(), &mut breather);
-            let batch = beside(&mut chore, gather).await?;
+            if begun.is_none() && (&mut check).now_or_never().is_some() {
+                beside(&mut chore, self.check(ledger, after)).await?;
+                check = self.pause(CHECK_MS);
+            }
+            let bounds = Bounds {
+                ledger,
+                after,
+                begun: begun.take(),
+            };
+            let gather = self.gather(&mut records, bounds, &mut breather, &mut check);
+            let Some(batch) = beside(&mut chore, gather).await? else {
+                continue;
+            };
             if batch.changes.is_empty() {
                 // Nothing to write: what was read up to here is applied all the same.
                 self.observer.applied(batch.to, 0);
@@ -304,10 +326,28 @@ where
         self.spare = changes;
     }
 
-    fn breather(&self, changes: usize) -> Option<BoxFuture<'static, ()>> {
+    fn pause(&self, ms: u64) -> BoxFuture<'static, ()> {
         let time = self.time.clone();
-        let pause = async move { time.pause(P::BATCHING.pause(changes)).await };
-        (!P::BATCHING.is_prompt()).then(|| pause.boxed())
+        async move { time.pause(ms).await }.boxed()
+    }
+
+    fn breather(&self, changes: usize) -> Option<BoxFuture<'static, ()>> {
+        (!P::BATCHING.is_prompt()).then(|| self.pause(P::BATCHING.pause(changes)))
+    }
+
+    /// Whether the sink still stands where this projector has left it.
+    async fn check(&mut self, ledger: LedgerId, through: Lsn) -> Result<(), Stop> {
+        let left = Resume {
+            through,
+            begun: None,
+        };
+        match self.sink.resume(ledger).await {
+            // All that was folded is there, or had nothing to be written.
+            Ok(found) if found == left => self.observer.applied(self.fold.chain.last(), 0),
+            Ok(_) | Err(SinkError::Moved) => return Err(Stop::Moved),
+            Err(error) => self.observer.retrying(&error.to_string()),
+        }
+        Ok(())
     }
 
     async fn sink_position(&mut self, ledger: LedgerId) -> Resume {
@@ -353,14 +393,25 @@ where
         }));
     }
 
+    /// None when it is time to look at the sink and there is nothing else to do.
     async fn gather(
         &mut self,
         records: &mut B::Records,
-        ledger: LedgerId,
-        after: Lsn,
-        begun: Option<Lsn>,
+        bounds: Bounds,
         breather: &mut Option<BoxFuture<'static, ()>>,
-    ) -> Result<Batch<P::Change>, Stop> {
+        check: &mut BoxFuture<'static, ()>,
+    ) -> Result<Option<Batch<P::Change>>, Stop> {
+        let first = match bounds.begun {
+            Some(_) => records.recv().await,
+            None => select! {
+                biased;
+                record = records.recv() => record,
+                () = &mut *check => {
+                    *check = future::ready(()).boxed();
+                    return Ok(None);
+                }
+            },
+        };
         let mut changes = std::mem::take(&mut self.spare);
         let (fold, pace, observer) = (&mut self.fold, &mut self.pace, &mut self.observer);
         let mut take = |record: Result<Record, BusError>, changes: &mut Vec<P::Change>| {
@@ -370,11 +421,13 @@ where
             observer.received(&frame);
             Ok::<_, Stop>((frame.lsn, frame.count as usize))
         };
-        if let Some(to) = begun {
+        let (mut lsn, mut events) = take(first, &mut changes)?;
+        if let Some(to) = bounds.begun {
             // Exactly the bounds of the batch that was begun.
-            while take(records.recv().await, &mut changes)?.0 < to {}
+            while lsn < to {
+                lsn = take(records.recv().await, &mut changes)?.0;
+            }
         } else {
-            let (_, mut events) = take(records.recv().await, &mut changes)?;
             let mut taken = 1;
             while events < P::BATCHING.events_max && taken < P::BATCHING.frames_max {
                 let record = match records.try_recv() {
@@ -396,12 +449,12 @@ where
             }
         }
         self.fold.state.end_batch(&mut changes);
-        Ok(Batch {
-            ledger,
-            after,
+        Ok(Some(Batch {
+            ledger: bounds.ledger,
+            after: bounds.after,
             to: self.fold.chain.last(),
             changes,
-        })
+        }))
     }
 
     async fn apply(&mut self, batch: &Batch<P::Change>) -> Result<(), Stop> {

@@ -19,6 +19,14 @@ pub struct Part {
 }
 
 impl Part {
+    /// What a feed begins with that was made anew: nothing is told yet.
+    pub const BEGINNING: Self = Self {
+        after: Lsn(0),
+        to: Lsn(0),
+        number: 1,
+        count: 1,
+    };
+
     /// All of its batch is there.
     pub fn is_last(self) -> bool {
         self.number == self.count

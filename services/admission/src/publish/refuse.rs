@@ -1,6 +1,6 @@
 //! Refusals of which nothing is recorded. Best effort: whoever hears nothing asks again.
 
-use super::{Replies, ReplyTo};
+use super::{Replies, ReplyTo, jetstream::send_replies};
 use crate::{domain::Turned, feed::turned_away};
 use async_nats::Client;
 use chassis::{Failure, Shutdown};
@@ -43,7 +43,7 @@ pub async fn refuse(
             };
             replies.push(to, &turned_away(operation_id, refusal));
         }
-        if let Err(error) = replies.send(&client, &subjects).await {
+        if let Err(error) = send_replies(&client, &subjects, replies.packed()).await {
             tracing::warn!(%error, "refusals not sent");
         }
     }
