@@ -7,15 +7,15 @@
 mod agents;
 mod check;
 mod clock;
+mod feed;
 mod process;
-mod sink;
 mod tenants;
 mod world;
 
 pub use check::{Invariant, Violation};
 pub use clock::{SimTime, WorldClock};
+pub use feed::MemoryFeed;
 pub use process::{Ended, Process, Role, Shared};
-pub use sink::MemorySink;
 pub use world::Outcome;
 
 use serde::Serialize;

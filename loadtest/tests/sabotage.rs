@@ -89,6 +89,11 @@ fn a_double_release() {
 }
 
 #[test]
+fn a_feed_fenced_by_sequences_alone() {
+    check(Bug::FeedFencedBySequence, &[Invariant::Outcome]);
+}
+
+#[test]
 fn a_limit_that_holds_at_the_nearest_account_only() {
     check(Bug::OverAtHigherLevel, &[Invariant::Quota]);
 }

@@ -27,7 +27,7 @@ pub use demand::Demand;
 pub use doors::{Ask, Asked, Expect, TurnedAway};
 pub use isolation::impossible_changes_nothing;
 pub use nodes::Heartbeat;
-pub use outcomes::{Outcome, State, Step, Told, Wait, What};
+pub use outcomes::Fed;
 pub use replay::{Replay, Replays, begins_quietly};
 pub use resources::Granted;
 
@@ -273,9 +273,14 @@ impl Checker {
         })
     }
 
-    /// The feed has told something.
-    pub fn told(&mut self, told: &Told) -> Result<(), Violation> {
-        self.outcomes.told(told)
+    /// The feed has a new message.
+    pub fn fed(&mut self, fed: Fed) -> Result<(), Violation> {
+        self.outcomes.fed(fed)
+    }
+
+    /// Whoever waits behind a reply token is told outcomes.
+    pub fn reply(&mut self, tenant: &str, token: &str, payload: &[u8]) -> Result<(), Violation> {
+        self.outcomes.reply(tenant, token, payload)
     }
 
     /// Events that have moved something on: quota that comes and goes with bursts, again and again, does not.

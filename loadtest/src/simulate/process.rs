@@ -1,9 +1,10 @@
 //! One process of the cell: a leader or the feed's projector, as a future that the world polls or drops.
 
-use super::{clock::SimTime, sink::MemorySink};
+use super::{clock::SimTime, feed::MemoryFeed};
 use admission::{
     domain::{Admission, Rules as AdmissionRules, Turned},
     feed::Feed,
+    publish::FeedSink,
 };
 use ledger::{
     Decider, Decode, Door, Leader, LeaderError, LeaderOptions, NoObserver, Observer, Projector,
@@ -53,7 +54,7 @@ impl Role {
 #[derive(Clone)]
 pub struct Shared {
     pub bus: MemoryBus,
-    pub sink: MemorySink,
+    pub feed: MemoryFeed,
     pub cell: CellNo,
     pub admission: AdmissionRules,
     pub scheduler: SchedulerRules,
@@ -171,7 +172,7 @@ impl Process {
                 )
             }
             Role::Feed => {
-                let sink = shared.sink.clone();
+                let sink = FeedSink::new(shared.feed.clone(), shared.cell);
                 let time = process.time.clone();
                 let projector: Projector<Feed, _, _, _> =
                     Projector::new(shared.bus.clone(), time, sink, Box::new(NoObserver))

@@ -8,15 +8,18 @@ mod trace;
 use super::{
     agents::Agent,
     check::{
-        Checker, Invariant, Limits, Replay, Replays, TurnedAway, Violation, begins_quietly,
+        Checker, Fed, Invariant, Limits, Replay, Replays, TurnedAway, Violation, begins_quietly,
         impossible_changes_nothing,
     },
     clock::{ClockHand, WorldClock},
+    feed::MemoryFeed,
     process::{Process, Role, Shared},
-    sink::MemorySink,
     tenants::{CELL, Known, Tenants},
 };
-use admission::domain::{Admission, Rules as AdmissionRules, Turned};
+use admission::{
+    domain::{Admission, Rules as AdmissionRules, Turned},
+    publish::FeedMessage,
+};
 use ledger::{
     Door, DoorRecord,
     memory::{MemoryBus, Seeded},
@@ -57,6 +60,8 @@ const DRAIN_ROUNDS_MAX: u64 = 3000;
 const REST_ROUNDS_MAX: u64 = 1500;
 /// Rounds in which the feed has told what was written.
 const FEED_ROUNDS: u64 = 100;
+/// By then a projector has noticed that the feed was emptied.
+const FEED_CHECKED_MS: i64 = 6000;
 /// Rounds without a record after which everybody has read everything.
 const ROUNDS_TO_READ: u64 = 4;
 
@@ -79,7 +84,9 @@ pub struct World {
     checker: Checker,
     replays: Vec<Box<dyn Replay>>,
     read: usize,
-    told: usize,
+    /// Messages of the feed, and replies, that were checked.
+    fed: usize,
+    replied: usize,
     trace: Option<Trace>,
 }
 
@@ -92,10 +99,10 @@ impl World {
         let cell = CellNo(CELL);
         let clock = WorldClock::new(began_ms(&mut random));
         let clock_hand = ClockHand::new(seed, clock.now_ms());
-        let sink_lost = random.below(2) * random.below(100);
+        let feed_lost = random.below(2) * random.below(100);
         let shared = Shared {
             bus: MemoryBus::new(random.draw(), faults),
-            sink: MemorySink::new(random.draw(), sink_lost),
+            feed: MemoryFeed::new(random.draw(), feed_lost),
             cell,
             admission: AdmissionRules {
                 cell,
@@ -144,7 +151,8 @@ impl World {
                 Box::new(Replays::<Nodes>::default()),
             ],
             read: 0,
-            told: 0,
+            fed: 0,
+            replied: 0,
             trace: traced.then(Trace::default),
         };
         world.note(|w| format!("{:?} {:?} {faults:?}", w.temper, w.limits));
@@ -205,6 +213,10 @@ impl World {
         }
         if self.clock_hand.moves() {
             self.set_machine();
+        }
+        if self.random.chance(self.temper.empties) {
+            self.note(|_| "an operator empties the feed".to_owned());
+            self.shared.feed.emptied();
         }
         match self.random.below(1000) {
             0..=649 => {
@@ -324,18 +336,16 @@ impl World {
         for replay in &mut self.replays {
             replay.snapshots(&self.shared.bus)?;
         }
-        for told in self.shared.sink.told_from(self.told) {
-            self.told += 1;
-            self.checker.told(&told)?;
+        for message in self.shared.feed.messages_from(self.fed) {
+            self.fed += 1;
+            self.checker.fed(fed(message))?;
         }
-        match &self.shared.sink.lock().changed {
-            None => Ok(()),
-            Some(text) => Err(Violation {
-                invariant: Invariant::Outcome,
-                lsn: self.read as u64,
-                text: format!("the feed's repeat differs: {text}"),
-            }),
+        for reply in self.shared.feed.replies_from(self.replied) {
+            self.replied += 1;
+            let (tenant, token) = (reply.tenant.as_str(), reply.token.as_str());
+            self.checker.reply(tenant, token, &reply.payload)?;
         }
+        Ok(())
     }
 
     fn client_asks(&mut self) {
@@ -368,7 +378,7 @@ impl World {
     fn drain(&mut self) -> Result<(), Violation> {
         self.note(|_| "heals".to_owned());
         self.shared.bus.heal();
-        self.shared.sink.lock().lost = 0;
+        self.shared.feed.lock().lost = 0;
         self.temper.heartbeat_lost = 0;
         for process in &self.processes {
             process.time.set_machine(0);
@@ -433,7 +443,11 @@ impl World {
     /// Goes on until nothing has happened for a while; whether that was so within so many rounds.
     fn quiet(&mut self, rounds: u64) -> Result<bool, Violation> {
         // Longer than any burst, and what is waited for after it.
-        let patience = 2 * self.shared.takeover_after_ms as i64 + 2 * self.limits.lease_ms + 1200;
+        let mut patience =
+            2 * self.shared.takeover_after_ms as i64 + 2 * self.limits.lease_ms + 1200;
+        if self.temper.empties > 0 {
+            patience = patience.max(FEED_CHECKED_MS);
+        }
         let mut quiet_since = self.clock.now_ms();
         let mut rounds_without_record = 0;
         for _ in 0..rounds {
@@ -481,6 +495,22 @@ fn bounds(limits: &Limits) -> Bounds {
         ttl_slots_max: bounds.ttl_slots_max,
         history_slots: bounds.history_slots,
         expirations_per_slot_max: bounds.expirations_max,
+    }
+}
+
+/// In the checker's words.
+fn fed(message: FeedMessage) -> Fed {
+    let FeedMessage {
+        part, of, payload, ..
+    } = message;
+    Fed {
+        after: part.after.0,
+        to: part.to.0,
+        number: part.number,
+        count: part.count,
+        tenant: of.0.to_string(),
+        job_set: of.1.to_string(),
+        payload: payload.to_vec(),
     }
 }
 

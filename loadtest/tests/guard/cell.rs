@@ -12,7 +12,7 @@ use ledger::{
     Resume, Sink, SinkError,
     memory::{Faults, MemoryBus},
 };
-use loadtest::simulate::{MemorySink, Process, Role, Shared, SimTime, WorldClock};
+use loadtest::simulate::{MemoryFeed, Process, Role, Shared, SimTime, WorldClock};
 use node_heartbeat::domain::{Effect, Rules as NodeRules};
 use scheduler::domain::Rules as SchedulerRules;
 use std::{
@@ -71,7 +71,7 @@ impl Cell {
         let settings = Settings::default();
         let shared = Shared {
             bus: bus.clone(),
-            sink: MemorySink::new(1, 0),
+            feed: MemoryFeed::new(1, 0),
             cell: CELL,
             admission: admission::domain::Rules {
                 cell: CELL,

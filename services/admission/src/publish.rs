@@ -35,8 +35,9 @@ pub struct FeedSink<S> {
     cell: CellNo,
     /// Where the stream ends, as far as this sink knows.
     end: Option<End>,
-    /// The last sequence that this sink has seen in the stream.
-    seen: u64,
+    /// The sequence that the stream had behind the last batch of this sink, and where that batch ended. A batch may have
+    /// nothing that goes into a feed.
+    applied: Option<(u64, Lsn)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -88,7 +89,7 @@ impl<S: FeedStream> FeedSink<S> {
             stream,
             cell,
             end: None,
-            seen: 0,
+            applied: None,
         }
     }
 
@@ -188,21 +189,18 @@ impl<S: FeedStream> FeedSink<S> {
         Ok(sequence + 1)
     }
 
-    /// Whether somebody has emptied the stream since this sink saw it last. What the stream drops by itself, because it
-    /// has grown too large, leaves newer messages that were seen.
+    /// Whether somebody has emptied the stream, even if others have written since: it does not begin where feeds begin, and
+    /// has not become so large that it has dropped that itself.
     async fn was_emptied(&self, end: StreamEnd) -> Result<bool, SinkError> {
-        if end.messages == 0 {
-            return Ok(end.last_sequence > 0);
-        }
-        if self.seen == 0 || end.first_sequence <= self.seen {
-            return Ok(false);
+        if end.messages == 0 || end.full {
+            return Ok(end.messages == 0 && end.last_sequence > 0);
         }
         let first = self.stream.part(end.first_sequence).await?;
-        Ok(first.is_none_or(|(_, part)| part != Part::BEGINNING))
+        Ok(!first.is_some_and(|(_, part)| part.is_beginning()))
     }
 
     /// Where it stands, whether or not it has to be made anew first.
-    async fn look(&mut self, ledger: LedgerId) -> Result<(End, Lsn), SinkError> {
+    async fn look(&self, ledger: LedgerId) -> Result<(End, Lsn), SinkError> {
         let end = self.stream.end().await?;
         let mut sequence = end.last_sequence;
         let last = match end.messages {
@@ -218,9 +216,12 @@ impl<S: FeedStream> FeedSink<S> {
             // Whoever has begun it anew has not come to drop the rest.
             self.stream.trim(sequence).await?;
         }
-        self.seen = sequence;
         let begun = part.filter(|part| !part.is_last());
-        let through = part.map_or(Lsn(0), Part::readable);
+        let readable = part.map_or(Lsn(0), Part::readable);
+        let through = match self.applied {
+            Some((behind, to)) if behind == sequence => to,
+            _ => readable,
+        };
         Ok((End { sequence, begun }, through))
     }
 }
@@ -255,7 +256,7 @@ impl<S: FeedStream> Sink for FeedSink<S> {
         }
         match self.feed(batch, end).await {
             Ok(end) => {
-                self.seen = end.sequence;
+                self.applied = Some((end.sequence, batch.to));
                 self.end = Some(end);
                 Ok(())
             }

@@ -418,8 +418,9 @@ async fn an_emptied_feed_is_noticed_and_made_anew() {
     stream.await.unwrap().purge().await.unwrap();
     // The other has not looked, and goes on.
     other.apply(&second()).await.unwrap();
-    let resume = sink.resume(LEDGER).await.unwrap();
+    let (mut sink, resume) = cell.resumed().await;
     assert_eq!((resume.through, resume.begun), (Lsn(0), None));
+    // Nor does it afterwards.
     let third = batch(12, 13, vec![item("a", "x", 13, 0)]);
     assert_eq!(other.apply(&third).await, Err(SinkError::Moved));
     // It finds the feed begun anew, and leaves it at that.

@@ -45,10 +45,12 @@ pub enum Bug {
     ImpossibleDemandCounts,
     /// Goes on with a ledger that has lost its end.
     LostEndIgnored,
+    /// Stores a message of the feed by its sequence, whatever its predecessor is.
+    FeedFencedBySequence,
 }
 
 impl Bug {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::NoFence,
         Self::WatermarkOffByOne,
         Self::DuplicateNotRecognised,
@@ -70,6 +72,7 @@ impl Bug {
         Self::ModelQuotaKept,
         Self::ImpossibleDemandCounts,
         Self::LostEndIgnored,
+        Self::FeedFencedBySequence,
     ];
 }
 

@@ -169,7 +169,7 @@ impl Demand {
 }
 
 /// The low half of a UUID.
-fn number(id: &str) -> u64 {
+pub(super) fn number(id: &str) -> u64 {
     let hex: String = id.chars().filter(|c| *c != '-').collect();
     u128::from_str_radix(&hex, 16).map_or(0, |value| value as u64)
 }

@@ -1,7 +1,9 @@
 //! Outcomes: what the ledger says that tenants are to be told, against what the feed has told them.
 
+mod feed;
 mod told;
 
+pub use feed::Fed;
 pub use told::{Outcome, State, Step, Told, Wait, What};
 
 use super::{
@@ -9,6 +11,8 @@ use super::{
     allocations::Allocations,
     doors::{Answer, Decided, Doors},
 };
+use feed::Feed;
+use prost::Message;
 use schemas::v1::{self, event::Kind};
 use std::collections::{BTreeMap, BTreeSet};
 use told::{answered, for_quota, rule_of};
@@ -17,23 +21,24 @@ use told::{answered, for_quota, rule_of};
 struct Open {
     tenant: String,
     operation_id: Option<String>,
-    reply_to: Vec<String>,
 }
 
 #[derive(Debug, Default)]
 pub struct Outcomes {
     open: BTreeMap<u64, Open>,
-    /// By operation: the outcome and where it was decided.
-    decided: BTreeMap<u64, (Open, u64, Outcome)>,
+    /// By operation.
+    decided: BTreeMap<u64, Outcome>,
     /// Allocations of which the feed has told the end.
     silent: BTreeSet<u64>,
-    expected: Vec<Told>,
-    /// How many of them have been told.
-    told: usize,
-    /// What each reply token was answered: by operation id, where that could be read.
+    /// What the feed is to tell, by position.
+    expected: BTreeMap<Position, Told>,
+    feed: Feed,
+    /// What each reply token was answered: by operation id, where that could be read. It may be answered again.
     replies: BTreeMap<(String, String), Vec<Reply>>,
 }
 
+/// A position and an index within it.
+type Position = (u64, u32);
 type Reply = (Option<String>, Outcome);
 
 fn some(text: &str) -> Option<String> {
@@ -171,7 +176,7 @@ impl Outcomes {
                     reservation: e.reservation,
                     epoch: e.epoch,
                 };
-                self.expect(at, true, &e.tenant, Vec::new(), true, what);
+                self.expect(at, true, &e.tenant, what);
                 Ok(())
             }
             _ => Ok(()),
@@ -185,7 +190,6 @@ impl Outcomes {
         let open = Open {
             tenant: operation.tenant.clone(),
             operation_id: some(&operation.operation_id),
-            reply_to: some(&operation.reply_to).into_iter().collect(),
         };
         self.open.insert(at.no, open);
         Ok(())
@@ -220,15 +224,13 @@ impl Outcomes {
             at,
             false,
             &open.tenant,
-            open.reply_to.clone(),
-            true,
             What::Outcome {
                 operation_id: open.operation_id.clone(),
                 lsn: at.lsn,
                 outcome: outcome.clone(),
             },
         );
-        self.decided.insert(operation, (open, at.lsn, outcome));
+        self.decided.insert(operation, outcome);
         true
     }
 
@@ -238,80 +240,46 @@ impl Outcomes {
         };
         if !self.silent.contains(&allocation) {
             let what = What::Step { allocation, step };
-            self.expect(at, true, tenant, Vec::new(), true, what);
+            self.expect(at, true, tenant, what);
         }
     }
 
     fn repeats(&mut self, at: &Place, e: &v1::OperationRepeated) -> Result<(), Violation> {
-        let Some(reply_to) = some(&e.reply_to) else {
-            return Ok(());
-        };
-        if let Some(open) = self.open.get_mut(&e.original) {
-            open.reply_to.push(reply_to);
-            return Ok(());
-        }
-        let Some((open, lsn, outcome)) = self.decided.get(&e.original).cloned() else {
-            return Err(at.wrong(Invariant::Operation, format!("{e:?} repeats nothing")));
-        };
-        let what = What::Outcome {
-            operation_id: open.operation_id,
-            lsn,
-            outcome,
-        };
-        self.expect(at, false, &e.tenant, vec![reply_to], false, what);
-        Ok(())
+        let known = self.open.contains_key(&e.original) || self.decided.contains_key(&e.original);
+        at.rule(known, Invariant::Operation, || {
+            format!("{e:?} repeats nothing")
+        })
     }
 
-    fn expect(
-        &mut self,
-        at: &Place,
-        second: bool,
-        tenant: &str,
-        reply_to: Vec<String>,
-        in_feed: bool,
-        what: What,
-    ) {
-        self.expected.push(Told {
-            lsn: at.lsn,
-            index: at.index * 2 + u32::from(second),
-            tenant: tenant.to_owned(),
-            reply_to,
-            in_feed,
-            what,
-        });
+    fn expect(&mut self, at: &Place, second: bool, tenant: &str, what: What) {
+        let position = (at.lsn, at.index * 2 + u32::from(second));
+        let tenant = tenant.to_owned();
+        self.expected.insert(position, Told { tenant, what });
     }
 
-    /// In order, each once, nothing else.
-    pub fn told(&mut self, told: &Told) -> Result<(), Violation> {
+    pub fn fed(&mut self, fed: Fed) -> Result<(), Violation> {
+        self.feed.fed(fed, &self.expected)
+    }
+
+    /// Somebody who waits is told outcomes.
+    pub fn reply(&mut self, tenant: &str, token: &str, payload: &[u8]) -> Result<(), Violation> {
         let wrong = |text: String| Violation {
             invariant: Invariant::Outcome,
-            lsn: told.lsn,
+            lsn: 0,
             text,
         };
-        let expected = self.expected.get(self.told);
-        if expected != Some(told) {
-            return Err(wrong(format!(
-                "the feed tells {told:?} instead of {expected:?}"
-            )));
-        }
-        self.told += 1;
-        if let What::Outcome {
-            operation_id,
-            outcome,
-            ..
-        } = &told.what
-        {
-            for token in &told.reply_to {
-                let key = (told.tenant.clone(), token.clone());
-                let replies = self.replies.entry(key).or_default();
-                replies.push((operation_id.clone(), outcome.clone()));
-            }
+        let outcomes = v1::Outcomes::decode(payload).map_err(|error| wrong(error.to_string()))?;
+        let key = (tenant.to_owned(), token.to_owned());
+        let replies = self.replies.entry(key).or_default();
+        for outcome in &outcomes.outcomes {
+            let told = Outcome::read(outcome).ok_or_else(|| wrong(format!("{outcome:?}")))?;
+            replies.push((some(&outcome.operation_id), told));
         }
         Ok(())
     }
 
     pub fn finish(&self, end: &Place, doors: &Doors) -> Result<(), Violation> {
-        let untold = self.expected.get(self.told);
+        let untold = self.feed.untold(&self.expected);
         end.rule(untold.is_none(), Invariant::Outcome, || {
             format!("the feed never tells {untold:?}")
         })?;
@@ -324,8 +292,7 @@ impl Outcomes {
             let Answer::Recorded(no) = decided.answer else {
                 continue;
             };
-            let outcome = self.decided.get(&no).map(|(_, _, outcome)| outcome);
-            let Some(outcome) = outcome else {
+            let Some(outcome) = self.decided.get(&no) else {
                 let text = format!("no outcome for {decided:?}");
                 return Err(end.wrong(Invariant::Outcome, text));
             };
@@ -337,7 +304,7 @@ impl Outcomes {
         self.replied(end, expected)
     }
 
-    /// Whoever asked for an answer got one for each of its operations that was recorded.
+    /// Whoever asked for an answer got it for each of its operations that was recorded, and never another.
     fn replied(
         &self,
         end: &Place,
@@ -345,6 +312,7 @@ impl Outcomes {
     ) -> Result<(), Violation> {
         let in_order = |replies: &mut Vec<Reply>| {
             replies.sort_by_cached_key(|reply| format!("{reply:?}"));
+            replies.dedup();
         };
         expected.values_mut().for_each(in_order);
         let mut replies = self.replies.clone();

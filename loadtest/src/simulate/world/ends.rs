@@ -87,7 +87,7 @@ impl World {
             Role::Quota => Writer::Quota,
             Role::Scheduler => Writer::Scheduler,
             Role::Nodes => Writer::NodeHeartbeat,
-            Role::Feed => return self.shared.sink.lock().through,
+            Role::Feed => return self.shared.feed.through(),
         };
         let newest = self.shared.bus.snapshots_from(writer.name(), 0).pop();
         let snapshot = newest.and_then(|bytes| Snapshot::from_bytes(&bytes, LedgerId(1)));

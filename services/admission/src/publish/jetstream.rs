@@ -109,11 +109,15 @@ fn refused(error: async_nats::jetstream::context::PublishError) -> SinkError {
 impl FeedStream for JetStreamFeed {
     async fn end(&self) -> Result<StreamEnd, SinkError> {
         let stream = self.stream().await?;
-        let state = &stream.cached_info().state;
+        let info = stream.cached_info();
+        let state = &info.state;
+        let bytes_max = u64::try_from(info.config.max_bytes).unwrap_or(u64::MAX);
         Ok(StreamEnd {
             first_sequence: state.first_sequence,
             last_sequence: state.last_sequence,
             messages: state.messages,
+            // It drops one message after the other, so it stays far above this.
+            full: state.bytes > bytes_max / 2,
         })
     }
 

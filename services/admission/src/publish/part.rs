@@ -32,6 +32,11 @@ impl Part {
         self.number == self.count
     }
 
+    /// Nothing of the feed is before it.
+    pub fn is_beginning(self) -> bool {
+        self.after == Lsn(0) && self.number == 1
+    }
+
     /// Everything up to here can be read when this is the stream's last message.
     pub fn readable(self) -> Lsn {
         if self.is_last() { self.to } else { self.after }

@@ -63,6 +63,8 @@ pub struct StreamEnd {
     pub last_sequence: u64,
     /// Messages that are there.
     pub messages: u64,
+    /// It has grown so large that it may have dropped its oldest messages by itself.
+    pub full: bool,
 }
 
 /// Outcomes on their way to one reply subject.

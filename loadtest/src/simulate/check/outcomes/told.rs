@@ -1,6 +1,9 @@
 //! What there is to tell, in the checker's words.
 
-use super::super::Place;
+use super::{
+    super::{Place, demand::number},
+    some,
+};
 use schemas::v1;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,11 +66,7 @@ pub enum Step {
 /// One thing told, or to be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
-    pub lsn: u64,
-    pub index: u32,
     pub tenant: String,
-    pub reply_to: Vec<String>,
-    pub in_feed: bool,
     pub what: What,
 }
 
@@ -133,4 +132,87 @@ pub fn answered(at: &Place, e: &v1::ResourceDecided) -> Option<Outcome> {
         Answer::Reclaimed(_) => Outcome::Reclaimed,
         Answer::Refused(refusal) => Outcome::Refused(refusal.rule),
     })
+}
+
+impl Outcome {
+    /// What a tenant reads.
+    pub fn read(outcome: &v1::Outcome) -> Option<Self> {
+        use v1::outcome::Result as Said;
+        Some(match outcome.result.as_ref()? {
+            Said::Submitted(said) => Self::Submitted {
+                allocation: number(&said.allocation_id),
+                state: State::read(said.state.as_ref()?),
+            },
+            Said::Cancelled(said) => Self::Cancelled(number(&said.allocation_id)),
+            Said::JobSetCancelled(said) => Self::JobSetCancelled(said.allocations),
+            Said::PrioritySet(said) => Self::PrioritySet(said.allocations),
+            Said::Applied(said) => Self::Applied(said.version),
+            Said::ResourceCreated(_) => Self::Created,
+            Said::Reserved(said) => Self::Reserved {
+                reservation: number(&said.reservation_id),
+                deadline: said.deadline_slot,
+            },
+            Said::Confirmed(_) => Self::Confirmed,
+            Said::Released(said) => Self::Released(said.epoch),
+            Said::Revoked(said) => Self::Revoked(said.epoch),
+            Said::Reclaimed(_) => Self::Reclaimed,
+            Said::Refused(said) => Self::Refused(rule_of(said.refusal.as_ref())),
+        })
+    }
+}
+
+impl State {
+    fn read(state: &v1::submitted::State) -> Self {
+        use v1::submitted::State as Said;
+        match state {
+            Said::Placed(placed) => Self::Placed(placed.node.clone()),
+            Said::Waiting(waiting) => Self::Waiting(Wait::read(waiting)),
+            Said::Ended(_) => Self::Ended,
+        }
+    }
+}
+
+impl Wait {
+    fn read(waiting: &v1::Waiting) -> Self {
+        Self {
+            reason: waiting.reason,
+            rule: waiting.quota.as_ref().map(|refusal| refusal.rule),
+        }
+    }
+}
+
+impl Told {
+    /// What a tenant reads.
+    pub fn read(tenant: &str, event: &v1::TenantEvent) -> Option<Self> {
+        use v1::tenant_event::Kind as Said;
+        let step = |step| What::Step {
+            allocation: number(&event.allocation_id),
+            step,
+        };
+        let what = match event.kind.as_ref()? {
+            Said::Outcome(outcome) => What::Outcome {
+                operation_id: some(&outcome.operation_id),
+                lsn: outcome.lsn,
+                outcome: Outcome::read(outcome)?,
+            },
+            Said::Expired(said) => What::Expired {
+                reservation: number(&said.reservation_id),
+                epoch: said.epoch,
+            },
+            Said::Requested(_) => step(Step::Requested),
+            Said::PriorityChanged(said) => step(Step::Priority(said.priority)),
+            Said::Denied(said) => step(Step::Denied(rule_of(said.refusal.as_ref()))),
+            Said::Placed(_) => step(Step::Placed),
+            Said::Waiting(waiting) => step(Step::Waiting(Wait::read(waiting))),
+            Said::Started(_) => step(Step::Started),
+            Said::Preempted(_) => step(Step::Preempted),
+            Said::Stopping(_) => step(Step::Stopping),
+            Said::Requeued(_) => step(Step::Requeued),
+            Said::Ended(_) => step(Step::Ended),
+        };
+        Some(Self {
+            tenant: tenant.to_owned(),
+            what,
+        })
+    }
 }
