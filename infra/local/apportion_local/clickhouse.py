@@ -19,7 +19,9 @@ MEMORY_BYTES_MAX = 1_500_000_000
 ENGINE_GRANTS = ["TABLE ENGINE ON MergeTree", "TABLE ENGINE ON SummingMergeTree"]
 USER_GRANTS = {
     # Just what the migrations in schemas/clickhouse and the projection say; one that alters a table needs more.
-    "analytics": ENGINE_GRANTS + [f"SELECT, INSERT, CREATE TABLE, CREATE VIEW, DROP VIEW, TRUNCATE ON {DATABASE}.*"],
+    # It makes its database anew when somebody has dropped that.
+    "analytics": ENGINE_GRANTS + [f"SELECT, INSERT, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP VIEW, "
+                                  f"TRUNCATE ON {DATABASE}.*"],
     "reader": [f"SELECT ON {DATABASE}.*"],
     "test": ENGINE_GRANTS + ["SELECT, INSERT, ALTER, CREATE, DROP, UNDROP TABLE, TRUNCATE, OPTIMIZE, SHOW, dictGet, "
                              "KILL QUERY, SYSTEM ON *.*"],

@@ -32,14 +32,13 @@ pub struct Bill {
 
 impl Bill {
     pub fn new(address: &stack::Clickhouse, cell: CellNo) -> Self {
-        let client = Client::default()
+        let server = Client::default()
             .with_url(&address.url)
             .with_user(&address.reader.user)
-            .with_password(&address.reader.password)
-            .with_database(&address.database);
+            .with_password(&address.reader.password);
         Self {
-            store: Store::new(client.clone(), cell),
-            client,
+            store: Store::new(server.clone(), &address.database, cell),
+            client: server.with_database(&address.database),
         }
     }
 

@@ -125,7 +125,7 @@ async fn insert(stack: &Stack, servers: &Servers, window: Duration) -> Result<f6
         .execute()
         .await?;
     let client = store.clone().with_database(SCHEMA);
-    Store::new(client.clone(), CellNo(stack.cell.number))
+    Store::new(store.clone(), SCHEMA, CellNo(stack.cell.number))
         .migrate()
         .await?;
     let here: u64 = reader(stack)

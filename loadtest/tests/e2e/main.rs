@@ -20,5 +20,6 @@ mod rebuild;
 mod recovery;
 mod reservations;
 mod scheduling;
+mod sinks;
 mod suite;
 mod trace;

@@ -146,7 +146,7 @@ pub struct Suite {
 }
 
 const UNDEFINED_TABLE: &str = "42P01";
-const SCHEMAS: [&str; 4] = ["admission", "quota", "scheduler", "node-heartbeat"];
+pub const SCHEMAS: [&str; 4] = ["admission", "quota", "scheduler", "node-heartbeat"];
 
 impl Suite {
     /// All five services, ready, with both tenants, their quotas and rates.
@@ -450,8 +450,27 @@ impl Suite {
         rows.iter().map(text).collect()
     }
 
+    /// As an administrator does by hand.
+    pub async fn changes_tables(&self, service: &str, sql: &str) -> Result<(), sqlx::Error> {
+        let sql = sql.replace("{}", &self.schema(service));
+        self.pg.execute(&*sql).await?;
+        Ok(())
+    }
+
+    pub async fn drops_database(&self) -> Result<(), clickhouse::error::Error> {
+        let sql = format!("DROP DATABASE {}", self.database());
+        self.clickhouse.query(&sql).execute().await
+    }
+
+    pub async fn empties_feeds(&self) {
+        let operator = async_nats::jetstream::new(self.servers.nats("operator").await);
+        let stream = operator.get_stream(self.subjects.event_stream()).await;
+        let purged = stream.expect("it is there").purge().await;
+        purged.expect("the operator may");
+    }
+
     pub fn store(&self) -> Store {
-        Store::new(self.clickhouse.clone(), self.cell_no())
+        Store::new(self.clickhouse.clone(), &self.database(), self.cell_no())
     }
 
     pub fn clickhouse(&self) -> &clickhouse::Client {

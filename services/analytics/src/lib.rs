@@ -52,7 +52,8 @@ impl Service for AnalyticsService {
         let health = ctx.health.component(Usage::NAME);
         let instruments = Instruments::register(&ctx.metrics);
         let rows = instruments.rows.clone();
-        let store = Store::new(ctx.clickhouse()?, ctx.cell_no());
+        let (server, database) = ctx.clickhouse()?;
+        let store = Store::new(server, database, ctx.cell_no());
         let resumed = ResumedThrough::default();
         let told = resumed.clone();
         let up = health.clone();

@@ -24,7 +24,7 @@ pub enum StoreError {
     /// Away, overloaded, or refusing: the same again may work later.
     #[error("clickhouse: {0}")]
     Unavailable(String),
-    /// Somebody else has moved the position, or dropped or emptied the tables: read the position again.
+    /// Somebody else has moved the position, or dropped or emptied tables or database: read the position again.
     #[error("the tables were moved on or emptied by somebody else")]
     Moved,
     /// An applied migration is not to be edited; a change is a new file.
@@ -48,8 +48,8 @@ impl StoreError {
 impl From<clickhouse::error::Error> for StoreError {
     fn from(error: clickhouse::error::Error) -> Self {
         let text = error.to_string();
-        // UNKNOWN_TABLE: it was there when the service booted.
-        if text.contains("Code: 60.") {
+        // UNKNOWN_TABLE and UNKNOWN_DATABASE: they were there when the service booted.
+        if text.contains("Code: 60.") || text.contains("Code: 81.") {
             return Self::Moved;
         }
         Self::Unavailable(text)
@@ -73,11 +73,15 @@ fn untouched(unknown: Option<String>) -> Result<(), StoreError> {
 #[derive(Clone)]
 pub struct Store {
     client: Client,
+    /// On the same server, without a database.
+    server: Client,
+    database: String,
     cell: CellNo,
 }
 
 impl Store {
-    pub fn new(client: Client, cell: CellNo) -> Self {
+    /// The database may have to be made first: `migrate` does.
+    pub fn new(server: Client, database: &str, cell: CellNo) -> Self {
         let settings = [
             // The batches are made here; the server must not gather them again.
             ("async_insert", "0"),
@@ -90,10 +94,16 @@ impl Store {
             ("max_insert_threads", "1"),
             ("parallel_view_processing", "0"),
         ];
+        let client = server.clone().with_database(database);
         let client = settings.into_iter().fold(client, |client, (name, value)| {
             client.with_setting(name, value)
         });
-        Self { client, cell }
+        Self {
+            client,
+            server,
+            database: database.to_owned(),
+            cell,
+        }
     }
 
     pub fn cell(&self) -> CellNo {

@@ -196,6 +196,5 @@ pub(crate) fn clickhouse(service: &'static str, config: &ClickhouseConfig) -> cl
         .with_url(&config.url)
         .with_user(&config.user)
         .with_password(config.password.reveal())
-        .with_database(&config.database)
         .with_product_info(format!("apportion-{service}"), env!("CARGO_PKG_VERSION"))
 }

@@ -128,14 +128,14 @@ impl<T> Context<T> {
         connect::postgres(self.service, config)
     }
 
-    /// A client for the configured database. It connects when it is used.
-    pub fn clickhouse(&self) -> Result<clickhouse::Client, BootError> {
+    /// A client for the configured server, and the name of the database. It connects when it is used.
+    pub fn clickhouse(&self) -> Result<(clickhouse::Client, &str), BootError> {
         let config = self
             .servers
             .clickhouse
             .as_ref()
             .ok_or_else(|| self.missing("clickhouse"))?;
-        Ok(connect::clickhouse(self.service, config))
+        Ok((connect::clickhouse(self.service, config), &config.database))
     }
 
     /// For who was waiting for something when the service was asked to stop: counts as a clean end.

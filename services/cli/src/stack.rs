@@ -40,10 +40,10 @@ pub async fn warm_state(stack: &Stack, schema: &str) -> Result<PgPool, Failure> 
 
 pub fn usage(stack: &Stack) -> analytics::store::Store {
     let reader = &stack.clickhouse.reader;
-    let client = clickhouse::Client::default()
+    let server = clickhouse::Client::default()
         .with_url(&stack.clickhouse.url)
         .with_user(&reader.user)
-        .with_password(&reader.password)
-        .with_database(&stack.clickhouse.database);
-    analytics::store::Store::new(client, vocab::CellNo(stack.cell.number))
+        .with_password(&reader.password);
+    let cell = vocab::CellNo(stack.cell.number);
+    analytics::store::Store::new(server, &stack.clickhouse.database, cell)
 }

@@ -1,7 +1,7 @@
 //! The tables, made by the files of `schemas/clickhouse` in their order.
 
-use super::{Store, StoreError, untouched};
-use clickhouse::Row;
+use super::{Store, StoreError, untouched, within};
+use clickhouse::{Row, sql::Identifier};
 use ledger::Digest;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -55,8 +55,14 @@ impl Store {
         self.migrate_by(MIGRATIONS).await
     }
 
+    async fn create_database(&self) -> Result<(), StoreError> {
+        let create = self.server.query("CREATE DATABASE IF NOT EXISTS ?");
+        within(create.bind(Identifier(&self.database)).execute()).await
+    }
+
     /// As `migrate`, with other files.
     pub async fn migrate_by(&self, files: &[(&str, &str)]) -> Result<(), StoreError> {
+        self.create_database().await?;
         self.execute(CREATE_SCHEMA_MIGRATIONS).await?;
         let applied: BTreeMap<String, String> = self
             .fetch_all::<Applied>(self.query("SELECT file, checksum FROM schema_migrations"))

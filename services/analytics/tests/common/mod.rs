@@ -58,7 +58,7 @@ impl Database {
     /// With its tables.
     pub async fn store() -> Result<(Self, Store), Box<dyn Error>> {
         let database = Self::create().await?;
-        let store = Store::new(database.client.clone(), CELL);
+        let store = Store::new(database.client.clone(), &database.name, CELL);
         store.migrate().await?;
         Ok((database, store))
     }
