@@ -409,8 +409,8 @@ impl World {
             agent.lasting = false;
         }
         if self.quiet(DRAIN_ROUNDS_MAX)? {
-            self.feed_catches_up()?;
-            return self.at_rest();
+            self.at_rest()?;
+            return self.feed_catches_up();
         }
         let text = format!("no quiet in {DRAIN_ROUNDS_MAX} rounds: {:?}", self.agents);
         Err(Violation {

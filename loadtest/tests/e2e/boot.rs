@@ -1,6 +1,6 @@
 //! No service works on a ledger that could lose what it has acknowledged.
 
-use crate::suite::{Outcome, Setup, Suite};
+use crate::suite::{Outcome, Setup, Suite, eventually};
 use analytics::AnalyticsService;
 use async_nats::jetstream::{
     self,
@@ -154,6 +154,38 @@ async fn a_service_waits_for_its_cell() -> Outcome {
     suite.furnish().await;
     let tenant = suite.tenant("tenant-a").await;
     suite.assert_healthy(&tenant).await;
+    suite.close().await;
+    Ok(())
+}
+
+/// What a process knows is of a ledger that is gone: it says so, and does not go on with another one.
+#[tokio::test]
+async fn a_deleted_ledger_is_noticed_by_all_services() -> Outcome {
+    let mut suite = Suite::start().await;
+    let operator = jetstream::new(suite.servers.nats("operator").await);
+    operator
+        .delete_stream(suite.subjects.ledger_stream())
+        .await?;
+    for service in suite.services() {
+        eventually("it is not ready", || async {
+            (!service.says("/readyz").await).then_some(())
+        })
+        .await;
+    }
+    suite.make_streams().await;
+    for name in [
+        "admission",
+        "quota",
+        "scheduler",
+        "node-heartbeat",
+        "analytics",
+    ] {
+        let why = suite.take(name).gives_up().await;
+        assert!(
+            why.contains("another one stands in its place"),
+            "{name}: {why}"
+        );
+    }
     suite.close().await;
     Ok(())
 }

@@ -13,6 +13,11 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 #[error("the bus client has broken down")]
 pub(crate) struct BusClientBrokeDown;
 
+/// What a process knows is of the ledger that it has read, and that one was deleted.
+#[derive(Debug, thiserror::Error)]
+#[error("the ledger was deleted, and another one stands in its place")]
+pub(crate) struct LedgerReplaced;
+
 /// Why a service did not start, or did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {

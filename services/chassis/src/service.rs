@@ -15,7 +15,7 @@ use tracing::Instrument;
 use crate::clock::Clock;
 use crate::config::{Cell, ClickhouseConfig, Config, ConfigError, NatsConfig, PostgresConfig};
 use crate::connect::{self, NatsEvents};
-use crate::error::{BootError, BusClientBrokeDown, Failure};
+use crate::error::{BootError, BusClientBrokeDown, Failure, LedgerReplaced};
 use crate::health::Health;
 use crate::http::{Page, Server};
 use crate::metrics::Metrics;
@@ -80,6 +80,7 @@ pub struct Context<T> {
     pub(crate) followers: Followers,
     /// What looks after it and stops with it.
     pub(crate) watches: Watches,
+    pub(crate) ledger_replaced: Shutdown,
     nats: OnceCell<async_nats::Client>,
     pub(crate) nats_events: NatsEvents,
     stopped_early: Arc<AtomicBool>,
@@ -235,15 +236,18 @@ async fn boot<S: Service>(
         readers,
         followers: Followers::default(),
         watches: Watches::default(),
+        ledger_replaced: Shutdown::new(),
         nats: OnceCell::new(),
         stopped_early: stopped_early.clone(),
     };
     let broken_down = context.nats_events.broken_down.clone();
+    let ledger_replaced = context.ledger_replaced.clone();
     // A service whose client is gone hears nothing any more, and would not say so.
     let outcome = tokio::select! {
         biased;
         outcome = S::run(context) => outcome,
         () = broken_down.requested() => Err(Failure::from(BusClientBrokeDown)),
+        () = ledger_replaced.requested() => Err(Failure::from(LedgerReplaced)),
     };
 
     server.stop().await;

@@ -1,4 +1,4 @@
-//! What a service looks at once a second to say how it is: whether it has read what stands on the ledger, and whether the
+//! What a service looks at all the time to say how it is: whether it has read what stands on the ledger, and whether the
 //! machine's clock is believable.
 
 mod clock;
@@ -41,7 +41,13 @@ impl<T> Context<T> {
         let end = self
             .metrics
             .gauge("ledger_end", "Position of the ledger's last record");
-        let watch = reader::watch(bus.clone(), self.followers.clone(), component, end);
+        let watch = reader::watch(
+            bus.clone(),
+            self.followers.clone(),
+            component,
+            end,
+            self.ledger_replaced.clone(),
+        );
         self.watches.begin(watch);
     }
 

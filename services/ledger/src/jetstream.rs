@@ -10,7 +10,7 @@ use async_nats::{
     HeaderMap, HeaderValue,
     header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE,
     jetstream::{
-        self,
+        self, ErrorCode,
         consumer::{
             DeliverPolicy,
             pull::{Ordered, OrderedConfig},
@@ -19,7 +19,7 @@ use async_nats::{
         message::StreamMessage,
         object_store::{GetErrorKind, InfoErrorKind, Object, ObjectStore},
         response::Response,
-        stream::{LastRawMessageErrorKind, Stream},
+        stream::{Info, LastRawMessageErrorKind, Stream},
     },
 };
 use bytes::Bytes;
@@ -116,6 +116,11 @@ fn unavailable(error: impl std::fmt::Display) -> BusError {
     BusError::Unavailable(error.to_string())
 }
 
+fn id_of(ledger: &Info) -> LedgerId {
+    // Nanoseconds since 1970 fit 63 bits until the year 2262.
+    LedgerId(ledger.created.unix_timestamp_nanos() as i64)
+}
+
 impl JetStreamBus {
     /// For a client that nobody watches: that its connection broke is noticed by the server's silence.
     pub async fn open(client: async_nats::Client, subjects: Subjects) -> Result<Self, BusError> {
@@ -162,6 +167,20 @@ impl JetStreamBus {
     pub async fn ledger_config(&self) -> Result<jetstream::stream::Config, BusError> {
         let info = self.answered(self.ledger.get_info()).await?;
         Ok(info.config)
+    }
+
+    /// Which ledger it is and where it ends; none when the server has none.
+    pub async fn stands(&self) -> Result<Option<(LedgerId, Lsn)>, BusError> {
+        let subject = format!("STREAM.INFO.{}", self.subjects.ledger_stream());
+        let nothing = serde_json::json!({});
+        let asked = self.jetstream.request(subject, &nothing);
+        match self.answered(asked).await? {
+            Response::Ok(info) => Ok(Some((id_of(&info), Lsn(info.state.last_sequence)))),
+            Response::Err { error } if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {
+                Ok(None)
+            }
+            Response::Err { error } => Err(unavailable(error)),
+        }
     }
 
     fn record(
@@ -264,9 +283,7 @@ impl Bus for JetStreamBus {
     type Messages = ChannelTail<DoorRecord>;
 
     async fn ledger_id(&self) -> Result<LedgerId, BusError> {
-        let info = self.answered(self.ledger.get_info()).await?;
-        // Nanoseconds since 1970 fit 63 bits until the year 2262.
-        Ok(LedgerId(info.created.unix_timestamp_nanos() as i64))
+        Ok(id_of(&self.answered(self.ledger.get_info()).await?))
     }
 
     async fn append(

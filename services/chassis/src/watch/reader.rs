@@ -5,17 +5,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ledger::{Bus, jetstream::JetStreamBus};
+use ledger::jetstream::JetStreamBus;
 use prometheus_client::metrics::gauge::Gauge;
 use vocab::Lsn;
 
-use super::LOOK_EVERY;
+use crate::Shutdown;
 use crate::clock::Stopwatch;
 use crate::health::ComponentHandle;
 
 /// What was the ledger's end this many real milliseconds ago has been read, or its reader is behind. As long as a standby
 /// waits for a leader.
 const BEHIND_AFTER_MS: u64 = 3000;
+/// Real time between looks: whoever watches the service hears within a second that the ledger is gone.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Real time that an answer may take.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// Real time between looks while somebody is behind: who waits for the service wants to know when it is not any more.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
@@ -104,22 +108,33 @@ pub(super) async fn watch(
     followers: Followers,
     component: ComponentHandle,
     ledger_end: Gauge,
+    replaced: Shutdown,
 ) {
     let clock = Stopwatch::start();
     let mut heard_ms = 0;
     let mut pause = Duration::ZERO;
+    let mut ledger = None;
     loop {
         tokio::time::sleep(pause).await;
         pause = LOOK_EVERY;
-        let end = tokio::time::timeout(LOOK_EVERY, bus.end()).await;
+        let stands = tokio::time::timeout(ANSWER_MAX, bus.stands()).await;
         let at_ms = u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let Ok(Ok(end)) = end else {
+        let Ok(Ok(stands)) = stands else {
             if at_ms - heard_ms >= BEHIND_AFTER_MS {
                 component.not_ready("the bus does not say where the ledger ends");
             }
             continue;
         };
         heard_ms = at_ms;
+        let Some((id, end)) = stands else {
+            component.not_ready("the ledger is gone: its stream is not there");
+            continue;
+        };
+        // What this process knows is of the one that it has read.
+        if *ledger.get_or_insert(id) != id {
+            component.not_ready("another ledger stands in the place of the one that was read");
+            return replaced.trigger();
+        }
         ledger_end.set(i64::try_from(end.0).unwrap_or(i64::MAX));
         match followers.look(at_ms, end) {
             None => component.ready(),
