@@ -447,7 +447,7 @@ ClickHouse   {clickhouse['url']}   user {clickhouse['reader']['user']}""")
     for name, service in value["services"].items():
         print(f"{name:<15} http://{service['http']}/metrics")
     print(f"""
-Tenants: {', '.join(value['tenants'])}. Passwords of all users: {stack_file}
+Tenants: {', '.join(value['tenants'])}. Passwords: {stack_file}
 Logs:    {short(state / 'log')}
 
 Try:

@@ -61,14 +61,13 @@ def write(path, text):
 
 def stack(words, hosts):
     """What the command line reads, as the local launcher writes it."""
-    users = services.nats_users(TENANTS)
+    passwords = {key: words[f"nats-{key.replace(':', '-')}"] for key in services.nats_users(TENANTS)}
     return {
         "cell": {"name": CELL, "number": services.CELL_NUMBER},
         "tenants": TENANTS,
         "nats": {
             "url": f"nats://{hosts['nats']}:4222",
-            "users": {key: {"user": user, "password": words[f"nats-{key.replace(':', '-')}"]}
-                      for key, user in users.items()},
+            "users": services.nats_logins(TENANTS, passwords),
         },
         "postgres": {"url": f"postgres://{postgres.READER}:{words['postgres-reader']}@{hosts['postgres']}:5432/"
                             f"{postgres.DATABASE}"},

@@ -10,6 +10,8 @@ CELL_NUMBER = 1
 LEASE_MS = 15_000
 # How long an operation id is remembered.
 OPERATION_WINDOW_MS = 24 * 3_600_000
+# The operator of the bus, who makes and deletes streams.
+BUS = "bus"
 # The one process of all services, where they run together.
 TOGETHER = "services"
 WITH_POSTGRES = ("admission", "quota", "scheduler", "node-heartbeat")
@@ -43,7 +45,7 @@ def together_spec(program, config_dir, ports):
 
 def config(service, stack):
     """A service's configuration as tables of TOML."""
-    tables = common(service, stack)
+    tables = common(service, stack["nats"]["users"][service]["password"], stack)
     if stack["clock"] is not None:
         tables["clock"] = stack["clock"]
     tables["http"] = {"listen": stack["services"][service]["http"]}
@@ -63,18 +65,18 @@ def config(service, stack):
     return tables
 
 
-def operator_config(stack):
-    """What `apportion cell init` needs to create the cell's streams."""
-    return common("operator", stack)
+def bus_config(stack, password):
+    """What `apportion cell init` needs to create the cell's streams. The password is not the stack's to tell."""
+    return common(BUS, password, stack)
 
 
-def common(user, stack):
+def common(user, password, stack):
     return {
         "cell": stack["cell"],
         "nats": {
             "url": stack["nats"]["url"],
             "user": user,
-            "password": stack["nats"]["users"][user]["password"],
+            "password": password,
             "monitor_url": stack["nats"]["monitor_url"],
         },
         "log": {"format": "json", "filter": "info"},
@@ -92,7 +94,15 @@ def to_toml(tables):
 
 
 def nats_users(tenants):
-    """Who connects to NATS in a stack with these tenants: key in stack.json → user name."""
-    users = {name: name for name in nats_conf.SERVICES + ("operator", "fleet")}
+    """Who connects to NATS in a stack with these tenants, by the key of the password: user names."""
+    users = {name: name for name in (*nats_conf.SERVICES, *nats_conf.OPERATORS, "fleet")}
     users.update({f"tenant:{tenant}": tenant for tenant in tenants})
     return users
+
+
+def nats_logins(tenants, passwords):
+    """
+    What stack.json tells: who works with a cell. Who may delete its streams is none of them, so that nobody can by
+    reading that file.
+    """
+    return {key: {"user": user, "password": passwords[key]} for key, user in nats_users(tenants).items() if key != BUS}

@@ -92,13 +92,16 @@ class Stack:
             ready=lambda: http_ok(f"http://{LOOPBACK}:{monitor_port}/healthz"),
             advice="If the log shows nothing, is the disk full?",
         ))
-        users = services.nats_users(tenants)
+        users = services.nats_logins(tenants, self.nats_passwords)
+        if self.for_tests:
+            # They make cells of their own.
+            users[services.BUS] = {"user": services.BUS, "password": self.nats_passwords[services.BUS]}
         self.value["nats"] = {
             "url": f"nats://{LOOPBACK}:{port}",
             "monitor_url": f"http://{LOOPBACK}:{monitor_port}",
             # For tests that start a server of their own.
             "program": program,
-            "users": {key: {"user": user, "password": self.nats_passwords[key]} for key, user in users.items()},
+            "users": users,
         }
 
     def _start_postgres(self):
@@ -205,8 +208,9 @@ class Stack:
             raise StackError(f"`apportion {' '.join(words)}` failed:\n" + (done.stdout + done.stderr).strip())
 
     def _cell_init(self, programs):
-        config = self.state.path / "config" / "operator.toml"
-        paths.write_private(config, services.to_toml(services.operator_config(self.value)))
+        config = self.state.path / "config" / "bus.toml"
+        bus = services.bus_config(self.value, self.nats_passwords[services.BUS])
+        paths.write_private(config, services.to_toml(bus))
         try:
             done = subprocess.run([str(programs / "apportion"), "cell", "init", "--config", str(config)],
                                   stdin=subprocess.DEVNULL, capture_output=True, text=True,

@@ -59,6 +59,12 @@ class NatsServer:
             await client.close()
 
 
+async def settle(client):
+    """Waits until the server has all that was sent. The library's ping overtakes what is still in its buffer once."""
+    await client.flush()
+    await client.flush()
+
+
 async def until(condition, timeout_s=10.0):
     """Waits for a condition that other tasks make true."""
     async def poll():

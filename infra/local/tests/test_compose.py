@@ -165,7 +165,7 @@ class Secrets(unittest.TestCase):
             value = json.loads((self.directory / name).read_text(encoding="utf-8"))
             self.assertEqual(value["nats"]["url"], f"nats://{host}:4222")
             self.assertIn(4222, ports()["nats"])
-            self.assertEqual(set(value["nats"]["users"]), set(services.nats_users(compose.TENANTS)))
+            self.assertEqual(set(value["nats"]["users"]), set(services.nats_users(compose.TENANTS)) - {"bus"})
             word = (self.directory / "nats-tenant-team-a").read_text(encoding="utf-8").strip()
             self.assertEqual(value["nats"]["users"]["tenant:team-a"], {"user": "team-a", "password": word})
 
@@ -184,11 +184,15 @@ class Secrets(unittest.TestCase):
             self.assertIn("./infra/compose/with-secrets:/usr/local/bin/with-secrets:ro", SERVICES[name]["volumes"])
 
     def test_every_secret_file_is_given_to_the_service_that_reads_it(self):
-        for service, file in [("cell-init", "operator")] + [(name, name) for name in nats_conf.SERVICES]:
+        for service, file in [("cell-init", "bus")] + [(name, name) for name in nats_conf.SERVICES]:
             tables = config(file)
             wanted = {Path(table["password_file"]).name for table in tables.values() if "password_file" in table}
             self.assertEqual(wanted, set(SERVICES[service]["secrets"]), service)
             self.assertLessEqual(wanted, set(COMPOSE["secrets"]))
+
+    def test_only_the_servers_and_who_makes_the_streams_have_the_password_of_the_bus(self):
+        holders = {name for name, service in SERVICES.items() if "nats-bus" in service.get("secrets", [])}
+        self.assertEqual(holders, {"nats-1", "nats-2", "nats-3", "cell-init"})
 
     def test_a_server_gets_its_secrets_as_variables_and_its_arguments(self):
         compose.write_secrets(self.directory)
@@ -262,8 +266,8 @@ class Configs(unittest.TestCase):
                 self.assertEqual((url.username, url.path), (services.schema(name), "/" + postgres.DATABASE))
                 self.assertEqual(tables["postgres"]["schema"], services.schema(name))
             self.assertEqual("clickhouse" in tables, name == "analytics")
-        self.assertEqual(config("operator")["nats"]["user"], "operator")
-        self.assertEqual(set(config("operator")), {"cell", "nats", "log"})
+        self.assertEqual(config("bus")["nats"]["user"], "bus")
+        self.assertEqual(set(config("bus")), {"cell", "nats", "log"})
         self.assertEqual(config("node-heartbeat")["service"], {"lease_ms": services.LEASE_MS})
 
 

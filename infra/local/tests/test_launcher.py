@@ -41,41 +41,50 @@ class NatsConf(unittest.TestCase):
         self.accounts = nats_conf.accounts("local", ["team-a", "team-b"], {key: "pw-" + key for key in users})
 
     def test_every_import_has_exactly_one_export_for_its_account(self):
-        exports = {(kind, entry[kind]): entry["accounts"] for entry in self.accounts["CELL"]["exports"]
-                   for kind in ("service", "stream") if kind in entry}
-        imported = {}
+        exports, imports = [], []
         for account, value in self.accounts.items():
+            for entry in value.get("exports", []):
+                (kind,) = {"service", "stream"} & set(entry)
+                exports += [(account, kind, entry[kind], to) for to in entry["accounts"]]
             for entry in value.get("imports", []):
                 ((kind, source),) = entry.items()
-                self.assertEqual(source["account"], "CELL")
-                imported[(kind, source["subject"])] = [account]
-        self.assertEqual(imported, exports)
-
-    def test_only_the_cell_has_jetstream(self):
-        self.assertEqual([name for name, value in self.accounts.items() if "jetstream" in value], ["CELL"])
+                imports.append((source["account"], kind, source["subject"], account))
+        self.assertEqual(sorted(imports), sorted(exports))
+        self.assertEqual(len(imports), len(set(imports)))
 
     def test_every_user_is_limited_both_ways(self):
         for value in self.accounts.values():
-            for user in value["users"]:
+            for user in value.get("users", []):
                 for direction in ("publish", "subscribe"):
                     allowed = user["permissions"][direction]["allow"]
                     self.assertTrue(allowed)
                     self.assertNotIn(">", allowed)
 
     def test_no_service_may_change_streams_or_another_ledger_subject(self):
-        for user in self.accounts["CELL"]["users"]:
-            if user["user"] == "operator":
+        for user in self.users():
+            if user["user"] == "bus":
                 continue
             allowed = user["permissions"]["publish"]["allow"]
             ledger = [name for name in allowed if name.startswith("apportion.v1.local.ledger.")]
             own = f"apportion.v1.local.ledger.{user['user']}"
-            self.assertEqual(ledger, [] if user["user"] == "analytics" else [own])
+            self.assertEqual(ledger, [own] if user["user"] in nats_conf.LEDGER_WRITERS else [])
             for name in allowed:
                 self.assertNotRegex(name, r"STREAM\.(CREATE|UPDATE|DELETE|MSG\.DELETE)|^\$JS\.API\.>")
 
-    def test_the_ledger_can_be_purged_by_no_service(self):
-        for user in self.accounts["CELL"]["users"]:
-            self.assertNotIn("$JS.API.STREAM.PURGE.APPORTION_local_LEDGER", user["permissions"]["publish"]["allow"])
+    def test_the_ledger_can_be_purged_by_no_service_and_not_by_the_operator_of_the_cell(self):
+        for user in self.users():
+            purge = "$JS.API.STREAM.PURGE.APPORTION_local_LEDGER"
+            self.assertEqual(purge in user["permissions"]["publish"]["allow"], user["user"] == "bus")
+
+    def test_nobody_shares_an_account_and_no_stream_shares_one(self):
+        for account, value in self.accounts.items():
+            self.assertEqual(len(value.get("users", [])), 0 if "jetstream" in value else 1, account)
+            self.assertEqual("imports" in value, "jetstream" not in value, account)
+        for stream in nats_conf.STREAMS:
+            self.assertTrue(self.accounts[stream]["jetstream"])
+
+    def users(self):
+        return [user for value in self.accounts.values() for user in value.get("users", [])]
 
 
 class ServiceConfig(unittest.TestCase):
@@ -105,8 +114,14 @@ class ServiceConfig(unittest.TestCase):
         value = {**stack_value(), "clock": None, "operation_window_ms": 30_000}
         self.assertEqual(services.config("admission", value)["service"], {"operation_window_ms": 30_000})
 
-    def test_the_operator_gets_only_the_bus(self):
-        self.assertEqual(set(services.operator_config(stack_value())), {"cell", "nats", "log"})
+    def test_the_operator_of_the_bus_gets_only_the_bus(self):
+        config = services.bus_config(stack_value(), "pw-bus")
+        self.assertEqual(set(config), {"cell", "nats", "log"})
+        self.assertEqual((config["nats"]["user"], config["nats"]["password"]), ("bus", "pw-bus"))
+
+    def test_stack_json_does_not_tell_who_may_delete_streams(self):
+        passwords = {key: "pw-" + key for key in services.nats_users(["team-a"])}
+        self.assertEqual(set(passwords) - set(services.nats_logins(["team-a"], passwords)), {"bus"})
 
 
 class Tenants(unittest.TestCase):

@@ -1,11 +1,53 @@
 """The accounts on a real server: what crosses between tenants, nodes and services, and what does not."""
 
+import asyncio
+import base64
+import itertools
+import json
 import unittest
 
-from .support import NatsServer, until
+from .support import NatsServer, settle, until
 
 CELL = "cell-1"
 PREFIX = f"apportion.v1.{CELL}"
+STREAMS = {
+    f"APPORTION_{CELL}_LEDGER": [f"{PREFIX}.ledger.*"],
+    f"APPORTION_{CELL}_INGRESS": [f"{PREFIX}.ingress.*", f"{PREFIX}.admin"],
+    f"APPORTION_{CELL}_REPORT": [f"{PREFIX}.node.*.report"],
+    f"APPORTION_{CELL}_EVENT": [f"{PREFIX}.event.*.*"],
+}
+LEDGER = f"APPORTION_{CELL}_LEDGER"
+BUCKET = f"APPORTION_{CELL}_SNAPSHOT"
+SNAPSHOT = f"OBJ_{BUCKET}"
+WRITERS = ("admission", "quota", "scheduler", "node-heartbeat")
+SERVICES = (*WRITERS, "analytics")
+# Nobody hears it.
+INBOX = "_INBOX.nobody"
+
+
+def snapshot(name):
+    """What makes parts a snapshot of this name."""
+    return f"$O.{BUCKET}.M.{base64.urlsafe_b64encode(name.encode()).decode()}"
+
+
+# What a user may publish into streams, and besides.
+STORES = {
+    "admission": (f"{PREFIX}.ledger.admission", f"{PREFIX}.event.tenant-a.job"),
+    "quota": (f"{PREFIX}.ledger.quota", snapshot("quota")),
+    "scheduler": (f"{PREFIX}.ledger.scheduler",),
+    "node-heartbeat": (f"{PREFIX}.ledger.node-heartbeat",),
+    "analytics": (snapshot("projection-analytics"),),
+    "operator": (f"{PREFIX}.admin",),
+    "bus": (),
+    "fleet": (f"{PREFIX}.node.n1.report",),
+    "tenant:tenant-a": (f"{PREFIX}.ingress.tenant-a",),
+}
+# The agents are one user, which hears itself.
+SAYS = {"admission": (f"{PREFIX}.reply.tenant-b.r1",), "node-heartbeat": (f"{PREFIX}.node.n1.assign",),
+        "fleet": (f"{PREFIX}.node.n1.assign",)}
+# Of which streams a user may throw away what is in them.
+PURGES = {**dict.fromkeys(SERVICES, (SNAPSHOT,)), "node-heartbeat": (f"APPORTION_{CELL}_REPORT", SNAPSHOT),
+          "admission": (f"APPORTION_{CELL}_INGRESS", f"APPORTION_{CELL}_EVENT", SNAPSHOT)}
 
 
 class Collected:
@@ -25,12 +67,15 @@ class Collected:
 async def listen(client, subject):
     collected = Collected()
     await client.subscribe(subject, cb=collected.hear)
-    await client.flush()
+    await settle(client)
     return collected
 
 
 class Accounts(unittest.IsolatedAsyncioTestCase):
     cell = CELL
+    # Whether each stream has an account of its own.
+    apart = True
+    numbers = itertools.count()
 
     @classmethod
     def setUpClass(cls):
@@ -41,17 +86,16 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
         cls.server.close()
 
     async def asyncSetUp(self):
-        async with self.server.connect("operator") as operator:
-            js = operator.jetstream()
-            for name, subjects in ((f"APPORTION_{CELL}_INGRESS", [f"{PREFIX}.ingress.*", f"{PREFIX}.admin"]),
-                                   (f"APPORTION_{CELL}_LEDGER", [f"{PREFIX}.ledger.*"]),
-                                   (f"APPORTION_{CELL}_REPORT", [f"{PREFIX}.node.*.report"])):
+        async with self.server.connect("bus") as bus:
+            js = bus.jetstream()
+            for name, subjects in STREAMS.items():
                 await js.add_stream(name=name, subjects=subjects)
+            await js.create_object_store(bucket=BUCKET)
 
     async def asyncTearDown(self):
-        async with self.server.connect("operator") as operator:
-            for info in await operator.jetstream().streams_info():
-                await operator.jetstream().delete_stream(info.config.name)
+        async with self.server.connect("bus") as bus:
+            for name in (*STREAMS, SNAPSHOT):
+                await bus.jetstream().delete_stream(name)
 
     async def messages(self, kind):
         async with self.server.connect("operator") as operator:
@@ -75,10 +119,10 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
                      await listen(other, f"{PREFIX}.event.tenant-b.>"), await listen(other, "_INBOX.>")]
             for subject in foreign:
                 await tenant.publish(subject, b"intruder")
-            await tenant.flush()
+            await settle(tenant)
             await until(lambda: len(tenant.refusals) == len(foreign))
             for client in (admission, door, other):
-                await client.flush()
+                await settle(client)
         self.assertEqual([item.data for item in heard], [[], [], [], []])
         for kind in ("INGRESS", "LEDGER", "REPORT"):
             self.assertEqual(await self.messages(kind), 0, kind)
@@ -95,7 +139,7 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
             for name in ("tenant-b", "tenant-a"):
                 await admission.publish(f"{PREFIX}.event.{name}.job", name.encode())
                 await admission.publish(f"{PREFIX}.reply.{name}.r1", name.encode())
-            await admission.flush()
+            await settle(admission)
             await until(lambda: all(item.messages for item in own))
         self.assertEqual([item.data for item in own], [[b"tenant-a"], [b"tenant-a"]])
         self.assertEqual([item.data for item in stolen], [[] for _ in foreign])
@@ -120,7 +164,7 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
 
                 for verb in own:
                     await answering.subscribe(f"{PREFIX}.query.*.{verb}", queue="query", cb=answer)
-                await answering.flush()
+                await settle(answering)
                 for verb in own:
                     reply = await tenant.request(f"{PREFIX}.query.tenant-a.{verb}", b"", timeout=5)
                     self.assertEqual(reply.data, f"{PREFIX}.query.tenant-a.{verb}".encode())
@@ -135,8 +179,8 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
                 await until(lambda: len(spy.refusals) == len(subjects))
                 for verb in ("feed", "operation", "allocation"):
                     await tenant.publish(f"{PREFIX}.query.tenant-b.{verb}", b"secret")
-                await tenant.flush()
-                await spy.flush()
+                await settle(tenant)
+                await settle(spy)
                 self.assertEqual([item.data for item in heard], [[] for _ in subjects], user)
 
     async def test_a_service_answers_only_what_it_was_asked(self):
@@ -145,9 +189,9 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
             foreign = [f"{PREFIX}.reply.tenant-a.r1", f"{PREFIX}.event.tenant-a.job", "_INBOX.x"]
             for subject in foreign:
                 await scheduler.publish(subject, b"unasked")
-            await scheduler.flush()
+            await settle(scheduler)
             await until(lambda: len(scheduler.refusals) == len(foreign))
-            await tenant.flush()
+            await settle(tenant)
             self.assertEqual(heard.data, [])
 
     async def test_the_fleet_reports_syncs_beats_and_is_assigned(self):
@@ -157,7 +201,7 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
 
             beats = await listen(door, f"{PREFIX}.node.*.heartbeat")
             await door.subscribe(f"{PREFIX}.node.*.sync", cb=answer)
-            await door.flush()
+            await settle(door)
             assigned = await listen(fleet, f"{PREFIX}.node.*.assign")
             await fleet.publish(f"{PREFIX}.node.n1.heartbeat", b"beat")
             ack = await fleet.jetstream().publish(f"{PREFIX}.node.n1.report", b"started")
@@ -177,37 +221,185 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
                        f"$JS.API.STREAM.UPDATE.APPORTION_{CELL}_LEDGER"]
             for subject in foreign:
                 await quota.publish(subject, b"x")
-            await quota.flush()
+            await settle(quota)
             await until(lambda: len(quota.refusals) == len(foreign))
             message = await quota.jetstream().get_msg(f"APPORTION_{CELL}_LEDGER", seq=1)
             self.assertEqual(message.data, b"frame")
         self.assertEqual(await self.messages("LEDGER"), 1)
         self.assertEqual(await self.messages("INGRESS"), 0)
 
-    async def test_a_service_follows_the_ledger_by_push_and_by_pull(self):
+    async def test_a_service_follows_the_ledger(self):
         async with self.server.connect("quota") as quota, self.server.connect("scheduler") as scheduler:
-            await quota.jetstream().publish(f"{PREFIX}.ledger.quota", b"frame")
-            js = scheduler.jetstream()
-            push = await js.subscribe(f"{PREFIX}.ledger.>", stream=f"APPORTION_{CELL}_LEDGER", ordered_consumer=True)
-            self.assertEqual((await push.next_msg(timeout=5)).data, b"frame")
-            pull = await js.pull_subscribe(f"{PREFIX}.ledger.>", durable="scheduler", stream=f"APPORTION_{CELL}_LEDGER")
-            (message,) = await pull.fetch(1, timeout=5)
-            await message.ack_sync()
+            frames = [b"one", b"two", b"three"]
+            for frame in frames:
+                await quota.jetstream().publish(f"{PREFIX}.ledger.quota", frame)
+            config = {"name": "reader", "ack_policy": "none", "mem_storage": True}
+            made = await ask(scheduler, f"CONSUMER.CREATE.{LEDGER}.reader", {"stream_name": LEDGER, "config": config})
+            self.assertNotIn("error", made)
+            heard = await listen(scheduler, "_INBOX.reader")
+            # Answered in parts, also by what is not there yet.
+            await scheduler.publish(f"$JS.API.CONSUMER.MSG.NEXT.{LEDGER}.reader",
+                                    json.dumps({"batch": 10, "expires": 10**10}).encode(), reply="_INBOX.reader")
+            await until(lambda: len(heard.messages) == 3)
+            await quota.jetstream().publish(f"{PREFIX}.ledger.quota", b"four")
+            await until(lambda: len(heard.messages) == 4)
+            self.assertEqual(heard.data, [*frames, b"four"])
 
     async def test_a_service_keeps_snapshots_in_the_object_store(self):
-        async with self.server.connect("operator") as operator:
-            await operator.jetstream().create_object_store(bucket=f"APPORTION_{CELL}_SNAPSHOT")
         async with self.server.connect("quota") as quota:
-            store = await quota.jetstream().object_store(f"APPORTION_{CELL}_SNAPSHOT")
+            js = quota.jetstream()
+            store = await js.object_store(BUCKET)
             for content in (b"one", b"two" * 100_000):
                 await store.put("quota", content)
-            self.assertEqual((await store.get("quota")).data, b"two" * 100_000)
+            info = await store.get_info("quota")
+            parts = await js.subscribe(f"$O.{BUCKET}.C.{info.nuid}", stream=SNAPSHOT, ordered_consumer=True)
+            content = b"".join([(await parts.next_msg(timeout=5)).data for _ in range(info.chunks)])
+            self.assertEqual(content, b"two" * 100_000)
+
+    async def test_a_snapshot_is_made_by_its_owner_only(self):
+        owners = {"admission": "admission", "projection-admission.2": "admission", "projection-feed": "admission",
+                  "quota": "quota", "scheduler.2": "scheduler", "node-heartbeat": "node-heartbeat",
+                  "projection-analytics": "analytics"}
+        for service in SERVICES:
+            async with self.server.connect(service) as client:
+                foreign = [name for name, owner in owners.items() if owner != service] + ["other", "analytics"]
+                for name in foreign:
+                    await client.publish(snapshot(name), b"{}")
+                await settle(client)
+                await until(lambda: len(client.refusals) == len(foreign))
+        async with self.server.connect("operator") as operator:
+            self.assertEqual((await operator.jetstream().stream_info(SNAPSHOT)).state.messages, 0)
+        for name, owner in owners.items():
+            async with self.server.connect(owner) as client:
+                await client.jetstream().publish(snapshot(name), b"{}")
+
+    async def test_only_the_operator_of_the_bus_changes_streams(self):
+        changes = [f"{verb}.{name}" for verb in ("CREATE", "UPDATE", "DELETE", "PURGE", "MSG.DELETE", "SNAPSHOT",
+                                                 "RESTORE", "PEER.REMOVE", "LEADER.STEPDOWN")
+                   for name in (*STREAMS, SNAPSHOT)]
+        async with self.server.connect("operator") as operator:
+            for change in changes:
+                await operator.publish(f"$JS.API.STREAM.{change}", b"")
+            await settle(operator)
+            await until(lambda: len(operator.refusals) == len(changes))
+            for name in (*STREAMS, SNAPSHOT):
+                await operator.jetstream().stream_info(name)
+        async with self.server.connect("bus") as bus:
+            js = bus.jetstream()
+            await js.delete_stream(f"APPORTION_{CELL}_EVENT")
+            await js.add_stream(name=f"APPORTION_{CELL}_EVENT", subjects=STREAMS[f"APPORTION_{CELL}_EVENT"])
+            await js.purge_stream(f"APPORTION_{CELL}_INGRESS")
+            await bus.publish(f"{PREFIX}.admin", b"x")
+            await bus.publish(f"{PREFIX}.ledger.quota", b"x")
+            await settle(bus)
+            await until(lambda: len(bus.refusals) == 2)
+
+    async def test_nothing_that_the_server_publishes_for_a_user_gets_anywhere(self):
+        """A user names the subjects of deliveries and answers; what it may publish itself is no matter there."""
+        targets = [*(f"{PREFIX}.ledger.{writer}" for writer in WRITERS), f"{PREFIX}.ledger.analytics",
+                   f"{PREFIX}.ingress.tenant-a", f"{PREFIX}.ingress.tenant-b", f"{PREFIX}.admin",
+                   f"{PREFIX}.node.n1.report", f"{PREFIX}.event.tenant-a.job", snapshot("quota"),
+                   snapshot("projection-analytics"), f"{PREFIX}.node.n1.assign", f"{PREFIX}.reply.tenant-b.r1",
+                   *(f"$JS.API.STREAM.DELETE.{name}" for name in (*STREAMS, SNAPSHOT)),
+                   *(f"$JS.API.STREAM.PURGE.{name}" for name in (*STREAMS, SNAPSHOT) if self.apart)]
+        async with self.server.connect("quota") as quota, self.server.connect("node-heartbeat") as door, \
+                self.server.connect("admission") as admission, self.server.connect("tenant:tenant-a") as tenant, \
+                self.server.connect("fleet") as fleet, self.server.connect("tenant:tenant-b") as other:
+            # Something to deliver from every stream.
+            for client, subject in ((quota, f"{PREFIX}.ledger.quota"), (tenant, f"{PREFIX}.ingress.tenant-a"),
+                                    (fleet, f"{PREFIX}.node.n1.report"), (quota, snapshot("quota")),
+                                    (admission, f"{PREFIX}.event.tenant-a.job")):
+                await client.jetstream().publish(subject, b"{}")
+            before = await self.held()
+            heard = [await listen(fleet, f"{PREFIX}.node.*.assign"), await listen(other, f"{PREFIX}.reply.tenant-b.>"),
+                     await listen(other, f"{PREFIX}.event.tenant-b.>")]
+
+            async def answer(message):
+                await message.respond(b"answer")
+
+            await admission.subscribe(f"{PREFIX}.query.*.*", cb=answer)
+            await door.subscribe(f"{PREFIX}.node.*.sync", cb=answer)
+            for client in (admission, door):
+                await settle(client)
+            for user in (*SERVICES, "operator", "bus", "fleet", "tenant:tenant-a"):
+                purges = (f"$JS.API.STREAM.PURGE.{name}" for name in PURGES.get(user, ()))
+                own = {*STORES[user], *SAYS.get(user, ()), *purges}
+                for target in targets:
+                    if target in own or user == "bus" and target.startswith("$JS."):
+                        continue
+                    async with self.server.connect(user) as attacker:
+                        await self.misuse(attacker, STORES[user], target)
+                    with self.subTest(user=user, target=target):
+                        expected, before = before, await self.held()
+                        self.assertEqual(before, expected)
+            # What is sent at intervals has been sent meanwhile.
+            await asyncio.sleep(0.3)
+            self.assertEqual(await self.held(), before)
+            for client in (fleet, other):
+                await settle(client)
+            self.assertEqual([item.data for item in heard], [[] for _ in heard])
+
+    async def held(self):
+        """What each stream holds, by subject."""
+        found = {}
+        async with self.server.connect("bus") as bus:
+            for name in (*STREAMS, SNAPSHOT):
+                info = await ask(bus, f"STREAM.INFO.{name}", {"subjects_filter": ">"})
+                found[name] = info.get("error") or info["state"].get("subjects")
+        return found
+
+    async def misuse(self, client, stores, target):
+        """Everything that may make the server publish on a subject."""
+        for name in (*STREAMS, SNAPSHOT):
+            async def api(what, body, reply=target):
+                await client.publish(f"$JS.API.{what}", json.dumps(body).encode() if body else b"", reply=reply)
+
+            async def consumer(consumer, reply=INBOX, **config):
+                config |= {"name": consumer, "ack_policy": "none", "mem_storage": True, "inactive_threshold": 10**10}
+                await api(f"CONSUMER.CREATE.{name}.{consumer}", {"stream_name": name, "config": config}, reply)
+
+            # Answers.
+            for what, body in (("STREAM.INFO", None), ("STREAM.MSG.GET", {"seq": 1}), ("DIRECT.GET", {"seq": 1}),
+                               ("STREAM.PURGE", {"filter": "nothing"}), ("CONSUMER.CREATE", {})):
+                await api(f"{what}.{name}", body)
+            await consumer("answer", reply=target)
+            await api(f"CONSUMER.INFO.{name}.answer", None)
+            # Deliveries that are asked for, and the word that there are none, which has no payload.
+            await consumer("all", headers_only=True)
+            await consumer("new", deliver_policy="new")
+            for of in ("all", "new"):
+                await api(f"CONSUMER.MSG.NEXT.{name}.{of}", {"batch": 1, "no_wait": True})
+            # Deliveries that are not asked for, and heartbeats, which have no payload.
+            if self.apart:
+                # They stay, so that there is time for heartbeats.
+                number = next(self.numbers)
+                await consumer(f"push-{number}", deliver_subject=target)
+                await consumer(f"beat-{number}", deliver_subject=target, deliver_policy="new", idle_heartbeat=10**8)
+            await settle(client)
+            for of in ("answer", "all", "new"):
+                await api(f"CONSUMER.DELETE.{name}.{of}", None, INBOX)
+        # Acknowledgements, and words on which way a message took. Nothing is stored.
+        for subject in (*stores, f"$JS.API.STREAM.INFO.{LEDGER}"):
+            headers = {"Nats-Expected-Last-Sequence": "1000000", "Nats-Trace-Dest": target}
+            await client.publish(subject, b"", reply=target, headers=headers)
+        for subject in ("query.tenant-a.feed", "node.n1.sync"):
+            await client.publish(f"{PREFIX}.{subject}", b"", reply=target)
+        await settle(client)
+
+
+async def ask(client, subject, body):
+    """What JetStream answers."""
+    return json.loads((await client.request(f"$JS.API.{subject}", json.dumps(body).encode(), timeout=5)).data)
 
 
 class AnyCell(Accounts):
-    """The same with a server that does not know its cells, as the tests of the services use it."""
+    """
+    The same with a server that does not know its cells, as the tests of the services use it. All streams share an account
+    there, so that a consumer of one can deliver to the subjects of another, and whoever may purge one may purge all.
+    """
 
     cell = "*"
+    apart = False
 
 
 if __name__ == "__main__":

@@ -62,10 +62,11 @@ pub async fn measure(
 ) -> Result<Figures, PeersError> {
     let frames = samples(stack, run).await?;
     let operator = jetstream::new(plain(&servers.stack, "operator").await?);
+    let maker = jetstream::new(plain(&servers.stack, "bus").await?);
     let mut cases = Vec::new();
     for in_flight in IN_FLIGHT {
         let subjects = Subjects::new(format!("peers{in_flight}"));
-        cell::init(&operator, &subjects, Chosen::default()).await?;
+        cell::init(&maker, &subjects, Chosen::default()).await?;
         let writer = plain(&servers.stack, WRITER.name()).await?;
         let bus = JetStreamBus::open(writer, subjects.clone()).await?;
         let subject = subjects.ledger(WRITER.name());
@@ -75,13 +76,13 @@ pub async fn measure(
             fenced: true,
         };
         cases.push(case.publish(&frames, in_flight, window).await?);
-        operator.delete_stream(subjects.ledger_stream()).await?;
+        maker.delete_stream(subjects.ledger_stream()).await?;
     }
     let subjects = Subjects::new("peers-door");
-    cell::init(&operator, &subjects, Chosen::default()).await?;
+    cell::init(&maker, &subjects, Chosen::default()).await?;
     // Nobody takes away what is published here, so that nothing may be refused for being too many.
-    let stream = operator.get_stream(subjects.ingress_stream()).await?;
-    operator
+    let stream = maker.get_stream(subjects.ingress_stream()).await?;
+    maker
         .update_stream(stream::Config {
             max_messages_per_subject: i64::from(i32::MAX),
             ..stream.cached_info().config.clone()
@@ -89,7 +90,7 @@ pub async fn measure(
         .await?;
     // The operators' messages stand in the tenants' stream.
     let door = Stream {
-        jetstream: operator.clone(),
+        jetstream: operator,
         subject: subjects.admin(),
         fenced: false,
     };
@@ -102,7 +103,7 @@ pub async fn measure(
         })
         .collect();
     let door = door.publish(&messages, DOOR_IN_FLIGHT, window).await?;
-    operator.delete_stream(subjects.ingress_stream()).await?;
+    maker.delete_stream(subjects.ingress_stream()).await?;
     let bytes: usize = frames.iter().map(Bytes::len).sum();
     Ok(Figures {
         ledger: cases,

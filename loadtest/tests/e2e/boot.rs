@@ -13,8 +13,8 @@ async fn unsafe_cell(change: impl Fn(&mut Config)) -> Suite {
     let suite = Suite::bare(Setup::default()).await;
     let mut config = ledger_config(&suite.subjects, Chosen::default());
     change(&mut config);
-    let operator = jetstream::new(suite.servers.nats("operator").await);
-    operator
+    let maker = jetstream::new(suite.servers.nats("bus").await);
+    maker
         .create_stream(config)
         .await
         .expect("the server takes these settings");
@@ -125,10 +125,8 @@ async fn asynchronous_persistence_is_refused() -> Outcome {
 async fn a_door_that_was_made_anew_is_not_opened() -> Outcome {
     let mut suite = Suite::start().await;
     suite.take("admission").stop().await;
-    let operator = jetstream::new(suite.servers.nats("operator").await);
-    operator
-        .delete_stream(suite.subjects.ingress_stream())
-        .await?;
+    let maker = jetstream::new(suite.servers.nats("bus").await);
+    maker.delete_stream(suite.subjects.ingress_stream()).await?;
     suite.make_streams().await;
     let said = suite
         .boot::<admission::AdmissionService>()

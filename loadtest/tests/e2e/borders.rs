@@ -407,7 +407,12 @@ async fn everybody_has_borders() -> Outcome {
         ),
         (
             "admission",
-            vec![s.ledger("quota"), s.node("n1", "assign"), s.admin(), delete],
+            vec![
+                s.ledger("quota"),
+                s.node("n1", "assign"),
+                s.admin(),
+                delete.clone(),
+            ],
         ),
         (
             "operator",
@@ -415,7 +420,12 @@ async fn everybody_has_borders() -> Outcome {
                 s.ledger("admission"),
                 s.ingress("tenant-a"),
                 s.reply("tenant-a", "x"),
+                delete,
             ],
+        ),
+        (
+            "bus",
+            vec![s.ledger("admission"), s.admin(), s.event("tenant-a", "x")],
         ),
     ];
     suite.doors_trimmed().await;

@@ -205,14 +205,14 @@ impl Suite {
     }
 
     pub async fn make_streams(&self) {
-        let operator = async_nats::jetstream::new(self.servers.nats("operator").await);
+        let maker = async_nats::jetstream::new(self.servers.nats("bus").await);
         let chosen = Chosen {
             slot_ms: self.setup.slot_ms,
             ..Chosen::default()
         };
-        cell::init(&operator, &self.subjects, chosen)
+        cell::init(&maker, &self.subjects, chosen)
             .await
-            .expect("the operator may create streams");
+            .expect("the operator of the bus may create streams");
     }
 
     pub async fn boot_all(&mut self) {
@@ -463,10 +463,10 @@ impl Suite {
     }
 
     pub async fn empties_feeds(&self) {
-        let operator = async_nats::jetstream::new(self.servers.nats("operator").await);
-        let stream = operator.get_stream(self.subjects.event_stream()).await;
+        let maker = async_nats::jetstream::new(self.servers.nats("bus").await);
+        let stream = maker.get_stream(self.subjects.event_stream()).await;
         let purged = stream.expect("it is there").purge().await;
-        purged.expect("the operator may");
+        purged.expect("the operator of the bus may");
     }
 
     pub fn store(&self) -> Store {
@@ -549,7 +549,7 @@ impl Suite {
             self.clickhouse.query(&sql).execute().await.ok()
         })
         .await;
-        let operator = async_nats::jetstream::new(self.servers.nats("operator").await);
+        let maker = async_nats::jetstream::new(self.servers.nats("bus").await);
         let bucket = format!("OBJ_{}", self.subjects.snapshot_bucket());
         for stream in [
             self.subjects.ledger_stream(),
@@ -559,7 +559,7 @@ impl Suite {
             bucket,
         ] {
             // A test of the boot makes only some of them.
-            let _ = operator.delete_stream(stream).await;
+            let _ = maker.delete_stream(stream).await;
         }
     }
 }

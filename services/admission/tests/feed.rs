@@ -47,21 +47,21 @@ struct Stored {
 /// A cell of its own.
 struct Cell {
     subjects: Subjects,
-    operator: jetstream::Context,
+    maker: jetstream::Context,
     bus: JetStreamBus,
 }
 
 impl Cell {
     async fn new() -> Self {
         let subjects = Subjects::new(format!("f{}", Uuid::new_v4().simple()));
-        let operator = jetstream::new(client("operator").await);
+        let maker = jetstream::new(client("bus").await);
         let chosen = cell::Chosen::default();
-        cell::init(&operator, &subjects, chosen).await.unwrap();
+        cell::init(&maker, &subjects, chosen).await.unwrap();
         let bus = JetStreamBus::open(client("admission").await, subjects.clone());
         Self {
             bus: bus.await.unwrap(),
             subjects,
-            operator,
+            maker,
         }
     }
 
@@ -78,7 +78,7 @@ impl Cell {
 
     async fn stored(&self) -> Vec<Stored> {
         let name = self.subjects.event_stream();
-        let stream = self.operator.get_stream(name).await.unwrap();
+        let stream = self.maker.get_stream(name).await.unwrap();
         let state = &stream.cached_info().state;
         let mut all = Vec::new();
         for sequence in state.first_sequence..=state.last_sequence {
@@ -101,10 +101,10 @@ impl Cell {
     /// The stream as it was when only these had arrived.
     async fn restore(&self, messages: &[Stored]) {
         let name = self.subjects.event_stream();
-        let info = self.operator.get_stream(&name).await.unwrap();
+        let info = self.maker.get_stream(&name).await.unwrap();
         let config = info.cached_info().config.clone();
-        self.operator.delete_stream(&name).await.unwrap();
-        self.operator.create_stream(config).await.unwrap();
+        self.maker.delete_stream(&name).await.unwrap();
+        self.maker.create_stream(config).await.unwrap();
         let publisher = self.bus.context();
         for message in messages {
             let Stored {
@@ -139,7 +139,7 @@ impl Cell {
             self.subjects.event_stream(),
             format!("OBJ_{}", self.subjects.snapshot_bucket()),
         ] {
-            self.operator.delete_stream(stream).await.unwrap();
+            self.maker.delete_stream(stream).await.unwrap();
         }
     }
 }
@@ -414,7 +414,7 @@ async fn an_emptied_feed_is_noticed_and_made_anew() {
     sink.apply(&first()).await.unwrap();
     let (mut other, resume) = cell.resumed().await;
     assert_eq!(resume.through, Lsn(9));
-    let stream = cell.operator.get_stream(cell.subjects.event_stream());
+    let stream = cell.maker.get_stream(cell.subjects.event_stream());
     stream.await.unwrap().purge().await.unwrap();
     // The other has not looked, and goes on.
     other.apply(&second()).await.unwrap();

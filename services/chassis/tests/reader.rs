@@ -41,11 +41,11 @@ async fn who_has_not_read_what_is_there_makes_the_service_unready() {
     let stack = std::fs::read(path).expect("the launcher has written it");
     let stack: Value = serde_json::from_slice(&stack).expect("the launcher writes JSON");
     let nats = &stack["nats"];
-    let (operator, quota) = (&nats["users"]["operator"], &nats["users"]["quota"]);
+    let (maker, quota) = (&nats["users"]["bus"], &nats["users"]["quota"]);
 
     // A name has at most 32 characters.
     let name = Uuid::new_v4().simple().to_string();
-    let (user, password) = (text(&operator["user"]), text(&operator["password"]));
+    let (user, password) = (text(&maker["user"]), text(&maker["password"]));
     let client = async_nats::ConnectOptions::with_user_and_password(user, password)
         .connect(text(&nats["url"]))
         .await

@@ -1,4 +1,4 @@
-//! A cell's streams, made once by an operator.
+//! A cell's streams, made once by the operator of the bus.
 
 use crate::Failure;
 use chassis::Config;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 pub enum CellCommand {
     /// Create the streams that are missing. Run twice it changes nothing.
     Init {
-        /// An operator's configuration: the tables [cell] and [nats].
+        /// The configuration of the operator of the bus: the tables [cell] and [nats].
         #[arg(long)]
         config: PathBuf,
         /// Copies of every stream on the NATS cluster.

@@ -1,4 +1,4 @@
-//! The streams of a cell, made by an operator; services only look at them.
+//! The streams of a cell, made by the operator of the bus; everybody else only looks at them.
 
 use async_nats::jetstream::{
     self, object_store,

@@ -34,9 +34,9 @@ struct Cell(Subjects);
 impl Cell {
     async fn new() -> Self {
         let subjects = Subjects::new(format!("t{}", Uuid::new_v4().simple()));
-        let operator = async_nats::jetstream::new(client("operator").await);
+        let maker = async_nats::jetstream::new(client("bus").await);
         let chosen = cell::Chosen::default();
-        cell::init(&operator, &subjects, chosen).await.unwrap();
+        cell::init(&maker, &subjects, chosen).await.unwrap();
         Self(subjects)
     }
 
@@ -149,9 +149,9 @@ async fn a_snapshot_of_which_a_part_is_lost_is_damaged_and_the_one_before_it_is_
     bus.save_snapshot("quota", before.clone()).await.unwrap();
     let large = Bytes::from(vec![7; 1_000_000]);
     bus.save_snapshot("quota", large).await.unwrap();
-    let operator = async_nats::jetstream::new(client("operator").await);
+    let maker = async_nats::jetstream::new(client("bus").await);
     let bucket = format!("OBJ_{}", bus.subjects().snapshot_bucket());
-    let stream = operator.get_stream(bucket).await.unwrap();
+    let stream = maker.get_stream(bucket).await.unwrap();
     // The parts stand before what describes the whole, which is the last.
     let last = stream.cached_info().state.last_sequence;
     stream.delete_message(last - 2).await.unwrap();
@@ -297,13 +297,13 @@ async fn services_that_run_together_go_on_when_the_one_that_reads_is_gone() {
 #[tokio::test]
 async fn a_cell_keeps_the_length_of_its_slots() {
     let cell = Cell::new().await;
-    let operator = async_nats::jetstream::new(client("operator").await);
+    let maker = async_nats::jetstream::new(client("bus").await);
     let again = |slot_ms| {
         let chosen = cell::Chosen {
             slot_ms,
             ..cell::Chosen::default()
         };
-        cell::init(&operator, &cell.0, chosen)
+        cell::init(&maker, &cell.0, chosen)
     };
     again(1000).await.unwrap();
     let refused = again(10).await.unwrap_err().to_string();
