@@ -79,8 +79,10 @@ class Stack:
         port, monitor_port = self.kept.port("nats"), self.kept.port("nats monitor")
         cell, tenants = self.value["cell"]["name"], self.value["tenants"]
         config = self.state.path / "config" / "nats.conf"
+        store_dir = paths.make_dir(self.state.path / "nats")
+        refuse_other_accounts(store_dir, cell)
         paths.write_private(config, nats_conf.render(
-            port=port, monitor_port=monitor_port, store_dir=paths.make_dir(self.state.path / "nats"),
+            port=port, monitor_port=monitor_port, store_dir=store_dir,
             cell=cell, tenants=tenants, passwords=self.nats_passwords))
         program = str(wheels.nats_server())
         check = subprocess.run([program, "-t", "-c", str(config)], capture_output=True, text=True)
@@ -254,6 +256,15 @@ class Stack:
         """Services first, while what they flush to still runs."""
         self.supervisor.stop_all([self.service_names, SERVERS])
         self.supervisor.close()
+
+
+def refuse_other_accounts(store_dir, cell):
+    """Streams of an account that is not configured are on disk and not there: the cell would begin with an empty ledger."""
+    streams = store_dir / "jetstream"
+    found = {path.name for path in streams.iterdir() if path.name.isalpha()} if streams.exists() else set()
+    if strange := found - {nats_conf.stream_account(cell, kind) for kind in nats_conf.STREAMS}:
+        raise StackError(f"{streams} has streams of accounts that there are no more: {', '.join(sorted(strange))}. To begin "
+                         "anew without its data: make up FRESH=1")
 
 
 def need_programs(programs):

@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 
 from . import support  # noqa: F401  (puts the launcher on the path)
-from apportion_local import cli, nats_conf, net, paths, services
+from apportion_local import cli, nats_conf, net, paths, services, stack
 from apportion_local.paths import StackError, StateDir
 from apportion_local.postgres import roles_sql
 from apportion_local.supervisor import Spec, StartError, Supervisor
@@ -85,6 +85,18 @@ class NatsConf(unittest.TestCase):
 
     def users(self):
         return [user for value in self.accounts.values() for user in value.get("users", [])]
+
+
+class Streams(unittest.TestCase):
+    def test_what_is_kept_in_accounts_that_there_are_no_more_is_not_passed_over(self):
+        with tempfile.TemporaryDirectory(prefix="apportion-test-") as home:
+            stack.refuse_other_accounts(Path(home), "local")
+            for name in (*nats_conf.STREAMS, "$SYS"):
+                Path(home, "jetstream", name).mkdir(parents=True)
+            stack.refuse_other_accounts(Path(home), "local")
+            Path(home, "jetstream", "CELL").mkdir()
+            with self.assertRaisesRegex(StackError, "CELL"):
+                stack.refuse_other_accounts(Path(home), "local")
 
 
 class ServiceConfig(unittest.TestCase):
