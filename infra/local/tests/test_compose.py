@@ -226,6 +226,8 @@ class Ports(unittest.TestCase):
                 self.assertEqual(address, "127.0.0.1", name)
                 self.assertIn(int(inside), ports()[name], name)
                 published.append(outside)
+        # The monitoring page asks for no password.
+        self.assertNotIn("8222", published)
         self.assertEqual(len(published), len(set(published)))
 
     def test_health_checks_ask_the_port_of_their_service(self):

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from . import support  # noqa: F401  (puts the launcher on the path)
 from apportion_local import cli, nats_conf, net, paths, services, stack
+from apportion_local.net import LOOPBACK
 from apportion_local.paths import StackError, StateDir
 from apportion_local.postgres import roles_sql
 from apportion_local.supervisor import Spec, StartError, Supervisor
@@ -82,6 +84,12 @@ class NatsConf(unittest.TestCase):
             self.assertEqual("imports" in value, "jetstream" not in value, account)
         for stream in nats_conf.STREAMS:
             self.assertTrue(self.accounts[stream]["jetstream"])
+
+    def test_nobody_is_listened_to_but_on_loopback(self):
+        passwords = {key: "pw-" + key for key in services.nats_users([])}
+        text = nats_conf.render(port=1, monitor_port=2, store_dir="/nowhere", cell="local", tenants=[], passwords=passwords)
+        self.assertEqual(set(re.findall(r'^(?:listen|https?): "(.*):\d"$', text, re.MULTILINE)), {LOOPBACK})
+        self.assertNotIn("0.0.0.0", text)
 
     def users(self):
         return [user for value in self.accounts.values() for user in value.get("users", [])]
