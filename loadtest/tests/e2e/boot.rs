@@ -160,10 +160,8 @@ async fn a_service_waits_for_its_cell() -> Outcome {
 #[tokio::test]
 async fn a_deleted_ledger_is_noticed_by_all_services() -> Outcome {
     let mut suite = Suite::start().await;
-    let operator = jetstream::new(suite.servers.nats("operator").await);
-    operator
-        .delete_stream(suite.subjects.ledger_stream())
-        .await?;
+    let bus = jetstream::new(suite.servers.nats("bus").await);
+    bus.delete_stream(suite.subjects.ledger_stream()).await?;
     for service in suite.services() {
         eventually("it is not ready", || async {
             (!service.says("/readyz").await).then_some(())
