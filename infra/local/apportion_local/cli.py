@@ -101,6 +101,8 @@ def parser():
                         help="so many tenants and no nodes, quotas or rates: whoever measures brings their own")
         up.add_argument("--operation-window-s", type=positive, help="how long operation ids are remembered, seconds")
         up.add_argument("--together", action="store_true", help="run the five services as one process")
+        up.add_argument("--breakable", action="store_true",
+                        help="clocks that can be set wrong and a disk of the bus that can be filled: for loadtest chaos")
         up.add_argument("--fresh", action="store_true", help="throw away the data of the last time and begin anew")
         stack_options(up)
         if name == "_serve":
@@ -296,7 +298,7 @@ def cmd_up(options):
     if options.workload:
         command += ["--workload", str(options.workload.resolve())]
     command += chosen(options, "cell", "rate", "tenants", "operation_window_s")
-    command += [f"--{name}" for name in ("together", "fresh") if getattr(options, name)]
+    command += [f"--{name}" for name in ("together", "breakable", "fresh") if getattr(options, name)]
     if options.bin_dir:
         command += ["--bin-dir", str(options.bin_dir.resolve())]
     process = subprocess.Popen(command, pass_fds=[writer], start_new_session=True, cwd="/", stdin=subprocess.DEVNULL,
@@ -372,15 +374,18 @@ def beginning(options, programs):
         tenants, clock = plan["tenants"], (plan, options.rate or plan["rate"])
     if options.rate and clock is None:
         raise StackError("--rate needs --workload: without recorded time the clock is the real one.")
+    if options.breakable and options.together:
+        raise StackError("--breakable and --together: what is broken is one service at a time.")
     window_s = options.operation_window_s
     window_ms = window_s * 1000 if window_s else services.OPERATION_WINDOW_MS
     furnished = clock is None and not options.tenants
-    return stack.beginning(options.cell or CELL, tenants, window_ms, furnished), clock
+    return stack.beginning(options.cell or CELL, tenants, window_ms, furnished, options.breakable), clock
 
 
 def refuse_other(options):
     """A stack that goes on is what it was."""
     given = chosen(options, "cell", "workload", "rate", "tenants", "operation_window_s")
+    given += ["--breakable"] if options.breakable else []
     if given:
         raise StackError(f"{short(options.state)} has a stack already, which goes on as what it was. For another one, "
                          f"without its data: --fresh; beside it: --state. Given: {' '.join(given)}")

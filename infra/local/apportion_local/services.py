@@ -22,10 +22,11 @@ def schema(service):
     return service.replace("-", "_")
 
 
-def spec(service, program, config, port):
+def spec(service, program, config, port, environment):
     return Spec(
         name=service,
         argv=[str(program), "--config", str(config)],
+        env=environment,
         ready=lambda: http_ok(f"http://{LOOPBACK}:{port}/readyz"),
         stop_grace_s=10.0,
         ready_timeout_s=60.0,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from . import nats_conf, net, paths, services, wheels
+from .breakable import BusDisk, Clocks
 from .clickhouse import DATABASE as CLICKHOUSE_DATABASE
 from .clickhouse import ClickHouse
 from .kept import Kept
@@ -31,10 +32,13 @@ UP_QUOTA = {"cpu": "256", "memory": "2TiB", "gpu": "32"}
 UP_RATES = {"cpu": 40_000, "memory": 5_000, "gpu": 2_000_000}
 
 
-def beginning(cell, tenants, operation_window_ms=services.OPERATION_WINDOW_MS, furnished=False):
-    """What a stack's data belongs to from its first to its last launcher. `furnished`: with nodes, quotas and rates."""
+def beginning(cell, tenants, operation_window_ms=services.OPERATION_WINDOW_MS, furnished=False, breakable=False):
+    """
+    What a stack's data belongs to from its first to its last launcher. `furnished`: with nodes, quotas and rates;
+    `breakable`: with clocks that can be set wrong, and the bus's data in memory.
+    """
     return {"cell": cell, "tenants": list(tenants), "operation_window_ms": operation_window_ms, "clock": None,
-            "furnished": furnished}
+            "furnished": furnished, "breakable": breakable}
 
 
 class Stack:
@@ -49,6 +53,7 @@ class Stack:
         self.file = state.path / "stack.json"
         self.supervisor = Supervisor(state, on_change=self._write)
         self.service_names = ()
+        self.clocks = self.bus_disk = None
         # Decisions come before read models and the bill, which catch up.
         self.nice = 0 if for_tests else READ_MODELS_NICE
         self.nats_passwords = self.kept.passwords("nats", services.nats_users(begun["tenants"]))
@@ -59,6 +64,20 @@ class Stack:
             "operation_window_ms": begun["operation_window_ms"],
             "state_dir": str(state.path),
             "services": {},
+        }
+        # Stacks of earlier versions do not say.
+        if begun.get("breakable"):
+            if begin is None:
+                raise StackError(f"{state.path} had its bus's data in memory, which is gone. Begin anew: --fresh")
+            self._make_breakable()
+
+    def _make_breakable(self):
+        self.clocks = Clocks(self.state.path / "clock")
+        disk = BusDisk(paths.make_dir(self.state.path / "nats"))
+        self.bus_disk = disk if disk.mount() else None
+        self.value["breakable"] = {
+            "clocks": {name: str(self.clocks.file(name)) for name in nats_conf.SERVICES},
+            "bus_disk": self.bus_disk is not None,
         }
 
     # Servers.
@@ -92,6 +111,7 @@ class Stack:
             name="nats",
             argv=[program, "-c", str(config)],
             ready=lambda: http_ok(f"http://{LOOPBACK}:{monitor_port}/healthz"),
+            disk=self.bus_disk,
             advice="If the log shows nothing, is the disk full?",
         ))
         users = services.nats_logins(tenants, self.nats_passwords)
@@ -233,7 +253,9 @@ class Stack:
     def _launch(self, name, programs):
         service = self.value["services"][name]
         port = service["http"].rsplit(":", 1)[1]
-        self.supervisor.launch(services.spec(name, programs / f"apportion-{name}", service["config"], port))
+        environment = self.clocks.environment(name) if self.clocks else {}
+        program = programs / f"apportion-{name}"
+        self.supervisor.launch(services.spec(name, program, service["config"], port, environment))
 
     def _await_service(self, name, programs):
         for attempt in range(1, PORT_ATTEMPTS + 1):
@@ -256,6 +278,8 @@ class Stack:
         """Services first, while what they flush to still runs."""
         self.supervisor.stop_all([self.service_names, SERVERS])
         self.supervisor.close()
+        if self.bus_disk is not None:
+            self.bus_disk.close()
 
 
 def refuse_other_accounts(store_dir, cell):

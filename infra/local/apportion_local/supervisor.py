@@ -24,6 +24,8 @@ BACKOFF_MAX_S = 2.0
 HEALTHY_AFTER_S = 10.0
 LOG_TAIL_LINES = 20
 PR_SET_PDEATHSIG = 1
+# What the control socket takes, each with the name of a process.
+COMMANDS = ("stop", "start", "kill", "pause", "resume", "fill", "free")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -48,6 +50,8 @@ class Spec:
     death_signal: int = signal.SIGKILL
     # How much it gives way to the others, as `nice` counts.
     nice: int = 0
+    # A file system of its own that can be filled; see breakable.py.
+    disk: object = None
     advice: str = ""
 
 
@@ -264,8 +268,8 @@ class Supervisor:
         """Does one control command and says how it went."""
         verb, _, name = line.partition(" ")
         child = self.children.get(name)
-        if verb not in ("stop", "start", "kill"):
-            return f"error: unknown command {verb!r}; there are: stop, start, kill"
+        if verb not in COMMANDS:
+            return f"error: unknown command {verb!r}; there are: {', '.join(COMMANDS)}"
         if child is None:
             return f"error: no process {name!r}; there are: {', '.join(self.children)}"
         try:
@@ -292,6 +296,30 @@ class Supervisor:
         kill_group(child.process)
         child.process.wait()
         self._restart_if_due(child)
+        return "ok"
+
+    def _command_pause(self, child):
+        return self._signal(child, signal.SIGSTOP)
+
+    def _command_resume(self, child):
+        return self._signal(child, signal.SIGCONT)
+
+    def _signal(self, child, number):
+        if not child.running():
+            return f"error: {child.spec.name} does not run"
+        child.process.send_signal(number)
+        return "ok"
+
+    def _command_fill(self, child):
+        return self._with_disk(child, lambda disk: disk.fill())
+
+    def _command_free(self, child):
+        return self._with_disk(child, lambda disk: disk.free())
+
+    def _with_disk(self, child, change):
+        if child.spec.disk is None:
+            return f"error: {child.spec.name} has no file system of its own"
+        change(child.spec.disk)
         return "ok"
 
 

@@ -246,6 +246,19 @@ class Supervision(unittest.TestCase):
         self.assertEqual(self.supervisor.command("start child"), "ok")
         self.assertNotEqual(self.pid(), first)
 
+    def test_a_paused_process_stands_still_until_it_is_resumed(self):
+        self.supervisor.start(self.spec("import time; time.sleep(60)"))
+        status = Path(f"/proc/{self.pid()}/stat")
+        self.assertEqual(self.supervisor.command("pause child"), "ok")
+        self.assertTrue(net.wait_until(lambda: status.read_text().rpartition(")")[2].split()[0] == "T", 10))
+        self.assertEqual(self.supervisor.command("resume child"), "ok")
+        self.assertTrue(net.wait_until(lambda: status.read_text().rpartition(")")[2].split()[0] == "S", 10))
+
+    def test_a_disk_that_a_process_does_not_have_is_not_filled(self):
+        self.supervisor.start(self.spec("import time; time.sleep(60)"))
+        for verb in ("fill", "free"):
+            self.assertIn("no file system of its own", self.supervisor.command(f"{verb} child"))
+
     def test_a_process_that_ends_at_once_is_an_error_with_its_log(self):
         with self.assertRaisesRegex(StartError, "exit code 3(.|\n)*the reason"):
             self.supervisor.start(self.spec("print('the reason'); exit(3)", ready=lambda: False, advice="Do this."))

@@ -1,0 +1,79 @@
+"""
+What lets a stack be broken in ways that processes cannot be by signals alone: services whose clocks can be set wrong, and
+a file system of the bus's own that can be full. Only for stacks that are started to be broken.
+"""
+
+import os
+import subprocess
+
+from . import paths
+from .paths import CHECKOUT, StackError
+
+SHIM = CHECKOUT / "infra/local/clock_shim.c"
+# Far more than a run writes; a file system in memory takes only what is in it.
+BUS_MIB = 4096
+# tmpfs counts in pages. So many are left when it is as good as full.
+SLACK_PAGES = 16
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Clocks:
+    """A file for each service, by which its wall clock is ahead; see clock_shim.c."""
+
+    def __init__(self, directory):
+        self.directory = paths.make_dir(directory)
+        self.library = self.directory / "clock_shim.so"
+        built = subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", str(self.library), str(SHIM), "-ldl"],
+                               capture_output=True, text=True)
+        if built.returncode != 0:
+            raise StackError("The clocks' library cannot be built:\n" + built.stderr.strip())
+
+    def file(self, service):
+        path = self.directory / service
+        path.write_bytes(bytes(8))
+        return path
+
+    def environment(self, service):
+        return {"LD_PRELOAD": str(self.library), "APPORTION_CLOCK_OFFSET": str(self.directory / service)}
+
+
+class BusDisk:
+    """A small file system in memory for the bus's data, as whoever may mount one can have it."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.mounted = False
+
+    def mount(self):
+        """Whether it worked. What an earlier launcher left behind when it was killed is taken away first."""
+        unmount(self.directory)
+        self.mounted = run("mount", "-t", "tmpfs", "-o", f"size={BUS_MIB}m,mode=0700", "tmpfs", str(self.directory))
+        return self.mounted
+
+    def fill(self):
+        """From now on as good as nothing more fits."""
+        stat = os.statvfs(self.directory)
+        used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
+        # It is written to meanwhile, and cannot be made smaller than it is.
+        self._resize(used + SLACK_PAGES * PAGE_BYTES)
+
+    def free(self):
+        self._resize(BUS_MIB << 20)
+
+    def _resize(self, size_bytes):
+        if not run("mount", "-o", f"remount,size={size_bytes}", str(self.directory)):
+            raise StackError(f"{self.directory} cannot be given another size.")
+
+    def close(self):
+        if self.mounted:
+            unmount(self.directory)
+
+
+def unmount(directory):
+    while os.path.ismount(directory):
+        if not run("umount", str(directory)):
+            raise StackError(f"{directory} is still in use.")
+
+
+def run(*argv):
+    return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
