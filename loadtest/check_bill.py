@@ -6,6 +6,7 @@ Shares no code with the suite and needs only Python's standard library. From the
 for and how long it lived; from intervals.csv when and where the tenants' feeds say it ran; from rates.csv the prices.
 Each run is cut at the full hours. A line of the bill is one tenant's use of one resource in one hour: quantity (unit-ms)
 x micro_per_unit_hour / (units per billed unit x 3,600,000), rounded half up; months are sums of lines.
+`--without-trace`: the runs are of no recorded workload, and what they asked for is taken from intervals.csv.
 
 Exit code 0 when all agree, 1 when something differs, 2 when the files cannot be used.
 """
@@ -168,21 +169,26 @@ def check_hours(report, quantities, intervals):
         yield f"allocation_hours is {report['allocation_hours']}, the intervals make {length}"
 
 
-def check(workload, report_path, intervals_path, rates_path):
-    """All differences, and a summary."""
-    report = json.loads(report_path.read_text(encoding="utf-8"))
-    intervals = rows(intervals_path)
+def check_trace(workload, intervals):
+    """What the runs say against what the trace says; yields sentences."""
     pods = {row["name"]: row for row in rows(pod_list(workload))}
     models = model_of_nodes(workload)
-    differences, seen = [], set()
+    seen = set()
     for run in intervals:
         if run["pod"] not in pods:
-            differences.append(f"{run['pod']} is not in the trace")
+            yield f"{run['pod']} is not in the trace"
             continue
         if run["pod"] in seen:
-            differences.append(f"{run['pod']} ran twice")
+            yield f"{run['pod']} ran twice"
         seen.add(run["pod"])
-        differences += check_interval(run, pods[run["pod"]], models)
+        yield from check_interval(run, pods[run["pod"]], models)
+
+
+def check(workload, report_path, intervals_path, rates_path):
+    """All differences, and a summary. Without a workload, the runs are not compared with one."""
+    report = json.loads(report_path.read_text(encoding="utf-8"))
+    intervals = rows(intervals_path)
+    differences = [] if workload is None else list(check_trace(workload, intervals))
     finished = sum(1 for run in intervals if run["cause"] == "finished")
     if finished != report["finished"]:
         differences.append(f"{finished} intervals are finished, the report says {report['finished']}")
@@ -200,13 +206,14 @@ def main(arguments):
     parser = argparse.ArgumentParser(description="Computes a run's bill a second time and compares.")
     default = Path(__file__).resolve().parent / "workloads" / "openb"
     parser.add_argument("--workload", type=Path, default=default, metavar="DIR")
+    parser.add_argument("--without-trace", action="store_true", help="the runs are of no recorded workload")
     parser.add_argument("--report", type=Path, default=Path("target/run/report.json"), metavar="PATH")
     parser.add_argument("--intervals", type=Path, metavar="PATH", help="default: beside the report")
     parser.add_argument("--rates", type=Path, metavar="PATH", help="default: beside the report")
     options = parser.parse_args(arguments)
     beside = options.report.parent
     try:
-        differences, summary = check(options.workload, options.report,
+        differences, summary = check(None if options.without_trace else options.workload, options.report,
                                      options.intervals or beside / "intervals.csv",
                                      options.rates or beside / "rates.csv")
     except (Unusable, OSError, KeyError, ValueError) as error:
