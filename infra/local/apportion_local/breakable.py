@@ -12,9 +12,8 @@ from .paths import CHECKOUT, StackError
 SHIM = CHECKOUT / "infra/local/clock_shim.c"
 # Far more than a run writes; a file system in memory takes only what is in it.
 BUS_MIB = 4096
-# tmpfs counts in pages. So many are left when it is as good as full.
-SLACK_PAGES = 16
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+# It is written to while it is being filled, and cannot be made smaller than what is in it.
+FILL_ATTEMPTS = 100
 
 
 class Clocks:
@@ -51,18 +50,19 @@ class BusDisk:
         return self.mounted
 
     def fill(self):
-        """From now on as good as nothing more fits."""
-        stat = os.statvfs(self.directory)
-        used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
-        # It is written to meanwhile, and cannot be made smaller than it is.
-        self._resize(used + SLACK_PAGES * PAGE_BYTES)
+        """From now on it takes what fits into the pages that its files have already."""
+        for _ in range(FILL_ATTEMPTS):
+            stat = os.statvfs(self.directory)
+            if self._resize((stat.f_blocks - stat.f_bfree) * stat.f_frsize):
+                return
+        raise StackError(f"{self.directory} cannot be filled.")
 
     def free(self):
-        self._resize(BUS_MIB << 20)
+        if not self._resize(BUS_MIB << 20):
+            raise StackError(f"{self.directory} cannot be given more space.")
 
     def _resize(self, size_bytes):
-        if not run("mount", "-o", f"remount,size={size_bytes}", str(self.directory)):
-            raise StackError(f"{self.directory} cannot be given another size.")
+        return run("mount", "-o", f"remount,size={size_bytes}", str(self.directory))
 
     def close(self):
         if self.mounted:
