@@ -23,11 +23,11 @@ mod witness;
 pub use bill::{Bill, BillError, Charges, Standing};
 pub use desk::{Desk, Latency, Tally};
 pub use faults::{BadFault, Fault, FaultDone, FaultError, What, command};
-pub use gauges::gauge;
+pub use gauges::{gauge, ready};
 pub use operator::{OperatorError, Quota, Rate, Settings};
 pub use probe::{Explained, ProbeError};
-pub use report::{Report, WriteError};
-pub use settle::SettleError;
+pub use report::{Report, WriteError, write as write_report};
+pub use settle::{SettleError, balance, bill_at};
 pub use witness::{Findings, Interval, Witness};
 
 use crate::{

@@ -29,7 +29,10 @@ use std::{
     collections::{BTreeMap, BinaryHeap},
     future::pending,
     iter::once,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 use tokio::task::JoinHandle;
@@ -97,6 +100,7 @@ fn locked<T>(shared: &Shared<T>) -> MutexGuard<'_, T> {
 /// Runs until it is dropped.
 pub struct Fleet {
     tally: Shared<FleetTally>,
+    silent: Arc<AtomicBool>,
     task: JoinHandle<()>,
 }
 
@@ -140,12 +144,14 @@ impl Fleet {
             .collect();
         while registrations.next().await.is_some() {}
         drop(registrations);
+        let silent = Arc::new(AtomicBool::new(false));
         let names = members.iter().map(|member| member.node.name.to_string());
         let brain = Brain {
             door,
             clock: options.clock,
             lifetime: options.lifetime,
             heartbeat: options.heartbeat,
+            silent: silent.clone(),
             turns: Turns::new(members.len(), options.report_pause),
             since: Stopwatch::start(),
             by_name: names.zip(0..).collect(),
@@ -155,12 +161,18 @@ impl Fleet {
         };
         Ok(Self {
             tally,
+            silent,
             task: tokio::spawn(brain.run(assignments)),
         })
     }
 
     pub fn tally(&self) -> FleetTally {
         locked(&self.tally).clone()
+    }
+
+    /// Whether heartbeats are held back, as if they got lost on their way. All else goes on.
+    pub fn silence(&self, silent: bool) {
+        self.silent.store(silent, Ordering::Relaxed);
     }
 }
 
@@ -285,6 +297,7 @@ struct Brain {
     clock: Clock,
     lifetime: Lifetime,
     heartbeat: Duration,
+    silent: Arc<AtomicBool>,
     since: Stopwatch,
     turns: Turns,
     members: Vec<Member>,
@@ -321,6 +334,9 @@ impl Brain {
                     self.report(node);
                 },
                 _ = step.tick() => for node in beats.due(since.elapsed()) {
+                    if self.silent.load(Ordering::Relaxed) {
+                        continue;
+                    }
                     self.door.heartbeat(&self.members[node]).await;
                     locked(&self.door.tally).heartbeats += 1;
                 },

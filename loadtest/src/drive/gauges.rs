@@ -1,4 +1,4 @@
-//! Where the services' read models stand, from their metrics pages.
+//! Where the services' read models stand, from their metrics pages; and whether they are ready.
 
 use std::{io, net::SocketAddr, time::Duration};
 use tokio::{
@@ -18,14 +18,21 @@ pub async fn projected_lsn(service: &str, address: SocketAddr) -> Option<u64> {
 
 /// A number of a metrics page, by its whole name; nothing when the page does not have it, or does not come.
 pub async fn gauge(address: SocketAddr, name: &str) -> Option<u64> {
-    let page = tokio::time::timeout(TIMEOUT, page(address)).await;
+    let page = tokio::time::timeout(TIMEOUT, page(address, "/metrics")).await;
     value(&page.ok()?.ok()?, name)
 }
 
+/// Whether a service says that it is ready; one that does not answer is not.
+pub async fn ready(address: SocketAddr) -> bool {
+    let page = tokio::time::timeout(TIMEOUT, page(address, "/readyz")).await;
+    let page = page.map_or_else(|_| String::new(), Result::unwrap_or_default);
+    page.split(' ').nth(1) == Some("200")
+}
+
 /// HTTP 1.0, so that the end of the page is the end of the connection.
-async fn page(address: SocketAddr) -> io::Result<String> {
+async fn page(address: SocketAddr, path: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(address).await?;
-    let request = format!("GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut text = String::new();
     stream

@@ -90,6 +90,11 @@ pub async fn bill_caught_up(scene: &Scene, bill: &Bill) -> Result<Standing, Sett
     // What comes later on the ledger may be nothing to a projection, and then it does not move.
     let wanted = scene.witness().last_run_end().lsn;
     let intervals = scene.witness().intervals(&scene.workload).len() as u64;
+    bill_at(wanted, intervals, bill).await
+}
+
+/// Until ClickHouse stands at the position, where there are so many intervals.
+pub async fn bill_at(wanted: u64, intervals: u64, bill: &Bill) -> Result<Standing, SettleError> {
     let mut last = Standing::default();
     let mut still = Stopwatch::start();
     loop {
