@@ -20,6 +20,10 @@ BENCH_SEEDS   ?= 10
 BENCH_NODES   ?= 1000,10000,100000
 BENCH_PENDING ?= 1000000
 BENCH_CASES   ?= batched single tenants deep full nodes live
+CHAOS         := target/chaos
+CHAOS_STATE   := .local/chaos
+MINUTES       ?= 10
+SEED          ?= 1
 # How the services run in `bench`: --together, or empty for a process each, as always in the case `live`.
 BENCH_SERVICES ?= --together
 
@@ -31,7 +35,7 @@ BENCH_SERVICES ?= --together
 HISTORIES ?= 200000
 test-rust: export PROPTEST_RNG_SEED := 11
 
-.PHONY: bench bench-placement bench-queueing bench-core bench-quota bench-reserve bench-flood bench-peers bench-build help setup build build-debug run up down status secrets search test test-infra test-rust test-sabotage sim \
+.PHONY: bench bench-placement bench-queueing bench-core bench-quota bench-reserve bench-flood bench-peers bench-build chaos help setup build build-debug run up down status secrets search test test-infra test-rust test-sabotage sim \
         check fmt-check clippy tidy sqlx-check sqlx-prepare
 
 help: ## list the targets
@@ -118,6 +122,13 @@ bench: setup build ## tasks per second through their whole life on the whole sta
 	done; \
 	$(TARGET)/release/loadtest bench --out $(BENCH); \
 	[ -z "$$failed" ] || { echo "Broken:$$failed"; exit 1; }
+
+# A stack of its own, whose clocks and disk can be broken too; stopped again, whatever came of it.
+chaos: setup build ## break a stack at random for MINUTES (default 10) under recorded clients; SEED=N: in another order
+	@mkdir -p $(CHAOS)
+	@$(STACK) up --fresh --breakable --tenants 4 --state $(CHAOS_STATE) > $(CHAOS)/stack.log || { cat $(CHAOS)/stack.log; exit 1; }
+	@$(TARGET)/release/loadtest chaos --stack $(CHAOS_STATE)/stack.json --minutes $(MINUTES) --seed $(SEED) --json $(CHAOS)/chaos.json; code=$$?; \
+	$(STACK) down --state $(CHAOS_STATE); exit $$code
 
 bench-build:
 	$(OFFLINE) $(CARGO) build --release --locked -p loadtest

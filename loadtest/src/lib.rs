@@ -2,6 +2,7 @@
 //! workload, the simulated fleet, the OTLP receiver, the witness.
 
 pub mod bench;
+pub mod chaos;
 pub mod core;
 pub mod drive;
 pub mod fleet;

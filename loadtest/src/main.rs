@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use loadtest::{
-    bench, core as domain_core, drive, fleet::stand, flood, history, peers, placement, plan,
+    bench, chaos, core as domain_core, drive, fleet::stand, flood, history, peers, placement, plan,
     queueing, quota, reserve, simulate,
 };
 use std::process::ExitCode;
@@ -18,6 +18,9 @@ struct Options {
 enum Command {
     /// Measures how many tasks a second a running stack takes through their whole life, how fast, and at what cost.
     Bench(bench::Options),
+    /// Breaks a running stack at random while recorded clients use it, and checks that nothing was lost, doubled or billed
+    /// wrongly.
+    Chaos(chaos::Options),
     /// Measures how fast the scheduler's domain decides, alone in one thread.
     Core(domain_core::Options),
     /// Fills published clusters with the scheduler's placement policies, against published figures.
@@ -47,6 +50,7 @@ enum Command {
 fn main() -> ExitCode {
     match Options::parse().command {
         Command::Bench(options) => bench::main(&options),
+        Command::Chaos(options) => chaos::main(&options),
         Command::Core(options) => domain_core::main(&options),
         Command::Placement(options) => placement::main(&options),
         Command::Peers(options) => peers::main(&options),

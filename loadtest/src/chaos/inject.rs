@@ -1,0 +1,207 @@
+//! Breaks things, and mends them again. Processes are signalled by the launcher alone, which knows whose they are.
+
+use super::{
+    agents::Agents,
+    flood::{FloodError, flood},
+    plan::{BUS, Fault, Kind, SERVICES, Supported},
+    scene::Scene,
+};
+use crate::{
+    drive::{FaultError, command},
+    fleet::{Conflict, FleetError},
+};
+use chassis::stack::Stack;
+use serde::Deserialize;
+use std::{collections::BTreeMap, fs, io, path::PathBuf, sync::Arc, time::Duration};
+use tokio::sync::Mutex;
+use vocab::Token;
+
+/// A process may be starting still when it is its turn, and a server may not come up at the first try.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(90);
+
+#[derive(Debug, thiserror::Error)]
+pub enum BreakError {
+    #[error(transparent)]
+    Control(#[from] FaultError),
+    #[error("the clock of {service}: {source}")]
+    Clock {
+        service: &'static str,
+        source: io::Error,
+    },
+    #[error(transparent)]
+    Agents(#[from] FleetError),
+    #[error(transparent)]
+    Flood(#[from] FloodError),
+    #[error("the stack's file: {0}")]
+    Stack(#[from] io::Error),
+    #[error("the stack's file: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// What of the stack's file nobody else reads.
+#[derive(Default, Deserialize)]
+struct File {
+    breakable: Option<Breakable>,
+}
+
+#[derive(Clone, Default, Deserialize)]
+pub struct Breakable {
+    /// By service: the file that says how many nanoseconds its wall clock is ahead.
+    clocks: BTreeMap<String, PathBuf>,
+    /// The bus's data lies on a file system of its own, which the launcher can fill.
+    bus_disk: bool,
+}
+
+impl Breakable {
+    pub fn read(stack_file: &std::path::Path) -> Result<Self, BreakError> {
+        let file: File = serde_json::from_str(&fs::read_to_string(stack_file)?)?;
+        Ok(file.breakable.unwrap_or_default())
+    }
+
+    pub fn supported(&self) -> Supported {
+        let all = SERVICES.iter();
+        Supported {
+            clocks: all.clone().all(|name| self.clocks.contains_key(*name)),
+            bus_disk: self.bus_disk,
+        }
+    }
+}
+
+pub struct Breaker {
+    scene: Arc<Scene>,
+    stack: Stack,
+    control: PathBuf,
+    breakable: Breakable,
+    agents: Mutex<Agents>,
+    flooder: Token,
+}
+
+/// When it was broken, and when nothing was any more.
+pub struct Performed {
+    pub injected: Duration,
+    pub healed: Duration,
+}
+
+impl Breaker {
+    pub fn new(
+        scene: Arc<Scene>,
+        stack: Stack,
+        breakable: Breakable,
+        agents: Agents,
+        flooder: Token,
+    ) -> Result<Self, BreakError> {
+        let control = stack.control.clone().ok_or(FaultError::NoControl)?;
+        Ok(Self {
+            scene,
+            stack,
+            control,
+            breakable,
+            agents: Mutex::new(agents),
+            flooder,
+        })
+    }
+
+    pub async fn perform(&self, no: usize, fault: &Fault) -> Result<Performed, BreakError> {
+        let length = tokio::time::sleep(fault.length());
+        let injected = match fault.kind {
+            Kind::Kill(process) => self.tell("kill", process).await?,
+            Kind::Pause(process) => {
+                let injected = self.tell("pause", process).await?;
+                length.await;
+                self.tell("resume", process).await?;
+                injected
+            }
+            Kind::Restart(process) => {
+                let injected = self.tell("stop", process).await?;
+                length.await;
+                self.tell("start", process).await?;
+                injected
+            }
+            Kind::KillTwo => {
+                let mut injected = self.scene.now();
+                for (at, process) in fault.services.iter().enumerate() {
+                    let killed = self.tell("kill", process).await?;
+                    injected = if at == 0 { killed } else { injected };
+                }
+                injected
+            }
+            Kind::ClockStep => {
+                let injected = self.scene.now();
+                self.set_clocks(fault.services, fault.clock_ahead_ms)?;
+                length.await;
+                self.set_clocks(fault.services, 0)?;
+                injected
+            }
+            Kind::BusFull => {
+                let injected = self.tell("fill", BUS).await?;
+                length.await;
+                self.tell("free", BUS).await?;
+                // A server that could not write has given its streams up, and takes them up again when it starts.
+                self.tell("stop", BUS).await?;
+                self.tell("start", BUS).await?;
+                injected
+            }
+            Kind::Flood(kind) => {
+                let injected = self.scene.now();
+                let flood_of = (kind, no, fault.length());
+                flood(&self.scene, &self.stack, &self.flooder, flood_of).await?;
+                injected
+            }
+            Kind::SilentAgent => {
+                let injected = self.scene.now();
+                self.agents.lock().await.silence(true);
+                length.await;
+                self.agents.lock().await.silence(false);
+                injected
+            }
+            Kind::RestartedAgent => {
+                let injected = self.scene.now();
+                self.agents.lock().await.restart().await?;
+                injected
+            }
+        };
+        Ok(Performed {
+            injected,
+            healed: self.scene.now(),
+        })
+    }
+
+    /// One command to the launcher, until it is done; and when it was given then.
+    async fn tell(&self, verb: &str, process: &str) -> Result<Duration, BreakError> {
+        let since = self.scene.now();
+        loop {
+            let given = self.scene.now();
+            match command(&self.control, format!("{verb} {process}")).await {
+                Ok(()) => return Ok(given),
+                Err(FaultError::Refused { .. }) if self.scene.now() - since < RETRY_MAX => {
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn set_clocks(&self, services: &[&'static str], ahead_ms: i64) -> Result<(), BreakError> {
+        for service in services {
+            let written = match self.breakable.clocks.get(*service) {
+                Some(file) => set_clock(file, ahead_ms),
+                None => Err(io::ErrorKind::NotFound.into()),
+            };
+            written.map_err(|source| BreakError::Clock { service, source })?;
+        }
+        Ok(())
+    }
+
+    pub async fn conflicts(&self) -> Vec<Conflict> {
+        self.agents.lock().await.conflicts()
+    }
+}
+
+/// In place and in one write: the service has the file's page in its memory.
+fn set_clock(file: &std::path::Path, ahead_ms: i64) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    let ahead_ns = ahead_ms.saturating_mul(1_000_000);
+    let file = fs::OpenOptions::new().write(true).open(file)?;
+    file.write_all_at(&ahead_ns.to_ne_bytes(), 0)
+}
