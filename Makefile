@@ -123,12 +123,12 @@ bench: setup build ## tasks per second through their whole life on the whole sta
 	$(TARGET)/release/loadtest bench --out $(BENCH); \
 	[ -z "$$failed" ] || { echo "Broken:$$failed"; exit 1; }
 
-# A stack of its own, whose clocks and disk can be broken too; stopped again, whatever came of it.
+# A stack of its own, whose clocks and disk can be broken too; stopped again, whatever came of it, also on Ctrl-C.
 chaos: setup build ## break a stack at random for MINUTES (default 10) under recorded clients; SEED=N: in another order
 	@mkdir -p $(CHAOS)
 	@$(STACK) up --fresh --breakable --tenants 4 --state $(CHAOS_STATE) > $(CHAOS)/stack.log || { cat $(CHAOS)/stack.log; exit 1; }
-	@$(TARGET)/release/loadtest chaos --stack $(CHAOS_STATE)/stack.json --minutes $(MINUTES) --seed $(SEED) --json $(CHAOS)/chaos.json; code=$$?; \
-	$(STACK) down --state $(CHAOS_STATE); exit $$code
+	@trap 'exit 130' INT TERM; trap '$(STACK) down --state $(CHAOS_STATE)' EXIT; \
+	$(TARGET)/release/loadtest chaos --stack $(CHAOS_STATE)/stack.json --minutes $(MINUTES) --seed $(SEED) --json $(CHAOS)/chaos.json
 
 bench-build:
 	$(OFFLINE) $(CARGO) build --release --locked -p loadtest

@@ -137,7 +137,7 @@ impl Breaker {
                 let injected = self.tell("fill", BUS).await?;
                 length.await;
                 self.tell("free", BUS).await?;
-                // A server that could not write has given its streams up, and takes them up again when it starts.
+                // As an operator would do, whose server could not write.
                 self.tell("stop", BUS).await?;
                 self.tell("start", BUS).await?;
                 injected
