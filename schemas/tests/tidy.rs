@@ -211,3 +211,33 @@ fn subjects_are_spelt_in_one_file() {
         "subjects stand in schemas/src/subjects.rs:",
     );
 }
+
+/// Whoever reads the threat model finds the test of each claim.
+#[test]
+fn every_test_that_the_threat_model_names_is_there() {
+    let model = fs::read_to_string(root().join("docs/threat-model.md")).unwrap();
+    let mut tests = String::new();
+    for (under, ending) in [
+        ("services", ".rs"),
+        ("loadtest", ".rs"),
+        ("infra/local/tests", ".py"),
+    ] {
+        tests.extend(sources(under, ending).into_iter().map(|(_, text)| text));
+    }
+    let rows = model.lines().filter(|line| line.starts_with("| "));
+    let last = rows.filter_map(|row| row.trim_end_matches('|').rsplit('|').next());
+    let mut named = 0;
+    for cell in last {
+        for name in cell.split('`').skip(1).step_by(2) {
+            if name.contains(' ') {
+                continue;
+            }
+            let there = ["fn", "def"]
+                .iter()
+                .any(|word| tests.contains(&format!("{word} {name}(")));
+            assert!(there, "no test is called {name}");
+            named += 1;
+        }
+    }
+    assert!(named > 40, "{named} tests are named");
+}

@@ -16,7 +16,7 @@ wildcard inside a token, so a stream's name then becomes "*" as a whole, and all
 
 import base64
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 SERVICES = ("admission", "quota", "scheduler", "node-heartbeat", "analytics")
 LEDGER_WRITERS = ("admission", "quota", "scheduler", "node-heartbeat")
@@ -34,6 +34,9 @@ API_INFO = "$JS.API.INFO"
 RESPONSE_THRESHOLD = "20s"
 LINE_MAX = 120
 MAX_PAYLOAD_BYTES = 8 * 1024 * 1024
+# One tenant takes neither the server's sockets nor its memory for itself: connections of the account, and
+# subscriptions of one connection.
+TENANT_LIMITS = {"max_connections": 256, "max_subscriptions": 1024}
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ class Party:
     # What it publishes, and subscribes, in its own account, where others import it.
     says: tuple = ()
     answers: tuple = ()
+    # What the server allows this account, by the server's names for it.
+    limits: dict = field(default_factory=dict)
 
 
 def subject(cell, *tokens):
@@ -213,7 +218,7 @@ def tenant(cell, name):
     to.store("INGRESS", [subject(cell, "ingress", name)])
     to.query(name)
     to.hear(service_account("admission"), [subject(cell, "event", name, ">"), subject(cell, "reply", name, ">")])
-    return to.party(tenant_account(name), name, f"tenant:{name}")
+    return replace(to.party(tenant_account(name), name, f"tenant:{name}"), limits=TENANT_LIMITS)
 
 
 def fleet(cell):
@@ -281,6 +286,8 @@ def accounts(cell, tenants, passwords):
     for party in everybody:
         user = {"user": party.user, "password": passwords[party.key], "permissions": permissions(party)}
         value[party.account] = {"users": [user], "imports": imports(party)}
+        if party.limits:
+            value[party.account]["limits"] = party.limits
         if theirs := exports(everybody, party.account):
             value[party.account]["exports"] = theirs
     return value

@@ -2,9 +2,12 @@
 
 import asyncio
 import base64
+import contextlib
 import itertools
 import json
 import unittest
+
+from apportion_local import nats_conf
 
 from .support import NatsServer, settle, until
 
@@ -193,6 +196,25 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
             await until(lambda: len(scheduler.refusals) == len(foreign))
             await settle(tenant)
             self.assertEqual(heard.data, [])
+
+    async def test_a_tenant_has_so_many_connections_and_subscriptions_and_no_more(self):
+        limits = nats_conf.TENANT_LIMITS
+        a, b = "tenant:tenant-a", "tenant:tenant-b"
+        async with self.server.connect(a) as tenant, self.server.connect(b) as other:
+            for no in range(limits["max_subscriptions"]):
+                await tenant.subscribe(f"{PREFIX}.event.tenant-a.{no}")
+            await settle(tenant)
+            # The server closes the connection.
+            await tenant.subscribe(f"{PREFIX}.event.tenant-a.more")
+            await until(lambda: tenant.is_closed)
+            await other.subscribe(f"{PREFIX}.event.tenant-b.one")
+            await settle(other)
+            self.assertEqual(other.refusals, [])
+        async with contextlib.AsyncExitStack() as clients:
+            with self.assertRaisesRegex(Exception, "maximum account active connections"):
+                for _ in range(limits["max_connections"] + 1):
+                    await clients.enter_async_context(self.server.connect(a))
+            await clients.enter_async_context(self.server.connect(b))
 
     async def test_the_fleet_reports_syncs_beats_and_is_assigned(self):
         async with self.server.connect("node-heartbeat") as door, self.server.connect("fleet") as fleet:
