@@ -77,14 +77,11 @@ pub fn pods(book: &Book, feeds: &Feeds) -> Vec<Pod> {
 /// One allocation on its way along its feed.
 #[derive(Default)]
 struct Way {
-    /// And the scheduler's clock then.
-    placed: Option<(Placed, i64)>,
+    placed: Option<Placed>,
     started_ms: Option<i64>,
 }
 
-/// Every run that is over, several of one allocation where its node was lost; in the order of the feeds. The agents say
-/// when, by their clock: what they say is moved between the placement and the decision that tells of it, by the scheduler's,
-/// as the bill has it (services/analytics, invariant 3). That differs where the scheduler's clock is set wrong.
+/// Every run that is over, several of one allocation where its node was lost; in the order of the feeds, and by their times.
 pub fn intervals(book: &Book, feeds: &Feeds, nodes: &[Node]) -> Vec<Interval> {
     let mut found = Vec::new();
     for (tenant, events) in feeds {
@@ -93,15 +90,11 @@ pub fn intervals(book: &Book, feeds: &Feeds, nodes: &[Node]) -> Vec<Interval> {
             let way = ways.entry(&event.allocation_id).or_default();
             let (ended_ms, cause) = match &event.kind {
                 Some(Kind::Placed(placed)) => {
-                    way.placed = Some((placed.clone(), event.now_ms));
+                    way.placed = Some(placed.clone());
                     continue;
                 }
                 Some(Kind::Started(_)) => {
-                    let low = way
-                        .placed
-                        .as_ref()
-                        .map_or(event.at_ms, |(_, now_ms)| *now_ms);
-                    way.started_ms = Some(between(event.at_ms, low, event.now_ms));
+                    way.started_ms = Some(event.at_ms);
                     continue;
                 }
                 Some(Kind::Requeued(requeued)) => (requeued.ended_ms, requeued.cause()),
@@ -109,18 +102,13 @@ pub fn intervals(book: &Book, feeds: &Feeds, nodes: &[Node]) -> Vec<Interval> {
                 _ => continue,
             };
             let way = std::mem::take(way);
-            if let (Some((placed, _)), Some(started_ms)) = (way.placed, way.started_ms) {
-                let ended_ms = between(ended_ms, started_ms, event.now_ms);
+            if let (Some(placed), Some(started_ms)) = (way.placed, way.started_ms) {
                 let run = (placed, started_ms, ended_ms, cause);
                 found.extend(interval(book, nodes, (tenant, event), run));
             }
         }
     }
     found
-}
-
-fn between(ms: i64, low: i64, high: i64) -> i64 {
-    ms.min(high).max(low)
 }
 
 fn interval(
@@ -216,11 +204,6 @@ mod tests {
         events.push(event(7, 95, Kind::Ended(ended(95))));
         assert_eq!(lengths(&events), [(50, 70), (80, 95)]);
         assert!(open(&feeds(&events)).is_empty());
-        // By the scheduler's clock it was told before it was over.
-        if let Some(last) = events.last_mut() {
-            last.now_ms = 93;
-        }
-        assert_eq!(lengths(&events), [(50, 70), (80, 93)]);
         let pods = pods(&book, &feeds(&events));
         assert_eq!(pods.len(), 1);
         assert_eq!(pods[0].cpu_milli, flood::ASK.cpu_milli);

@@ -131,6 +131,14 @@ pub struct Hold {
     pub stop: Option<Stop>,
 }
 
+impl Hold {
+    /// What the scheduler makes of an agent's moment: it was not before the placement or the start, nor after now.
+    pub fn moment(&self, at_ms: i64, now_ms: i64) -> i64 {
+        let low = self.started.unwrap_or(self.now_ms);
+        at_ms.min(now_ms).max(low)
+    }
+}
+
 /// Why it was told to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {

@@ -2,7 +2,7 @@
 
 use super::{
     Checker, Invariant, Place, Violation,
-    allocations::{Allocation, Stop},
+    allocations::{Allocation, Hold, Stop},
     nodes::{RUN_STOPPED, Reported},
 };
 use schemas::v1;
@@ -68,6 +68,10 @@ impl Checker {
     fn known(&self, at: &Place, no: u64) -> Known {
         let report = self.nodes.over(no).filter(|report| at.saw(report.lsn));
         let hold = self.allocations.get(no).and_then(|a| a.hold.as_ref());
+        let report = report.map(|report| Reported {
+            at_ms: hold.map_or(report.at_ms, |hold| hold.moment(report.at_ms, at.now)),
+            ..report
+        });
         let lost = hold.is_some_and(|hold| {
             self.nodes
                 .was_lost(&hold.node, hold.incarnation, at.through)
@@ -84,9 +88,10 @@ impl Checker {
         let report = self.nodes.started(no).filter(|report| at.saw(report.lsn));
         let a = self.allocations.get_mut(at, no)?;
         let text = format!("{no} started at {}, reported {report:?}: {a:?}", e.at_ms);
-        let reported = report.is_some_and(|report| report.at_ms == e.at_ms);
+        let reported =
+            |hold: &Hold| report.is_some_and(|report| hold.moment(report.at_ms, at.now) == e.at_ms);
         match &mut a.hold {
-            Some(hold) if hold.started.is_none() && reported => {
+            Some(hold) if hold.started.is_none() && reported(hold) => {
                 hold.started = Some(e.at_ms);
                 self.quotas.started(at, no, e.at_ms);
                 Ok(())

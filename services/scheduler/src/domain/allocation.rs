@@ -95,6 +95,12 @@ pub(super) struct Placed<'a> {
 }
 
 impl Hold {
+    /// An agent's moment as it is recorded: not before the placement or the start, nor after now. What is outside is a
+    /// difference of clocks, and whoever counts the run's time (quota's budgets, the bill, the tenant) counts the same.
+    pub fn moment(&self, at: Millis, now: Millis) -> Millis {
+        at.min(now).max(self.started.unwrap_or(self.placed))
+    }
+
     pub fn preempted(&self) -> bool {
         matches!(self.stop, Some(Stop::Preempted { .. }))
     }

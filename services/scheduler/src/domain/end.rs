@@ -37,6 +37,7 @@ pub(super) fn decide_reports(state: &mut Scheduler, draft: &mut Draft) {
         let Some((report, at)) = hold.reports.front().copied() else {
             return;
         };
+        let at = hold.moment(at, draft.now);
         let cause = match report {
             RunState::Started => {
                 draft.emit(state, Event::AllocationStarted { allocation, at });

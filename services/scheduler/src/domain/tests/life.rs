@@ -315,3 +315,39 @@ fn who_found_no_node_to_be_cleared_follows_its_gang() {
     w.settle();
     assert_eq!(w.on_nodes(&gang), 3);
 }
+
+/// Agents' clocks are their own: a run is neither before its placement nor after the decision that tells of it.
+#[test]
+fn a_runs_moments_are_inside_what_the_scheduler_knows() {
+    // What the agent says of start and end, from the placement on, and what is recorded; each is decided a millisecond
+    // after the placement and the one before.
+    for (start, end, recorded) in [
+        (0, 1, (0, 1)),
+        (-5, -4, (0, 0)),
+        (1, 2, (1, 2)),
+        (86_400_000, 86_400_001, (1, 2)),
+        (1, -3, (1, 1)),
+    ] {
+        let mut w = World::new();
+        w.node("n", 1, capacity(4, 64, 0));
+        let no = w.submit("t", 1, small(1))[0];
+        w.decide();
+        let placed = w.now;
+        let mut found = Vec::new();
+        for (state, at) in [(RunState::Started, start), (RunState::Finished, end)] {
+            w.observe(Event::RunReported {
+                allocation: AllocationNo(no),
+                node: token("n"),
+                state,
+                at: placed.plus(at),
+            });
+            found.extend(w.decide().iter().filter_map(|event| match event {
+                Event::AllocationStarted { at, .. } | Event::AllocationEnded { at, .. } => {
+                    Some(at.0 - placed.0)
+                }
+                _ => None,
+            }));
+        }
+        assert_eq!(found, [recorded.0, recorded.1], "{start} {end}");
+    }
+}
