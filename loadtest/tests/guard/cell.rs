@@ -208,7 +208,10 @@ impl Cell {
 
 impl Fold {
     fn of<P: Projection>(bus: &MemoryBus, time: &SimTime) -> Self {
-        let sink = Discard::<P::Change>(PhantomData);
+        let sink = Discard::<P::Change> {
+            through: Lsn(0),
+            changes: PhantomData,
+        };
         let projector: Projector<P, _, _, _> =
             Projector::new(bus.clone(), time.clone(), sink, Box::new(NoObserver))
                 .snapshot_every(SNAPSHOT_EVERY);
@@ -225,20 +228,24 @@ impl Fold {
     }
 }
 
-/// Where changes go that nobody keeps.
-struct Discard<C>(PhantomData<C>);
+/// Where changes go that nobody keeps: only how far they came.
+struct Discard<C> {
+    through: Lsn,
+    changes: PhantomData<C>,
+}
 
 impl<C: Send + Sync + 'static> Sink for Discard<C> {
     type Change = C;
 
     async fn resume(&mut self, _ledger: LedgerId) -> Result<Resume, SinkError> {
         Ok(Resume {
-            through: Lsn(0),
+            through: self.through,
             begun: None,
         })
     }
 
-    fn apply(&mut self, _batch: &Batch<C>) -> impl Future<Output = Result<(), SinkError>> + Send {
+    fn apply(&mut self, batch: &Batch<C>) -> impl Future<Output = Result<(), SinkError>> + Send {
+        self.through = batch.to;
         ready(Ok(()))
     }
 }
