@@ -2,7 +2,7 @@
 
 use crate::{
     raw::{field, number},
-    suite::{Outcome, Suite, eventually, id, small},
+    suite::{Outcome, Suite, all_decided, eventually, id, small},
 };
 use async_nats::HeaderMap;
 use client::{Client, NoOutcome, Operation, Submit};
@@ -10,7 +10,7 @@ use prost::Message;
 use schemas::{
     subjects::{HEADER_REPLY, HEADER_TRACEPARENT},
     v1::{
-        self, Cancel, FeedPage, FeedQuery, Outcome as Answer, Refusal, Request, Rule, SetTenant,
+        Cancel, FeedPage, FeedQuery, Outcome as Answer, Refusal, Request, Rule, SetTenant,
         outcome::Result as Decided, request::Verb,
     },
 };
@@ -622,19 +622,7 @@ async fn headers_cannot_hurt_a_request() -> Outcome {
     }
     assert!(sent.len() > 12);
     // Nobody was told where to answer, so the feed is where the outcomes are.
-    eventually("all outcomes in the feed", || async {
-        let page = tenant
-            .feed_page(client::Position::default(), None, 0)
-            .await
-            .ok()?;
-        let decided = page.iter().filter_map(|event| match &event.kind {
-            Some(v1::tenant_event::Kind::Outcome(outcome)) => Some(&outcome.operation_id),
-            _ => None,
-        });
-        let decided: Vec<_> = decided.collect();
-        sent.iter().all(|id| decided.contains(&id)).then_some(())
-    })
-    .await;
+    all_decided(&tenant, &sent).await;
     suite.assert_healthy(&tenant).await;
     suite.assert_verified().await;
     suite.close().await;

@@ -2,7 +2,7 @@
 
 use crate::{
     raw::Wire,
-    suite::{Outcome, Suite, eventually, id, small},
+    suite::{Outcome, Suite, all_decided, eventually, id, small},
 };
 use async_nats::jetstream;
 use client::Operation;
@@ -10,7 +10,6 @@ use ledger::Bus;
 use prost::Message;
 use schemas::v1::{
     NodeCapacity, NodeReport, Register, RunPhase, node_report::Report, request::Verb,
-    tenant_event::Kind,
 };
 use vocab::{Event, Writer};
 
@@ -117,22 +116,6 @@ const BROKEN_HEADERS: [&[u8]; 5] = [
     b"HTTP/1.1\r\n\r\n",
     b"\xff\xff\xff\xff\r\n\r\n",
 ];
-
-async fn all_decided(tenant: &client::Client, sent: &[String]) {
-    eventually("all outcomes in the feed", || async {
-        let page = tenant
-            .feed_page(client::Position::default(), None, 0)
-            .await
-            .ok()?;
-        let decided = page.iter().filter_map(|event| match &event.kind {
-            Some(Kind::Outcome(outcome)) => Some(outcome.operation_id.clone()),
-            _ => None,
-        });
-        let decided: Vec<_> = decided.collect();
-        sent.iter().all(|id| decided.contains(id)).then_some(())
-    })
-    .await;
-}
 
 #[tokio::test]
 async fn a_broken_header_block_closes_no_door() -> Outcome {

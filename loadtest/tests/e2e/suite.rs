@@ -3,13 +3,16 @@
 use crate::agent::Agent;
 use analytics::{AnalyticsService, store::Store};
 use chassis::{BootError, Config, Context, Failure, Needs, Service, Shutdown, run_service};
-use client::{Client, ConnectOptions, SetQuota, SetRate, SetTenant};
+use client::{Client, ConnectOptions, Position, SetQuota, SetRate, SetTenant};
 use ledger::{
     Bus, Chain, Tail,
     cell::{self, Chosen},
     jetstream::JetStreamBus,
 };
-use schemas::{subjects::Subjects, v1::NodeCapacity};
+use schemas::{
+    subjects::Subjects,
+    v1::{NodeCapacity, tenant_event},
+};
 use serde::Deserialize;
 use sqlx::{Executor, PgPool, Row, postgres::PgPoolOptions};
 use std::{
@@ -570,6 +573,20 @@ pub const RATES: [(&str, i64); 3] = [
     ("memory", 5_000_000_017),
     ("gpu", 900_000_000_011),
 ];
+
+/// Waits until the tenant's feed has an outcome of each of these operations.
+pub async fn all_decided(tenant: &Client, sent: &[String]) {
+    eventually("all outcomes in the feed", || async {
+        let page = tenant.feed_page(Position::default(), None, 0).await.ok()?;
+        let decided = page.iter().filter_map(|event| match &event.kind {
+            Some(tenant_event::Kind::Outcome(outcome)) => Some(outcome.operation_id.clone()),
+            _ => None,
+        });
+        let decided: Vec<_> = decided.collect();
+        sent.iter().all(|id| decided.contains(id)).then_some(())
+    })
+    .await;
+}
 
 pub async fn set_quota(operator: &Client, tenant: &str, resource: &str, limit: i64) {
     let change = SetQuota {
