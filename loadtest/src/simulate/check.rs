@@ -31,6 +31,7 @@ pub use outcomes::Fed;
 pub use replay::{Replay, Replays, begins_quietly};
 pub use resources::Granted;
 
+use super::process::Orders;
 use crate::history::Bounds;
 use ledger::Record;
 use prost::Message;
@@ -149,6 +150,11 @@ impl Place {
     }
 }
 
+/// The process that wrote a frame.
+fn process_of(leader: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(leader.get(..8)?.try_into().ok()?))
+}
+
 /// The checker's own model of the world.
 pub struct Checker {
     limits: Limits,
@@ -167,11 +173,11 @@ pub struct Checker {
 }
 
 impl Checker {
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: Limits, orders: Orders) -> Self {
         Self {
             limits,
             chain: chain::Chain::default(),
-            doors: doors::Doors::default(),
+            doors: doors::Doors::new(orders),
             allocations: allocations::Allocations::default(),
             quotas: quotas::Quotas::default(),
             nodes: nodes::Nodes::default(),
@@ -256,7 +262,7 @@ impl Checker {
         self.moves += kinds.iter().filter(|(_, kind)| moves_on(kind)).count() as u64;
         self.stirs(&kinds);
         match writer {
-            Writer::Admission => self.admission(&place(0), frame.through_door, &kinds)?,
+            Writer::Admission => self.admission(&place(0), &frame.leader, &kinds)?,
             Writer::Quota => {
                 self.quota(&place(0), &kinds)?;
                 self.quota_covers(&place(0))?;

@@ -7,8 +7,8 @@ use admission::{
     publish::FeedSink,
 };
 use ledger::{
-    Decider, Decode, Door, Leader, LeaderError, LeaderOptions, NoObserver, Observer, Projector,
-    ProjectorError, memory::MemoryBus,
+    Decider, Decode, Door, DoorRecord, InboxLimits, Leader, LeaderError, LeaderOptions, NoObserver,
+    Observer, Projector, ProjectorError, memory::MemoryBus,
 };
 use node_heartbeat::domain::{Command, Effect, Nodes, Rules as NodeRules};
 use quota::domain::Quota;
@@ -16,13 +16,14 @@ use scheduler::domain::{Rules as SchedulerRules, Scheduler};
 use std::{
     any::Any,
     cell::{Cell, RefCell},
+    collections::BTreeMap,
     convert::Infallible,
     fmt,
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{
-        Arc, Once,
+        Arc, Mutex, Once, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -50,6 +51,10 @@ impl Role {
     ];
 }
 
+/// In which order each process has read the messages of its door: two senders' order is its own affair, and stands nowhere else.
+/// One that was put back is read again.
+pub type Orders = Arc<Mutex<BTreeMap<u64, Vec<u64>>>>;
+
 /// What all processes of a world have in common.
 #[derive(Clone)]
 pub struct Shared {
@@ -60,6 +65,8 @@ pub struct Shared {
     pub scheduler: SchedulerRules,
     pub nodes: NodeRules,
     pub takeover_after_ms: u64,
+    pub inbox: InboxLimits,
+    pub orders: Orders,
     /// The world's step.
     pub step: Arc<AtomicU64>,
 }
@@ -140,7 +147,7 @@ impl Process {
                     snapshot_every,
                     Parts {
                         rules: shared.admission,
-                        door: Some((Door::Ingress, Arc::new(admission::commands))),
+                        door: Some((Door::Ingress, noted(shared, id, admission::commands))),
                         local: None,
                         effects: Some(turned_in),
                     },
@@ -164,7 +171,9 @@ impl Process {
                         rules: shared.nodes,
                         door: Some((
                             Door::Report,
-                            Arc::new(move |message| node_heartbeat::report(message, cell)),
+                            noted(shared, id, move |message| {
+                                node_heartbeat::report(message, cell)
+                            }),
                         )),
                         local: Some(local),
                         effects: Some(effects_in),
@@ -193,6 +202,7 @@ impl Process {
             local: parts.local,
             effects: parts.effects,
             snapshot_every,
+            inbox: shared.inbox,
             takeover_after_ms: shared.takeover_after_ms,
         };
         let watch = Watch {
@@ -238,6 +248,21 @@ fn drained<T>(channel: Option<&mut mpsc::UnboundedReceiver<T>>) -> Vec<T> {
         }
     }
     taken
+}
+
+/// Reads messages, and keeps in which order.
+fn noted<C>(
+    shared: &Shared,
+    id: u64,
+    decode: impl Fn(&DoorRecord) -> Vec<C> + Send + Sync + 'static,
+) -> Decode<C> {
+    let orders = shared.orders.clone();
+    Arc::new(move |message| {
+        let mut orders = orders.lock().unwrap_or_else(PoisonError::into_inner);
+        orders.entry(id).or_default().push(message.seq);
+        drop(orders);
+        decode(message)
+    })
 }
 
 fn on_ledger<D: Decider>(rules: D::Rules) -> Parts<D> {

@@ -13,7 +13,7 @@ use super::{
     },
     clock::{ClockHand, WorldClock},
     feed::MemoryFeed,
-    process::{Process, Role, Shared},
+    process::{Orders, Process, Role, Shared},
     tenants::{CELL, Known, Tenants},
 };
 use admission::{
@@ -21,7 +21,7 @@ use admission::{
     publish::FeedMessage,
 };
 use ledger::{
-    Door, DoorRecord,
+    Door, DoorRecord, InboxLimits,
     memory::{MemoryBus, Seeded},
 };
 use node_heartbeat::domain::{Effect, Nodes, Rules as NodeRules};
@@ -100,6 +100,15 @@ impl World {
         let clock = WorldClock::new(began_ms(&mut random));
         let clock_hand = ClockHand::new(seed, clock.now_ms());
         let feed_lost = random.below(2) * random.below(100);
+        // In half of the worlds hardly a message has room where it waits.
+        let inbox = match random.chance(500) {
+            true => InboxLimits {
+                bytes: 200,
+                fetched: 1 + random.below(3) as usize,
+            },
+            false => InboxLimits::default(),
+        };
+        let orders = Orders::default();
         let shared = Shared {
             bus: MemoryBus::new(random.draw(), faults),
             feed: MemoryFeed::new(random.draw(), feed_lost),
@@ -120,6 +129,8 @@ impl World {
                 lease_ms: limits.lease_ms,
             },
             takeover_after_ms: 50 + random.below(300),
+            inbox,
+            orders: orders.clone(),
             step: Arc::new(AtomicU64::new(0)),
         };
         // In some worlds hardly a run ends before all is over.
@@ -143,7 +154,7 @@ impl World {
             agents,
             mail: BTreeMap::new(),
             asked: BTreeMap::new(),
-            checker: Checker::new(limits),
+            checker: Checker::new(limits, orders),
             replays: vec![
                 Box::new(Replays::<Admission>::default()),
                 Box::new(Replays::<Quota>::default()),

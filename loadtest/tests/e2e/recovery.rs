@@ -8,8 +8,8 @@ use admission::domain::{Admission, Rules as AdmissionRules};
 use chassis::Clock;
 use client::{Client, Operation, SetQuota, SetTenant};
 use ledger::{
-    Bus, Decider, Door, Leader, LeaderOptions, NoObserver, Replica, Snapshot, Stored, Tail,
-    jetstream::JetStreamBus, state_digest,
+    Bus, Decider, Door, InboxLimits, Leader, LeaderOptions, NoObserver, Replica, Snapshot, Stored,
+    Tail, jetstream::JetStreamBus, state_digest,
 };
 use node_heartbeat::domain::{Nodes, Rules as NodeRules};
 use quota::domain::Quota;
@@ -42,6 +42,7 @@ impl Live {
             local: None,
             effects: None,
             snapshot_every: 0,
+            inbox: InboxLimits::default(),
             takeover_after_ms: 3000,
         };
         let bus = suite.bus(D::WRITER.name()).await;

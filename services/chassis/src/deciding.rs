@@ -11,8 +11,8 @@ use std::convert::Infallible;
 
 use async_nats::jetstream::stream::Config;
 use ledger::{
-    Decider, Decode, Door, Leader, LeaderOptions, Projection, Projector, Sink, Time, Witnesses,
-    cell, check_ledger_settings, jetstream::JetStreamBus,
+    Decider, Decode, Door, InboxLimits, Leader, LeaderOptions, Projection, Projector, Sink, Time,
+    Witnesses, cell, check_ledger_settings, jetstream::JetStreamBus,
 };
 use schemas::subjects::Subjects;
 use tokio::sync::mpsc;
@@ -145,6 +145,7 @@ impl<T> Context<T> {
             local: deciding.local,
             effects: deciding.effects,
             snapshot_every: SNAPSHOT_EVERY,
+            inbox: InboxLimits::default(),
             takeover_after_ms: TAKEOVER_AFTER_MS,
         };
         let work = async {

@@ -150,11 +150,19 @@ pub trait Bus: Clone + Send + Sync + 'static {
     /// Number of the last message that came in by the door.
     fn door_end(&self, door: Door) -> impl Future<Output = Result<u64, BusError>> + Send;
 
-    /// Lets the door forget messages up to `through`: they are decided, durably.
+    /// The messages with these numbers; none in the place of one that the door has forgotten.
+    fn door_at(
+        &self,
+        door: Door,
+        seqs: Vec<u64>,
+    ) -> impl Future<Output = Result<Vec<Option<DoorRecord>>, BusError>> + Send;
+
+    /// Lets the door forget messages up to `through`, and of these senders up to another one each: they are decided, durably.
     fn door_trim(
         &self,
         door: Door,
         through: u64,
+        ahead: Vec<(Token, u64)>,
     ) -> impl Future<Output = Result<(), BusError>> + Send;
 
     /// The latest snapshot of that name (`older` is 0), or the one before it (1); none if there is no such one.

@@ -4,6 +4,7 @@
 use crate::{frame::Digest, wire};
 use bytes::Bytes;
 use prost::Message;
+use schemas::v1;
 use std::sync::{Arc, OnceLock};
 use vocab::{Event, EventKind, Kinds};
 
@@ -30,6 +31,8 @@ pub(crate) struct RawFrame {
     pub events: Vec<Bytes>,
     #[prost(bytes = "bytes", tag = "10")]
     pub leader: Bytes,
+    #[prost(message, repeated, tag = "11")]
+    pub ahead: Vec<v1::Ahead>,
 }
 
 /// A frame's bytes, read. Whether it continues the chain is for each reader to say.

@@ -3,6 +3,7 @@
 use crate::{
     bus::Record,
     content::{Content, RawFrame},
+    inbox::Handled,
 };
 use bytes::Bytes;
 use prost::Message;
@@ -10,7 +11,7 @@ use schemas::v1;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeMap, fmt, sync::Arc};
-use vocab::{At, Event, EventNo, Kinds, Lsn, Millis, Writer};
+use vocab::{At, Event, EventNo, Kinds, Lsn, Millis, Token, Writer};
 
 /// SHA-256 of an encoded frame.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +50,6 @@ pub struct Frame {
     pub epoch: u64,
     pub frame_no: u64,
     pub through_lsn: Lsn,
-    pub through_door: u64,
     pub now: Millis,
     pub first_event: EventNo,
     /// How many events it has.
@@ -82,7 +82,8 @@ pub struct Head {
     pub frame_no: u64,
     pub next_event: EventNo,
     pub through_lsn: Lsn,
-    pub through_door: u64,
+    /// Of its door.
+    pub handled: Handled,
     pub now: Millis,
 }
 
@@ -96,7 +97,7 @@ impl Default for Head {
             frame_no: 0,
             next_event: EventNo(1),
             through_lsn: Lsn(0),
-            through_door: 0,
+            handled: Handled::default(),
             now: Millis(i64::MIN),
         }
     }
@@ -210,10 +211,6 @@ fn decode(record: &Record, head: &Head, read: Kinds) -> Result<(Frame, Head), Ch
             "watermark goes backwards",
         ),
         (raw.through_lsn < lsn.0, "watermark beyond the frame"),
-        (
-            raw.through_door >= head.through_door,
-            "door position goes backwards",
-        ),
         (raw.now_ms >= head.now.0, "clock goes backwards"),
         (
             raw.first_event_no == head.next_event.0,
@@ -227,6 +224,15 @@ fn decode(record: &Record, head: &Head, read: Kinds) -> Result<(Frame, Head), Ch
     if let Some((_, rule)) = rules.iter().find(|(holds, _)| !holds) {
         return Err(broken(rule));
     }
+    let mut moved = Vec::with_capacity(raw.ahead.len());
+    for ahead in &raw.ahead {
+        let sender = Token::new(&ahead.sender).map_err(|_| broken("a sender that is no name"))?;
+        moved.push((sender, ahead.through));
+    }
+    let handled = head
+        .handled
+        .moved(raw.through_door, moved.into_iter())
+        .map_err(broken)?;
     content.decode(read).map_err(unreadable)?;
     let count = content.len() as u32;
     let next = Head {
@@ -236,7 +242,7 @@ fn decode(record: &Record, head: &Head, read: Kinds) -> Result<(Frame, Head), Ch
         frame_no: raw.frame_no,
         next_event: EventNo(raw.first_event_no + u64::from(count)),
         through_lsn: Lsn(raw.through_lsn),
-        through_door: raw.through_door,
+        handled,
         now: Millis(raw.now_ms),
     };
     let frame = Frame {
@@ -245,7 +251,6 @@ fn decode(record: &Record, head: &Head, read: Kinds) -> Result<(Frame, Head), Ch
         epoch: next.epoch,
         frame_no: next.frame_no,
         through_lsn: next.through_lsn,
-        through_door: next.through_door,
         now: next.now,
         first_event: EventNo(raw.first_event_no),
         count,
@@ -269,14 +274,14 @@ pub(crate) fn write(
     leader: &[u8; 16],
     epoch: u64,
     now: Millis,
-    through: (Lsn, u64),
+    (through_lsn, handled): (Lsn, Handled),
     (count, events): (u64, &[u8]),
 ) -> (Bytes, Head) {
     let before_events = RawFrame {
         epoch,
         frame_no: head.frame_no + 1,
-        through_lsn: through.0.0,
-        through_door: through.1,
+        through_lsn: through_lsn.0,
+        through_door: handled.through,
         now_ms: now.0,
         prev_lsn: head.lsn.0,
         prev_digest: if head.frame_no == 0 {
@@ -287,8 +292,14 @@ pub(crate) fn write(
         first_event_no: head.next_event.0,
         ..RawFrame::default()
     };
+    let moved = handled.moved_since(&head.handled);
+    let ahead = moved.map(|(sender, through)| v1::Ahead {
+        sender: sender.to_string(),
+        through,
+    });
     let after_events = RawFrame {
         leader: Bytes::copy_from_slice(leader),
+        ahead: ahead.collect(),
         ..RawFrame::default()
     };
     // A message's fields may be encoded apart: their bytes one behind the other are the message.
@@ -303,8 +314,8 @@ pub(crate) fn write(
         epoch,
         frame_no: before_events.frame_no,
         next_event: EventNo(head.next_event.0 + count),
-        through_lsn: through.0,
-        through_door: through.1,
+        through_lsn,
+        handled,
         now,
     };
     (bytes, next)

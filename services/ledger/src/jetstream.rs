@@ -4,7 +4,7 @@ mod door;
 mod hub;
 mod link;
 
-use crate::bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Stored, Tail};
+use crate::bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Stored};
 use crate::snapshot::KEPT;
 use async_nats::{
     HeaderMap, HeaderValue,
@@ -23,22 +23,19 @@ use async_nats::{
     },
 };
 use bytes::Bytes;
+use door::DoorTail;
 use hub::{Hub, RecordTail};
 use link::Held;
-use schemas::subjects::Subjects;
+use schemas::subjects::{OPERATOR, Subjects};
 use serde::Deserialize;
 use std::{cmp::Reverse, io::ErrorKind, sync::Arc, time::Duration};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
-use tokio::{
-    io::AsyncReadExt, runtime::Handle, select, sync::mpsc, task::JoinHandle, time::timeout,
-};
-use vocab::{Lsn, Millis, Writer};
+use tokio::{io::AsyncReadExt, runtime::Handle, select, time::timeout};
+use vocab::{Lsn, Millis, Token, Writer};
 
 pub use hub::Readers;
 pub use link::Link;
 
-/// Messages read ahead at a door.
-const READ_AHEAD: usize = 1024;
 /// No acknowledgement after this long means that nobody knows.
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 /// A part of a snapshot that has not come after this long does not come.
@@ -212,6 +209,15 @@ impl JetStreamBus {
         }
     }
 
+    /// What a sender publishes on.
+    fn door_subject(&self, door: Door, sender: &Token) -> String {
+        match (door, sender.as_str()) {
+            (Door::Ingress, OPERATOR) => self.subjects.admin(),
+            (Door::Ingress, tenant) => self.subjects.ingress(tenant),
+            (Door::Report, node) => self.subjects.node(node, "report"),
+        }
+    }
+
     async fn snapshots(&self) -> Result<ObjectStore, BusError> {
         self.jetstream
             .get_object_store(&self.subjects.snapshot_bucket())
@@ -234,7 +240,12 @@ impl JetStreamBus {
 
     /// A stream in order, from `from` on, and the connection that it comes by. Once that broke nothing comes any more: the
     /// consumer may be gone, and the client library takes its time to see it.
-    async fn consume(&self, stream: &str, from: u64) -> Result<(Ordered, Held), BusError> {
+    async fn consume(
+        &self,
+        stream: &str,
+        from: u64,
+        max_batch: i64,
+    ) -> Result<(Ordered, Held), BusError> {
         let held = self.link.held();
         let stream = self
             .jetstream
@@ -245,6 +256,7 @@ impl JetStreamBus {
             deliver_policy: DeliverPolicy::ByStartSequence {
                 start_sequence: from.max(1),
             },
+            max_batch,
             max_expires: PULL_EXPIRES,
             ..Default::default()
         };
@@ -253,34 +265,9 @@ impl JetStreamBus {
     }
 }
 
-/// A task's output, read in order.
-pub struct ChannelTail<T> {
-    receiver: mpsc::Receiver<Result<T, BusError>>,
-    task: JoinHandle<()>,
-}
-
-impl<T> Drop for ChannelTail<T> {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-impl<T: Send> Tail<T> for ChannelTail<T> {
-    async fn recv(&mut self) -> Result<T, BusError> {
-        self.receiver
-            .recv()
-            .await
-            .unwrap_or_else(|| Err(unavailable("the reader has ended")))
-    }
-
-    fn try_recv(&mut self) -> Option<Result<T, BusError>> {
-        self.receiver.try_recv().ok()
-    }
-}
-
 impl Bus for JetStreamBus {
     type Records = RecordTail;
-    type Messages = ChannelTail<DoorRecord>;
+    type Messages = DoorTail;
 
     async fn ledger_id(&self) -> Result<LedgerId, BusError> {
         Ok(id_of(&self.answered(self.ledger.get_info()).await?))
@@ -355,7 +342,7 @@ impl Bus for JetStreamBus {
         RecordTail::open(self.clone(), from).await
     }
 
-    async fn door(&self, door: Door, from: u64) -> Result<ChannelTail<DoorRecord>, BusError> {
+    async fn door(&self, door: Door, from: u64) -> Result<DoorTail, BusError> {
         door::tail(self.clone(), self.door_stream(door), from).await
     }
 
@@ -365,15 +352,33 @@ impl Bus for JetStreamBus {
         Ok(stream.cached_info().state.last_sequence)
     }
 
-    async fn door_trim(&self, door: Door, through: u64) -> Result<(), BusError> {
+    async fn door_at(
+        &self,
+        door: Door,
+        seqs: Vec<u64>,
+    ) -> Result<Vec<Option<DoorRecord>>, BusError> {
+        door::at(self, &self.door_stream(door), seqs).await
+    }
+
+    async fn door_trim(
+        &self,
+        door: Door,
+        through: u64,
+        ahead: Vec<(Token, u64)>,
+    ) -> Result<(), BusError> {
         let stream = self
             .jetstream
             .get_stream_no_info(self.door_stream(door))
             .await
             .map_err(unavailable)?;
-        // Everything below the sequence goes.
+        // Everything below a sequence goes.
         let purge = stream.purge().sequence(through + 1).into_future();
         self.answered(purge).await?;
+        for (sender, through) in ahead {
+            let subject = self.door_subject(door, &sender);
+            let of_sender = stream.purge().sequence(through + 1).filter(subject);
+            self.answered(of_sender.into_future()).await?;
+        }
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use crate::{
     chore::{Chore, beside},
     decider::Decider,
     frame::Frame,
+    inbox::{Handled, Inbox, InboxLimits},
     replica::{Replica, ReplicaError, Sealed},
     snapshot::{Pace, Snapshot, newest},
 };
@@ -76,12 +77,16 @@ pub struct LeaderOptions<D: Decider> {
     /// Frames, of all writers, between snapshots; more, if there was little in them. 0: one behind each frame
     /// that lands while none is being saved.
     pub snapshot_every: u64,
+    pub inbox: InboxLimits,
     /// Real milliseconds without progress of the active leader after which a standby takes over.
     pub takeover_after_ms: u64,
 }
 
 /// Records folded before the next decision, at the most: bounds the time to a frame.
 const INPUTS_MAX: usize = 4096;
+/// Messages read from the door before the next decision, at the most: who sends few must not wait until those of who sends
+/// many have been decided.
+const MESSAGES_MAX: usize = 32_768;
 /// Messages at the door between trims.
 const TRIM_EVERY: u64 = 1000;
 /// Real milliseconds after which the door is trimmed of whatever was decided, however little that is.
@@ -109,21 +114,22 @@ struct Term<D: Decider, B: Bus> {
     replica: Replica<D>,
     records: B::Records,
     epoch: u64,
-    /// Door position handled by the draft in the making.
-    through_door: u64,
-    /// A message that knows more than this replica. It waits until that has caught up.
-    ahead: Option<DoorRecord>,
+    /// What was read at the door, and how far it is handled by the draft in the making.
+    inbox: Inbox,
+    /// The next message knows more than this replica. It waits until that has caught up.
+    behind: bool,
     trimmed: u64,
     pace: Pace,
 }
 
 impl<D: Decider, B: Bus> Term<D, B> {
     /// Continues behind the last frame, whoever wrote it.
-    fn take_over(&mut self) {
+    fn take_over(&mut self, limits: InboxLimits) {
         let head = self.replica.head();
         self.epoch = head.epoch + 1;
-        self.through_door = head.through_door;
-        self.trimmed = head.through_door;
+        self.trimmed = head.handled.through;
+        self.inbox = Inbox::new(head.handled, limits);
+        self.behind = false;
     }
 }
 
@@ -170,7 +176,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             term = self.retry_recover().await?;
             self.observer.standing(Standing::Standby);
             self.stand_by(&mut term).await?;
-            term.take_over();
+            term.take_over(self.options.inbox);
         }
     }
 
@@ -249,12 +255,12 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             replica,
             records,
             epoch: 0,
-            through_door: 0,
-            ahead: None,
+            inbox: Inbox::new(Handled::default(), self.options.inbox),
+            behind: false,
             trimmed: 0,
             pace,
         };
-        term.take_over();
+        term.take_over(self.options.inbox);
         Ok(term)
     }
 
@@ -262,7 +268,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     async fn lead(&mut self, term: &mut Term<D, B>) -> Result<(), LeaderError> {
         // What the fold has left behind is of another time.
         drop(term.replica.state_mut().take_effects());
-        let mut messages = self.open_door(term.through_door + 1).await?;
+        let mut messages = self.open_door(term).await?;
         // The first round decides what recovery has left over.
         let mut woken: Option<Woken<D::Command>> = None;
         let mut crowded_ms = CROWDED_MS;
@@ -322,15 +328,20 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         Ok(None)
     }
 
-    async fn open_door(&mut self, from: u64) -> Result<Option<B::Messages>, LeaderError> {
+    /// Messages that have not been read from the door. The term is borrowed mutably, since a shared
+    /// one could not cross threads.
+    async fn open_door(
+        &mut self,
+        term: &mut Term<D, B>,
+    ) -> Result<Option<B::Messages>, LeaderError> {
         let Some((door, _)) = &self.options.door else {
             return Ok(None);
         };
-        let door = *door;
+        let (door, from) = (*door, term.inbox.next());
+        let decided = term.replica.head().handled.last();
         loop {
             match door_from(&self.bus, door, from).await {
-                Ok((end, _)) if end + 1 < from => {
-                    let decided = from - 1;
+                Ok((end, _)) if end < decided => {
                     return Err(LeaderError::DoorMadeAnew { door, end, decided });
                 }
                 Ok((_, messages)) => return Ok(Some(messages)),
@@ -345,7 +356,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         messages: &mut Option<B::Messages>,
     ) -> Result<(), LeaderError> {
         self.reopen_records(term).await?;
-        *messages = self.open_door(term.through_door + 1).await?;
+        *messages = self.open_door(term).await?;
         self.observer.standing(Standing::Leading);
         Ok(())
     }
@@ -369,7 +380,9 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     ) -> Result<Woken<D::Command>, BusError> {
         let wake_at = term.replica.state().wake_at();
         let local = self.options.local.as_mut();
-        if term.through_door > term.trimmed && self.trim_due.is_none() {
+        let handled = term.replica.head().handled.through;
+        let lies = handled > term.trimmed || term.inbox.lying() > 0;
+        if lies && self.trim_due.is_none() {
             let time = self.time.clone();
             self.trim_due = Some(Box::pin(async move { time.pause(TRIM_AFTER_MS).await }));
         }
@@ -404,19 +417,17 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         messages: &mut Option<B::Messages>,
         woken: Option<Woken<D::Command>>,
     ) -> Result<Round, Trouble> {
-        let (mut first_message, mut first_command) = (None, None);
-        // If catching up fails, the door is opened anew and sends it again.
-        if let Some(message) = term.ahead.take() {
-            self.catch_up(term).await?;
-            first_message = Some(message);
-        }
-        let mut caught_up = first_message.is_some();
+        let mut first_command = None;
+        let mut caught_up = std::mem::take(&mut term.behind);
         match woken {
             Some(Woken::Record(record)) => self.take_in(term, &record)?,
-            Some(Woken::Message(message)) => first_message = Some(message),
+            Some(Woken::Message(message)) => term.inbox.push(message),
             Some(Woken::Command(command)) => first_command = Some(command),
             Some(Woken::TrimDue) => self.trim(term),
             Some(Woken::Deadline) | None => {}
+        }
+        if caught_up {
+            self.catch_up(term).await?;
         }
         let mut lost = None;
         for _ in 0..INPUTS_MAX {
@@ -429,6 +440,21 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 }
                 None => break,
             }
+        }
+        if let Some(messages) = messages.as_mut() {
+            for _ in 0..MESSAGES_MAX {
+                match messages.try_recv() {
+                    Some(Ok(message)) => term.inbox.push(message),
+                    Some(Err(error)) => {
+                        lost = Some(error);
+                        break;
+                    }
+                    None => break,
+                }
+            }
+        }
+        if lost.is_none() {
+            lost = self.fetch(term).await.err();
         }
         term.replica.fold_all()?;
 
@@ -446,44 +472,33 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 }
             }
         }
-        if let (Some((_, decode)), Some(messages)) = (&self.options.door, messages.as_mut()) {
-            let mut next = first_message.map(Ok).or_else(|| messages.try_recv());
-            while let Some(message) = next {
-                // What has been handled is in the state and must get into a frame first.
-                let message = match message {
-                    Ok(message) => message,
-                    Err(error) => {
-                        lost = Some(error);
-                        break;
-                    }
-                };
-                // A door that was opened anew may repeat what this term has handled.
-                if message.seq > term.through_door {
-                    let commands = decode(&message);
-                    let behind = commands.iter().any(|command| state.is_behind(command));
-                    // Inputs cannot be folded into a draft that has begun.
-                    if !std::mem::take(&mut caught_up) && behind {
-                        term.ahead = Some(message);
-                        break;
-                    }
-                    for command in commands {
-                        state.handle(command, &rules, &mut draft);
-                    }
-                    term.through_door = message.seq;
-                }
-                if draft.full() {
+        if let Some((_, decode)) = &self.options.door {
+            // What has been handled is in the state and must get into a frame first.
+            while !draft.full()
+                && let Some(taken) = term.inbox.take()
+            {
+                let commands = decode(&taken.message);
+                let behind = commands.iter().any(|command| state.is_behind(command));
+                // Inputs cannot be folded into a draft that has begun.
+                if !std::mem::take(&mut caught_up) && behind {
+                    term.inbox.put_back(taken);
+                    term.behind = true;
                     break;
                 }
-                next = messages.try_recv();
+                let operations = commands.len();
+                for command in commands {
+                    state.handle(command, &rules, &mut draft);
+                }
+                term.inbox.done(&taken, operations);
             }
         }
         state.decide(&rules, &mut draft);
-        let more = draft.full() || term.ahead.is_some();
+        let more = draft.full() || !term.inbox.is_empty();
 
         let leader = self.options.leader;
         let sealed = term
             .replica
-            .seal(draft, &leader, term.epoch, term.through_door)?;
+            .seal(draft, &leader, term.epoch, term.inbox.handled())?;
         let Some(sealed) = sealed else {
             self.release_effects(term);
             return match lost {
@@ -499,7 +514,8 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         term.replica.committed(&sealed, lsn);
         self.observer.committed(lsn, &sealed.events);
         self.release_effects(term);
-        if term.through_door >= term.trimmed + TRIM_EVERY {
+        let handled = term.replica.head().handled.through;
+        if handled >= term.trimmed + TRIM_EVERY || term.inbox.lying() >= TRIM_EVERY {
             self.trim(term);
         }
         self.save_snapshot(term);
@@ -507,6 +523,24 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             return Err(error.into());
         }
         Ok(if more { Round::Again } else { Round::Appended })
+    }
+
+    /// Fetches messages that found no room when they were read and are next now.
+    async fn fetch(&mut self, term: &mut Term<D, B>) -> Result<(), BusError> {
+        let absent = term.inbox.absent();
+        let Some((door, _)) = &self.options.door else {
+            return Ok(());
+        };
+        if absent.is_empty() {
+            return Ok(());
+        }
+        let seqs = absent.iter().map(|(_, seq)| *seq).collect();
+        let fetch = self.bus.door_at(*door, seqs);
+        let fetched = beside(&mut self.chore, fetch).await?;
+        for ((sender, seq), message) in absent.iter().zip(fetched) {
+            term.inbox.bring(sender, *seq, message);
+        }
+        Ok(())
     }
 
     /// Reads up to where the ledger ends now.
@@ -571,19 +605,25 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
 
     /// What was decided, durably, leaves the door while decisions go on. When it cannot, the next trim makes up for it.
     fn trim(&mut self, term: &mut Term<D, B>) {
-        let through = term.replica.head().through_door;
-        if let Some((door, _)) = &self.options.door
-            && self.chore.is_none()
-            && through > term.trimmed
-        {
-            term.trimmed = through;
-            let (bus, door) = (self.bus.clone(), *door);
-            self.chore = Some(Box::pin(async move {
-                if let Err(error) = bus.door_trim(door, through).await {
-                    warn!(%error, ?door, "door not trimmed");
-                }
-            }));
+        let Some((door, _)) = &self.options.door else {
+            return;
+        };
+        if self.chore.is_some() {
+            return;
         }
+        let (bus, door) = (self.bus.clone(), *door);
+        let handled = term.replica.head().handled;
+        let ahead = term.inbox.trim(&handled);
+        let through = handled.through;
+        if through == term.trimmed && ahead.is_empty() {
+            return;
+        }
+        term.trimmed = through;
+        self.chore = Some(Box::pin(async move {
+            if let Err(error) = bus.door_trim(door, through, ahead).await {
+                warn!(%error, ?door, "door not trimmed");
+            }
+        }));
     }
 
     /// Taken here, sent while decisions go on. One that cannot be saved is only a slower start.
@@ -636,7 +676,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         let state = term.replica.state();
         let due = state.wake_at().is_some_and(|at| at <= self.time.now());
         let cause = due || term.replica.has_pending();
-        let through = term.replica.head().through_door;
+        let through = term.replica.head().handled.through;
         let door = self.options.door.as_ref().map(|(door, _)| *door);
         let bus = self.bus.clone();
         async move {

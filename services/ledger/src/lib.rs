@@ -10,6 +10,7 @@ mod chore;
 mod content;
 mod decider;
 mod frame;
+mod inbox;
 pub mod jetstream;
 mod leader;
 pub mod memory;
@@ -25,6 +26,7 @@ pub use bus::{
 };
 pub use decider::{Decider, Draft, IllegalEvent};
 pub use frame::{Chain, ChainError, Digest, Frame, Head};
+pub use inbox::{Handled, InboxLimits};
 pub use leader::{Decode, Leader, LeaderError, LeaderOptions, NoObserver, Observer, Standing};
 pub use projector::{
     Batch, Batching, Projection, Projector, ProjectorError, ProjectorObserver, Resume, Sink,

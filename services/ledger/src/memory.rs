@@ -13,7 +13,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 use vocab::{
-    Lsn, Millis, Writer,
+    Lsn, Millis, Token, Writer,
     sabotage::{self, Bug},
 };
 
@@ -71,8 +71,8 @@ pub struct Faults {
 struct Shared {
     ledger: Vec<Record>,
     doors: [Vec<DoorRecord>; 2],
-    /// What each door has forgotten.
-    trimmed: [u64; 2],
+    /// What each door has forgotten: up to one position, and of single senders up to another one.
+    trimmed: [(u64, BTreeMap<Token, u64>); 2],
     /// All that were saved under a name, the newest last.
     snapshots: BTreeMap<String, Vec<Bytes>>,
     /// Appends that are still on their way.
@@ -92,7 +92,7 @@ impl MemoryBus {
         Self(Arc::new(Mutex::new(Shared {
             ledger: Vec::new(),
             doors: [Vec::new(), Vec::new()],
-            trimmed: [0; 2],
+            trimmed: Default::default(),
             snapshots: BTreeMap::new(),
             late: Vec::new(),
             random: Seeded::new(seed),
@@ -206,6 +206,12 @@ impl Shared {
         true
     }
 
+    fn forgot(&self, door: Door, message: &DoorRecord) -> bool {
+        let (through, of) = &self.trimmed[door as usize];
+        let of_sender = of.get(&message.sender).copied().unwrap_or(0);
+        message.seq <= of_sender.max(*through)
+    }
+
     fn fails(&mut self, per_mille: fn(&Faults) -> u64) -> bool {
         let per_mille = per_mille(&self.faults);
         per_mille > 0 && self.random.chance(per_mille)
@@ -303,9 +309,32 @@ impl Bus for MemoryBus {
         Ok(self.answered().await?.doors[door as usize].len() as u64)
     }
 
-    async fn door_trim(&self, door: Door, through: u64) -> Result<(), BusError> {
-        let trimmed = &mut self.answered().await?.trimmed[door as usize];
+    async fn door_at(
+        &self,
+        door: Door,
+        seqs: Vec<u64>,
+    ) -> Result<Vec<Option<DoorRecord>>, BusError> {
+        let shared = self.answered().await?;
+        let message = |seq: u64| {
+            let index = (seq as usize).checked_sub(1)?;
+            let message = shared.doors[door as usize].get(index)?;
+            (!shared.forgot(door, message)).then(|| message.clone())
+        };
+        Ok(seqs.into_iter().map(message).collect())
+    }
+
+    async fn door_trim(
+        &self,
+        door: Door,
+        through: u64,
+        ahead: Vec<(Token, u64)>,
+    ) -> Result<(), BusError> {
+        let (trimmed, of) = &mut self.answered().await?.trimmed[door as usize];
         *trimmed = through.max(*trimmed);
+        for (sender, through) in ahead {
+            let trimmed = of.entry(sender).or_default();
+            *trimmed = through.max(*trimmed);
+        }
         Ok(())
     }
 
@@ -364,8 +393,13 @@ impl<T: Clone> MemoryTail<T> {
                 "the server was restarted".into(),
             )));
         }
-        let trimmed = self.door.map_or(0, |door| shared.trimmed[door as usize]);
-        self.next = self.next.max(trimmed + 1);
+        if let Some(door) = self.door {
+            let messages = &shared.doors[door as usize];
+            let lies = |seq: u64| messages.get(seq as usize - 1);
+            while lies(self.next).is_some_and(|message| shared.forgot(door, message)) {
+                self.next += 1;
+            }
+        }
         let index = (self.next - 1) as usize;
         let here = (self.of)(&shared).get(index).cloned();
         let Some(item) = here else {

@@ -4,6 +4,7 @@ use crate::{
     bus::Record,
     decider::{Decider, Draft, IllegalEvent},
     frame::{self, Chain, ChainError, Frame, Head},
+    inbox::Handled,
     snapshot::Snapshot,
 };
 use bytes::Bytes;
@@ -166,7 +167,7 @@ impl<D: Decider> Replica<D> {
         draft: Draft,
         leader: &[u8; 16],
         epoch: u64,
-        through_door: u64,
+        handled: Handled,
     ) -> Result<Option<Sealed>, ReplicaError> {
         if let Some(illegal) = draft.illegal {
             return Err(ReplicaError::Illegal {
@@ -175,11 +176,11 @@ impl<D: Decider> Replica<D> {
             });
         }
         let head = self.head();
-        if draft.events.is_empty() && through_door == head.through_door {
+        if draft.events.is_empty() && handled == head.handled {
             return Ok(None);
         }
         let off = u64::from(sabotage::armed(Bug::WatermarkOffByOne));
-        let through = (Lsn(self.folded.0 + off), through_door);
+        let through = (Lsn(self.folded.0 + off), handled);
         let events = (draft.events.len() as u64, &draft.encoded[..]);
         let (bytes, next) = frame::write(&head, leader, epoch, draft.now, through, events);
         Ok(Some(Sealed {

@@ -22,7 +22,7 @@ pub struct Snapshot {
 }
 
 /// Format of the envelope; the state inside has a version of its own.
-const ENVELOPE: u8 = 1;
+const ENVELOPE: u8 = 2;
 /// Room for what stands before a state: the ledger's id, the chain and the digest.
 const HEAD_ROOM: usize = 1024;
 

@@ -47,10 +47,12 @@ pub enum Bug {
     LostEndIgnored,
     /// Stores a message of the feed by its sequence, whatever its predecessor is.
     FeedFencedBySequence,
+    /// Forgets, on taking over, whose messages were decided ahead of others.
+    AheadForgotten,
 }
 
 impl Bug {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::NoFence,
         Self::WatermarkOffByOne,
         Self::DuplicateNotRecognised,
@@ -73,6 +75,7 @@ impl Bug {
         Self::ImpossibleDemandCounts,
         Self::LostEndIgnored,
         Self::FeedFencedBySequence,
+        Self::AheadForgotten,
     ];
 }
 

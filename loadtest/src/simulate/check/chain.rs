@@ -19,12 +19,52 @@ struct Head {
     epoch: u64,
     leader: Vec<u8>,
     through_lsn: u64,
-    through_door: u64,
+    handled: Handled,
     now_ms: Option<i64>,
     last_event_no: u64,
 }
 
+/// How far a writer has handled its door.
+#[derive(Debug, Clone, Default)]
+pub struct Handled {
+    through: u64,
+    ahead: BTreeMap<String, u64>,
+}
+
+impl Handled {
+    /// The sender's last message that was handled.
+    pub fn of(&self, sender: &str) -> u64 {
+        let ahead = self.ahead.get(sender).copied().unwrap_or(0);
+        ahead.max(self.through)
+    }
+
+    /// The last message that was handled, whoever's.
+    pub fn last(&self) -> u64 {
+        self.ahead.values().copied().fold(self.through, u64::max)
+    }
+
+    /// What a frame makes of it, if it moves nothing back and names nobody who is not ahead.
+    fn moved(&self, frame: &Frame) -> Option<Self> {
+        let mut next = self.clone();
+        next.through = frame.through_door;
+        for of in &frame.ahead {
+            let before = next.ahead.insert(of.sender.clone(), of.through);
+            if of.through <= before.unwrap_or(0).max(next.through) {
+                return None;
+            }
+        }
+        let sorted = frame.ahead.windows(2).all(|w| w[0].sender < w[1].sender);
+        (sorted && next.through >= self.through).then_some(next)
+    }
+}
+
 impl Chain {
+    /// How far the writer has handled its door.
+    pub fn handled(&self, writer: Writer) -> Handled {
+        let head = self.heads.get(&writer);
+        head.map_or_else(Handled::default, |head| head.handled.clone())
+    }
+
     pub fn end(&self) -> u64 {
         self.end
     }
@@ -54,6 +94,7 @@ impl Chain {
         let frame: Frame =
             decode(&record.frame).ok_or_else(|| wrong("an unreadable frame".into()))?;
         let head = self.heads.entry(writer).or_default();
+        let handled = head.handled.moved(&frame);
         let links = [
             (frame.prev_lsn == head.lsn, "previous position"),
             (frame.prev_digest == head.digest, "previous digest"),
@@ -69,7 +110,7 @@ impl Chain {
             ),
             (frame.through_lsn < lsn, "watermark at or beyond itself"),
             (frame.through_lsn >= head.through_lsn, "watermark backwards"),
-            (frame.through_door >= head.through_door, "door backwards"),
+            (handled.is_some(), "door backwards"),
             (
                 head.now_ms.is_none_or(|before| frame.now_ms >= before),
                 "clock backwards",
@@ -85,7 +126,7 @@ impl Chain {
             epoch: frame.epoch,
             leader: frame.leader.clone(),
             through_lsn: frame.through_lsn,
-            through_door: frame.through_door,
+            handled: handled.unwrap_or_default(),
             now_ms: Some(frame.now_ms),
             last_event_no: head.last_event_no + frame.events.len() as u64,
         };

@@ -11,19 +11,27 @@ mod table;
 
 pub use message::{Answer, Ask, Asked, Decided, Expect, TurnedAway};
 
-use super::{Checker, Invariant, Place, Violation, foreign};
+use super::{Checker, Invariant, Place, Violation, Writer, chain::Handled, foreign, process_of};
+use crate::simulate::process::Orders;
 use due::Due;
 use message::{Read, slot_of};
 use rates::Rates;
 use schemas::v1::{self, event::Kind};
-use std::{collections::BTreeMap, iter::Peekable, rc::Rc, slice};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter::Peekable,
+    rc::Rc,
+    slice,
+    sync::PoisonError,
+};
 use table::{Kept, Table, Window};
 
 #[derive(Debug, Default)]
 pub struct Doors {
     asks: Vec<Rc<Ask>>,
-    /// Messages decided.
-    messages: usize,
+    /// Messages that were not decided yet, counted from 1.
+    open: BTreeSet<u64>,
+    orders: Orders,
     decided: Vec<Decided>,
     table: Table,
     rates: Rates,
@@ -59,8 +67,61 @@ impl Operation<'_> {
 type Events<'a, 'b> = Peekable<slice::Iter<'a, (Place, &'b Kind)>>;
 
 impl Doors {
+    pub fn new(orders: Orders) -> Self {
+        Self {
+            orders,
+            ..Self::default()
+        }
+    }
+
     pub fn asked(&mut self, ask: Ask) {
         self.asks.push(Rc::new(ask));
+        self.open.insert(self.asks.len() as u64);
+    }
+
+    fn ask(&self, seq: u64) -> &Rc<Ask> {
+        // Messages count from 1, and those of `open` are there.
+        &self.asks[seq as usize - 1]
+    }
+
+    /// The messages that a frame has handled, in the order in which its leader did.
+    fn handled(
+        &mut self,
+        frame: &Place,
+        by: u64,
+        handled: &Handled,
+    ) -> Result<Vec<u64>, Violation> {
+        let is_new = |seq: &u64| *seq <= handled.of(&self.ask(*seq).tenant);
+        let new: BTreeSet<u64> = self.open.iter().copied().filter(is_new).collect();
+        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = orders.entry(by).or_default();
+        let mut order = Vec::with_capacity(new.len());
+        for seq in read.iter().rev() {
+            if new.contains(seq) && !order.contains(seq) {
+                order.push(*seq);
+            }
+        }
+        order.reverse();
+        if let Some(last) = order.last()
+            && let Some(at) = read.iter().rposition(|seq| seq == last)
+        {
+            read.drain(..=at);
+        }
+        drop(orders);
+        frame.rule(order.len() == new.len(), Invariant::Outcome, || {
+            format!("{new:?} counts as handled, but only {order:?} was read")
+        })?;
+        let mut last = BTreeMap::new();
+        for seq in &order {
+            let before = last.insert(&self.ask(*seq).tenant, *seq);
+            frame.rule(
+                before.is_none_or(|before| before < *seq),
+                Invariant::Outcome,
+                || format!("{seq} was handled behind {before:?} of the same sender"),
+            )?;
+        }
+        self.open.retain(|seq| !new.contains(seq));
+        Ok(order)
     }
 
     pub fn decided(&self) -> &[Decided] {
@@ -68,9 +129,8 @@ impl Doors {
     }
 
     pub fn finish(&self, end: &Place) -> Result<(), Violation> {
-        let (decided, asked) = (self.messages, self.asks.len());
-        end.rule(decided == asked, Invariant::Outcome, || {
-            format!("{decided} of {asked} messages at ingress were decided")
+        end.rule(self.open.is_empty(), Invariant::Outcome, || {
+            format!("not decided at ingress: {:?}", self.open)
         })
     }
 
@@ -133,17 +193,18 @@ impl Checker {
     pub(super) fn admission(
         &mut self,
         frame: &Place,
-        through_door: u64,
+        leader: &[u8],
         kinds: &[(Place, &Kind)],
     ) -> Result<(), Violation> {
         let asked = self.doors.asks.len() as u64;
-        frame.rule(through_door <= asked, Invariant::Outcome, || {
-            format!("door position {through_door} of {asked}")
+        let handled = self.chain.handled(Writer::Admission);
+        frame.rule(handled.last() <= asked, Invariant::Outcome, || {
+            format!("door position {handled:?} of {asked}")
         })?;
+        let process = process_of(leader).unwrap_or(0);
         let mut events = kinds.iter().peekable();
-        while (self.doors.messages as u64) < through_door {
-            let ask = self.doors.asks[self.doors.messages].clone();
-            self.doors.messages += 1;
+        for seq in self.doors.handled(frame, process, &handled)? {
+            let ask = self.doors.ask(seq).clone();
             for asked in &ask.operations {
                 let operation = Operation {
                     at: *frame,

@@ -1,6 +1,9 @@
 //! Nodes: who is there, since when, and what their agents have said.
 
-use super::{Checker, Frame, Invariant, Place, Violation, decode, foreign};
+use super::{
+    Checker, Frame, Invariant, Place, Violation, Writer, chain::Handled, decode, foreign,
+    process_of,
+};
 use schemas::v1::{self, event::Kind, node_report::Report};
 use std::{
     collections::BTreeMap,
@@ -139,8 +142,8 @@ impl Nodes {
     }
 
     /// Whether the door has let in such a message from the node, up to where the frame has read.
-    fn said(&self, node: &str, through_door: u64, what: impl Fn(&v1::NodeReport) -> bool) -> bool {
-        let read = self.door.iter().take(through_door as usize);
+    fn said(&self, node: &str, handled: &Handled, what: impl Fn(&v1::NodeReport) -> bool) -> bool {
+        let read = self.door.iter().take(handled.of(node) as usize);
         read.filter(|(sender, _)| sender == node)
             .any(|(_, report)| report.as_ref().is_some_and(&what))
     }
@@ -155,15 +158,16 @@ impl Checker {
         step: u64,
     ) -> Result<(), Violation> {
         let asked = self.nodes.door.len() as u64;
-        at.rule(frame.through_door <= asked, Invariant::Outcome, || {
-            format!("door position {} of {asked}", frame.through_door)
+        let handled = self.chain.handled(Writer::Nodes);
+        at.rule(handled.last() <= asked, Invariant::Outcome, || {
+            format!("door position {handled:?} of {asked}")
         })?;
         for (index, (at, kind)) in kinds.iter().enumerate() {
             match kind {
                 Kind::NodeRegistered(e) => {
                     let capacity = e.capacity.clone().unwrap_or_default();
                     self.quotas.node(at, &e.node, &capacity);
-                    self.registered(at, frame, e, step)?;
+                    self.registered(at, &handled, e, step)?;
                 }
                 Kind::NodeLost(e) => {
                     let next = kinds.get(index + 1).map(|(_, kind)| *kind);
@@ -171,7 +175,7 @@ impl Checker {
                         if n.node == e.node && n.incarnation > e.incarnation);
                     self.lost(at, frame, e, again)?;
                 }
-                Kind::RunReported(e) => self.run_reported(at, frame, e)?,
+                Kind::RunReported(e) => self.run_reported(at, &handled, e)?,
                 other => return Err(foreign(at, other)),
             }
         }
@@ -181,7 +185,7 @@ impl Checker {
     fn registered(
         &mut self,
         at: &Place,
-        frame: &Frame,
+        handled: &Handled,
         e: &v1::NodeRegistered,
         step: u64,
     ) -> Result<(), Violation> {
@@ -190,7 +194,7 @@ impl Checker {
         at.rule(newer, Invariant::Terminal, || {
             format!("{e:?} after {before:?}")
         })?;
-        let said = self.nodes.said(&e.node, frame.through_door, |report| {
+        let said = self.nodes.said(&e.node, handled, |report| {
             let same = |r: &v1::Register| r.capacity == e.capacity;
             report.incarnation == e.incarnation
                 && matches!(&report.report, Some(Report::Register(r)) if same(r))
@@ -241,7 +245,7 @@ impl Checker {
 
     /// The last moment at which the leader that drafted this frame must have renewed the lease.
     fn last_renewal(&self, frame: &Frame, e: &v1::NodeLost) -> Option<i64> {
-        let process = u64::from_le_bytes(frame.leader.get(..8)?.try_into().ok()?);
+        let process = process_of(&frame.leader)?;
         let leader = self.nodes.processes.get(&process)?;
         let drafted = leader.drafted.load(Ordering::Relaxed);
         let key = (e.node.clone(), e.incarnation);
@@ -262,7 +266,7 @@ impl Checker {
     fn run_reported(
         &mut self,
         at: &Place,
-        frame: &Frame,
+        handled: &Handled,
         e: &v1::RunReported,
     ) -> Result<(), Violation> {
         let current = self.nodes.now(&e.node).filter(|known| known.ready);
@@ -279,7 +283,7 @@ impl Checker {
         at.rule(fits, Invariant::Exclusive, || {
             format!("{e:?} of {current:?}, placed {hold:?}")
         })?;
-        let said = self.nodes.said(&e.node, frame.through_door, |report| {
+        let said = self.nodes.said(&e.node, handled, |report| {
             let id_end = format!("{:012x}", e.allocation);
             current.is_some_and(|known| known.incarnation == report.incarnation)
                 && runs(report).iter().any(|run| {

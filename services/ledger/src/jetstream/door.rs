@@ -6,8 +6,8 @@
 //! door is opened, and what does not come though it is there, is fetched message by message, which a header block cannot
 //! break: such an answer has it encoded in its payload.
 
-use super::{ChannelTail, JetStreamBus, READ_AHEAD, link::Held, unavailable};
-use crate::bus::{BusError, DoorRecord};
+use super::{JetStreamBus, link::Held, unavailable};
+use crate::bus::{BusError, DoorRecord, Tail};
 use async_nats::{
     HeaderValue,
     jetstream::{
@@ -16,12 +16,24 @@ use async_nats::{
     },
 };
 use bytes::Bytes;
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 use schemas::subjects::{HEADER_REPLY, HEADER_TRACEPARENT, OPERATOR, Subjects};
 use serde::Deserialize;
-use std::time::Duration;
-use tokio::{select, sync::mpsc};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    select,
+    sync::{Semaphore, mpsc},
+    task::JoinHandle,
+};
 use vocab::{Token, TraceContext};
+
+/// Messages read ahead at a door, and bytes of them: a message can be a thousand times as large as another one.
+const READ_AHEAD: usize = 8192;
+const READ_AHEAD_BYTES: u32 = 16 << 20;
+/// Messages that the consumer is sent at a time, of up to a MiB each, before anybody looks at them.
+const PULLED: i64 = 128;
+/// Messages that are asked for one by one at the same time.
+const ASKED: usize = 16;
 
 /// Real time without a message after which it is looked whether there is one.
 const STALLED: Duration = Duration::from_secs(1);
@@ -41,6 +53,49 @@ struct Reader {
     stream: String,
     next: u64,
     sender: mpsc::Sender<Result<DoorRecord, BusError>>,
+    room: Arc<Semaphore>,
+}
+
+/// A door's messages, read in order.
+pub struct DoorTail {
+    receiver: mpsc::Receiver<Result<DoorRecord, BusError>>,
+    room: Arc<Semaphore>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for DoorTail {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl DoorTail {
+    fn taken(&self, read: Result<DoorRecord, BusError>) -> Result<DoorRecord, BusError> {
+        if let Ok(message) = &read {
+            self.room.add_permits(room_of(message) as usize);
+        }
+        read
+    }
+}
+
+impl Tail<DoorRecord> for DoorTail {
+    async fn recv(&mut self) -> Result<DoorRecord, BusError> {
+        match self.receiver.recv().await {
+            Some(read) => self.taken(read),
+            None => Err(unavailable("the reader has ended")),
+        }
+    }
+
+    fn try_recv(&mut self) -> Option<Result<DoorRecord, BusError>> {
+        let read = self.receiver.try_recv().ok()?;
+        Some(self.taken(read))
+    }
+}
+
+/// How much of `READ_AHEAD_BYTES` it takes.
+fn room_of(message: &DoorRecord) -> u32 {
+    let bytes = message.payload.len().try_into().unwrap_or(u32::MAX);
+    bytes.min(READ_AHEAD_BYTES)
 }
 
 /// Reads from `from` on in a task of its own, which ends with the tail or its first error.
@@ -48,13 +103,15 @@ pub(super) async fn tail(
     bus: JetStreamBus,
     stream: String,
     from: u64,
-) -> Result<ChannelTail<DoorRecord>, BusError> {
+) -> Result<DoorTail, BusError> {
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
+    let room = Arc::new(Semaphore::new(READ_AHEAD_BYTES as usize));
     let mut reader = Reader {
         bus,
         stream,
         next: from.max(1),
         sender,
+        room: room.clone(),
     };
     let task = tokio::spawn(async move {
         if let Err(error) = reader.run().await {
@@ -62,12 +119,55 @@ pub(super) async fn tail(
             let _ = reader.sender.send(Err(error)).await;
         }
     });
-    Ok(ChannelTail { receiver, task })
+    Ok(DoorTail {
+        receiver,
+        room,
+        task,
+    })
+}
+
+/// The messages with these numbers; none in the place of one that is not there.
+pub(super) async fn at(
+    bus: &JetStreamBus,
+    stream: &str,
+    seqs: Vec<u64>,
+) -> Result<Vec<Option<DoorRecord>>, BusError> {
+    let get = |seq: u64| async move {
+        let raw = get(bus, stream, &serde_json::json!({ "seq": seq })).await?;
+        raw.map(|raw| raw_record(bus.subjects(), &raw)).transpose()
+    };
+    let got = stream::iter(seqs).map(get).buffered(ASKED);
+    got.try_collect().await
+}
+
+/// One message, by a read that cannot be stale.
+async fn get(
+    bus: &JetStreamBus,
+    stream: &str,
+    wanted: &serde_json::Value,
+) -> Result<Option<RawMessage>, BusError> {
+    let fetched = bus
+        .context()
+        .request(format!("STREAM.MSG.GET.{stream}"), wanted);
+    match bus.answered(fetched).await? {
+        Response::Ok(Fetched { message }) => Ok(Some(message)),
+        Response::Err { error } if error.error_code() == ErrorCode::NO_MESSAGE_FOUND => Ok(None),
+        Response::Err { error } => Err(unavailable(error)),
+    }
+}
+
+fn raw_record(subjects: &Subjects, raw: &RawMessage) -> Result<DoorRecord, BusError> {
+    let block = raw.headers.clone().unwrap_or_default();
+    let block = decoded(raw, block)?;
+    let payload = decoded(raw, raw.payload.clone())?;
+    let header = |name: &str| header_of(&block, name);
+    let (seq, subject) = (raw.sequence, &raw.subject);
+    Ok(record(subjects, seq, subject, header, &payload))
 }
 
 impl Reader {
     async fn consume(&self) -> Result<(Ordered, Held), BusError> {
-        self.bus.consume(&self.stream, self.next).await
+        self.bus.consume(&self.stream, self.next, PULLED).await
     }
 
     /// Until the tail is gone.
@@ -89,8 +189,9 @@ impl Reader {
                     let seq = message.info().map_err(unavailable)?.stream_sequence;
                     let headers = message.headers.as_ref();
                     let header = |name: &str| headers?.get(name).map(HeaderValue::as_str);
-                    self.deliver(seq, &message.subject, header, &message.payload)
-                        .await;
+                    let (subject, payload) = (&message.subject, &message.payload);
+                    let record = record(self.bus.subjects(), seq, subject, header, payload);
+                    self.deliver(record).await;
                     continue;
                 }
                 Some(Ok(None)) => return Err(unavailable("the reader has ended")),
@@ -115,41 +216,25 @@ impl Reader {
             let Some(raw) = self.fetch().await? else {
                 return Ok(count > 0);
             };
-            let block = raw.headers.clone().unwrap_or_default();
-            let block = decoded(&raw, block)?;
-            let payload = decoded(&raw, raw.payload.clone())?;
-            let header = |name: &str| header_of(&block, name);
-            self.deliver(raw.sequence, &raw.subject, header, &payload)
-                .await;
+            let record = raw_record(self.bus.subjects(), &raw)?;
+            self.deliver(record).await;
         }
         Ok(true)
     }
 
-    /// The next message, by a read that cannot be stale.
+    /// The next message.
     async fn fetch(&self) -> Result<Option<RawMessage>, BusError> {
-        let subject = format!("STREAM.MSG.GET.{}", self.stream);
-        let wanted = serde_json::json!({ "seq": self.next, "next_by_subj": ">" });
-        let fetched = self.bus.context().request(subject, &wanted);
-        match self.bus.answered(fetched).await? {
-            Response::Ok(Fetched { message }) => Ok(Some(message)),
-            Response::Err { error } if error.error_code() == ErrorCode::NO_MESSAGE_FOUND => {
-                Ok(None)
-            }
-            Response::Err { error } => Err(unavailable(error)),
-        }
+        let next = serde_json::json!({ "seq": self.next, "next_by_subj": ">" });
+        get(&self.bus, &self.stream, &next).await
     }
 
-    async fn deliver<'h>(
-        &mut self,
-        seq: u64,
-        subject: &str,
-        header: impl Fn(&str) -> Option<&'h str>,
-        payload: &Bytes,
-    ) {
-        let record = record(self.bus.subjects(), seq, subject, header, payload);
-        self.next = seq + 1;
-        // Closed: the loop ends by it.
-        let _ = self.sender.send(Ok(record)).await;
+    async fn deliver(&mut self, record: DoorRecord) {
+        self.next = record.seq + 1;
+        // Neither is closed while this task lives but by the tail's end, which ends the loop.
+        if let Ok(room) = self.room.acquire_many(room_of(&record)).await {
+            room.forget();
+            let _ = self.sender.send(Ok(record)).await;
+        }
     }
 }
 

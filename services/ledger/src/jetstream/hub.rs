@@ -256,7 +256,7 @@ impl RecordTail {
 
 async fn open(bus: JetStreamBus, from: Lsn) -> Result<Records, BusError> {
     let stream = bus.subjects.ledger_stream();
-    let (messages, held) = bus.consume(&stream, from.0).await?;
+    let (messages, held) = bus.consume(&stream, from.0, 0).await?;
     Ok(Records {
         messages,
         held,

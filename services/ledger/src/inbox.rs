@@ -1,0 +1,600 @@
+//! What waits at a door, by sender, and whose turn it is: deficit round robin, so that a sender's backlog is its own.
+//!
+//! A door is one stream and is read in the stream's order. What was read waits in a line of its sender. Lines are served by
+//! turns (M. Shreedhar, G. Varghese: Efficient fair queuing using deficit round robin, 1995), in the form that is paid for
+//! afterwards, because what a message costs is known when it was decided. A sender's own messages keep their order.
+
+use crate::bus::DoorRecord;
+use schemas::subjects::OPERATOR;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use vocab::{
+    Token,
+    sabotage::{self, Bug},
+};
+
+/// How far a door was handled: all messages up to one position, and of single senders those up to another one behind it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handled {
+    pub through: u64,
+    /// All positions lie behind `through`.
+    ahead: BTreeMap<Token, u64>,
+}
+
+impl Handled {
+    pub fn has(&self, sender: &Token, seq: u64) -> bool {
+        seq <= self.through || self.ahead.get(sender).is_some_and(|ahead| seq <= *ahead)
+    }
+
+    /// The last message that was handled, whoever's.
+    pub fn last(&self) -> u64 {
+        self.ahead.values().copied().fold(self.through, u64::max)
+    }
+
+    pub fn ahead(&self) -> impl Iterator<Item = (&Token, u64)> {
+        self.ahead.iter().map(|(sender, ahead)| (sender, *ahead))
+    }
+
+    /// Whose position behind `through` is another one than before.
+    pub fn moved_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = (&'a Token, u64)> {
+        self.ahead()
+            .filter(|(sender, ahead)| before.ahead.get(*sender) != Some(ahead))
+    }
+
+    /// What follows when these have moved; the rule that is broken, if one is.
+    pub fn moved(
+        &self,
+        through: u64,
+        moved: impl Iterator<Item = (Token, u64)>,
+    ) -> Result<Self, &'static str> {
+        if through < self.through {
+            return Err("door position goes backwards");
+        }
+        let mut next = self.clone();
+        next.through = through;
+        let mut last = None;
+        for (sender, ahead) in moved {
+            if ahead <= through || next.ahead.get(&sender).is_some_and(|old| *old >= ahead) {
+                return Err("a sender's door position goes backwards");
+            }
+            if last.is_some_and(|last| last >= sender) {
+                return Err("senders' door positions are not in order");
+            }
+            next.ahead.insert(sender.clone(), ahead);
+            last = Some(sender);
+        }
+        next.ahead.retain(|_, ahead| *ahead > through);
+        Ok(next)
+    }
+}
+
+/// What a sender is given at each of its turns. A decided operation costs one, and so does a KiB.
+const QUANTUM: i64 = 64;
+/// Bytes of a message that cost as much as an operation.
+const BYTES_PER_COST: usize = 1024;
+/// Messages of one sender that are fetched for one frame: who waits for them waits for all.
+const FETCH_OF_SENDER: usize = 16;
+/// Senders whose handled messages are taken from the door by themselves at one time: each is a request to the server.
+const TRIM_SENDERS: usize = 16;
+
+/// What an inbox may hold.
+#[derive(Debug, Clone, Copy)]
+pub struct InboxLimits {
+    /// Bytes of messages; of what is beyond it is remembered where it lies at the door.
+    pub bytes: usize,
+    /// Messages that are fetched from there for one frame.
+    pub fetched: usize,
+}
+
+impl Default for InboxLimits {
+    fn default() -> Self {
+        Self {
+            bytes: 32 << 20,
+            fetched: 64,
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Waiting {
+    Here(Box<DoorRecord>),
+    /// There was no room for it: it is fetched from the door when its turn comes.
+    There(u64),
+}
+
+impl Waiting {
+    fn seq(&self) -> u64 {
+        match self {
+            Self::Here(message) => message.seq,
+            Self::There(seq) => *seq,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    waiting: VecDeque<Waiting>,
+    /// Of what is here.
+    bytes: usize,
+    /// Above 0 while it is the sender's turn. Who has used more than it was given sits out as many turns as that was.
+    credit: i64,
+}
+
+/// What of one sender was handled.
+#[derive(Debug, Clone, Copy)]
+struct Done {
+    through: u64,
+    /// Messages that lie at the door still, because others' before them were not handled.
+    lying: u64,
+}
+
+/// A message that has the turn.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub message: DoorRecord,
+    cost: i64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    /// What was handled, in a frame or in the one that is being made: all up to `floor`, and of these senders beyond it.
+    floor: u64,
+    ahead: BTreeMap<Token, Done>,
+    /// The last message that was read from the door.
+    read: u64,
+    /// Of those who have something waiting, or have used more than they were given.
+    lines: BTreeMap<Token, Line>,
+    /// The same senders but the operator, in the order of their turns.
+    turns: VecDeque<Token>,
+    bytes: usize,
+    limits: InboxLimits,
+}
+
+impl Inbox {
+    /// Of a door that was handled so far.
+    pub fn new(handled: Handled, limits: InboxLimits) -> Self {
+        let Handled { through, ahead } = handled;
+        let known = ahead
+            .into_iter()
+            .filter(|_| !sabotage::armed(Bug::AheadForgotten));
+        let done = |(sender, through)| (sender, Done { through, lying: 0 });
+        Self {
+            floor: through,
+            ahead: known.map(done).collect(),
+            read: through,
+            lines: BTreeMap::new(),
+            turns: VecDeque::new(),
+            bytes: 0,
+            limits,
+        }
+    }
+
+    /// From where on the door is to be read.
+    pub fn next(&self) -> u64 {
+        self.read + 1
+    }
+
+    /// Takes in what was read; a door that was opened anew may repeat what is known.
+    pub fn push(&mut self, message: DoorRecord) {
+        if message.seq <= self.read {
+            return;
+        }
+        self.read = message.seq;
+        let done = self.ahead.get(&message.sender);
+        if done.is_some_and(|done| message.seq <= done.through) {
+            return;
+        }
+        if !self.lines.contains_key(&message.sender) && !is_operator(&message.sender) {
+            self.turns.push_back(message.sender.clone());
+        }
+        let line = self.lines.entry(message.sender.clone()).or_default();
+        let size = message.payload.len();
+        // Each gets at most as much as is left free, so no number of senders fills it and a new one finds room.
+        let room = self.limits.bytes.saturating_sub(self.bytes);
+        line.waiting.push_back(if line.bytes + size <= room {
+            line.bytes += size;
+            self.bytes += size;
+            Waiting::Here(Box::new(message))
+        } else {
+            Waiting::There(message.seq)
+        });
+    }
+
+    /// Nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.lines.values().all(|line| line.waiting.is_empty())
+    }
+
+    /// The message whose turn it is, of those that are here. It is handled next, or put back.
+    pub fn take(&mut self) -> Option<Taken> {
+        // Settings come before what is decided by them, and an operator gets through whoever else is there.
+        if let Some(line) = self.lines.get_mut(OPERATOR)
+            && let Some(taken) = pop(line, &mut self.bytes)
+        {
+            return Some(taken);
+        }
+        // Senders in a row who cannot be served.
+        let mut passed = 0;
+        while passed < self.turns.len() {
+            let line = self.lines.get_mut(self.turns.front()?)?;
+            match line.waiting.front() {
+                None if line.credit >= 0 => {
+                    let gone = self.turns.pop_front()?;
+                    self.lines.remove(&gone);
+                    continue;
+                }
+                Some(Waiting::Here(_)) => {
+                    if line.credit <= 0 {
+                        line.credit += QUANTUM;
+                    }
+                    if line.credit > 0 {
+                        return pop(line, &mut self.bytes);
+                    }
+                    passed = 0;
+                }
+                Some(Waiting::There(_)) => passed += 1,
+                // A debt is worked off while others are served.
+                None => {
+                    line.credit += QUANTUM;
+                    passed += 1;
+                }
+            }
+            self.turns.rotate_left(1);
+        }
+        None
+    }
+
+    /// It was taken too early: it is the next one again.
+    pub fn put_back(&mut self, taken: Taken) {
+        let sender = taken.message.sender.clone();
+        if !is_operator(&sender) {
+            self.turns.retain(|other| *other != sender);
+            self.turns.push_front(sender.clone());
+        }
+        let line = self.lines.entry(sender).or_default();
+        let size = taken.message.payload.len();
+        line.bytes += size;
+        self.bytes += size;
+        line.waiting
+            .push_front(Waiting::Here(Box::new(taken.message)));
+    }
+
+    /// It was handled; so many operations were in it.
+    pub fn done(&mut self, taken: &Taken, operations: usize) {
+        let sender = &taken.message.sender;
+        if let Some(line) = self.lines.get_mut(sender) {
+            // Far fewer than 2^63.
+            line.credit -= taken.cost + operations.max(1) as i64;
+            if is_operator(sender) {
+                line.credit = 0;
+            } else if line.credit <= 0 && self.turns.front() == Some(sender) {
+                self.turns.rotate_left(1);
+            }
+        }
+        let through = taken.message.seq;
+        match self.ahead.get_mut(sender) {
+            Some(done) => {
+                done.through = through;
+                done.lying += 1;
+            }
+            None => {
+                self.ahead
+                    .insert(sender.clone(), Done { through, lying: 1 });
+            }
+        }
+    }
+
+    /// The messages to be fetched before anything is taken, those next in turn first.
+    pub fn absent(&self) -> Vec<(Token, u64)> {
+        let mut absent = Vec::new();
+        let operator = self.lines.get_key_value(OPERATOR).into_iter();
+        let others = self
+            .turns
+            .iter()
+            .filter_map(|sender| self.lines.get_key_value(sender));
+        for (sender, line) in operator.chain(others) {
+            let of = line.waiting.iter().take(FETCH_OF_SENDER);
+            let of = of.map_while(|waiting| match waiting {
+                Waiting::Here(_) => None,
+                Waiting::There(seq) => Some((sender.clone(), *seq)),
+            });
+            absent.extend(of);
+            if absent.len() >= self.limits.fetched {
+                break;
+            }
+        }
+        absent.truncate(self.limits.fetched);
+        absent
+    }
+
+    /// What was fetched. What is no longer at the door was decided by another leader, and this one is fenced.
+    pub fn bring(&mut self, sender: &Token, seq: u64, message: Option<DoorRecord>) {
+        let Some(line) = self.lines.get_mut(sender) else {
+            return;
+        };
+        let Ok(at) = line.waiting.binary_search_by_key(&seq, Waiting::seq) else {
+            return;
+        };
+        match message {
+            Some(message) => {
+                line.bytes += message.payload.len();
+                self.bytes += message.payload.len();
+                line.waiting[at] = Waiting::Here(Box::new(message));
+            }
+            None => {
+                line.waiting.remove(at);
+            }
+        }
+    }
+
+    /// How far the door is handled with all that was taken and done.
+    pub fn handled(&mut self) -> Handled {
+        let first = |line: &Line| line.waiting.front().map(Waiting::seq);
+        let first = self.lines.values().filter_map(first).min();
+        let floor = first.map_or(self.read, |first| first - 1).max(self.floor);
+        self.ahead.retain(|_, done| done.through > floor);
+        self.floor = floor;
+        let ahead = self.ahead.iter();
+        Handled {
+            through: floor,
+            ahead: ahead
+                .map(|(sender, done)| (sender.clone(), done.through))
+                .collect(),
+        }
+    }
+
+    /// How many handled messages of one sender lie at the door still, at the most.
+    pub fn lying(&self) -> u64 {
+        let lying = self.ahead.values().map(|done| done.lying);
+        lying.max().unwrap_or(0)
+    }
+
+    /// Who has the most of them, and up to where they may go.
+    pub fn trim(&mut self, durable: &Handled) -> Vec<(Token, u64)> {
+        let mut most: Vec<_> = durable
+            .ahead()
+            .filter_map(|(sender, through)| {
+                let lying = self.ahead.get(sender)?.lying;
+                (lying > 0).then(|| (lying, sender.clone(), through))
+            })
+            .collect();
+        most.sort_unstable_by(|a, b| b.cmp(a));
+        most.truncate(TRIM_SENDERS);
+        let trimmed = most.into_iter().map(|(_, sender, through)| {
+            if let Some(done) = self.ahead.get_mut(&sender) {
+                done.lying = 0;
+            }
+            (sender, through)
+        });
+        trimmed.collect()
+    }
+}
+
+fn is_operator(sender: &Token) -> bool {
+    sender.as_str() == OPERATOR
+}
+
+/// The first one, if it is here.
+fn pop(line: &mut Line, bytes: &mut usize) -> Option<Taken> {
+    match line.waiting.pop_front()? {
+        Waiting::Here(message) => {
+            let size = message.payload.len();
+            line.bytes -= size;
+            *bytes -= size;
+            // A message is at most a MiB.
+            let cost = (size / BYTES_PER_COST) as i64;
+            Some(Taken {
+                message: *message,
+                cost,
+            })
+        }
+        there => {
+            line.waiting.push_front(there);
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn token(name: &str) -> Token {
+        Token::new(name).unwrap()
+    }
+
+    fn message(seq: u64, sender: &str, size: usize) -> DoorRecord {
+        DoorRecord {
+            seq,
+            sender: token(sender),
+            reply_to: None,
+            trace: None,
+            payload: Bytes::from(vec![0; size]),
+        }
+    }
+
+    fn inbox(bytes: usize) -> Inbox {
+        let limits = InboxLimits { bytes, fetched: 8 };
+        Inbox::new(Handled::default(), limits)
+    }
+
+    /// Takes what is next, fetching what is not here; its sender and number.
+    fn next(inbox: &mut Inbox, operations: usize) -> Option<(String, u64)> {
+        let taken = inbox.take().or_else(|| {
+            for (sender, seq) in inbox.absent() {
+                inbox.bring(&sender, seq, Some(message(seq, sender.as_str(), 1)));
+            }
+            inbox.take()
+        })?;
+        inbox.done(&taken, operations);
+        Some((taken.message.sender.to_string(), taken.message.seq))
+    }
+
+    #[test]
+    fn a_senders_backlog_is_its_own() {
+        let mut inbox = inbox(1 << 20);
+        for seq in 1..=10_000 {
+            inbox.push(message(seq, "floods", 0));
+        }
+        inbox.push(message(10_001, "other", 0));
+        let before = std::iter::from_fn(|| next(&mut inbox, 1)).position(|(who, _)| who == "other");
+        assert!(before.unwrap() <= QUANTUM as usize, "{before:?}");
+    }
+
+    #[test]
+    fn who_sends_much_in_one_message_sits_out_as_many_turns() {
+        let mut inbox = inbox(1 << 20);
+        for seq in 1..=2_000 {
+            inbox.push(message(
+                seq,
+                if seq % 2 == 0 { "batches" } else { "singles" },
+                0,
+            ));
+        }
+        let mut taken = BTreeMap::<Token, usize>::new();
+        for _ in 0..500 {
+            let next = inbox.take().unwrap();
+            let sender = next.message.sender.clone();
+            let batch = sender.as_str() == "batches";
+            inbox.done(&next, if batch { 1000 } else { 1 });
+            *taken.entry(sender).or_default() += 1;
+        }
+        assert!(taken["batches"] <= 2, "{taken:?}");
+    }
+
+    #[test]
+    fn the_operator_comes_first() {
+        let mut inbox = inbox(1 << 20);
+        for seq in 1..=100 {
+            inbox.push(message(seq, "t1", 0));
+        }
+        inbox.push(message(101, OPERATOR, 0));
+        assert_eq!(next(&mut inbox, 1), Some((OPERATOR.to_owned(), 101)));
+        assert_eq!(next(&mut inbox, 1), Some(("t1".to_owned(), 1)));
+    }
+
+    #[test]
+    fn what_was_put_back_is_next_again() {
+        let mut inbox = inbox(1 << 20);
+        inbox.push(message(1, "a", 3));
+        inbox.push(message(2, "b", 3));
+        let taken = inbox.take().unwrap();
+        assert_eq!(taken.message.seq, 1);
+        inbox.put_back(taken);
+        assert_eq!(inbox.handled(), Handled::default());
+        assert_eq!(next(&mut inbox, 1), Some(("a".to_owned(), 1)));
+        assert_eq!(next(&mut inbox, 1), Some(("b".to_owned(), 2)));
+        assert_eq!(next(&mut inbox, 1), None);
+    }
+
+    #[test]
+    fn positions_do_not_go_back() {
+        let at = |through, ahead: &[(&str, u64)]| Handled {
+            through,
+            ahead: ahead.iter().map(|(who, at)| (token(who), *at)).collect(),
+        };
+        let check = |through, moved: &[(&str, u64)], expected: Result<Handled, &'static str>| {
+            let before = at(10, &[("a", 12), ("b", 20)]);
+            let moved = moved.iter().map(|(who, at)| (token(who), *at));
+            assert_eq!(before.moved(through, moved), expected);
+        };
+        check(10, &[], Ok(at(10, &[("a", 12), ("b", 20)])));
+        check(15, &[], Ok(at(15, &[("b", 20)])));
+        check(
+            11,
+            &[("a", 13), ("c", 14)],
+            Ok(at(11, &[("a", 13), ("b", 20), ("c", 14)])),
+        );
+        check(9, &[], Err("door position goes backwards"));
+        let back = "a sender's door position goes backwards";
+        check(10, &[("a", 12)], Err(back));
+        check(10, &[("c", 10)], Err(back));
+        check(21, &[("b", 21)], Err(back));
+        let order = "senders' door positions are not in order";
+        check(10, &[("c", 14), ("a", 13)], Err(order));
+        check(10, &[("c", 14), ("c", 15)], Err(order));
+    }
+
+    proptest! {
+        /// Whatever waits, is fetched, or is read again after a change of leaders: each message is taken once, a sender's own in
+        /// their order, and the positions say which.
+        #[test]
+        fn each_message_is_handled_once(
+            senders in prop::collection::vec(0_usize..5, 1..120),
+            bytes in 0_usize..400,
+            steps in prop::collection::vec((0_u8..4, 1_usize..40), 1..60),
+        ) {
+            let names = ["a", "b", "c", "d", OPERATOR];
+            let message = |seq: u64| message(seq, names[senders[seq as usize - 1]], (seq % 90) as usize);
+            let limits = InboxLimits { bytes, fetched: 3 };
+            let mut inbox = Inbox::new(Handled::default(), limits);
+            let mut recorded = Handled::default();
+            let mut handled = BTreeSet::new();
+            // What the last frame held, which a new leader begins with.
+            let mut durable = handled.clone();
+            for (what, count) in steps.into_iter().chain([(0, 1000), (1, 1000), (1, 1000), (1, 1000)]) {
+                match what {
+                    0 => (0..count).for_each(|_| {
+                        let seq = inbox.next();
+                        if seq <= senders.len() as u64 {
+                            inbox.push(message(seq));
+                        }
+                    }),
+                    1 => for _ in 0..count {
+                        for (sender, seq) in inbox.absent() {
+                            inbox.bring(&sender, seq, Some(message(seq)));
+                        }
+                        let Some(taken) = inbox.take() else { break };
+                        let (sender, seq) = (&taken.message.sender, taken.message.seq);
+                        let earlier = (1..seq).filter(|seq| message(*seq).sender == *sender);
+                        for earlier in earlier {
+                            prop_assert!(handled.contains(&earlier), "{seq} before {earlier}");
+                        }
+                        prop_assert!(handled.insert(seq), "{seq} twice");
+                        inbox.done(&taken, 1 + seq as usize % 200);
+                    },
+                    2 => {
+                        let next = inbox.handled();
+                        let moved = next.moved_since(&recorded);
+                        let moved: Vec<_> = moved.map(|(who, at)| (who.clone(), at)).collect();
+                        prop_assert_eq!(recorded.moved(next.through, moved.into_iter()), Ok(next.clone()));
+                        for seq in 1..=senders.len() as u64 {
+                            let has = next.has(&message(seq).sender, seq);
+                            prop_assert_eq!(has, handled.contains(&seq), "{} of {:?}", seq, next);
+                        }
+                        (recorded, durable) = (next, handled.clone());
+                    }
+                    _ => {
+                        inbox = Inbox::new(recorded.clone(), limits);
+                        handled = durable.clone();
+                    }
+                }
+            }
+            prop_assert_eq!(handled.len(), senders.len());
+            prop_assert!(inbox.is_empty());
+            prop_assert_eq!(inbox.bytes, 0);
+        }
+
+        /// Of two who always have something waiting, none is served more than a turn and a message beyond the other.
+        #[test]
+        fn turns_are_fair(costs in prop::collection::vec((1_usize..300, 1_usize..300), 400)) {
+            let mut inbox = inbox(1 << 20);
+            for seq in 1..=800 {
+                inbox.push(message(seq, if seq <= 400 { "a" } else { "b" }, 0));
+            }
+            let (mut served, mut taken) = ([0_usize; 2], [0_usize; 2]);
+            while taken.iter().all(|taken| *taken < 400) {
+                let next = inbox.take().unwrap();
+                let who = usize::from(next.message.sender.as_str() == "b");
+                let cost = if who == 0 { costs[taken[0]].0 } else { costs[taken[1]].1 };
+                inbox.done(&next, cost);
+                served[who] += cost;
+                taken[who] += 1;
+                prop_assert!(served[0].abs_diff(served[1]) <= QUANTUM as usize + 2 * 300, "{:?}", served);
+            }
+        }
+    }
+}
