@@ -221,7 +221,7 @@ impl Scene {
     async fn set_rate(&self, per_s: u32) -> Result<(), FloodError> {
         let change = SetTenant {
             tenant: self.flooder.to_string(),
-            rate_milli: i64::from(per_s) * 1000,
+            rate_milli: Some(i64::from(per_s) * 1000),
             ..SetTenant::default()
         };
         let id = client::Operation::fresh_id();

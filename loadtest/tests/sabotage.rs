@@ -94,6 +94,14 @@ fn a_feed_fenced_by_sequences_alone() {
 }
 
 #[test]
+fn a_position_of_a_sender_that_is_forgotten() {
+    check(
+        Bug::AheadForgotten,
+        &[Invariant::Outcome, Invariant::Operation, Invariant::Replay],
+    );
+}
+
+#[test]
 fn a_limit_that_holds_at_the_nearest_account_only() {
     check(Bug::OverAtHigherLevel, &[Invariant::Quota]);
 }

@@ -136,6 +136,8 @@ impl Settings {
         let tenants = self.tenants.iter().map(|tenant| {
             let verb = Verb::SetTenant(SetTenant {
                 tenant: tenant.to_string(),
+                // A measure sends as much as it can.
+                rate_milli: Some(0),
                 ..SetTenant::default()
             });
             Operation::new(format!("tenant-{tenant}"), verb)

@@ -66,6 +66,7 @@ pub struct Shared {
     pub nodes: NodeRules,
     pub takeover_after_ms: u64,
     pub inbox: InboxLimits,
+    pub says_after: u64,
     pub orders: Orders,
     /// The world's step.
     pub step: Arc<AtomicU64>,
@@ -203,6 +204,7 @@ impl Process {
             effects: parts.effects,
             snapshot_every,
             inbox: shared.inbox,
+            says_after: shared.says_after,
             takeover_after_ms: shared.takeover_after_ms,
         };
         let watch = Watch {

@@ -101,12 +101,18 @@ impl World {
         let clock_hand = ClockHand::new(seed, clock.now_ms());
         let feed_lost = random.below(2) * random.below(100);
         // In half of the worlds hardly a message has room where it waits.
-        let inbox = match random.chance(500) {
-            true => InboxLimits {
-                bytes: 200,
-                fetched: 1 + random.below(3) as usize,
-            },
-            false => InboxLimits::default(),
+        let (inbox, says_after) = match random.chance(500) {
+            true => {
+                let says_after = 1 + random.below(10);
+                let unread = says_after + 1 + random.below(10);
+                let limits = InboxLimits {
+                    bytes: 200,
+                    fetched: 1 + random.below(3) as usize,
+                    unread: unread as usize,
+                };
+                (limits, says_after)
+            }
+            false => (InboxLimits::default(), u64::MAX),
         };
         let orders = Orders::default();
         let shared = Shared {
@@ -130,6 +136,7 @@ impl World {
             },
             takeover_after_ms: 50 + random.below(300),
             inbox,
+            says_after,
             orders: orders.clone(),
             step: Arc::new(AtomicU64::new(0)),
         };
@@ -374,6 +381,7 @@ impl World {
             sender: token(&ask.tenant),
             reply_to: ask.reply_to.as_deref().map(token),
             trace: None,
+            reserved_header: false,
             payload: ask.payload.clone().into(),
         };
         self.note(|_| {

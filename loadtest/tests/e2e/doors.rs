@@ -602,7 +602,6 @@ async fn headers_cannot_hurt_a_request() -> Outcome {
                 &long,
             ],
         ),
-        ("Nats-Expected-Last-Subject-Sequence-Subject", &["x"]),
         ("X-Whatever", &[&long]),
     ] {
         for value in values {

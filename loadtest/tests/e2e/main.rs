@@ -8,6 +8,7 @@ mod borders;
 mod cell;
 mod doors;
 mod fence;
+mod floods;
 mod history;
 mod journey;
 mod lost;

@@ -43,6 +43,7 @@ impl Live {
             effects: None,
             snapshot_every: 0,
             inbox: InboxLimits::default(),
+            says_after: u64::MAX,
             takeover_after_ms: 3000,
         };
         let bus = suite.bus(D::WRITER.name()).await;

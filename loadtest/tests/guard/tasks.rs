@@ -144,6 +144,7 @@ fn message(sender: &str, content: &impl Message) -> DoorRecord {
         sender: token(sender),
         reply_to: None,
         trace: None,
+        reserved_header: false,
         payload: content.encode_to_vec().into(),
     }
 }

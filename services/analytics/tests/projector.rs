@@ -34,6 +34,7 @@ impl Pen {
             frame_no: head.map_or(1, |(frame, ..)| frame.frame_no + 1),
             through_lsn: 0,
             through_door: 0,
+            ahead: Vec::new(),
             now_ms: at.now.0,
             prev_lsn: head.map_or(0, |(_, lsn, _)| lsn.0),
             prev_digest: head.map_or(vec![], |(_, _, digest)| digest.0.to_vec()),

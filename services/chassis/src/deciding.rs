@@ -11,8 +11,8 @@ use std::convert::Infallible;
 
 use async_nats::jetstream::stream::Config;
 use ledger::{
-    Decider, Decode, Door, InboxLimits, Leader, LeaderOptions, Projection, Projector, Sink, Time,
-    Witnesses, cell, check_ledger_settings, jetstream::JetStreamBus,
+    Decider, Decode, Door, InboxLimits, Leader, LeaderOptions, Projection, Projector, SAYS_AFTER,
+    Sink, Time, Witnesses, cell, check_ledger_settings, jetstream::JetStreamBus,
 };
 use schemas::subjects::Subjects;
 use tokio::sync::mpsc;
@@ -146,6 +146,7 @@ impl<T> Context<T> {
             effects: deciding.effects,
             snapshot_every: SNAPSHOT_EVERY,
             inbox: InboxLimits::default(),
+            says_after: SAYS_AFTER,
             takeover_after_ms: TAKEOVER_AFTER_MS,
         };
         let work = async {

@@ -51,6 +51,8 @@ pub struct DoorRecord {
     pub sender: Token,
     pub reply_to: Option<Token>,
     pub trace: Option<TraceContext>,
+    /// It came with a header of the bus's own, by which the server treats messages of all senders as one's.
+    pub reserved_header: bool,
     pub payload: Bytes,
 }
 

@@ -5,7 +5,7 @@ use async_nats::jetstream::{
     stream::{Compression, Config, DiscardPolicy, PersistenceMode, RetentionPolicy, StorageType},
 };
 use schemas::subjects::Subjects;
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 /// Messages that may pile up per tenant or node before a publish is refused.
 const DOOR_BACKLOG_MAX: i64 = 20_000;
@@ -89,6 +89,8 @@ fn door_config(name: String, subjects: Vec<String>, replicas: usize) -> Config {
         max_messages_per_subject: DOOR_BACKLOG_MAX,
         discard_new_per_subject: true,
         max_message_size: DOOR_MESSAGE_MAX,
+        // The least there is. Its ids are one name space for all senders, so who uses them is refused.
+        duplicate_window: Duration::from_millis(100),
         deny_delete: true,
         ..Config::default()
     }

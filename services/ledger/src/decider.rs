@@ -41,6 +41,10 @@ pub trait Decider: Default + Serialize + DeserializeOwned + Send + 'static {
     /// The kinds that it reads; the others are not even decoded. Its own are read in any case.
     const READS: Kinds = Kinds::ALL;
 
+    /// The writers that have to read what it records before it records more for who waits at its door than `InboxLimits`
+    /// say.
+    const READERS: &'static [Writer] = &[];
+
     /// Takes in another writer's fact: notes what is now to be decided, decides nothing.
     fn observe(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent>;
 
@@ -88,6 +92,8 @@ impl Draft {
     pub const WORK_MAX: usize = 36_000;
     /// What it costs to decide on an event and to apply it, at least.
     const EVENT_WORK: usize = 12;
+    /// What it costs to read a command and to look at it, whatever comes of it.
+    const COMMAND_WORK: usize = 24;
 
     pub fn new(now: Millis, next: EventNo) -> Self {
         Self {
@@ -113,6 +119,11 @@ impl Draft {
     /// Something was done that costs more than the events that come of it.
     pub fn spend(&mut self, work: usize) {
         self.work_left = self.work_left.saturating_sub(work);
+    }
+
+    /// Commands were read.
+    pub(crate) fn spend_on(&mut self, commands: usize) {
+        self.spend(commands * Self::COMMAND_WORK);
     }
 
     /// There is so much left to spend, whatever was spent before: for what was put off in one frame for the lack of it, and

@@ -9,7 +9,7 @@ use schemas::subjects::OPERATOR;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use vocab::{
-    Token,
+    Lsn, Token,
     sabotage::{self, Bug},
 };
 
@@ -84,6 +84,10 @@ pub struct InboxLimits {
     pub bytes: usize,
     /// Messages that are fetched from there for one frame.
     pub fetched: usize,
+    /// Events that were recorded for those who wait at the door and that the writer's readers have not read: they are shared
+    /// among who is there, and who has its share of them waits. What piles up does so here, where each has a line, and not
+    /// on the ledger, where there is one.
+    pub unread: usize,
 }
 
 impl Default for InboxLimits {
@@ -91,6 +95,7 @@ impl Default for InboxLimits {
         Self {
             bytes: 32 << 20,
             fetched: 64,
+            unread: 2048,
         }
     }
 }
@@ -128,6 +133,13 @@ struct Done {
     lying: u64,
 }
 
+/// Events that any sender may have unread, however many share.
+const SHARE_MIN: usize = 128;
+/// Events after which a reader says how far it is, though it has decided nothing.
+pub const SAYS_AFTER: u64 = 64;
+// Else a sender could wait for what no reader ever says.
+const _: () = assert!(SAYS_AFTER < SHARE_MIN as u64);
+
 /// A message that has the turn.
 #[derive(Debug)]
 pub(crate) struct Taken {
@@ -148,6 +160,12 @@ pub(crate) struct Inbox {
     turns: VecDeque<Token>,
     bytes: usize,
     limits: InboxLimits,
+    /// Events of the frame in the making, by whose messages they are.
+    drafted: BTreeMap<Token, usize>,
+    /// The same of frames that have not been read by all readers.
+    frames: VecDeque<(Lsn, BTreeMap<Token, usize>)>,
+    /// Their sums.
+    unread: BTreeMap<Token, usize>,
 }
 
 impl Inbox {
@@ -166,6 +184,9 @@ impl Inbox {
             turns: VecDeque::new(),
             bytes: 0,
             limits,
+            drafted: BTreeMap::new(),
+            frames: VecDeque::new(),
+            unread: BTreeMap::new(),
         }
     }
 
@@ -200,9 +221,47 @@ impl Inbox {
         });
     }
 
-    /// Nothing waits.
-    pub fn is_empty(&self) -> bool {
-        self.lines.values().all(|line| line.waiting.is_empty())
+    /// Nothing waits but what has to wait for the readers.
+    pub fn is_idle(&self) -> bool {
+        let ready = |(sender, line): (&Token, &Line)| !line.waiting.is_empty() && self.may(sender);
+        !self.lines.iter().any(ready)
+    }
+
+    /// Whether the sender has less than its share unread.
+    fn may(&self, sender: &Token) -> bool {
+        let unread = self.unread.get(sender).copied().unwrap_or(0);
+        let drafted = self.drafted.get(sender).copied().unwrap_or(0);
+        let share = self.limits.unread / self.unread.len().max(1);
+        is_operator(sender) || unread + drafted < share.max(SHARE_MIN.min(self.limits.unread))
+    }
+
+    /// The frame in the making is on the ledger.
+    pub fn recorded(&mut self, lsn: Lsn) {
+        let drafted = std::mem::take(&mut self.drafted);
+        if drafted.is_empty() {
+            return;
+        }
+        for (sender, events) in &drafted {
+            *self.unread.entry(sender.clone()).or_default() += events;
+        }
+        self.frames.push_back((lsn, drafted));
+    }
+
+    /// All readers have read so far.
+    pub fn read_through(&mut self, through: Lsn) {
+        while let Some((lsn, _)) = self.frames.front()
+            && *lsn <= through
+            && let Some((_, events)) = self.frames.pop_front()
+        {
+            for (sender, events) in events {
+                if let Some(unread) = self.unread.get_mut(&sender) {
+                    *unread = unread.saturating_sub(events);
+                    if *unread == 0 {
+                        self.unread.remove(&sender);
+                    }
+                }
+            }
+        }
     }
 
     /// The message whose turn it is, of those that are here. It is handled next, or put back.
@@ -216,14 +275,16 @@ impl Inbox {
         // Senders in a row who cannot be served.
         let mut passed = 0;
         while passed < self.turns.len() {
-            let line = self.lines.get_mut(self.turns.front()?)?;
+            let sender = self.turns.front()?;
+            let may = self.may(sender);
+            let line = self.lines.get_mut(sender)?;
             match line.waiting.front() {
                 None if line.credit >= 0 => {
                     let gone = self.turns.pop_front()?;
                     self.lines.remove(&gone);
                     continue;
                 }
-                Some(Waiting::Here(_)) => {
+                Some(Waiting::Here(_)) if may => {
                     if line.credit <= 0 {
                         line.credit += QUANTUM;
                     }
@@ -232,7 +293,7 @@ impl Inbox {
                     }
                     passed = 0;
                 }
-                Some(Waiting::There(_)) => passed += 1,
+                Some(_) => passed += 1,
                 // A debt is worked off while others are served.
                 None => {
                     line.credit += QUANTUM;
@@ -259,9 +320,13 @@ impl Inbox {
             .push_front(Waiting::Here(Box::new(taken.message)));
     }
 
-    /// It was handled; so many operations were in it.
-    pub fn done(&mut self, taken: &Taken, operations: usize) {
+    /// It was handled; so many operations were in it, and so many events came of them.
+    pub fn done(&mut self, taken: &Taken, operations: usize, events: usize) {
         let sender = &taken.message.sender;
+        // The operator's are few, and it waits for nobody.
+        if events > 0 && !is_operator(sender) {
+            *self.drafted.entry(sender.clone()).or_default() += events;
+        }
         if let Some(line) = self.lines.get_mut(sender) {
             // Far fewer than 2^63.
             line.credit -= taken.cost + operations.max(1) as i64;
@@ -291,6 +356,7 @@ impl Inbox {
         let others = self
             .turns
             .iter()
+            .filter(|sender| self.may(sender))
             .filter_map(|sender| self.lines.get_key_value(sender));
         for (sender, line) in operator.chain(others) {
             let of = line.waiting.iter().take(FETCH_OF_SENDER);
@@ -412,12 +478,17 @@ mod tests {
             sender: token(sender),
             reply_to: None,
             trace: None,
+            reserved_header: false,
             payload: Bytes::from(vec![0; size]),
         }
     }
 
     fn inbox(bytes: usize) -> Inbox {
-        let limits = InboxLimits { bytes, fetched: 8 };
+        let limits = InboxLimits {
+            bytes,
+            fetched: 8,
+            ..InboxLimits::default()
+        };
         Inbox::new(Handled::default(), limits)
     }
 
@@ -429,7 +500,7 @@ mod tests {
             }
             inbox.take()
         })?;
-        inbox.done(&taken, operations);
+        inbox.done(&taken, operations, 0);
         Some((taken.message.sender.to_string(), taken.message.seq))
     }
 
@@ -459,10 +530,63 @@ mod tests {
             let next = inbox.take().unwrap();
             let sender = next.message.sender.clone();
             let batch = sender.as_str() == "batches";
-            inbox.done(&next, if batch { 1000 } else { 1 });
+            inbox.done(&next, if batch { 1000 } else { 1 }, 0);
             *taken.entry(sender).or_default() += 1;
         }
         assert!(taken["batches"] <= 2, "{taken:?}");
+    }
+
+    #[test]
+    fn who_has_its_share_unread_waits_for_the_readers() {
+        let limits = InboxLimits {
+            unread: 1000,
+            ..InboxLimits::default()
+        };
+        let mut inbox = Inbox::new(Handled::default(), limits);
+        for seq in 1..=3000 {
+            inbox.push(message(seq, ["a", "b", OPERATOR][seq as usize % 3], 0));
+        }
+        let record = |inbox: &mut Inbox, lsn: u64, of: &str| {
+            let mut events = 0;
+            let mut put_aside = Vec::new();
+            while let Some(taken) = inbox.take() {
+                if taken.message.sender.as_str() == of {
+                    inbox.done(&taken, 1, 10);
+                    events += 10;
+                } else {
+                    put_aside.push(taken);
+                    break;
+                }
+            }
+            put_aside
+                .into_iter()
+                .for_each(|taken| inbox.put_back(taken));
+            inbox.recorded(Lsn(lsn));
+            events
+        };
+        // The operator waits for nobody.
+        assert_eq!(record(&mut inbox, 1, OPERATOR), 10_000);
+        inbox.read_through(Lsn(1));
+        assert!(!inbox.is_idle());
+        let mut alone = Inbox::new(Handled::default(), limits);
+        for seq in 1..=300 {
+            alone.push(message(seq, "a", 0));
+        }
+        assert_eq!(record(&mut alone, 2, "a"), 1000);
+        assert!(alone.is_idle() && alone.take().is_none());
+        alone.read_through(Lsn(1));
+        assert!(alone.is_idle());
+        // Another one is there, and gets its share at once.
+        alone.push(message(301, "b", 0));
+        assert!(!alone.is_idle());
+        assert_eq!(record(&mut alone, 3, "b"), 10);
+        alone.read_through(Lsn(2));
+        // What `b` has unread leaves it half.
+        assert_eq!(record(&mut alone, 4, "a"), 1000);
+        alone.read_through(Lsn(3));
+        assert!(alone.is_idle());
+        alone.read_through(Lsn(4));
+        assert!(!alone.is_idle());
     }
 
     #[test]
@@ -529,7 +653,7 @@ mod tests {
         ) {
             let names = ["a", "b", "c", "d", OPERATOR];
             let message = |seq: u64| message(seq, names[senders[seq as usize - 1]], (seq % 90) as usize);
-            let limits = InboxLimits { bytes, fetched: 3 };
+            let limits = InboxLimits { bytes, fetched: 3, ..InboxLimits::default() };
             let mut inbox = Inbox::new(Handled::default(), limits);
             let mut recorded = Handled::default();
             let mut handled = BTreeSet::new();
@@ -554,7 +678,7 @@ mod tests {
                             prop_assert!(handled.contains(&earlier), "{seq} before {earlier}");
                         }
                         prop_assert!(handled.insert(seq), "{seq} twice");
-                        inbox.done(&taken, 1 + seq as usize % 200);
+                        inbox.done(&taken, 1 + seq as usize % 200, 0);
                     },
                     2 => {
                         let next = inbox.handled();
@@ -574,7 +698,7 @@ mod tests {
                 }
             }
             prop_assert_eq!(handled.len(), senders.len());
-            prop_assert!(inbox.is_empty());
+            prop_assert!(inbox.is_idle());
             prop_assert_eq!(inbox.bytes, 0);
         }
 
@@ -590,7 +714,7 @@ mod tests {
                 let next = inbox.take().unwrap();
                 let who = usize::from(next.message.sender.as_str() == "b");
                 let cost = if who == 0 { costs[taken[0]].0 } else { costs[taken[1]].1 };
-                inbox.done(&next, cost);
+                inbox.done(&next, cost, 0);
                 served[who] += cost;
                 taken[who] += 1;
                 prop_assert!(served[0].abs_diff(served[1]) <= QUANTUM as usize + 2 * 300, "{:?}", served);

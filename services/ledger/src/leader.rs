@@ -78,6 +78,9 @@ pub struct LeaderOptions<D: Decider> {
     /// that lands while none is being saved.
     pub snapshot_every: u64,
     pub inbox: InboxLimits,
+    /// Events of other writers after which it says how far it has read, though it has decided nothing: another one may wait
+    /// for that. Fewer than anybody waits for.
+    pub says_after: u64,
     /// Real milliseconds without progress of the active leader after which a standby takes over.
     pub takeover_after_ms: u64,
 }
@@ -486,19 +489,29 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                     break;
                 }
                 let operations = commands.len();
+                let before = draft.events.len();
+                draft.spend_on(operations);
                 for command in commands {
                     state.handle(command, &rules, &mut draft);
                 }
-                term.inbox.done(&taken, operations);
+                let events = match D::READERS {
+                    [] => 0,
+                    _ => draft.events.len() - before,
+                };
+                term.inbox.done(&taken, operations, events);
             }
         }
         state.decide(&rules, &mut draft);
-        let more = draft.full() || !term.inbox.is_empty();
+        let more = draft.full() || !term.inbox.is_idle();
 
         let leader = self.options.leader;
-        let sealed = term
-            .replica
-            .seal(draft, &leader, term.epoch, term.inbox.handled())?;
+        let sealed = term.replica.seal(
+            draft,
+            &leader,
+            term.epoch,
+            term.inbox.handled(),
+            self.options.says_after,
+        )?;
         let Some(sealed) = sealed else {
             self.release_effects(term);
             return match lost {
@@ -512,6 +525,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             return Ok(Round::Fenced);
         };
         term.replica.committed(&sealed, lsn);
+        term.inbox.recorded(lsn);
         self.observer.committed(lsn, &sealed.events);
         self.release_effects(term);
         let handled = term.replica.head().handled.through;
@@ -569,6 +583,9 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             if frame.writer == D::WRITER {
                 // Somebody else leads. What this term knows is folded, but its own door and clock are behind.
                 return Err(ReplicaError::Overtaken(frame.lsn).into());
+            }
+            if D::READERS.contains(&frame.writer) {
+                term.inbox.read_through(term.replica.read_by(D::READERS));
             }
             self.observer.received(&frame);
         }

@@ -26,7 +26,7 @@ pub use bus::{
 };
 pub use decider::{Decider, Draft, IllegalEvent};
 pub use frame::{Chain, ChainError, Digest, Frame, Head};
-pub use inbox::{Handled, InboxLimits};
+pub use inbox::{Handled, InboxLimits, SAYS_AFTER};
 pub use leader::{Decode, Leader, LeaderError, LeaderOptions, NoObserver, Observer, Standing};
 pub use projector::{
     Batch, Batching, Projection, Projector, ProjectorError, ProjectorObserver, Resume, Sink,

@@ -10,7 +10,7 @@ use crate::{
 use bytes::Bytes;
 use std::{collections::VecDeque, sync::Arc};
 use vocab::{
-    At, Event, Kinds, Lsn, Millis,
+    At, Event, Kinds, Lsn, Millis, Writer,
     sabotage::{self, Bug},
 };
 
@@ -53,6 +53,8 @@ pub struct Replica<D> {
     /// The other writers' heads at `folded`.
     folded_chain: Chain,
     pending: VecDeque<(Arc<Frame>, Head)>,
+    /// Events that were folded since the writer's own last frame said how far it had read.
+    unsaid: u64,
 }
 
 impl<D: Decider> Default for Replica<D> {
@@ -63,6 +65,7 @@ impl<D: Decider> Default for Replica<D> {
             folded: Lsn(0),
             folded_chain: Chain::default(),
             pending: VecDeque::new(),
+            unsaid: 0,
         }
     }
 }
@@ -89,6 +92,14 @@ impl<D: Decider> Replica<D> {
     /// The furthest position that is known of the ledger.
     pub fn furthest(&self) -> Lsn {
         self.seen.furthest()
+    }
+
+    /// How far all of these have read, as far as is known here.
+    pub(crate) fn read_by(&self, readers: &[Writer]) -> Lsn {
+        let through = readers
+            .iter()
+            .map(|reader| self.seen.head(*reader).through_lsn);
+        through.min().unwrap_or_default()
     }
 
     /// The next record to read.
@@ -120,6 +131,7 @@ impl<D: Decider> Replica<D> {
             return Err(ReplicaError::Overtaken(frame.lsn));
         }
         self.fold_through(frame.through_lsn)?;
+        self.unsaid = 0;
         for (at, event) in frame.placed() {
             self.state
                 .evolve(&at, event)
@@ -149,6 +161,7 @@ impl<D: Decider> Replica<D> {
                         illegal,
                     })?;
             }
+            self.unsaid += u64::from(frame.count);
             self.folded_chain.set(frame.writer, head);
         }
         self.folded = self.folded.max(through);
@@ -161,13 +174,15 @@ impl<D: Decider> Replica<D> {
         Draft::new(now.max(head.now), head.next_event)
     }
 
-    /// Closes a frame. None if there is nothing to record: no event, and no progress at the door.
+    /// Closes a frame. None if there is nothing to record: no event, no progress at the door, and fewer events read than what
+    /// is said so.
     pub fn seal(
         &self,
         draft: Draft,
         leader: &[u8; 16],
         epoch: u64,
         handled: Handled,
+        says_after: u64,
     ) -> Result<Option<Sealed>, ReplicaError> {
         if let Some(illegal) = draft.illegal {
             return Err(ReplicaError::Illegal {
@@ -176,7 +191,7 @@ impl<D: Decider> Replica<D> {
             });
         }
         let head = self.head();
-        if draft.events.is_empty() && handled == head.handled {
+        if draft.events.is_empty() && handled == head.handled && self.unsaid < says_after {
             return Ok(None);
         }
         let off = u64::from(sabotage::armed(Bug::WatermarkOffByOne));
@@ -198,6 +213,7 @@ impl<D: Decider> Replica<D> {
             ..sealed.head.clone()
         };
         self.seen.set(D::WRITER, head);
+        self.unsaid = 0;
     }
 
     /// The state at the frame just committed or folded. Valid only there: in between, the state may hold inputs that no
@@ -221,6 +237,7 @@ impl<D: Decider> Replica<D> {
             folded_chain: snapshot.chain.clone(),
             seen: snapshot.chain.clone(),
             pending: VecDeque::new(),
+            unsaid: 0,
         })
     }
 }

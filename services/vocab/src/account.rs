@@ -222,6 +222,13 @@ pub struct TenantSettings {
     pub default_memory_bytes: u64,
 }
 
+impl TenantSettings {
+    /// What a tenant may send for which nothing else was said: far more than people and most controllers do, and far less than
+    /// what a cell takes, so that none can fill its ledger unasked.
+    pub const RATE_MILLI_USUAL: u64 = 1_000_000;
+    pub const RATE_BURST_USUAL: u64 = 10_000;
+}
+
 impl Default for TenantSettings {
     fn default() -> Self {
         Self {

@@ -149,6 +149,8 @@ rules! {
     DependencyPending = 60, "dependency_pending", true;
     /// It fits in a burst only, and none may begin now; `limit` is the quota, `actual` what was asked for.
     BurstOver = 61, "burst_over", true;
+    /// The message has a header of the bus's own, by which it could be taken for another one, or another one for it.
+    HeaderReserved = 62, "header_reserved", false;
 }
 
 impl Rule {

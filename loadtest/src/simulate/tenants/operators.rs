@@ -92,7 +92,7 @@ fn tight(tenant: &str, random: &mut Seeded) -> Vec<Verb> {
         limit("gpu", 8000),
         Verb::SetTenant(SetTenant {
             reclaim: random.below(2) as i32,
-            rate_milli: 0,
+            rate_milli: Some(0),
             allocations_max: 0,
             expected_version: None,
             ..treated
@@ -224,9 +224,9 @@ fn treated(tenant: &str, random: &mut Seeded) -> SetTenant {
         on_exceed: on_exceed.into(),
         reclaim: reclaim.into(),
         rate_milli: if some(200, random) {
-            1000 * (1 + random.below(8)) as i64
+            Some(1000 * (1 + random.below(8)) as i64)
         } else {
-            0
+            some(500, random).then_some(0)
         },
         rate_burst: random.below(4) as i64,
         allocations_max: if some(100, random) {

@@ -34,6 +34,7 @@ impl World {
                         sender: token(&name),
                         reply_to: None,
                         trace: None,
+                        reserved_header: false,
                         payload: payload.into(),
                     };
                     self.shared.bus.publish(Door::Report, message);

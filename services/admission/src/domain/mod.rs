@@ -60,6 +60,7 @@ impl Decider for Admission {
     const WRITER: Writer = Writer::Admission;
     const STATE_VERSION: u32 = 4;
 
+    const READERS: &'static [Writer] = &[Writer::Quota, Writer::Scheduler];
     const READS: Kinds = Kinds::of(&[EventKind::AllocationEnded, EventKind::QuotaDenied]);
 
     fn observe(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {

@@ -38,6 +38,12 @@ struct Envelope {
 /// Total: what cannot be read becomes a command that is refused by name.
 pub fn commands(message: &DoorRecord) -> Vec<Command> {
     let payload = &message.payload;
+    if message.reserved_header {
+        return vec![refused(
+            message,
+            Refusal::new(Rule::HeaderReserved, "Nats-"),
+        )];
+    }
     if payload.len() > REQUEST_BYTES_MAX {
         let (limit, actual) = (REQUEST_BYTES_MAX as u64, payload.len() as u64);
         let refusal = Refusal::over(Rule::PayloadTooLarge, "payload", limit, actual);

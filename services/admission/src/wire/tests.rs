@@ -10,6 +10,7 @@ fn door(payload: Vec<u8>) -> DoorRecord {
         sender: Token::new("team-a").unwrap(),
         reply_to: None,
         trace: None,
+        reserved_header: false,
         payload: payload.into(),
     }
 }

@@ -27,10 +27,10 @@ pub struct Tenant {
     /// From whom it takes back what it has lent: any, lower-priority or never.
     #[arg(long, default_value = "any", value_parser = reclaim)]
     reclaim: i32,
-    /// Requests per second (20, or thousandths as 500m); without it any number.
-    #[arg(long, default_value = "0", value_parser = amount::thousandths)]
-    rate: i64,
-    /// Requests that may come at once after a pause; without it a second's worth.
+    /// Requests per second (20, or thousandths as 500m), 0 for any number; without it 1,000.
+    #[arg(long, value_parser = amount::thousandths)]
+    rate: Option<i64>,
+    /// Requests that may come at once after a pause; without it a second's worth, or 10,000 where no rate is given either.
     #[arg(long, default_value_t = 0)]
     burst: i64,
     /// Allocations that have not ended; without it as many as the cell takes.

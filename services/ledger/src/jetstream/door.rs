@@ -9,7 +9,7 @@
 use super::{JetStreamBus, link::Held, unavailable};
 use crate::bus::{BusError, DoorRecord, Tail};
 use async_nats::{
-    HeaderValue,
+    HeaderMap, HeaderValue,
     jetstream::{
         ErrorCode, consumer::pull::Ordered, message::StreamMessage, response::Response,
         stream::RawMessage,
@@ -42,6 +42,7 @@ const FETCHED_MAX: usize = 1000;
 /// Stands for a sender whose name is no token. Subjects take more than tokens, so such a message can be stored; it must
 /// be passed over like any other that cannot be read, and not stop the door for everybody.
 const NOBODY: &str = "_nobody";
+const RESERVED: &str = "Nats-";
 
 #[derive(Deserialize)]
 struct Fetched {
@@ -161,8 +162,9 @@ fn raw_record(subjects: &Subjects, raw: &RawMessage) -> Result<DoorRecord, BusEr
     let block = decoded(raw, block)?;
     let payload = decoded(raw, raw.payload.clone())?;
     let header = |name: &str| header_of(&block, name);
+    let reserved = names_of(&block).any(is_reserved);
     let (seq, subject) = (raw.sequence, &raw.subject);
-    Ok(record(subjects, seq, subject, header, &payload))
+    Ok(record(subjects, seq, subject, header, reserved, &payload))
 }
 
 impl Reader {
@@ -190,7 +192,10 @@ impl Reader {
                     let headers = message.headers.as_ref();
                     let header = |name: &str| headers?.get(name).map(HeaderValue::as_str);
                     let (subject, payload) = (&message.subject, &message.payload);
-                    let record = record(self.bus.subjects(), seq, subject, header, payload);
+                    let mut names = headers.into_iter().flat_map(HeaderMap::iter);
+                    let reserved = names.any(|(name, _)| is_reserved(name.as_ref()));
+                    let subjects = self.bus.subjects();
+                    let record = record(subjects, seq, subject, header, reserved, payload);
                     self.deliver(record).await;
                     continue;
                 }
@@ -249,6 +254,21 @@ fn decoded(raw: &RawMessage, part: String) -> Result<Bytes, BusError> {
     Ok(message.payload)
 }
 
+/// The names of headers in a block that may be anything.
+fn names_of(block: &[u8]) -> impl Iterator<Item = &str> {
+    let lines = block.split(|byte| *byte == b'\n').skip(1);
+    let named = lines.filter(|line| line.contains(&b':'));
+    let names = named.filter_map(|line| line.split(|byte| *byte == b':').next());
+    names.filter_map(|name| std::str::from_utf8(name).ok())
+}
+
+/// The server itself acts by headers of this name, for all who publish into a stream: with `Nats-Msg-Id` it drops what it takes
+/// for a repetition, whoever sent the first one. It compares names as they are; what it lets through is none of ours either.
+fn is_reserved(name: &str) -> bool {
+    let prefix = name.trim().get(..RESERVED.len());
+    prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(RESERVED))
+}
+
 /// The first value of a header, of a block that may be anything. What cannot be read is as good as not there.
 fn header_of<'h>(block: &'h [u8], name: &str) -> Option<&'h str> {
     let lines = block.split(|byte| *byte == b'\n').skip(1);
@@ -265,6 +285,7 @@ fn record<'h>(
     seq: u64,
     subject: &str,
     header: impl Fn(&str) -> Option<&'h str>,
+    reserved_header: bool,
     payload: &Bytes,
 ) -> DoorRecord {
     let name = if subject == subjects.admin() {
@@ -278,6 +299,7 @@ fn record<'h>(
             sender,
             reply_to: header(HEADER_REPLY).and_then(|text| Token::new(text).ok()),
             trace: header(HEADER_TRACEPARENT).and_then(sampled_trace),
+            reserved_header,
             payload: payload.clone(),
         },
         None => DoorRecord {
@@ -286,6 +308,7 @@ fn record<'h>(
             sender: Token::new(NOBODY).expect("a token"),
             reply_to: None,
             trace: None,
+            reserved_header: false,
             payload: Bytes::new(),
         },
     }
@@ -317,7 +340,7 @@ fn sampled_trace(text: &str) -> Option<TraceContext> {
 
 #[cfg(test)]
 mod tests {
-    use super::{header_of, sampled_trace};
+    use super::{header_of, is_reserved, names_of, sampled_trace};
 
     #[test]
     fn a_header_is_read_from_a_block_that_may_be_anything() {
@@ -335,6 +358,20 @@ mod tests {
             Some("x"),
         );
         check(b"\xff\n:\n\n\n\r", None);
+    }
+
+    #[test]
+    fn headers_of_the_bus_are_known_in_a_block_that_may_be_anything() {
+        fn check(block: &[u8], reserved: bool) {
+            assert_eq!(names_of(block).any(is_reserved), reserved, "{block:?}");
+        }
+        check(b"", false);
+        check(b"Nats-Msg-Id: x", false);
+        check(b"NATS/1.0\r\nNats-Msg-Id: x\r\n\r\n", true);
+        check(b"NATS/1.0\r\nA: b\r\n nats-ttl : x\r\n\r\n", true);
+        check(b"NATS/1.0\r\nA: Nats-Msg-Id: x\r\nNat: y\r\n\r\n", false);
+        check(b"NATS/1.0\r\n\xff: x\r\nNats-: \xff\r\n", true);
+        check(b"NATS/1.0\r\n\xc3\xa9\xc3\xa9\xc3\xa9: x\r\n", false);
     }
 
     #[test]

@@ -147,6 +147,7 @@ impl Decider for Nodes {
     const WRITER: Writer = Writer::NodeHeartbeat;
     const STATE_VERSION: u32 = 3;
 
+    const READERS: &'static [Writer] = &[Writer::Scheduler];
     const READS: Kinds = Kinds::of(&[
         EventKind::AllocationRequested,
         EventKind::QuotaDenied,

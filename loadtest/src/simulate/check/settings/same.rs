@@ -58,14 +58,18 @@ fn same_tenant(asked: &v1::SetTenant, e: &v1::TenantSet) -> bool {
     let mut priority_classes = asked.priority_classes.clone();
     priority_classes.sort();
     priority_classes.dedup();
+    let rate_burst = match asked.rate_milli {
+        None if asked.rate_burst == 0 => 10_000,
+        _ => positive(asked.rate_burst),
+    };
     let wanted = v1::TenantSettings {
         cohort: asked.cohort.clone(),
         weight_milli: asked.weight_milli.map_or(1000, |it| positive(it) as u32),
         preemptible: asked.preemptible.unwrap_or(true),
         on_exceed: asked.on_exceed,
         reclaim: asked.reclaim,
-        rate_milli: positive(asked.rate_milli),
-        rate_burst: positive(asked.rate_burst),
+        rate_milli: asked.rate_milli.map_or(1_000_000, positive),
+        rate_burst,
         allocations_max: positive(asked.allocations_max),
         priority_classes,
         priority_max: asked.priority_max.unwrap_or(1_000_000),

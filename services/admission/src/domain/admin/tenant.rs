@@ -15,7 +15,7 @@ pub struct TenantRequest {
     pub preemptible: Option<bool>,
     pub on_exceed: i32,
     pub reclaim: i32,
-    pub rate_milli: i64,
+    pub rate_milli: Option<i64>,
     pub rate_burst: i64,
     pub allocations_max: i64,
     pub priority_classes: Vec<String>,
@@ -35,6 +35,22 @@ impl TenantRequest {
         }
         let on_exceed = numbered(&OnExceed::ALL, self.on_exceed, |o| o as i32);
         let reclaim = numbered(&ReclaimFrom::ALL, self.reclaim, |r| r as i32);
+        let rate_burst = amount(
+            self.rate_burst,
+            TenantSettings::RATE_BURST_MAX,
+            "rate_burst",
+        )?;
+        let (rate_milli, rate_burst) = match (self.rate_milli, rate_burst) {
+            (Some(rate), burst) => {
+                let rate = amount(rate, TenantSettings::RATE_MILLI_MAX, "rate_milli")?;
+                (rate, burst)
+            }
+            (None, 0) => (
+                TenantSettings::RATE_MILLI_USUAL,
+                TenantSettings::RATE_BURST_USUAL,
+            ),
+            (None, burst) => (TenantSettings::RATE_MILLI_USUAL, burst),
+        };
         let settings = TenantSettings {
             cohort: optional(&self.cohort, "cohort")?,
             weight_milli: match self.weight_milli {
@@ -46,16 +62,8 @@ impl TenantRequest {
             preemptible: self.preemptible.unwrap_or(defaults.preemptible),
             on_exceed: on_exceed.ok_or_else(|| invalid("on_exceed"))?,
             reclaim: reclaim.ok_or_else(|| invalid("reclaim"))?,
-            rate_milli: amount(
-                self.rate_milli,
-                TenantSettings::RATE_MILLI_MAX,
-                "rate_milli",
-            )?,
-            rate_burst: amount(
-                self.rate_burst,
-                TenantSettings::RATE_BURST_MAX,
-                "rate_burst",
-            )?,
+            rate_milli,
+            rate_burst,
             allocations_max: amount(self.allocations_max, Limits::MAX, "allocations_max")?,
             priority_classes: names(
                 &self.priority_classes,

@@ -104,7 +104,7 @@ fn run(rows: &Rows, without: Option<usize>) -> Vec<Vec<String>> {
         t.rules.operations_max = 1000;
         let request = TenantRequest {
             tenant: tenant.into(),
-            rate_milli: rows.rate_milli,
+            rate_milli: Some(rows.rate_milli),
             rate_burst: 5,
             ..TenantRequest::default()
         };

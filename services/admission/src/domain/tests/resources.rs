@@ -41,7 +41,7 @@ fn what_is_not_recorded_forgets_nothing() {
         tenant: "a".into(),
         ..TenantRequest::default()
     };
-    request.rate_milli = 1;
+    request.rate_milli = Some(1);
     t.set(ChangeRequest::Tenant(request), "applied 2");
     t.check("x", 1, create("r", 5), "asked in 5");
     t.check(

@@ -28,7 +28,7 @@ fn limit(t: &mut Table, change: impl FnOnce(&mut QuotaRequest), expected: &str) 
 #[test]
 fn a_flood_is_turned_away_unrecorded_and_repeats_are_answered() {
     let mut t = Table::new().roomy();
-    treat(&mut t, |r| r.rate_milli = 2000, "applied 2");
+    treat(&mut t, |r| r.rate_milli = Some(2000), "applied 2");
     t.check("1", 1, plain(), "requested");
     t.check(
         "2",
@@ -50,9 +50,30 @@ fn a_flood_is_turned_away_unrecorded_and_repeats_are_answered() {
 }
 
 #[test]
+fn a_tenant_without_a_rate_has_the_usual_one() {
+    fn check(rate_milli: Option<i64>, rate_burst: i64, expected: (u64, u64)) {
+        let request = TenantRequest {
+            tenant: "a".into(),
+            rate_milli,
+            rate_burst,
+            ..TenantRequest::default()
+        };
+        let Ok(vocab::AdminChange::Tenant { settings, .. }) = request.check() else {
+            panic!("a sound request");
+        };
+        assert_eq!((settings.rate_milli, settings.rate_burst), expected);
+    }
+    check(None, 0, (1_000_000, 10_000));
+    check(None, 7, (1_000_000, 7));
+    check(Some(0), 0, (0, 0));
+    check(Some(5000), 0, (5000, 0));
+    check(Some(5000), 7, (5000, 7));
+}
+
+#[test]
 fn a_rate_is_a_function_of_what_was_recorded() {
     let mut t = Table::new().roomy();
-    treat(&mut t, |r| r.rate_milli = 1000, "applied 2");
+    treat(&mut t, |r| r.rate_milli = Some(1000), "applied 2");
     t.check("1", 1, plain(), "requested");
     let before = t.state.clone();
     t.check("2", 1, plain(), "unrecorded rate_limited rate_milli");
