@@ -15,7 +15,7 @@ mod world;
 pub use check::{Invariant, Violation};
 pub use clock::{SimTime, WorldClock};
 pub use feed::MemoryFeed;
-pub use process::{Ended, Process, Role, Shared};
+pub use process::{Ended, Orders, Process, Role, Shared};
 pub use world::Outcome;
 
 use serde::Serialize;

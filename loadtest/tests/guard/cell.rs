@@ -8,11 +8,11 @@ use admission::{Settings, feed::Feed};
 use allocation_counter::AllocationInfo;
 use analytics::domain::Usage;
 use ledger::{
-    Batch, Chain, Door, DoorRecord, LedgerId, NoObserver, Projection, Projector, ProjectorError,
-    Resume, Sink, SinkError,
+    Batch, Chain, Door, DoorRecord, InboxLimits, LedgerId, NoObserver, Projection, Projector,
+    ProjectorError, Resume, SAYS_AFTER, Sink, SinkError,
     memory::{Faults, MemoryBus},
 };
-use loadtest::simulate::{MemoryFeed, Process, Role, Shared, SimTime, WorldClock};
+use loadtest::simulate::{MemoryFeed, Orders, Process, Role, Shared, SimTime, WorldClock};
 use node_heartbeat::domain::{Effect, Rules as NodeRules};
 use scheduler::domain::Rules as SchedulerRules;
 use std::{
@@ -87,6 +87,9 @@ impl Cell {
                 lease_ms: 24 * HOUR_MS,
             },
             takeover_after_ms: 3000,
+            inbox: InboxLimits::default(),
+            says_after: SAYS_AFTER,
+            orders: Orders::default(),
             step: Arc::new(AtomicU64::new(0)),
         };
         let deciders = [Role::Admission, Role::Quota, Role::Scheduler, Role::Nodes];
