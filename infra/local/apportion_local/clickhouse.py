@@ -17,11 +17,13 @@ MEMORY_BYTES_MAX = 1_500_000_000
 
 # What an owner of tables needs: no engine that reaches files or other machines, and none of the sources.
 ENGINE_GRANTS = ["TABLE ENGINE ON MergeTree", "TABLE ENGINE ON SummingMergeTree"]
+# How full the disk is.
+DISK_GRANT = "SELECT(free_space, total_space) ON system.disks"
 USER_GRANTS = {
     # Just what the migrations in schemas/clickhouse and the projection say; one that alters a table needs more.
     # It makes its database anew when somebody has dropped that.
     "analytics": ENGINE_GRANTS + [f"SELECT, INSERT, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP VIEW, "
-                                  f"TRUNCATE ON {DATABASE}.*"],
+                                  f"TRUNCATE ON {DATABASE}.*", DISK_GRANT],
     "reader": [f"SELECT ON {DATABASE}.*"],
     "test": ENGINE_GRANTS + ["SELECT, INSERT, ALTER, CREATE, DROP, UNDROP TABLE, TRUNCATE, OPTIMIZE, SHOW, dictGet, "
                              "KILL QUERY, SYSTEM ON *.*"],
