@@ -232,6 +232,23 @@ class Disks(unittest.TestCase):
         checked = self.apportion("conservation")
         self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
 
+    def test_parts_of_tables_that_a_full_disk_has_left_empty_are_made_again_from_the_ledger(self):
+        """As ClickHouse leaves them whose disk becomes full while it writes them: acknowledged, and all files empty."""
+        self.until_load_goes_on()
+        self.load.end()
+        tables = Path(self.state, "clickhouse", "data", "data", "apportion")
+        self.until("there is nothing in the tables", lambda: all(
+            list((tables / table).glob("all_*")) for table in ("node_entries", "rates")))
+        self.until_nothing_is_degraded()
+        self.assertEqual(self.control("stop clickhouse"), "ok")
+        for table in ("node_entries", "rates"):
+            for part in (tables / table).glob("all_*"):
+                for file in part.iterdir():
+                    file.write_bytes(b"")
+        self.assertEqual(self.control("start clickhouse"), "ok")
+        self.until("the books do not balance", lambda: self.apportion("conservation").returncode == 0)
+        self.assertEqual(list(tables.glob("*/detached/broken*")), [])
+
 
 if __name__ == "__main__":
     unittest.main()
