@@ -134,7 +134,7 @@ async fn run(options: &Options) -> Result<Report, ChaosError> {
     let breaker = Arc::new(breaker);
     let began = tokio::time::timeout(OUTCOME_MAX, scene.answered_after(Duration::ZERO)).await;
     began.map_err(|_| ChaosError::NeverBegan)?;
-    let plan = Plan::new(options.seed, supported);
+    let plan = Plan::new(options.seed, &supported);
     let length = Duration::from_secs_f64(options.minutes * 60.0);
     let from = scene.now();
     let (mut faults, failed) = break_things(&scene, &breaker, plan, from + length).await;
@@ -168,10 +168,10 @@ async fn run(options: &Options) -> Result<Report, ChaosError> {
         seed: options.seed,
         minutes: broken_for.as_secs_f64() / 60.0,
         machine: machine.and_after(),
-        not_supported: not_supported(supported),
+        not_supported: not_supported(&supported),
         faults_done: faults.len(),
         operations: operations(&scene),
-        by_kind: times::table(&faults, &plan::kinds(supported)),
+        by_kind: times::table(&faults, &plan::kinds(&supported)),
         good: checks.iter().all(|check| check.holds),
         checks,
         faults,
@@ -180,13 +180,11 @@ async fn run(options: &Options) -> Result<Report, ChaosError> {
     Ok(report)
 }
 
-fn not_supported(supported: Supported) -> Vec<String> {
-    let kinds = [
-        (supported.clocks, Kind::ClockStep),
-        (supported.bus_disk, Kind::BusFull),
-    ];
-    let missing = kinds.iter().filter(|(there, _)| !there);
-    missing.map(|(_, kind)| kind.to_string()).collect()
+fn not_supported(supported: &Supported) -> Vec<String> {
+    let planned = plan::kinds(supported);
+    let missing = plan::kinds(&Supported::all()).into_iter();
+    let missing = missing.filter(|kind| !planned.contains(kind));
+    missing.map(|kind| kind.to_string()).collect()
 }
 
 /// One fault after the other, each when submits are answered again after the one before. An agent is silent for longer than

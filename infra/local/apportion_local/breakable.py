@@ -1,6 +1,6 @@
 """
 What lets a stack be broken in ways that processes cannot be by signals alone: services whose clocks can be set wrong, and
-a file system of the bus's own that can be full. Only for stacks that are started to be broken.
+a file system of each server's own that can be full. Only for stacks that are started to be broken.
 """
 
 import os
@@ -11,7 +11,7 @@ from .paths import CHECKOUT, StackError
 
 SHIM = CHECKOUT / "infra/local/clock_shim.c"
 # Far more than a run writes; a file system in memory takes only what is in it.
-BUS_MIB = 4096
+SIZE_MIB = 4096
 # It is written to while it is being filled, and cannot be made smaller than what is in it.
 FILL_ATTEMPTS = 100
 
@@ -36,8 +36,8 @@ class Clocks:
         return {"LD_PRELOAD": str(self.library), "APPORTION_CLOCK_OFFSET": str(self.directory / service)}
 
 
-class BusDisk:
-    """A small file system in memory for the bus's data, as whoever may mount one can have it."""
+class Disk:
+    """A small file system in memory for a server's data, as whoever may mount one can have it."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -46,7 +46,10 @@ class BusDisk:
     def mount(self):
         """Whether it worked. What an earlier launcher left behind when it was killed is taken away first."""
         unmount(self.directory)
-        self.mounted = run("mount", "-t", "tmpfs", "-o", f"size={BUS_MIB}m,mode=0700", "tmpfs", str(self.directory))
+        # Who might use the directory may use the file system.
+        below = os.stat(self.directory)
+        options = f"size={SIZE_MIB}m,mode={below.st_mode & 0o777:o},uid={below.st_uid},gid={below.st_gid}"
+        self.mounted = run("mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.directory))
         return self.mounted
 
     def fill(self):
@@ -58,7 +61,7 @@ class BusDisk:
         raise StackError(f"{self.directory} cannot be filled.")
 
     def free(self):
-        if not self._resize(BUS_MIB << 20):
+        if not self._resize(SIZE_MIB << 20):
             raise StackError(f"{self.directory} cannot be given more space.")
 
     def _resize(self, size_bytes):

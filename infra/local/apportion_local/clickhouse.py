@@ -17,11 +17,14 @@ MEMORY_BYTES_MAX = 1_500_000_000
 
 # What an owner of tables needs: no engine that reaches files or other machines, and none of the sources.
 ENGINE_GRANTS = ["TABLE ENGINE ON MergeTree", "TABLE ENGINE ON SummingMergeTree"]
+# How full the disk is, and what of its tables was found broken.
+STATE_GRANTS = ["SELECT(free_space, total_space) ON system.disks",
+                "SELECT(database, table, name, reason) ON system.detached_parts"]
 USER_GRANTS = {
     # Just what the migrations in schemas/clickhouse and the projection say; one that alters a table needs more.
-    # It makes its database anew when somebody has dropped that.
+    # It makes its database anew when somebody has dropped that, and throws away parts that are broken (ALTER DELETE).
     "analytics": ENGINE_GRANTS + [f"SELECT, INSERT, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP VIEW, "
-                                  f"TRUNCATE ON {DATABASE}.*"],
+                                  f"TRUNCATE, ALTER DELETE ON {DATABASE}.*"] + STATE_GRANTS,
     "reader": [f"SELECT ON {DATABASE}.*"],
     "test": ENGINE_GRANTS + ["SELECT, INSERT, ALTER, CREATE, DROP, UNDROP TABLE, TRUNCATE, OPTIMIZE, SHOW, dictGet, "
                              "KILL QUERY, SYSTEM ON *.*"],

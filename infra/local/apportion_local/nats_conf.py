@@ -34,6 +34,8 @@ API_INFO = "$JS.API.INFO"
 RESPONSE_THRESHOLD = "20s"
 LINE_MAX = 120
 MAX_PAYLOAD_BYTES = 8 * 1024 * 1024
+# Each stream has its own limit; the server's is not to be in the way of many small cells, to each of which feeds are promised.
+UNLIMITED_BYTES = 1 << 40
 # One tenant takes neither the server's sockets nor its memory for itself: connections of the account, and
 # subscriptions of one connection.
 TENANT_LIMITS = {"max_connections": 256, "max_subscriptions": 1024}
@@ -312,7 +314,7 @@ def layout(value, indent=""):
     return opening + ",".join(f"\n{deeper}{item}" for item in items) + f"\n{indent}{closing}"
 
 
-def render(*, port, monitor_port, store_dir, cell, tenants, passwords):
+def render(*, port, monitor_port, store_dir, cell, tenants, passwords, file_store_bytes=UNLIMITED_BYTES):
     """The whole configuration of the local server."""
     return f"""# Written by the local stack; the next start overwrites it.
 server_name: apportion-local
@@ -324,8 +326,7 @@ jetstream: {{
   store_dir: {json.dumps(str(store_dir))}
   # An acknowledged message is on disk. The default of two minutes loses them at a power cut.
   sync_interval: always
-  # Each stream has its own limit; the server's must only not be in the way of many small cells.
-  max_file_store: 1TB
+  max_file_store: {file_store_bytes}
   max_memory_store: 256MB
 }}
 {render_accounts(accounts(cell, tenants, passwords))}"""

@@ -62,12 +62,25 @@ def is_free(port):
 
 def http_ok(url, timeout_s=2.0):
     """Whether a GET is answered with 2xx."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(url, timeout=timeout_s) as answer:
+        with opened(url, timeout_s) as answer:
             return 200 <= answer.status < 300
     except (OSError, urllib.error.URLError, ValueError):
         return False
+
+
+def get(url, timeout_s=2.0):
+    """What a GET is answered with, be it an error. OSError: it is not answered."""
+    try:
+        with opened(url, timeout_s) as answer:
+            return answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.read()
+
+
+def opened(url, timeout_s):
+    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=timeout_s)
 
 
 def port_open(port):

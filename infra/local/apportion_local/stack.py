@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from . import nats_conf, net, paths, services, wheels
-from .breakable import BusDisk, Clocks
+from .breakable import Clocks, Disk
+from .bus_store import BusStore
 from .clickhouse import DATABASE as CLICKHOUSE_DATABASE
 from .clickhouse import ClickHouse
 from .kept import Kept
@@ -35,7 +36,7 @@ UP_RATES = {"cpu": 40_000, "memory": 5_000, "gpu": 2_000_000}
 def beginning(cell, tenants, operation_window_ms=services.OPERATION_WINDOW_MS, furnished=False, breakable=False):
     """
     What a stack's data belongs to from its first to its last launcher. `furnished`: with nodes, quotas and rates;
-    `breakable`: with clocks that can be set wrong, and the bus's data in memory.
+    `breakable`: with clocks that can be set wrong, and the servers' data in memory.
     """
     return {"cell": cell, "tenants": list(tenants), "operation_window_ms": operation_window_ms, "clock": None,
             "furnished": furnished, "breakable": breakable}
@@ -53,7 +54,9 @@ class Stack:
         self.file = state.path / "stack.json"
         self.supervisor = Supervisor(state, on_change=self._write)
         self.service_names = ()
-        self.clocks = self.bus_disk = None
+        self.clocks = None
+        # By the server whose data is on it.
+        self.disks = {}
         # Decisions come before read models and the bill, which catch up.
         self.nice = 0 if for_tests else READ_MODELS_NICE
         self.nats_passwords = self.kept.passwords("nats", services.nats_users(begun["tenants"]))
@@ -68,17 +71,23 @@ class Stack:
         # Stacks of earlier versions do not say.
         if begun.get("breakable"):
             if begin is None:
-                raise StackError(f"{state.path} had its bus's data in memory, which is gone. Begin anew: --fresh")
+                raise StackError(f"{state.path} had its servers' data in memory, which is gone. Begin anew: --fresh")
             self._make_breakable()
 
     def _make_breakable(self):
         self.clocks = Clocks(self.state.path / "clock")
-        disk = BusDisk(paths.make_dir(self.state.path / "nats"))
-        self.bus_disk = disk if disk.mount() else None
         self.value["breakable"] = {
             "clocks": {name: str(self.clocks.file(name)) for name in nats_conf.SERVICES},
-            "bus_disk": self.bus_disk is not None,
+            "disks": [],
         }
+        self._give_disk("nats", paths.make_dir(self.state.path / "nats"))
+
+    def _give_disk(self, server, directory):
+        """A file system of its own that can be filled, if the stack is breakable and this user may mount one."""
+        disk = Disk(directory)
+        if self.clocks is not None and disk.mount():
+            self.disks[server] = disk
+            self.value["breakable"]["disks"].append(server)
 
     # Servers.
 
@@ -100,9 +109,17 @@ class Stack:
         config = self.state.path / "config" / "nats.conf"
         store_dir = paths.make_dir(self.state.path / "nats")
         refuse_other_accounts(store_dir, cell)
-        paths.write_private(config, nats_conf.render(
-            port=port, monitor_port=monitor_port, store_dir=store_dir,
-            cell=cell, tenants=tenants, passwords=self.nats_passwords))
+        monitor_url = f"http://{LOOPBACK}:{monitor_port}"
+        store = BusStore(store_dir, monitor_url)
+
+        def configure():
+            # Feeds are promised to each of the many cells of tests.
+            limit = nats_conf.UNLIMITED_BYTES if self.for_tests else store.set_limit()
+            paths.write_private(config, nats_conf.render(
+                port=port, monitor_port=monitor_port, store_dir=store_dir,
+                cell=cell, tenants=tenants, passwords=self.nats_passwords, file_store_bytes=limit))
+
+        configure()
         program = str(wheels.nats_server())
         check = subprocess.run([program, "-t", "-c", str(config)], capture_output=True, text=True)
         if check.returncode != 0:
@@ -110,8 +127,10 @@ class Stack:
         self.supervisor.start(Spec(
             name="nats",
             argv=[program, "-c", str(config)],
-            ready=lambda: http_ok(f"http://{LOOPBACK}:{monitor_port}/healthz"),
-            disk=self.bus_disk,
+            ready=lambda: http_ok(monitor_url + "/healthz"),
+            disk=self.disks.get("nats"),
+            prepare=configure,
+            why_restart=None if self.for_tests else store.why_restart,
             advice="If the log shows nothing, is the disk full?",
         ))
         users = services.nats_logins(tenants, self.nats_passwords)
@@ -120,7 +139,7 @@ class Stack:
             users[services.BUS] = {"user": services.BUS, "password": self.nats_passwords[services.BUS]}
         self.value["nats"] = {
             "url": f"nats://{LOOPBACK}:{port}",
-            "monitor_url": f"http://{LOOPBACK}:{monitor_port}",
+            "monitor_url": monitor_url,
             # For tests that start a server of their own.
             "program": program,
             "users": users,
@@ -130,6 +149,7 @@ class Stack:
         roles = [SUPERUSER, READER, *SCHEMAS] + ([TEST_ROLE] if self.for_tests else [])
         postgres = Postgres(self.state, self.kept.port("postgres"), self.kept.passwords("postgres", roles),
                             connections_max=300 if self.for_tests else CONNECTIONS_MAX, test_role=self.for_tests)
+        self._give_disk("postgres", postgres.home)
         if not postgres.data.exists():
             # It may have been elsewhere, and swept away there. The services fill it again from the ledger.
             self.kept.undo("postgres")
@@ -137,7 +157,7 @@ class Stack:
             postgres.forget_killed()
         else:
             postgres.create()
-        self.supervisor.start(replace(postgres.spec(), nice=self.nice))
+        self.supervisor.start(replace(postgres.spec(), nice=self.nice, disk=self.disks.get("postgres")))
         if not self.kept.is_done("postgres"):
             postgres.create_roles()
             self.kept.done("postgres")
@@ -153,8 +173,9 @@ class Stack:
     def _start_clickhouse(self):
         names = ("test", "analytics", "reader") if self.for_tests else ("analytics", "reader")
         clickhouse = ClickHouse(self.state, self.kept.port("clickhouse"), self.kept.passwords("clickhouse", names))
+        self._give_disk("clickhouse", clickhouse.data)
         clickhouse.configure()
-        self.supervisor.start(replace(clickhouse.spec(), nice=self.nice))
+        self.supervisor.start(replace(clickhouse.spec(), nice=self.nice, disk=self.disks.get("clickhouse")))
         owner = names[0]
         self.value["clickhouse"] = {
             "url": clickhouse.url(),
@@ -278,8 +299,8 @@ class Stack:
         """Services first, while what they flush to still runs."""
         self.supervisor.stop_all([self.service_names, SERVERS])
         self.supervisor.close()
-        if self.bus_disk is not None:
-            self.bus_disk.close()
+        for disk in self.disks.values():
+            disk.close()
 
 
 def refuse_other_accounts(store_dir, cell):

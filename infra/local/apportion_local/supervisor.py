@@ -5,6 +5,7 @@ One thread does everything. The kernel ends a child when the thread that started
 child outlives a launcher that was killed; that thread must therefore be the main one.
 """
 
+import contextlib
 import ctypes
 import os
 import selectors
@@ -23,6 +24,9 @@ BACKOFF_MAX_S = 2.0
 # A process that ran this long was healthy: its next restart starts from the first backoff again.
 HEALTHY_AFTER_S = 10.0
 LOG_TAIL_LINES = 20
+# How often a process that runs is asked whether it is to be restarted, and the longest that it is left alone afterwards.
+LOOK_EVERY_S = 1.0
+MEND_BACKOFF_MAX_S = 60.0
 PR_SET_PDEATHSIG = 1
 # What the control socket takes, each with the name of a process.
 COMMANDS = ("stop", "start", "kill", "pause", "resume", "fill", "free")
@@ -52,6 +56,10 @@ class Spec:
     nice: int = 0
     # A file system of its own that can be filled; see breakable.py.
     disk: object = None
+    # Done before each start, such as writing a configuration that depends on the machine.
+    prepare: callable = lambda: None
+    # Why it is to be restarted although it runs, or None. Answers at once.
+    why_restart: callable = None
     advice: str = ""
 
 
@@ -67,6 +75,8 @@ class Child:
         self.started_at = 0.0
         self.restart_at = None
         self.last_exit = None
+        self.look_at = 0.0
+        self.mend_backoff_s = LOOK_EVERY_S
 
     def running(self):
         return self.process is not None and self.process.poll() is None
@@ -79,6 +89,8 @@ class Supervisor:
         self.on_change = on_change
         self.selector = selectors.DefaultSelector()
         self.control = None
+        # What is in supervisor.json is not what is.
+        self.unwritten = False
         self._wake_on_child_exit()
 
     # Starting.
@@ -110,6 +122,7 @@ class Supervisor:
 
     def _spawn(self, child):
         spec = child.spec
+        spec.prepare()
         with open(self.state.log(spec.name), "ab", opener=private_opener) as log:
             child.process = subprocess.Popen(
                 spec.argv,
@@ -124,20 +137,53 @@ class Supervisor:
             )
         child.started_at = time.monotonic()
         child.restart_at = None
-        paths.write_private(self.state.path / "pids" / f"{spec.name}.pid", f"{child.process.pid}\n")
         self._changed()
 
     # Watching.
 
     def poll(self, timeout_s):
-        """Waits for a command, an exit or a due restart, and deals with it."""
+        """Waits for a command, an exit, a due restart or a due look, and deals with it."""
         due = [child.restart_at for child in self.children.values() if child.restart_at is not None]
+        due += [child.look_at for child in self.children.values() if self._is_looked_at(child)]
+        if self.unwritten:
+            due.append(time.monotonic() + LOOK_EVERY_S)
         if due:
             timeout_s = max(0.0, min(timeout_s, min(due) - time.monotonic()))
         for key, _ in self.selector.select(timeout_s):
             key.data()
         for child in self.children.values():
             self._restart_if_due(child)
+            self._mend_if_due(child)
+        if self.unwritten:
+            self._changed()
+
+    def _is_looked_at(self, child):
+        return child.spec.why_restart is not None and child.wanted and child.running()
+
+    def _mend_if_due(self, child):
+        """Restarts what runs and does not work; each time it is then left alone for twice as long, until it has been healthy."""
+        now = time.monotonic()
+        if not self._is_looked_at(child) or now < child.look_at:
+            return
+        child.look_at = now + LOOK_EVERY_S
+        why = child.spec.why_restart()
+        if why is None:
+            return
+        if now - child.started_at > child.mend_backoff_s + HEALTHY_AFTER_S:
+            child.mend_backoff_s = LOOK_EVERY_S
+        self._stop(child)
+        child.restarts += 1
+        child.last_exit = f"restarted by the launcher: {why}"
+        self._respawn(child)
+        self._note(child, child.last_exit)
+        child.look_at = time.monotonic() + child.mend_backoff_s
+        child.mend_backoff_s = min(child.mend_backoff_s * 2, MEND_BACKOFF_MAX_S)
+
+    def _note(self, child, line):
+        """Into the process' own log, where whoever looks for its restart looks first."""
+        with contextlib.suppress(OSError):
+            with open(self.state.log(child.spec.name), "a", encoding="utf-8", opener=private_opener) as log:
+                log.write(f"{time.strftime('%Y/%m/%d %H:%M:%S')} {line}\n")
 
     def _restart_if_due(self, child):
         if not child.wanted:
@@ -154,9 +200,24 @@ class Supervisor:
             self._changed()
         elif now >= child.restart_at:
             child.restarts += 1
+            self._respawn(child)
+
+    def _respawn(self, child):
+        """A disk that is full does not end the launcher, and with it all that runs."""
+        try:
             self._spawn(child)
+        except OSError:
+            child.restart_at = time.monotonic() + BACKOFF_MAX_S
 
     def _changed(self):
+        """What cannot be written now, as the disk is full, is written later."""
+        try:
+            self._write()
+            self.unwritten = False
+        except OSError:
+            self.unwritten = True
+
+    def _write(self):
         value = {}
         for name, child in self.children.items():
             value[name] = {
@@ -164,6 +225,8 @@ class Supervisor:
                 "restarts": child.restarts,
                 "last_exit": child.last_exit,
             }
+            if child.running():
+                paths.write_private(self.state.path / "pids" / f"{name}.pid", f"{child.process.pid}\n")
         paths.write_json(self.state.path / "supervisor.json", value)
         self.on_change()
 

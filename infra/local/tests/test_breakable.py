@@ -9,7 +9,7 @@ import unittest
 from pathlib import Path
 
 from . import support  # noqa: F401  (puts the launcher on the path)
-from apportion_local.breakable import BusDisk, Clocks
+from apportion_local.breakable import Clocks, Disk
 
 HOUR_NS = 3_600 * 10**9
 # Both clocks as often as it is asked to.
@@ -47,7 +47,7 @@ class FullDisk(unittest.TestCase):
     def test_a_disk_is_full_until_it_is_freed(self):
         directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
         self.addCleanup(directory.cleanup)
-        disk = BusDisk(Path(directory.name))
+        disk = Disk(Path(directory.name))
         if not disk.mount():
             self.skipTest("this user may not mount a file system")
         self.addCleanup(disk.close)

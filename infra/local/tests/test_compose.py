@@ -1,9 +1,11 @@
 """docker-compose.yml without Docker: everything it names exists and fits together."""
 
+import asyncio
 import json
 import os
 import re
 import subprocess
+import sys
 import tempfile
 import tomllib
 import unittest
@@ -14,7 +16,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from . import support  # noqa: F401  (puts the launcher on the path)
-from apportion_local import clickhouse, compose, nats_conf, postgres, services, wheels
+from apportion_local import breakable, clickhouse, compose, nats_conf, net, postgres, services, wheels
 from apportion_local.paths import CHECKOUT
 
 TEXT = (CHECKOUT / "docker-compose.yml").read_text(encoding="utf-8")
@@ -28,6 +30,31 @@ IMAGE_PORTS = {"postgres": {5432}, "clickhouse": {8123}, "jaeger": {4317, 16686}
 ONCE = {"cell-init", "bootstrap"}
 # There is no program in its image that could ask.
 UNASKED = {"otel-collector"}
+
+
+# Stands in for the one of the image, and counts how often it was asked for.
+NC = """#!{python}
+import socket, sys
+open("{asked}", "a").write(".")
+with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as server:
+    server.sendall(sys.stdin.buffer.read())
+    sys.stdout.buffer.write(b"".join(iter(lambda: server.recv(65536), b"")))
+"""
+
+
+async def publish_one(url, user, password, make):
+    import nats
+    from nats.errors import TimeoutError as Unanswered
+
+    client = await nats.connect(url, user=user, password=password)
+    try:
+        if make:
+            return await client.jetstream().add_stream(name="APPORTION_c_LEDGER", subjects=["apportion.v1.c.ledger.*"])
+        return (await client.jetstream().publish("apportion.v1.c.ledger.quota", bytes(1000), timeout=1)).seq
+    except Unanswered:
+        return None
+    finally:
+        await client.close()
 
 
 def read(*parts):
@@ -278,19 +305,73 @@ class Servers(unittest.TestCase):
         self.assertEqual(compose.ACCOUNTS.read_text(encoding="utf-8"), compose.accounts_conf(),
                          "run: python3 infra/local/stack.py compose-accounts")
 
+    def nats_start(self, home, replaced):
+        """What the container runs to start the bus, in a directory of the test's and with other words replaced."""
+        for name in ("nats.conf", "accounts.conf"):
+            text = read("nats", name).replace('"/data"', f'"{home}/data"')
+            Path(home, name).write_text(text, encoding="utf-8")
+        Path(home, "data").mkdir()
+        text = read("compose", "nats-start")
+        for word, other in {"/etc/nats/": f"{home}/", "=/data": f"={home}/data", **replaced}.items():
+            self.assertIn(word, text)
+            text = text.replace(word, other)
+        Path(home, "nats-start").write_text(text, encoding="utf-8")
+        return ["/bin/sh", f"{home}/nats-start"]
+
     def test_nats_accepts_the_configuration(self):
         with tempfile.TemporaryDirectory(prefix="apportion-test-") as home:
-            for name in ("nats.conf", "accounts.conf"):
-                text = read("nats", name).replace('"/data"', f'"{home}/data"')
-                Path(home, name).write_text(text, encoding="utf-8")
-            text = read("compose", "nats-start").replace("/etc/nats/", f"{home}/")
-            self.assertIn("exec nats-server ", text)
-            Path(home, "nats-start").write_text(text.replace("exec nats-server ", "exec nats-server -t "),
-                                                encoding="utf-8")
+            start = self.nats_start(home, {"nats-server --config": "nats-server -t --config"})
             compose.write_secrets(Path(home, "secrets"))
             path = f"{wheels.nats_server().parent}:{os.environ['PATH']}"
-            done = with_secrets(f"{home}/secrets", "/bin/sh", f"{home}/nats-start", PATH=path, NATS_SERVER_NAME="nats-1")
+            done = with_secrets(f"{home}/secrets", *start, PATH=path, NATS_SERVER_NAME="nats-1")
             self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_bus_whose_disk_was_full_ends_to_be_started_again_when_there_is_room_and_not_before(self):
+        directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
+        self.addCleanup(directory.cleanup)
+        home = directory.name
+        port, monitor_port = net.free_port(), net.free_port()
+        start = self.nats_start(home, {"127.0.0.1 8222": f"127.0.0.1 {monitor_port}", "sleep 5": "sleep 0.1"})
+        disk = breakable.Disk(Path(home, "data"))
+        if not disk.mount():
+            self.skipTest("this user may not mount a file system in memory")
+        self.addCleanup(disk.close)
+        # Three that find each other are too many for this; all else is as it is there.
+        passwords = {key: "pw-" + key for key in services.nats_users([])}
+        text = nats_conf.render(port=port, monitor_port=monitor_port, store_dir=f"{home}/data", cell="c", tenants=[],
+                                passwords=passwords, file_store_bytes="$NATS_MAX_FILE_STORE")
+        Path(home, "nats.conf").write_text(text, encoding="utf-8")
+        asked = Path(home, "asked")
+        Path(home, "nc").write_text(NC.format(python=sys.executable, asked=asked), encoding="utf-8")
+        Path(home, "nc").chmod(0o755)
+        environment = {**os.environ, "NATS_PASSWORD_ROUTE": "pw-route",
+                       "PATH": f"{home}:{wheels.nats_server().parent}:{os.environ['PATH']}"}
+
+        def up():
+            process = subprocess.Popen(start, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.addCleanup(process.wait)
+            self.addCleanup(process.terminate)
+            url = f"http://127.0.0.1:{monitor_port}/healthz"
+            self.assertTrue(net.wait_until(lambda: net.http_ok(url), 20))
+            return process
+
+        def publish(user, make=False):
+            """How many messages are in the stream; None if this one was not acknowledged."""
+            return asyncio.run(publish_one(f"nats://127.0.0.1:{port}", user, "pw-" + user, make))
+
+        first = up()
+        publish("bus", make=True)
+        before = publish("quota")
+        disk.fill()
+        acknowledged = iter(lambda: publish("quota"), None)
+        before = max([before, *acknowledged])
+        looks = asked.stat().st_size
+        self.assertTrue(net.wait_until(lambda: asked.stat().st_size >= looks + 5, 20))
+        self.assertIsNone(first.poll())
+        disk.free()
+        first.wait(20)
+        up()
+        self.assertEqual(publish("quota"), before + 1)
 
     def test_an_acknowledged_message_is_on_disk(self):
         self.assertRegex(read("nats", "nats.conf"), r"(?m)^  sync_interval: always$")

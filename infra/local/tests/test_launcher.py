@@ -16,10 +16,11 @@ from pathlib import Path
 
 from . import support  # noqa: F401  (puts the launcher on the path)
 from apportion_local import cli, nats_conf, net, paths, services, stack
+from apportion_local.breakable import Disk
 from apportion_local.net import LOOPBACK
 from apportion_local.paths import StackError, StateDir
 from apportion_local.postgres import roles_sql
-from apportion_local.supervisor import Spec, StartError, Supervisor
+from apportion_local.supervisor import LOOK_EVERY_S, Spec, StartError, Supervisor
 
 
 def stack_value():
@@ -268,6 +269,44 @@ class Supervision(unittest.TestCase):
         child = self.supervisor.children["child"]
         self.poll_until(lambda: child.restarts == 3)
         self.assertGreaterEqual(child.backoff_s, 0.8)
+
+    def test_what_runs_and_does_not_work_is_restarted_and_each_time_left_alone_for_longer(self):
+        why = ["its store is closed"]
+        self.supervisor.start(self.spec("import time; time.sleep(60)", why_restart=lambda: why[0]))
+        child, first = self.supervisor.children["child"], self.pid()
+        self.poll_until(lambda: child.restarts == 2)
+        self.assertEqual(child.mend_backoff_s, 4 * LOOK_EVERY_S)
+        self.assertNotEqual(self.pid(), first)
+        why[0] = None
+        child.look_at = 0
+        self.supervisor.poll(0)
+        seen = json.loads((self.state.path / "supervisor.json").read_text())["child"]
+        self.assertEqual((seen["restarts"], seen["last_exit"]), (2, "restarted by the launcher: its store is closed"))
+        self.assertIn("restarted by the launcher: its store is closed", self.state.log("child").read_text())
+
+    def test_what_was_stopped_by_hand_is_not_restarted_for_not_working(self):
+        self.supervisor.start(self.spec("import time; time.sleep(60)", why_restart=lambda: "it does not work"))
+        self.assertEqual(self.supervisor.command("stop child"), "ok")
+        self.supervisor.poll(0)
+        self.assertEqual(self.supervisor.pids(), {})
+
+    def test_a_full_disk_does_not_end_the_launcher(self):
+        disk = Disk(self.state.path)
+        if not disk.mount():
+            self.skipTest("this user may not mount a file system in memory")
+        self.addCleanup(disk.close)
+        self.addCleanup(lambda: self.supervisor.stop_all([["child"]]))
+        for name in ("log", "pids"):
+            (self.state.path / name).mkdir()
+        self.supervisor.start(self.spec("import time; time.sleep(60)"))
+        first = self.supervisor.pids()["child"]
+        disk.fill()
+        with self.assertRaises(OSError):
+            (self.state.path / "more").write_bytes(bytes(1 << 20))
+        self.assertEqual(self.supervisor.command("kill child"), "ok")
+        self.poll_until(lambda: self.supervisor.pids().get("child", first) != first)
+        disk.free()
+        self.poll_until(lambda: self.pid() == self.supervisor.pids()["child"])
 
     def test_a_process_that_ignores_the_signal_is_killed(self):
         ready = self.state.path / "ready"

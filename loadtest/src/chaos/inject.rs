@@ -3,7 +3,7 @@
 use super::{
     agents::Agents,
     flood::{FloodError, flood},
-    plan::{BUS, Fault, Kind, SERVICES, Supported},
+    plan::{Fault, Kind, SERVERS, SERVICES, Supported},
     scene::Scene,
 };
 use crate::{
@@ -49,8 +49,9 @@ struct File {
 pub struct Breakable {
     /// By service: the file that says how many nanoseconds its wall clock is ahead.
     clocks: BTreeMap<String, PathBuf>,
-    /// The bus's data lies on a file system of its own, which the launcher can fill.
-    bus_disk: bool,
+    /// Servers whose data lies on a file system of its own, which the launcher can fill.
+    #[serde(default)]
+    disks: Vec<String>,
 }
 
 impl Breakable {
@@ -61,9 +62,11 @@ impl Breakable {
 
     pub fn supported(&self) -> Supported {
         let all = SERVICES.iter();
+        let has_disk = |server: &&str| self.disks.iter().any(|name| name == server);
+        let disks = SERVERS.into_iter().filter(has_disk);
         Supported {
             clocks: all.clone().all(|name| self.clocks.contains_key(*name)),
-            bus_disk: self.bus_disk,
+            disks: Vec::from_iter(disks),
         }
     }
 }
@@ -133,13 +136,10 @@ impl Breaker {
                 self.set_clocks(fault.services, 0)?;
                 injected
             }
-            Kind::BusFull => {
-                let injected = self.tell("fill", BUS).await?;
+            Kind::DiskFull(server) => {
+                let injected = self.tell("fill", server).await?;
                 length.await;
-                self.tell("free", BUS).await?;
-                // As an operator would do, whose server could not write.
-                self.tell("stop", BUS).await?;
-                self.tell("start", BUS).await?;
+                self.tell("free", server).await?;
                 injected
             }
             Kind::Flood(kind) => {

@@ -12,7 +12,7 @@ pub const SERVICES: [&str; 5] = [
     "analytics",
 ];
 pub const BUS: &str = "nats";
-const SERVERS: [&str; 3] = [BUS, "postgres", "clickhouse"];
+pub const SERVERS: [&str; 3] = [BUS, "postgres", "clickhouse"];
 
 /// How one tenant floods the door.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +33,8 @@ pub enum Kind {
     Restart(&'static str),
     KillTwo,
     ClockStep,
-    BusFull,
+    /// Of the server of that name.
+    DiskFull(&'static str),
     Flood(Flood),
     SilentAgent,
     RestartedAgent,
@@ -47,7 +48,8 @@ impl fmt::Display for Kind {
             Self::Restart(process) => write!(f, "restart {process}"),
             Self::KillTwo => f.write_str("kill -9 two services"),
             Self::ClockStep => f.write_str("clock step of a service"),
-            Self::BusFull => f.write_str("disk of the bus full"),
+            Self::DiskFull(BUS) => f.write_str("disk of the bus full"),
+            Self::DiskFull(server) => write!(f, "disk of {server} full"),
             Self::Flood(Flood::Submits) => f.write_str("flood of submits"),
             Self::Flood(Flood::Large) => f.write_str("flood of large messages"),
             Self::Flood(Flood::Cancels) => f.write_str("flood of bad cancels"),
@@ -94,21 +96,31 @@ impl Fault {
 }
 
 /// What this stack, on this machine, can have done to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Supported {
     pub clocks: bool,
-    pub bus_disk: bool,
+    /// Servers whose data is on a file system of its own, which the launcher can fill.
+    pub disks: Vec<&'static str>,
+}
+
+impl Supported {
+    pub fn all() -> Self {
+        Self {
+            clocks: true,
+            disks: SERVERS.to_vec(),
+        }
+    }
 }
 
 /// Every kind that is supported, once.
-pub fn kinds(supported: Supported) -> Vec<Kind> {
+pub fn kinds(supported: &Supported) -> Vec<Kind> {
     let processes = || SERVICES.into_iter().chain(SERVERS);
     let mut kinds: Vec<Kind> = processes().map(Kind::Kill).collect();
     kinds.extend(SERVICES.into_iter().map(Kind::Pause));
     kinds.extend(processes().map(Kind::Restart));
     kinds.push(Kind::KillTwo);
     kinds.extend(supported.clocks.then_some(Kind::ClockStep));
-    kinds.extend(supported.bus_disk.then_some(Kind::BusFull));
+    kinds.extend(supported.disks.iter().copied().map(Kind::DiskFull));
     let floods = [
         Flood::Submits,
         Flood::Large,
@@ -137,7 +149,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn new(seed: u64, supported: Supported) -> Self {
+    pub fn new(seed: u64, supported: &Supported) -> Self {
         Self {
             dice: Seeded::new(seed),
             kinds: kinds(supported),
@@ -173,7 +185,7 @@ impl Plan {
                 clock_ahead_ms = self.step_ms();
                 self.between(1_000, 6_000)
             }
-            Kind::BusFull => self.between(2_000, 5_000),
+            Kind::DiskFull(_) => self.between(2_000, 5_000),
             Kind::Flood(_) => self.between(2_000, 4_000),
             // The launcher's lease is 15 s.
             Kind::SilentAgent => self.between(16_000, 22_000),
@@ -212,13 +224,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    const ALL: Supported = Supported {
-        clocks: true,
-        bus_disk: true,
-    };
-
     fn first(seed: u64, count: usize) -> Vec<Fault> {
-        Plan::new(seed, ALL).take(count).collect()
+        Plan::new(seed, &Supported::all()).take(count).collect()
     }
 
     #[test]
@@ -229,7 +236,7 @@ mod tests {
 
     #[test]
     fn every_round_has_every_kind_once() {
-        let all = kinds(ALL);
+        let all = kinds(&Supported::all());
         let plan = first(1, 3 * all.len());
         for round in plan.chunks(all.len()) {
             let seen: BTreeSet<Kind> = round.iter().map(|fault| fault.kind).collect();
@@ -241,11 +248,11 @@ mod tests {
     fn what_is_not_supported_is_not_planned() {
         let without = Supported {
             clocks: false,
-            bus_disk: false,
+            disks: Vec::new(),
         };
-        let mut plan = Plan::new(1, without).take(200);
-        assert!(!plan.any(|fault| matches!(fault.kind, Kind::ClockStep | Kind::BusFull)));
-        assert_eq!(kinds(ALL).len(), kinds(without).len() + 2);
+        let mut plan = Plan::new(1, &without).take(200);
+        assert!(!plan.any(|fault| matches!(fault.kind, Kind::ClockStep | Kind::DiskFull(_))));
+        assert_eq!(kinds(&Supported::all()).len(), kinds(&without).len() + 4);
     }
 
     #[test]

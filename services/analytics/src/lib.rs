@@ -1,11 +1,13 @@
 //! What was used, and what does it cost? The fold is in [`domain`], ClickHouse in [`store`]; here is only the wiring.
 
+mod disk;
 pub mod domain;
 pub mod metrics;
 mod observe;
 pub mod store;
 
 use chassis::{Behind, BootError, Config, Context, Failure, Needs, Service, Shutdown};
+use disk::Disk;
 use domain::Usage;
 use futures::future::BoxFuture;
 use ledger::jetstream::Readers;
@@ -54,6 +56,8 @@ impl Service for AnalyticsService {
         let rows = instruments.rows.clone();
         let (server, database) = ctx.clickhouse()?;
         let store = Store::new(server, database, ctx.cell_no());
+        let component = ctx.health.component("clickhouse_disk");
+        let disk = Disk::new(store.clone(), component, &ctx.metrics);
         let resumed = ResumedThrough::default();
         let told = resumed.clone();
         let up = health.clone();
@@ -87,6 +91,7 @@ impl Service for AnalyticsService {
         };
         tokio::select! {
             outcome = work => outcome,
+            never = disk.watch() => match never {},
             () = ctx.shutdown.requested() => Ok(()),
         }
     }

@@ -10,8 +10,9 @@ pub use queries::{BillLine, Conservation, Imbalance, UsageLine};
 pub use rows::{EntryRow, IntervalRow, RangeRow, RateRow, Rows};
 pub use sink::{Begun, ClickHouseSink};
 
-use clickhouse::{Client, RowOwned, RowRead, RowWrite, query::Query};
+use clickhouse::{Client, Row, RowOwned, RowRead, RowWrite, query::Query};
 use ledger::SinkError;
+use serde::Deserialize;
 use std::{future::Future, time::Duration};
 use vocab::CellNo;
 
@@ -67,6 +68,14 @@ impl From<StoreError> for SinkError {
 
 fn untouched(unknown: Option<String>) -> Result<(), StoreError> {
     unknown.map_or(Ok(()), |file| Err(StoreError::MigrationUnknown { file }))
+}
+
+/// Bytes of a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Row, Deserialize)]
+pub struct DiskSpace {
+    /// By whomever.
+    pub used: u64,
+    pub size: u64,
 }
 
 /// One cell's database.
@@ -125,6 +134,13 @@ impl Store {
 
     async fn fetch_one<R: RowOwned + RowRead>(&self, query: Query) -> Result<R, StoreError> {
         within(query.fetch_one::<R>()).await
+    }
+
+    /// Used bytes and size of the server's fullest disk. An answer that waits for its end may need room on it.
+    pub async fn disk(&self) -> Result<DiskSpace, StoreError> {
+        let fullest = "SELECT toUInt64(total_space - free_space) AS used, total_space AS size
+                       FROM system.disks ORDER BY free_space / total_space LIMIT 1";
+        self.fetch_one(self.server.query(fullest)).await
     }
 
     /// One INSERT of one block. Had an earlier one the same token, nothing happens.

@@ -22,6 +22,7 @@ use vocab::{CellNo, Millis};
 use crate::clock::Clock;
 use crate::error::Failure;
 use crate::health::ComponentHandle;
+use crate::monitor::Monitor;
 use crate::query::Mark;
 use crate::service::Context;
 use crate::watch::Behind;
@@ -91,13 +92,18 @@ impl<T> Context<T> {
         let link = &self.nats_events.link;
         let bus = JetStreamBus::open_among(client, link, self.subjects(), &self.readers).await?;
         let config = self.stream_config(&bus, &component).await?;
-        let syncs = match &self.servers.nats.monitor_url {
-            Some(url) => crate::monitor::server_syncs_always(url).await,
+        let monitor_url = self.servers.nats.monitor_url.as_deref();
+        let monitor = monitor_url.and_then(Monitor::at);
+        let page = match &monitor {
+            Some(monitor) => monitor.jetstream().await,
             None => None,
         };
-        check_ledger_settings(&config, syncs)?;
+        check_ledger_settings(&config, page.map(|page| page.config.sync_always))?;
         component.ready();
         self.watch_reader(&bus);
+        if let Some(monitor) = monitor {
+            self.watch_store(monitor);
+        }
         Ok(bus)
     }
 

@@ -6,6 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
+/// From here on somebody has to see to it that there will be room.
+const FILLED_PERCENT: u64 = 90;
+
+fn percent(used: u64, of: u64) -> u64 {
+    // At most a hundred, for what is more than full.
+    let part = u128::from(used.min(of)) * 100;
+    part.checked_div(u128::from(of)).unwrap_or(0) as u64
+}
+
 /// The components of one service. Register all of them before the first slow step: the service counts as ready when
 /// each registered one is, and not while there is none.
 #[derive(Clone, Debug, Default)]
@@ -93,6 +102,14 @@ impl ComponentHandle {
         self.set(Standing::Degraded(why.into()));
     }
 
+    /// The component holds so much of what it may: it works, and says in time that it will not. `of` 0: nobody knows.
+    pub fn filled(&self, what: &'static str, used: u64, of: u64) {
+        match percent(used, of) {
+            full @ FILLED_PERCENT.. => self.degraded(format!("{what} is {full} % full")),
+            _ => self.ready(),
+        }
+    }
+
     /// The component is dead until the process restarts.
     pub fn failed(&self, why: impl Into<Cow<'static, str>>) {
         self.set(Standing::Failed(why.into()));
@@ -152,6 +169,29 @@ mod tests {
                 (is_ready, is_alive),
                 "{case}"
             );
+        }
+    }
+
+    #[test]
+    fn what_is_nearly_full_says_so_and_works() {
+        let table: [(u64, u64, Option<&str>); 7] = [
+            (0, 0, None),
+            (5, 0, None),
+            (89, 100, None),
+            (90, 100, Some("the disk is 90 % full")),
+            (120, 100, Some("the disk is 100 % full")),
+            (u64::MAX / 100 * 91, u64::MAX, Some("the disk is 90 % full")),
+            (u64::MAX, u64::MAX, Some("the disk is 100 % full")),
+        ];
+        for (used, of, expected) in table {
+            let health = Health::default();
+            health.component("disk").filled("the disk", used, of);
+            let report = health.ready();
+            let found = match &report.components["disk"] {
+                Standing::Degraded(why) => Some(why.as_ref()),
+                _ => None,
+            };
+            assert_eq!((report.ok, found), (true, expected), "{used} of {of}");
         }
     }
 

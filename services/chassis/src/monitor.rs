@@ -1,29 +1,73 @@
-//! The bus's monitoring page: the only place that says whether the server syncs before it acknowledges.
+//! The bus's monitoring pages: the only place that says whether the server syncs before it acknowledges, whether it can
+//! write, and how much room it has.
+
+use std::time::Duration;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// The page is small; what is longer is something else.
+/// The pages are small; what is longer is something else.
 const PAGE_MAX: u64 = 1 << 20;
+/// Real time that an answer may take.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
 
-#[derive(Deserialize)]
-struct Page {
-    config: PageConfig,
+/// Where they are.
+#[derive(Clone, Debug)]
+pub(crate) struct Monitor {
+    authority: String,
 }
 
-#[derive(Deserialize)]
-struct PageConfig {
+/// What the server says of its health; nothing, if it is well.
+#[derive(Debug, Deserialize)]
+pub(crate) struct HealthPage {
+    pub error: Option<String>,
+}
+
+/// What it says of JetStream.
+#[derive(Debug, Deserialize)]
+pub(crate) struct JetStreamPage {
+    /// Bytes in files.
     #[serde(default)]
-    sync_always: bool,
+    pub storage: u64,
+    #[serde(default)]
+    pub config: JetStreamConfig,
 }
 
-/// What the server says of itself; none if it does not say.
-pub(crate) async fn server_syncs_always(url: &str) -> Option<bool> {
-    let authority = url.strip_prefix("http://")?.trim_end_matches('/');
-    let body = get(authority, "/jsz?config=true").await.ok()?;
-    let page: Page = serde_json::from_slice(&body).ok()?;
-    Some(page.config.sync_always)
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct JetStreamConfig {
+    #[serde(default)]
+    pub sync_always: bool,
+    /// What may be stored in files; 0 where JetStream is not at work.
+    #[serde(default)]
+    pub max_storage: u64,
+}
+
+impl Monitor {
+    /// None for a page that cannot be asked.
+    pub(crate) fn at(url: &str) -> Option<Monitor> {
+        let authority = url
+            .strip_prefix("http://")?
+            .trim_end_matches('/')
+            .to_owned();
+        Some(Monitor { authority })
+    }
+
+    /// None if the server does not say.
+    pub(crate) async fn health(&self) -> Option<HealthPage> {
+        self.page("/healthz").await
+    }
+
+    pub(crate) async fn jetstream(&self) -> Option<JetStreamPage> {
+        self.page("/jsz?config=true").await
+    }
+
+    async fn page<P: DeserializeOwned>(&self, path: &str) -> Option<P> {
+        let asked = tokio::time::timeout(ANSWER_MAX, get(&self.authority, path));
+        let body = asked.await.ok()?.ok()?;
+        serde_json::from_slice(&body).ok()
+    }
 }
 
 /// One plain request on a connection of its own. HTTP/1.0, so that the body is all that follows the headers.

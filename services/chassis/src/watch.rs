@@ -1,8 +1,9 @@
-//! What a service looks at all the time to say how it is: whether it has read what stands on the ledger, and whether the
-//! machine's clock is believable.
+//! What a service looks at all the time to say how it is: whether it has read what stands on the ledger, whether the bus can
+//! store, and whether the machine's clock is believable.
 
 mod clock;
 mod reader;
+mod store;
 
 pub(crate) use reader::Followers;
 pub use reader::{Behind, Follower};
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::monitor::Monitor;
 use crate::service::Context;
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -49,6 +51,12 @@ impl<T> Context<T> {
             self.ledger_replaced.clone(),
         );
         self.watches.begin(watch);
+    }
+
+    pub(crate) fn watch_store(&self, monitor: Monitor) {
+        let component = self.health.component("bus_store");
+        let gauges = store::Gauges::new(&self.metrics);
+        self.watches.begin(store::watch(monitor, component, gauges));
     }
 
     pub(crate) fn watch_clock(&self) {

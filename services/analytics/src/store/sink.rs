@@ -39,6 +39,12 @@ struct Ends {
     begun: u64,
 }
 
+#[derive(Row, Deserialize)]
+struct BrokenPart {
+    table: String,
+    name: String,
+}
+
 #[derive(Row, Serialize, Deserialize)]
 struct Range {
     after_lsn: u64,
@@ -56,8 +62,7 @@ pub enum Begun {
 }
 
 impl Store {
-    /// Where the tables stand. The tables of another ledger are emptied, the ranges last: a kill in between leaves the
-    /// reason to empty them.
+    /// Where the tables stand. The tables of another ledger, and those that have lost a part, are emptied.
     pub async fn resume(&self, ledger: LedgerId) -> Result<Resume, StoreError> {
         let foreign: u64 = self
             .fetch_one(
@@ -67,6 +72,9 @@ impl Store {
             .await?;
         if foreign > 0 {
             tracing::warn!(ledger = ledger.0, "tables of another ledger emptied");
+            self.wipe().await?;
+        } else if !self.broken_parts().await?.is_empty() {
+            tracing::warn!("tables emptied, of which parts were found broken");
             self.wipe().await?;
         }
         let ends: Ends = self
@@ -85,10 +93,26 @@ impl Store {
         })
     }
 
-    /// Empties all tables, so that they are built anew from the ledger.
+    /// Parts that the server could not read when it started, and has put aside with their rows. A disk that becomes full
+    /// while it writes one leaves it empty, and an INSERT into it acknowledged.
+    async fn broken_parts(&self) -> Result<Vec<BrokenPart>, StoreError> {
+        let broken = "SELECT table, name FROM system.detached_parts
+                      WHERE database = ? AND startsWith(reason, 'broken')";
+        self.fetch_all(self.query(broken).bind(&self.database))
+            .await
+    }
+
+    /// Empties all tables, so that they are built anew from the ledger: the ranges behind the others, and what is broken
+    /// goes last, so that a kill in between leaves the reason to empty them.
     pub async fn wipe(&self) -> Result<(), StoreError> {
         for table in [INTERVALS, ENTRIES, RATES, USAGE, RANGES] {
             self.execute(&format!("TRUNCATE TABLE {table}")).await?;
+        }
+        for BrokenPart { table, name } in self.broken_parts().await? {
+            self.execute(&format!(
+                "ALTER TABLE `{table}` DROP DETACHED PART '{name}' SETTINGS allow_drop_detached = 1"
+            ))
+            .await?;
         }
         Ok(())
     }
