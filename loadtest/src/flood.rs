@@ -1,7 +1,7 @@
 //! `loadtest flood`: what one tenant's flood does to the others, who send at a gentle and fixed rate.
 //!
-//! Phases alternate in one run: quiet, flood, quiet, flood with a rate set for the one who floods. Each gentle operation
-//! has its moment fixed before, and its time is counted from there.
+//! Phases alternate in one run, for each kind of flood: quiet, flood without a rate, quiet, flood with the rate that a tenant
+//! has unless it is given another one. Each gentle operation has its moment fixed before, and its time is counted from there.
 
 mod gentle;
 mod torrent;
@@ -11,13 +11,13 @@ use crate::{
     measure::{ReachError, connect, histogram, operator, plain, quantile_ms, tenants},
 };
 use chassis::{Stopwatch, stack::Stack};
+use clap::ValueEnum;
 use client::{Client, Failed, SetTenant};
 use gentle::{Gentle, Seen};
 use hdrhistogram::Histogram;
-use schemas::subjects::Subjects;
 use serde::Serialize;
 use std::{collections::BTreeMap, fs, io, path::PathBuf, process::ExitCode, time::Duration};
-use torrent::{Flooded, Torrent};
+use torrent::{Flood, Flooded, Torrent};
 use vocab::Token;
 
 #[derive(Debug, clap::Args)]
@@ -28,8 +28,11 @@ pub struct Options {
     /// Where to write the figures, as one JSON object.
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
+    /// What to flood with; without it, one after the other.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Flood::value_variants().iter().copied())]
+    cases: Vec<Flood>,
     /// How long each phase is.
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 5)]
     seconds: u64,
     /// How often all phases are gone through.
     #[arg(long, default_value_t = 2)]
@@ -37,9 +40,6 @@ pub struct Options {
     /// Operations per second of each gentle tenant.
     #[arg(long, default_value_t = 100)]
     gentle_per_s: u32,
-    /// Operations per second that the one who floods may send where a rate is set.
-    #[arg(long, default_value_t = 1000)]
-    rate_per_s: u32,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -72,13 +72,31 @@ const PHASES: [Kind; 4] = [Kind::Quiet, Kind::Flood, Kind::Quiet, Kind::FloodWit
 struct Report {
     measure: &'static str,
     machine: Machine,
+    gentle_tenants: usize,
+    gentle_per_s: u32,
+    cases: BTreeMap<Flood, Case>,
+}
+
+#[derive(Debug, Serialize)]
+struct Case {
     /// Of the gentle tenants: p99 with the flood over p99 without.
     p99_ratio: f64,
     p99_ratio_with_rate: f64,
-    gentle_tenants: usize,
-    gentle_per_s: u32,
-    rate_per_s: u32,
     phases: BTreeMap<Kind, Figures>,
+}
+
+impl Case {
+    fn of(sums: &BTreeMap<Kind, Sum>) -> Self {
+        let phases: BTreeMap<Kind, Figures> =
+            sums.iter().map(|(k, sum)| (*k, sum.figures())).collect();
+        let p99 = |kind| phases.get(&kind).map_or(0.0, |figures| figures.p99_ms);
+        let ratio = |kind| (p99(kind) / p99(Kind::Quiet) * 100.0).round() / 100.0;
+        Self {
+            p99_ratio: ratio(Kind::Flood),
+            p99_ratio_with_rate: ratio(Kind::FloodWithRate),
+            phases,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -117,25 +135,26 @@ async fn run(options: &Options) -> Result<(), FloodError> {
     let machine = Machine::look();
     let stack = Stack::read(&options.stack).map_err(ReachError::from)?;
     let scene = Scene::prepare(&stack, options).await?;
-    let mut sums: BTreeMap<Kind, Sum> = BTreeMap::new();
+    let mut sums: BTreeMap<Flood, BTreeMap<Kind, Sum>> = BTreeMap::new();
     for _ in 0..options.rounds {
-        for kind in PHASES {
-            scene.phase(kind, sums.entry(kind).or_default()).await?;
+        for flood in &options.cases {
+            let sums = sums.entry(*flood).or_default();
+            for kind in PHASES {
+                let sum = sums.entry(kind).or_default();
+                scene.phase(*flood, kind, sum).await?;
+            }
         }
     }
-    scene.set_rate(0).await?;
-    let phases: BTreeMap<Kind, Figures> = sums.iter().map(|(k, sum)| (*k, sum.figures())).collect();
-    let p99 = |kind| phases.get(&kind).map_or(0.0, |figures| figures.p99_ms);
-    let ratio = |kind| (p99(kind) / p99(Kind::Quiet) * 100.0).round() / 100.0;
+    scene.set_rate(None).await?;
     let report = Report {
         measure: "flood",
         machine: machine.and_after(),
-        p99_ratio: ratio(Kind::Flood),
-        p99_ratio_with_rate: ratio(Kind::FloodWithRate),
         gentle_tenants: scene.gentle.len(),
         gentle_per_s: options.gentle_per_s,
-        rate_per_s: options.rate_per_s,
-        phases,
+        cases: sums
+            .iter()
+            .map(|(of, sums)| (*of, Case::of(sums)))
+            .collect(),
     };
     let text = serde_json::to_string_pretty(&report)?;
     println!("{text}");
@@ -151,7 +170,6 @@ struct Scene {
     torrent: Torrent,
     gentle: Vec<Gentle>,
     window: Duration,
-    rate_per_s: u32,
 }
 
 /// All phases of one kind.
@@ -193,14 +211,13 @@ impl Scene {
             torrent,
             gentle,
             window: Duration::from_secs(options.seconds),
-            rate_per_s: options.rate_per_s,
         })
     }
 
-    async fn phase(&self, kind: Kind, sum: &mut Sum) -> Result<(), FloodError> {
+    async fn phase(&self, flood: Flood, kind: Kind, sum: &mut Sum) -> Result<(), FloodError> {
         self.set_rate(match kind {
-            Kind::FloodWithRate => self.rate_per_s,
-            Kind::Quiet | Kind::Flood => 0,
+            Kind::FloodWithRate => None,
+            Kind::Quiet | Kind::Flood => Some(0),
         })
         .await?;
         let all = self.gentle.iter().map(|one| one.run(self.window));
@@ -208,7 +225,7 @@ impl Scene {
         let (seen, flooded) = match kind {
             Kind::Quiet => (all.await, Flooded::default()),
             Kind::Flood | Kind::FloodWithRate => {
-                tokio::join!(all, self.torrent.run(self.window))
+                tokio::join!(all, self.torrent.run(flood, self.window))
             }
         };
         let since = Stopwatch::start();
@@ -218,10 +235,11 @@ impl Scene {
         Ok(())
     }
 
-    async fn set_rate(&self, per_s: u32) -> Result<(), FloodError> {
+    /// None: the one that a tenant has unless it is given another.
+    async fn set_rate(&self, rate_milli: Option<i64>) -> Result<(), FloodError> {
         let change = SetTenant {
             tenant: self.flooder.to_string(),
-            rate_milli: Some(i64::from(per_s) * 1000),
+            rate_milli,
             ..SetTenant::default()
         };
         let id = client::Operation::fresh_id();
@@ -268,12 +286,11 @@ async fn torrent(stack: &Stack, tenant: &Token) -> Result<Torrent, ReachError> {
     for _ in 0..FLOODING {
         connections.push(plain(stack, &format!("tenant:{tenant}")).await?);
     }
-    let subject = Subjects::new(&stack.cell.name).ingress(tenant.as_str());
     let clients = connect(stack, tenant, 1, None).await?;
     let client = clients.into_iter().next();
     Ok(Torrent::new(
         connections,
-        subject,
+        (stack, tenant),
         client.ok_or(ReachError::NoTenant)?,
     ))
 }

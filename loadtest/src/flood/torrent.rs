@@ -1,27 +1,58 @@
 //! A tenant that sends whatever the door takes, and waits for no outcome.
 
+use crate::measure::plain;
 use async_nats::jetstream;
 use bytes::Bytes;
-use chassis::Stopwatch;
-use client::{Client, NoOutcome, Operation};
+use chassis::{Stopwatch, stack::Stack};
+use clap::ValueEnum;
+use client::{Client, NoOutcome, Operation, Position};
 use futures::future::join_all;
 use prost::Message;
-use schemas::v1::{self, Batch, Request, request::Verb};
+use schemas::{
+    subjects::Subjects,
+    v1::{self, Batch, Request, request::Verb},
+};
+use serde::Serialize;
 use std::time::Duration;
+use vocab::Token;
+
+/// What a tenant floods with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Flood {
+    /// Batches of submits, for which it has no quota.
+    Submits,
+    /// Batches of creations of named resources: each is recorded and decided.
+    Resources,
+    /// Batches of cancels of what is not there.
+    Cancels,
+    /// Messages of a MiB that are no requests.
+    Large,
+    /// Connections that come, publish once, and go.
+    Connections,
+    /// Queries of its feed.
+    Queries,
+}
 
 /// Operations in one message.
 const BATCH: usize = 200;
+const LARGE_BYTES: usize = 1 << 20;
+/// Queries, or connections, at a time.
+const AT_ONCE: usize = 32;
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub struct Torrent {
     /// Plain ones: a client would wait for outcomes.
-    connections: Vec<jetstream::Context>,
+    connections: Vec<async_nats::Client>,
+    stack: Stack,
+    tenant: Token,
     subject: String,
     client: Client,
 }
 
 #[derive(Debug, Default)]
 pub struct Flooded {
+    /// Operations, messages or queries that were taken.
     ops: u64,
     took: Duration,
     drain: Duration,
@@ -30,30 +61,35 @@ pub struct Flooded {
 
 impl Torrent {
     /// The client is to ask how far the door is.
-    pub fn new(connections: Vec<async_nats::Client>, subject: String, client: Client) -> Self {
+    pub fn new(
+        connections: Vec<async_nats::Client>,
+        (stack, tenant): (&Stack, &Token),
+        client: Client,
+    ) -> Self {
         Self {
-            connections: connections.into_iter().map(jetstream::new).collect(),
-            subject,
+            connections,
+            stack: stack.clone(),
+            tenant: tenant.clone(),
+            subject: Subjects::new(&stack.cell.name).ingress(tenant.as_str()),
             client,
         }
     }
 
-    /// Each connection sends its next message when the door has stored the one before; of outcomes nobody hears.
-    pub async fn run(&self, window: Duration) -> Flooded {
+    /// For as long as the window is; of outcomes nobody hears.
+    pub async fn run(&self, flood: Flood, window: Duration) -> Flooded {
         let since = Stopwatch::start();
-        let floods = self.connections.iter().map(|connection| async move {
-            let mut ops = 0;
-            while since.elapsed() < window {
-                let sent = connection.publish(self.subject.clone(), batch()).await;
-                if let Ok(stored) = sent
-                    && stored.await.is_ok()
-                {
-                    ops += BATCH as u64;
-                }
+        let goes_on = || since.elapsed() < window;
+        let ops = match flood {
+            Flood::Submits => self.publish(goes_on, || batch(submit)).await,
+            Flood::Resources => self.publish(goes_on, || batch(create)).await,
+            Flood::Cancels => self.publish(goes_on, || batch(cancel)).await,
+            Flood::Large => {
+                let large = Bytes::from(vec![0xff; LARGE_BYTES]);
+                self.publish(goes_on, || (large.clone(), 1)).await
             }
-            ops
-        });
-        let ops = join_all(floods).await.iter().sum();
+            Flood::Connections => self.connects(goes_on).await,
+            Flood::Queries => self.queries(goes_on).await,
+        };
         Flooded {
             ops,
             took: since.elapsed(),
@@ -61,7 +97,55 @@ impl Torrent {
         }
     }
 
-    /// Until what was sent is decided: the door is one queue, so that the last one's answer says so.
+    /// Each connection sends its next message when the door has stored the one before.
+    async fn publish(&self, goes_on: impl Fn() -> bool, next: impl Fn() -> (Bytes, u64)) -> u64 {
+        let (goes_on, next) = (&goes_on, &next);
+        let floods = self.connections.iter().map(|connection| async move {
+            let door = jetstream::new(connection.clone());
+            let mut taken = 0;
+            while goes_on() {
+                let (message, operations) = next();
+                taken += stored(&door, &self.subject, message, operations).await;
+            }
+            taken
+        });
+        join_all(floods).await.iter().sum()
+    }
+
+    async fn connects(&self, goes_on: impl Fn() -> bool) -> u64 {
+        let goes_on = &goes_on;
+        let floods = (0..AT_ONCE).map(|_| async move {
+            let mut taken = 0;
+            while goes_on() {
+                // Refused, once there are as many as it may have.
+                if let Ok(connection) = plain(&self.stack, &format!("tenant:{}", self.tenant)).await
+                {
+                    let (message, operations) = batch(cancel);
+                    let door = jetstream::new(connection);
+                    taken += stored(&door, &self.subject, message, operations)
+                        .await
+                        .min(1);
+                }
+            }
+            taken
+        });
+        join_all(floods).await.iter().sum()
+    }
+
+    async fn queries(&self, goes_on: impl Fn() -> bool) -> u64 {
+        let goes_on = &goes_on;
+        let floods = (0..AT_ONCE).map(|_| async move {
+            let mut answered = 0;
+            while goes_on() {
+                let page = self.client.feed_page(Position::default(), None, 0).await;
+                answered += u64::from(page.is_ok());
+            }
+            answered
+        });
+        join_all(floods).await.iter().sum()
+    }
+
+    /// Until what was sent is decided: a tenant's messages are one queue, so that the last one's answer says so.
     pub async fn drained(&self) {
         let operation = Operation::new(Operation::fresh_id(), create());
         loop {
@@ -73,6 +157,16 @@ impl Torrent {
     }
 }
 
+async fn stored(door: &jetstream::Context, subject: &str, message: Bytes, operations: u64) -> u64 {
+    let Ok(stored) = door.publish(subject.to_owned(), message).await else {
+        return 0;
+    };
+    match stored.await {
+        Ok(_) => operations,
+        Err(_) => 0,
+    }
+}
+
 fn create() -> Verb {
     Verb::CreateResource(v1::CreateResource {
         resource: "flood".to_owned(),
@@ -80,17 +174,31 @@ fn create() -> Verb {
     })
 }
 
-fn batch() -> Bytes {
+fn submit() -> Verb {
+    Verb::Submit(v1::Submit {
+        cpu_milli: 1000,
+        memory_bytes: 1 << 30,
+        ..v1::Submit::default()
+    })
+}
+
+fn cancel() -> Verb {
+    Verb::Cancel(v1::Cancel {
+        allocation_id: "00000000-0000-0000-0000-000000000000".to_owned(),
+    })
+}
+
+fn batch(verb: fn() -> Verb) -> (Bytes, u64) {
     let request = |_| Request {
         operation_id: Operation::fresh_id(),
-        verb: Some(create()),
+        verb: Some(verb()),
     };
     let requests = (0..BATCH).map(request).collect();
     let batch = Request {
         operation_id: String::new(),
         verb: Some(Verb::Batch(Batch { requests })),
     };
-    batch.encode_to_vec().into()
+    (batch.encode_to_vec().into(), BATCH as u64)
 }
 
 impl Flooded {
