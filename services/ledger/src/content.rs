@@ -30,6 +30,8 @@ pub(crate) struct RawFrame {
     pub events: Vec<Bytes>,
     #[prost(bytes = "bytes", tag = "10")]
     pub leader: Bytes,
+    #[prost(bool, tag = "12")]
+    pub resigned: bool,
 }
 
 /// A frame's bytes, read. Whether it continues the chain is for each reader to say.

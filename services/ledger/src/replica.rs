@@ -52,6 +52,8 @@ pub struct Replica<D> {
     /// The other writers' heads at `folded`.
     folded_chain: Chain,
     pending: VecDeque<(Arc<Frame>, Head)>,
+    /// It has taken in something since the writer's last frame.
+    unsaid: bool,
 }
 
 impl<D: Decider> Default for Replica<D> {
@@ -62,6 +64,7 @@ impl<D: Decider> Default for Replica<D> {
             folded: Lsn(0),
             folded_chain: Chain::default(),
             pending: VecDeque::new(),
+            unsaid: false,
         }
     }
 }
@@ -95,8 +98,14 @@ impl<D: Decider> Replica<D> {
         Lsn(self.seen.last().0 + 1)
     }
 
+    /// Whether others have said something that the state has not taken in.
     pub fn has_pending(&self) -> bool {
-        !self.pending.is_empty()
+        self.pending.iter().any(|(frame, _)| frame.concerns())
+    }
+
+    /// Whether the state has taken in something that no frame of the writer confirms.
+    pub(crate) fn is_unsaid(&self) -> bool {
+        self.unsaid
     }
 
     /// Takes in one record. An own frame that somebody else appended is folded behind the inputs that it names; if this
@@ -127,6 +136,7 @@ impl<D: Decider> Replica<D> {
                     illegal,
                 })?;
         }
+        self.unsaid = false;
         Ok(Some(frame))
     }
 
@@ -148,6 +158,7 @@ impl<D: Decider> Replica<D> {
                         illegal,
                     })?;
             }
+            self.unsaid |= frame.concerns();
             self.folded_chain.set(frame.writer, head);
         }
         self.folded = self.folded.max(through);
@@ -174,20 +185,42 @@ impl<D: Decider> Replica<D> {
                 illegal,
             });
         }
+        let idle = draft.events.is_empty() && through_door == self.head().through_door;
+        Ok((!idle).then(|| self.close(draft, leader, epoch, through_door, false)))
+    }
+
+    /// A frame without events: how far its leader has read, and whether it is that leader's last.
+    pub(crate) fn seal_bare(
+        &self,
+        now: Millis,
+        leader: &[u8; 16],
+        epoch: u64,
+        through_door: u64,
+        resigned: bool,
+    ) -> Sealed {
+        self.close(self.draft(now), leader, epoch, through_door, resigned)
+    }
+
+    fn close(
+        &self,
+        draft: Draft,
+        leader: &[u8; 16],
+        epoch: u64,
+        through_door: u64,
+        resigned: bool,
+    ) -> Sealed {
         let head = self.head();
-        if draft.events.is_empty() && through_door == head.through_door {
-            return Ok(None);
-        }
         let off = u64::from(sabotage::armed(Bug::WatermarkOffByOne));
         let through = (Lsn(self.folded.0 + off), through_door);
         let events = (draft.events.len() as u64, &draft.encoded[..]);
-        let (bytes, next) = frame::write(&head, leader, epoch, draft.now, through, events);
-        Ok(Some(Sealed {
+        let (bytes, next) =
+            frame::write(&head, leader, epoch, draft.now, through, events, resigned);
+        Sealed {
             bytes,
             expected_last: head.lsn,
             events: draft.events,
             head: next,
-        }))
+        }
     }
 
     /// The sealed frame is durable at `lsn`; the state has its events already.
@@ -197,6 +230,7 @@ impl<D: Decider> Replica<D> {
             ..sealed.head.clone()
         };
         self.seen.set(D::WRITER, head);
+        self.unsaid = false;
     }
 
     /// The state at the frame just committed or folded. Valid only there: in between, the state may hold inputs that no
@@ -220,6 +254,7 @@ impl<D: Decider> Replica<D> {
             folded_chain: snapshot.chain.clone(),
             seen: snapshot.chain.clone(),
             pending: VecDeque::new(),
+            unsaid: false,
         })
     }
 }
