@@ -5,7 +5,7 @@ use crate::{
     chore::{Chore, beside},
     decider::Decider,
     frame::Frame,
-    replica::{Replica, ReplicaError, Sealed},
+    replica::{Rehearsed, Replica, ReplicaError, Sealed},
     snapshot::{Pace, Snapshot, newest},
 };
 use futures::{FutureExt, future::BoxFuture};
@@ -129,6 +129,8 @@ struct Term<D: Decider, B: Bus> {
     pace: Pace,
     /// The writer's last frame is the last of its leader.
     resigned: bool,
+    /// Nothing comes of the deadline that has passed.
+    vain: Option<Rehearsed>,
 }
 
 impl<D: Decider, B: Bus> Term<D, B> {
@@ -288,6 +290,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             trimmed: 0,
             pace,
             resigned: content.is_some_and(|content| content.head.resigned),
+            vain: None,
         })
     }
 
@@ -689,27 +692,52 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 }
                 Err(Trouble::Replica(error)) => return Err(error.into()),
             }
-            let waits = term.replica.head().frame_no == before && self.has_cause(term).await;
-            silent = if waits { silent + 1 } else { 0 };
+            let cause = match term.replica.head().frame_no == before {
+                true => self.cause(term).await,
+                false => None,
+            };
+            silent = if cause.is_some() { silent + 1 } else { 0 };
+            // What a leader keeps in mind and does not record, a standby does not know: only a try can tell.
+            if silent == LOOKS && matches!(cause, Some(Cause::Deadline)) {
+                let (rules, now) = (&self.options.rules, self.time.now());
+                term.vain = term.replica.rehearse(rules, now);
+                silent = if term.vain.is_some() { 0 } else { silent };
+            }
         }
         Ok(())
     }
 
-    /// Whether a live leader would have written something by now.
-    fn has_cause(&self, term: &Term<D, B>) -> impl Future<Output = bool> + Send + use<D, B, T> {
-        let state = term.replica.state();
-        let due = state.wake_at().is_some_and(|at| at <= self.time.now());
-        let cause = due || term.replica.has_pending();
-        let through = term.replica.head().through_door;
+    /// Why a live leader would have written something by now.
+    fn cause(
+        &self,
+        term: &Term<D, B>,
+    ) -> impl Future<Output = Option<Cause>> + Send + use<D, B, T> {
+        let (replica, now) = (&term.replica, self.time.now());
+        let due = replica.state().wake_at().is_some_and(|at| at <= now);
+        let vain = term
+            .vain
+            .is_some_and(|vain| vain.holds(replica.next(), now));
+        let deadline = (due && !vain).then_some(Cause::Deadline);
+        let waits = replica.has_pending();
+        let through = replica.head().through_door;
         let door = self.options.door.as_ref().map(|(door, _)| *door);
         let bus = self.bus.clone();
         async move {
-            match door {
-                Some(door) if !cause => bus.door_end(door).await.is_ok_and(|end| end > through),
-                _ => cause,
-            }
+            let waits = match door {
+                Some(door) if !waits => bus.door_end(door).await.is_ok_and(|end| end > through),
+                _ => waits,
+            };
+            if waits { Some(Cause::Input) } else { deadline }
         }
     }
+}
+
+/// Why a standby expects its leader to write.
+enum Cause {
+    /// Others have said something, or a message is at the door.
+    Input,
+    /// A deadline of the state has passed.
+    Deadline,
 }
 
 /// The number of the door's last message, and its messages from `from` on.

@@ -24,6 +24,21 @@ pub enum ReplicaError {
     Overtaken(Lsn),
 }
 
+/// There was nothing to decide.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rehearsed {
+    /// The next record to read at the time.
+    through: Lsn,
+    /// When there may be something again though nothing was read.
+    until: Option<Millis>,
+}
+
+impl Rehearsed {
+    pub fn holds(self, next: Lsn, now: Millis) -> bool {
+        next == self.through && self.until.is_none_or(|until| now < until)
+    }
+}
+
 /// A frame ready to be appended.
 #[derive(Debug, Clone)]
 pub struct Sealed {
@@ -163,6 +178,15 @@ impl<D: Decider> Replica<D> {
         }
         self.folded = self.folded.max(through);
         Ok(())
+    }
+
+    /// What deciding would come to: none if to something, or to an error. Tried on a copy, which takes in no inputs.
+    pub(crate) fn rehearse(&self, rules: &D::Rules, now: Millis) -> Option<Rehearsed> {
+        let mut copy = Self::restore(&self.snapshot())?;
+        let mut draft = copy.draft(now);
+        copy.state.decide(rules, &mut draft);
+        let (through, until) = (self.next(), copy.state.wake_at());
+        (draft.is_empty() && draft.illegal().is_none()).then_some(Rehearsed { through, until })
     }
 
     /// Begins a frame. The clock never goes backwards along the chain.
