@@ -43,7 +43,7 @@ impl Live {
             effects: None,
             snapshot_every: 0,
             takeover_after_ms: 3000,
-            resign: watch::Sender::new(false).subscribe(),
+            resign: tokio::sync::watch::Sender::new(false).subscribe(),
         };
         let bus = suite.bus(D::WRITER.name()).await;
         let leader: Leader<D, _, _> =
