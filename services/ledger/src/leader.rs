@@ -142,6 +142,17 @@ impl<D: Decider, B: Bus> Term<D, B> {
         self.trimmed = head.through_door;
         self.resigned = false;
     }
+
+    /// Before the writer's first frame nobody stands by; and a bare one with nothing before it would be taken by any ledger,
+    /// also by one that was made anew under the same name.
+    fn has_listeners(&self) -> bool {
+        self.replica.head().frame_no > 0
+    }
+
+    /// Whether it has taken in something and not said so.
+    fn owes_word(&self) -> bool {
+        self.has_listeners() && self.replica.is_unsaid()
+    }
 }
 
 impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
@@ -341,6 +352,9 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     /// Says that the frame is the last of this leader, so that a standby need not wait for its silence. It does not matter
     /// if another one leads already.
     async fn resign(&mut self, term: &mut Term<D, B>) {
+        if !term.has_listeners() {
+            return;
+        }
         let sealed = self.bare(term, true);
         if let Some(lsn) = self.append(&sealed).await {
             term.replica.committed(&sealed, lsn);
@@ -431,7 +445,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             let time = self.time.clone();
             self.trim_due = Some(Box::pin(async move { time.pause(TRIM_AFTER_MS).await }));
         }
-        if term.replica.is_unsaid() && self.word_due.is_none() {
+        if term.owes_word() && self.word_due.is_none() {
             let (time, ms) = (self.time.clone(), self.options.takeover_after_ms / LOOKS);
             self.word_due = Some(Box::pin(async move { time.pause(ms).await }));
         }
@@ -547,7 +561,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         let sealed = term
             .replica
             .seal(draft, &leader, term.epoch, term.through_door)?
-            .or_else(|| (word_due && term.replica.is_unsaid()).then(|| self.bare(term, false)));
+            .or_else(|| (word_due && term.owes_word()).then(|| self.bare(term, false)));
         let Some(sealed) = sealed else {
             self.release_effects(term);
             return match lost {
