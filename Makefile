@@ -50,8 +50,8 @@ build: ## build the programs, optimised
 run: setup build ## start everything, replay WORKLOAD (default: the openb cluster), report, stop everything
 	@$(STACK) run --workload '$(WORKLOAD)' --report target/run/report.json -- $(ARGS)
 
-up: setup build ## start everything and leave it running, with the data of the last time; without it: FRESH=1
-	@$(STACK) up $(if $(FRESH),--fresh)
+up: setup build ## start everything and leave it running, with the data of the last time; without it: FRESH=1; with standbys: REPLICAS=2
+	@$(STACK) up $(if $(FRESH),--fresh) $(if $(REPLICAS),--replicas $(REPLICAS))
 
 down: ## stop what `make up` started
 	@$(STACK) down
@@ -124,9 +124,9 @@ bench: setup build ## tasks per second through their whole life on the whole sta
 	[ -z "$$failed" ] || { echo "Broken:$$failed"; exit 1; }
 
 # A stack of its own, whose clocks and disk can be broken too; stopped again, whatever came of it, also on Ctrl-C.
-chaos: setup build ## break a stack at random for MINUTES (default 10) under recorded clients; SEED=N: in another order
+chaos: setup build ## break a stack at random for MINUTES (default 10) under recorded clients; SEED=N: in another order; REPLICAS=2: with standbys
 	@mkdir -p $(CHAOS)
-	@$(STACK) up --fresh --breakable --tenants 4 --state $(CHAOS_STATE) > $(CHAOS)/stack.log || { cat $(CHAOS)/stack.log; exit 1; }
+	@$(STACK) up --fresh --breakable --tenants 4 $(if $(REPLICAS),--replicas $(REPLICAS)) --state $(CHAOS_STATE) > $(CHAOS)/stack.log || { cat $(CHAOS)/stack.log; exit 1; }
 	@trap 'exit 130' INT TERM; trap '$(STACK) down --state $(CHAOS_STATE)' EXIT; \
 	$(TARGET)/release/loadtest chaos --stack $(CHAOS_STATE)/stack.json --minutes $(MINUTES) --seed $(SEED) --json $(CHAOS)/chaos.json
 

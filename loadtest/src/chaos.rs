@@ -63,6 +63,9 @@ pub struct Options {
     /// How long things are broken. Waiting for the end and looking at everything comes on top.
     #[arg(long, default_value_t = 10.0)]
     minutes: f64,
+    /// Instead: of each service, what leads is killed, paused and told to end, so many times each.
+    #[arg(long, value_name = "TIMES", conflicts_with = "minutes")]
+    takeovers: Option<usize>,
     /// Where to write the figures, as one JSON object; what the bill is summed from goes into a directory beside it.
     #[arg(long, value_name = "OUT")]
     json: PathBuf,
@@ -134,10 +137,21 @@ async fn run(options: &Options) -> Result<Report, ChaosError> {
     let breaker = Arc::new(breaker);
     let began = tokio::time::timeout(OUTCOME_MAX, scene.answered_after(Duration::ZERO)).await;
     began.map_err(|_| ChaosError::NeverBegan)?;
-    let plan = Plan::new(options.seed, &supported);
-    let length = Duration::from_secs_f64(options.minutes * 60.0);
     let from = scene.now();
-    let (mut faults, failed) = break_things(&scene, &breaker, plan, from + length).await;
+    let (kinds, pauses_ms, count, length) = match options.takeovers {
+        None => {
+            let length = Duration::from_secs_f64(options.minutes * 60.0);
+            (plan::kinds(&supported), plan::PAUSES_MS, usize::MAX, length)
+        }
+        Some(times) => {
+            let kinds = plan::takeovers();
+            let count = times * kinds.len();
+            (kinds, plan::LONG_PAUSES_MS, count, Duration::MAX)
+        }
+    };
+    let plan = Plan::new(options.seed, kinds.clone(), pauses_ms).take(count);
+    let end = from.saturating_add(length);
+    let (mut faults, failed) = break_things(&scene, &breaker, plan, end).await;
     let broken_for = scene.now() - from;
 
     scene.stop();
@@ -171,7 +185,7 @@ async fn run(options: &Options) -> Result<Report, ChaosError> {
         not_supported: not_supported(&supported),
         faults_done: faults.len(),
         operations: operations(&scene),
-        by_kind: times::table(&faults, &plan::kinds(&supported)),
+        by_kind: times::table(&faults, &kinds),
         good: checks.iter().all(|check| check.holds),
         checks,
         faults,
@@ -192,7 +206,7 @@ fn not_supported(supported: &Supported) -> Vec<String> {
 async fn break_things(
     scene: &Arc<Scene>,
     breaker: &Arc<Breaker>,
-    plan: Plan,
+    plan: impl Iterator<Item = Fault>,
     end: Duration,
 ) -> (Vec<Done>, Vec<String>) {
     let (mut done, mut failed) = (Vec::new(), Vec::new());

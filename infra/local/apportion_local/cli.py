@@ -101,6 +101,8 @@ def parser():
                         help="so many tenants and no nodes, quotas or rates: whoever measures brings their own")
         up.add_argument("--operation-window-s", type=positive, help="how long operation ids are remembered, seconds")
         up.add_argument("--together", action="store_true", help="run the five services as one process")
+        up.add_argument("--replicas", type=positive, default=1,
+                        help="processes of each service: one leads, the others stand by (default: %(default)s)")
         up.add_argument("--breakable", action="store_true",
                         help="clocks that can be set wrong and a disk of the bus that can be filled: for loadtest chaos")
         up.add_argument("--fresh", action="store_true", help="throw away the data of the last time and begin anew")
@@ -294,7 +296,7 @@ def cmd_up(options):
     wheels.setup()
     reader, writer = os.pipe()
     command = [sys.executable, str(CHECKOUT / "infra/local/stack.py"), "_serve", "--report-fd", str(writer),
-               "--state", str(state), "--profile", options.profile]
+               "--state", str(state), "--profile", options.profile, "--replicas", str(options.replicas)]
     if options.workload:
         command += ["--workload", str(options.workload.resolve())]
     command += chosen(options, "cell", "rate", "tenants", "operation_window_s")
@@ -340,6 +342,8 @@ def cmd_serve(options):
 
 
 def serve_start(options, tell):
+    if options.replicas > 1 and options.together:
+        raise StackError("--replicas and --together: one process has each service once.")
     programs = programs_of(options)
     stack.need_programs(programs)
     begins = options.fresh or not (options.state / kept.FILE).exists()
@@ -354,7 +358,7 @@ def serve_start(options, tell):
         stack_.start_servers(tell)
         if clock is not None:
             stack_.start_clock(*clock)
-        stack_.start_services(programs, tell, together=options.together)
+        stack_.start_services(programs, tell, together=options.together, replicas=options.replicas)
         stack_.start_fleet(programs, CHECKOUT / "loadtest/workloads/openb", tell)
     except BaseException:
         finish(stack_, state, code=1, keep_all=True)
@@ -436,8 +440,9 @@ def cmd_status(options):
     for name, child in supervised.items():
         service = value["services"].get(name)
         health = "" if service is None else "ready" if http_ok(f"http://{service['http']}/readyz") else "not ready"
+        role = "" if service is None else services.role(service["http"])
         pid = child["pid"] or f"down ({child['last_exit']})"
-        print(f"{name:<15} pid {pid!s:<10} restarts {child['restarts']:<4} {health}")
+        print(f"{name:<17} pid {pid!s:<10} restarts {child['restarts']:<4} {health:<9} {role}".rstrip())
     return 0
 
 

@@ -60,13 +60,18 @@ def is_free(port):
         return True
 
 
-def http_ok(url, timeout_s=2.0):
-    """Whether a GET is answered with 2xx."""
+def http_text(url, timeout_s=2.0):
+    """What a GET is answered with, if with 2xx; else None."""
     try:
         with opened(url, timeout_s) as answer:
-            return 200 <= answer.status < 300
+            return answer.read().decode("utf-8", "replace") if 200 <= answer.status < 300 else None
     except (OSError, urllib.error.URLError, ValueError):
-        return False
+        return None
+
+
+def http_ok(url, timeout_s=2.0):
+    """Whether a GET is answered with 2xx."""
+    return http_text(url, timeout_s) is not None
 
 
 def get(url, timeout_s=2.0):

@@ -1,9 +1,10 @@
 """The five services: their configuration files and how they are run."""
 
 import json
+import re
 
 from . import nats_conf
-from .net import LOOPBACK, http_ok
+from .net import LOOPBACK, http_ok, http_text
 from .supervisor import Spec
 
 CELL_NUMBER = 1
@@ -22,9 +23,21 @@ def schema(service):
     return service.replace("-", "_")
 
 
-def spec(service, program, config, port, environment):
+def process(service, replica):
+    """The name of one of a service's processes; the first is called as the service is."""
+    return service if replica == 1 else f"{service}-{replica}"
+
+
+def role(address):
+    """What a process of a service says of itself; nothing if it does not decide, or does not answer."""
+    page = http_text(f"http://{address}/metrics") or ""
+    leading = re.search(r"^apportion_\w+_leading{.*} (\d)$", page, re.MULTILINE)
+    return {None: "", "0": "stands by", "1": "leads"}[leading and leading[1]]
+
+
+def spec(name, program, config, port, environment):
     return Spec(
-        name=service,
+        name=name,
         argv=[str(program), "--config", str(config)],
         env=environment,
         ready=lambda: http_ok(f"http://{LOOPBACK}:{port}/readyz"),
@@ -44,12 +57,12 @@ def together_spec(program, config_dir, ports):
     )
 
 
-def config(service, stack):
-    """A service's configuration as tables of TOML."""
+def config(service, stack, listen):
+    """The configuration of one of a service's processes as tables of TOML."""
     tables = common(service, stack["nats"]["users"][service]["password"], stack)
     if stack["clock"] is not None:
         tables["clock"] = stack["clock"]
-    tables["http"] = {"listen": stack["services"][service]["http"]}
+    tables["http"] = {"listen": listen}
     # Nobody listens there until a driver does; the exporters put up with that.
     tables["telemetry"] = {"otlp_endpoint": f"http://{stack['otlp_listen']}"}
     if service in WITH_POSTGRES:

@@ -77,7 +77,7 @@ class Stack:
     def _make_breakable(self):
         self.clocks = Clocks(self.state.path / "clock")
         self.value["breakable"] = {
-            "clocks": {name: str(self.clocks.file(name)) for name in nats_conf.SERVICES},
+            "clocks": {},
             "disks": [],
         }
         self._give_disk("nats", paths.make_dir(self.state.path / "nats"))
@@ -196,31 +196,35 @@ class Stack:
         }
         self.kept.clock(self.value["clock"])
 
-    def start_services(self, programs, say, together=False):
+    def start_services(self, programs, say, together=False, replicas=1):
         """Creates the cell's streams and starts the services, whose programs are in a directory."""
         began = time.monotonic()
         self._cell_init(programs)
         if together:
             self._start_together(programs)
         else:
-            self._start_apart(programs)
+            self._start_apart(programs, replicas)
         say(f"  {'services':<11} ready in {time.monotonic() - began:.1f} s")
 
     def _start_together(self, programs):
         self.service_names = (services.TOGETHER,)
         for name in nats_conf.SERVICES:
-            self._write_service(name)
+            self._write_service(name, name)
         ports = [service["http"].rsplit(":", 1)[1] for service in self.value["services"].values()]
         self.supervisor.start(services.together_spec(programs / "apportion", self.state.path / "config", ports))
 
-    def _start_apart(self, programs):
-        self.service_names = nats_conf.SERVICES
-        for name in self.service_names:
-            self._write_service(name)
-        for name in self.service_names:
-            self._launch(name, programs)
-        for name in self.service_names:
-            self._await_service(name, programs)
+    def _start_apart(self, programs, replicas):
+        started = [(services.process(service, replica), service)
+                   for replica in range(1, replicas + 1) for service in nats_conf.SERVICES]
+        self.service_names = tuple(name for name, _ in started)
+        if self.clocks:
+            self.value["breakable"]["clocks"] = {name: str(self.clocks.file(name)) for name in self.service_names}
+        for process in started:
+            self._write_service(*process)
+        for process in started:
+            self._launch(*process, programs)
+        for process in started:
+            self._await_service(*process, programs)
 
     def start_fleet(self, programs, workload, say):
         """
@@ -265,28 +269,29 @@ class Stack:
         if done.returncode != 0:
             raise StackError("`apportion cell init` failed:\n" + output.strip())
 
-    def _write_service(self, name):
-        """Chooses the service's port and writes its configuration."""
+    def _write_service(self, name, service):
+        """Chooses the port of one of a service's processes and writes its configuration."""
         config = self.state.path / "config" / f"{name}.toml"
-        self.value["services"][name] = {"http": f"{LOOPBACK}:{self.kept.port(name)}", "config": str(config)}
-        paths.write_private(config, services.to_toml(services.config(name, self.value)))
+        address = f"{LOOPBACK}:{self.kept.port(name)}"
+        self.value["services"][name] = {"http": address, "config": str(config)}
+        paths.write_private(config, services.to_toml(services.config(service, self.value, address)))
 
-    def _launch(self, name, programs):
-        service = self.value["services"][name]
-        port = service["http"].rsplit(":", 1)[1]
+    def _launch(self, name, service, programs):
+        said = self.value["services"][name]
+        port = said["http"].rsplit(":", 1)[1]
         environment = self.clocks.environment(name) if self.clocks else {}
-        program = programs / f"apportion-{name}"
-        self.supervisor.launch(services.spec(name, program, service["config"], port, environment))
+        program = programs / f"apportion-{service}"
+        self.supervisor.launch(services.spec(name, program, said["config"], port, environment))
 
-    def _await_service(self, name, programs):
+    def _await_service(self, name, service, programs):
         for attempt in range(1, PORT_ATTEMPTS + 1):
             try:
                 return self.supervisor.await_ready(name)
             except StartError as error:
                 if not error.address_in_use or attempt == PORT_ATTEMPTS:
                     raise
-            self._write_service(name)
-            self._launch(name, programs)
+            self._write_service(name, service)
+            self._launch(name, service, programs)
 
     # The file.
 

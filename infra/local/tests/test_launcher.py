@@ -23,6 +23,9 @@ from apportion_local.postgres import roles_sql
 from apportion_local.supervisor import LOOK_EVERY_S, Spec, StartError, Supervisor
 
 
+LISTEN = "127.0.0.1:4"
+
+
 def stack_value():
     users = services.nats_users(["team-a"])
     return {
@@ -31,7 +34,6 @@ def stack_value():
                  "users": {key: {"user": user, "password": "pw-" + key} for key, user in users.items()}},
         "postgres": {"urls": {services.schema(name): f"postgres://{name}" for name in nats_conf.SERVICES}},
         "clickhouse": {"url": "http://127.0.0.1:3", "user": "analytics", "password": "pw", "database": "apportion"},
-        "services": {name: {"http": "127.0.0.1:4"} for name in nats_conf.SERVICES},
         "clock": {"origin_ms": 0, "started_ms": 5, "rate": 1000},
         "operation_window_ms": services.OPERATION_WINDOW_MS,
         "otlp_listen": "127.0.0.1:6",
@@ -119,21 +121,21 @@ class ServiceConfig(unittest.TestCase):
             "analytics": common | {"clickhouse"},
         }
         for service, tables in expected.items():
-            config = tomllib.loads(services.to_toml(services.config(service, stack_value())))
+            config = tomllib.loads(services.to_toml(services.config(service, stack_value(), LISTEN)))
             self.assertEqual(set(config), tables, service)
             self.assertEqual(config["nats"]["password"], "pw-" + service)
 
     def test_lease_and_window_are_scaled_with_the_clock(self):
         window = services.OPERATION_WINDOW_MS
-        self.assertEqual(services.config("admission", stack_value())["service"], {"operation_window_ms": window * 1000})
-        self.assertEqual(services.config("node-heartbeat", stack_value())["service"], {"lease_ms": 15_000_000})
+        self.assertEqual(services.config("admission", stack_value(), LISTEN)["service"], {"operation_window_ms": window * 1000})
+        self.assertEqual(services.config("node-heartbeat", stack_value(), LISTEN)["service"], {"lease_ms": 15_000_000})
         value = {**stack_value(), "clock": None}
-        self.assertEqual(services.config("node-heartbeat", value)["service"], {"lease_ms": 15_000})
-        self.assertNotIn("clock", services.config("quota", value))
+        self.assertEqual(services.config("node-heartbeat", value, LISTEN)["service"], {"lease_ms": 15_000})
+        self.assertNotIn("clock", services.config("quota", value, LISTEN))
 
     def test_a_measure_may_have_ids_forgotten_sooner(self):
         value = {**stack_value(), "clock": None, "operation_window_ms": 30_000}
-        self.assertEqual(services.config("admission", value)["service"], {"operation_window_ms": 30_000})
+        self.assertEqual(services.config("admission", value, LISTEN)["service"], {"operation_window_ms": 30_000})
 
     def test_the_operator_of_the_bus_gets_only_the_bus(self):
         config = services.bus_config(stack_value(), "pw-bus")

@@ -7,7 +7,7 @@ use super::{
     scene::Scene,
 };
 use crate::{
-    drive::{FaultError, command},
+    drive::{FaultError, command, gauge},
     fleet::{Conflict, FleetError},
 };
 use chassis::stack::Stack;
@@ -108,23 +108,25 @@ impl Breaker {
     pub async fn perform(&self, no: usize, fault: &Fault) -> Result<Performed, BreakError> {
         let length = tokio::time::sleep(fault.length());
         let injected = match fault.kind {
-            Kind::Kill(process) => self.tell("kill", process).await?,
+            Kind::Kill(process) => self.tell("kill", &self.leader(process).await).await?,
             Kind::Pause(process) => {
-                let injected = self.tell("pause", process).await?;
+                let process = self.leader(process).await;
+                let injected = self.tell("pause", &process).await?;
                 length.await;
-                self.tell("resume", process).await?;
+                self.tell("resume", &process).await?;
                 injected
             }
             Kind::Restart(process) => {
-                let injected = self.tell("stop", process).await?;
+                let process = self.leader(process).await;
+                let injected = self.tell("stop", &process).await?;
                 length.await;
-                self.tell("start", process).await?;
+                self.tell("start", &process).await?;
                 injected
             }
             Kind::KillTwo => {
                 let mut injected = self.scene.now();
                 for (at, process) in fault.services.iter().enumerate() {
-                    let killed = self.tell("kill", process).await?;
+                    let killed = self.tell("kill", &self.leader(process).await).await?;
                     injected = if at == 0 { killed } else { injected };
                 }
                 injected
@@ -165,6 +167,22 @@ impl Breaker {
             injected,
             healed: self.scene.now(),
         })
+    }
+
+    /// Of a service with replicas, the process that leads; of anything else, the only one.
+    async fn leader(&self, process: &str) -> String {
+        let gauge_name = format!("apportion_{}_leading", process.replace('-', "_"));
+        let services = self.stack.services.iter();
+        let replicas = services.filter(|(name, _)| {
+            let number = name.strip_prefix(process).and_then(|n| n.strip_prefix('-'));
+            number.is_some_and(|number| number.parse::<u32>().is_ok())
+        });
+        for (name, service) in replicas {
+            if gauge(service.http, &gauge_name).await == Some(1) {
+                return name.clone();
+            }
+        }
+        process.to_owned()
     }
 
     /// One command to the launcher, until it is done; and when it was given then.

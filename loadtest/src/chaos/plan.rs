@@ -2,7 +2,7 @@
 
 use ledger::memory::Seeded;
 use serde::{Serialize, Serializer};
-use std::{collections::VecDeque, fmt, time::Duration};
+use std::{collections::VecDeque, fmt, ops::Range, time::Duration};
 
 pub const SERVICES: [&str; 5] = [
     "admission",
@@ -132,6 +132,23 @@ pub fn kinds(supported: &Supported) -> Vec<Kind> {
     kinds
 }
 
+/// What makes a standby take over, of each service.
+pub fn takeovers() -> Vec<Kind> {
+    let of = |service| {
+        [
+            Kind::Kill(service),
+            Kind::Pause(service),
+            Kind::Restart(service),
+        ]
+    };
+    SERVICES.into_iter().flat_map(of).collect()
+}
+
+/// How long what is paused is paused, in milliseconds: beyond a standby's patience or not.
+pub const PAUSES_MS: Range<u64> = 500..10_000;
+/// Always beyond it.
+pub const LONG_PAUSES_MS: Range<u64> = 4_000..6_000;
+
 const PAIRS: [[&str; 2]; 6] = [
     ["admission", "quota"],
     ["admission", "scheduler"],
@@ -145,14 +162,16 @@ const PAIRS: [[&str; 2]; 6] = [
 pub struct Plan {
     dice: Seeded,
     kinds: Vec<Kind>,
+    pauses_ms: Range<u64>,
     round: VecDeque<Kind>,
 }
 
 impl Plan {
-    pub fn new(seed: u64, supported: &Supported) -> Self {
+    pub fn new(seed: u64, kinds: Vec<Kind>, pauses_ms: Range<u64>) -> Self {
         Self {
             dice: Seeded::new(seed),
-            kinds: kinds(supported),
+            kinds,
+            pauses_ms,
             round: VecDeque::new(),
         }
     }
@@ -173,7 +192,7 @@ impl Plan {
         let (mut services, mut clock_ahead_ms) = (&[][..], 0);
         let length_ms = match kind {
             Kind::Kill(_) | Kind::RestartedAgent => 0,
-            Kind::Pause(_) => self.between(500, 10_000),
+            Kind::Pause(_) => self.between(self.pauses_ms.start, self.pauses_ms.end),
             Kind::Restart(_) => self.between(0, 2_000),
             Kind::KillTwo => {
                 services = &PAIRS[self.dice.below(PAIRS.len() as u64) as usize];
@@ -225,7 +244,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn first(seed: u64, count: usize) -> Vec<Fault> {
-        Plan::new(seed, &Supported::all()).take(count).collect()
+        let kinds = kinds(&Supported::all());
+        Plan::new(seed, kinds, PAUSES_MS).take(count).collect()
     }
 
     #[test]
@@ -250,7 +270,7 @@ mod tests {
             clocks: false,
             disks: Vec::new(),
         };
-        let mut plan = Plan::new(1, &without).take(200);
+        let mut plan = Plan::new(1, kinds(&without), PAUSES_MS).take(200);
         assert!(!plan.any(|fault| matches!(fault.kind, Kind::ClockStep | Kind::DiskFull(_))));
         assert_eq!(kinds(&Supported::all()).len(), kinds(&without).len() + 4);
     }

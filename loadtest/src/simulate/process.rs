@@ -17,7 +17,6 @@ use std::{
     any::Any,
     cell::{Cell, RefCell},
     collections::BTreeMap,
-    convert::Infallible,
     fmt,
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -28,7 +27,7 @@ use std::{
     },
     task::{Context, Poll, Waker},
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use vocab::{At, CellNo, Event};
 
 /// What a process is for.
@@ -83,7 +82,7 @@ pub enum Ended {
     Panicked(String),
 }
 
-type Work = Pin<Box<dyn Future<Output = Result<Infallible, Ended>>>>;
+type Work = Pin<Box<dyn Future<Output = Result<(), Ended>>>>;
 
 pub struct Process {
     pub id: u64,
@@ -92,6 +91,7 @@ pub struct Process {
     /// The step at which it has last made a frame.
     pub drafted: Arc<AtomicU64>,
     pub commands: Option<mpsc::Sender<Command>>,
+    resign: watch::Sender<bool>,
     effects: Option<mpsc::UnboundedReceiver<Effect>>,
     turned: Option<mpsc::UnboundedReceiver<Turned>>,
     work: Work,
@@ -135,6 +135,7 @@ impl Process {
             time,
             drafted,
             commands: None,
+            resign: watch::Sender::new(false),
             effects: None,
             turned: None,
             work: Box::pin(std::future::pending()),
@@ -187,7 +188,7 @@ impl Process {
                 let projector: Projector<Feed, _, _, _> =
                     Projector::new(shared.bus.clone(), time, sink, Box::new(NoObserver))
                         .snapshot_every(snapshot_every);
-                Box::pin(async move { Ok(projector.run().await?) })
+                Box::pin(async move { match projector.run().await? {} })
             }
         };
         process
@@ -206,6 +207,7 @@ impl Process {
             inbox: shared.inbox,
             says_after: shared.says_after,
             takeover_after_ms: shared.takeover_after_ms,
+            resign: self.resign.subscribe(),
         };
         let watch = Watch {
             step: shared.step.clone(),
@@ -218,15 +220,20 @@ impl Process {
         })
     }
 
-    /// One step, up to the next point at which it waits.
-    pub fn poll(&mut self) -> Result<(), Ended> {
+    /// Asks it to end in good order: a leader hands over.
+    pub fn resign(&self) {
+        self.resign.send_replace(true);
+    }
+
+    /// One step, up to the next point at which it waits; whether it has ended as it was asked to.
+    pub fn poll(&mut self) -> Result<bool, Ended> {
         let mut context = Context::from_waker(Waker::noop());
         let work = &mut self.work;
         let polled = quietly(|| work.as_mut().poll(&mut context));
         match polled {
-            Ok(Poll::Pending) => Ok(()),
+            Ok(Poll::Pending) => Ok(false),
             Ok(Poll::Ready(Err(ended))) => Err(ended),
-            Ok(Poll::Ready(Ok(never))) => match never {},
+            Ok(Poll::Ready(Ok(()))) => Ok(true),
             Err(text) => Err(Ended::Panicked(text)),
         }
     }

@@ -226,6 +226,11 @@ impl World {
         if self.random.chance(self.temper.crash) {
             self.crash();
         }
+        if self.random.chance(self.temper.resign) {
+            let index = self.random.below(self.processes.len() as u64) as usize;
+            self.note(|w| format!("{} is to end", w.processes[index]));
+            self.processes[index].resign();
+        }
         if self.random.chance(self.temper.overlap) {
             self.overlap();
         }
@@ -312,22 +317,35 @@ impl World {
         }
     }
 
+    /// A process that has ended as it was asked to leaves its place to another.
     fn poll(&mut self, index: usize) -> Result<(), Violation> {
-        let process = &mut self.processes[index];
-        if let Err(ended) = process.poll() {
-            let text = format!("{process} {ended}");
-            // Its last words may be the consequence of what stands on the ledger.
-            self.look()?;
-            return Err(Violation {
-                invariant: Invariant::Breakdown,
-                lsn: self.read as u64,
-                text,
-            });
-        }
+        let Some(process) = self.processes.get_mut(index) else {
+            return Ok(());
+        };
+        let ended = match process.poll() {
+            Ok(ended) => ended,
+            Err(ended) => {
+                let text = format!("{process} {ended}");
+                // Its last words may be the consequence of what stands on the ledger.
+                self.look()?;
+                return Err(Violation {
+                    invariant: Invariant::Breakdown,
+                    lsn: self.read as u64,
+                    text,
+                });
+            }
+        };
         let (id, effects) = (process.id, process.take_effects());
         let turned = process.take_turned();
         if !effects.is_empty() {
             self.mail.entry(id).or_default().extend(effects);
+        }
+        if ended {
+            let process = self.processes.swap_remove(index);
+            self.note(|_| format!("{process} ends"));
+            if self.alive(process.role) == 0 {
+                self.start(process.role);
+            }
         }
         self.look()?;
         turned.iter().try_for_each(|turned| {

@@ -45,6 +45,7 @@ impl Live {
             inbox: InboxLimits::default(),
             says_after: u64::MAX,
             takeover_after_ms: 3000,
+            resign: tokio::sync::watch::Sender::new(false).subscribe(),
         };
         let bus = suite.bus(D::WRITER.name()).await;
         let leader: Leader<D, _, _> =

@@ -169,6 +169,10 @@ impl ProjectorObserver for Shell {
         self.health.ready();
         let end = Stamp::now();
         while let Some(billing) = self.billing.pop_front_if(|billing| billing.lsn <= to) {
+            // Another projector has written it, and made its span.
+            if changes == 0 {
+                continue;
+            }
             let kind = SpanKind::Consumer;
             self.journey.span(
                 "bill allocation",

@@ -41,6 +41,7 @@ impl Pen {
             first_event_no: head.map_or(1, |(frame, ..)| frame.first_event_no + 1),
             events: vec![wire::event_to_proto(event)],
             leader: vec![0; 16],
+            ..v1::Frame::default()
         };
         let bytes = frame.encode_to_vec();
         let digest = Digest::of(&bytes);

@@ -15,7 +15,7 @@ use ledger::{
     Sink, Time, Witnesses, cell, check_ledger_settings, jetstream::JetStreamBus,
 };
 use schemas::subjects::Subjects;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tracing::Instrument;
 use vocab::{CellNo, Millis};
 
@@ -32,7 +32,9 @@ use observe::{LeaderShell, ProjectorShell};
 /// Frames, of all writers, between snapshots of a decider, at the least.
 const SNAPSHOT_EVERY: u64 = 5000;
 /// Real milliseconds without progress after which a standby takes over.
-const TAKEOVER_AFTER_MS: u64 = 3000;
+const TAKEOVER_AFTER_MS: u64 = 2000;
+/// A leader that cannot hand over by then ends as it is.
+const HAND_OVER_MS: u64 = 3000;
 /// Real milliseconds between tries while the streams are not there yet.
 const RETRY_MS: u64 = 200;
 
@@ -144,6 +146,7 @@ impl<T> Context<T> {
         let observer = LeaderShell::new(D::WRITER, self);
         let mut leader = [0; 16];
         leader.copy_from_slice(uuid::Uuid::new_v4().as_bytes());
+        let (resign, resigns) = watch::channel(false);
         let options = LeaderOptions {
             rules: deciding.rules,
             leader,
@@ -154,13 +157,22 @@ impl<T> Context<T> {
             inbox: InboxLimits::default(),
             says_after: SAYS_AFTER,
             takeover_after_ms: TAKEOVER_AFTER_MS,
+            resign: resigns,
         };
         let work = async {
             let leader: Leader<D, _, _> =
                 Leader::new(bus.clone(), self.clock.clone(), options, Box::new(observer)).await;
             leader.run().await
         };
-        self.until_shutdown(work).await
+        let patience = async {
+            self.shutdown.requested().await;
+            resign.send_replace(true);
+            self.clock.pause(HAND_OVER_MS).await;
+        };
+        tokio::select! {
+            outcome = work => Ok(outcome?),
+            () = patience => Ok(()),
+        }
     }
 
     /// Projects into `sink` until shutdown.
@@ -193,7 +205,8 @@ impl<T> Context<T> {
         let follower = self.follower(P::NAME, behind);
         let observer = ProjectorShell::new(P::NAME, self, mark.clone(), follower);
         let projector: Projector<P, _, _, _> =
-            Projector::new(bus.clone(), self.clock.clone(), sink, Box::new(observer));
+            Projector::new(bus.clone(), self.clock.clone(), sink, Box::new(observer))
+                .in_turn(self.leads.subscribe());
         let work = projector.run().in_current_span();
         if P::BATCHING.is_prompt() {
             return self.until_shutdown(work).await;
@@ -201,7 +214,7 @@ impl<T> Context<T> {
         self.until_shutdown(aside(P::NAME, work)).await
     }
 
-    /// Dropping a leader or a projector is as safe as a crash, and needs no more care.
+    /// Dropping a projector is as safe as a crash, and needs no more care.
     async fn until_shutdown<E: Into<Failure>>(
         &self,
         work: impl Future<Output = Result<Infallible, E>>,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ledger::jetstream::Readers;
 use serde::de::DeserializeOwned;
 use sqlx::PgPool;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, watch};
 use tracing::Instrument;
 
 use crate::clock::Clock;
@@ -81,6 +81,8 @@ pub struct Context<T> {
     /// What looks after it and stops with it.
     pub(crate) watches: Watches,
     pub(crate) ledger_replaced: Shutdown,
+    /// Whether it has decided and nobody else has since: then its projections are the ones that write.
+    pub(crate) leads: watch::Sender<bool>,
     nats: OnceCell<async_nats::Client>,
     pub(crate) nats_events: NatsEvents,
     stopped_early: Arc<AtomicBool>,
@@ -237,6 +239,7 @@ async fn boot<S: Service>(
         followers: Followers::default(),
         watches: Watches::default(),
         ledger_replaced: Shutdown::new(),
+        leads: watch::Sender::new(false),
         nats: OnceCell::new(),
         stopped_early: stopped_early.clone(),
     };

@@ -33,6 +33,8 @@ pub(crate) struct RawFrame {
     pub leader: Bytes,
     #[prost(message, repeated, tag = "11")]
     pub ahead: Vec<v1::Ahead>,
+    #[prost(bool, tag = "12")]
+    pub resigned: bool,
 }
 
 /// A frame's bytes, read. Whether it continues the chain is for each reader to say.

@@ -54,11 +54,18 @@ pub struct Frame {
     pub first_event: EventNo,
     /// How many events it has.
     pub count: u32,
+    /// Its leader writes no more.
+    pub resigned: bool,
     content: Arc<Content>,
     read: Kinds,
 }
 
 impl Frame {
+    /// Whether the reader reads any of its events.
+    pub(crate) fn concerns(&self) -> bool {
+        self.content.kinds().any(|kind| self.read.has(kind))
+    }
+
     /// The events that the reader reads, with their places.
     pub fn placed(&self) -> impl Iterator<Item = (At, &Event)> {
         self.content.events(self.read).map(|(index, event)| {
@@ -254,6 +261,7 @@ fn decode(record: &Record, head: &Head, read: Kinds) -> Result<(Frame, Head), Ch
         now: next.now,
         first_event: EventNo(raw.first_event_no),
         count,
+        resigned: raw.resigned,
         content: content.clone(),
         read,
     };
@@ -276,6 +284,7 @@ pub(crate) fn write(
     now: Millis,
     (through_lsn, handled): (Lsn, Handled),
     (count, events): (u64, &[u8]),
+    resigned: bool,
 ) -> (Bytes, Head) {
     let before_events = RawFrame {
         epoch,
@@ -300,6 +309,7 @@ pub(crate) fn write(
     let after_events = RawFrame {
         leader: Bytes::copy_from_slice(leader),
         ahead: ahead.collect(),
+        resigned,
         ..RawFrame::default()
     };
     // A message's fields may be encoded apart: their bytes one behind the other are the message.

@@ -6,7 +6,7 @@ use crate::{
     decider::Decider,
     frame::Frame,
     inbox::{Handled, Inbox, InboxLimits},
-    replica::{Replica, ReplicaError, Sealed},
+    replica::{Rehearsed, Replica, ReplicaError, Sealed},
     snapshot::{Pace, Snapshot, newest},
 };
 use futures::{FutureExt, future::BoxFuture};
@@ -14,7 +14,10 @@ use std::{
     future::{Future, pending},
     sync::Arc,
 };
-use tokio::{select, sync::mpsc};
+use tokio::{
+    select,
+    sync::{mpsc, watch},
+};
 use tracing::{info, warn};
 use vocab::{At, Event, Lsn, Millis};
 
@@ -83,7 +86,14 @@ pub struct LeaderOptions<D: Decider> {
     pub says_after: u64,
     /// Real milliseconds without progress of the active leader after which a standby takes over.
     pub takeover_after_ms: u64,
+    /// Becomes true when this process is to end: a leader hands over.
+    pub resign: watch::Receiver<bool>,
 }
+
+/// So often does a standby look, while `takeover_after_ms` passes, whether the leader lives; and by a look's time a leader has
+/// confirmed what it has read, though there is nothing else to say. So a standby that finds at all looks that something
+/// waits can tell a dead leader from one with nothing to say.
+const LOOKS: u64 = 5;
 
 /// Records folded before the next decision, at the most: bounds the time to a frame.
 const INPUTS_MAX: usize = 4096;
@@ -111,6 +121,8 @@ pub struct Leader<D: Decider, B: Bus, T: Time> {
     chore: Chore,
     /// Until the door is to be trimmed.
     trim_due: Option<BoxFuture<'static, ()>>,
+    /// Until what was read is to be confirmed.
+    word_due: Option<BoxFuture<'static, ()>>,
 }
 
 struct Term<D: Decider, B: Bus> {
@@ -123,6 +135,10 @@ struct Term<D: Decider, B: Bus> {
     behind: bool,
     trimmed: u64,
     pace: Pace,
+    /// The writer's last frame is the last of its leader.
+    resigned: bool,
+    /// Nothing comes of the deadline that has passed.
+    vain: Option<Rehearsed>,
 }
 
 impl<D: Decider, B: Bus> Term<D, B> {
@@ -133,6 +149,18 @@ impl<D: Decider, B: Bus> Term<D, B> {
         self.trimmed = head.handled.through;
         self.inbox = Inbox::new(head.handled, limits);
         self.behind = false;
+        self.resigned = false;
+    }
+
+    /// Before the writer's first frame nobody stands by; and a bare one with nothing before it would be taken by any ledger,
+    /// also by one that was made anew under the same name.
+    fn has_listeners(&self) -> bool {
+        self.replica.head().frame_no > 0
+    }
+
+    /// Whether it has taken in something and not said so.
+    fn owes_word(&self) -> bool {
+        self.has_listeners() && self.replica.is_unsaid()
     }
 }
 
@@ -159,28 +187,45 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             ledger,
             chore: None,
             trim_due: None,
+            word_due: None,
         }
     }
 
-    /// Leads, steps back, follows, takes over; ends only on an error that no retry can mend. Dropping it is a crash, and
-    /// as safe as one.
-    pub async fn run(mut self) -> Result<std::convert::Infallible, LeaderError> {
-        self.observer.standing(Standing::Recovering);
-        let mut term = self.retry_recover().await?;
+    /// Leads, steps back, follows, takes over, until it is to resign or on an error that no retry can mend. Dropping it is a
+    /// crash, and as safe as one.
+    pub async fn run(mut self) -> Result<(), LeaderError> {
+        let mut resign = self.options.resign.clone();
+        let mut follows = false;
         loop {
-            let (own, newest) = (term.replica.head().now, term.replica.newest());
-            self.set_clock(own, newest).await?;
+            // Who does not lead has nothing to hand over.
+            let mut term = select! {
+                biased;
+                () = said(&mut resign) => return Ok(()),
+                term = self.prepare(follows) => term?,
+            };
             self.observer.standing(Standing::Leading);
-            self.lead(&mut term).await?;
+            match self.lead(&mut term).await? {
+                Left::Resigned => return Ok(()),
+                Left::Fenced => follows = true,
+            }
             self.observer.fenced();
             warn!(writer = D::WRITER.name(), epoch = term.epoch, "fenced");
-            // The state holds what was never recorded.
-            self.observer.standing(Standing::Recovering);
-            term = self.retry_recover().await?;
+        }
+    }
+
+    /// All that comes before leading. After a fence the state holds what was never recorded, so it is made anew, and
+    /// another leader is followed.
+    async fn prepare(&mut self, follows: bool) -> Result<Term<D, B>, LeaderError> {
+        self.observer.standing(Standing::Recovering);
+        let mut term = self.retry_recover().await?;
+        if follows {
             self.observer.standing(Standing::Standby);
             self.stand_by(&mut term).await?;
-            term.take_over(self.options.inbox);
         }
+        term.take_over(self.options.inbox);
+        let (own, newest) = (term.replica.head().now, term.replica.newest());
+        self.set_clock(own, newest).await?;
+        Ok(term)
     }
 
     /// Asks the bus for its time, and tells the clock what others say.
@@ -222,7 +267,9 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     /// Folds, from a snapshot if there is one, up to the writer's own last frame.
     async fn recover(&mut self) -> Result<Term<D, B>, Trouble> {
         let own = self.bus.last(D::WRITER).await?;
-        let target = own.map_or(Lsn(0), |record| record.lsn);
+        let target = own.as_ref().map_or(Lsn(0), |record| record.lsn);
+        // What cannot be read is refused as it is folded.
+        let content = own.and_then(|record| record.content().ok());
         let mut pace = Pace::new(self.options.snapshot_every);
         let restore = |snapshot: Snapshot| {
             // An active leader may have saved one since.
@@ -254,7 +301,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             from_frame,
             "recovered"
         );
-        let mut term = Term {
+        Ok(Term {
             replica,
             records,
             epoch: 0,
@@ -262,13 +309,12 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             behind: false,
             trimmed: 0,
             pace,
-        };
-        term.take_over(self.options.inbox);
-        Ok(term)
+            resigned: content.is_some_and(|content| content.head.resigned),
+            vain: None,
+        })
     }
 
-    /// Until fenced.
-    async fn lead(&mut self, term: &mut Term<D, B>) -> Result<(), LeaderError> {
+    async fn lead(&mut self, term: &mut Term<D, B>) -> Result<Left, LeaderError> {
         // What the fold has left behind is of another time.
         drop(term.replica.state_mut().take_effects());
         let mut messages = self.open_door(term).await?;
@@ -276,8 +322,13 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         let mut woken: Option<Woken<D::Command>> = None;
         let mut crowded_ms = CROWDED_MS;
         loop {
+            // Between two frames, so that nothing is half done.
+            if *self.options.resign.borrow() {
+                self.resign(term).await;
+                return Ok(Left::Resigned);
+            }
             let turn = match self.round(term, &mut messages, woken.take()).await {
-                Ok(Round::Fenced) => return Ok(()),
+                Ok(Round::Fenced) => return Ok(Left::Fenced),
                 Ok(Round::Again) => Ok(()),
                 Ok(round) => match self.crowd(term, &mut messages, round) {
                     Ok(Some(input)) => {
@@ -301,10 +352,30 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                     self.wait_for_bus(error).await?;
                     self.reopen(term, &mut messages).await?;
                 }
-                Err(Trouble::Replica(ReplicaError::Overtaken(_))) => return Ok(()),
+                Err(Trouble::Replica(ReplicaError::Overtaken(_))) => return Ok(Left::Fenced),
                 Err(Trouble::Replica(error)) => return Err(error.into()),
             }
         }
+    }
+
+    /// Says that the frame is the last of this leader, so that a standby need not wait for its silence. It does not matter
+    /// if another one leads already.
+    async fn resign(&mut self, term: &mut Term<D, B>) {
+        if !term.has_listeners() {
+            return;
+        }
+        let sealed = self.bare(term, true);
+        if let Some(lsn) = self.append(&sealed).await {
+            term.replica.committed(&sealed, lsn);
+            info!(writer = D::WRITER.name(), lsn = lsn.0, "resigned");
+        }
+    }
+
+    fn bare(&self, term: &mut Term<D, B>, resigned: bool) -> Sealed {
+        let (now, leader) = (self.time.now(), &self.options.leader);
+        let handled = term.inbox.handled();
+        term.replica
+            .seal_bare(now, leader, term.epoch, handled, resigned)
     }
 
     /// Input that is there already as a frame lands. The writer's own frames are none, and neither is the door's trim.
@@ -323,8 +394,10 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                     self.take_in(term, &record)?;
                 }
                 Woken::TrimDue => self.trim(term),
+                // It is said with what is next, or waited for again.
+                Woken::WordDue => {}
                 // Nothing piles up for it.
-                Woken::Deadline => return Ok(None),
+                Woken::Deadline | Woken::Resign => return Ok(None),
                 input => return Ok(Some(input)),
             }
         }
@@ -389,11 +462,17 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             let time = self.time.clone();
             self.trim_due = Some(Box::pin(async move { time.pause(TRIM_AFTER_MS).await }));
         }
-        let trim_due = &mut self.trim_due;
+        if term.owes_word() && self.word_due.is_none() {
+            let (time, ms) = (self.time.clone(), self.options.takeover_after_ms / LOOKS);
+            self.word_due = Some(Box::pin(async move { time.pause(ms).await }));
+        }
+        let (trim_due, word_due) = (&mut self.trim_due, &mut self.word_due);
+        let resign = &mut self.options.resign;
         let time = &self.time;
         let woken = async {
             select! {
                 biased;
+                () = said(resign) => Ok(Woken::Resign),
                 record = term.records.recv() => Ok(Woken::Record(record?)),
                 message = async { match messages { Some(m) => m.recv().await, None => pending().await } } => {
                     Ok(Woken::Message(message?))
@@ -404,10 +483,8 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 () = async { match wake_at { Some(at) => time.sleep_until(at).await, None => pending().await } } => {
                     Ok(Woken::Deadline)
                 }
-                () = async { match trim_due { Some(due) => due.await, None => pending().await } } => {
-                *trim_due = None;
-                Ok(Woken::TrimDue)
-            }
+                () = due(trim_due) => Ok(Woken::TrimDue),
+                () = due(word_due) => Ok(Woken::WordDue),
             }
         };
         beside(&mut self.chore, woken).await
@@ -422,12 +499,13 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     ) -> Result<Round, Trouble> {
         let mut first_command = None;
         let mut caught_up = std::mem::take(&mut term.behind);
+        let word_due = matches!(woken, Some(Woken::WordDue));
         match woken {
             Some(Woken::Record(record)) => self.take_in(term, &record)?,
             Some(Woken::Message(message)) => term.inbox.push(message),
             Some(Woken::Command(command)) => first_command = Some(command),
             Some(Woken::TrimDue) => self.trim(term),
-            Some(Woken::Deadline) | None => {}
+            Some(Woken::Deadline | Woken::WordDue | Woken::Resign) | None => {}
         }
         if caught_up {
             self.catch_up(term).await?;
@@ -505,13 +583,15 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         let more = draft.full() || !term.inbox.is_idle();
 
         let leader = self.options.leader;
-        let sealed = term.replica.seal(
-            draft,
-            &leader,
-            term.epoch,
-            term.inbox.handled(),
-            self.options.says_after,
-        )?;
+        let says_after = self.options.says_after;
+        let handled = term.inbox.handled();
+        let sealed = term
+            .replica
+            .seal(draft, &leader, term.epoch, handled, says_after)?;
+        let sealed = match sealed {
+            None if word_due && term.owes_word() => Some(self.bare(term, false)),
+            sealed => sealed,
+        };
         let Some(sealed) = sealed else {
             self.release_effects(term);
             return match lost {
@@ -521,11 +601,12 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             };
         };
         self.observer.appending(&sealed.events, sealed.bytes.len());
-        let Some(lsn) = self.append(&sealed).await? else {
+        let Some(lsn) = self.append(&sealed).await else {
             return Ok(Round::Fenced);
         };
         term.replica.committed(&sealed, lsn);
         term.inbox.recorded(lsn);
+        term.inbox.read_through(term.replica.read_by(D::READERS));
         self.observer.committed(lsn, &sealed.events);
         self.release_effects(term);
         let handled = term.replica.head().handled.through;
@@ -593,13 +674,13 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     }
 
     /// The position, or none when fenced. After a lost acknowledgement the writer's last record tells which of the two.
-    async fn append(&mut self, sealed: &Sealed) -> Result<Option<Lsn>, Trouble> {
+    async fn append(&mut self, sealed: &Sealed) -> Option<Lsn> {
         loop {
             let append = self
                 .bus
                 .append(D::WRITER, sealed.expected_last, sealed.bytes.clone());
             match beside(&mut self.chore, append).await {
-                Ok(lsn) => return Ok(Some(lsn)),
+                Ok(lsn) => return Some(lsn),
                 Err(AppendError::Unknown(why)) => {
                     self.observer.retrying(&BusError::Unavailable(why));
                 }
@@ -607,11 +688,11 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 Err(AppendError::Fenced) => {}
             }
             match self.bus.last(D::WRITER).await {
-                Ok(Some(record)) if record.frame == sealed.bytes => return Ok(Some(record.lsn)),
+                Ok(Some(record)) if record.frame == sealed.bytes => return Some(record.lsn),
                 Ok(last) => {
                     let lsn = last.map_or(Lsn(0), |record| record.lsn);
                     if lsn != sealed.expected_last {
-                        return Ok(None);
+                        return None;
                     }
                 }
                 Err(error) => self.observer.retrying(&error),
@@ -659,9 +740,11 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         }));
     }
 
-    /// Folds along behind the active leader, until that one has made no progress for a while though it had cause to.
+    /// Folds along behind the active leader, until that one resigns, or has made no progress for a while though it had cause
+    /// to all the time.
     async fn stand_by(&mut self, term: &mut Term<D, B>) -> Result<(), LeaderError> {
-        loop {
+        let mut silent = 0;
+        while silent < LOOKS && !term.resigned {
             // What the shell says is for the one who decides.
             if let Some(local) = self.options.local.as_mut() {
                 while local.try_recv().is_ok() {}
@@ -670,7 +753,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             let outcome = select! {
                 biased;
                 outcome = follow_along(term, &mut *self.observer) => outcome,
-                () = self.time.pause(self.options.takeover_after_ms) => Ok(()),
+                () = self.time.pause(self.options.takeover_after_ms / LOOKS) => Ok(()),
             };
             match outcome {
                 Ok(()) => {}
@@ -678,31 +761,57 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                     self.wait_for_bus(error).await?;
                     self.reopen_records(term).await?;
                     self.observer.standing(Standing::Standby);
+                    silent = 0;
                     continue;
                 }
                 Err(Trouble::Replica(error)) => return Err(error.into()),
             }
-            if term.replica.head().frame_no == before && self.has_cause(term).await {
-                return Ok(());
+            let cause = match term.replica.head().frame_no == before {
+                true => self.cause(term).await,
+                false => None,
+            };
+            silent = if cause.is_some() { silent + 1 } else { 0 };
+            // What a leader keeps in mind and does not record, a standby does not know: only a try can tell.
+            if silent == LOOKS && matches!(cause, Some(Cause::Deadline)) {
+                let (rules, now) = (&self.options.rules, self.time.now());
+                term.vain = term.replica.rehearse(rules, now);
+                silent = if term.vain.is_some() { 0 } else { silent };
             }
         }
+        Ok(())
     }
 
-    /// Whether a live leader would have written something by now.
-    fn has_cause(&self, term: &Term<D, B>) -> impl Future<Output = bool> + Send + use<D, B, T> {
-        let state = term.replica.state();
-        let due = state.wake_at().is_some_and(|at| at <= self.time.now());
-        let cause = due || term.replica.has_pending();
-        let through = term.replica.head().handled.through;
+    /// Why a live leader would have written something by now.
+    fn cause(
+        &self,
+        term: &Term<D, B>,
+    ) -> impl Future<Output = Option<Cause>> + Send + use<D, B, T> {
+        let (replica, now) = (&term.replica, self.time.now());
+        let due = replica.state().wake_at().is_some_and(|at| at <= now);
+        let vain = term
+            .vain
+            .is_some_and(|vain| vain.holds(replica.next(), now));
+        let deadline = (due && !vain).then_some(Cause::Deadline);
+        let waits = replica.has_pending();
+        let through = replica.head().handled.through;
         let door = self.options.door.as_ref().map(|(door, _)| *door);
         let bus = self.bus.clone();
         async move {
-            match door {
-                Some(door) if !cause => bus.door_end(door).await.is_ok_and(|end| end > through),
-                _ => cause,
-            }
+            let waits = match door {
+                Some(door) if !waits => bus.door_end(door).await.is_ok_and(|end| end > through),
+                _ => waits,
+            };
+            if waits { Some(Cause::Input) } else { deadline }
         }
     }
+}
+
+/// Why a standby expects its leader to write.
+enum Cause {
+    /// Others have said something, or a message is at the door.
+    Input,
+    /// A deadline of the state has passed.
+    Deadline,
 }
 
 /// The number of the door's last message, and its messages from `from` on.
@@ -711,17 +820,36 @@ async fn door_from<B: Bus>(bus: &B, door: Door, from: u64) -> Result<(u64, B::Me
     Ok((end, bus.door(door, from).await?))
 }
 
-/// Never returns `Ok`: it is dropped when the time is up.
+/// Until it is true; without end if nobody is there to say so.
+pub(crate) async fn said(word: &mut watch::Receiver<bool>) {
+    if word.wait_for(|said| *said).await.is_err() {
+        pending().await
+    }
+}
+
+async fn due(timer: &mut Option<BoxFuture<'static, ()>>) {
+    match timer {
+        Some(running) => running.await,
+        None => pending().await,
+    }
+    *timer = None;
+}
+
+/// Until the active leader resigns; it is dropped when it is time to look.
 async fn follow_along<D: Decider, B: Bus>(
     term: &mut Term<D, B>,
     observer: &mut dyn Observer,
 ) -> Result<(), Trouble> {
-    loop {
+    while !term.resigned {
         let record = term.records.recv().await?;
         term.pace.read(record.frame.len());
-        term.replica.receive(&record)?;
+        let frame = term.replica.receive(&record)?;
         observer.read(record.lsn);
+        if let Some(frame) = frame.filter(|frame| frame.writer == D::WRITER) {
+            term.resigned = frame.resigned;
+        }
     }
+    Ok(())
 }
 
 enum Woken<C> {
@@ -731,6 +859,15 @@ enum Woken<C> {
     Deadline,
     /// The door has held for a while what was decided.
     TrimDue,
+    /// What was read is not confirmed for a while.
+    WordDue,
+    Resign,
+}
+
+/// Why it leads no more.
+enum Left {
+    Resigned,
+    Fenced,
 }
 
 enum Round {

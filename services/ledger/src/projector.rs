@@ -5,12 +5,13 @@ use crate::{
     chore::{Chore, beside},
     decider::IllegalEvent,
     frame::{Chain, ChainError, Frame},
+    leader::said,
     snapshot::{Pace, Snapshot, newest},
 };
 use futures::{FutureExt, future::BoxFuture};
 use serde::{Serialize, de::DeserializeOwned};
 use std::future::{self, Future};
-use tokio::select;
+use tokio::{select, sync::watch};
 use tracing::{info, warn};
 use vocab::{At, Event, Kinds, Lsn};
 
@@ -155,6 +156,11 @@ const SNAPSHOT_EVERY: u64 = 5000;
 const RETRY_MS: u64 = 200;
 /// Real milliseconds between two looks at where the sink stands.
 const CHECK_MS: u64 = 5000;
+/// The same for one who stands by and has something that is not in the sink: where somebody waits for a batch, and elsewhere.
+const LOOK_MS: u64 = 250;
+const LOOK_BULK_MS: u64 = 500;
+/// So many looks in a row at a sink that does not move, and the other projector is taken for dead.
+const LOOKS: u32 = 8;
 
 pub struct Projector<P: Projection, B: Bus, S, T> {
     bus: B,
@@ -165,6 +171,10 @@ pub struct Projector<P: Projection, B: Bus, S, T> {
     pace: Pace,
     /// Where the next batch's changes go, so that room for them is made once.
     spare: Vec<P::Change>,
+    /// Whether this process is the one of several that is to write.
+    turn: Option<watch::Receiver<bool>>,
+    /// Where this projector has last seen its sink.
+    left_at: Option<Lsn>,
 }
 
 /// What was needed last time times this is kept of a batch's room.
@@ -218,6 +228,8 @@ enum Stop {
     Bus(BusError),
     /// Begin again at the sink's position.
     Moved,
+    /// The same, at once: the other projector has left a batch unfinished.
+    Begun,
 }
 
 impl<E: Into<ProjectorError>> From<E> for Stop {
@@ -242,7 +254,16 @@ where
             fold: Fold::new(),
             pace: Pace::new(SNAPSHOT_EVERY),
             spare: Vec::new(),
+            turn: None,
+            left_at: None,
         }
+    }
+
+    /// Of several projectors of one sink, the one that is told true need not wait until another has been silent for long,
+    /// and does not stand back.
+    pub fn in_turn(mut self, turn: watch::Receiver<bool>) -> Self {
+        self.turn = Some(turn);
+        self
     }
 
     /// Frames between snapshots of the fold, at the least.
@@ -262,6 +283,10 @@ where
                 }
                 Err(Stop::Bus(error)) => self.observer.retrying(&error.to_string()),
                 Err(Stop::Moved) => self.observer.retrying("position moved"),
+                Err(Stop::Begun) => {
+                    self.left_at = None;
+                    continue;
+                }
             }
             self.time.pause(RETRY_MS).await;
         }
@@ -273,21 +298,28 @@ where
         self.load_fold(ledger, resume.through).await?;
         let records = follow(&self.bus, self.fold.next(), resume.through, P::NAME).await;
         let mut records = records.map_err(Stop::Bus)?;
-        let mut skipped = Vec::new();
-        while self.fold.chain.last() < resume.through {
-            let record = records.recv().await.map_err(Stop::Bus)?;
-            self.pace.read(record.frame.len());
-            let frame = self.fold.take(&record, &mut skipped)?;
-            self.observer.received(&frame);
-            // Else all that was ever written would be held until the end.
-            self.fold.state.end_batch(&mut skipped);
-            skipped.clear();
-        }
+        self.fold_to(&mut records, resume.through).await?;
         info!(projection = P::NAME, lsn = resume.through.0, "resumed");
         self.observer.applied(resume.through, 0);
-        let mut after = resume.through;
-        let mut begun = resume.begun;
+        // Whoever finds that another one has written since leaves it to that one.
+        let others = |left: Lsn| resume.through > left || resume.begun.is_some();
+        let stands_back = self.left_at.is_some_and(others);
+        self.left_at = Some(resume.through);
+        let Resume {
+            through: mut after,
+            mut begun,
+        } = resume;
         let mut chore = None;
+        if stands_back && !self.is_its_turn() {
+            let held;
+            (held, begun) = self.stand_by(&mut records, ledger, &mut after).await?;
+            info!(projection = P::NAME, lsn = after.0, "takes over");
+            if let Some(batch) = held {
+                self.apply(&batch).await?;
+                after = batch.to;
+                self.observer.applied(after, batch.changes.len());
+            }
+        }
         let mut breather = None;
         let mut check = self.pause(CHECK_MS);
         loop {
@@ -312,10 +344,104 @@ where
             }
             beside(&mut chore, self.apply(&batch)).await?;
             after = batch.to;
+            self.left_at = Some(after);
             self.observer.applied(after, batch.changes.len());
             breather = self.breather(batch.changes.len());
             self.keep_room(batch.changes);
             self.save_fold(ledger, &mut chore);
+        }
+    }
+
+    /// Folds what the sink has already.
+    async fn fold_to(&mut self, records: &mut B::Records, through: Lsn) -> Result<(), Stop> {
+        let mut skipped = Vec::new();
+        while self.fold.chain.last() < through {
+            let record = records.recv().await.map_err(Stop::Bus)?;
+            self.fold_one(&record, &mut skipped)?;
+            // Else all that was ever written would be held until the end.
+            skipped.clear();
+        }
+        Ok(())
+    }
+
+    /// Folds a record as a batch of its own.
+    fn fold_one(&mut self, record: &Record, out: &mut Vec<P::Change>) -> Result<(), Stop> {
+        self.pace.read(record.frame.len());
+        let frame = self.fold.take(record, out)?;
+        self.observer.received(&frame);
+        self.fold.state.end_batch(out);
+        Ok(())
+    }
+
+    fn is_its_turn(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| *turn.borrow())
+    }
+
+    /// Folds along behind another projector and writes nothing, until it is this one's turn or the other one is silent though
+    /// there is something to write. Then: a batch that is due, or the bounds of one that was begun.
+    ///
+    /// It reads no further than the first frame that changes something, so that it is never ahead of the sink by more: the
+    /// sink moves to the end of that frame or of a later one.
+    async fn stand_by(
+        &mut self,
+        records: &mut B::Records,
+        ledger: LedgerId,
+        after: &mut Lsn,
+    ) -> Result<(Option<Batch<P::Change>>, Option<Lsn>), Stop> {
+        info!(projection = P::NAME, lsn = after.0, "stands by");
+        let mut turn = self.turn.clone();
+        let mut held: Option<Batch<P::Change>> = None;
+        let mut silent = 0;
+        let mut look = self.pause(CHECK_MS);
+        loop {
+            select! {
+                biased;
+                () = its_turn(&mut turn) => {}
+                record = records.recv(), if held.is_none() => {
+                    let record = record.map_err(Stop::Bus)?;
+                    let mut changes = Vec::new();
+                    self.fold_one(&record, &mut changes)?;
+                    if changes.is_empty() {
+                        self.observer.applied(record.lsn, 0);
+                    } else {
+                        let (after, to) = (*after, record.lsn);
+                        held = Some(Batch { ledger, after, to, changes });
+                        look = self.pause(look_ms::<P>());
+                    }
+                    continue;
+                }
+                () = &mut look => {}
+            }
+            let found = self.sink_position(ledger).await;
+            if found.through < *after {
+                return Err(Stop::Moved);
+            }
+            if found.through > *after {
+                held = None;
+                silent = 0;
+                self.fold_to(records, found.through).await?;
+                *after = found.through;
+                self.left_at = Some(*after);
+            } else if held.is_some() {
+                silent += 1;
+            }
+            let in_sink = match &held {
+                None => self.fold.chain.last(),
+                Some(batch) => Lsn(batch.to.0 - 1),
+            };
+            self.observer.applied(in_sink, 0);
+            if self.is_its_turn() || silent == LOOKS {
+                return match (&held, found.begun) {
+                    // It is longer than what is held, and has to be made from its beginning.
+                    (Some(_), Some(_)) => Err(Stop::Begun),
+                    (_, begun) => Ok((held, begun)),
+                };
+            }
+            look = self.pause(if held.is_some() {
+                look_ms::<P>()
+            } else {
+                CHECK_MS
+            });
         }
     }
 
@@ -468,6 +594,21 @@ where
             }
             self.time.pause(RETRY_MS).await;
         }
+    }
+}
+
+fn look_ms<P: Projection>() -> u64 {
+    if P::BATCHING.is_prompt() {
+        LOOK_MS
+    } else {
+        LOOK_BULK_MS
+    }
+}
+
+async fn its_turn(turn: &mut Option<watch::Receiver<bool>>) {
+    match turn {
+        Some(turn) => said(turn).await,
+        None => future::pending().await,
     }
 }
 

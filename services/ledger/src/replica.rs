@@ -25,6 +25,21 @@ pub enum ReplicaError {
     Overtaken(Lsn),
 }
 
+/// There was nothing to decide.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rehearsed {
+    /// The next record to read at the time.
+    through: Lsn,
+    /// When there may be something again though nothing was read.
+    until: Option<Millis>,
+}
+
+impl Rehearsed {
+    pub fn holds(self, next: Lsn, now: Millis) -> bool {
+        next == self.through && self.until.is_none_or(|until| now < until)
+    }
+}
+
 /// A frame ready to be appended.
 #[derive(Debug, Clone)]
 pub struct Sealed {
@@ -41,6 +56,14 @@ impl Sealed {
     }
 }
 
+/// What was taken in since the writer's own last frame said how far it had read.
+#[derive(Debug, Clone, Copy, Default)]
+struct Unsaid {
+    events: u64,
+    /// Some of it is read by this writer.
+    concerns: bool,
+}
+
 /// The state of `D`, folded in the order in which its leader saw things: the other writers' frames up to a frame's
 /// `through_lsn`, then that frame.
 #[derive(Debug)]
@@ -53,8 +76,7 @@ pub struct Replica<D> {
     /// The other writers' heads at `folded`.
     folded_chain: Chain,
     pending: VecDeque<(Arc<Frame>, Head)>,
-    /// Events that were folded since the writer's own last frame said how far it had read.
-    unsaid: u64,
+    unsaid: Unsaid,
 }
 
 impl<D: Decider> Default for Replica<D> {
@@ -65,7 +87,7 @@ impl<D: Decider> Default for Replica<D> {
             folded: Lsn(0),
             folded_chain: Chain::default(),
             pending: VecDeque::new(),
-            unsaid: 0,
+            unsaid: Unsaid::default(),
         }
     }
 }
@@ -94,12 +116,12 @@ impl<D: Decider> Replica<D> {
         self.seen.furthest()
     }
 
-    /// How far all of these have read, as far as is known here.
+    /// How far all of these have read that have written something yet, as far as is known here.
     pub(crate) fn read_by(&self, readers: &[Writer]) -> Lsn {
-        let through = readers
-            .iter()
-            .map(|reader| self.seen.head(*reader).through_lsn);
-        through.min().unwrap_or_default()
+        let heads = readers.iter().map(|reader| self.seen.head(*reader));
+        let begun = heads.filter(|head| head.frame_no > 0);
+        let through = begun.map(|head| head.through_lsn).min();
+        through.unwrap_or(Lsn(u64::MAX))
     }
 
     /// The next record to read.
@@ -107,8 +129,14 @@ impl<D: Decider> Replica<D> {
         Lsn(self.seen.last().0 + 1)
     }
 
+    /// Whether others have said something that the state has not taken in.
     pub fn has_pending(&self) -> bool {
-        !self.pending.is_empty()
+        self.pending.iter().any(|(frame, _)| frame.concerns())
+    }
+
+    /// Whether the state has taken in something that no frame of the writer confirms.
+    pub(crate) fn is_unsaid(&self) -> bool {
+        self.unsaid.concerns
     }
 
     /// Takes in one record. An own frame that somebody else appended is folded behind the inputs that it names; if this
@@ -131,7 +159,6 @@ impl<D: Decider> Replica<D> {
             return Err(ReplicaError::Overtaken(frame.lsn));
         }
         self.fold_through(frame.through_lsn)?;
-        self.unsaid = 0;
         for (at, event) in frame.placed() {
             self.state
                 .evolve(&at, event)
@@ -140,6 +167,7 @@ impl<D: Decider> Replica<D> {
                     illegal,
                 })?;
         }
+        self.unsaid = Unsaid::default();
         Ok(Some(frame))
     }
 
@@ -161,11 +189,21 @@ impl<D: Decider> Replica<D> {
                         illegal,
                     })?;
             }
-            self.unsaid += u64::from(frame.count);
+            self.unsaid.events += u64::from(frame.count);
+            self.unsaid.concerns |= frame.concerns();
             self.folded_chain.set(frame.writer, head);
         }
         self.folded = self.folded.max(through);
         Ok(())
+    }
+
+    /// What deciding would come to: none if to something, or to an error. Tried on a copy, which takes in no inputs.
+    pub(crate) fn rehearse(&self, rules: &D::Rules, now: Millis) -> Option<Rehearsed> {
+        let mut copy = Self::restore(&self.snapshot())?;
+        let mut draft = copy.draft(now);
+        copy.state.decide(rules, &mut draft);
+        let (through, until) = (self.next(), copy.state.wake_at());
+        (draft.is_empty() && draft.illegal().is_none()).then_some(Rehearsed { through, until })
     }
 
     /// Begins a frame. The clock never goes backwards along the chain.
@@ -191,19 +229,44 @@ impl<D: Decider> Replica<D> {
             });
         }
         let head = self.head();
-        if draft.events.is_empty() && handled == head.handled && self.unsaid < says_after {
-            return Ok(None);
-        }
+        // Before its first frame nobody waits for it, and that frame must be one that only this ledger takes.
+        let says = head.frame_no > 0 && self.unsaid.events >= says_after;
+        let idle = draft.events.is_empty() && handled == head.handled && !says;
+        Ok((!idle).then(|| self.close(draft, leader, epoch, handled, false)))
+    }
+
+    /// A frame without events: how far its leader has read, and whether it is that leader's last.
+    pub(crate) fn seal_bare(
+        &self,
+        now: Millis,
+        leader: &[u8; 16],
+        epoch: u64,
+        handled: Handled,
+        resigned: bool,
+    ) -> Sealed {
+        self.close(self.draft(now), leader, epoch, handled, resigned)
+    }
+
+    fn close(
+        &self,
+        draft: Draft,
+        leader: &[u8; 16],
+        epoch: u64,
+        handled: Handled,
+        resigned: bool,
+    ) -> Sealed {
+        let head = self.head();
         let off = u64::from(sabotage::armed(Bug::WatermarkOffByOne));
         let through = (Lsn(self.folded.0 + off), handled);
         let events = (draft.events.len() as u64, &draft.encoded[..]);
-        let (bytes, next) = frame::write(&head, leader, epoch, draft.now, through, events);
-        Ok(Some(Sealed {
+        let (bytes, next) =
+            frame::write(&head, leader, epoch, draft.now, through, events, resigned);
+        Sealed {
             bytes,
             expected_last: head.lsn,
             events: draft.events,
             head: next,
-        }))
+        }
     }
 
     /// The sealed frame is durable at `lsn`; the state has its events already.
@@ -213,7 +276,7 @@ impl<D: Decider> Replica<D> {
             ..sealed.head.clone()
         };
         self.seen.set(D::WRITER, head);
-        self.unsaid = 0;
+        self.unsaid = Unsaid::default();
     }
 
     /// The state at the frame just committed or folded. Valid only there: in between, the state may hold inputs that no
@@ -237,7 +300,7 @@ impl<D: Decider> Replica<D> {
             folded_chain: snapshot.chain.clone(),
             seen: snapshot.chain.clone(),
             pending: VecDeque::new(),
-            unsaid: 0,
+            unsaid: Unsaid::default(),
         })
     }
 }

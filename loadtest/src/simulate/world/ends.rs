@@ -124,7 +124,7 @@ impl World {
                 return Err(wrong(format!("{process} writes on")));
             }
             match polled {
-                Ok(()) => self.clock.advance(50),
+                Ok(_) => self.clock.advance(50),
                 Err(
                     Ended::Leader(LeaderError::Bus(BusError::Shortened { .. }))
                     | Ended::Projector(ProjectorError::Bus(BusError::Shortened { .. })),

@@ -19,6 +19,8 @@ pub struct Temper {
     /// Per mille of the steps.
     pub crash: u64,
     pub overlap: u64,
+    /// Of these, somebody is asked to end.
+    pub resign: u64,
     /// Of these, an operator empties the feed.
     pub empties: u64,
     pub heartbeat_lost: u64,
@@ -37,6 +39,7 @@ impl Temper {
             burst: 1 + random.below(6),
             crash: random.below(4) * wild,
             overlap: random.below(4) * wild,
+            resign: random.below(4) * wild,
             empties: random.below(3) * random.below(2),
             heartbeat_lost: random.below(300),
             effect_lost: random.below(300),

@@ -2,6 +2,7 @@
 
 use ledger::{BusError, Frame, Observer, ProjectorObserver, Standing};
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge, histogram::Histogram};
+use tokio::sync::watch;
 use vocab::{At, Event, Lsn, Writer};
 
 use super::JourneyTap;
@@ -26,6 +27,7 @@ pub(super) struct LeaderShell {
     health: ComponentHandle,
     follower: Follower,
     tap: JourneyTap,
+    leads: watch::Sender<bool>,
     append: Option<(Stopwatch, Stamp)>,
 }
 
@@ -47,6 +49,7 @@ impl LeaderShell {
             health: ctx.health.component("leader"),
             follower: ctx.follower("leader", Behind::NotReady),
             tap: JourneyTap::new(writer.name(), ctx.journey.clone()),
+            leads: ctx.leads.clone(),
             append: None,
         }
     }
@@ -55,6 +58,9 @@ impl LeaderShell {
 impl Observer for LeaderShell {
     fn standing(&mut self, standing: Standing) {
         self.leading.set(i64::from(standing == Standing::Leading));
+        if standing != Standing::Leading {
+            self.leads.send_replace(false);
+        }
         match standing {
             Standing::Recovering => self.health.not_ready("folding the ledger"),
             Standing::Leading => self.health.ready(),
@@ -80,6 +86,9 @@ impl Observer for LeaderShell {
         self.frames.inc();
         self.events.inc_by(events.len() as u64);
         self.lsn.set(i64::try_from(lsn.0).unwrap_or(i64::MAX));
+        if !*self.leads.borrow() {
+            self.leads.send_replace(true);
+        }
         if let Some((watch, start)) = self.append.take() {
             self.append_seconds.observe(watch.elapsed().as_secs_f64());
             self.tap.committed(start, events);

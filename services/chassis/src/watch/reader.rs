@@ -13,8 +13,7 @@ use crate::Shutdown;
 use crate::clock::Stopwatch;
 use crate::health::ComponentHandle;
 
-/// What was the ledger's end this many real milliseconds ago has been read, or its reader is behind. As long as a standby
-/// waits for a leader.
+/// What was the ledger's end this many real milliseconds ago has been read, or its reader is behind.
 const BEHIND_AFTER_MS: u64 = 3000;
 /// Real time between looks: whoever watches the service hears within a second that the ledger is gone.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
