@@ -127,7 +127,9 @@ impl Cell {
         let mut still = 0;
         let mut read = self.bus.records().len();
         while still < PATIENCE {
-            sum += count(|| process.poll().expect("nothing goes wrong on this bus"));
+            sum += count(|| {
+                process.poll().expect("nothing goes wrong on this bus");
+            });
             let new = self.bus.records_from(read).len();
             read += new;
             still = if new == 0 { still + 1 } else { 0 };
