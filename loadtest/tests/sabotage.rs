@@ -127,13 +127,15 @@ fn a_reservation_that_ends_early() {
 #[test]
 fn a_step_of_a_clock() {
     // Behind a step forward all who wait for a time stand still, until somebody with a right clock begins to lead: who waits
-    // for an answer gets none, and who waits for its next try does not see that the ledger has lost its end.
+    // for an answer gets none, and who waits for its next try does not see that the ledger has lost its end. What is granted
+    // for a time, such as a burst, is over, or goes on, at the wrong time.
     check(
         Bug::ClockStepAdopted,
         &[
             Invariant::Expiry,
             Invariant::Outcome,
             Invariant::Memory,
+            Invariant::Quota,
             Invariant::Replay,
         ],
     );
@@ -178,7 +180,11 @@ fn a_lost_wake_up() {
 
 #[test]
 fn preemption_without_an_end() {
-    check(Bug::EndlessPreemption, &[Invariant::Rest]);
+    // Who takes and gives back without end decides about others by how often it was looked at.
+    check(
+        Bug::EndlessPreemption,
+        &[Invariant::Rest, Invariant::Isolation],
+    );
 }
 
 #[test]

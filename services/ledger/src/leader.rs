@@ -771,8 +771,13 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 false => None,
             };
             silent = if cause.is_some() { silent + 1 } else { 0 };
-            // What a leader keeps in mind and does not record, a standby does not know: only a try can tell.
-            if silent == LOOKS && matches!(cause, Some(Cause::Deadline)) {
+            // What a leader keeps in mind and does not record, a standby does not know: only a try can tell. One try: what
+            // the copy has kept in mind, such as leases granted anew, it has only since then, and when that is over too
+            // and nobody has said anything, a further try would put it off for ever.
+            let tried = term
+                .vain
+                .is_some_and(|vain| vain.is_of(term.replica.next()));
+            if silent == LOOKS && matches!(cause, Some(Cause::Deadline)) && !tried {
                 let (rules, now) = (&self.options.rules, self.time.now());
                 term.vain = term.replica.rehearse(rules, now);
                 silent = if term.vain.is_some() { 0 } else { silent };

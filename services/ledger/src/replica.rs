@@ -36,7 +36,12 @@ pub(crate) struct Rehearsed {
 
 impl Rehearsed {
     pub fn holds(self, next: Lsn, now: Millis) -> bool {
-        next == self.through && self.until.is_none_or(|until| now < until)
+        self.is_of(next) && self.until.is_none_or(|until| now < until)
+    }
+
+    /// Nothing was read since.
+    pub fn is_of(self, next: Lsn) -> bool {
+        next == self.through
     }
 }
 

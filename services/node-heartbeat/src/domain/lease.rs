@@ -73,10 +73,15 @@ pub(super) fn heartbeat(
     }
 }
 
+/// Whether every ready node has a lease.
+pub(super) fn all_granted(state: &Nodes) -> bool {
+    let ready = state.nodes.values().filter(|node| node.ready).count();
+    state.leases.seen.len() >= ready
+}
+
 /// Grants leases that are missing after a change of leader, then ends those that are over.
 pub(super) fn expire(state: &mut Nodes, rules: &Rules, draft: &mut Draft) {
-    let ready = state.nodes.values().filter(|node| node.ready).count();
-    if state.leases.seen.len() < ready {
+    if !all_granted(state) {
         for (name, node) in &state.nodes {
             if node.ready && !state.leases.seen.contains_key(name) {
                 state.leases.renew(name, draft.now, rules.lease_ms);

@@ -342,7 +342,11 @@ impl Decider for Nodes {
     }
 
     fn wake_at(&self) -> Option<Millis> {
-        self.leases.next_expiry()
+        match lease::all_granted(self) {
+            true => self.leases.next_expiry(),
+            // They are no part of what is recorded, so one who was not there grants them first.
+            false => Some(Millis(i64::MIN)),
+        }
     }
 }
 
