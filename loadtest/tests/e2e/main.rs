@@ -6,6 +6,7 @@ mod batches;
 mod boot;
 mod borders;
 mod cell;
+mod deaf;
 mod doors;
 mod fence;
 mod floods;
