@@ -10,6 +10,7 @@ mod deaf;
 mod doors;
 mod fence;
 mod floods;
+mod fuzz;
 mod history;
 mod journey;
 mod lost;
