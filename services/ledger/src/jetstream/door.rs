@@ -181,9 +181,8 @@ impl Reader {
     /// When there is one again. Meanwhile what comes is fetched, as long as the bus answers at all.
     async fn consume_again(&mut self) -> Result<(Ordered, Held), BusError> {
         loop {
-            match tokio::time::timeout(CONSUMING, self.consume()).await {
-                Ok(Ok(consumer)) => return Ok(consumer),
-                Ok(Err(_)) | Err(_) => {}
+            if let Ok(Ok(consumer)) = tokio::time::timeout(CONSUMING, self.consume()).await {
+                return Ok(consumer);
             }
             if !self.fetch_stalled().await? {
                 tokio::time::sleep(UNCONSUMED).await;
