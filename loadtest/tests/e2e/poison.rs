@@ -162,12 +162,12 @@ async fn a_broken_header_block_closes_no_door() -> Outcome {
     Ok(())
 }
 
-/// A carriage return in a header's value ends the client library's task. Who is left deaf by it ends too, and does not find
-/// the message in its way when it was started again.
+/// A carriage return in a header's value ends the client library's task. Another client takes its place, and what is in its
+/// way is fetched without it.
 #[tokio::test]
 async fn a_carriage_return_in_a_header_closes_no_door() -> Outcome {
     const BLOCK: &[u8] = b"NATS/1.0\r\nA: x\rB: y\r\n\r\n";
-    let mut suite = Suite::start().await;
+    let suite = Suite::start().await;
     let tenant = suite.tenant("tenant-a").await;
     let login = suite.servers.login("tenant:tenant-a");
     let mut wire = Wire::connect(&suite.servers.nats.url, login).await?;
@@ -189,14 +189,6 @@ async fn a_carriage_return_in_a_header_closes_no_door() -> Outcome {
     agents.publish(&report, BLOCK, b"x").await?;
     agents.flush().await?;
 
-    for name in ["admission", "node-heartbeat"] {
-        let said = suite.take(name).gives_up().await;
-        assert!(said.contains("the bus client has broken down"), "{said}");
-    }
-    suite.start_again::<admission::AdmissionService>().await;
-    suite
-        .start_again::<node_heartbeat::NodeHeartbeatService>()
-        .await;
     all_decided(&tenant, &sent).await;
     suite.node("n1").await;
     suite.assert_healthy(&tenant).await;

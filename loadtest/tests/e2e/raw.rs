@@ -73,4 +73,21 @@ impl Wire {
             }
         }
     }
+
+    /// Sends bytes and nothing more, and returns when the server has read them or has closed the connection.
+    pub async fn end(mut self, bytes: &[u8]) -> std::io::Result<()> {
+        // A server that has seen enough closes, and what was not read by then is an error here.
+        let (mut read, mut write) = self.0.split();
+        let sending = async {
+            if write.write_all(bytes).await.is_ok() {
+                let _ = write.shutdown().await;
+            }
+        };
+        let mut said = Vec::new();
+        let (_, heard) = tokio::join!(sending, read.read_to_end(&mut said));
+        match heard {
+            Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
 }

@@ -694,14 +694,21 @@ impl Running {
 
     /// A sample of `/metrics`, by its name after the service's.
     pub async fn metric(&self, name: &str) -> i64 {
+        let sample = self.sample(name, "").await;
+        sample.unwrap_or_else(|| panic!("no {name}"))
+    }
+
+    /// The first of that name whose labels hold these; none before it was counted.
+    pub async fn sample(&self, name: &str, labels: &str) -> Option<i64> {
         let name = format!("apportion_{}_{name}{{", self.name.replace('-', "_"));
         let text = self
             .get("/metrics")
             .await
             .expect("a running service shows its metrics");
-        let line = text.lines().find(|line| line.starts_with(&name));
-        let value = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
-        value.unwrap_or_else(|| panic!("no {name} in\n{text}"))
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(&name) && line.contains(labels))?;
+        line.rsplit(' ').next()?.parse().ok()
     }
 
     /// As SIGTERM does.

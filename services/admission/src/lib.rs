@@ -95,7 +95,7 @@ impl Service for AdmissionService {
         );
         let (feed_mark, warm_mark) = (Mark::default(), Mark::default());
         let client = ctx.nats().await?;
-        let queries = Queries::new(client.clone(), ctx.subjects())
+        let queries = Queries::new(ctx.subjects())
             .on(query::FeedQueries { bus: bus.clone() }, &feed_mark)
             .on(query::OperationQueries { pool }, &warm_mark)
             .and_unknown();
@@ -104,7 +104,7 @@ impl Service for AdmissionService {
             ctx.project_marked::<Feed, _>(&bus, feed, &feed_mark),
             ctx.project_marked::<project::WarmProjection, _>(&bus, warm, &warm_mark),
             publish::refuse(client, ctx.subjects(), cell, turned, &ctx.shutdown),
-            queries.serve(&ctx.shutdown),
+            queries.serve(&ctx),
         )?;
         Ok(())
     }

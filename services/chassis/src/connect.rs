@@ -29,13 +29,16 @@ const RECONNECT_MAX: Duration = Duration::from_millis(250);
 const POSTGRES_CONNECTIONS_MAX: u32 = 4;
 const POSTGRES_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often each thing happened to a service's bus connection, and who is told that it broke.
+/// How often each thing happened to one of a service's bus connections, and who is told that it broke.
 #[derive(Clone, Debug)]
 pub(crate) struct NatsEvents {
+    connection: &'static str,
     counts: Family<Happening, Counter>,
     pub link: Link,
     /// Made when the client has broken down: it will never connect again.
     pub broken_down: Shutdown,
+    /// What it means to the service that the connection is away.
+    away: fn(&ComponentHandle, &'static str),
 }
 
 /// Lives as long as the client's own task does, which a message that the library cannot read may end.
@@ -55,20 +58,48 @@ impl Drop for Alive {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Happening {
+    connection: &'static str,
     event: &'static str,
 }
 
 impl NatsEvents {
     pub(crate) fn new(metrics: &Metrics) -> NatsEvents {
         NatsEvents {
+            connection: "nats",
             counts: metrics.register(
                 "nats_events",
-                "What happened to the bus connection",
+                "What happened to the bus connections",
                 Family::default(),
             ),
             link: Link::default(),
             broken_down: Shutdown::new(),
+            away: |health, why| health.not_ready(why),
         }
+    }
+
+    /// Of a connection without which the service decides all the same.
+    pub(crate) fn beside(&self, connection: &'static str) -> NatsEvents {
+        NatsEvents {
+            connection,
+            counts: self.counts.clone(),
+            link: Link::default(),
+            broken_down: Shutdown::new(),
+            away: |health, why| health.degraded(why),
+        }
+    }
+
+    /// Of the next client of the same connection.
+    pub(crate) fn renewed(&self) -> NatsEvents {
+        NatsEvents {
+            broken_down: Shutdown::new(),
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn count(&self, event: &'static str) {
+        let connection = self.connection;
+        let happening = Happening { connection, event };
+        self.counts.get_or_create(&happening).inc();
     }
 }
 
@@ -155,13 +186,12 @@ fn note(event: &Event, events: &NatsEvents, health: &ComponentHandle) {
         Event::ServerError(_) => "server_error",
         Event::ClientError(_) => "client_error",
     };
-    let happening = Happening { event: name };
-    events.counts.get_or_create(&happening).inc();
+    events.count(name);
     events.link.note(event);
     match event {
         Event::Connected => health.ready(),
-        Event::Disconnected => health.not_ready("disconnected"),
-        Event::Closed => health.not_ready("closed"),
+        Event::Disconnected => (events.away)(health, "disconnected"),
+        Event::Closed => (events.away)(health, "closed"),
         Event::SlowConsumer(subscription) => {
             tracing::warn!(subscription, "nats slow consumer, messages dropped")
         }

@@ -143,6 +143,10 @@ impl<T> Context<T> {
         deciding: Deciding<D>,
     ) -> Result<(), Failure> {
         self.watch_clock();
+        let mut bus = bus.clone();
+        if deciding.door.is_some() {
+            bus = bus.with_doors(self.outside("door").await?);
+        }
         let observer = LeaderShell::new(D::WRITER, self);
         let mut leader = [0; 16];
         leader.copy_from_slice(uuid::Uuid::new_v4().as_bytes());
@@ -161,7 +165,7 @@ impl<T> Context<T> {
         };
         let work = async {
             let leader: Leader<D, _, _> =
-                Leader::new(bus.clone(), self.clock.clone(), options, Box::new(observer)).await;
+                Leader::new(bus, self.clock.clone(), options, Box::new(observer)).await;
             leader.run().await
         };
         let patience = async {

@@ -10,13 +10,16 @@ mod mark;
 
 pub use mark::Mark;
 
-use crate::{error::Failure, shutdown::Shutdown};
+use crate::{
+    error::{BootError, Failure},
+    hearing::{Heard, Hearing},
+    service::Context,
+};
 use asking::Asking;
-use async_nats::{Client, Message as NatsMessage, Subscriber};
 use futures::{
     StreamExt,
     future::{BoxFuture, FutureExt},
-    stream::{FuturesUnordered, SelectAll},
+    stream::FuturesUnordered,
 };
 use ledger::wire::refusal_to_proto;
 use prost::Message;
@@ -94,7 +97,6 @@ pub trait Verb: Send + Sync + 'static {
 
 /// The verbs that a service answers.
 pub struct Queries {
-    client: Client,
     subjects: Subjects,
     verbs: Vec<(&'static str, Box<dyn Answers>)>,
     unknown: bool,
@@ -161,9 +163,8 @@ fn read<Q: Message + Default>(payload: &[u8]) -> Result<Q, Trouble> {
 }
 
 impl Queries {
-    pub fn new(client: Client, subjects: Subjects) -> Self {
+    pub fn new(subjects: Subjects) -> Self {
         Self {
-            client,
             subjects,
             verbs: Vec::new(),
             unknown: false,
@@ -188,8 +189,8 @@ impl Queries {
     }
 
     /// Answers until shutdown.
-    pub async fn serve(self, shutdown: &Shutdown) -> Result<(), Failure> {
-        let mut queries = self.subscribe().await?;
+    pub async fn serve<T>(self, ctx: &Context<T>) -> Result<(), Failure> {
+        let mut queries = self.hear(ctx).await?;
         let asking = Asking::default();
         let answering = Semaphore::new(ANSWERING_MAX);
         let mut under_way = FuturesUnordered::new();
@@ -199,8 +200,8 @@ impl Queries {
                     under_way.push(self.answer(query, &asking, &answering));
                 }
                 Some(()) = under_way.next() => {}
-                () = shutdown.requested() => return Ok(()),
-                // No subscription is left: the connection is closed.
+                () = ctx.shutdown.requested() => return Ok(()),
+                // The connection is not kept any more.
                 else => return Ok(()),
             }
         }
@@ -208,25 +209,21 @@ impl Queries {
 
     /// No query may come by two subscriptions: the server counts each delivery as one of the answers that a service is
     /// allowed, and then refuses the only one.
-    async fn subscribe(&self) -> Result<SelectAll<Subscriber>, Failure> {
+    async fn hear<T>(&self, ctx: &Context<T>) -> Result<Hearing, BootError> {
         let (group, names) = if self.unknown {
             (GROUP_OF_ALL, vec!["*"])
         } else {
             (GROUP, self.verbs.iter().map(|(name, _)| *name).collect())
         };
-        let mut queries = SelectAll::new();
-        for name in names {
-            let subject = self.subjects.query("*", name);
-            queries.push(self.client.queue_subscribe(subject, group.into()).await?);
-        }
-        Ok(queries)
+        let subjects = names.into_iter().map(|name| self.subjects.query("*", name));
+        ctx.hear(subjects.collect(), Some(group)).await
     }
 
-    async fn answer(&self, query: NatsMessage, asking: &Asking, answering: &Semaphore) {
+    async fn answer(&self, query: Heard, asking: &Asking, answering: &Semaphore) {
         let name = self.subjects.token(&query.subject, 2).unwrap_or_default();
         let own = self.verbs.iter().find(|(own, _)| *own == name);
         let of_another = own.is_none() && QUERY_VERBS.contains(&name);
-        let Some(reply) = query.reply.clone().filter(|_| !of_another) else {
+        let Some(reply_to) = query.reply_to.clone().filter(|_| !of_another) else {
             return;
         };
         let turn = match own {
@@ -244,7 +241,7 @@ impl Queries {
                 return;
             }
         };
-        if let Err(error) = self.client.publish(reply, answer.into()).await {
+        if let Err(error) = reply_to.answer(answer.into()).await {
             tracing::warn!(subject = %query.subject, %error, "query");
         }
     }
@@ -252,7 +249,7 @@ impl Queries {
     async fn turn(
         &self,
         verb: &dyn Answers,
-        query: &NatsMessage,
+        query: &Heard,
         asking: &Asking,
         answering: &Semaphore,
     ) -> Result<Vec<u8>, Trouble> {

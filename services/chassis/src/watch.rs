@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Watches(Mutex<Vec<AbortOnDropHandle<()>>>);
 
 impl Watches {
-    fn begin(&self, watch: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn begin(&self, watch: impl Future<Output = ()> + Send + 'static) {
         let task = AbortOnDropHandle::new(tokio::spawn(watch));
         // A push leaves it whole.
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -34,7 +34,7 @@ use tokio::{io::AsyncReadExt, runtime::Handle, select, time::timeout};
 use vocab::{Lsn, Millis, Token, Writer};
 
 pub use hub::Readers;
-pub use link::Link;
+pub use link::{Link, Outside};
 
 /// No acknowledgement after this long means that nobody knows.
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -104,6 +104,7 @@ pub struct JetStreamBus {
     subjects: Arc<Subjects>,
     ledger: Stream<()>,
     link: Link,
+    doors: Option<Outside>,
     hub: Arc<Hub>,
     /// Reads the ledger, whichever thread a follower is on.
     runtime: Handle,
@@ -111,6 +112,13 @@ pub struct JetStreamBus {
 
 fn unavailable(error: impl std::fmt::Display) -> BusError {
     BusError::Unavailable(error.to_string())
+}
+
+fn context_of(client: async_nats::Client) -> jetstream::Context {
+    jetstream::ContextBuilder::new()
+        .timeout(ACK_TIMEOUT)
+        .ack_timeout(ACK_TIMEOUT)
+        .build(client)
 }
 
 fn id_of(ledger: &Info) -> LedgerId {
@@ -134,10 +142,7 @@ impl JetStreamBus {
         // The server tells its own id, which two names of one server have in common.
         let server = client.server_info().server_id;
         let hub = readers.of(&server, subjects.ledger_stream());
-        let jetstream = jetstream::ContextBuilder::new()
-            .timeout(ACK_TIMEOUT)
-            .ack_timeout(ACK_TIMEOUT)
-            .build(client);
+        let jetstream = context_of(client);
         let ledger = jetstream
             .get_stream_no_info(subjects.ledger_stream())
             .await
@@ -147,9 +152,26 @@ impl JetStreamBus {
             subjects: Arc::new(subjects),
             ledger,
             link: link.clone(),
+            doors: None,
             hub,
             runtime: Handle::current(),
         })
+    }
+
+    /// Reads doors by consumers on a connection of their own.
+    pub fn with_doors(self, doors: Outside) -> Self {
+        let doors = Some(doors);
+        Self { doors, ..self }
+    }
+
+    /// The bus as it is reached by the connection for the doors.
+    fn at_doors(&self) -> Self {
+        let mut bus = self.clone();
+        if let Some(Outside { clients, link }) = &self.doors {
+            bus.jetstream = context_of(clients.borrow().clone());
+            bus.link = link.clone();
+        }
+        bus
     }
 
     pub fn subjects(&self) -> &Subjects {

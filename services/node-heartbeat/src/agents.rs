@@ -4,15 +4,16 @@ use crate::{
     domain::{Assignment, Command, Effect},
     wire,
 };
-use async_nats::{Client, Message, Subject, Subscriber};
-use chassis::{Context, Failure, Shutdown};
-use futures::StreamExt;
+use async_nats::Client;
+use chassis::{Context, Failure, Heard, Hearing, ReplyTo, Shutdown};
 use prometheus_client::metrics::counter::Counter;
 use schemas::subjects::Subjects;
 use std::collections::BTreeMap;
 use tokio::sync::mpsc;
 use vocab::{CellNo, Token};
 
+const HEARTBEAT: &str = "heartbeat";
+const SYNC: &str = "sync";
 /// Questions remembered until they are answered.
 const ASKED_MAX: usize = 4096;
 /// Effects sent in one go.
@@ -22,24 +23,22 @@ pub struct Agents {
     client: Client,
     subjects: Subjects,
     cell: CellNo,
-    heartbeats: Subscriber,
-    syncs: Subscriber,
+    hearing: Hearing,
     heard: Counter,
     dropped: Counter,
     sent: Counter,
     /// Sync requests under way, by number.
-    asked: BTreeMap<u64, Subject>,
+    asked: BTreeMap<u64, ReplyTo>,
     next_request: u64,
 }
 
 impl Agents {
     pub async fn new<T>(ctx: &Context<T>, subjects: Subjects) -> Result<Self, Failure> {
-        let client = ctx.nats().await?;
         let m = &ctx.metrics;
+        let wanted = [HEARTBEAT, SYNC].map(|what| subjects.node("*", what));
         Ok(Self {
-            heartbeats: client.subscribe(subjects.node("*", "heartbeat")).await?,
-            syncs: client.subscribe(subjects.node("*", "sync")).await?,
-            client,
+            hearing: ctx.hear(wanted.to_vec(), None).await?,
+            client: ctx.nats().await?,
             subjects,
             cell: ctx.cell_no(),
             heard: m.counter("heartbeats", "Heartbeats heard"),
@@ -66,36 +65,42 @@ impl Agents {
                 biased;
                 () = shutdown.requested() => return Ok(()),
                 1.. = effects.recv_many(&mut due, EFFECTS_MAX) => self.perform(due.drain(..)).await?,
-                Some(message) = self.syncs.next() => {
-                    // An agent whose question is dropped asks again.
-                    if let Some(command) = self.sync(&message)
-                        && commands.try_send(command).is_err()
-                    {
-                        self.dropped.inc();
-                    }
-                }
-                Some(message) = self.heartbeats.next() => {
-                    let command = self.node(&message).and_then(|n| wire::heartbeat(n, &message.payload));
-                    match command.map(|command| commands.try_send(command)) {
-                        Some(Ok(())) => self.heard.inc(),
-                        Some(Err(_)) | None => self.dropped.inc(),
-                    };
-                }
+                Some(message) = self.hearing.next() => self.hear(message, &commands),
                 else => return Ok(()),
             }
         }
     }
 
-    fn node(&self, message: &Message) -> Option<Token> {
+    /// An agent whose question is dropped asks again.
+    fn hear(&mut self, message: Heard, commands: &mpsc::Sender<Command>) {
+        let is_sync = self.subjects.token(&message.subject, 2) == Some(SYNC);
+        let command = if is_sync {
+            self.sync(message)
+        } else {
+            self.node(&message)
+                .and_then(|node| wire::heartbeat(node, &message.payload))
+        };
+        match command.map(|command| commands.try_send(command)) {
+            Some(Ok(())) if is_sync => {}
+            Some(Ok(())) => {
+                self.heard.inc();
+            }
+            Some(Err(_)) | None => {
+                self.dropped.inc();
+            }
+        }
+    }
+
+    fn node(&self, message: &Heard) -> Option<Token> {
         let name = self.subjects.token(&message.subject, 1)?;
         Token::new(name).ok()
     }
 
-    fn sync(&mut self, message: &Message) -> Option<Command> {
-        let node = self.node(message)?;
+    fn sync(&mut self, message: Heard) -> Option<Command> {
+        let node = self.node(&message)?;
         let request = self.next_request;
         self.next_request += 1;
-        self.asked.insert(request, message.reply.clone()?);
+        self.asked.insert(request, message.reply_to?);
         // Nobody answers while this process stands by.
         if self.asked.len() > ASKED_MAX {
             self.asked.pop_first();
@@ -128,8 +133,10 @@ impl Agents {
                     assignments,
                 } => {
                     let payload = wire::assignments(revision, &assignments, incarnation, self.cell);
-                    if let Some(reply) = self.asked.remove(&request) {
-                        self.client.publish(reply, payload.into()).await?;
+                    if let Some(reply_to) = self.asked.remove(&request)
+                        && let Err(error) = reply_to.answer(payload.into()).await
+                    {
+                        tracing::warn!(%error, "sync");
                     }
                 }
             }

@@ -113,7 +113,7 @@ impl Service for SchedulerService {
         let (pool, cell) = (ctx.postgres()?, ctx.cell_no());
         let rules = ctx.settings.rules(ctx.slot_ms(&bus).await?);
         let mark = Mark::default();
-        let queries = Queries::new(ctx.nats().await?, ctx.subjects())
+        let queries = Queries::new(ctx.subjects())
             .on(AllocationQueries { pool: pool.clone() }, &mark)
             .on(
                 ResourceQueries {
@@ -135,7 +135,7 @@ impl Service for SchedulerService {
         tokio::try_join!(
             ctx.decide::<Scheduler>(&bus, Deciding::on_ledger(rules)),
             ctx.project_marked::<project::WarmProjection, _>(&bus, sink, &mark),
-            queries.serve(&ctx.shutdown),
+            queries.serve(&ctx),
         )?;
         Ok(())
     }

@@ -1,10 +1,11 @@
 //! Messages at a door: all of them, whatever their senders put into them.
 //!
 //! Header blocks are the senders' own bytes, stored and delivered as they are. The client library closes a connection on which
-//! one comes that it cannot read, and a carriage return in a value ends it for good, with the process. A consumer would
-//! then get the same message again after each reconnect and each restart, and nothing behind it. So what is there when a
-//! door is opened, and what does not come though it is there, is fetched message by message, which a header block cannot
-//! break: such an answer has it encoded in its payload.
+//! one comes that it cannot read, and a carriage return in a value ends the client for good. A consumer would then get the
+//! same message again on each new connection, and nothing behind it. So what is there when a door is opened, and what does
+//! not come though it is there, is fetched message by message, which a header block cannot break: such an answer has it
+//! encoded in its payload. Whoever decides brings a connection for the consumer alone, so that none of this breaks the one by
+//! which everything else is done.
 
 use super::{JetStreamBus, link::Held, unavailable};
 use crate::bus::{BusError, DoorRecord, Tail};
@@ -37,6 +38,10 @@ const ASKED: usize = 16;
 
 /// Real time without a message after which it is looked whether there is one.
 const STALLED: Duration = Duration::from_secs(1);
+/// Real time that a consumer may take to be made.
+const CONSUMING: Duration = Duration::from_secs(1);
+/// Between two looks while no consumer can be made.
+const UNCONSUMED: Duration = Duration::from_millis(20);
 /// Messages fetched one by one before a consumer is tried, or tried again: bad ones seldom come alone.
 const FETCHED_MAX: usize = 1000;
 /// Stands for a sender whose name is no token. Subjects take more than tokens, so such a message can be stored; it must
@@ -169,23 +174,33 @@ fn raw_record(subjects: &Subjects, raw: &RawMessage) -> Result<DoorRecord, BusEr
 
 impl Reader {
     async fn consume(&self) -> Result<(Ordered, Held), BusError> {
-        self.bus.consume(&self.stream, self.next, PULLED).await
+        let bus = self.bus.at_doors();
+        bus.consume(&self.stream, self.next, PULLED).await
+    }
+
+    /// When there is one again. Meanwhile what comes is fetched, as long as the bus answers at all.
+    async fn consume_again(&mut self) -> Result<(Ordered, Held), BusError> {
+        loop {
+            if let Ok(Ok(consumer)) = tokio::time::timeout(CONSUMING, self.consume()).await {
+                return Ok(consumer);
+            }
+            if !self.fetch_stalled().await? {
+                tokio::time::sleep(UNCONSUMED).await;
+            }
+        }
     }
 
     /// Until the tail is gone.
     async fn run(&mut self) -> Result<(), BusError> {
         // A server that does not answer is seen by the consumer.
         let _ = self.fetch_stalled().await;
-        let (mut messages, mut held) = self.consume().await?;
+        let (mut messages, mut held) = self.consume_again().await?;
         while !self.sender.is_closed() {
             let heard = select! {
                 biased;
                 heard = tokio::time::timeout(STALLED, messages.next()) => Some(heard),
                 () = held.broken() => None,
             };
-            // The next message itself may have broken the connection. A server that comes back may not answer yet: whether
-            // it does is seen by the consumer.
-            let holds = heard.is_some();
             match heard {
                 Some(Ok(Some(Ok(message)))) => {
                     let seq = message.info().map_err(unavailable)?.stream_sequence;
@@ -199,18 +214,15 @@ impl Reader {
                     self.deliver(record).await;
                     continue;
                 }
-                Some(Ok(None)) => return Err(unavailable("the reader has ended")),
                 // Nothing there: the usual reason for silence.
                 Some(Err(_)) if self.fetch_stalled().await == Ok(false) => continue,
-                Some(Ok(Some(Err(_))) | Err(_)) | None => {}
+                Some(Ok(None | Some(Err(_))) | Err(_)) | None => {}
             }
-            // Without the consumer, which would break the connection again and again.
+            // Without the consumer, which would break the connection again and again. The next message itself may have broken
+            // it, and a server that comes back may not answer yet: whether it does is seen by the consumer.
             drop(messages);
-            let fetched = self.fetch_stalled().await;
-            if holds {
-                fetched?;
-            }
-            (messages, held) = self.consume().await?;
+            let _ = self.fetch_stalled().await;
+            (messages, held) = self.consume_again().await?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! consumer that lived in a restarted server's memory is gone. Whoever waits learns here that it broke, and begins anew at
 //! once instead of waiting for a time-out: the client keeps what is asked meanwhile for the next connection.
 
-use async_nats::Event;
+use async_nats::{Client, Event};
 use tokio::sync::watch;
 
 /// Counts how often a client's connection broke. Whoever makes the client hands over its events.
@@ -16,14 +16,28 @@ impl Link {
     /// client has failed many times before, the library may leave that event out.
     pub fn note(&self, event: &Event) {
         if matches!(event, Event::Disconnected) {
-            self.0.send_modify(|breaks| *breaks += 1);
+            self.broke();
         }
+    }
+
+    /// A client that has broken down says nothing of it.
+    pub fn broke(&self) {
+        self.0.send_modify(|breaks| *breaks += 1);
     }
 
     /// The connection of this moment, or the next one if there is none.
     pub(super) fn held(&self) -> Held {
         Held(self.0.subscribe())
     }
+}
+
+/// A connection by which messages of others come, which may break it.
+#[derive(Debug, Clone)]
+pub struct Outside {
+    /// Of this moment, be it broken down, and then the next ones.
+    pub clients: watch::Receiver<Client>,
+    /// Breaks also when a client has taken the place of another one.
+    pub link: Link,
 }
 
 /// A connection that something was begun on.
