@@ -4,7 +4,6 @@
 use crate::{frame::Digest, wire};
 use bytes::Bytes;
 use prost::Message;
-use schemas::v1;
 use std::sync::{Arc, OnceLock};
 use vocab::{Event, EventKind, Kinds};
 
@@ -32,9 +31,18 @@ pub(crate) struct RawFrame {
     #[prost(bytes = "bytes", tag = "10")]
     pub leader: Bytes,
     #[prost(message, repeated, tag = "11")]
-    pub ahead: Vec<v1::Ahead>,
+    pub ahead: Vec<RawAhead>,
     #[prost(bool, tag = "12")]
     pub resigned: bool,
+}
+
+/// How far a sender's messages are handled beyond the door's position.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct RawAhead {
+    #[prost(string, tag = "1")]
+    pub sender: String,
+    #[prost(uint64, tag = "2")]
+    pub through: u64,
 }
 
 /// A frame's bytes, read. Whether it continues the chain is for each reader to say.

@@ -2,7 +2,7 @@
 
 use crate::{
     bus::Record,
-    content::{Content, RawFrame},
+    content::{Content, RawAhead, RawFrame},
     inbox::Handled,
 };
 use bytes::Bytes;
@@ -302,7 +302,7 @@ pub(crate) fn write(
         ..RawFrame::default()
     };
     let moved = handled.moved_since(&head.handled);
-    let ahead = moved.map(|(sender, through)| v1::Ahead {
+    let ahead = moved.map(|(sender, through)| RawAhead {
         sender: sender.to_string(),
         through,
     });

@@ -212,9 +212,11 @@ fn admin(change: ChangeRequest) -> Verb {
     }
 }
 
+/// A tenant that may ask any number of times in one moment.
 fn set_tenant(tenant: &str) -> Verb {
     admin(ChangeRequest::Tenant(TenantRequest {
         tenant: tenant.into(),
+        rate_milli: Some(0),
         ..TenantRequest::default()
     }))
 }
