@@ -84,7 +84,7 @@ async fn the_bus_may_come_late_and_go_away() {
     let (_, _open) = greet(&listener, "PONG\r\n").await;
     while get(door, "/readyz").await.0 != 200 {}
     let metrics = get(door, "/metrics").await.1;
-    let counted = r#"apportion_tiny_service_nats_events_total{cell="test",event="disconnected"} 1"#;
+    let counted = r#"apportion_tiny_service_nats_events_total{cell="test",connection="nats",event="disconnected"} 1"#;
     assert!(metrics.contains(counted), "{metrics}");
 }
 

@@ -11,7 +11,10 @@ use super::{
     others::At,
 };
 use schemas::v1;
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    slice::from_ref,
+};
 
 /// What is free on a node without zones.
 #[derive(Debug, Clone)]
@@ -150,6 +153,12 @@ impl Checker {
                 let kept_off = self
                     .not_near(&at, &places)
                     .or_else(|| self.not_apart(&at, &places))
+                    // Whoever of a gang comes first: nobody is owed a place that depends on it.
+                    .or_else(|| {
+                        places
+                            .iter()
+                            .find_map(|it| self.not_apart(it, from_ref(&at)))
+                    })
                     .or_else(|| self.not_spread(end, &at, &places));
                 let fits = self.suits(&a.demand, free.capacity) && kept_off.is_none();
                 (fits && free.take(&a.demand)).then_some(at)
