@@ -87,6 +87,12 @@ async fn what_is_emptied_or_put_back_is_made_anew() -> Outcome {
     let tenant = suite.tenant("tenant-a").await;
     one_run(&suite, &mut agent, 1).await?;
     for service in SCHEMAS {
+        // Its first rows come after all its tables.
+        eventually("first rows", || async {
+            let sql = "SELECT 'x' FROM {}.projection_position";
+            (!suite.rows(service, sql).await.is_empty()).then_some(())
+        })
+        .await;
         for table in tables(&suite, service).await {
             let sql = format!("CREATE TABLE {{}}.copy_{table} AS TABLE {{}}.{table}");
             suite.changes_tables(service, &sql).await?;

@@ -442,9 +442,7 @@ impl Checker {
             .entry(key.clone())
             .or_default()
             .insert(no);
-        let capacity = self.nodes.capacity(&e.node, e.incarnation);
-        let model = capacity.map_or(String::new(), |it| it.gpu_model.clone());
-        self.quotas.placed(at, no, model);
+        self.quotas.placed(at, no, &e.node);
         self.within_capacity(at, &key)
     }
 

@@ -75,8 +75,8 @@ impl Quotas {
         self.arrives(at, Input::Requested(at.no, claim));
     }
 
-    pub fn placed(&mut self, at: &Place, no: u64, model: String) {
-        self.arrives(at, Input::Placed(no, model));
+    pub fn placed(&mut self, at: &Place, no: u64, node: &str) {
+        self.arrives(at, Input::Placed(no, node.to_owned()));
     }
 
     pub fn node(&mut self, at: &Place, node: &str, capacity: &v1::NodeCapacity) {
@@ -142,9 +142,9 @@ impl Quotas {
                 });
                 self.claims.insert(*no, claim);
             }
-            Input::Placed(no, model) => {
+            Input::Placed(no, node) => {
                 self.is_placed(*no);
-                let model = Some(model.clone()).filter(|model| !model.is_empty());
+                let model = self.models.of(node).map(str::to_owned);
                 self.counts_on(*no, CountsOn::Models(model.into_iter().collect()), next.now);
             }
             Input::Node(node, model, gpus) => self.models.register(node, model, *gpus),

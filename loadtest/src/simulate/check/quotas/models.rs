@@ -17,6 +17,13 @@ impl Models {
             self.0.remove(node);
         }
     }
+
+    /// What the node is now. Where it has registered anew, on another machine, before a placement that did not know of it,
+    /// nothing runs by that placement, and it counts so until the scheduler has heard of the loss.
+    pub fn of(&self, node: &str) -> Option<&str> {
+        let model = self.0.get(node).map(String::as_str);
+        model.filter(|model| !model.is_empty())
+    }
 }
 
 /// The models of a refusal that speaks of several; empty: any.
