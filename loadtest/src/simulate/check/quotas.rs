@@ -35,7 +35,7 @@ enum Input {
     Reprioritised(u64, i32),
     /// Model of its GPUs, and whether there are any.
     Node(String, String, bool),
-    /// With the model of its node.
+    /// On this node.
     Placed(u64, String),
     /// Whether the scheduler has it wait for members of its gang.
     Lacks(u64, bool),
