@@ -3,7 +3,7 @@
 
 use crate::{
     raw::Wire,
-    suite::{Outcome, Suite, eventually, id, small},
+    suite::{Outcome, Suite, eventually, id, queries_answered, small},
 };
 use schemas::subjects::QUERY_VERBS;
 
@@ -35,14 +35,7 @@ async fn queries_that_cannot_be_read_keep_nobody_from_deciding() -> Outcome {
     have_broken_down(&suite, &["admission", "scheduler"]).await;
     let operation_id = id();
     let submitted = other.submit(small("behind"), operation_id.clone()).await?;
-    eventually("an answer of admission", || async {
-        other.operation(&operation_id, 0).await.ok()
-    })
-    .await;
-    eventually("an answer of the scheduler", || async {
-        other.allocation(&submitted.allocation_id, 0).await.ok()
-    })
-    .await;
+    queries_answered(&other, &operation_id, &submitted.allocation_id).await;
     suite.assert_healthy(&other).await;
     suite.assert_verified().await;
     suite.close().await;

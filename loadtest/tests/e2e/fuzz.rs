@@ -2,7 +2,7 @@
 
 use crate::{
     raw::Wire,
-    suite::{Login, Outcome, Suite, eventually, id, small},
+    suite::{Login, Outcome, Suite, id, queries_answered, small},
 };
 use ledger::memory::Seeded;
 
@@ -144,14 +144,7 @@ async fn random_bytes_harm_nobody_else() -> Outcome {
     let operation_id = id();
     let submitted = other.submit(small("behind"), operation_id.clone()).await?;
     agent.run(&submitted.allocation_id, 1).await;
-    eventually("an answer of admission", || async {
-        other.operation(&operation_id, 0).await.ok()
-    })
-    .await;
-    eventually("an answer of the scheduler", || async {
-        other.allocation(&submitted.allocation_id, 0).await.ok()
-    })
-    .await;
+    queries_answered(&other, &operation_id, &submitted.allocation_id).await;
     let attacker = suite.tenant("tenant-a").await;
     suite.assert_healthy(&attacker).await;
     suite.assert_verified().await;

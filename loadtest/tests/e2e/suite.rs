@@ -588,6 +588,18 @@ pub async fn all_decided(tenant: &Client, sent: &[String]) {
     .await;
 }
 
+/// Waits until admission and the scheduler answer queries about what was submitted.
+pub async fn queries_answered(tenant: &Client, operation_id: &str, allocation_id: &str) {
+    eventually("an answer of admission", || async {
+        tenant.operation(operation_id, 0).await.ok()
+    })
+    .await;
+    eventually("an answer of the scheduler", || async {
+        tenant.allocation(allocation_id, 0).await.ok()
+    })
+    .await;
+}
+
 pub async fn set_quota(operator: &Client, tenant: &str, resource: &str, limit: i64) {
     let change = SetQuota {
         tenant: tenant.to_owned(),

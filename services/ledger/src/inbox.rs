@@ -22,10 +22,6 @@ pub struct Handled {
 }
 
 impl Handled {
-    pub fn has(&self, sender: &Token, seq: u64) -> bool {
-        seq <= self.through || self.ahead.get(sender).is_some_and(|ahead| seq <= *ahead)
-    }
-
     /// The last message that was handled, whoever's.
     pub fn last(&self) -> u64 {
         self.ahead.values().copied().fold(self.through, u64::max)
@@ -467,6 +463,12 @@ mod tests {
     use bytes::Bytes;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+
+    impl Handled {
+        fn has(&self, sender: &Token, seq: u64) -> bool {
+            seq <= self.through || self.ahead.get(sender).is_some_and(|ahead| seq <= *ahead)
+        }
+    }
 
     fn token(name: &str) -> Token {
         Token::new(name).unwrap()

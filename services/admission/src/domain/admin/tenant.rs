@@ -40,16 +40,14 @@ impl TenantRequest {
             TenantSettings::RATE_BURST_MAX,
             "rate_burst",
         )?;
-        let (rate_milli, rate_burst) = match (self.rate_milli, rate_burst) {
-            (Some(rate), burst) => {
-                let rate = amount(rate, TenantSettings::RATE_MILLI_MAX, "rate_milli")?;
-                (rate, burst)
-            }
-            (None, 0) => (
-                TenantSettings::RATE_MILLI_USUAL,
-                TenantSettings::RATE_BURST_USUAL,
-            ),
-            (None, burst) => (TenantSettings::RATE_MILLI_USUAL, burst),
+        let rate_milli = self
+            .rate_milli
+            .map_or(Ok(TenantSettings::RATE_MILLI_USUAL), |rate| {
+                amount(rate, TenantSettings::RATE_MILLI_MAX, "rate_milli")
+            })?;
+        let rate_burst = match (self.rate_milli, rate_burst) {
+            (None, 0) => TenantSettings::RATE_BURST_USUAL,
+            (_, burst) => burst,
         };
         let settings = TenantSettings {
             cohort: optional(&self.cohort, "cohort")?,
