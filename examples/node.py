@@ -21,7 +21,7 @@ class Agent:
     def __init__(self, bus, stack, messages, options):
         self.bus, self.stack, self.m, self.options = bus, stack, messages, options
         # Grows each time the agent starts anew: the last life's runs are over.
-        self.incarnation = now_ms()
+        self.boot = now_ms()
         self.revision = 0
         self.runs = {}
         # The revision with which each run that is over was last heard of: a later one is of another run.
@@ -31,7 +31,7 @@ class Agent:
         await self.bus.subscribe(self.subject("assign"), cb=self.assigned)
         await self.register()
         while True:
-            beat = self.m.Heartbeat(incarnation=self.incarnation, revision=self.revision)
+            beat = self.m.Heartbeat(boot=self.boot, revision=self.revision)
             await self.bus.publish(self.subject("heartbeat"), beat.SerializeToString())
             await asyncio.sleep(HEARTBEAT_S)
 
@@ -40,7 +40,7 @@ class Agent:
 
     async def report(self, **what):
         """Received once the stream has acknowledged it, and repeated until then: the door ignores what it knows."""
-        payload = self.m.NodeReport(incarnation=self.incarnation, **what).SerializeToString()
+        payload = self.m.NodeReport(boot=self.boot, **what).SerializeToString()
         while True:
             try:
                 ack = json.loads((await self.bus.request(self.subject("report"), payload, timeout=TIMEOUT_S)).data)
@@ -55,16 +55,16 @@ class Agent:
         capacity = self.m.NodeCapacity(cpu_milli=self.options.cpu * 1000, memory_bytes=self.options.memory_gib << 30,
                                        gpus=self.options.gpus, gpu_model=self.options.gpu_model)
         await self.report(register=self.m.Register(capacity=capacity))
-        print(f"{self.options.name} registered, incarnation {self.incarnation}")
+        print(f"{self.options.name} registered, boot {self.boot}")
 
     async def assigned(self, message):
         """A hint that something has changed: messages may be lost, so the whole list is asked for."""
         hint = self.m.Assignment.FromString(message.data)
-        if hint.incarnation != self.incarnation:
+        if hint.boot != self.boot:
             return
         if hint.register_again:
             self.end_all()
-            self.incarnation += 1
+            self.boot += 1
             await self.register()
             return
         try:
@@ -73,7 +73,7 @@ class Agent:
             # The next heartbeat still has the old revision, and the door sends the hint again.
             return
         wanted = self.m.AssignmentList.FromString(answer.data)
-        if wanted.incarnation == self.incarnation:
+        if wanted.boot == self.boot:
             for one in wanted.assignments:
                 self.take(one)
             self.revision = max(self.revision, wanted.revision)

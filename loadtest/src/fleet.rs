@@ -180,7 +180,7 @@ impl Fleet {
 struct Member {
     node: Node,
     agent: Agent,
-    incarnation: u64,
+    boot: u64,
     /// What is to be reported when it is the node's turn: the synced write at the door then costs the same for all of it.
     unreported: Vec<(RunId, RunPhase, i64)>,
 }
@@ -190,7 +190,7 @@ impl Member {
         Self {
             node,
             agent: Agent::default(),
-            incarnation: wall_ms(),
+            boot: wall_ms(),
             unreported: Vec::new(),
         }
     }
@@ -207,7 +207,7 @@ impl Member {
 
     fn heartbeat(&self) -> Bytes {
         let message = Heartbeat {
-            incarnation: self.incarnation,
+            boot: self.boot,
             revision: self.agent.revision(),
         };
         message.encode_to_vec().into()
@@ -234,7 +234,7 @@ impl Door {
         let door = self.clone();
         let subject = self.subjects.node(member.name(), "report");
         let message = NodeReport {
-            incarnation: member.incarnation,
+            boot: member.boot,
             report: Some(report),
         };
         let payload = Bytes::from(message.encode_to_vec());
@@ -351,7 +351,7 @@ impl Brain {
         };
         match Assignment::decode(message.payload.clone()) {
             // To a former life of the agent; it was under way when this one began.
-            Ok(change) if change.incarnation != self.members[node].incarnation => {}
+            Ok(change) if change.boot != self.members[node].boot => {}
             Ok(change) if change.register_again => self.register_again(node),
             Ok(mut change) => {
                 let more = std::mem::take(&mut change.more);
@@ -369,12 +369,12 @@ impl Brain {
         }
     }
 
-    /// The cell gave the node up: it comes back as a new incarnation with nothing running.
+    /// The cell gave the node up: it comes back as a new boot with nothing running.
     fn register_again(&mut self, node: usize) {
         let member = &mut self.members[node];
         member.agent.given_up();
         member.unreported.clear();
-        member.incarnation = wall_ms().max(member.incarnation + 1);
+        member.boot = wall_ms().max(member.boot + 1);
         let report = self.door.report(member, member.register());
         self.under_way
             .push(report.map(|()| Done::Registered).boxed());
@@ -400,7 +400,7 @@ impl Brain {
                 (node, acts)
             }
             Done::Synced { node, list } => match list {
-                Some(list) if list.incarnation == self.members[node].incarnation => {
+                Some(list) if list.boot == self.members[node].boot => {
                     let lifetime = self.lifetime.clone();
                     let agent = &mut self.members[node].agent;
                     (node, agent.listed(&list, |change| lifetime(change), now_ms))

@@ -72,6 +72,11 @@ impl Subjects {
         self.subject(&format!("node.{node}.{what}"))
     }
 
+    /// Where a node asks for an identity of its own.
+    pub fn join(&self) -> String {
+        self.subject("join")
+    }
+
     /// The token at `index` after the cell: `token("…ingress.t1", 1)` is `t1`.
     pub fn token<'s>(&self, subject: &'s str, index: usize) -> Option<&'s str> {
         subject

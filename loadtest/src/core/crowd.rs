@@ -216,6 +216,7 @@ impl Cell {
             self.observe(&Event::NodeRegistered {
                 node: token(&format!("n{number:05}")),
                 incarnation: 1,
+                boot: 1,
                 capacity: NodeCapacity {
                     cpu_milli: CORES * 1000,
                     memory_bytes: 256 * GIB,

@@ -91,6 +91,7 @@ pub fn measure(setting: Setting) -> Result<Figures, MeasureError> {
         bench.observe(Event::NodeRegistered {
             node,
             incarnation: 1,
+            boot: 1,
             capacity,
         })?;
     }

@@ -131,7 +131,7 @@ impl Agent {
         acts
     }
 
-    /// The cell gave the node up, and with it all that ran on it. Revisions begin anew with the next incarnation.
+    /// The cell gave the node up, and with it all that ran on it. Revisions begin anew with the next boot.
     pub fn given_up(&mut self) {
         self.revision = 0;
         self.syncing = false;

@@ -11,7 +11,7 @@ pub enum Act {
     /// To the nodes' door, acknowledged.
     Report(Vec<u8>),
     Heartbeat {
-        incarnation: u64,
+        boot: u64,
         revision: u64,
     },
     Sync,
@@ -19,10 +19,10 @@ pub enum Act {
 
 /// An assignment whose device, core or byte something else on the node still uses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{node}/{incarnation} is to run {allocation} beside {beside:?}, beyond its capacity")]
+#[error("{node}/{boot} is to run {allocation} beside {beside:?}, beyond its capacity")]
 pub struct Overcommitted {
     node: String,
-    incarnation: u64,
+    boot: u64,
     allocation: String,
     beside: Vec<String>,
 }
@@ -33,7 +33,7 @@ pub struct Agent {
     pub capacity: v1::NodeCapacity,
     /// What it may be when it comes back.
     other: v1::NodeCapacity,
-    incarnation: u64,
+    boot: u64,
     revision: u64,
     registered: bool,
     pub silent: bool,
@@ -73,7 +73,7 @@ impl Agent {
             name,
             capacity,
             other,
-            incarnation: 1,
+            boot: 1,
             revision: 0,
             registered: false,
             silent: false,
@@ -94,7 +94,7 @@ impl Agent {
 
     fn report(&mut self, report: Report) -> Act {
         let message = NodeReport {
-            incarnation: self.incarnation,
+            boot: self.boot,
             report: Some(report),
         };
         let bytes = message.encode_to_vec();
@@ -110,7 +110,7 @@ impl Agent {
 
     fn heartbeat(&self) -> Act {
         Act::Heartbeat {
-            incarnation: self.incarnation,
+            boot: self.boot,
             revision: self.revision,
         }
     }
@@ -120,7 +120,7 @@ impl Agent {
         if random.chance(300) {
             std::mem::swap(&mut self.capacity, &mut self.other);
         }
-        self.incarnation += 1 + random.below(2);
+        self.boot += 1 + random.below(2);
         self.registered = false;
         self.wants_list = false;
         self.runs.clear();
@@ -192,10 +192,10 @@ impl Agent {
             let nothing = uuid_text(1, 1000 + number);
             return self.report(Report::Run(phase(&nothing, RunPhase::Started, now_ms, 0)));
         }
-        self.incarnation -= 1;
+        self.boot -= 1;
         let run = phase(&uuid_text(1, number), RunPhase::FinishedOk, now_ms, 0);
         let act = self.report(Report::Run(run));
-        self.incarnation += 1;
+        self.boot += 1;
         act
     }
 
@@ -262,7 +262,7 @@ impl Agent {
         change: &v1::Assignment,
         random: &mut Seeded,
     ) -> Result<(), Overcommitted> {
-        if change.incarnation != self.incarnation {
+        if change.boot != self.boot {
             return Ok(());
         }
         if change.register_again {
@@ -284,11 +284,11 @@ impl Agent {
     /// All that is to run here.
     pub fn listed(
         &mut self,
-        incarnation: u64,
+        boot: u64,
         revision: u64,
         assignments: &[v1::Assignment],
     ) -> Result<(), Overcommitted> {
-        if incarnation != self.incarnation || revision < self.revision {
+        if boot != self.boot || revision < self.revision {
             return Ok(());
         }
         self.wants_list = false;
@@ -343,7 +343,7 @@ impl Agent {
     fn overcommitted(&self, allocation: &str) -> Overcommitted {
         Overcommitted {
             node: self.name.clone(),
-            incarnation: self.incarnation,
+            boot: self.boot,
             allocation: allocation.to_owned(),
             beside: self.runs.keys().cloned().collect(),
         }

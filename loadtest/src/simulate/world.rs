@@ -24,7 +24,7 @@ use ledger::{
     Door, DoorRecord, InboxLimits,
     memory::{MemoryBus, Seeded},
 };
-use node_heartbeat::domain::{Effect, Nodes, Rules as NodeRules};
+use node_heartbeat::domain::{Effect, Joining, Nodes, Rules as NodeRules};
 use prost::Message;
 use quota::domain::Quota;
 use scheduler::domain::{Bounds, Rules as SchedulerRules, Scheduler};
@@ -133,6 +133,7 @@ impl World {
             },
             nodes: NodeRules {
                 lease_ms: limits.lease_ms,
+                joining: Joining::Open,
             },
             takeover_after_ms: 50 + random.below(300),
             inbox,

@@ -19,7 +19,7 @@ pub const MODEL: &str = "V100";
 
 pub struct Agent {
     pub name: String,
-    pub incarnation: u64,
+    pub boot: u64,
     pub capacity: NodeCapacity,
     nats: Client,
     jetstream: jetstream::Context,
@@ -48,7 +48,7 @@ impl Agent {
         nats.flush().await.expect("the server is there");
         Self {
             name: name.to_owned(),
-            incarnation: Stamp::now().unix_ns() / 1_000_000,
+            boot: Stamp::now().unix_ns() / 1_000_000,
             jetstream: jetstream::new(nats.clone()),
             nats,
             capacity: Self::capacity(),
@@ -76,31 +76,31 @@ impl Agent {
             .await;
     }
 
-    /// Registers, and waits until the cell knows this incarnation.
+    /// Registers, and waits until the cell knows this boot.
     pub async fn register(&mut self) {
         self.announce().await;
         eventually("the registration", || async {
             let list = self.sync().await?;
-            (list.incarnation == self.incarnation).then_some(())
+            (list.boot == self.boot).then_some(())
         })
         .await;
     }
 
     /// Comes back as another life.
     pub async fn register_again(&mut self) {
-        self.incarnation += 1;
+        self.boot += 1;
         self.assigned.clear();
         self.register().await;
     }
 
     pub async fn report_raw(&self, report: Report) {
-        self.report_as(self.incarnation, report).await;
+        self.report_as(self.boot, report).await;
     }
 
     /// Until it is acknowledged, which is not yet decided.
-    pub async fn report_as(&self, incarnation: u64, report: Report) {
+    pub async fn report_as(&self, boot: u64, report: Report) {
         let message = NodeReport {
-            incarnation,
+            boot,
             report: Some(report),
         };
         let subject = self.subjects.node(&self.name, "report");
@@ -124,9 +124,9 @@ impl Agent {
         AssignmentList::decode(answer.payload).ok()
     }
 
-    pub async fn heartbeat(&self, incarnation: u64) {
+    pub async fn heartbeat(&self, boot: u64) {
         let message = Heartbeat {
-            incarnation,
+            boot,
             // Always behind, so that everything is sent again.
             revision: 0,
         };
@@ -145,7 +145,7 @@ impl Agent {
             self.subjects.node(&self.name, "heartbeat"),
         );
         let message = Heartbeat {
-            incarnation: self.incarnation,
+            boot: self.boot,
             revision: u64::MAX,
         };
         let payload = bytes::Bytes::from(message.encode_to_vec());
@@ -173,7 +173,7 @@ impl Agent {
                     let payload = message.expect("the connection stands").payload;
                     return Assignment::decode(payload).expect("an assignment");
                 }
-                Err(_) => self.heartbeat(self.incarnation).await,
+                Err(_) => self.heartbeat(self.boot).await,
             }
         }
     }

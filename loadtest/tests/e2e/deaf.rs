@@ -63,7 +63,7 @@ async fn heartbeats_that_cannot_be_read_keep_nobody_from_deciding() -> Outcome {
     let door = door.expect("it runs");
     let heard = door.metric("heartbeats_total").await;
     eventually("a heartbeat that is heard", || async {
-        agent.heartbeat(agent.incarnation).await;
+        agent.heartbeat(agent.boot).await;
         (door.metric("heartbeats_total").await > heard).then_some(())
     })
     .await;

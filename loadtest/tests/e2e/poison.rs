@@ -21,7 +21,7 @@ async fn garbage_of_agents_is_passed_over() -> Outcome {
     let door = jetstream::new(fleet.clone());
     let register = |capacity: Option<NodeCapacity>| {
         let report = NodeReport {
-            incarnation: 1,
+            boot: 1,
             report: Some(Report::Register(Register { capacity })),
         };
         report.encode_to_vec()
@@ -44,7 +44,7 @@ async fn garbage_of_agents_is_passed_over() -> Outcome {
         };
         let report = Some(Report::Run(run));
         NodeReport {
-            incarnation: u64::MAX,
+            boot: u64::MAX,
             report,
         }
         .encode_to_vec()

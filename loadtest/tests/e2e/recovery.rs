@@ -11,7 +11,7 @@ use ledger::{
     Bus, Decider, Door, InboxLimits, Leader, LeaderOptions, NoObserver, Replica, Snapshot, Stored,
     Tail, jetstream::JetStreamBus, state_digest,
 };
-use node_heartbeat::domain::{Nodes, Rules as NodeRules};
+use node_heartbeat::domain::{Joining, Nodes, Rules as NodeRules};
 use quota::domain::Quota;
 use scheduler::domain::Scheduler;
 use schemas::v1::{Cancel, RunPhase, request::Verb};
@@ -76,6 +76,7 @@ impl Live {
         );
         let nodes = NodeRules {
             lease_ms: 3_600_000,
+            joining: Joining::Open,
         };
         [
             Self::lead::<Admission>(suite, rules, Some(ingress)).await,

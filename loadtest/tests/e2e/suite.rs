@@ -318,7 +318,8 @@ impl Suite {
             );
         }
         if service == "node-heartbeat" {
-            text += &format!("[service]\nlease_ms = {}\n", self.setup.lease_ms);
+            let lease_ms = self.setup.lease_ms;
+            text += &format!("[service]\nlease_ms = {lease_ms}\njoining = \"open\"\n");
         }
         text += self.setup.settings.get(service).map_or("", String::as_str);
         text

@@ -13,7 +13,7 @@ use ledger::{
     memory::{Faults, MemoryBus},
 };
 use loadtest::simulate::{MemoryFeed, Orders, Process, Role, Shared, SimTime, WorldClock};
-use node_heartbeat::domain::{Effect, Rules as NodeRules};
+use node_heartbeat::domain::{Effect, Joining, Rules as NodeRules};
 use scheduler::domain::Rules as SchedulerRules;
 use std::{
     collections::BTreeMap,
@@ -85,6 +85,7 @@ impl Cell {
             // Nobody sends heartbeats.
             nodes: NodeRules {
                 lease_ms: 24 * HOUR_MS,
+                joining: Joining::Open,
             },
             takeover_after_ms: 3000,
             inbox: InboxLimits::default(),
@@ -175,7 +176,7 @@ impl Cell {
         for effect in effects {
             let Effect::Assign {
                 node,
-                incarnation,
+                boot,
                 assignment,
             } = effect
             else {
@@ -183,16 +184,16 @@ impl Cell {
             };
             runs.push(Run {
                 node: node.clone(),
-                incarnation,
+                boot,
                 allocation_id: assignment.allocation.id(CELL).to_string(),
                 revision: assignment.revision,
                 placed_ms: assignment.placed.0,
             });
-            let changes = pushes.entry((node, incarnation)).or_default();
+            let changes = pushes.entry((node, boot)).or_default();
             changes.push(*assignment);
         }
-        for ((_, incarnation), changes) in &pushes {
-            sum += count(|| drop(node_heartbeat::push(changes, *incarnation, CELL)));
+        for ((_, boot), changes) in &pushes {
+            sum += count(|| drop(node_heartbeat::push(changes, *boot, CELL)));
         }
         (runs, sum)
     }

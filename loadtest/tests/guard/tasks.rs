@@ -97,7 +97,7 @@ pub fn submits(round: usize) -> impl Iterator<Item = DoorRecord> {
 /// What an agent knows of one of its runs.
 pub struct Run {
     pub node: Token,
-    pub incarnation: u64,
+    pub boot: u64,
     pub allocation_id: String,
     pub revision: u64,
     pub placed_ms: i64,
@@ -119,13 +119,13 @@ impl Run {
             at_ms: self.placed_ms + after_ms,
             revision: self.revision,
         };
-        report(&self.node, self.incarnation, Report::Run(run))
+        report(&self.node, self.boot, Report::Run(run))
     }
 }
 
-fn report(node: &Token, incarnation: u64, report: Report) -> DoorRecord {
+fn report(node: &Token, boot: u64, report: Report) -> DoorRecord {
     let report = NodeReport {
-        incarnation,
+        boot,
         report: Some(report),
     };
     message(node.as_str(), &report)

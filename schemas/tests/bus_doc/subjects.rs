@@ -184,6 +184,13 @@ fn of_agents() -> Vec<Subject> {
             payload: &["AssignmentList"],
             ..one("sync", node("sync"))
         },
+        Subject {
+            function: "join",
+            publishes: "who wants to be a node",
+            transport: "core NATS, request and reply".to_owned(),
+            payload: &["JoinRequest", "JoinReply"],
+            ..one("join", s.join())
+        },
     ]
 }
 

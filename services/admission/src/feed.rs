@@ -451,6 +451,8 @@ impl Projection for Feed {
             | Event::QuotaReleased { .. }
             | Event::LimitsInForce { .. }
             | Event::NodeRegistered { .. }
+            | Event::NodeJoined { .. }
+            | Event::NodeForgotten { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
             | Event::RunReported { .. } => {}

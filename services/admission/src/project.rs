@@ -72,6 +72,7 @@ pub enum Verb {
     SetCordon,
     SetReservation,
     SetBudget,
+    SetNode,
 }
 
 impl Verb {
@@ -107,6 +108,7 @@ impl Verb {
             Self::SetCordon => "set_cordon",
             Self::SetReservation => "set_reservation",
             Self::SetBudget => "set_budget",
+            Self::SetNode => "set_node",
         }
     }
 }
@@ -264,6 +266,7 @@ impl WarmProjection {
             AdminChange::Cordon { .. } => Verb::SetCordon,
             AdminChange::Reservation { .. } => Verb::SetReservation,
             AdminChange::Budget { .. } => Verb::SetBudget,
+            AdminChange::Node { .. } => Verb::SetNode,
         };
         let state = OperationState::Decided {
             at: at.now,
@@ -465,6 +468,8 @@ impl Projection for WarmProjection {
             | Event::LineExplained { .. }
             | Event::ReservationDecided { .. }
             | Event::NodeRegistered { .. }
+            | Event::NodeJoined { .. }
+            | Event::NodeForgotten { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
             | Event::RunReported { .. } => {}

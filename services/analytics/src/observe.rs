@@ -127,6 +127,8 @@ impl Shell {
             | Event::CancelDecided { .. }
             | Event::ReservationDecided { .. }
             | Event::NodeRegistered { .. }
+            | Event::NodeJoined { .. }
+            | Event::NodeForgotten { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
             | Event::RunReported { .. } => {}

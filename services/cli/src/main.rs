@@ -92,6 +92,11 @@ enum Command {
     Preemptions(queues::Preemptions),
     /// Show the nodes.
     Nodes,
+    /// Say who may be a node of the cell.
+    Node {
+        #[command(subcommand)]
+        command: operate::NodeCommand,
+    },
     /// Show what each tenant owes, by month.
     Bill,
     /// Check that no moment of any machine is lost or billed twice.
@@ -151,6 +156,7 @@ async fn run(args: Args) -> Result<(), Failure> {
         Command::Queue(queue) => queue.run(&stack()?).await,
         Command::Queues(queues) => queues.run(&stack()?).await,
         Command::Preemptions(preemptions) => preemptions.run(&stack()?).await,
+        Command::Node { command } => command.run(&stack()?).await,
         Command::Nodes => look::nodes(&stack()?).await,
         Command::Bill => look::bill(&stack()?).await,
         Command::Conservation => look::conservation(&stack()?).await,
@@ -176,6 +182,9 @@ mod tests {
             "uncordon n --expected-version 1",
             "reserve r --queue q --until 2026-01-31T08:00:00Z --nodes 3 --label zone=z1",
             "unreserve r",
+            "node approve n --cpu 64 --memory 256GiB --gpus 8 --gpu-model A100 --label zone=z1 --extended fpga=2 --token-ttl 7d",
+            "node forget n --expected-version 1",
+            "node list",
             "cancel --tenant t --job-set j",
             "priority --tenant t -5 --job-set j",
             "resource --tenant t reserve r s --holder h --ttl 9",

@@ -75,9 +75,9 @@ pub use schemas::v1::{
     OperationView, Operator, Outcome, PlacementPolicy, PlacementRules, PrioritySet, QueueOrder,
     Reclaim, Reclaimed, Refused, Release, Released, Requirement, ReservationRequest,
     ReservationState, ReservationView, Reserve, ReserveBundle, Reserved, ResourceCreated,
-    ResourceState, ResourceView, Revoke, Revoked, SetBudget, SetCordon, SetPriorityClass, SetQueue,
-    SetQuota, SetRate, SetReservation, SetScheduling, SetTenant, Spread, Submit, Submitted,
-    TenantEvent, Toleration,
+    ResourceState, ResourceView, Revoke, Revoked, SetBudget, SetCordon, SetNode, SetPriorityClass,
+    SetQueue, SetQuota, SetRate, SetReservation, SetScheduling, SetTenant, Spread, Submit,
+    Submitted, TenantEvent, Toleration,
 };
 pub use states::{AllocationState, Allocations, Stands};
 pub use verbs::Of;

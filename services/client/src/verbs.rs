@@ -4,7 +4,7 @@ use crate::{Client, Failed, NoOutcome, Operation};
 use schemas::v1::{
     Applied, Cancel, CancelJobSet, Cancelled, Confirm, Confirmed, CreateResource, JobSetCancelled,
     Outcome, PrioritySet, Reclaim, Reclaimed, Release, Released, Reserve, ReserveBundle, Reserved,
-    ResourceCreated, Revoke, Revoked, SetBudget, SetCordon, SetPriority, SetPriorityClass,
+    ResourceCreated, Revoke, Revoked, SetBudget, SetCordon, SetNode, SetPriority, SetPriorityClass,
     SetQueue, SetQuota, SetRate, SetReservation, SetScheduling, SetTenant, Submit, Submitted,
     outcome::Result as Decided, request::Verb, set_priority::Target,
 };
@@ -62,6 +62,8 @@ verbs! {
     set_scheduling, SetScheduling -> Applied;
     /// Operators only: keeps new allocations off a node, or lets them on again.
     set_cordon, SetCordon -> Applied;
+    /// Operators only: lets a node join the cell, or forgets it.
+    set_node, SetNode -> Applied;
     /// Operators only: reserves nodes for an interval, or takes that back.
     set_reservation, SetReservation -> Applied;
 }

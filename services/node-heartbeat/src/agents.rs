@@ -1,4 +1,4 @@
-//! Between the agents' subjects and the domain: heartbeats and sync requests in, assignments out.
+//! Between the agents' subjects and the domain: heartbeats, sync and join requests in, assignments and answers out.
 
 use crate::{
     domain::{Assignment, Command, Effect},
@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::Counter;
 use schemas::subjects::Subjects;
 use std::collections::BTreeMap;
 use tokio::sync::mpsc;
-use vocab::{CellNo, Token};
+use vocab::{CellNo, Refusal, Rule, Token};
 
 const HEARTBEAT: &str = "heartbeat";
 const SYNC: &str = "sync";
@@ -27,7 +27,8 @@ pub struct Agents {
     heard: Counter,
     dropped: Counter,
     sent: Counter,
-    /// Sync requests under way, by number.
+    refused: Counter,
+    /// Sync and join requests under way, by number.
     asked: BTreeMap<u64, ReplyTo>,
     next_request: u64,
 }
@@ -35,9 +36,9 @@ pub struct Agents {
 impl Agents {
     pub async fn new<T>(ctx: &Context<T>, subjects: Subjects) -> Result<Self, Failure> {
         let m = &ctx.metrics;
-        let wanted = [HEARTBEAT, SYNC].map(|what| subjects.node("*", what));
+        let [beats, syncs] = [HEARTBEAT, SYNC].map(|what| subjects.node("*", what));
         Ok(Self {
-            hearing: ctx.hear(wanted.to_vec(), None).await?,
+            hearing: ctx.hear(vec![beats, syncs, subjects.join()], None).await?,
             client: ctx.nats().await?,
             subjects,
             cell: ctx.cell_no(),
@@ -47,6 +48,10 @@ impl Agents {
                 "Heartbeats and questions unreadable or too many",
             ),
             sent: m.counter("assignments_sent", "Assignments sent to agents"),
+            refused: m.counter(
+                "nodes_refused",
+                "Registrations and joins refused for what was not approved",
+            ),
             asked: BTreeMap::new(),
             next_request: 0,
         })
@@ -65,26 +70,28 @@ impl Agents {
                 biased;
                 () = shutdown.requested() => return Ok(()),
                 1.. = effects.recv_many(&mut due, EFFECTS_MAX) => self.perform(due.drain(..)).await?,
-                Some(message) = self.hearing.next() => self.hear(message, &commands),
+                Some(message) = self.hearing.next() => self.hear(message, &commands).await,
                 else => return Ok(()),
             }
         }
     }
 
     /// An agent whose question is dropped asks again.
-    fn hear(&mut self, message: Heard, commands: &mpsc::Sender<Command>) {
-        let is_sync = self.subjects.token(&message.subject, 2) == Some(SYNC);
-        let command = if is_sync {
-            self.sync(message)
-        } else {
+    async fn hear(&mut self, message: Heard, commands: &mpsc::Sender<Command>) {
+        let beats = self.subjects.token(&message.subject, 2) == Some(HEARTBEAT);
+        let command = if beats {
             self.node(&message)
                 .and_then(|node| wire::heartbeat(node, &message.payload))
+        } else if *message.subject == *self.subjects.join() {
+            self.join(message).await
+        } else {
+            self.sync(message)
         };
         match command.map(|command| commands.try_send(command)) {
-            Some(Ok(())) if is_sync => {}
-            Some(Ok(())) => {
+            Some(Ok(())) if beats => {
                 self.heard.inc();
             }
+            Some(Ok(())) => {}
             Some(Err(_)) | None => {
                 self.dropped.inc();
             }
@@ -98,14 +105,40 @@ impl Agents {
 
     fn sync(&mut self, message: Heard) -> Option<Command> {
         let node = self.node(&message)?;
+        let request = self.ask(message.reply_to?);
+        Some(Command::Sync { node, request })
+    }
+
+    async fn join(&mut self, message: Heard) -> Option<Command> {
+        let reply_to = message.reply_to?;
+        match wire::join(&message.payload, self.next_request) {
+            Ok(command) => {
+                self.ask(reply_to);
+                Some(command)
+            }
+            Err(refusal) => {
+                answer(reply_to, wire::join_refused(&refusal)).await;
+                None
+            }
+        }
+    }
+
+    /// Remembers who waits, by the number that the answer will have.
+    fn ask(&mut self, reply_to: ReplyTo) -> u64 {
         let request = self.next_request;
         self.next_request += 1;
-        self.asked.insert(request, message.reply_to?);
+        self.asked.insert(request, reply_to);
         // Nobody answers while this process stands by.
         if self.asked.len() > ASKED_MAX {
             self.asked.pop_first();
         }
-        Some(Command::Sync { node, request })
+        request
+    }
+
+    async fn answer(&mut self, request: u64, payload: Vec<u8>) {
+        if let Some(reply_to) = self.asked.remove(&request) {
+            answer(reply_to, payload).await;
+        }
     }
 
     /// What was decided together goes out together: one push for each node, in the order of its revisions.
@@ -115,42 +148,69 @@ impl Agents {
             match effect {
                 Effect::Assign {
                     node,
-                    incarnation,
+                    boot,
                     assignment,
-                } => pushes
-                    .entry((node, incarnation))
-                    .or_default()
-                    .push(*assignment),
-                Effect::RegisterAgain { node, incarnation } => {
-                    let subject = self.subjects.node(node.as_str(), "assign");
-                    let payload = wire::register_again(incarnation);
-                    self.client.publish(subject, payload.into()).await?;
+                } => pushes.entry((node, boot)).or_default().push(*assignment),
+                Effect::RegisterAgain { node, boot } => {
+                    self.tell(&node, wire::register_again(boot)).await?;
+                }
+                Effect::RegistrationRefused {
+                    node,
+                    boot,
+                    refusal,
+                } => {
+                    tracing::warn!(%node, %refusal, "a registration is refused");
+                    self.refused.inc();
+                    self.tell(&node, wire::registration_refused(boot, &refusal))
+                        .await?;
+                }
+                Effect::Joined { request, node, key } => {
+                    let reply = self.identity(&node, &key);
+                    self.answer(request, reply).await;
+                }
+                Effect::JoinRefused { request, refusal } => {
+                    tracing::warn!(%refusal, "a join is refused");
+                    self.refused.inc();
+                    self.answer(request, wire::join_refused(&refusal)).await;
                 }
                 Effect::Synced {
                     request,
-                    incarnation,
+                    boot,
                     revision,
                     assignments,
                 } => {
-                    let payload = wire::assignments(revision, &assignments, incarnation, self.cell);
-                    if let Some(reply_to) = self.asked.remove(&request)
-                        && let Err(error) = reply_to.answer(payload.into()).await
-                    {
-                        tracing::warn!(%error, "sync");
-                    }
+                    let payload = wire::assignments(revision, &assignments, boot, self.cell);
+                    self.answer(request, payload).await;
                 }
             }
         }
-        for ((node, incarnation), changes) in pushes {
+        for ((node, boot), changes) in pushes {
             for changes in changes.chunks(wire::CHANGES_MAX) {
-                let Some(payload) = wire::push(changes, incarnation, self.cell) else {
+                let Some(payload) = wire::push(changes, boot, self.cell) else {
                     continue;
                 };
                 self.sent.inc_by(changes.len() as u64);
-                let subject = self.subjects.node(node.as_str(), "assign");
-                self.client.publish(subject, payload.into()).await?;
+                self.tell(&node, payload).await?;
             }
         }
         Ok(())
+    }
+
+    async fn tell(&self, node: &Token, payload: Vec<u8>) -> Result<(), Failure> {
+        let subject = self.subjects.node(node.as_str(), "assign");
+        self.client.publish(subject, payload.into()).await?;
+        Ok(())
+    }
+
+    /// The user of the bus by which the key speaks for the node.
+    fn identity(&self, _node: &Token, _key: &Token) -> Vec<u8> {
+        let refusal = Refusal::new(Rule::NotSupported, "node_signing_key");
+        wire::join_refused(&refusal)
+    }
+}
+
+async fn answer(reply_to: ReplyTo, payload: Vec<u8>) {
+    if let Err(error) = reply_to.answer(payload.into()).await {
+        tracing::warn!(%error, "answer to an agent");
     }
 }

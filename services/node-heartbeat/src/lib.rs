@@ -8,7 +8,7 @@ mod wire;
 
 use agents::Agents;
 use chassis::{BootError, Config, Context, Deciding, Failure, Needs, Service, Shutdown};
-use domain::{Nodes, Rules};
+use domain::{Joining, Nodes, Rules};
 use futures::future::BoxFuture;
 use ledger::{Door, jetstream::Readers};
 use serde::Deserialize;
@@ -25,11 +25,16 @@ pub struct NodeHeartbeatService;
 pub struct Settings {
     /// How long a node counts as there after its last heartbeat, in milliseconds of the cell's clock.
     pub lease_ms: i64,
+    /// Who may register.
+    pub joining: Joining,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { lease_ms: 15_000 }
+        Self {
+            lease_ms: 15_000,
+            joining: Joining::Required,
+        }
     }
 }
 
@@ -68,6 +73,7 @@ impl Service for NodeHeartbeatService {
             effects: Some(effects_in),
             ..Deciding::on_ledger(Rules {
                 lease_ms: ctx.settings.lease_ms,
+                joining: ctx.settings.joining,
             })
         };
         let agents = Agents::new(&ctx, bus.subjects().clone()).await?;

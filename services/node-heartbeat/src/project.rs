@@ -3,13 +3,15 @@
 use ledger::{IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use vocab::{At, Event, EventKind, Kinds, Millis, NodeCapacity, Token};
+use vocab::{AdminChange, At, Event, EventKind, Kinds, Millis, NodeApproval, NodeCapacity, Token};
 
 /// A node as it stands after the event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRow {
     pub node: Token,
     pub incarnation: u64,
+    /// The life of its agent, by the agent's own count.
+    pub boot: u64,
     pub state: NodeState,
     pub capacity: NodeCapacity,
     /// When this capacity was registered.
@@ -37,17 +39,55 @@ impl NodeState {
     }
 }
 
-/// Folds the ledger into the fleet. Nodes are few and are never forgotten, so all of them are held.
+/// Who may join under a name, and who has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalRow {
+    pub node: Token,
+    pub version: u64,
+    pub approval: NodeApproval,
+    pub approved_at: Millis,
+    /// The key that has joined by its token, and since when.
+    pub joined: Option<(Token, Millis)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    Node(Box<NodeRow>),
+    Forgotten(Token),
+    Approval(Box<ApprovalRow>),
+    /// Nobody may join under this name.
+    Withdrawn(Token),
+}
+
+impl Change {
+    pub fn node(&self) -> &Token {
+        match self {
+            Self::Node(row) => &row.node,
+            Self::Approval(row) => &row.node,
+            Self::Forgotten(node) | Self::Withdrawn(node) => node,
+        }
+    }
+}
+
+/// Folds the ledger into the fleet. Nodes are few, so all of them are held.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct WarmProjection {
     nodes: BTreeMap<Token, NodeRow>,
+    approvals: BTreeMap<Token, ApprovalRow>,
 }
 
 impl WarmProjection {
-    fn registered(&mut self, at: &At, node: &Token, incarnation: u64, capacity: &NodeCapacity) {
+    fn registered(
+        &mut self,
+        at: &At,
+        node: &Token,
+        (incarnation, boot): (u64, u64),
+        capacity: &NodeCapacity,
+    ) {
         let row = NodeRow {
             node: node.clone(),
             incarnation,
+            boot,
             state: NodeState::Ready,
             capacity: capacity.clone(),
             registered_at: at.now,
@@ -74,15 +114,33 @@ impl WarmProjection {
             _ => Err(IllegalEvent::new("no such node to turn", event)),
         }
     }
+
+    /// Whoever has joined by the same token still speaks for the node.
+    fn approved(&mut self, at: &At, node: &Token, approval: &NodeApproval, version: u64) -> Change {
+        let before = self.approvals.remove(node);
+        let same = before.filter(|before| before.approval.token == approval.token);
+        let row = ApprovalRow {
+            node: node.clone(),
+            version,
+            approval: approval.clone(),
+            approved_at: at.now,
+            joined: same.and_then(|before| before.joined),
+        };
+        self.approvals.insert(node.clone(), row.clone());
+        Change::Approval(Box::new(row))
+    }
 }
 
 impl Projection for WarmProjection {
-    type Change = NodeRow;
+    type Change = Change;
 
     const NAME: &'static str = "node-heartbeat";
-    const STATE_VERSION: u32 = 2;
+    const STATE_VERSION: u32 = 3;
 
     const READS: Kinds = Kinds::of(&[
+        EventKind::NodeSet,
+        EventKind::NodeJoined,
+        EventKind::NodeForgotten,
         EventKind::NodeRegistered,
         EventKind::NodeReady,
         EventKind::NodeLost,
@@ -92,16 +150,43 @@ impl Projection for WarmProjection {
         &mut self,
         at: &At,
         event: &Event,
-        out: &mut Vec<NodeRow>,
+        out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
         let node = match event {
             Event::NodeRegistered {
                 node,
                 incarnation,
+                boot,
                 capacity,
             } => {
-                self.registered(at, node, *incarnation, capacity);
+                self.registered(at, node, (*incarnation, *boot), capacity);
                 node
+            }
+            Event::AdminApplied {
+                change: AdminChange::Node { node, approval },
+                version,
+                ..
+            } => {
+                out.push(match approval {
+                    Some(approval) => self.approved(at, node, approval, *version),
+                    None => {
+                        self.approvals.remove(node);
+                        Change::Withdrawn(node.clone())
+                    }
+                });
+                return Ok(());
+            }
+            Event::NodeJoined { node, key, .. } => {
+                let row = self.approvals.get_mut(node);
+                let row = row.ok_or_else(|| IllegalEvent::new("no such approval", event))?;
+                row.joined = Some((key.clone(), at.now));
+                out.push(Change::Approval(Box::new(row.clone())));
+                return Ok(());
+            }
+            Event::NodeForgotten { node } => {
+                self.nodes.remove(node);
+                out.push(Change::Forgotten(node.clone()));
+                return Ok(());
             }
             Event::NodeReady { node, incarnation } => {
                 let turn = (NodeState::Ready, at.now, at.now);
@@ -151,7 +236,8 @@ impl Projection for WarmProjection {
             | Event::CancelDecided { .. }
             | Event::ReservationDecided { .. } => return Ok(()),
         };
-        out.extend(self.nodes.get(node).cloned());
+        let row = self.nodes.get(node).cloned();
+        out.extend(row.map(|row| Change::Node(Box::new(row))));
         Ok(())
     }
 }
@@ -175,6 +261,7 @@ mod tests {
                 "registered" => Event::NodeRegistered {
                     node,
                     incarnation,
+                    boot: incarnation,
                     capacity: NodeCapacity::default(),
                 },
                 "ready" => Event::NodeReady { node, incarnation },
@@ -198,8 +285,7 @@ mod tests {
         }
         let found = match (illegal, rows.last()) {
             (Some(state), _) => state.to_owned(),
-            (None, None) => "nothing".to_owned(),
-            (None, Some(row)) => format!(
+            (None, Some(Change::Node(row))) => format!(
                 "{} {} {}/{}/{}",
                 row.state.name(),
                 row.incarnation,
@@ -207,6 +293,7 @@ mod tests {
                 row.since.0,
                 row.last_seen.0
             ),
+            (None, last) => format!("{last:?}"),
         };
         assert_eq!(found, expected, "{steps}");
     }

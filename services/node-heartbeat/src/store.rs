@@ -2,14 +2,14 @@
 
 mod json;
 
-use crate::project::{NodeRow, NodeState, WarmProjection};
+use crate::project::{ApprovalRow, Change, NodeRow, NodeState, WarmProjection};
 use chassis::warm::{Moment, OutOfRange, PgSink, ROWS_MAX, WarmError, WarmState, bigint, unsigned};
 use ledger::Projection;
 use sqlx::{PgConnection, PgPool, migrate::Migrator};
 use std::collections::BTreeMap;
-use vocab::{NodeCapacity, Token};
+use vocab::{NodeApproval, NodeCapacity, Token};
 
-/// The tables `nodes` and `projection_position`.
+/// The tables `nodes`, `node_approvals` and `projection_position`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NodeTables;
 
@@ -19,7 +19,7 @@ pub fn sink(pool: PgPool) -> PgSink<NodeTables> {
 }
 
 impl WarmState for NodeTables {
-    type Change = NodeRow;
+    type Change = Change;
 
     const NAME: &'static str = WarmProjection::NAME;
 
@@ -28,32 +28,111 @@ impl WarmState for NodeTables {
         &MIGRATOR
     }
 
-    async fn write(&self, tx: &mut PgConnection, changes: &[NodeRow]) -> Result<(), WarmError> {
-        for rows in collapse(changes).chunks(ROWS_MAX) {
+    async fn write(&self, tx: &mut PgConnection, changes: &[Change]) -> Result<(), WarmError> {
+        let last = Last::of(changes);
+        for rows in last.nodes.chunks(ROWS_MAX) {
             upsert(tx, rows).await?;
         }
+        for rows in last.approvals.chunks(ROWS_MAX) {
+            upsert_approvals(tx, rows).await?;
+        }
+        sqlx::query!(
+            "DELETE FROM nodes WHERE node = ANY($1)",
+            &last.forgotten as _
+        )
+        .execute(&mut *tx)
+        .await?;
+        sqlx::query!(
+            "DELETE FROM node_approvals WHERE node = ANY($1)",
+            &last.withdrawn as _
+        )
+        .execute(tx)
+        .await?;
         Ok(())
     }
 
     async fn wipe(&self, tx: &mut PgConnection) -> Result<(), WarmError> {
-        sqlx::query!("TRUNCATE nodes").execute(tx).await?;
+        sqlx::query!("TRUNCATE nodes, node_approvals")
+            .execute(tx)
+            .await?;
         Ok(())
     }
 }
 
-/// One row per node, the last: a statement may not touch a row twice.
-fn collapse(changes: &[NodeRow]) -> Vec<&NodeRow> {
-    let mut last = BTreeMap::new();
-    for row in changes {
-        last.insert(&row.node, row);
+/// What is left of the changes: one row per node, the last, because a statement may not touch a row twice.
+#[derive(Debug, Default)]
+struct Last<'a> {
+    nodes: Vec<&'a NodeRow>,
+    forgotten: Vec<&'a str>,
+    approvals: Vec<&'a ApprovalRow>,
+    withdrawn: Vec<&'a str>,
+}
+
+impl<'a> Last<'a> {
+    fn of(changes: &'a [Change]) -> Self {
+        let mut last = BTreeMap::new();
+        for change in changes {
+            let of_node = matches!(change, Change::Node(_) | Change::Forgotten(_));
+            last.insert((change.node(), of_node), change);
+        }
+        let mut all = Self::default();
+        for change in last.into_values() {
+            match change {
+                Change::Node(row) => all.nodes.push(row),
+                Change::Forgotten(node) => all.forgotten.push(node.as_str()),
+                Change::Approval(row) => all.approvals.push(row),
+                Change::Withdrawn(node) => all.withdrawn.push(node.as_str()),
+            }
+        }
+        all
     }
-    last.into_values().collect()
+}
+
+async fn upsert_approvals(tx: &mut PgConnection, rows: &[&ApprovalRow]) -> Result<(), WarmError> {
+    for row in rows {
+        let NodeApproval {
+            capacity,
+            token,
+            until,
+        } = &row.approval;
+        let joined = row.joined.as_ref();
+        let joined_at = joined.map(|(_, at)| Moment::try_from(*at)).transpose()?;
+        sqlx::query!(
+            "INSERT INTO node_approvals
+                 (node, version, cpu_milli, memory_bytes, gpus, gpu_model, labels, extended, approved_at, token_until,
+                  token_digest, key, joined_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7::text::jsonb, $8::text::jsonb, $9, $10, $11, $12, $13)
+             ON CONFLICT (node) DO UPDATE SET
+                 version = excluded.version, cpu_milli = excluded.cpu_milli, memory_bytes = excluded.memory_bytes,
+                 gpus = excluded.gpus, gpu_model = excluded.gpu_model, labels = excluded.labels,
+                 extended = excluded.extended, approved_at = excluded.approved_at,
+                 token_until = excluded.token_until, token_digest = excluded.token_digest, key = excluded.key,
+                 joined_at = excluded.joined_at",
+            row.node.as_str(),
+            bigint("version", row.version)?,
+            bigint("cpu_milli", capacity.cpu_milli)?,
+            bigint("memory_bytes", capacity.memory_bytes)?,
+            i32::from(capacity.gpus),
+            capacity.gpu_model.as_ref().map(Token::as_str),
+            json::object(&capacity.labels)?,
+            json::object(&capacity.extended)?,
+            Moment::try_from(row.approved_at)? as _,
+            Moment::try_from(*until)? as _,
+            token.as_slice(),
+            joined.map(|(key, _)| key.as_str()),
+            joined_at as _,
+        )
+        .execute(&mut *tx)
+        .await?;
+    }
+    Ok(())
 }
 
 async fn upsert(tx: &mut PgConnection, rows: &[&NodeRow]) -> Result<(), WarmError> {
     let count = rows.len();
     let mut nodes = Vec::with_capacity(count);
     let mut incarnations = Vec::with_capacity(count);
+    let mut boots = Vec::with_capacity(count);
     let mut states = Vec::with_capacity(count);
     let mut cpus = Vec::with_capacity(count);
     let mut memories = Vec::with_capacity(count);
@@ -68,8 +147,9 @@ async fn upsert(tx: &mut PgConnection, rows: &[&NodeRow]) -> Result<(), WarmErro
     let mut last_seen = Vec::with_capacity(count);
     for row in rows {
         nodes.push(row.node.as_str());
-        // As text: an agent may choose any unsigned number, and more than half of them are no bigint.
         incarnations.push(row.incarnation.to_string());
+        // As text: an agent may choose any unsigned number, and more than half of them are no bigint.
+        boots.push(row.boot.to_string());
         states.push(row.state.name());
         cpus.push(bigint("cpu_milli", row.capacity.cpu_milli)?);
         memories.push(bigint("memory_bytes", row.capacity.memory_bytes)?);
@@ -86,20 +166,20 @@ async fn upsert(tx: &mut PgConnection, rows: &[&NodeRow]) -> Result<(), WarmErro
     sqlx::query!(
         "INSERT INTO nodes
              (node, incarnation, state, cpu_milli, memory_bytes, gpus, gpu_model, registered_at, since, last_seen,
-              labels, taints, extended, topology)
+              labels, taints, extended, topology, boot)
          SELECT node, incarnation::numeric, state, cpu_milli, memory_bytes, gpus, gpu_model, registered_at, since,
-                last_seen, labels::jsonb, taints::jsonb, extended::jsonb, topology::jsonb
+                last_seen, labels::jsonb, taints::jsonb, extended::jsonb, topology::jsonb, boot::numeric
          FROM UNNEST($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::integer[], $7::text[],
                      $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::text[], $12::text[], $13::text[],
-                     $14::text[])
+                     $14::text[], $15::text[])
              AS row (node, incarnation, state, cpu_milli, memory_bytes, gpus, gpu_model, registered_at, since,
-                     last_seen, labels, taints, extended, topology)
+                     last_seen, labels, taints, extended, topology, boot)
          ON CONFLICT (node) DO UPDATE SET
              incarnation = excluded.incarnation, state = excluded.state, cpu_milli = excluded.cpu_milli,
              memory_bytes = excluded.memory_bytes, gpus = excluded.gpus, gpu_model = excluded.gpu_model,
              registered_at = excluded.registered_at, since = excluded.since, last_seen = excluded.last_seen,
              labels = excluded.labels, taints = excluded.taints, extended = excluded.extended,
-             topology = excluded.topology",
+             topology = excluded.topology, boot = excluded.boot",
         &nodes as _,
         &incarnations,
         &states as _,
@@ -114,6 +194,7 @@ async fn upsert(tx: &mut PgConnection, rows: &[&NodeRow]) -> Result<(), WarmErro
         &taints,
         &extended,
         &topologies as _,
+        &boots,
     )
     .execute(tx)
     .await?;
@@ -123,7 +204,7 @@ async fn upsert(tx: &mut PgConnection, rows: &[&NodeRow]) -> Result<(), WarmErro
 /// The fleet, by name.
 pub async fn nodes(pool: &PgPool) -> Result<Vec<NodeRow>, WarmError> {
     let records = sqlx::query!(
-        r#"SELECT node, incarnation::text AS "incarnation!", state, cpu_milli, memory_bytes, gpus, gpu_model,
+        r#"SELECT node, incarnation::text AS "incarnation!", boot::text AS "boot!", state, cpu_milli, memory_bytes, gpus, gpu_model,
                   registered_at AS "registered_at: Moment", since AS "since: Moment",
                   last_seen AS "last_seen: Moment", labels::text AS "labels!", taints::text AS "taints!",
                   extended::text AS "extended!", topology::text AS topology
@@ -140,6 +221,7 @@ pub async fn nodes(pool: &PgPool) -> Result<Vec<NodeRow>, WarmError> {
                 .incarnation
                 .parse()
                 .map_err(|_| bad("incarnation", &record.incarnation))?,
+            boot: record.boot.parse().map_err(|_| bad("boot", &record.boot))?,
             state: NodeState::ALL
                 .into_iter()
                 .find(|state| state.name() == record.state)
@@ -169,6 +251,47 @@ pub async fn nodes(pool: &PgPool) -> Result<Vec<NodeRow>, WarmError> {
     rows.collect()
 }
 
+/// Who may join, and who has, by name.
+pub async fn approvals(pool: &PgPool) -> Result<Vec<ApprovalRow>, WarmError> {
+    let records = sqlx::query!(
+        r#"SELECT node, version, cpu_milli, memory_bytes, gpus, gpu_model, labels::text AS "labels!",
+                  extended::text AS "extended!", approved_at AS "approved_at: Moment",
+                  token_until AS "token_until: Moment", token_digest, key, joined_at AS "joined_at: Moment"
+           FROM node_approvals ORDER BY node"#
+    )
+    .fetch_all(pool)
+    .await?;
+    let rows = records.into_iter().map(|record| {
+        let token = |what, text: &str| Token::new(text).map_err(|_| OutOfRange::new(what, text));
+        let digest = record.token_digest.try_into();
+        let key = record.key.map(|key| token("key", &key)).transpose()?;
+        Ok(ApprovalRow {
+            node: token("node", &record.node)?,
+            version: unsigned("version", record.version)?,
+            approval: NodeApproval {
+                capacity: NodeCapacity {
+                    cpu_milli: unsigned("cpu_milli", record.cpu_milli)?,
+                    memory_bytes: unsigned("memory_bytes", record.memory_bytes)?,
+                    gpus: u16::try_from(record.gpus)
+                        .map_err(|_| OutOfRange::new("gpus", record.gpus))?,
+                    gpu_model: record
+                        .gpu_model
+                        .map(|model| token("gpu_model", &model))
+                        .transpose()?,
+                    labels: json::named("labels", &record.labels)?,
+                    extended: json::named("extended", &record.extended)?,
+                    ..NodeCapacity::default()
+                },
+                token: digest.map_err(|_| OutOfRange::new("token_digest", "its length"))?,
+                until: record.token_until.into(),
+            },
+            approved_at: record.approved_at.into(),
+            joined: key.zip(record.joined_at.map(Into::into)),
+        })
+    });
+    rows.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,20 +299,34 @@ mod tests {
 
     #[test]
     fn the_last_change_of_a_node_is_written() {
-        let row = |node, incarnation| NodeRow {
-            node: Token::new(node).unwrap(),
-            incarnation,
-            state: NodeState::Ready,
-            capacity: NodeCapacity::default(),
-            registered_at: Millis(0),
-            since: Millis(0),
-            last_seen: Millis(0),
+        let node = |name| Token::new(name).unwrap();
+        let row = |name, incarnation| {
+            Change::Node(Box::new(NodeRow {
+                node: node(name),
+                incarnation,
+                boot: 1,
+                state: NodeState::Ready,
+                capacity: NodeCapacity::default(),
+                registered_at: Millis(0),
+                since: Millis(0),
+                last_seen: Millis(0),
+            }))
         };
-        let changes = [row("b", 1), row("a", 1), row("b", 2)];
-        let found: Vec<_> = collapse(&changes)
-            .iter()
+        let changes = [
+            row("b", 1),
+            row("a", 1),
+            Change::Withdrawn(node("b")),
+            row("b", 2),
+            row("c", 1),
+            Change::Forgotten(node("c")),
+        ];
+        let last = Last::of(&changes);
+        let found = last.nodes.iter();
+        let found: Vec<_> = found
             .map(|row| (row.node.as_str(), row.incarnation))
             .collect();
         assert_eq!(found, [("a", 1), ("b", 2)]);
+        assert_eq!((last.forgotten, last.withdrawn), (vec!["c"], vec!["b"]));
+        assert!(last.approvals.is_empty());
     }
 }

@@ -3,11 +3,12 @@
 use crate::domain::{Assignment, Command};
 use ledger::{
     DoorRecord,
-    wire::{capacity_from_proto, shares_to_proto, spec_to_proto},
+    wire::{capacity_from_proto, refusal_to_proto, shares_to_proto, spec_to_proto},
 };
 use prost::Message;
-use schemas::v1::{self, node_report};
-use vocab::{AllocationId, CellNo, Millis, RunState, Token};
+use schemas::v1::{self, join_reply, node_report};
+use sha2::{Digest, Sha256};
+use vocab::{AllocationId, CellNo, Millis, Refusal, Rule, RunState, Token};
 
 /// Runs in one report.
 pub const RUNS_MAX: usize = 1000;
@@ -23,12 +24,12 @@ pub fn report(message: &DoorRecord, cell: CellNo) -> Vec<Command> {
 
 fn read(node: &Token, payload: &[u8], cell: CellNo) -> Option<Vec<Command>> {
     let message = v1::NodeReport::decode(payload).ok()?;
-    let incarnation = message.incarnation;
-    let run = |run: &v1::Run| read_run(node, incarnation, run, cell);
+    let boot = message.boot;
+    let run = |run: &v1::Run| read_run(node, boot, run, cell);
     match message.report? {
         node_report::Report::Register(register) => Some(vec![Command::Register {
             node: node.clone(),
-            incarnation,
+            boot,
             capacity: Box::new(capacity_from_proto(register.capacity).ok()?),
         }]),
         node_report::Report::Run(one) => Some(vec![run(&one)?]),
@@ -38,10 +39,10 @@ fn read(node: &Token, payload: &[u8], cell: CellNo) -> Option<Vec<Command>> {
     }
 }
 
-fn read_run(node: &Token, incarnation: u64, run: &v1::Run, cell: CellNo) -> Option<Command> {
+fn read_run(node: &Token, boot: u64, run: &v1::Run, cell: CellNo) -> Option<Command> {
     Some(Command::Report {
         node: node.clone(),
-        incarnation,
+        boot,
         allocation: AllocationId::parse(&run.allocation_id)?.in_cell(cell)?,
         state: match run.phase() {
             v1::RunPhase::Started => RunState::Started,
@@ -59,12 +60,12 @@ pub fn heartbeat(node: Token, payload: &[u8]) -> Option<Command> {
     let message = v1::Heartbeat::decode(payload).ok()?;
     Some(Command::Heartbeat {
         node,
-        incarnation: message.incarnation,
+        boot: message.boot,
         revision: message.revision,
     })
 }
 
-fn to_proto(assignment: &Assignment, incarnation: u64, cell: CellNo) -> v1::Assignment {
+fn to_proto(assignment: &Assignment, boot: u64, cell: CellNo) -> v1::Assignment {
     v1::Assignment {
         revision: assignment.revision,
         allocation_id: assignment.allocation.id(cell).to_string(),
@@ -78,17 +79,18 @@ fn to_proto(assignment: &Assignment, incarnation: u64, cell: CellNo) -> v1::Assi
         placed_ms: assignment.placed.0,
         stop: assignment.stop,
         register_again: false,
-        incarnation,
+        registration_refused: None,
+        boot,
         stop_by_ms: assignment.stop_by.map_or(0, |by| by.0),
         zones: assignment.zones.into(),
         more: Vec::new(),
     }
 }
 
-/// One push with all these changes, which are for the same incarnation; nothing when there are none.
-pub fn push(assignments: &[Assignment], incarnation: u64, cell: CellNo) -> Option<Vec<u8>> {
+/// One push with all these changes, which are for the same boot; nothing when there are none.
+pub fn push(assignments: &[Assignment], boot: u64, cell: CellNo) -> Option<Vec<u8>> {
     let mut changes = assignments.iter();
-    let of_cell = |assignment| to_proto(assignment, incarnation, cell);
+    let of_cell = |assignment| to_proto(assignment, boot, cell);
     let first = of_cell(changes.next()?);
     let push = v1::Assignment {
         more: changes.map(of_cell).collect(),
@@ -97,26 +99,64 @@ pub fn push(assignments: &[Assignment], incarnation: u64, cell: CellNo) -> Optio
     Some(push.encode_to_vec())
 }
 
-pub fn assignments(
-    revision: u64,
-    assignments: &[Assignment],
-    incarnation: u64,
-    cell: CellNo,
-) -> Vec<u8> {
-    let of_cell = |assignment| to_proto(assignment, incarnation, cell);
+pub fn assignments(revision: u64, assignments: &[Assignment], boot: u64, cell: CellNo) -> Vec<u8> {
+    let of_cell = |assignment| to_proto(assignment, boot, cell);
     v1::AssignmentList {
         revision,
         assignments: assignments.iter().map(of_cell).collect(),
-        incarnation,
+        boot,
     }
     .encode_to_vec()
 }
 
-pub fn register_again(incarnation: u64) -> Vec<u8> {
+pub fn register_again(boot: u64) -> Vec<u8> {
     v1::Assignment {
         register_again: true,
-        incarnation,
+        boot,
         ..Default::default()
+    }
+    .encode_to_vec()
+}
+
+pub fn registration_refused(boot: u64, refusal: &Refusal) -> Vec<u8> {
+    v1::Assignment {
+        registration_refused: Some(refusal_to_proto(refusal)),
+        boot,
+        ..Default::default()
+    }
+    .encode_to_vec()
+}
+
+/// A longer token was never given.
+const TOKEN_BYTES_MAX: usize = 256;
+
+/// The refusal is of what cannot be read.
+pub fn join(payload: &[u8], request: u64) -> Result<Command, Refusal> {
+    let bad = |field: &str| Refusal::new(Rule::NameInvalid, field);
+    let message = v1::JoinRequest::decode(payload)
+        .map_err(|_| Refusal::new(Rule::MalformedMessage, "payload"))?;
+    if message.token.len() > TOKEN_BYTES_MAX {
+        return Err(Refusal::new(Rule::JoinTokenInvalid, "token"));
+    }
+    Ok(Command::Join {
+        node: Token::new(&message.node).map_err(|_| bad("node"))?,
+        token: Sha256::digest(&message.token).into(),
+        key: Token::new(&message.public_key).map_err(|_| bad("public_key"))?,
+        request,
+    })
+}
+
+pub fn joined(user_jwt: String) -> Vec<u8> {
+    joining(join_reply::Answer::UserJwt(user_jwt))
+}
+
+pub fn join_refused(refusal: &Refusal) -> Vec<u8> {
+    joining(join_reply::Answer::Refused(refusal_to_proto(refusal)))
+}
+
+fn joining(answer: join_reply::Answer) -> Vec<u8> {
+    v1::JoinReply {
+        answer: Some(answer),
     }
     .encode_to_vec()
 }

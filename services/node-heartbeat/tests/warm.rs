@@ -3,11 +3,11 @@
 use chassis::warm::{WarmError, WarmState, scratch::Scratch};
 use ledger::{Batch, LedgerId, Sink, SinkError};
 use node_heartbeat::{
-    project::{NodeRow, NodeState},
+    project::{ApprovalRow, Change, NodeRow, NodeState},
     store::{self, NodeTables},
 };
 use sqlx::Executor;
-use vocab::{Lsn, Millis, NodeCapacity, Taint, Token, Topology, Zone};
+use vocab::{Lsn, Millis, NodeApproval, NodeCapacity, Taint, Token, Topology, Zone};
 
 fn token(text: &str) -> Token {
     Token::new(text).unwrap()
@@ -17,6 +17,7 @@ fn row(node: &str, incarnation: u64, state: NodeState) -> NodeRow {
     NodeRow {
         node: token(node),
         incarnation,
+        boot: u64::MAX - incarnation,
         state,
         capacity: NodeCapacity {
             cpu_milli: 96_000,
@@ -76,7 +77,9 @@ async fn the_fleet_is_read_as_it_was_written() {
         ledger: LedgerId(1),
         after: Lsn(0),
         to: Lsn(1),
-        changes: vec![first, b.clone(), a.clone()],
+        changes: [&first, &b, &a]
+            .map(|row| Change::Node(Box::new(row.clone())))
+            .into(),
     };
     sink.apply(&batch).await.unwrap();
     assert_eq!(sink.apply(&batch).await, Err(SinkError::Moved));
@@ -92,9 +95,13 @@ async fn what_a_column_cannot_hold_is_an_error_and_no_other_number() {
     let mut tx = scratch.pool().begin().await.unwrap();
     let mut large = row("a", 1, NodeState::Ready);
     large.capacity.cpu_milli = i64::MAX as u64;
-    NodeTables.write(&mut tx, &[large.clone()]).await.unwrap();
+    let change = |row: &NodeRow| Change::Node(Box::new(row.clone()));
+    NodeTables.write(&mut tx, &[change(&large)]).await.unwrap();
     large.capacity.cpu_milli += 1;
-    let error = NodeTables.write(&mut tx, &[large]).await.unwrap_err();
+    let error = NodeTables
+        .write(&mut tx, &[change(&large)])
+        .await
+        .unwrap_err();
     assert_eq!(
         error.to_string(),
         "cpu_milli out of range: 9223372036854775808"
@@ -134,10 +141,63 @@ async fn impossible_rows_are_refused() {
     });
     let cases =
         cases.map(|(values, constraint)| (format!("{values}, now(), now(), now())"), constraint));
+    // Of what comes behind.
+    let boot = "ALTER TABLE nodes ALTER COLUMN boot SET DEFAULT 0";
+    pool.execute(boot).await.unwrap();
     for (values, constraint) in cases.into_iter().chain(json) {
         let insert = format!("INSERT INTO nodes VALUES {values}");
         let error = WarmError::from(pool.execute(&*insert).await.unwrap_err());
         assert_eq!(error.constraint(), Some(constraint), "{values}");
     }
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn approvals_are_read_as_they_were_written_and_go_with_what_is_forgotten() {
+    let scratch = ready("nodes_approvals").await;
+    let pool = scratch.pool();
+    let mut sink = store::sink(pool.clone());
+    sink.resume(LedgerId(1)).await.unwrap();
+    let node = row("a", 5, NodeState::Ready);
+    let approval = |name, joined| ApprovalRow {
+        node: token(name),
+        version: 3,
+        approval: NodeApproval {
+            capacity: NodeCapacity {
+                taints: Vec::new(),
+                topology: None,
+                ..node.capacity.clone()
+            },
+            token: [9; 32],
+            until: Millis(1_800_000_000_000),
+        },
+        approved_at: Millis(1_700_000_000_000),
+        joined,
+    };
+    let waiting = approval("b", None);
+    let joined = approval("a", Some((token("UABC"), Millis(1_700_000_000_001))));
+    let mut apply = async |after, changes| {
+        let batch = Batch {
+            ledger: LedgerId(1),
+            after: Lsn(after),
+            to: Lsn(after + 1),
+            changes,
+        };
+        sink.apply(&batch).await.unwrap();
+    };
+    let of = |row: &ApprovalRow| Change::Approval(Box::new(row.clone()));
+    let there = vec![
+        of(&approval("a", None)),
+        of(&joined),
+        of(&waiting),
+        Change::Node(Box::new(node.clone())),
+    ];
+    apply(0, there).await;
+    let found = store::approvals(&pool).await.unwrap();
+    assert_eq!(found, [joined, waiting.clone()]);
+    let gone = vec![Change::Withdrawn(token("a")), Change::Forgotten(token("a"))];
+    apply(1, gone).await;
+    assert_eq!(store::approvals(&pool).await.unwrap(), [waiting]);
+    assert!(store::nodes(&pool).await.unwrap().is_empty());
     scratch.close().await;
 }

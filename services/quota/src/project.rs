@@ -105,6 +105,7 @@ impl WarmProjection {
             | AdminChange::PriorityClass { .. }
             | AdminChange::Scheduling(_)
             | AdminChange::Cordon { .. }
+            | AdminChange::Node { .. }
             | AdminChange::Reservation { .. } => {}
         }
     }
@@ -358,6 +359,8 @@ impl Projection for WarmProjection {
             | Event::CancelDecided { .. }
             | Event::JobSetCancelDecided { .. }
             | Event::PriorityDecided { .. }
+            | Event::NodeJoined { .. }
+            | Event::NodeForgotten { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
             | Event::RunReported { .. } => {}

@@ -353,6 +353,7 @@ impl World {
         self.append(vec![Event::NodeRegistered {
             node: token(name),
             incarnation: 1,
+            boot: 1,
             capacity,
         }]);
     }

@@ -123,7 +123,8 @@ impl WarmProjection {
             | AdminChange::Queue { .. }
             | AdminChange::PriorityClass { .. }
             | AdminChange::Scheduling(_)
-            | AdminChange::Cordon { .. } => SettingRow::of(change, at.now, version),
+            | AdminChange::Cordon { .. }
+            | AdminChange::Node { .. } => SettingRow::of(change, at.now, version),
         };
         out.extend(row.map(|row| Change::Setting(Box::new(row))));
     }
@@ -238,6 +239,8 @@ impl Projection for WarmProjection {
             | Event::QuotaReleased { .. }
             | Event::CancelDecided { .. }
             | Event::NodeRegistered { .. }
+            | Event::NodeJoined { .. }
+            | Event::NodeForgotten { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
             | Event::RunReported { .. } => Ok(()),

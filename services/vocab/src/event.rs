@@ -2,8 +2,8 @@
 
 use crate::{
     Account, AdvanceReservation, AllocationNo, AllocationSpec, Budget, BudgetOf, EventNo, Limits,
-    Lsn, Millis, NodeCapacity, PlacementPolicy, PriorityClass, QueueSettings, QuotaResource,
-    Refusal, ReservationNo, ResourceAnswer, ResourceAsk, ResourceKey, ResourceKind,
+    Lsn, Millis, NodeApproval, NodeCapacity, PlacementPolicy, PriorityClass, QueueSettings,
+    QuotaResource, Refusal, ReservationNo, ResourceAnswer, ResourceAsk, ResourceKey, ResourceKind,
     SchedulingPolicy, Slot, TenantSettings, Token, Validity,
 };
 use serde::{Deserialize, Serialize};
@@ -125,6 +125,11 @@ pub enum AdminChange {
     Reservation {
         reservation: Token,
         wanted: Option<AdvanceReservation>,
+    },
+    /// Who may join the cell under this name. None: the node is forgotten.
+    Node {
+        node: Token,
+        approval: Option<Box<NodeApproval>>,
     },
 }
 
@@ -624,8 +629,23 @@ pub enum Event {
     /// Ready from here on, with this capacity.
     NodeRegistered {
         node: Token,
+        /// Given by the cell, and never twice: this event's own number, or the one behind the node's last.
         incarnation: u64,
+        /// The life of its agent, by the agent's own count.
+        boot: u64,
         capacity: NodeCapacity,
+    },
+    /// Whoever has the key speaks for the node from here on.
+    NodeJoined {
+        node: Token,
+        /// The public key of its user on the bus.
+        key: Token,
+        /// Of the approval whose token it had.
+        version: u64,
+    },
+    /// The cell knows nothing of it any more; it was lost before.
+    NodeForgotten {
+        node: Token,
     },
     /// A lost node came back with the same capacity and nothing running.
     NodeReady {
@@ -681,6 +701,8 @@ impl Event {
             | Self::ResourceDecided { .. }
             | Self::ReservationExpired { .. } => Writer::Scheduler,
             Self::NodeRegistered { .. }
+            | Self::NodeJoined { .. }
+            | Self::NodeForgotten { .. }
             | Self::NodeReady { .. }
             | Self::NodeLost { .. }
             | Self::RunReported { .. } => Writer::NodeHeartbeat,
@@ -721,6 +743,8 @@ impl Event {
             | Self::OperationRepeated { .. }
             | Self::OperationsForgotten { .. }
             | Self::NodeRegistered { .. }
+            | Self::NodeJoined { .. }
+            | Self::NodeForgotten { .. }
             | Self::NodeReady { .. }
             | Self::LineExplained { .. }
             | Self::ReservationDecided { .. }
@@ -763,6 +787,8 @@ impl Event {
             Self::ResourceDecided { .. } => "resource_decided",
             Self::ReservationExpired { .. } => "reservation_expired",
             Self::NodeRegistered { .. } => "node_registered",
+            Self::NodeJoined { .. } => "node_joined",
+            Self::NodeForgotten { .. } => "node_forgotten",
             Self::NodeReady { .. } => "node_ready",
             Self::NodeLost { .. } => "node_lost",
             Self::RunReported { .. } => "run_reported",

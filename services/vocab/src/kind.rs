@@ -39,6 +39,7 @@ kinds! {
     JobSetCancelRequested = 15,
     PriorityRequested = 16,
     ResourceAsked = 17,
+    NodeSet = 18,
     QuotaReserved = 20,
     QuotaDenied = 21,
     QuotaReleased = 22,
@@ -65,6 +66,8 @@ kinds! {
     NodeReady = 71,
     NodeLost = 72,
     RunReported = 73,
+    NodeJoined = 74,
+    NodeForgotten = 75,
 }
 
 impl EventKind {
@@ -122,6 +125,6 @@ mod tests {
         assert!(!but.has(EventKind::TenantSet) && but.has(EventKind::RunReported));
         assert!(EventKind::ALL.iter().all(|kind| Kinds::ALL.has(*kind)));
         assert_eq!(EventKind::from_number(73), Some(EventKind::RunReported));
-        assert_eq!(EventKind::from_number(18), None);
+        assert_eq!(EventKind::from_number(19), None);
     }
 }

@@ -4,6 +4,7 @@
 //! is the one place that converts between the two.
 
 mod account;
+mod capacity;
 mod event;
 mod ids;
 mod kind;
@@ -20,6 +21,7 @@ pub use account::{
     Account, Budget, BudgetOf, Limits, ModelChoice, OnExceed, Period, QuotaResource, ReclaimFrom,
     TenantSettings, Validity,
 };
+pub use capacity::{NodeApproval, NodeCapacity};
 pub use event::{
     AdminChange, At, CancelVerdict, Candidate, EndCause, Event, Filter, GpuShare, LineNo,
     ModelGrant, Operation, PreemptionCause, PriorityTarget, QuotaFlags, RunState, TraceContext,
@@ -37,8 +39,8 @@ pub use scheduling::{
     AdvanceReservation, PlacementPolicy, PriorityClass, QueueOrder, QueueSettings, SchedulingPolicy,
 };
 pub use spec::{
-    AllocationSpec, Dependency, Gang, GpuRequest, Most, NodeCapacity, QosClass, ResourceKey,
-    ResourceKind, Restart,
+    AllocationSpec, Dependency, Gang, GpuRequest, Most, QosClass, ResourceKey, ResourceKind,
+    Restart,
 };
 pub use time::{HOUR_MS, Millis};
 pub use token::{BadToken, Token};

@@ -151,6 +151,16 @@ rules! {
     BurstOver = 61, "burst_over", true;
     /// The message has a header of the bus's own, by which it could be taken for another one, or another one for it.
     HeaderReserved = 62, "header_reserved", false;
+    /// No operator has approved a node of this name, or it has not joined.
+    NodeNotApproved = 65, "node_not_approved", true;
+    /// A node says that it has more than was approved; `limit` is what was, `actual` what it said.
+    CapacityNotApproved = 66, "capacity_not_approved", false;
+    /// Another token than the node's, or one by which another key has joined.
+    JoinTokenInvalid = 67, "join_token_invalid", false;
+    /// `limit` is the moment from which on the token is void, `actual` now.
+    JoinTokenExpired = 68, "join_token_expired", false;
+    /// Who spoke for the node before can do so until the moment `limit`; `actual` is now.
+    NodeNameHeld = 69, "node_name_held", true;
 }
 
 impl Rule {

@@ -1,6 +1,6 @@
 //! What an allocation asks for, what a node has, and the resource types that quota and bill speak of.
 
-use crate::{Account, AllocationNo, PlacementRules, Taint, Token, Topology};
+use crate::{Account, AllocationNo, PlacementRules, Token};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -182,41 +182,6 @@ impl GpuRequest {
 
     pub fn allows(&self, model: Option<&Token>) -> bool {
         self.models.is_empty() || model.is_some_and(|m| self.models.contains(m))
-    }
-}
-
-/// What a node brings in.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct NodeCapacity {
-    pub cpu_milli: u64,
-    pub memory_bytes: u64,
-    pub gpus: u16,
-    pub gpu_model: Option<Token>,
-    /// Sorted by name, one value each.
-    pub labels: Vec<(Token, Token)>,
-    pub taints: Vec<Taint>,
-    /// Sorted by name.
-    pub extended: Vec<(Token, u64)>,
-    pub topology: Option<Box<Topology>>,
-}
-
-impl NodeCapacity {
-    pub const LABELS_MAX: usize = 64;
-    pub const TAINTS_MAX: usize = 16;
-
-    pub fn label(&self, name: &str) -> Option<&Token> {
-        let found = self
-            .labels
-            .binary_search_by(|(label, _)| label.as_str().cmp(name));
-        found.ok().map(|at| &self.labels[at].1)
-    }
-
-    pub fn amount(&self, kind: ResourceKind) -> u64 {
-        match kind {
-            ResourceKind::Cpu => self.cpu_milli,
-            ResourceKind::Memory => self.memory_bytes,
-            ResourceKind::Gpu => u64::from(self.gpus) * 1000,
-        }
     }
 }
 

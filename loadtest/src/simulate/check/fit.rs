@@ -17,11 +17,8 @@ impl Checker {
     ) -> Result<(), Violation> {
         let no = e.allocation;
         let node = self.nodes.known(&e.node, at.through);
-        let here = Known {
-            incarnation: e.incarnation,
-            ready: true,
-        };
-        at.rule(node == Some(here), Invariant::Exclusive, || {
+        let here = |known: Known| known.incarnation == e.incarnation && known.ready;
+        at.rule(node.is_some_and(here), Invariant::Exclusive, || {
             format!(
                 "allocation {no} placed on {}/{}, which is {node:?}",
                 e.node, e.incarnation

@@ -229,6 +229,7 @@ fn shared(cell: &Cell, random: &mut Seeded) -> Vec<Event> {
     inputs.push(Event::NodeRegistered {
         node: token("node-new"),
         incarnation: 1,
+        boot: 1,
         capacity: NodeCapacity {
             cpu_milli: 1000 * NEW_CORES,
             memory_bytes: 128 * GIB,

@@ -18,7 +18,7 @@ use std::{
 pub struct Heartbeat {
     pub process: u64,
     pub node: String,
-    pub incarnation: u64,
+    pub boot: u64,
     pub step: u64,
     pub clock_ms: i64,
 }
@@ -27,6 +27,8 @@ pub struct Heartbeat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known {
     pub incarnation: u64,
+    /// The life of its agent; 0 once it was forgotten.
+    pub boot: u64,
     pub ready: bool,
 }
 
@@ -40,6 +42,7 @@ pub struct Reported {
 
 #[derive(Debug)]
 struct Registration {
+    boot: u64,
     capacity: v1::NodeCapacity,
     /// The writer's clock, and the world's step at which it was found on the ledger.
     now_ms: i64,
@@ -58,6 +61,8 @@ pub struct Nodes {
     processes: BTreeMap<u64, Process>,
     heard: Vec<Heartbeat>,
     history: BTreeMap<String, Vec<(u64, Known)>>,
+    /// Where each was last forgotten.
+    forgotten: BTreeMap<String, u64>,
     registrations: BTreeMap<(String, u64), Registration>,
     started: BTreeMap<u64, Reported>,
     over: BTreeMap<u64, Reported>,
@@ -101,14 +106,9 @@ impl Nodes {
     }
 
     pub fn was_lost(&self, node: &str, incarnation: u64, through: u64) -> bool {
-        let history = self.history.get(node).into_iter().flatten();
-        let lost = Known {
-            incarnation,
-            ready: false,
-        };
+        let mut history = self.history.get(node).into_iter().flatten();
         history
-            .into_iter()
-            .any(|(lsn, known)| *lsn <= through && *known == lost)
+            .any(|(lsn, known)| *lsn <= through && known.incarnation == incarnation && !known.ready)
     }
 
     pub fn capacity(&self, node: &str, incarnation: u64) -> Option<&v1::NodeCapacity> {
@@ -171,14 +171,51 @@ impl Checker {
                 }
                 Kind::NodeLost(e) => {
                     let next = kinds.get(index + 1).map(|(_, kind)| *kind);
-                    let again = matches!(next, Some(Kind::NodeRegistered(n))
-                        if n.node == e.node && n.incarnation > e.incarnation);
+                    let again = match next {
+                        Some(Kind::NodeRegistered(n)) => {
+                            n.node == e.node && n.incarnation > e.incarnation
+                        }
+                        Some(Kind::NodeForgotten(n)) => n.node == e.node,
+                        _ => false,
+                    };
                     self.lost(at, frame, e, again)?;
                 }
+                Kind::NodeForgotten(e) => self.node_forgotten(at, e)?,
                 Kind::RunReported(e) => self.run_reported(at, &handled, e)?,
                 other => return Err(foreign(at, other)),
             }
         }
+        match kinds.last() {
+            Some((at, _)) => self.nobody_is_left_to_forget(at),
+            None => Ok(()),
+        }
+    }
+
+    /// Whoever decides has forgotten all of whom it had read that they are to be forgotten.
+    fn nobody_is_left_to_forget(&self, at: &Place) -> Result<(), Violation> {
+        let left = self.settings.forgotten(at).find(|(node, set)| {
+            let history = self.nodes.history.get(*node).into_iter().flatten();
+            let before = history.rev().find(|(lsn, _)| lsn < set);
+            let since = self.nodes.forgotten.get(*node);
+            before.is_some_and(|(_, known)| known.boot != 0) && since.is_none_or(|lsn| lsn < set)
+        });
+        at.rule(left.is_none(), Invariant::Outcome, || {
+            format!("{left:?} was to be forgotten")
+        })
+    }
+
+    fn node_forgotten(&mut self, at: &Place, e: &v1::NodeForgotten) -> Result<(), Violation> {
+        let before = self.nodes.now(&e.node);
+        let lost = before.filter(|known| !known.ready && known.boot != 0);
+        let asked = self.settings.forgotten(at).any(|(node, _)| node == e.node);
+        at.rule(lost.is_some() && asked, Invariant::Outcome, || {
+            format!("{e:?} after {before:?}, asked: {asked}")
+        })?;
+        if let Some(known) = lost {
+            let gone = Known { boot: 0, ..known };
+            self.nodes.remember(&e.node, at.lsn, gone);
+        }
+        self.nodes.forgotten.insert(e.node.clone(), at.lsn);
         Ok(())
     }
 
@@ -190,17 +227,25 @@ impl Checker {
         step: u64,
     ) -> Result<(), Violation> {
         let before = self.nodes.now(&e.node);
-        let newer = before.is_none_or(|known| !known.ready && known.incarnation < e.incarnation);
+        let boot = e.boot.unwrap_or(e.incarnation);
+        let newer = before.is_none_or(|known| {
+            !known.ready && known.incarnation < e.incarnation && known.boot < boot
+        });
         at.rule(newer, Invariant::Terminal, || {
             format!("{e:?} after {before:?}")
         })?;
         let said = self.nodes.said(&e.node, handled, |report| {
             let same = |r: &v1::Register| r.capacity == e.capacity;
-            report.incarnation == e.incarnation
-                && matches!(&report.report, Some(Report::Register(r)) if same(r))
+            report.boot == boot && matches!(&report.report, Some(Report::Register(r)) if same(r))
         });
         at.rule(said, Invariant::Outcome, || format!("nobody said {e:?}"))?;
+        let approved = self.settings.approval(&e.node, at);
+        let within = approved.is_none_or(|approved| within(approved, e.capacity.as_ref()));
+        at.rule(within, Invariant::Fit, || {
+            format!("{e:?}, approved {approved:?}")
+        })?;
         let registration = Registration {
+            boot,
             capacity: e.capacity.clone().unwrap_or_default(),
             now_ms: at.now,
             step,
@@ -209,6 +254,7 @@ impl Checker {
         self.nodes.registrations.insert(key, registration);
         let known = Known {
             incarnation: e.incarnation,
+            boot,
             ready: true,
         };
         self.nodes.remember(&e.node, at.lsn, known);
@@ -237,6 +283,7 @@ impl Checker {
         }
         let known = Known {
             incarnation: e.incarnation,
+            boot: before.map_or(0, |known| known.boot),
             ready: false,
         };
         self.nodes.remember(&e.node, at.lsn, known);
@@ -255,7 +302,7 @@ impl Checker {
             .heard
             .iter()
             .filter(|h| h.process == process && h.node == e.node)
-            .filter(|h| h.incarnation == e.incarnation)
+            .filter(|h| h.boot == registration.boot)
             .filter(|h| (registration.step..drafted).contains(&h.step))
             .map(|h| h.clock_ms)
             .max();
@@ -285,7 +332,7 @@ impl Checker {
         })?;
         let said = self.nodes.said(&e.node, handled, |report| {
             let id_end = format!("{:012x}", e.allocation);
-            current.is_some_and(|known| known.incarnation == report.incarnation)
+            current.is_some_and(|known| known.boot == report.boot)
                 && runs(report).iter().any(|run| {
                     let over = [FINISHED_OK, FAILED_RUN, REJECTED].contains(&run.phase);
                     let same = run.phase == e.state || over && e.state == RUN_STOPPED;
@@ -329,4 +376,24 @@ fn runs(report: &v1::NodeReport) -> &[v1::Run] {
         Some(Report::Runs(many)) => &many.runs,
         Some(Report::Register(_)) | None => &[],
     }
+}
+
+/// Whether a node brings in no more than was approved.
+fn within(approved: &v1::NodeCapacity, said: Option<&v1::NodeCapacity>) -> bool {
+    let Some(said) = said else {
+        return false;
+    };
+    let amount = |of: &v1::NodeCapacity, name: &str| {
+        let found = of.extended.iter().find(|one| one.name == name);
+        found.map_or(0, |one| one.amount)
+    };
+    said.cpu_milli <= approved.cpu_milli
+        && said.memory_bytes <= approved.memory_bytes
+        && said.gpus <= approved.gpus
+        && (said.gpus == 0 || said.gpu_model == approved.gpu_model)
+        && said
+            .labels
+            .iter()
+            .all(|label| approved.labels.contains(label))
+        && (said.extended.iter()).all(|one| one.amount <= amount(approved, &one.name))
 }

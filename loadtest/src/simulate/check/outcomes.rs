@@ -73,6 +73,7 @@ impl Outcomes {
             Kind::CordonSet(e) => {
                 self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version))
             }
+            Kind::NodeSet(e) => self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version)),
             Kind::ReservationSet(e) => {
                 self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version))
             }

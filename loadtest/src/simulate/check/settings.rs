@@ -13,6 +13,8 @@ pub struct Settings {
     versions: BTreeMap<Key, u64>,
     tenants: BTreeMap<String, Vec<(u64, v1::TenantSettings)>>,
     cordons: BTreeMap<String, Vec<(u64, bool)>>,
+    /// What a node may be; none: it is forgotten.
+    nodes: BTreeMap<String, Vec<(u64, Option<v1::NodeCapacity>)>>,
     classes: BTreeMap<String, Vec<(u64, v1::PriorityClass)>>,
     queues: BTreeMap<String, Vec<(u64, v1::QueueSettings)>>,
     policies: Vec<(u64, v1::SchedulingPolicy)>,
@@ -62,6 +64,20 @@ impl Settings {
     /// As a writer knew it that had read up to its watermark.
     pub fn cordoned(&self, node: &str, at: &Place) -> bool {
         seen(self.cordons.get(node), at).is_some_and(|cordoned| *cordoned)
+    }
+
+    /// The most that the node may register with.
+    pub fn approval(&self, node: &str, at: &Place) -> Option<&v1::NodeCapacity> {
+        seen(self.nodes.get(node), at)?.as_ref()
+    }
+
+    /// Each node that was to be forgotten, and where that stands last, as a writer knew it that had read up to its watermark.
+    pub fn forgotten(&self, at: &Place) -> impl Iterator<Item = (&str, u64)> {
+        self.nodes.iter().filter_map(|(node, history)| {
+            let mut forgets = history.iter().rev().filter(|(_, set)| set.is_none());
+            let (lsn, _) = forgets.find(|(lsn, _)| at.saw(*lsn))?;
+            Some((node.as_str(), *lsn))
+        })
     }
 
     pub fn class(&self, name: &str, at: &Place) -> Option<&v1::PriorityClass> {
@@ -114,6 +130,12 @@ impl Settings {
                 let history = self.cordons.entry(e.node.clone()).or_default();
                 history.push((at.lsn, e.cordoned));
             }
+            Kind::NodeSet(e) => {
+                let approval = e.approval.clone();
+                let capacity = approval.map(|it| it.capacity.unwrap_or_default());
+                let history = self.nodes.entry(e.node.clone()).or_default();
+                history.push((at.lsn, capacity));
+            }
             _ => {}
         }
         let before = self.versions.entry(key).or_default();
@@ -160,6 +182,7 @@ fn asked(verb: &Verb) -> Option<(Key, Option<u64>)> {
         Verb::SetPriorityClass(it) => (("class", it.priority_class.clone()), it.expected_version),
         Verb::SetScheduling(it) => (("scheduling", String::new()), it.expected_version),
         Verb::SetCordon(it) => (("cordon", it.node.clone()), it.expected_version),
+        Verb::SetNode(it) => (("node", it.node.clone()), it.expected_version),
         Verb::SetReservation(it) => (("reservation", it.reservation.clone()), it.expected_version),
         _ => return None,
     })

@@ -3,9 +3,9 @@
 use super::{Crowd, GIB, operators::below, pick};
 use ledger::memory::Seeded;
 use schemas::v1::{
-    ExtendedRequest, GangRequest, GroupTerm, LimitRequest, NumaPolicy, Operator, PlacementRules,
-    QueueOrder, Requirement, SetCordon, SetPriorityClass, SetQueue, SetScheduling, Spread, Submit,
-    Toleration, request::Verb,
+    ExtendedRequest, GangRequest, GroupTerm, Label, LimitRequest, NodeApprovalRequest,
+    NodeCapacity, NumaPolicy, Operator, PlacementRules, QueueOrder, Requirement, SetCordon,
+    SetNode, SetPriorityClass, SetQueue, SetScheduling, Spread, Submit, Toleration, request::Verb,
 };
 
 /// The classes that are set at first, or not at all.
@@ -113,6 +113,7 @@ pub fn queues(names: &[String], random: &mut Seeded) -> Vec<Verb> {
 /// What an operator changes meanwhile.
 pub fn change(tenant: &str, random: &mut Seeded) -> Verb {
     match random.below(10) {
+        0 if random.chance(500) => set_node(random),
         0..=4 => Verb::SetCordon(SetCordon {
             node: format!("node-{}", random.below(6)),
             cordoned: random.chance(400),
@@ -134,6 +135,32 @@ pub fn change(tenant: &str, random: &mut Seeded) -> Verb {
         }
         _ => set_scheduling(random),
     }
+}
+
+/// Forgets a node, or approves one as what most of them are.
+fn set_node(random: &mut Seeded) -> Verb {
+    let label = |name: &str, value: &str| Label {
+        name: name.to_owned(),
+        value: value.to_owned(),
+    };
+    let zone = ["z1", "z2"][random.below(2) as usize];
+    let approved = NodeApprovalRequest {
+        capacity: Some(NodeCapacity {
+            cpu_milli: 2000 * (4 + random.below(8)),
+            memory_bytes: 4 * GIB as u64 * (4 + random.below(8)),
+            gpus: 8,
+            gpu_model: ["", "t4", "a100"][random.below(3) as usize].to_owned(),
+            labels: vec![label("disk", "ssd"), label("zone", zone)],
+            ..NodeCapacity::default()
+        }),
+        token_digest: vec![7; 32],
+        token_until_ms: if random.chance(100) { 1 } else { 1 << 45 },
+    };
+    Verb::SetNode(SetNode {
+        node: format!("node-{}", random.below(6)),
+        approved: random.chance(500).then_some(approved),
+        expected_version: None,
+    })
 }
 
 /// Some members more than one, in the order in which they are asked for from the last on.

@@ -39,10 +39,7 @@ impl World {
                     };
                     self.shared.bus.publish(Door::Report, message);
                 }
-                Act::Heartbeat {
-                    incarnation,
-                    revision,
-                } => self.heartbeat(&name, incarnation, revision),
+                Act::Heartbeat { boot, revision } => self.heartbeat(&name, boot, revision),
                 Act::Sync => {
                     let request = self.asked.len() as u64;
                     self.asked.insert(request, index);
@@ -56,19 +53,19 @@ impl World {
         }
     }
 
-    fn heartbeat(&mut self, name: &str, incarnation: u64, revision: u64) {
+    fn heartbeat(&mut self, name: &str, boot: u64, revision: u64) {
         let step = self.shared.step.load(Ordering::Relaxed);
         let node = token(name);
         let reached = self.tell_leaders(|_| Command::Heartbeat {
             node: node.clone(),
-            incarnation,
+            boot,
             revision,
         });
         for (process, clock_ms) in reached {
             self.checker.heard(Heartbeat {
                 process,
                 node: name.to_owned(),
-                incarnation,
+                boot,
                 step,
                 clock_ms,
             });
@@ -126,20 +123,20 @@ impl World {
         match effect {
             Effect::Assign {
                 node,
-                incarnation,
+                boot,
                 assignment,
             } => {
-                let change = pushed(&assignment, incarnation, cell);
+                let change = pushed(&assignment, boot, cell);
                 let random = &mut self.random;
                 let agent = self.agents.iter_mut().find(|a| a.name == node.as_str());
                 agent
                     .map_or(Ok(()), |agent| agent.assigned(&change, random))
                     .map_err(overcommitted)
             }
-            Effect::RegisterAgain { node, incarnation } => {
+            Effect::RegisterAgain { node, boot } => {
                 let change = v1::Assignment {
                     register_again: true,
-                    incarnation,
+                    boot,
                     ..Default::default()
                 };
                 let random = &mut self.random;
@@ -148,9 +145,14 @@ impl World {
                     .map_or(Ok(()), |agent| agent.assigned(&change, random))
                     .map_err(overcommitted)
             }
+            // What was refused stays refused until an operator approves of more, and is not tried again before that. Nobody
+            // joins an open cell.
+            Effect::RegistrationRefused { .. }
+            | Effect::Joined { .. }
+            | Effect::JoinRefused { .. } => Ok(()),
             Effect::Synced {
                 request,
-                incarnation,
+                boot,
                 revision,
                 assignments,
             } => {
@@ -159,10 +161,10 @@ impl World {
                 };
                 let list: Vec<v1::Assignment> = assignments
                     .iter()
-                    .map(|assignment| pushed(assignment, incarnation, cell))
+                    .map(|assignment| pushed(assignment, boot, cell))
                     .collect();
                 self.agents[index]
-                    .listed(incarnation, revision, &list)
+                    .listed(boot, revision, &list)
                     .map_err(overcommitted)
             }
         }
@@ -170,7 +172,7 @@ impl World {
 }
 
 /// A change by itself, as an agent reads it: together with others it may come late or not at all, but in no other order.
-fn pushed(assignment: &Assignment, incarnation: u64, cell: CellNo) -> v1::Assignment {
-    let bytes = node_heartbeat::push(slice::from_ref(assignment), incarnation, cell);
+fn pushed(assignment: &Assignment, boot: u64, cell: CellNo) -> v1::Assignment {
+    let bytes = node_heartbeat::push(slice::from_ref(assignment), boot, cell);
     v1::Assignment::decode(&bytes.unwrap_or_default()[..]).unwrap_or_default()
 }

@@ -2,6 +2,9 @@
 
 use vocab::{Refusal, Rule, Token};
 
+/// The last millisecond of the year 9999, which every reader of the ledger can still write down.
+pub const TIME_MS_MAX: u64 = 253_402_300_799_999;
+
 pub fn token(text: &str, field: &str) -> Result<Token, Refusal> {
     Token::new(text).map_err(|_| Refusal::new(Rule::NameInvalid, field))
 }

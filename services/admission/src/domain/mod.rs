@@ -14,8 +14,8 @@ mod settings;
 mod submit;
 
 pub use admin::{
-    AccountRequest, BudgetRequest, ChangeRequest, ClassRequest, QueueRequest, QuotaRequest,
-    ReservationRequest, SchedulingRequest, TenantRequest,
+    AccountRequest, ApprovalRequest, BudgetRequest, ChangeRequest, ClassRequest, QueueRequest,
+    QuotaRequest, ReservationRequest, SchedulingRequest, TenantRequest,
 };
 pub use command::{Command, Rules, Turned, Verb};
 pub use operations::{is_kept, is_recorded};
@@ -99,6 +99,8 @@ impl Decider for Admission {
             | Event::ResourceDecided { .. }
             | Event::ReservationExpired { .. }
             | Event::NodeRegistered { .. }
+            | Event::NodeJoined { .. }
+            | Event::NodeForgotten { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
             | Event::RunReported { .. } => Ok(()),
@@ -210,6 +212,8 @@ impl Decider for Admission {
             | Event::ResourceDecided { .. }
             | Event::ReservationExpired { .. }
             | Event::NodeRegistered { .. }
+            | Event::NodeJoined { .. }
+            | Event::NodeForgotten { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
             | Event::RunReported { .. } => {

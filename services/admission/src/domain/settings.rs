@@ -35,6 +35,7 @@ struct Versions {
     scheduling: u64,
     cordons: BTreeMap<Token, u64>,
     reservations: BTreeMap<Token, u64>,
+    nodes: BTreeMap<Token, u64>,
 }
 
 impl Settings {
@@ -59,6 +60,7 @@ impl Settings {
             AdminChange::Scheduling(_) => Some(&versions.scheduling),
             AdminChange::Cordon { node, .. } => versions.cordons.get(node),
             AdminChange::Reservation { reservation, .. } => versions.reservations.get(reservation),
+            AdminChange::Node { node, .. } => versions.nodes.get(node),
         };
         version.copied().unwrap_or(0)
     }
@@ -113,6 +115,9 @@ impl Settings {
             }
             AdminChange::Reservation { reservation, .. } => {
                 versions.reservations.insert(reservation.clone(), version);
+            }
+            AdminChange::Node { node, .. } => {
+                versions.nodes.insert(node.clone(), version);
             }
         }
         Ok(())

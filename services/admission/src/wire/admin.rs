@@ -2,9 +2,10 @@
 
 use super::request::selector;
 use crate::domain::{
-    AccountRequest, BudgetRequest, ChangeRequest, ClassRequest, QueueRequest, QuotaRequest,
-    ReservationRequest, SchedulingRequest, TenantRequest, Verb,
+    AccountRequest, ApprovalRequest, BudgetRequest, ChangeRequest, ClassRequest, QueueRequest,
+    QuotaRequest, ReservationRequest, SchedulingRequest, TenantRequest, Verb,
 };
+use ledger::wire::capacity_from_proto;
 use schemas::v1::{self, request};
 use vocab::{Refusal, Rule};
 
@@ -57,6 +58,13 @@ pub(super) fn change(verb: request::Verb) -> Result<Verb, Refusal> {
             let change = ChangeRequest::Reservation {
                 reservation: m.reservation,
                 wanted: m.wanted.map(reservation),
+            };
+            (m.expected_version, change)
+        }
+        V::SetNode(m) => {
+            let change = ChangeRequest::Node {
+                node: m.node,
+                approved: m.approved.map(approval).map(Box::new),
             };
             (m.expected_version, change)
         }
@@ -131,6 +139,14 @@ fn scheduling(m: &v1::SetScheduling) -> SchedulingRequest {
         backfill: m.backfill,
         backoff_ms: m.backoff_ms,
         backoff_ms_max: m.backoff_ms_max,
+    }
+}
+
+fn approval(m: v1::NodeApprovalRequest) -> ApprovalRequest {
+    ApprovalRequest {
+        capacity: capacity_from_proto(m.capacity).ok(),
+        token_digest: m.token_digest,
+        token_until_ms: m.token_until_ms,
     }
 }
 

@@ -81,6 +81,7 @@ pub fn verb(verb: request::Verb) -> Result<Verb, Refusal> {
         | V::SetPriorityClass(_)
         | V::SetScheduling(_)
         | V::SetCordon(_)
+        | V::SetNode(_)
         | V::SetReservation(_)
         | V::SetBudget(_) => return change(verb),
     })

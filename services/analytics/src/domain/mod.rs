@@ -64,6 +64,7 @@ impl Usage {
                     node,
                     incarnation,
                     capacity,
+                    ..
                 } => self
                     .nodes
                     .registered(node, *incarnation, capacity, at, outbox, &event)?,
@@ -177,7 +178,9 @@ impl Projection for Usage {
                 self.waiting.push((now, event.clone()));
             }
             // Nothing is held, used or priced by these.
-            Event::AdminApplied {
+            Event::NodeJoined { .. }
+            | Event::NodeForgotten { .. }
+            | Event::AdminApplied {
                 change:
                     AdminChange::Tenant { .. }
                     | AdminChange::Quota { .. }
@@ -186,6 +189,7 @@ impl Projection for Usage {
                     | AdminChange::PriorityClass { .. }
                     | AdminChange::Scheduling(_)
                     | AdminChange::Cordon { .. }
+                    | AdminChange::Node { .. }
                     | AdminChange::Reservation { .. },
                 ..
             }

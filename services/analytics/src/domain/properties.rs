@@ -89,6 +89,7 @@ impl World {
                 let registered = Event::NodeRegistered {
                     node: node.clone(),
                     incarnation: next,
+                    boot: next,
                     capacity: NodeCapacity {
                         cpu_milli: CAPACITY[0] + next % 3,
                         memory_bytes: CAPACITY[1],

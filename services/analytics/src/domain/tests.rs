@@ -86,6 +86,7 @@ fn event(words: &[&str]) -> Event {
             Event::NodeRegistered {
                 node,
                 incarnation,
+                boot: incarnation,
                 capacity,
             }
         }

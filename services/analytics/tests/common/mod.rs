@@ -129,6 +129,7 @@ impl Journal {
         let event = Event::NodeRegistered {
             node,
             incarnation,
+            boot: incarnation,
             capacity,
         };
         self.write(now, 0, event);

@@ -7,7 +7,7 @@ mod quota;
 mod rate;
 mod tenant;
 
-pub use nodes::{Cordon, Reserve, Uncordon, Unreserve};
+pub use nodes::{Cordon, NodeCommand, Reserve, Uncordon, Unreserve};
 pub use policy::{Policy, PriorityClass};
 pub use queue::QueueSet;
 pub use quota::{QuotaBudget, QuotaSet};

@@ -1,11 +1,152 @@
-//! Nodes that are kept free: of anything new, or for one queue.
+//! Nodes: which may join, and which are kept free of anything new or for one queue.
 
 use super::{Expected, told};
 use crate::{Failure, amount, stack, submit::requirement};
 use chassis::stack::Stack;
-use clap::Args;
+use clap::{Args, Subcommand};
 use client::Operation;
 use schemas::v1;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+/// Who may be a node of the cell.
+#[derive(Subcommand)]
+pub enum NodeCommand {
+    /// Let a node join; prints the token by which it does, once.
+    Approve(Box<Approve>),
+    /// Forget a node: it is lost if it is there, and may not come back.
+    Forget(Forget),
+    /// Show who may join, and who has.
+    List,
+}
+
+/// What is not given the node may not have.
+#[derive(Args)]
+pub struct Approve {
+    node: String,
+    /// The most cores (64, or 1500m) that it may register.
+    #[arg(long, value_parser = amount::cpu_milli)]
+    cpu: i64,
+    /// The most memory (256GiB).
+    #[arg(long, value_parser = amount::bytes)]
+    memory: i64,
+    /// The most devices.
+    #[arg(long, default_value_t = 0)]
+    gpus: u32,
+    /// Their model.
+    #[arg(long, default_value = "", requires = "gpus")]
+    gpu_model: String,
+    /// A label that it may have, NAME=VALUE; may be repeated.
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
+    labels: Vec<v1::Label>,
+    /// Anything else that it may have, and the most of it, NAME=AMOUNT; may be repeated.
+    #[arg(long = "extended", value_name = "NAME=AMOUNT", value_parser = extended)]
+    extended: Vec<v1::ExtendedAmount>,
+    /// How long the token lasts before its first use: 1h, 7d.
+    #[arg(long, default_value = "1h", value_parser = amount::duration_ms)]
+    token_ttl: i64,
+    #[command(flatten)]
+    expected: Expected,
+}
+
+#[derive(Args)]
+pub struct Forget {
+    node: String,
+    #[command(flatten)]
+    expected: Expected,
+}
+
+fn label(text: &str) -> Result<v1::Label, String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok(v1::Label {
+        name: name.to_owned(),
+        value: value.to_owned(),
+    })
+}
+
+fn extended(text: &str) -> Result<v1::ExtendedAmount, String> {
+    let (name, amount) = text.split_once('=').ok_or("write NAME=AMOUNT")?;
+    Ok(v1::ExtendedAmount {
+        name: name.to_owned(),
+        amount: amount.parse().map_err(|_| "write a whole number")?,
+    })
+}
+
+impl NodeCommand {
+    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        match self {
+            Self::Approve(approve) => approve.run(stack).await,
+            Self::Forget(forget) => {
+                let title = format!("forget {}", forget.node);
+                let change = v1::SetNode {
+                    node: forget.node,
+                    approved: None,
+                    expected_version: forget.expected.expected_version,
+                };
+                set_node(&title, change, stack).await
+            }
+            Self::List => list(stack).await,
+        }
+    }
+}
+
+impl Approve {
+    async fn run(mut self, stack: &Stack) -> Result<(), Failure> {
+        // Two of them are 244 random bits.
+        let token = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
+        self.labels.sort_by(|a, b| a.name.cmp(&b.name));
+        self.extended.sort_by(|a, b| a.name.cmp(&b.name));
+        let unsigned = |amount: i64| u64::try_from(amount).map_err(|_| "an amount is below zero");
+        let title = format!("approve {}", self.node);
+        let change = v1::SetNode {
+            approved: Some(v1::NodeApprovalRequest {
+                capacity: Some(v1::NodeCapacity {
+                    cpu_milli: unsigned(self.cpu)?,
+                    memory_bytes: unsigned(self.memory)?,
+                    gpus: self.gpus,
+                    gpu_model: self.gpu_model,
+                    labels: self.labels,
+                    extended: self.extended,
+                    ..v1::NodeCapacity::default()
+                }),
+                token_digest: Sha256::digest(&token).to_vec(),
+                token_until_ms: stack.clock().now_ms().saturating_add(self.token_ttl),
+            }),
+            node: self.node,
+            expected_version: self.expected.expected_version,
+        };
+        set_node(&title, change, stack).await?;
+        println!("token: {token}");
+        Ok(())
+    }
+}
+
+async fn set_node(title: &str, change: v1::SetNode, stack: &Stack) -> Result<(), Failure> {
+    let operator = stack::operator(stack).await?;
+    let id = Operation::fresh_id();
+    told(title, operator.set_node(change, id).await?);
+    Ok(())
+}
+
+async fn list(stack: &Stack) -> Result<(), Failure> {
+    let pool = stack::warm_state(stack, "node_heartbeat").await?;
+    for row in node_heartbeat::store::approvals(&pool).await? {
+        let capacity = &row.approval.capacity;
+        let stands = match &row.joined {
+            Some((key, at)) => format!("joined {} as {key}", amount::moment(*at)),
+            None => format!("may join until {}", amount::moment(row.approval.until)),
+        };
+        println!(
+            "{:<24} {:>16} {:>16} {:>3} {:<12} {stands}",
+            row.node.as_str(),
+            amount::human(vocab::ResourceKind::Cpu, capacity.cpu_milli),
+            amount::human(vocab::ResourceKind::Memory, capacity.memory_bytes),
+            capacity.gpus,
+            capacity.gpu_model.as_ref().map_or("", vocab::Token::as_str),
+        );
+    }
+    Ok(())
+}
 
 /// What runs on the node stays; nothing new comes.
 #[derive(Args)]

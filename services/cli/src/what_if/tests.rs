@@ -100,6 +100,7 @@ async fn cell() -> MemoryBus {
     let node = Event::NodeRegistered {
         node: token("n1"),
         incarnation: 1,
+        boot: 1,
         capacity: NodeCapacity {
             cpu_milli: 32_000,
             memory_bytes: 64 << 30,

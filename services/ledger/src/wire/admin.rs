@@ -3,13 +3,13 @@
 use super::account::{budget_to_proto, quota_to_proto, settings_to_proto};
 use super::operation::operation_to_proto;
 use super::{
-    WireError, amounts_from_proto, amounts_to_proto, optional_token, order_from_number,
-    placement_from_number, requirements_from_proto, requirements_to_proto, text, texts, token,
-    tokens,
+    WireError, amounts_from_proto, amounts_to_proto, capacity_from_proto, capacity_to_proto,
+    optional_token, order_from_number, placement_from_number, requirements_from_proto,
+    requirements_to_proto, text, texts, token, tokens,
 };
 use schemas::v1;
 use v1::event::Kind;
-use vocab::{AdminChange, AdvanceReservation, Millis, Operation, PriorityClass};
+use vocab::{AdminChange, AdvanceReservation, Millis, NodeApproval, Operation, PriorityClass};
 use vocab::{QueueSettings, SchedulingPolicy};
 
 pub(super) fn admin_to_proto(operation: &Operation, change: &AdminChange, version: u64) -> Kind {
@@ -83,6 +83,12 @@ pub(super) fn admin_to_proto(operation: &Operation, change: &AdminChange, versio
             operation,
             reservation: reservation.to_string(),
             wanted: wanted.as_ref().map(reservation_to_proto),
+            version,
+        }),
+        AdminChange::Node { node, approval } => Kind::NodeSet(v1::NodeSet {
+            operation,
+            node: node.to_string(),
+            approval: approval.as_deref().map(approval_to_proto),
             version,
         }),
     }
@@ -175,6 +181,22 @@ fn reservation_to_proto(wanted: &AdvanceReservation) -> v1::AdvanceReservation {
         nodes: wanted.nodes,
         selector: requirements_to_proto(&wanted.selector),
     }
+}
+
+fn approval_to_proto(approval: &NodeApproval) -> v1::NodeApproval {
+    v1::NodeApproval {
+        capacity: Some(capacity_to_proto(&approval.capacity)),
+        token: approval.token.to_vec(),
+        until_ms: approval.until.0,
+    }
+}
+
+pub(super) fn approval_from_proto(approval: v1::NodeApproval) -> Result<NodeApproval, WireError> {
+    Ok(NodeApproval {
+        capacity: capacity_from_proto(approval.capacity)?,
+        token: (approval.token.try_into()).map_err(|_| WireError("approval.token"))?,
+        until: Millis(approval.until_ms),
+    })
 }
 
 pub(super) fn reservation_from_proto(

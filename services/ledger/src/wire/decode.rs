@@ -4,7 +4,10 @@ use super::account::{
     account_from_proto, budget_from_proto, limits_from_proto, quota_from_proto,
     resource_from_proto, settings_from_proto,
 };
-use super::admin::{class_from_proto, policy_from_proto, queue_from_proto, reservation_from_proto};
+use super::admin::{
+    approval_from_proto, class_from_proto, policy_from_proto, queue_from_proto,
+    reservation_from_proto,
+};
 use super::operation::{operation_from_proto, refusal_from_proto};
 use super::resource::{answer_from_proto, ask_from_proto};
 use super::{
@@ -89,6 +92,18 @@ pub fn event_from_proto(event: v1::Event) -> Result<Event, WireError> {
             change: AdminChange::Reservation {
                 reservation: token(&e.reservation, "reservation")?,
                 wanted: e.wanted.as_ref().map(reservation_from_proto).transpose()?,
+            },
+            version: e.version,
+        },
+        Kind::NodeSet(e) => Event::AdminApplied {
+            operation: operation_from_proto(e.operation)?,
+            change: AdminChange::Node {
+                node: token(&e.node, "node")?,
+                approval: e
+                    .approval
+                    .map(approval_from_proto)
+                    .transpose()?
+                    .map(Box::new),
             },
             version: e.version,
         },
@@ -256,7 +271,16 @@ pub fn event_from_proto(event: v1::Event) -> Result<Event, WireError> {
         Kind::NodeRegistered(e) => Event::NodeRegistered {
             node: token(&e.node, "node")?,
             incarnation: e.incarnation,
+            boot: e.boot.unwrap_or(e.incarnation),
             capacity: capacity_from_proto(e.capacity)?,
+        },
+        Kind::NodeJoined(e) => Event::NodeJoined {
+            node: token(&e.node, "node")?,
+            key: token(&e.key, "key")?,
+            version: e.version,
+        },
+        Kind::NodeForgotten(e) => Event::NodeForgotten {
+            node: token(&e.node, "node")?,
         },
         Kind::NodeReady(e) => Event::NodeReady {
             node: token(&e.node, "node")?,

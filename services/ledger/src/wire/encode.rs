@@ -283,11 +283,21 @@ pub fn event_to_proto(event: &Event) -> v1::Event {
         Event::NodeRegistered {
             node,
             incarnation,
+            boot,
             capacity,
         } => Kind::NodeRegistered(v1::NodeRegistered {
             node: node.to_string(),
             incarnation: *incarnation,
             capacity: Some(capacity_to_proto(capacity)),
+            boot: (boot != incarnation).then_some(*boot),
+        }),
+        Event::NodeJoined { node, key, version } => Kind::NodeJoined(v1::NodeJoined {
+            node: node.to_string(),
+            key: key.to_string(),
+            version: *version,
+        }),
+        Event::NodeForgotten { node } => Kind::NodeForgotten(v1::NodeForgotten {
+            node: node.to_string(),
         }),
         Event::NodeReady { node, incarnation } => Kind::NodeReady(v1::NodeReady {
             node: node.to_string(),

@@ -4,11 +4,11 @@ use crate::samples::{operation, token};
 use vocab::{
     Account, AdminChange, AdvanceReservation, AllocationNo, AllocationSpec, Budget, BudgetOf,
     Candidate, Dependency, EndCause, Event, EventNo, Filter, Gang, GpuShare, GroupTerm, Limits,
-    LineNo, Millis, Most, NodeCapacity, NumaPolicy, OnExceed, Operator, Period, PlacementPolicy,
-    PlacementRules, PreemptionCause, PriorityClass, PriorityTarget, QueueOrder, QueueSettings,
-    QuotaFlags, QuotaResource, ReclaimFrom, Refusal, Requirement, ReservationNo, ResourceAnswer,
-    ResourceAsk, ResourceKind, Restart, Rule, SchedulingPolicy, Spread, Taint, TenantSettings,
-    Toleration, Topology, Validity, WaitingReason, Zone,
+    LineNo, Millis, Most, NodeApproval, NodeCapacity, NumaPolicy, OnExceed, Operator, Period,
+    PlacementPolicy, PlacementRules, PreemptionCause, PriorityClass, PriorityTarget, QueueOrder,
+    QueueSettings, QuotaFlags, QuotaResource, ReclaimFrom, Refusal, Requirement, ReservationNo,
+    ResourceAnswer, ResourceAsk, ResourceKind, Restart, Rule, SchedulingPolicy, Spread, Taint,
+    TenantSettings, Toleration, Topology, Validity, WaitingReason, Zone,
 };
 
 fn requirement(label: &str, operator: Operator, values: &[&str]) -> Requirement {
@@ -197,6 +197,28 @@ fn changes() -> Vec<(&'static str, Event)> {
             })),
         ),
         ("reservation_taken_back", reservation(None)),
+        (
+            "node_set",
+            admin(AdminChange::Node {
+                node: token("node-1"),
+                approval: Some(Box::new(NodeApproval {
+                    capacity: NodeCapacity {
+                        taints: Vec::new(),
+                        topology: None,
+                        ..capacity()
+                    },
+                    token: [7; 32],
+                    until: Millis(1_704_067_200_000),
+                })),
+            }),
+        ),
+        (
+            "node_set_2",
+            admin(AdminChange::Node {
+                node: token("node-1"),
+                approval: None,
+            }),
+        ),
     ]
 }
 
@@ -547,11 +569,30 @@ pub fn samples() -> Vec<(&'static str, Event)> {
         (
             "node_registered_2",
             Event::NodeRegistered {
-                node,
+                node: node.clone(),
                 incarnation: 4,
+                boot: 4,
                 capacity: capacity(),
             },
         ),
+        (
+            "node_registered_3",
+            Event::NodeRegistered {
+                node: node.clone(),
+                incarnation: 300,
+                boot: u64::MAX,
+                capacity: capacity(),
+            },
+        ),
+        (
+            "node_joined",
+            Event::NodeJoined {
+                node: node.clone(),
+                key: token("UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"),
+                version: 300,
+            },
+        ),
+        ("node_forgotten", Event::NodeForgotten { node }),
     ]);
     samples.extend(asked());
     samples.extend(answered());

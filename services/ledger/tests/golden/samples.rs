@@ -207,6 +207,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
             Event::NodeRegistered {
                 node: node.clone(),
                 incarnation: 4,
+                boot: 4,
                 capacity: NodeCapacity {
                     cpu_milli: 64_000,
                     memory_bytes: 1 << 38,

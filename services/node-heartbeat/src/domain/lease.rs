@@ -46,28 +46,29 @@ impl Leases {
     }
 }
 
-/// Renews the lease of the node's current incarnation. A lost one is told to register anew; of an older one, or of one
-/// whose registration is still on its way, nothing is to be said.
+/// Renews the lease of the current life of the node's agent. One whose node was lost or forgotten is told to register anew;
+/// of an older one, or of one whose registration is still on its way, nothing is to be said.
 pub(super) fn heartbeat(
     state: &mut Nodes,
     node: Token,
-    incarnation: u64,
+    boot: u64,
     revision: u64,
     rules: &Rules,
     now: Millis,
 ) {
     match state.nodes.get(&node) {
-        Some(known) if known.ready && known.incarnation == incarnation => {
+        Some(known) if known.ready && known.boot == boot => {
             let behind = known.revision > revision;
             state.leases.renew(&node, now, rules.lease_ms);
             if behind {
                 state.push_since(&node, revision);
             }
         }
-        Some(known) if known.incarnation == incarnation => {
-            state
-                .effects
-                .push(Effect::RegisterAgain { node, incarnation });
+        Some(known) if known.boot == boot => {
+            state.effects.push(Effect::RegisterAgain { node, boot });
+        }
+        None if state.was_forgotten(&node, boot) => {
+            state.effects.push(Effect::RegisterAgain { node, boot });
         }
         Some(_) | None => {}
     }

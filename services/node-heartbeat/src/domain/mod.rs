@@ -1,19 +1,24 @@
 //! The rules of node-heartbeat: which nodes are there, what runs on them, and what their agents may say. Pure; one file
 //! per subject.
 
-mod capacity;
+mod forget;
+mod join;
 mod lease;
 mod register;
 mod run;
 
+pub use join::{IDENTITY_MS, Joining};
+
+use forget::Forgotten;
+use join::{Approved, Held};
 use lease::Leases;
 use ledger::{Decider, Draft, IllegalEvent};
 use run::Place;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::{
-    AllocationNo, AllocationSpec, At, Event, EventKind, GpuShare, Kinds, Millis, NodeCapacity,
-    RunState, Token, Writer,
+    AdminChange, AllocationNo, AllocationSpec, At, Event, EventKind, GpuShare, Kinds, Millis,
+    NodeCapacity, Refusal, RunState, Token, Writer,
 };
 
 /// Everything that node-heartbeat knows; all but the leases folded from the ledger.
@@ -23,6 +28,10 @@ pub struct Nodes {
     runs: BTreeMap<AllocationNo, Run>,
     /// What runs nowhere, or went with its node: what its next assignment will have to say.
     requested: BTreeMap<AllocationNo, Requested>,
+    /// Who may join, and who has.
+    approved: BTreeMap<Token, Approved>,
+    held: Held,
+    forgotten: Forgotten,
     /// Hot state, not recorded: heartbeats are many and lossy. A new leader grants every ready node a full lease.
     #[serde(skip)]
     leases: Leases,
@@ -33,6 +42,8 @@ pub struct Nodes {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     pub incarnation: u64,
+    /// The life of its agent.
+    pub boot: u64,
     pub ready: bool,
     pub capacity: NodeCapacity,
     /// Counts what the agent of this incarnation has to know: placements and stops.
@@ -82,12 +93,12 @@ pub struct Assignment {
 pub enum Command {
     Register {
         node: Token,
-        incarnation: u64,
+        boot: u64,
         capacity: Box<NodeCapacity>,
     },
     Report {
         node: Token,
-        incarnation: u64,
+        boot: u64,
         allocation: AllocationNo,
         state: RunState,
         at: Millis,
@@ -96,8 +107,17 @@ pub enum Command {
     },
     Heartbeat {
         node: Token,
-        incarnation: u64,
+        boot: u64,
         revision: u64,
+    },
+    /// Somebody wants to speak for the node; `request` finds its way back with the answer.
+    Join {
+        node: Token,
+        /// SHA-256 of the token that it has.
+        token: [u8; 32],
+        /// The public key of its user on the bus.
+        key: Token,
+        request: u64,
     },
     /// An agent asks for all its assignments; `request` finds its way back with the answer.
     Sync { node: Token, request: u64 },
@@ -111,16 +131,31 @@ pub enum Effect {
     Assign {
         node: Token,
         /// For this life of the agent and no other.
-        incarnation: u64,
+        boot: u64,
         assignment: Box<Assignment>,
     },
     RegisterAgain {
         node: Token,
-        incarnation: u64,
+        boot: u64,
+    },
+    RegistrationRefused {
+        node: Token,
+        boot: u64,
+        refusal: Refusal,
+    },
+    /// The key speaks for the node; who has asked is to be given a user of the bus for it.
+    Joined {
+        request: u64,
+        node: Token,
+        key: Token,
+    },
+    JoinRefused {
+        request: u64,
+        refusal: Refusal,
     },
     Synced {
         request: u64,
-        incarnation: u64,
+        boot: u64,
         revision: u64,
         assignments: Vec<Assignment>,
     },
@@ -131,6 +166,7 @@ pub enum Effect {
 pub struct Rules {
     /// How long a node counts as there after its last heartbeat, in milliseconds of the cell's clock.
     pub lease_ms: i64,
+    pub joining: Joining,
 }
 
 impl Nodes {
@@ -145,10 +181,11 @@ impl Decider for Nodes {
     type Effect = Effect;
 
     const WRITER: Writer = Writer::NodeHeartbeat;
-    const STATE_VERSION: u32 = 3;
+    const STATE_VERSION: u32 = 4;
 
     const READERS: &'static [Writer] = &[Writer::Scheduler];
     const READS: Kinds = Kinds::of(&[
+        EventKind::NodeSet,
         EventKind::AllocationRequested,
         EventKind::QuotaDenied,
         EventKind::AllocationPlaced,
@@ -203,6 +240,14 @@ impl Decider for Nodes {
                 self.forget(*allocation);
                 Ok(())
             }
+            Event::AdminApplied {
+                change: AdminChange::Node { node, approval },
+                version,
+                ..
+            } => {
+                self.approve(at, node, approval.as_deref(), *version);
+                Ok(())
+            }
             // Not the nodes' business.
             Event::AdminApplied { .. }
             | Event::CancelRequested { .. }
@@ -229,19 +274,24 @@ impl Decider for Nodes {
             | Event::CancelDecided { .. }
             | Event::ReservationDecided { .. } => Ok(()),
             Event::NodeRegistered { .. }
+            | Event::NodeJoined { .. }
+            | Event::NodeForgotten { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
             | Event::RunReported { .. } => Err(IllegalEvent::new("an own fact as input", event)),
         }
     }
 
-    fn evolve(&mut self, _at: &At, event: &Event) -> Result<(), IllegalEvent> {
+    fn evolve(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
         match event {
             Event::NodeRegistered {
                 node,
                 incarnation,
+                boot,
                 capacity,
-            } => self.registered(node, *incarnation, capacity, event),
+            } => self.registered(node, (*incarnation, *boot), capacity, event),
+            Event::NodeJoined { node, key, version } => self.joined(node, key, *version, event),
+            Event::NodeForgotten { node } => self.forgotten(at, node, event),
             Event::NodeReady { node, incarnation } => self.ready(node, *incarnation, event),
             Event::NodeLost {
                 node, incarnation, ..
@@ -295,6 +345,7 @@ impl Decider for Nodes {
             } => self.may_be_placed(*allocation, node),
             Command::Register { .. }
             | Command::Heartbeat { .. }
+            | Command::Join { .. }
             | Command::Sync { .. }
             | Command::Unreadable { .. } => false,
         }
@@ -304,12 +355,12 @@ impl Decider for Nodes {
         match command {
             Command::Register {
                 node,
-                incarnation,
+                boot,
                 capacity,
-            } => register::decide(self, node, incarnation, *capacity, rules, draft),
+            } => register::decide(self, node, boot, *capacity, rules, draft),
             Command::Report {
                 node,
-                incarnation,
+                boot,
                 allocation,
                 state,
                 at,
@@ -321,19 +372,34 @@ impl Decider for Nodes {
                     at,
                     revision,
                 };
-                run::decide(self, &node, incarnation, &report, draft);
+                run::decide(self, &node, boot, &report, draft);
             }
             Command::Heartbeat {
                 node,
-                incarnation,
+                boot,
                 revision,
-            } => lease::heartbeat(self, node, incarnation, revision, rules, draft.now),
+            } => lease::heartbeat(self, node, boot, revision, rules, draft.now),
+            Command::Join {
+                node,
+                token,
+                key,
+                request,
+            } => {
+                let asked = join::Asked {
+                    node,
+                    token,
+                    key,
+                    request,
+                };
+                join::decide(self, asked, draft);
+            }
             Command::Sync { node, request } => self.sync(&node, request),
             Command::Unreadable { .. } => {}
         }
     }
 
     fn decide(&mut self, rules: &Rules, draft: &mut Draft) {
+        forget::decide(self, draft);
         lease::expire(self, rules, draft);
     }
 

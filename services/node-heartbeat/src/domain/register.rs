@@ -1,25 +1,35 @@
 //! Registration: a node comes, or comes back as a new incarnation with nothing running.
 
-use super::{Node, Nodes, Rules, capacity};
+use super::{Effect, Node, Nodes, Rules};
 use ledger::{Draft, IllegalEvent};
 use std::collections::BTreeSet;
 use vocab::{Event, NodeCapacity, Token};
 
-/// An older incarnation is ignored, the current one only heard; a newer one ends the node's former life first.
+/// An older life of the agent is ignored, the current one only heard; a newer one ends the node's former life first. The
+/// incarnation is given here, so that nothing an agent says can use up a name.
 pub(super) fn decide(
     state: &mut Nodes,
     node: Token,
-    incarnation: u64,
+    boot: u64,
     capacity: NodeCapacity,
     rules: &Rules,
     draft: &mut Draft,
 ) {
-    if !capacity::plausible(&capacity) {
+    if !capacity.plausible() {
+        return;
+    }
+    if let Err(refusal) = state.may_register(&node, &capacity, rules) {
+        let refused = Effect::RegistrationRefused {
+            node,
+            boot,
+            refusal,
+        };
+        state.effects.push(refused);
         return;
     }
     match state.nodes.get(&node) {
-        Some(known) if known.incarnation > incarnation => return,
-        Some(known) if known.incarnation == incarnation => {
+        Some(known) if known.boot > boot => return,
+        Some(known) if known.boot == boot => {
             // A lost incarnation stays lost: its runs were given to others.
             if known.ready {
                 state.leases.renew(&node, draft.now, rules.lease_ms);
@@ -36,9 +46,12 @@ pub(super) fn decide(
         }
         Some(_) | None => {}
     }
+    // Before they were given, agents chose their incarnations, and some were higher than any event's number.
+    let before = state.nodes.get(&node).map_or(0, |known| known.incarnation);
     let registered = Event::NodeRegistered {
         node: node.clone(),
-        incarnation,
+        incarnation: draft.next_no().0.max(before.saturating_add(1)),
+        boot,
         capacity,
     };
     draft.emit(state, registered);
@@ -49,16 +62,19 @@ impl Nodes {
     pub(super) fn registered(
         &mut self,
         node: &Token,
-        incarnation: u64,
+        (incarnation, boot): (u64, u64),
         capacity: &NodeCapacity,
         event: &Event,
     ) -> Result<(), IllegalEvent> {
         let before = self.nodes.get(node);
-        if before.is_some_and(|known| known.ready || known.incarnation >= incarnation) {
+        let newer = |known: &Node| known.incarnation < incarnation && known.boot < boot;
+        if before.is_some_and(|known| known.ready || !newer(known)) {
             return Err(IllegalEvent::new("registered already", event));
         }
+        self.is_back(node);
         let fresh = Node {
             incarnation,
+            boot,
             ready: true,
             capacity: capacity.clone(),
             // Begins anew with each life. How far a former one was counted depends on what its leader had read when the

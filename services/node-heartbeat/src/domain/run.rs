@@ -1,6 +1,6 @@
 //! Runs: what is assigned to a node, and what its agent reports of it.
 
-use super::{Assignment, Effect, Nodes, Requested, Run};
+use super::{Assignment, Effect, Node, Nodes, Requested, Run};
 use ledger::{Draft, IllegalEvent};
 use std::collections::btree_map::Entry;
 use vocab::{AllocationNo, At, Event, GpuShare, Millis, RunState, Token};
@@ -13,18 +13,18 @@ pub(super) struct Report {
     pub revision: u64,
 }
 
-/// Records a report that moves the run on. A repeated or late one, or one of another incarnation, changes nothing.
+/// Records a report that moves the run on. A repeated or late one, or one of another life of the agent, changes nothing.
 pub(super) fn decide(
     state: &mut Nodes,
     node: &Token,
-    incarnation: u64,
+    boot: u64,
     report: &Report,
     draft: &mut Draft,
 ) {
     let current = state
         .nodes
         .get(node)
-        .is_some_and(|known| known.ready && known.incarnation == incarnation);
+        .is_some_and(|known| known.ready && known.boot == boot);
     let Some(run) = state.runs.get(&report.allocation) else {
         return;
     };
@@ -103,7 +103,7 @@ impl Nodes {
         self.requested.contains_key(&allocation) || unheard
     }
 
-    /// A placement on a node that was lost meanwhile is void; the scheduler learns of the loss and decides again.
+    /// A placement on a node that was lost or forgotten meanwhile is void; the scheduler learns of the loss and decides again.
     pub(super) fn assign(
         &mut self,
         at: &At,
@@ -117,12 +117,11 @@ impl Nodes {
         let Entry::Occupied(requested) = self.requested.entry(allocation) else {
             return Err(IllegalEvent::new("not requested, or placed already", event));
         };
-        let Some(known) = self.nodes.get_mut(node) else {
-            return Err(IllegalEvent::new("no such node", event));
-        };
-        if !known.ready || known.incarnation != incarnation {
+        let known = self.nodes.get_mut(node);
+        let there = |known: &&mut Node| known.ready && known.incarnation == incarnation;
+        let Some(known) = known.filter(there) else {
             return Ok(());
-        }
+        };
         let Requested {
             tenant,
             spec,
@@ -143,7 +142,7 @@ impl Nodes {
         };
         self.effects.push(Effect::Assign {
             node: node.clone(),
-            incarnation,
+            boot: known.boot,
             assignment: Box::new(assignment.clone()),
         });
         let run = Run {
@@ -183,7 +182,7 @@ impl Nodes {
         run.assignment.stop = true;
         self.effects.push(Effect::Assign {
             node: run.node.clone(),
-            incarnation: known.incarnation,
+            boot: known.boot,
             assignment: Box::new(run.assignment.clone()),
         });
         Ok(())
@@ -251,7 +250,7 @@ impl Nodes {
 
     /// Sends again what the agent has not seen.
     pub(super) fn push_since(&mut self, node: &Token, revision: u64) {
-        let incarnation = self.nodes.get(node).map_or(0, |known| known.incarnation);
+        let boot = self.nodes.get(node).map_or(0, |known| known.boot);
         let missed: Vec<_> = self
             .assignments(node)
             .filter(|assignment| assignment.revision > revision)
@@ -260,7 +259,7 @@ impl Nodes {
         for assignment in missed {
             self.effects.push(Effect::Assign {
                 node: node.clone(),
-                incarnation,
+                boot,
                 assignment: Box::new(assignment),
             });
         }
@@ -269,10 +268,10 @@ impl Nodes {
     pub(super) fn sync(&mut self, node: &Token, request: u64) {
         let assignments = self.assignments(node).cloned().collect();
         let known = self.nodes.get(node);
-        let (incarnation, revision) = known.map_or((0, 0), |n| (n.incarnation, n.revision));
+        let (boot, revision) = known.map_or((0, 0), |n| (n.boot, n.revision));
         self.effects.push(Effect::Synced {
             request,
-            incarnation,
+            boot,
             revision,
             assignments,
         });

@@ -1,6 +1,7 @@
 //! Decisions as tables: what agents say and what stands on the ledger, then what is recorded.
 
 mod again;
+mod join;
 
 use super::*;
 use vocab::{EndCause, EventNo, Lsn, Operation, PlacementPolicy};
@@ -9,6 +10,9 @@ const LEASE: i64 = 10;
 
 struct Table {
     state: Nodes,
+    joining: Joining,
+    /// The incarnation that each life of an agent was given.
+    lives: BTreeMap<(Token, u64), u64>,
     next: u64,
     now: i64,
 }
@@ -28,9 +32,9 @@ fn capacity() -> NodeCapacity {
 
 fn words(event: &Event) -> String {
     match event {
-        Event::NodeRegistered {
-            node, incarnation, ..
-        } => format!("{node} registered {incarnation}"),
+        Event::NodeRegistered { node, boot, .. } => format!("{node} registered {boot}"),
+        Event::NodeJoined { node, key, .. } => format!("{node} joined {key}"),
+        Event::NodeForgotten { node } => format!("{node} forgotten"),
         Event::NodeReady { node, .. } => format!("{node} ready"),
         Event::NodeLost {
             node, last_seen, ..
@@ -49,6 +53,8 @@ impl Table {
     fn new() -> Self {
         Self {
             state: Nodes::default(),
+            joining: Joining::Open,
+            lives: BTreeMap::new(),
             next: 1,
             now: 0,
         }
@@ -68,7 +74,7 @@ impl Table {
         self.state.observe(&at, &event).unwrap();
     }
 
-    fn place(&mut self, no: u64, node: &str, incarnation: u64) {
+    fn place(&mut self, no: u64, node: &str, boot: u64) {
         let operation = Operation {
             tenant: token("t"),
             operation_id: None,
@@ -78,10 +84,11 @@ impl Table {
         };
         let spec = AllocationSpec::plain(token("default"), 1000, 1);
         self.observe(no, Event::AllocationRequested { operation, spec });
-        self.place_again(no, node, incarnation);
+        self.place_again(no, node, boot);
     }
 
-    fn place_again(&mut self, no: u64, node: &str, incarnation: u64) {
+    fn place_again(&mut self, no: u64, node: &str, boot: u64) {
+        let incarnation = self.lives[&(token(node), boot)];
         let placed = Event::AllocationPlaced {
             allocation: AllocationNo(no),
             node: token(node),
@@ -111,13 +118,27 @@ impl Table {
 
     fn check(&mut self, now: i64, command: Option<Command>, expected: &[&str]) {
         self.now = now;
-        let rules = Rules { lease_ms: LEASE };
+        let rules = Rules {
+            lease_ms: LEASE,
+            joining: self.joining,
+        };
         let mut draft = Draft::new(Millis(now), EventNo(self.next));
         if let Some(command) = command {
             self.state.handle(command, &rules, &mut draft);
         }
         self.state.decide(&rules, &mut draft);
         self.next = draft.next_no().0;
+        for event in draft.events() {
+            if let Event::NodeRegistered {
+                node,
+                boot,
+                incarnation,
+                ..
+            } = event
+            {
+                self.lives.insert((node.clone(), *boot), *incarnation);
+            }
+        }
         let found: Vec<String> = draft.events().map(words).collect();
         assert_eq!(found, expected);
     }
@@ -131,6 +152,9 @@ impl Table {
                 assignment.allocation.0, assignment.revision, assignment.stop
             ),
             Effect::RegisterAgain { node, .. } => format!("{node} register again"),
+            Effect::RegistrationRefused { node, refusal, .. } => format!("{node}: {refusal}"),
+            Effect::Joined { request, node, key } => format!("{request}: {node} is {key}"),
+            Effect::JoinRefused { request, refusal } => format!("{request}: {refusal}"),
             Effect::Synced {
                 revision,
                 assignments,
@@ -141,26 +165,26 @@ impl Table {
     }
 }
 
-fn register(incarnation: u64) -> Option<Command> {
+fn register(boot: u64) -> Option<Command> {
     Some(Command::Register {
         node: token("n"),
-        incarnation,
+        boot,
         capacity: Box::new(capacity()),
     })
 }
 
-fn heartbeat(incarnation: u64, revision: u64) -> Option<Command> {
+fn heartbeat(boot: u64, revision: u64) -> Option<Command> {
     Some(Command::Heartbeat {
         node: token("n"),
-        incarnation,
+        boot,
         revision,
     })
 }
 
-fn report(incarnation: u64, no: u64, state: RunState, at: i64) -> Option<Command> {
+fn report(boot: u64, no: u64, state: RunState, at: i64) -> Option<Command> {
     Some(Command::Report {
         node: token("n"),
-        incarnation,
+        boot,
         allocation: AllocationNo(no),
         state,
         at: Millis(at),
@@ -290,7 +314,7 @@ fn an_implausible_node_is_not_registered() {
     };
     let command = Command::Register {
         node: token("n"),
-        incarnation: 1,
+        boot: 1,
         capacity: Box::new(unordered),
     };
     t.check(0, Some(command), &[]);
@@ -317,7 +341,7 @@ fn a_report_that_may_be_ahead_of_the_ledger_as_read_waits() {
     assert!(!behind(&t, 7), "runs here again");
     let elsewhere = Command::Report {
         node: token("m"),
-        incarnation: 1,
+        boot: 1,
         allocation: AllocationNo(7),
         state: RunState::Started,
         at: Millis(0),

@@ -146,6 +146,8 @@ impl Decider for Quota {
             | Event::ResourceDecided { .. }
             | Event::ReservationExpired { .. }
             | Event::ReservationDecided { .. }
+            | Event::NodeJoined { .. }
+            | Event::NodeForgotten { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
             | Event::RunReported { .. } => {}
@@ -204,6 +206,8 @@ impl Decider for Quota {
             | Event::ReservationExpired { .. }
             | Event::ReservationDecided { .. }
             | Event::NodeRegistered { .. }
+            | Event::NodeJoined { .. }
+            | Event::NodeForgotten { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
             | Event::RunReported { .. } => {
@@ -263,6 +267,7 @@ impl Quota {
             | AdminChange::PriorityClass { .. }
             | AdminChange::Scheduling(_)
             | AdminChange::Cordon { .. }
+            | AdminChange::Node { .. }
             | AdminChange::Reservation { .. } => {}
         }
     }

@@ -55,6 +55,9 @@ impl Scheduler {
         let minding = self.minding(no, class);
         let mut least = u128::MAX;
         for (node, no) in self.fleet.nodes().iter().zip(0..) {
+            if node.forgotten {
+                continue;
+            }
             let kind = node.kind.0 as usize;
             if kinds.len() <= kind {
                 kinds.resize(kind + 1, None);

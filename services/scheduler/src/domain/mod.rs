@@ -211,9 +211,11 @@ impl Decider for Scheduler {
                 node,
                 incarnation,
                 capacity,
+                ..
             } => self.node_registered(node, *incarnation, capacity),
             Event::NodeReady { node, .. } => self.node_ready(node, event)?,
             Event::NodeLost { node, .. } => self.node_lost(node, event)?,
+            Event::NodeForgotten { node } => self.fleet.forget_node(node),
             Event::RunReported {
                 allocation,
                 node,
@@ -224,7 +226,8 @@ impl Decider for Scheduler {
                 self.dependencies.forget(*ended_through);
             }
             // Not the scheduler's business.
-            Event::OperationRefused { .. }
+            Event::NodeJoined { .. }
+            | Event::OperationRefused { .. }
             | Event::OperationRepeated { .. }
             | Event::QuotaWaiting { .. }
             | Event::QuotaReleased { .. } => {}
@@ -368,6 +371,8 @@ impl Decider for Scheduler {
             | Event::QuotaDenied { .. }
             | Event::QuotaReleased { .. }
             | Event::NodeRegistered { .. }
+            | Event::NodeJoined { .. }
+            | Event::NodeForgotten { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
             | Event::RunReported { .. } => {

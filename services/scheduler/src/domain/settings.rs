@@ -55,7 +55,7 @@ impl Scheduler {
                 }
             }
             // Not the scheduler's business.
-            AdminChange::Budget { .. } | AdminChange::Rate { .. } => {}
+            AdminChange::Budget { .. } | AdminChange::Rate { .. } | AdminChange::Node { .. } => {}
         }
     }
 

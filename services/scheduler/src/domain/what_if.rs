@@ -86,6 +86,7 @@ impl Course {
                     self.observe(&Event::NodeRegistered {
                         node: node.clone(),
                         incarnation: INCARNATION,
+                        boot: INCARNATION,
                         capacity: (**like).clone(),
                     })?;
                 }

@@ -99,6 +99,8 @@ impl AllocationRow {
             | Event::ReservationDecided { .. }
             | Event::CancelDecided { .. }
             | Event::NodeRegistered { .. }
+            | Event::NodeJoined { .. }
+            | Event::NodeForgotten { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
             | Event::RunReported { .. } => None,

@@ -265,6 +265,8 @@ impl Entry {
             | Event::AllocationStopping { .. }
             | Event::CancelDecided { .. }
             | Event::NodeRegistered { .. }
+            | Event::NodeJoined { .. }
+            | Event::NodeForgotten { .. }
             | Event::NodeReady { .. }
             | Event::NodeLost { .. }
             | Event::RunReported { .. } => return None,

@@ -77,6 +77,7 @@ impl SettingRow {
             AdminChange::Quota { .. }
             | AdminChange::Rate { .. }
             | AdminChange::Budget { .. }
+            | AdminChange::Node { .. }
             | AdminChange::Reservation { .. } => None,
         }
     }

@@ -132,6 +132,12 @@ impl Checker {
             | Verb::SetScheduling(_)
             | Verb::SetCordon(_)
             | Verb::SetReservation(_) => self.version_obstacle(verb),
+            Verb::SetNode(asked) => {
+                let until = asked.approved.as_ref().map(|it| it.token_until_ms);
+                let over = until.is_some_and(|until| until <= of.at.now);
+                refused_if(over, INTERVAL_INVALID)?;
+                self.version_obstacle(verb)
+            }
             Verb::SetQuota(asked) => {
                 self.tenant_obstacle(&asked.tenant)?;
                 let past = |at: Option<i64>| at.is_some_and(|at| at <= of.at.now);

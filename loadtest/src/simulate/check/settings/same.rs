@@ -50,6 +50,14 @@ pub fn same(verb: &Verb, kind: &Kind) -> Option<(bool, u64)> {
             let same = (&e.node, e.cordoned) == (&asked.node, asked.cordoned);
             (same, e.version)
         }
+        (Verb::SetNode(asked), Kind::NodeSet(e)) => {
+            let approved = asked.approved.clone().map(|it| v1::NodeApproval {
+                capacity: it.capacity,
+                token: it.token_digest,
+                until_ms: it.token_until_ms,
+            });
+            (e.node == asked.node && e.approval == approved, e.version)
+        }
         _ => return None,
     })
 }

@@ -1,5 +1,6 @@
 //! The operators' changes, each with a version that the change may name.
 
+mod node;
 mod priority_class;
 mod queue;
 mod quota;
@@ -8,6 +9,7 @@ mod reservation;
 mod scheduling;
 mod tenant;
 
+pub use node::ApprovalRequest;
 pub use priority_class::ClassRequest;
 pub use queue::QueueRequest;
 pub use quota::{AccountRequest, BudgetRequest, QuotaRequest};
@@ -43,6 +45,11 @@ pub enum ChangeRequest {
         reservation: String,
         /// None takes it back.
         wanted: Option<ReservationRequest>,
+    },
+    Node {
+        node: String,
+        /// None: it is forgotten.
+        approved: Option<Box<ApprovalRequest>>,
     },
 }
 
@@ -85,6 +92,13 @@ impl Admission {
                 AdminChange::Reservation {
                     reservation,
                     wanted: wanted.transpose()?,
+                }
+            }
+            ChangeRequest::Node { node, approved } => {
+                let approved = approved.as_deref().map(|request| request.check(now));
+                AdminChange::Node {
+                    node: token(node, "node")?,
+                    approval: approved.transpose()?.map(Box::new),
                 }
             }
         };

@@ -2,7 +2,7 @@
 
 use crate::domain::{
     Admission, RequirementRequest,
-    check::{amount, small_quantity, token},
+    check::{TIME_MS_MAX, amount, small_quantity, token},
     submit::requirements,
 };
 use vocab::{AdvanceReservation, Millis, Refusal, Rule};
@@ -16,9 +16,6 @@ pub struct ReservationRequest {
     pub nodes: i64,
     pub selector: Vec<RequirementRequest>,
 }
-
-/// The last millisecond of the year 9999, which every reader of the ledger can still write down.
-const TIME_MS_MAX: u64 = 253_402_300_799_999;
 
 impl Admission {
     /// The beginning may be past: it then has begun.

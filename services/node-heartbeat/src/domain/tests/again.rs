@@ -64,7 +64,7 @@ fn a_run_may_be_on_another_node_next() {
     t.requeue(7);
     let m = Command::Register {
         node: token("m"),
-        incarnation: 1,
+        boot: 1,
         capacity: Box::new(capacity()),
     };
     t.check(10, Some(m), &["m registered 1"]);

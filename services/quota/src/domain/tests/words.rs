@@ -68,6 +68,7 @@ pub fn event(step: &str, now: Millis) -> (u64, Event) {
         ["node", node, model] => Event::NodeRegistered {
             node: token(node),
             incarnation: 1,
+            boot: 1,
             capacity: NodeCapacity {
                 gpu_model: Some(token(model)),
                 ..NodeCapacity::default()

@@ -231,6 +231,7 @@ pub fn event(step: &str) -> (u64, Event) {
         "node" => Event::NodeRegistered {
             node: token(words[0]),
             incarnation: 1,
+            boot: 1,
             capacity: NodeCapacity {
                 gpu_model: words.get(1).map(|model| token(model)),
                 ..NodeCapacity::default()

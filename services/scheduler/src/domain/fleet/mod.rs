@@ -145,6 +145,7 @@ impl Fleet {
             name: name.clone(),
             incarnation,
             ready: true,
+            forgotten: false,
             cordoned: self.cordons.get(name).copied().unwrap_or(false),
             kind,
             precedence: 0,
@@ -232,6 +233,13 @@ impl Fleet {
         self.nodes[node.0 as usize].ready = ready;
         self.join_totals(node);
         self.gained(node);
+    }
+
+    /// One that was never placed on has nothing to forget.
+    pub fn forget_node(&mut self, name: &Token) {
+        if let Some(node) = self.find(name) {
+            self.nodes[node.0 as usize].forgotten = true;
+        }
     }
 
     pub fn set_cordon(&mut self, name: &Token, cordoned: bool) {

@@ -20,6 +20,8 @@ pub struct Node {
     /// Grows each time the agent starts anew: a later one knows nothing of what an earlier one was given.
     pub incarnation: u64,
     pub ready: bool,
+    /// It will not come back, or as another machine of its name; it keeps its number.
+    pub forgotten: bool,
     pub cordoned: bool,
     pub kind: KindNo,
     /// Among equals the highest goes first. Comes from the name alone.

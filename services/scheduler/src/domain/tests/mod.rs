@@ -173,6 +173,7 @@ impl World {
         self.observe(Event::NodeRegistered {
             node: token(name),
             incarnation,
+            boot: incarnation,
             capacity,
         });
     }

@@ -1,0 +1,33 @@
+//! Which nodes may join, and as what.
+
+use crate::domain::check::{TIME_MS_MAX, amount};
+use vocab::{Millis, NodeApproval, NodeCapacity, Refusal, Rule};
+
+/// An approval as it was written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ApprovalRequest {
+    /// None when it could not be read.
+    pub capacity: Option<NodeCapacity>,
+    pub token_digest: Vec<u8>,
+    pub token_until_ms: i64,
+}
+
+impl ApprovalRequest {
+    pub(super) fn check(&self, now: Millis) -> Result<NodeApproval, Refusal> {
+        let invalid = |field: &str| Refusal::new(Rule::SettingInvalid, field);
+        let token = self.token_digest.as_slice().try_into();
+        amount(self.token_until_ms, TIME_MS_MAX, "token_until_ms")?;
+        let approval = NodeApproval {
+            capacity: self.capacity.clone().ok_or_else(|| invalid("capacity"))?,
+            token: token.map_err(|_| invalid("token_digest"))?,
+            until: Millis(self.token_until_ms),
+        };
+        if !approval.plausible() {
+            return Err(invalid("capacity"));
+        }
+        if approval.until <= now {
+            return Err(Refusal::new(Rule::IntervalInvalid, "token_until_ms"));
+        }
+        Ok(approval)
+    }
+}

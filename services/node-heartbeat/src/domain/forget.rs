@@ -1,0 +1,71 @@
+//! A node that an operator has forgotten is lost, if it was there, and then unknown.
+
+use super::Nodes;
+use ledger::{Draft, IllegalEvent};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use vocab::{At, Event, Millis, Token};
+
+/// How long an agent that does not know of it is told to register again.
+const TOLD_MS: i64 = 24 * 3_600_000;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Forgotten {
+    /// To be forgotten as soon as something is decided.
+    due: BTreeSet<Token>,
+    /// The lives of those that were, and when.
+    gone: BTreeMap<Token, (u64, Millis)>,
+}
+
+pub(super) fn decide(state: &mut Nodes, draft: &mut Draft) {
+    while !draft.full()
+        && let Some(node) = state.forgotten.due.first().cloned()
+    {
+        let ready = state.nodes.get(&node).filter(|known| known.ready);
+        if let Some(known) = ready {
+            let lost = Event::NodeLost {
+                node: node.clone(),
+                incarnation: known.incarnation,
+                last_seen: draft.now,
+            };
+            draft.emit(state, lost);
+        }
+        draft.emit(state, Event::NodeForgotten { node });
+    }
+}
+
+impl Nodes {
+    pub(super) fn forget_soon(&mut self, node: &Token) {
+        if self.nodes.contains_key(node) {
+            self.forgotten.due.insert(node.clone());
+        }
+    }
+
+    /// Whether its agent does not know that the node was forgotten.
+    pub(super) fn was_forgotten(&self, node: &Token, boot: u64) -> bool {
+        let gone = self.forgotten.gone.get(node);
+        gone.is_some_and(|(known, _)| *known == boot)
+    }
+
+    pub(super) fn forgotten(
+        &mut self,
+        at: &At,
+        node: &Token,
+        event: &Event,
+    ) -> Result<(), IllegalEvent> {
+        match self.nodes.remove(node) {
+            Some(known) if !known.ready => {
+                self.forgotten.due.remove(node);
+                let gone = &mut self.forgotten.gone;
+                gone.retain(|_, (_, since)| since.plus(TOLD_MS) > at.now);
+                gone.insert(node.clone(), (known.boot, at.now));
+                Ok(())
+            }
+            _ => Err(IllegalEvent::new("not there, or not lost", event)),
+        }
+    }
+
+    pub(super) fn is_back(&mut self, node: &Token) {
+        self.forgotten.gone.remove(node);
+    }
+}

@@ -1,0 +1,329 @@
+//! What a node has, and what an operator lets it say of that.
+
+use crate::{AllocationSpec, Millis, Refusal, ResourceKind, Rule, Taint, Token, Topology};
+use serde::{Deserialize, Serialize};
+
+/// What a node brings in.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NodeCapacity {
+    pub cpu_milli: u64,
+    pub memory_bytes: u64,
+    pub gpus: u16,
+    pub gpu_model: Option<Token>,
+    /// Sorted by name, one value each.
+    pub labels: Vec<(Token, Token)>,
+    pub taints: Vec<Taint>,
+    /// Sorted by name.
+    pub extended: Vec<(Token, u64)>,
+    pub topology: Option<Box<Topology>>,
+}
+
+impl NodeCapacity {
+    pub const LABELS_MAX: usize = 64;
+    pub const TAINTS_MAX: usize = 16;
+
+    pub fn label(&self, name: &str) -> Option<&Token> {
+        let found = self
+            .labels
+            .binary_search_by(|(label, _)| label.as_str().cmp(name));
+        found.ok().map(|at| &self.labels[at].1)
+    }
+
+    pub fn amount(&self, kind: ResourceKind) -> u64 {
+        match kind {
+            ResourceKind::Cpu => self.cpu_milli,
+            ResourceKind::Memory => self.memory_bytes,
+            ResourceKind::Gpu => u64::from(self.gpus) * 1000,
+        }
+    }
+
+    /// Whether it can be. The limits are those that requests have, so that sums over a node stay far from overflow, and
+    /// lists are in order, so that the same node is always written in the same way.
+    pub fn plausible(&self) -> bool {
+        let NodeCapacity {
+            cpu_milli,
+            memory_bytes,
+            gpus,
+            gpu_model,
+            labels,
+            taints,
+            extended,
+            topology,
+        } = self;
+        *cpu_milli <= AllocationSpec::CPU_MILLI_MAX
+            && *memory_bytes <= AllocationSpec::MEMORY_BYTES_MAX
+            && u64::from(*gpus) <= AllocationSpec::GPUS_MAX
+            && (*gpus > 0 || gpu_model.is_none())
+            && labels.len() <= NodeCapacity::LABELS_MAX
+            && ordered(labels)
+            && taints.len() <= NodeCapacity::TAINTS_MAX
+            && extended.len() <= AllocationSpec::EXTENDED_MAX
+            && ordered(extended)
+            && extended
+                .iter()
+                .all(|(_, amount)| (1..=AllocationSpec::EXTENDED_AMOUNT_MAX).contains(amount))
+            && topology.as_ref().is_none_or(|it| it.makes_up(self))
+    }
+}
+
+/// By name, each once.
+fn ordered<V>(named: &[(Token, V)]) -> bool {
+    named.is_sorted_by(|(a, _), (b, _)| a < b)
+}
+
+impl Topology {
+    /// Whether the zones make up the node.
+    fn makes_up(&self, capacity: &NodeCapacity) -> bool {
+        let Topology {
+            zones,
+            distances,
+            links,
+        } = self;
+        let sum = |part: fn(&crate::Zone) -> u64| -> u128 {
+            zones.iter().map(|zone| u128::from(part(zone))).sum()
+        };
+        // Sums of bits are the bits themselves only if none is in two zones.
+        let devices: u32 = zones.iter().map(|zone| u32::from(zone.gpus)).sum();
+        (1..=Topology::ZONES_MAX).contains(&zones.len())
+            && distances.len() == zones.len() * zones.len()
+            && sum(|zone| zone.cpu_milli) == u128::from(capacity.cpu_milli)
+            && sum(|zone| zone.memory_bytes) == u128::from(capacity.memory_bytes)
+            && devices == (1u32 << capacity.gpus) - 1
+            && zones
+                .iter()
+                .fold(0, |all, zone| all | zone.gpus)
+                .count_ones()
+                == devices.count_ones()
+            && links.len() <= Topology::LINKS_MAX
+            && links
+                .iter()
+                .all(|(low, high)| low < high && u16::from(*high) < capacity.gpus)
+    }
+}
+
+/// What an operator lets a node be, and who may speak for it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NodeApproval {
+    /// The most that it may register with; without taints and topology, which it says of itself.
+    pub capacity: NodeCapacity,
+    /// SHA-256 of the token by which it joins.
+    pub token: [u8; 32],
+    /// From then on nobody joins by the token who has not yet.
+    pub until: Millis,
+}
+
+impl NodeApproval {
+    /// Whether such a capacity can be approved.
+    pub fn plausible(&self) -> bool {
+        let NodeCapacity {
+            taints, topology, ..
+        } = &self.capacity;
+        self.capacity.plausible() && taints.is_empty() && topology.is_none()
+    }
+
+    /// The first that the node says to have and was not approved.
+    pub fn permit(&self, said: &NodeCapacity) -> Result<(), Refusal> {
+        let approved = &self.capacity;
+        let over = |subject: &str, limit, actual| {
+            (actual > limit)
+                .then(|| Refusal::over(Rule::CapacityNotApproved, subject, limit, actual))
+        };
+        let amounts = [
+            over("cpu_milli", approved.cpu_milli, said.cpu_milli),
+            over("memory_bytes", approved.memory_bytes, said.memory_bytes),
+            over("gpus", approved.gpus.into(), said.gpus.into()),
+        ];
+        if let Some(refusal) = amounts.into_iter().flatten().next() {
+            return Err(refusal);
+        }
+        if said.gpus > 0 && said.gpu_model != approved.gpu_model {
+            return Err(Refusal::new(Rule::CapacityNotApproved, "gpu_model"));
+        }
+        for (name, amount) in &said.extended {
+            let found = approved.extended.iter().find(|(known, _)| known == name);
+            let limit = found.map_or(0, |(_, amount)| *amount);
+            if let Some(refusal) = over(name.as_str(), limit, *amount) {
+                return Err(refusal);
+            }
+        }
+        let foreign =
+            |(name, value): &&(Token, Token)| approved.label(name.as_str()) != Some(value);
+        match said.labels.iter().find(foreign) {
+            Some((name, _)) => Err(Refusal::new(Rule::CapacityNotApproved, name.as_str())),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Zone;
+
+    fn token(text: &str) -> Token {
+        Token::new(text).unwrap()
+    }
+
+    fn zone(cpu_milli: u64, memory_bytes: u64, gpus: u16) -> Zone {
+        Zone {
+            cpu_milli,
+            memory_bytes,
+            gpus,
+        }
+    }
+
+    /// Two zones with two devices each, and one of everything else.
+    fn node() -> NodeCapacity {
+        NodeCapacity {
+            cpu_milli: 8000,
+            memory_bytes: 64,
+            gpus: 4,
+            gpu_model: Some(token("A100")),
+            labels: vec![(token("rack"), token("r1")), (token("zone"), token("z1"))],
+            taints: vec![Taint {
+                key: token("maintenance"),
+                value: None,
+            }],
+            extended: vec![(token("fpga"), 2), (token("licence"), 1 << 40)],
+            topology: Some(Box::new(Topology {
+                zones: vec![zone(5000, 32, 0b0011), zone(3000, 32, 0b1100)],
+                distances: vec![10, 21, 21, 10],
+                links: vec![(0, 1), (2, 3)],
+            })),
+        }
+    }
+
+    #[track_caller]
+    fn check(expected: bool, what: &str, change: impl FnOnce(&mut NodeCapacity)) {
+        let mut capacity = node();
+        change(&mut capacity);
+        assert_eq!(capacity.plausible(), expected, "{what}");
+    }
+
+    #[track_caller]
+    fn check_topology(expected: bool, what: &str, change: impl FnOnce(&mut Topology)) {
+        check(expected, what, |c| {
+            change(c.topology.as_mut().expect("it has one"));
+        });
+    }
+
+    #[test]
+    fn a_node_is_what_it_may_be() {
+        check(true, "as it is", |_| {});
+        check(true, "nothing", |c| *c = NodeCapacity::default());
+        check(false, "cpu", |c| c.cpu_milli = u64::MAX);
+        check(false, "memory", |c| c.memory_bytes = u64::MAX);
+        check(false, "gpus", |c| c.gpus = 17);
+        check(true, "no model", |c| c.gpu_model = None);
+        let full = |count: usize| -> Vec<(Token, Token)> {
+            (0..count)
+                .map(|i| (token(&format!("l{i:02}")), token("v")))
+                .collect()
+        };
+        check(true, "64 labels", |c| c.labels = full(64));
+        check(false, "65 labels", |c| c.labels = full(65));
+        check(false, "labels out of order", |c| c.labels.reverse());
+        check(false, "a label twice", |c| {
+            c.labels[1] = c.labels[0].clone()
+        });
+        check(true, "16 taints", |c| {
+            c.taints = vec![c.taints[0].clone(); 16]
+        });
+        check(false, "17 taints", |c| {
+            c.taints = vec![c.taints[0].clone(); 17]
+        });
+        let some = |count: usize| -> Vec<(Token, u64)> {
+            (0..count).map(|i| (token(&format!("e{i}")), 1)).collect()
+        };
+        check(true, "8 extended", |c| c.extended = some(8));
+        check(false, "9 extended", |c| c.extended = some(9));
+        check(false, "extended out of order", |c| c.extended.reverse());
+        check(false, "none of it", |c| c.extended[0].1 = 0);
+        check(false, "too much of it", |c| c.extended[1].1 += 1);
+    }
+
+    #[test]
+    fn zones_make_up_their_node() {
+        check(false, "the node is larger", |c| c.cpu_milli += 1);
+        check(false, "a device is nowhere", |c| c.gpus = 5);
+        check(false, "a model without devices", |c| c.gpus = 0);
+        check(true, "no topology", |c| c.topology = None);
+        check_topology(false, "no zones", |t| t.zones.clear());
+        check_topology(false, "cpu", |t| t.zones[0].cpu_milli -= 1);
+        check_topology(false, "cpu overflows", |t| {
+            t.zones[0].cpu_milli = u64::MAX - 2999;
+            t.zones[1].cpu_milli = 11_000;
+        });
+        check_topology(false, "memory", |t| t.zones[1].memory_bytes += 1);
+        check_topology(false, "a device twice", |t| t.zones[1].gpus = 0b1101);
+        // 0b0011 + 0b0011 + 0b1001 is as much as 0b1111.
+        check_topology(false, "devices by their sum", |t| {
+            t.zones = vec![zone(5000, 32, 3), zone(3000, 32, 3), zone(0, 0, 9)];
+            t.distances = vec![10; 9];
+        });
+        check_topology(false, "a device beyond", |t| t.zones[1].gpus = 0b1_1100);
+        check_topology(false, "too few distances", |t| {
+            t.distances.pop();
+        });
+        check_topology(false, "a link to itself", |t| t.links[0] = (1, 1));
+        check_topology(false, "a link backwards", |t| t.links[0] = (1, 0));
+        check_topology(false, "a link beyond", |t| t.links[0] = (0, 4));
+        check_topology(true, "120 links", |t| t.links = vec![(0, 1); 120]);
+        check_topology(false, "121 links", |t| t.links = vec![(0, 1); 121]);
+        let split = |t: &mut Topology, count: usize| {
+            t.zones.resize(count, zone(0, 0, 0));
+            t.distances = vec![10; count * count];
+        };
+        check_topology(true, "8 zones", |t| split(t, 8));
+        check_topology(false, "9 zones", |t| split(t, 9));
+    }
+
+    #[test]
+    fn a_node_has_no_more_than_was_approved() {
+        let approval = NodeApproval {
+            capacity: NodeCapacity {
+                taints: Vec::new(),
+                topology: None,
+                ..node()
+            },
+            token: [0; 32],
+            until: Millis(0),
+        };
+        assert!(approval.plausible());
+        let check = |expected: Option<&str>, change: fn(&mut NodeCapacity)| {
+            let mut said = node();
+            change(&mut said);
+            let refused = approval.permit(&said).err();
+            assert_eq!(
+                refused.map(|refusal| refusal.to_string()).as_deref(),
+                expected
+            );
+        };
+        check(None, |_| {});
+        check(None, |c| *c = NodeCapacity::default());
+        check(None, |c| c.labels.clear());
+        check(None, |c| {
+            c.gpus = 0;
+            c.gpu_model = None;
+        });
+        let cpu = "capacity not approved: cpu_milli (limit 8000, actual 8001)";
+        check(Some(cpu), |c| c.cpu_milli += 1);
+        let memory = "capacity not approved: memory_bytes (limit 64, actual 65)";
+        check(Some(memory), |c| c.memory_bytes += 1);
+        let gpus = "capacity not approved: gpus (limit 4, actual 5)";
+        check(Some(gpus), |c| c.gpus += 1);
+        let model = "capacity not approved: gpu_model";
+        check(Some(model), |c| c.gpu_model = Some(token("H100")));
+        check(Some(model), |c| c.gpu_model = None);
+        let fpga = "capacity not approved: fpga (limit 2, actual 3)";
+        check(Some(fpga), |c| c.extended[0].1 = 3);
+        let unheard = "capacity not approved: gold (limit 0, actual 1)";
+        check(Some(unheard), |c| c.extended[0] = (token("gold"), 1));
+        let label = "capacity not approved: zone";
+        check(Some(label), |c| c.labels[1].1 = token("z2"));
+        let more = "capacity not approved: trusted";
+        check(Some(more), |c| {
+            c.labels.push((token("trusted"), token("yes")))
+        });
+    }
+}
