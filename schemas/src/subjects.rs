@@ -72,6 +72,11 @@ impl Subjects {
         self.subject(&format!("node.{node}.{what}"))
     }
 
+    /// Request and reply: a machine asks to become a node.
+    pub fn join(&self) -> String {
+        self.subject("join")
+    }
+
     /// The token at `index` after the cell: `token("…ingress.t1", 1)` is `t1`.
     pub fn token<'s>(&self, subject: &'s str, index: usize) -> Option<&'s str> {
         subject

@@ -12,6 +12,7 @@ mod fence;
 mod floods;
 mod fuzz;
 mod history;
+mod identities;
 mod journey;
 mod lost;
 mod operators;

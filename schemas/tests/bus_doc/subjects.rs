@@ -103,7 +103,7 @@ fn of_tenants() -> Vec<Subject> {
 }
 
 fn of_queries() -> Vec<Subject> {
-    // As the bus' permissions have it: `infra/local/apportion_local/nats_conf.py`.
+    // As the bus' permissions have it: `services/identity/src/domain/party.rs`.
     let of_scheduler = ["allocation", "reservation", "resource"];
     let one = |marker, verb: &str, payload| Subject {
         marker,
@@ -183,6 +183,12 @@ fn of_agents() -> Vec<Subject> {
             transport: "core NATS, request (empty) and reply".to_owned(),
             payload: &["AssignmentList"],
             ..one("sync", node("sync"))
+        },
+        Subject {
+            function: "join",
+            publishes: "a machine that is to become a node",
+            transport: "core NATS, request and reply".to_owned(),
+            ..one("join", s.join())
         },
     ]
 }

@@ -18,7 +18,7 @@
 //! use vocab::Token;
 //!
 //! let options = ConnectOptions::tenant("nats://127.0.0.1:4222", "c1", Token::new("team-a")?)
-//!     .user("team-a", "secret");
+//!     .creds("team-a.creds");
 //! let client = Client::connect(options).await?;
 //! let submitted = client
 //!     .submit(
