@@ -59,7 +59,7 @@ down: ## stop what `make up` started
 status: ## show what `make up` started
 	@$(STACK) status
 
-secrets: ## make the passwords of docker-compose.yml that are missing, in infra/secrets/
+secrets: build ## make the passwords, keys and creds of docker-compose.yml that are missing, in infra/secrets/
 	@$(STACK) compose-secrets
 
 test: setup build-debug test-rust sim test-infra test-sabotage ## all tests, against real servers
@@ -70,7 +70,7 @@ build-debug:
 	$(OFFLINE) $(CARGO) test --locked --workspace --no-run
 
 test-infra: setup build-debug
-	@echo '== test: local stack, bus accounts, compose file, faults'
+	@echo '== test: local stack, identities on the bus, compose file, faults'
 	.local/venv/bin/python -m unittest discover -v -t infra/local -s infra/local/tests
 
 test-rust: setup build-debug
@@ -100,7 +100,7 @@ bench-flood: setup build ## what one tenant's flood does to the others, on the w
 	$(call beside_stack,flood --json $(BENCH)/flood.json)
 
 bench-peers: setup build ## the whole stack beside task tables in Postgres, the bus alone and the databases alone
-	$(call beside_stack,peers --json $(BENCH)/peers.json,$(BESIDE),--together --tenants 1 --operation-window-s 60)
+	$(call beside_stack,peers --json $(BENCH)/peers.json,$(STACK) with-servers --profile release --,--together --tenants 1 --operation-window-s 60)
 
 # A fresh stack that is stopped again, whatever came of it. The second argument starts more servers for the measure, the
 # third is for the stack.
@@ -162,7 +162,7 @@ tidy:
 
 sqlx-check: setup
 	@echo '== check: .sqlx against the migrations'
-	$(BESIDE) $(PYTHON) infra/local/sqlx_queries.py check
+	$(STACK) with-servers --only Postgres -- $(PYTHON) infra/local/sqlx_queries.py check
 
 sqlx-prepare: setup ## describe the SQL queries again after a change, into .sqlx
-	$(BESIDE) $(PYTHON) infra/local/sqlx_queries.py prepare
+	$(STACK) with-servers --only Postgres -- $(PYTHON) infra/local/sqlx_queries.py prepare

@@ -122,8 +122,9 @@ async def main():
     options = parse()
     with open(options.stack, encoding="utf-8") as file:
         stack = json.load(file)
-    login = stack["nats"]["users"]["fleet"]
-    bus = await nats.connect(stack["nats"]["url"], user=login["user"], password=login["password"])
+    creds = options.creds or f"{stack['nats']['creds']}/fleet.creds"
+    # A node hears no other inbox than its own.
+    bus = await nats.connect(stack["nats"]["url"], user_credentials=creds, inbox_prefix=f"_INBOX.{options.name}")
     await Agent(bus, stack, Messages(options.descriptors), options).run()
 
 
@@ -132,6 +133,7 @@ def parse():
     parser.add_argument("--stack", default=".local/up/stack.json")
     parser.add_argument("--descriptors", default="target/apportion.binpb")
     parser.add_argument("--name", default="node-1")
+    parser.add_argument("--creds", help="of this node; without them it is one of the stack's simulated fleet")
     parser.add_argument("--cpu", type=int, default=64, help="cores")
     parser.add_argument("--memory-gib", type=int, default=256)
     parser.add_argument("--gpus", type=int, default=8)

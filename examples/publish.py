@@ -20,8 +20,8 @@ async def main():
     with open(options.stack, encoding="utf-8") as file:
         stack = json.load(file)
     m = Messages(options.descriptors)
-    login = stack["nats"]["users"][f"tenant:{options.tenant}"]
-    bus = await nats.connect(stack["nats"]["url"], user=login["user"], password=login["password"])
+    bus = await nats.connect(stack["nats"]["url"],
+                             user_credentials=f"{stack['nats']['creds']}/tenant-{options.tenant}.creds")
 
     # Written down before it is sent: the same operation id with the same content is the same operation, however often
     # it is sent.

@@ -303,12 +303,12 @@ impl Show {
         let (observer, observed) = mpsc::unbounded_channel();
         listening.spawn(clients::observe(scene.clone(), observed));
         for (at, name) in all.iter().enumerate() {
-            let user = stack
-                .user(&format!("tenant:{name}"))
+            let creds = stack
+                .creds(&format!("tenant:{name}"))
                 .map_err(ReachError::from)?;
             let (url, cell) = (&stack.nats.url, &stack.cell.name);
             let options = ConnectOptions::tenant(url, cell, name.clone())
-                .user(&user.user, &user.password)
+                .creds(creds)
                 .patience(PATIENCE)
                 .observed_by(observer.clone());
             let client = Client::connect(options).await?;

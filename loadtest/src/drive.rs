@@ -36,7 +36,7 @@ use crate::{
     plan::Plan,
     workload::{EPOCH_MS, Selection, Workload, WorkloadError},
 };
-use chassis::stack::{Stack, StackError, User};
+use chassis::stack::{Stack, StackError};
 use chassis::{Journey, Metrics, Stopwatch, TelemetryConfig};
 use client::{Client, ConnectError, ConnectOptions, Outcome};
 use memory::MemoryWatch;
@@ -364,13 +364,13 @@ async fn connect(
     tenant: Option<&Token>,
     observer: Option<&mpsc::UnboundedSender<Outcome>>,
 ) -> Result<Client, DriveError> {
-    let User { user, password } = stack.user(key)?;
+    let creds = stack.creds(key)?;
     let (url, cell) = (&stack.nats.url, &stack.cell.name);
     let options = match tenant {
         Some(tenant) => ConnectOptions::tenant(url, cell, tenant.clone()),
         None => ConnectOptions::operator(url, cell),
     };
-    let mut options = options.user(user, password).patience(PATIENCE);
+    let mut options = options.creds(creds).patience(PATIENCE);
     if let Some(observer) = observer {
         options = options.observed_by(observer.clone());
     }
@@ -383,11 +383,9 @@ fn fleet_options(stack: &Stack, workload: &Workload) -> Result<FleetOptions, Sta
         .iter()
         .map(|pod| (pod.name.to_string(), pod.lifetime_ms))
         .collect();
-    let User { user, password } = stack.user("fleet")?.clone();
     Ok(FleetOptions {
         url: stack.nats.url.clone(),
-        user,
-        password,
+        creds: stack.creds("fleet")?,
         cell: stack.cell.name.clone(),
         nodes: workload.nodes.clone(),
         clock: stack.clock(),

@@ -29,6 +29,7 @@ use std::{
     collections::{BTreeMap, BinaryHeap},
     future::pending,
     iter::once,
+    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -50,8 +51,8 @@ pub type Lifetime = Arc<dyn Fn(&Assignment) -> Option<i64> + Send + Sync>;
 
 pub struct FleetOptions {
     pub url: String,
-    pub user: String,
-    pub password: String,
+    /// Of the user that is all nodes.
+    pub creds: PathBuf,
     pub cell: String,
     pub nodes: Vec<Node>,
     pub clock: Clock,
@@ -113,15 +114,14 @@ impl Drop for Fleet {
 impl Fleet {
     /// Connects, registers every node and goes on by itself. Returns when all registrations are acknowledged.
     pub async fn start(options: FleetOptions) -> Result<Self, FleetError> {
-        let nats =
-            async_nats::ConnectOptions::with_user_and_password(options.user, options.password)
-                .name("apportion simulated fleet")
-                .connect(&options.url)
-                .await
-                .map_err(|source| FleetError::Connect {
-                    url: options.url.clone(),
-                    source,
-                })?;
+        let nats = identity::connect(options.creds)
+            .name("apportion simulated fleet")
+            .connect(&options.url)
+            .await
+            .map_err(|source| FleetError::Connect {
+                url: options.url.clone(),
+                source,
+            })?;
         let subjects = Subjects::new(options.cell);
         let assignments = nats.subscribe(subjects.node("*", "assign")).await?;
         let jetstream = jetstream::ContextBuilder::new()

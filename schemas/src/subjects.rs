@@ -72,7 +72,7 @@ impl Subjects {
         self.subject(&format!("node.{node}.{what}"))
     }
 
-    /// Where a node asks for an identity of its own.
+    /// Request and reply: a machine asks to become a node.
     pub fn join(&self) -> String {
         self.subject("join")
     }

@@ -75,9 +75,12 @@ def parser():
         sub.set_defaults(run=run)
         return sub
 
-    def stack_options(sub):
-        sub.add_argument("--profile", choices=("release", "debug"), default="release", help="cargo's profile")
+    def program_options(sub, profile):
+        sub.add_argument("--profile", choices=("release", "debug"), default=profile, help="cargo's profile")
         sub.add_argument("--bin-dir", type=Path, help="where the built programs are, if not in target/<profile>")
+
+    def stack_options(sub):
+        program_options(sub, "release")
         sub.add_argument("--cell", help=f"name of the cell (default: {CELL})")
         sub.add_argument("--state", type=Path, help="directory for data, logs and configuration")
 
@@ -115,12 +118,14 @@ def parser():
         sub = command(name, function, text)
         sub.add_argument("--state", type=Path, help="the directory given to `up`")
 
-    command("compose-accounts", cmd_compose_accounts, "write infra/nats/accounts.conf for docker-compose.yml")
-
-    command("compose-secrets", cmd_compose_secrets, "make the passwords of docker-compose.yml that are missing")
+    secrets = command("compose-secrets", cmd_compose_secrets,
+                      "make the passwords, keys and creds of docker-compose.yml that are missing")
+    program_options(secrets, "release")
 
     servers = command("with-servers", cmd_with_servers, "run a command beside fresh servers: with-servers -- CMD...")
     servers.add_argument("--state", type=Path, help="directory for data, logs and configuration")
+    servers.add_argument("--only", choices=("Postgres",), help="without the other servers, and so without built programs")
+    program_options(servers, "debug")
     return top
 
 
@@ -133,14 +138,9 @@ def cmd_setup(_options):
     return 0
 
 
-def cmd_compose_accounts(_options):
-    compose.ACCOUNTS.write_text(compose.accounts_conf(), encoding="utf-8")
-    return 0
-
-
-def cmd_compose_secrets(_options):
-    compose.write_secrets()
-    print(f"Passwords: {compose.SECRETS.relative_to(CHECKOUT)}")
+def cmd_compose_secrets(options):
+    compose.write_secrets(programs_of(options) / "apportion")
+    print(f"Passwords, keys and creds: {compose.SECRETS.relative_to(CHECKOUT)}")
     return 0
 
 
@@ -154,13 +154,13 @@ def cmd_run(options):
     limits = chosen(options, "limit_pods", "limit_nodes")
     plan = stack.plan(programs / "loadtest", workload, [*limits, *chosen(options, "replay_seconds")])
     state = open_run_state("run", options)
-    stack_ = Stack(state, stack.beginning(options.cell or CELL, plan["tenants"]))
+    stack_ = Stack(state, programs, stack.beginning(options.cell or CELL, plan["tenants"]))
     code = 1
     try:
         print(f"Starting the stack in {short(state.path)}:", flush=True)
         stack_.start_servers(say)
         stack_.start_clock(plan, plan["rate"], options.lead_seconds * 1000)
-        stack_.start_services(programs, say)
+        stack_.start_services(say)
         report = options.report.resolve()
         report.parent.mkdir(parents=True, exist_ok=True)
         code = run_command(stack_, [
@@ -266,10 +266,10 @@ def cmd_with_servers(options):
         raise StackError("with-servers needs a command: stack.py with-servers -- CMD...")
     state = open_run_state("test", options)
     # Every test takes a cell of its own, so the server's permissions cannot name one.
-    stack_ = Stack(state, stack.beginning("*", TEST_TENANTS), for_tests=True)
+    stack_ = Stack(state, programs_of(options), stack.beginning("*", TEST_TENANTS), for_tests=True)
     code = 1
     try:
-        stack_.start_servers(lambda _line: None)
+        stack_.start_servers(lambda _line: None, options.only)
         code = run_command(stack_, options.rest, {
             "APPORTION_TEST_STACK": str(stack_.file),
             "DATABASE_URL": stack_.value["postgres"]["admin_url"],
@@ -352,14 +352,14 @@ def serve_start(options, tell):
     begin, clock = beginning(options, programs) if begins else (None, None)
     state = open_state(options.state, lasting=True, fresh=begins)
     paths.write_private(state.path / "launcher.pid", f"{os.getpid()}\n")
-    stack_ = Stack(state, begin)
+    stack_ = Stack(state, programs, begin)
     try:
         tell(f"Starting the stack in {state.path}:" if begins else f"Going on with the stack in {state.path}:")
         stack_.start_servers(tell)
         if clock is not None:
             stack_.start_clock(*clock)
-        stack_.start_services(programs, tell, together=options.together, replicas=options.replicas)
-        stack_.start_fleet(programs, CHECKOUT / "loadtest/workloads/openb", tell)
+        stack_.start_services(tell, together=options.together, replicas=options.replicas)
+        stack_.start_fleet(CHECKOUT / "loadtest/workloads/openb", tell)
     except BaseException:
         finish(stack_, state, code=1, keep_all=True)
         raise
@@ -457,7 +457,7 @@ ClickHouse   {clickhouse['url']}   user {clickhouse['reader']['user']}""")
     for name, service in value["services"].items():
         print(f"{name:<15} http://{service['http']}/metrics")
     print(f"""
-Tenants: {', '.join(value['tenants'])}. Passwords: {stack_file}
+Tenants: {', '.join(value['tenants'])}. Creds: {short(Path(value['nats']['creds']))}   Passwords: {stack_file}
 Logs:    {short(state / 'log')}
 
 Try:

@@ -1,48 +1,39 @@
-"""What the compose file shares with the local stack: the NATS accounts, for tenants known beforehand, and its secrets."""
+"""What the compose file shares with the local stack: its secrets, and who is who on its bus."""
 
 import json
-import re
 import secrets
 
-from . import clickhouse, nats_conf, paths, postgres, services
+from . import bus, clickhouse, paths, postgres, services
 from .paths import CHECKOUT
 
-ACCOUNTS = CHECKOUT / "infra" / "nats" / "accounts.conf"
 SECRETS = CHECKOUT / "infra" / "secrets"
 CELL = "local"
 TENANTS = ["team-a", "team-b"]
+# In the servers' containers: the accounts that they know.
+RESOLVER_DIR = "/data/accounts"
 # Where a program reaches the servers: in a container, by the services' names; on the host, by the published ports.
 INSIDE = {"nats": "nats", "postgres": "postgres", "clickhouse": "clickhouse"}
 OUTSIDE = dict.fromkeys(INSIDE, "127.0.0.1")
 
 
-def variable(key):
-    """The environment variable that holds a NATS user's password: "tenant:team-a" → NATS_PASSWORD_TENANT_TEAM_A."""
-    return "NATS_PASSWORD_" + re.sub(r"[^A-Za-z0-9]", "_", key).upper()
-
-
-def accounts_conf():
-    passwords = {key: "$" + variable(key) for key in services.nats_users(TENANTS)}
-    text = nats_conf.render_accounts(nats_conf.accounts(CELL, TENANTS, passwords))
-    # NATS looks a variable up only where it is not quoted.
-    text = re.sub(r'"(\$NATS_PASSWORD_\w+)"', r"\1", text)
-    return "# Written by `python3 infra/local/stack.py compose-accounts`; a test compares.\n" + text
-
-
 def secret_names():
     """One file each: the server, then its user."""
-    nats = ["route", *(key.replace(":", "-") for key in services.nats_users(TENANTS))]
     roles = ["superuser", *(schema.replace("_", "-") for schema in postgres.SCHEMAS), postgres.READER]
-    return ([f"nats-{user}" for user in nats] + [f"postgres-{role}" for role in roles]
+    return (["nats-route"] + [f"postgres-{role}" for role in roles]
             + [f"clickhouse-{user}" for user in ("analytics", "reader")] + ["grafana-admin"])
 
 
-def write_secrets(directory=SECRETS):
+def write_secrets(program, directory=SECRETS):
     """
-    Makes the passwords that are missing and keeps those that are there, for the servers know them already. Containers run
-    as users of their own, so the files are readable for all; their directory is for its owner only.
+    Makes the passwords and creds that are missing and keeps those that are there, for the servers know them already.
+    Containers run as users of their own, so what they get is readable for all; the directory is for its owner only, and
+    the keys of the bus no container gets.
     """
     paths.make_dir(directory)
+    tenants = bus.of_new(bus_dir(directory), TENANTS)
+    bus.init(program, bus_dir(directory), CELL, tenants, "--resolver-dir", RESOLVER_DIR)
+    for path in given(bus_dir(directory)):
+        path.chmod(0o444)
     words = {}
     for name in secret_names():
         path = directory / name
@@ -50,8 +41,19 @@ def write_secrets(directory=SECRETS):
             # A letter first, or NATS reads a number.
             write(path, f"p{secrets.token_hex(16)}\n")
         words[name] = path.read_text(encoding="utf-8").strip()
-    write(directory / "stack", json.dumps(stack(words, INSIDE), indent=2) + "\n")
-    write(directory / "stack.json", json.dumps(stack(words, OUTSIDE), indent=2) + "\n")
+    write(directory / "stack", json.dumps(stack(words, INSIDE, "/run/secrets"), indent=2) + "\n")
+    creds = str(bus_dir(directory) / "creds")
+    write(directory / "stack.json", json.dumps(stack(words, OUTSIDE, creds), indent=2) + "\n")
+
+
+def bus_dir(directory):
+    return directory / "bus"
+
+
+def given(directory):
+    """What containers get of the bus's directory: the servers whom they trust, and each party its own creds."""
+    parties = [bus.creds(directory, key) for key in (*services.NAMES, "operator", bus.BUS)]
+    return [bus.configuration(directory), bus.node_signing(directory), *parties]
 
 
 def write(path, text):
@@ -59,15 +61,14 @@ def write(path, text):
     path.chmod(0o444)
 
 
-def stack(words, hosts):
+def stack(words, hosts, creds):
     """What the command line reads, as the local launcher writes it."""
-    passwords = {key: words[f"nats-{key.replace(':', '-')}"] for key in services.nats_users(TENANTS)}
     return {
         "cell": {"name": CELL, "number": services.CELL_NUMBER},
         "tenants": TENANTS,
         "nats": {
             "url": f"nats://{hosts['nats']}:4222",
-            "users": services.nats_logins(TENANTS, passwords),
+            "creds": creds,
         },
         "postgres": {"url": f"postgres://{postgres.READER}:{words['postgres-reader']}@{hosts['postgres']}:5432/"
                             f"{postgres.DATABASE}"},

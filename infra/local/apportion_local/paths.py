@@ -17,6 +17,7 @@ LOCAL = CHECKOUT / ".local"
 VENV = LOCAL / "venv"
 VENV_PYTHON = VENV / "bin" / "python"
 REQUIREMENTS = CHECKOUT / "infra" / "local" / "requirements.txt"
+REQUIREMENTS_SOURCE = REQUIREMENTS.with_name("requirements-source.txt")
 
 # A Unix socket's address holds 108 bytes with the closing zero; Postgres adds ".s.PGSQL.<port>".
 SOCKET_PATH_BYTES_MAX = 100
@@ -86,7 +87,7 @@ def locked(path):
 
 
 # What a stack goes on with; all the rest is made anew by each launcher. A file `NAME.elsewhere` tells of a directory.
-DATA = ("nats", "postgres", "clickhouse", "kept.json", "log.before")
+DATA = ("bus", "nats", "postgres", "clickhouse", "kept.json", "log.before")
 ELSEWHERE = ".elsewhere"
 # How long processes of a launcher that was killed may take to end; ClickHouse still writes what it has in memory.
 LEFTOVERS_END_S = 30.0

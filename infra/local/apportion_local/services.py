@@ -3,16 +3,17 @@
 import json
 import re
 
-from . import nats_conf
+from pathlib import Path
+
 from .net import LOOPBACK, http_ok, http_text
 from .supervisor import Spec
 
+NAMES = ("admission", "quota", "scheduler", "node-heartbeat", "analytics")
+LEDGER_WRITERS = ("admission", "quota", "scheduler", "node-heartbeat")
 CELL_NUMBER = 1
 LEASE_MS = 15_000
 # How long an operation id is remembered.
 OPERATION_WINDOW_MS = 24 * 3_600_000
-# The operator of the bus, who makes and deletes streams.
-BUS = "bus"
 # The one process of all services, where they run together.
 TOGETHER = "services"
 WITH_POSTGRES = ("admission", "quota", "scheduler", "node-heartbeat")
@@ -59,7 +60,8 @@ def together_spec(program, config_dir, ports):
 
 def config(service, stack, listen):
     """The configuration of one of a service's processes as tables of TOML."""
-    tables = common(service, stack["nats"]["users"][service]["password"], stack)
+    held = Path(stack["nats"]["creds"])
+    tables = common(held / f"{service}.creds", stack)
     if stack["clock"] is not None:
         tables["clock"] = stack["clock"]
     tables["http"] = {"listen": listen}
@@ -73,24 +75,25 @@ def config(service, stack, listen):
     # Both run on the cell's clock. Scaled with its rate, the real load of heartbeats and retries stays what it is.
     rate = stack["clock"]["rate"] if stack["clock"] else 1
     if service == "node-heartbeat":
-        tables["service"] = {"lease_ms": round(LEASE_MS * rate)}
+        tables["nats"]["signing_key_file"] = str(held / "node-signing.nk")
+        # The simulated fleet has one user for all of its nodes.
+        tables["service"] = {"lease_ms": round(LEASE_MS * rate), "joining": "open"}
     if service == "admission":
         tables["service"] = {"operation_window_ms": round(stack["operation_window_ms"] * rate)}
     return tables
 
 
-def bus_config(stack, password):
-    """What `apportion cell init` needs to create the cell's streams. The password is not the stack's to tell."""
-    return common(BUS, password, stack)
+def bus_config(stack, creds):
+    """What `apportion cell init` needs to create the cell's streams. Its creds are not the stack's to tell."""
+    return common(creds, stack)
 
 
-def common(user, password, stack):
+def common(creds, stack):
     return {
         "cell": stack["cell"],
         "nats": {
             "url": stack["nats"]["url"],
-            "user": user,
-            "password": password,
+            "creds": str(creds),
             "monitor_url": stack["nats"]["monitor_url"],
         },
         "log": {"format": "json", "filter": "info"},
@@ -105,18 +108,3 @@ def to_toml(tables):
         lines += [f"{key} = {json.dumps(value)}" for key, value in table.items()]
         lines.append("")
     return "\n".join(lines)
-
-
-def nats_users(tenants):
-    """Who connects to NATS in a stack with these tenants, by the key of the password: user names."""
-    users = {name: name for name in (*nats_conf.SERVICES, *nats_conf.OPERATORS, "fleet")}
-    users.update({f"tenant:{tenant}": tenant for tenant in tenants})
-    return users
-
-
-def nats_logins(tenants, passwords):
-    """
-    What stack.json tells: who works with a cell. Who may delete its streams is none of them, so that nobody can by
-    reading that file.
-    """
-    return {key: {"user": user, "password": passwords[key]} for key, user in nats_users(tenants).items() if key != BUS}

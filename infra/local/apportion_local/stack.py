@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from . import nats_conf, net, paths, services, wheels
+from . import bus, nats_conf, net, paths, services, wheels
 from .breakable import Clocks, Disk
 from .bus_store import BusStore
 from .clickhouse import DATABASE as CLICKHOUSE_DATABASE
@@ -18,7 +18,7 @@ from .postgres import DATABASE as POSTGRES_DATABASE
 from .postgres import CONNECTIONS_MAX, READER, SCHEMAS, SUPERUSER, TEST_ROLE, Postgres
 from .supervisor import Spec, StartError, Supervisor
 
-PROGRAMS = ("apportion", "loadtest", *(f"apportion-{name}" for name in nats_conf.SERVICES))
+PROGRAMS = ("apportion", "loadtest", *(f"apportion-{name}" for name in services.NAMES))
 SERVERS = ("clickhouse", "postgres", "nats")
 # A port that was free when it was chosen may be gone when the server binds it.
 PORT_ATTEMPTS = 3
@@ -43,8 +43,9 @@ def beginning(cell, tenants, operation_window_ms=services.OPERATION_WINDOW_MS, f
 
 
 class Stack:
-    def __init__(self, state, begin=None, for_tests=False):
-        """`begin`: what `beginning` gives, or None for a stack that goes on with its data."""
+    def __init__(self, state, programs, begin=None, for_tests=False):
+        """`programs`: the directory that has them. `begin`: what `beginning` gives; None: the stack goes on with its data."""
+        self.programs = programs
         self.state = state
         self.kept = Kept(state)
         if begin is not None:
@@ -59,7 +60,7 @@ class Stack:
         self.disks = {}
         # Decisions come before read models and the bill, which catch up.
         self.nice = 0 if for_tests else READ_MODELS_NICE
-        self.nats_passwords = self.kept.passwords("nats", services.nats_users(begun["tenants"]))
+        self.bus_dir = state.path / "bus"
         self.value = {
             "cell": {"name": begun["cell"], "number": services.CELL_NUMBER},
             "tenants": begun["tenants"],
@@ -91,9 +92,11 @@ class Stack:
 
     # Servers.
 
-    def start_servers(self, say):
+    def start_servers(self, say, only=None):
         for name, start in (("NATS", self._start_nats), ("Postgres", self._start_postgres),
                             ("ClickHouse", self._start_clickhouse)):
+            if only not in (None, name):
+                continue
             began = time.monotonic()
             retry_ports(start)
             say(f"  {name:<11} ready in {time.monotonic() - began:.1f} s")
@@ -108,7 +111,10 @@ class Stack:
         cell, tenants = self.value["cell"]["name"], self.value["tenants"]
         config = self.state.path / "config" / "nats.conf"
         store_dir = paths.make_dir(self.state.path / "nats")
-        refuse_other_accounts(store_dir, cell)
+        # The tests and `up` bring simulated nodes.
+        bus.init(self.programs / "apportion", self.bus_dir, cell, bus.of_new(self.bus_dir, tenants), "--simulated-fleet")
+        bus_conf = bus.configuration(self.bus_dir)
+        refuse_other_accounts(store_dir, bus_conf.read_text(encoding="utf-8"))
         monitor_url = f"http://{LOOPBACK}:{monitor_port}"
         store = BusStore(store_dir, monitor_url)
 
@@ -116,8 +122,8 @@ class Stack:
             # Feeds are promised to each of the many cells of tests.
             limit = nats_conf.UNLIMITED_BYTES if self.for_tests else store.set_limit()
             paths.write_private(config, nats_conf.render(
-                port=port, monitor_port=monitor_port, store_dir=store_dir,
-                cell=cell, tenants=tenants, passwords=self.nats_passwords, file_store_bytes=limit))
+                config_dir=config.parent, port=port, monitor_port=monitor_port, store_dir=store_dir, bus_conf=bus_conf,
+                file_store_bytes=limit))
 
         configure()
         program = str(wheels.nats_server())
@@ -133,17 +139,17 @@ class Stack:
             why_restart=None if self.for_tests else store.why_restart,
             advice="If the log shows nothing, is the disk full?",
         ))
-        users = services.nats_logins(tenants, self.nats_passwords)
-        if self.for_tests:
-            # They make cells of their own.
-            users[services.BUS] = {"user": services.BUS, "password": self.nats_passwords[services.BUS]}
         self.value["nats"] = {
             "url": f"nats://{LOOPBACK}:{port}",
             "monitor_url": monitor_url,
             # For tests that start a server of their own.
             "program": program,
-            "users": users,
+            # Of all who work with a cell. Who may delete its streams is none of them, so that nobody can by reading this.
+            "creds": str(self.bus_dir / "creds"),
         }
+        if self.for_tests:
+            # They make cells of their own, and tenants.
+            self.value["nats"] |= {"admin": str(self.bus_dir / "admin"), "bus": str(self.bus_dir)}
 
     def _start_postgres(self):
         roles = [SUPERUSER, READER, *SCHEMAS] + ([TEST_ROLE] if self.for_tests else [])
@@ -196,70 +202,70 @@ class Stack:
         }
         self.kept.clock(self.value["clock"])
 
-    def start_services(self, programs, say, together=False, replicas=1):
-        """Creates the cell's streams and starts the services, whose programs are in a directory."""
+    def start_services(self, say, together=False, replicas=1):
+        """Creates the cell's streams and starts the services."""
         began = time.monotonic()
-        self._cell_init(programs)
+        self._cell_init()
         if together:
-            self._start_together(programs)
+            self._start_together()
         else:
-            self._start_apart(programs, replicas)
+            self._start_apart(replicas)
         say(f"  {'services':<11} ready in {time.monotonic() - began:.1f} s")
 
-    def _start_together(self, programs):
+    def _start_together(self):
         self.service_names = (services.TOGETHER,)
-        for name in nats_conf.SERVICES:
+        for name in services.NAMES:
             self._write_service(name, name)
         ports = [service["http"].rsplit(":", 1)[1] for service in self.value["services"].values()]
-        self.supervisor.start(services.together_spec(programs / "apportion", self.state.path / "config", ports))
+        self.supervisor.start(services.together_spec(self.programs / "apportion", self.state.path / "config", ports))
 
-    def _start_apart(self, programs, replicas):
+    def _start_apart(self, replicas):
         started = [(services.process(service, replica), service)
-                   for replica in range(1, replicas + 1) for service in nats_conf.SERVICES]
+                   for replica in range(1, replicas + 1) for service in services.NAMES]
         self.service_names = tuple(name for name, _ in started)
         if self.clocks:
             self.value["breakable"]["clocks"] = {name: str(self.clocks.file(name)) for name in self.service_names}
         for process in started:
             self._write_service(*process)
         for process in started:
-            self._launch(*process, programs)
+            self._launch(*process)
         for process in started:
-            self._await_service(*process, programs)
+            self._await_service(*process)
 
-    def start_fleet(self, programs, workload, say):
+    def start_fleet(self, workload, say):
         """
         For a stack that is furnished: a few simulated nodes, tenants with quotas, and rates: so that the first request by hand finds a place. A stack
         that goes on has its tenants, quotas and rates, perhaps others by now.
         """
         if not self.kept.stack()["furnished"]:
             return
-        command = [str(programs / "loadtest"), "fleet", "--stack", str(self.file), "--workload", str(workload)]
+        command = [str(self.programs / "loadtest"), "fleet", "--stack", str(self.file), "--workload", str(workload)]
         self.supervisor.launch(Spec(name=FLEET, argv=command, ready=lambda: True))
         self.service_names = (*self.service_names, FLEET)
         if self.kept.is_done("tenants"):
             say(f"  {'fleet':<11} simulated nodes")
             return
         for tenant in self.value["tenants"]:
-            self._operator(programs, "tenant", tenant)
+            self._operator("tenant", tenant)
             for resource, limit in UP_QUOTA.items():
-                self._operator(programs, "quota", "set", tenant, resource, limit)
+                self._operator("quota", "set", tenant, resource, limit)
         for resource, micro in UP_RATES.items():
-            self._operator(programs, "rate", resource, str(micro))
+            self._operator("rate", resource, str(micro))
         self.kept.done("tenants")
         say(f"  {'fleet':<11} simulated nodes; tenants have quotas, resources have rates")
 
-    def _operator(self, programs, *words):
-        done = subprocess.run([str(programs / "apportion"), "--stack", str(self.file), *words],
+    def _operator(self, *words):
+        done = subprocess.run([str(self.programs / "apportion"), "--stack", str(self.file), *words],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode != 0:
             raise StackError(f"`apportion {' '.join(words)}` failed:\n" + (done.stdout + done.stderr).strip())
 
-    def _cell_init(self, programs):
+    def _cell_init(self):
         config = self.state.path / "config" / "bus.toml"
-        bus = services.bus_config(self.value, self.nats_passwords[services.BUS])
-        paths.write_private(config, services.to_toml(bus))
+        bus_config = services.bus_config(self.value, bus.creds(self.bus_dir, bus.BUS))
+        paths.write_private(config, services.to_toml(bus_config))
         try:
-            done = subprocess.run([str(programs / "apportion"), "cell", "init", "--config", str(config)],
+            done = subprocess.run([str(self.programs / "apportion"), "cell", "init", "--config", str(config)],
                                   stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                   timeout=CELL_INIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -276,14 +282,14 @@ class Stack:
         self.value["services"][name] = {"http": address, "config": str(config)}
         paths.write_private(config, services.to_toml(services.config(service, self.value, address)))
 
-    def _launch(self, name, service, programs):
+    def _launch(self, name, service):
         said = self.value["services"][name]
         port = said["http"].rsplit(":", 1)[1]
         environment = self.clocks.environment(name) if self.clocks else {}
-        program = programs / f"apportion-{service}"
+        program = self.programs / f"apportion-{service}"
         self.supervisor.launch(services.spec(name, program, said["config"], port, environment))
 
-    def _await_service(self, name, service, programs):
+    def _await_service(self, name, service):
         for attempt in range(1, PORT_ATTEMPTS + 1):
             try:
                 return self.supervisor.await_ready(name)
@@ -291,7 +297,7 @@ class Stack:
                 if not error.address_in_use or attempt == PORT_ATTEMPTS:
                     raise
             self._write_service(name, service)
-            self._launch(name, service, programs)
+            self._launch(name, service)
 
     # The file.
 
@@ -308,11 +314,11 @@ class Stack:
             disk.close()
 
 
-def refuse_other_accounts(store_dir, cell):
+def refuse_other_accounts(store_dir, bus_conf):
     """Streams of an account that is not configured are on disk and not there: the cell would begin with an empty ledger."""
     streams = store_dir / "jetstream"
-    found = {path.name for path in streams.iterdir() if path.name.isalpha()} if streams.exists() else set()
-    if strange := found - {nats_conf.stream_account(cell, kind) for kind in nats_conf.STREAMS}:
+    found = {path.name for path in streams.iterdir() if path.name.isalnum()} if streams.exists() else set()
+    if strange := {name for name in found if name not in bus_conf}:
         raise StackError(f"{streams} has streams of accounts that there are no more: {', '.join(sorted(strange))}. To begin "
                          "anew without its data: make up FRESH=1")
 

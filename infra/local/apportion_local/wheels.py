@@ -31,7 +31,7 @@ def setup(say=print):
 
 def stamp():
     """Changes when the requirements or the Python do: either makes the installed files the wrong ones."""
-    digest = hashlib.sha256(paths.REQUIREMENTS.read_bytes()).hexdigest()
+    digest = hashlib.sha256(paths.REQUIREMENTS.read_bytes() + paths.REQUIREMENTS_SOURCE.read_bytes()).hexdigest()
     return f"{digest} {sys.implementation.cache_tag} {os.uname().machine}\n"
 
 
@@ -43,15 +43,17 @@ def current():
 
 
 def install():
-    arguments = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:",
-                 "--require-hashes", "-r", str(paths.REQUIREMENTS)]
+    steps = ((["--only-binary=:all:"], paths.REQUIREMENTS), (["--no-build-isolation"], paths.REQUIREMENTS_SOURCE))
     for pip in (host_pip, bundled_pip):
         command = pip()
         if command is None:
             continue
-        if subprocess.run(command + arguments, env=pip_environment()).returncode != 0:
-            raise StackError("pip could not install infra/local/requirements.txt; its message is above. "
-                             "The wheels need Linux on x86_64 or aarch64 with glibc 2.28, and a package index.")
+        for how, requirements in steps:
+            arguments = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", *how,
+                         "-r", str(requirements)]
+            if subprocess.run(command + arguments, env=pip_environment()).returncode != 0:
+                raise StackError(f"pip could not install {requirements.relative_to(paths.CHECKOUT)}; its message is above. "
+                                 "The wheels need Linux on x86_64 or aarch64 with glibc 2.28, and a package index.")
         return
     raise StackError("This Python has no pip. Install it (on Debian: apt install python3-pip) and run this again.")
 

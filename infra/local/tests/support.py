@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import secrets
 import subprocess
 import sys
 import tempfile
@@ -10,8 +9,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from apportion_local import nats_conf, services, wheels  # noqa: E402
+from apportion_local import bus, nats_conf, paths, wheels  # noqa: E402
 from apportion_local.net import free_port, http_ok, wait_until  # noqa: E402
+
+
+PROGRAMS = paths.bin_dir("debug")
 
 
 class NatsServer:
@@ -19,29 +21,43 @@ class NatsServer:
 
     def __init__(self, cell, tenants):
         self.directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
-        self.users = services.nats_users(tenants)
-        self.passwords = {key: secrets.token_hex(8) for key in self.users}
-        self.port, monitor_port = free_port(), free_port()
+        self.port, self.monitor_port = free_port(), free_port()
         home = Path(self.directory.name)
-        config = home / "nats.conf"
-        config.write_text(nats_conf.render(
-            port=self.port, monitor_port=monitor_port, store_dir=home / "data", cell=cell, tenants=tenants,
-            passwords=self.passwords), encoding="utf-8")
+        self.bus_dir = home / "bus"
+        bus.init(PROGRAMS / "apportion", self.bus_dir, cell, tenants, "--simulated-fleet")
+        self.config = home / "nats.conf"
+        self.config.write_text(nats_conf.render(
+            config_dir=home, port=self.port, monitor_port=self.monitor_port, store_dir=home / "data",
+            bus_conf=bus.configuration(self.bus_dir)), encoding="utf-8")
         self.log = (home / "log").open("w+")
-        self.process = subprocess.Popen([str(wheels.nats_server()), "-c", str(config)], stderr=self.log)
-        if not wait_until(lambda: http_ok(f"http://127.0.0.1:{monitor_port}/healthz"), 20):
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen([str(wheels.nats_server()), "-c", str(self.config)], stderr=self.log)
+        if not wait_until(lambda: http_ok(f"http://127.0.0.1:{self.monitor_port}/healthz"), 20):
             self.close()
             raise RuntimeError("NATS did not start")
 
-    def close(self):
+    def stop(self):
         self.process.kill()
         self.process.wait()
+
+    def command(self, *words):
+        """`apportion bus` with this server and its directory."""
+        command = [str(PROGRAMS / "apportion"), "bus", *words, "--dir", str(self.bus_dir), "--url", self.url()]
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+
+    def url(self):
+        return f"nats://127.0.0.1:{self.port}"
+
+    def close(self):
+        self.stop()
         self.log.close()
         self.directory.cleanup()
 
     @contextlib.asynccontextmanager
-    async def connect(self, key):
-        """A connection as one of the users; errors the server reports are collected in `.refusals`."""
+    async def connect(self, key, creds=None, **options):
+        """A connection as one of the users, or by other creds; what the server refuses is in `.refusals`."""
         import nats
 
         refusals = []
@@ -50,8 +66,8 @@ class NatsServer:
             refusals.append(str(error))
 
         client = await nats.connect(
-            f"nats://127.0.0.1:{self.port}", user=self.users[key], password=self.passwords[key],
-            error_cb=refused, allow_reconnect=False)
+            self.url(), user_credentials=str(creds or bus.creds(self.bus_dir, key)), error_cb=refused,
+            **{"allow_reconnect": False, **options})
         client.refusals = refusals
         try:
             yield client

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from . import support  # noqa: F401  (puts the launcher on the path)
-from apportion_local import breakable, clickhouse, compose, nats_conf, net, postgres, services, wheels
+from .support import PROGRAMS  # (puts the launcher on the path, too)
+from apportion_local import breakable, bus, clickhouse, compose, nats_conf, net, postgres, services, wheels
 from apportion_local.paths import CHECKOUT
 
 TEXT = (CHECKOUT / "docker-compose.yml").read_text(encoding="utf-8")
@@ -26,6 +26,9 @@ CONFIGS = CHECKOUT / "infra" / "compose" / "config"
 # Ports that images listen on without being told in a file of ours.
 IMAGE_PORTS = {"postgres": {5432}, "clickhouse": {8123}, "jaeger": {4317, 16686}, "prometheus": {9090},
                "grafana": {3000}}
+STACK = {"cell": {}, "nats": {"url": "", "monitor_url": "", "creds": ""}, "clock": None, "otlp_listen": "",
+         "operation_window_ms": 1, "postgres": {"urls": {services.schema(name): "" for name in services.WITH_POSTGRES}},
+         "clickhouse": {"url": "", "user": "", "password": "", "database": ""}}
 # They end when they are done.
 ONCE = {"cell-init", "bootstrap"}
 # There is no program in its image that could ask.
@@ -42,11 +45,11 @@ with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as server:
 """
 
 
-async def publish_one(url, user, password, make):
+async def publish_one(url, creds, make):
     import nats
     from nats.errors import TimeoutError as Unanswered
 
-    client = await nats.connect(url, user=user, password=password)
+    client = await nats.connect(url, user_credentials=str(creds))
     try:
         if make:
             return await client.jetstream().add_stream(name="APPORTION_c_LEDGER", subjects=["apportion.v1.c.ledger.*"])
@@ -57,13 +60,17 @@ async def publish_one(url, user, password, make):
         await client.close()
 
 
+def write_secrets(directory):
+    compose.write_secrets(PROGRAMS / "apportion", directory)
+
+
 def read(*parts):
     return CHECKOUT.joinpath("infra", *parts).read_text(encoding="utf-8")
 
 
 def variables(service):
     """What with-secrets makes of a service's secrets."""
-    named = [secret.partition("-") for secret in SERVICES[service]["secrets"]]
+    named = [secret.partition("-") for secret in SERVICES[service]["secrets"] if "." not in secret]
     return {f"{server}_PASSWORD_{user}".upper().replace("-", "_") for server, _, user in named}
 
 
@@ -88,7 +95,7 @@ def ports():
     endpoints = [collector["receivers"]["otlp"]["protocols"]["grpc"]["endpoint"],
                  collector["extensions"]["health_check"]["endpoint"]]
     found["otel-collector"] = {int(endpoint.rsplit(":", 1)[1]) for endpoint in endpoints}
-    for name in nats_conf.SERVICES:
+    for name in services.NAMES:
         found[name] = {int(config(name)["http"]["listen"].rsplit(":", 1)[1])}
     return found
 
@@ -161,40 +168,59 @@ class Secrets(unittest.TestCase):
         # A service with a read-only file system gets no secret that is made of a variable.
         self.assertNotRegex(TEXT, r"(?<!\$)\$\{")
         for name, source in COMPOSE["secrets"].items():
-            self.assertEqual(source, {"file": f"./infra/secrets/{name}"})
+            self.assertEqual(set(source), {"file"})
+            self.assertRegex(source["file"], rf"^\./infra/secrets/(bus/((creds|admin)/)?)?{re.escape(name)}$")
         for name, service in SERVICES.items():
             for variable in service.get("environment", {}):
                 self.assertNotRegex(variable, r"PASSWORD(?!__FILE$|_FILE$)", name)
 
     def test_make_secrets_makes_what_is_declared_once(self):
-        compose.write_secrets(self.directory)
-        self.assertLessEqual(set(COMPOSE["secrets"]), {path.name for path in self.directory.iterdir()})
-        self.assertEqual({path.name for path in self.directory.iterdir()} - set(COMPOSE["secrets"]), {"stack.json"})
-        before = {path.name: path.read_text(encoding="utf-8") for path in self.directory.iterdir()}
-        (self.directory / "nats-quota").unlink()
-        compose.write_secrets(self.directory)
-        after = {path.name: path.read_text(encoding="utf-8") for path in self.directory.iterdir()}
-        self.assertEqual({name for name in before if before[name] != after[name]}, {"nats-quota", "stack", "stack.json"})
-        words = [text for name, text in after.items() if not name.startswith("stack")]
+        write_secrets(self.directory)
+        named = {Path(secret["file"]).relative_to("infra/secrets") for secret in COMPOSE["secrets"].values()}
+        before = self.files()
+        self.assertLessEqual(named, set(before))
+        self.assertEqual({path for path in before if len(path.parts) == 1} - named, {Path("stack.json")})
+        gone = {Path("postgres-reader"), Path("bus/creds/quota.creds")}
+        for path in gone:
+            (self.directory / path).unlink()
+        write_secrets(self.directory)
+        after = self.files()
+        self.assertEqual({name for name in before if before[name] != after[name]}, gone | {Path("stack"), Path("stack.json")})
+        words = [text for name, text in after.items() if len(name.parts) == 1 and not name.name.startswith("stack")]
         self.assertEqual(len(words), len(set(words)))
-        # Other users of the host do not pass; users of containers read.
+        # Other users of the host do not pass; users of containers read what they get, and not the keys of the bus.
         self.assertEqual(self.directory.stat().st_mode & 0o777, 0o700)
-        for path in self.directory.iterdir():
-            self.assertEqual(path.stat().st_mode & 0o777, 0o444)
+        for path in after:
+            given = path in named or len(path.parts) == 1
+            self.assertEqual((self.directory / path).stat().st_mode & 0o777, 0o444 if given else 0o600, path)
+
+    def files(self):
+        found = [path for path in self.directory.rglob("*") if path.is_file()]
+        return {path.relative_to(self.directory): path.read_text(encoding="utf-8") for path in found}
+
+    def test_no_container_gets_a_key_of_the_bus_or_a_simulated_fleet(self):
+        files = [secret["file"] for secret in COMPOSE["secrets"].values()]
+        mounted = [volume for service in SERVICES.values() for volume in service.get("volumes", [])]
+        for path in files + mounted:
+            self.assertNotRegex(path, r"secrets/bus/(keys|tokens|plan)|system\.creds|fleet|infra/secrets:")
+        write_secrets(self.directory)
+        self.assertFalse(list(self.directory.rglob("fleet*")))
 
     def test_every_secret_is_used_and_every_used_one_declared(self):
         used = {secret for service in SERVICES.values() for secret in service.get("secrets", [])}
         self.assertEqual(used, set(COMPOSE["secrets"]))
 
     def test_the_command_line_finds_its_users(self):
-        compose.write_secrets(self.directory)
+        write_secrets(self.directory)
         for name, host in (("stack", "nats"), ("stack.json", "127.0.0.1")):
             value = json.loads((self.directory / name).read_text(encoding="utf-8"))
             self.assertEqual(value["nats"]["url"], f"nats://{host}:4222")
             self.assertIn(4222, ports()["nats"])
-            self.assertEqual(set(value["nats"]["users"]), set(services.nats_users(compose.TENANTS)) - {"bus"})
-            word = (self.directory / "nats-tenant-team-a").read_text(encoding="utf-8").strip()
-            self.assertEqual(value["nats"]["users"]["tenant:team-a"], {"user": "team-a", "password": word})
+        outside = Path(value["nats"]["creds"])
+        self.assertTrue((outside / "operator.creds").exists() and (outside / "tenant-team-a.creds").exists())
+        value = json.loads((self.directory / "stack").read_text(encoding="utf-8"))
+        self.assertEqual(value["nats"]["creds"], "/run/secrets")
+        self.assertIn("operator.creds", SERVICES["bootstrap"]["secrets"])
 
     def test_scripts_and_configurations_use_only_variables_their_container_has(self):
         used = {
@@ -202,7 +228,7 @@ class Secrets(unittest.TestCase):
             "clickhouse": set(re.findall(r'from_env="(\w+)"', read("clickhouse", "users.d", "apportion.xml"))),
         }
         bus = set(re.findall(r"\$(NATS_PASSWORD_\w+)", "".join(
-            [read("nats", "nats.conf"), read("nats", "accounts.conf"), read("compose", "nats-start")])))
+            [read("nats", "nats.conf"), read("compose", "nats-start")])))
         used.update({name: bus for name in ("nats-1", "nats-2", "nats-3")})
         for name, wanted in used.items():
             self.assertTrue(wanted)
@@ -211,32 +237,39 @@ class Secrets(unittest.TestCase):
             self.assertIn("./infra/compose/with-secrets:/usr/local/bin/with-secrets:ro", SERVICES[name]["volumes"])
 
     def test_every_secret_file_is_given_to_the_service_that_reads_it(self):
-        for service, file in [("cell-init", "bus")] + [(name, name) for name in nats_conf.SERVICES]:
+        for service, file in [("cell-init", "bus")] + [(name, name) for name in services.NAMES]:
             tables = config(file)
-            wanted = {Path(table["password_file"]).name for table in tables.values() if "password_file" in table}
+            keys = ("password_file", "creds", "signing_key_file")
+            wanted = {Path(table[key]).name for table in tables.values() for key in keys if key in table}
             self.assertEqual(wanted, set(SERVICES[service]["secrets"]), service)
             self.assertLessEqual(wanted, set(COMPOSE["secrets"]))
 
-    def test_only_the_servers_and_who_makes_the_streams_have_the_password_of_the_bus(self):
-        holders = {name for name, service in SERVICES.items() if "nats-bus" in service.get("secrets", [])}
-        self.assertEqual(holders, {"nats-1", "nats-2", "nats-3", "cell-init"})
+    def test_each_party_has_its_own_creds_and_nobody_else_has_them(self):
+        holders = {}
+        for name, service in SERVICES.items():
+            for secret in service.get("secrets", []):
+                if secret.endswith((".creds", ".nk")):
+                    holders.setdefault(secret, []).append(name)
+        expected = {f"{name}.creds": [name] for name in services.NAMES}
+        expected |= {"bus.creds": ["cell-init"], "operator.creds": ["bootstrap"], "node-signing.nk": ["node-heartbeat"]}
+        self.assertEqual(holders, expected)
 
     def test_a_server_gets_its_secrets_as_variables_and_its_arguments(self):
-        compose.write_secrets(self.directory)
-        done = with_secrets(self.directory, "/bin/sh", "-c", 'echo "$NATS_PASSWORD_TENANT_TEAM_A" "$0"', "a b")
-        word = (self.directory / "nats-tenant-team-a").read_text(encoding="utf-8").strip()
+        write_secrets(self.directory)
+        done = with_secrets(self.directory, "/bin/sh", "-c", 'echo "$NATS_PASSWORD_ROUTE" "$0"', "a b")
+        word = (self.directory / "nats-route").read_text(encoding="utf-8").strip()
         self.assertEqual((done.returncode, done.stdout), (0, f"{word} a b\n"), done.stderr)
 
     def test_what_is_no_password_is_refused(self):
         for text in ("change-me-nats-operator", "p-change-me-0123456789", "", "short", "with a space in the middle",
                      "0123456789abcdef0123", 'quote"quote"quote"quote', "two\nlines-of-a-password"):
-            compose.write_secrets(self.directory)
-            path = self.directory / "nats-operator"
+            write_secrets(self.directory)
+            path = self.directory / "nats-route"
             path.unlink()
             path.write_text(text, encoding="utf-8")
             done = with_secrets(self.directory, "echo", "started")
             self.assertEqual((done.returncode, done.stdout), (1, ""), text)
-            self.assertIn("nats-operator", done.stderr)
+            self.assertIn("nats-route", done.stderr)
             if len(text) > 5:
                 self.assertNotIn(text, done.stderr)
             path.unlink()
@@ -258,7 +291,7 @@ class Ports(unittest.TestCase):
         self.assertEqual(len(published), len(set(published)))
 
     def test_health_checks_ask_the_port_of_their_service(self):
-        for name in nats_conf.SERVICES:
+        for name in services.NAMES:
             self.assertEqual({int(SERVICES[name]["healthcheck"]["test"][-1])}, ports()[name])
 
     def test_every_address_in_a_configuration_is_a_service_that_listens_there(self):
@@ -272,7 +305,7 @@ class Ports(unittest.TestCase):
         addresses.append(tuple(exporter.split(":")))
         (job,) = yaml.safe_load(read("otel", "prometheus.yaml"))["scrape_configs"]
         scraped = job["static_configs"][0]["targets"]
-        self.assertEqual({target.split(":")[0] for target in scraped}, set(nats_conf.SERVICES))
+        self.assertEqual({target.split(":")[0] for target in scraped}, set(services.NAMES))
         addresses += [tuple(target.split(":")) for target in scraped]
         for host, port in addresses:
             self.assertIn(int(port), ports()[host], host)
@@ -284,32 +317,28 @@ class Ports(unittest.TestCase):
 
 class Configs(unittest.TestCase):
     def test_each_service_has_the_tables_and_users_that_the_local_stack_gives_it(self):
-        for name in nats_conf.SERVICES:
+        for name in services.NAMES:
             tables = config(name)
             self.assertEqual(tables["cell"]["name"], compose.CELL)
-            self.assertEqual(tables["nats"]["user"], name)
-            self.assertEqual(tables["nats"]["password_file"], f"/run/secrets/nats-{name}")
+            self.assertEqual(tables["nats"]["creds"], f"/run/secrets/{name}.creds")
+            self.assertEqual(set(tables["nats"]), set(services.config(name, STACK, "x")["nats"]))
             self.assertEqual("postgres" in tables, name in services.WITH_POSTGRES)
             if "postgres" in tables:
                 url = urlsplit(tables["postgres"]["url"])
                 self.assertEqual((url.username, url.path), (services.schema(name), "/" + postgres.DATABASE))
                 self.assertEqual(tables["postgres"]["schema"], services.schema(name))
             self.assertEqual("clickhouse" in tables, name == "analytics")
-        self.assertEqual(config("bus")["nats"]["user"], "bus")
+        self.assertEqual(config("bus")["nats"]["creds"], "/run/secrets/bus.creds")
         self.assertEqual(set(config("bus")), {"cell", "nats", "log"})
         self.assertEqual(config("node-heartbeat")["service"], {"lease_ms": services.LEASE_MS})
 
 
 class Servers(unittest.TestCase):
-    def test_the_committed_accounts_are_what_the_local_stack_uses(self):
-        self.assertEqual(compose.ACCOUNTS.read_text(encoding="utf-8"), compose.accounts_conf(),
-                         "run: python3 infra/local/stack.py compose-accounts")
-
     def nats_start(self, home, replaced):
         """What the container runs to start the bus, in a directory of the test's and with other words replaced."""
-        for name in ("nats.conf", "accounts.conf"):
-            text = read("nats", name).replace('"/data"', f'"{home}/data"')
-            Path(home, name).write_text(text, encoding="utf-8")
+        text = read("nats", "nats.conf").replace('"/data"', f'"{home}/data"')
+        self.assertIn("../../run/secrets/", text)
+        Path(home, "nats.conf").write_text(text.replace("../../run/secrets/", "secrets/bus/"), encoding="utf-8")
         Path(home, "data").mkdir()
         text = read("compose", "nats-start")
         for word, other in {"/etc/nats/": f"{home}/", "=/data": f"={home}/data", **replaced}.items():
@@ -321,7 +350,7 @@ class Servers(unittest.TestCase):
     def test_nats_accepts_the_configuration(self):
         with tempfile.TemporaryDirectory(prefix="apportion-test-") as home:
             start = self.nats_start(home, {"nats-server --config": "nats-server -t --config"})
-            compose.write_secrets(Path(home, "secrets"))
+            write_secrets(Path(home, "secrets"))
             path = f"{wheels.nats_server().parent}:{os.environ['PATH']}"
             done = with_secrets(f"{home}/secrets", *start, PATH=path, NATS_SERVER_NAME="nats-1")
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -337,9 +366,10 @@ class Servers(unittest.TestCase):
             self.skipTest("this user may not mount a file system in memory")
         self.addCleanup(disk.close)
         # Three that find each other are too many for this; all else is as it is there.
-        passwords = {key: "pw-" + key for key in services.nats_users([])}
-        text = nats_conf.render(port=port, monitor_port=monitor_port, store_dir=f"{home}/data", cell="c", tenants=[],
-                                passwords=passwords, file_store_bytes="$NATS_MAX_FILE_STORE")
+        bus_dir = Path(home, "bus")
+        bus.init(PROGRAMS / "apportion", bus_dir, "c", [])
+        text = nats_conf.render(config_dir=home, port=port, monitor_port=monitor_port, store_dir=f"{home}/data",
+                                bus_conf=bus.configuration(bus_dir), file_store_bytes="$NATS_MAX_FILE_STORE")
         Path(home, "nats.conf").write_text(text, encoding="utf-8")
         asked = Path(home, "asked")
         Path(home, "nc").write_text(NC.format(python=sys.executable, asked=asked), encoding="utf-8")
@@ -357,7 +387,7 @@ class Servers(unittest.TestCase):
 
         def publish(user, make=False):
             """How many messages are in the stream; None if this one was not acknowledged."""
-            return asyncio.run(publish_one(f"nats://127.0.0.1:{port}", user, "pw-" + user, make))
+            return asyncio.run(publish_one(f"nats://127.0.0.1:{port}", bus.creds(bus_dir, user), make))
 
         first = up()
         publish("bus", make=True)

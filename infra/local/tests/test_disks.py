@@ -14,7 +14,7 @@ import uuid
 from pathlib import Path
 
 from . import support  # noqa: F401  (puts the launcher's package on the path)
-from apportion_local import breakable, nats_conf, net, paths, wheels
+from apportion_local import breakable, net, paths, services, wheels
 
 sys.path.insert(0, str(paths.CHECKOUT / "examples"))
 
@@ -51,8 +51,8 @@ class Load:
         async def quiet(_error):
             pass
 
-        login = self.stack["nats"]["users"][f"tenant:{TENANT}"]
-        return await nats.connect(self.stack["nats"]["url"], user=login["user"], password=login["password"],
+        creds = f"{self.stack['nats']['creds']}/tenant-{TENANT}.creds"
+        return await nats.connect(self.stack["nats"]["url"], user_credentials=creds,
                                   max_reconnect_attempts=-1, reconnect_time_wait=0.1, error_cb=quiet)
 
     async def run(self):
@@ -169,11 +169,11 @@ class Disks(unittest.TestCase):
         self.until("nothing is acknowledged", lambda: len(self.load.acknowledged) >= before + count)
 
     def until_all_ready(self):
-        self.until("not every service is ready again", lambda: all(self.ready(name)[0] for name in nats_conf.SERVICES))
+        self.until("not every service is ready again", lambda: all(self.ready(name)[0] for name in services.NAMES))
 
     def until_nothing_is_degraded(self):
         self.until_all_ready()
-        self.until("somebody complains still", lambda: not any(self.whys(name) for name in nats_conf.SERVICES))
+        self.until("somebody complains still", lambda: not any(self.whys(name) for name in services.NAMES))
 
     def test_the_bus_goes_on_by_itself_when_its_disk_has_room_again(self):
         self.until_load_goes_on()
@@ -183,7 +183,7 @@ class Disks(unittest.TestCase):
             ok, components = self.ready(service)
             return not ok and "cannot store" in components.get("bus_store", {}).get("why", "")
 
-        for service in nats_conf.SERVICES:
+        for service in services.NAMES:
             self.until(f"{service} does not say that the bus cannot store", lambda: says_so(service))
         # As long as the disk is full a restart would help nobody.
         self.assertEqual(self.restarts("nats"), 0)
@@ -197,7 +197,7 @@ class Disks(unittest.TestCase):
         self.until_load_goes_on()
         self.fill("postgres")
         self.until("no service says that Postgres has no space",
-                   lambda: any("No space left" in why for name in nats_conf.LEDGER_WRITERS for why in self.whys(name)))
+                   lambda: any("No space left" in why for name in services.LEDGER_WRITERS for why in self.whys(name)))
         # A write-ahead log that cannot be written ends the server, which cannot start again either.
         self.until("Postgres does not end", self.wal_is_full)
         self.until_load_goes_on()

@@ -9,7 +9,7 @@ import unittest
 from pathlib import Path
 
 from . import support  # noqa: F401  (puts the launcher's package on the path)
-from apportion_local import nats_conf, paths
+from apportion_local import paths, services
 
 PROGRAMS = Path(os.environ.get("CARGO_TARGET_DIR", paths.CHECKOUT / "target")) / "debug"
 # Enough of the recorded workload for every kind of pod, and still a replay of a quarter of a minute.
@@ -57,7 +57,7 @@ def add(name, *faults):
     setattr(Faults, f"test_{name}", test)
 
 
-for service in nats_conf.SERVICES:
+for service in services.NAMES:
     add(f"{service.replace('-', '_')}_killed", f"kill:{service}@0.4")
 add("postgres_stopped", "stop:postgres@0.3:10s")
 add("clickhouse_stopped", "stop:clickhouse@0.3:10s")

@@ -13,7 +13,7 @@ import unittest.mock
 from pathlib import Path
 
 from . import support  # noqa: F401  (puts the launcher's package on the path)
-from apportion_local import cli, kept, net, paths, postgres
+from apportion_local import cli, kept, net, paths, postgres, services
 from apportion_local.paths import StackError, StateDir
 
 PROGRAMS = Path(os.environ.get("CARGO_TARGET_DIR", paths.CHECKOUT / "target")) / "debug"
@@ -102,6 +102,37 @@ class Up(unittest.TestCase):
         self.assertNotIn("Going on", told)
         self.assertNotIn(allocation, self.apportion("get", "--tenant", "team-a", allocation).stdout)
         self.assertFalse(set(passwords(first)) & set(passwords(third)))
+
+    def test_creds_are_replaced_and_tenants_come_and_go_while_it_runs(self):
+        _, value = self.up()
+        bus_dir = str(self.state / "bus")
+
+        def supervised():
+            return json.loads((self.state / "supervisor.json").read_text(encoding="utf-8"))
+
+        before = {name: (child["pid"], child["restarts"]) for name, child in supervised().items()}
+        # Whoever is cut off comes back by the new file.
+        for party in (*services.NAMES, "operator", "tenant:team-a", "fleet"):
+            done = self.apportion("bus", "rotate", party, "--dir", bus_dir)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        ready = [f"http://{service['http']}/readyz" for service in value["services"].values()]
+        self.assertTrue(net.wait_until(lambda: all(map(net.http_ok, ready)), 20))
+        self.assert_there(self.submit())
+        for words in (("bus", "tenant", "add", "team-c", "--dir", bus_dir), ("tenant", "team-c"),
+                      ("quota", "set", "team-c", "cpu", "64"), ("quota", "set", "team-c", "memory", "1TiB")):
+            done = self.apportion(*words)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        request = ("submit", "--tenant", "team-c", "--cpu", "4", "--memory", "16GiB")
+        done = self.apportion(*request)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.apportion("bus", "tenant", "remove", "team-b", "--dir", bus_dir)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual({name: (child["pid"], child["restarts"]) for name, child in supervised().items()}, before)
+        # It stays so.
+        self.launcher("down")
+        self.up()
+        self.assertEqual(self.apportion(*request).returncode, 0)
+        self.assertFalse(list((self.state / "bus").rglob("*team-b*")))
 
     def test_data_that_lies_elsewhere_goes_on_and_what_was_swept_away_is_filled_again(self):
         self.root.chmod(0o700)

@@ -15,7 +15,7 @@ import unittest
 from pathlib import Path
 
 from . import support  # noqa: F401  (puts the launcher on the path)
-from apportion_local import cli, nats_conf, net, paths, services, stack
+from apportion_local import bus, cli, nats_conf, net, paths, services, stack
 from apportion_local.breakable import Disk
 from apportion_local.net import LOOPBACK
 from apportion_local.paths import StackError, StateDir
@@ -27,12 +27,10 @@ LISTEN = "127.0.0.1:4"
 
 
 def stack_value():
-    users = services.nats_users(["team-a"])
     return {
         "cell": {"name": "local", "number": 1},
-        "nats": {"url": "nats://127.0.0.1:1", "monitor_url": "http://127.0.0.1:2",
-                 "users": {key: {"user": user, "password": "pw-" + key} for key, user in users.items()}},
-        "postgres": {"urls": {services.schema(name): f"postgres://{name}" for name in nats_conf.SERVICES}},
+        "nats": {"url": "nats://127.0.0.1:1", "monitor_url": "http://127.0.0.1:2", "creds": "/bus/creds"},
+        "postgres": {"urls": {services.schema(name): f"postgres://{name}" for name in services.NAMES}},
         "clickhouse": {"url": "http://127.0.0.1:3", "user": "analytics", "password": "pw", "database": "apportion"},
         "clock": {"origin_ms": 0, "started_ms": 5, "rate": 1000},
         "operation_window_ms": services.OPERATION_WINDOW_MS,
@@ -41,73 +39,25 @@ def stack_value():
 
 
 class NatsConf(unittest.TestCase):
-    def setUp(self):
-        users = services.nats_users(["team-a", "team-b"])
-        self.accounts = nats_conf.accounts("local", ["team-a", "team-b"], {key: "pw-" + key for key in users})
-
-    def test_every_import_has_exactly_one_export_for_its_account(self):
-        exports, imports = [], []
-        for account, value in self.accounts.items():
-            for entry in value.get("exports", []):
-                (kind,) = {"service", "stream"} & set(entry)
-                exports += [(account, kind, entry[kind], to) for to in entry["accounts"]]
-            for entry in value.get("imports", []):
-                ((kind, source),) = entry.items()
-                imports.append((source["account"], kind, source["subject"], account))
-        self.assertEqual(sorted(imports), sorted(exports))
-        self.assertEqual(len(imports), len(set(imports)))
-
-    def test_every_user_is_limited_both_ways(self):
-        for value in self.accounts.values():
-            for user in value.get("users", []):
-                for direction in ("publish", "subscribe"):
-                    allowed = user["permissions"][direction]["allow"]
-                    self.assertTrue(allowed)
-                    self.assertNotIn(">", allowed)
-
-    def test_no_service_may_change_streams_or_another_ledger_subject(self):
-        for user in self.users():
-            if user["user"] == "bus":
-                continue
-            allowed = user["permissions"]["publish"]["allow"]
-            ledger = [name for name in allowed if name.startswith("apportion.v1.local.ledger.")]
-            own = f"apportion.v1.local.ledger.{user['user']}"
-            self.assertEqual(ledger, [own] if user["user"] in nats_conf.LEDGER_WRITERS else [])
-            for name in allowed:
-                self.assertNotRegex(name, r"STREAM\.(CREATE|UPDATE|DELETE|MSG\.DELETE)|^\$JS\.API\.>")
-
-    def test_the_ledger_can_be_purged_by_no_service_and_not_by_the_operator_of_the_cell(self):
-        for user in self.users():
-            purge = "$JS.API.STREAM.PURGE.APPORTION_local_LEDGER"
-            self.assertEqual(purge in user["permissions"]["publish"]["allow"], user["user"] == "bus")
-
-    def test_nobody_shares_an_account_and_no_stream_shares_one(self):
-        for account, value in self.accounts.items():
-            self.assertEqual(len(value.get("users", [])), 0 if "jetstream" in value else 1, account)
-            self.assertEqual("imports" in value, "jetstream" not in value, account)
-        for stream in nats_conf.STREAMS:
-            self.assertTrue(self.accounts[stream]["jetstream"])
-
     def test_nobody_is_listened_to_but_on_loopback(self):
-        passwords = {key: "pw-" + key for key in services.nats_users([])}
-        text = nats_conf.render(port=1, monitor_port=2, store_dir="/nowhere", cell="local", tenants=[], passwords=passwords)
+        text = nats_conf.render(config_dir="/config", port=1, monitor_port=2, store_dir="/nowhere",
+                                bus_conf="/bus/bus.conf")
         self.assertEqual(set(re.findall(r'^(?:listen|https?): "(.*):\d"$', text, re.MULTILINE)), {LOOPBACK})
         self.assertNotIn("0.0.0.0", text)
-
-    def users(self):
-        return [user for value in self.accounts.values() for user in value.get("users", [])]
+        self.assertIn('include "../bus/bus.conf"', text)
 
 
 class Streams(unittest.TestCase):
     def test_what_is_kept_in_accounts_that_there_are_no_more_is_not_passed_over(self):
         with tempfile.TemporaryDirectory(prefix="apportion-test-") as home:
-            stack.refuse_other_accounts(Path(home), "local")
-            for name in (*nats_conf.STREAMS, "$SYS"):
+            bus_conf = 'resolver_preload: {\n  AKNOWN: "token"\n}\n'
+            stack.refuse_other_accounts(Path(home), bus_conf)
+            for name in ("AKNOWN", "$SYS"):
                 Path(home, "jetstream", name).mkdir(parents=True)
-            stack.refuse_other_accounts(Path(home), "local")
-            Path(home, "jetstream", "CELL").mkdir()
-            with self.assertRaisesRegex(StackError, "CELL"):
-                stack.refuse_other_accounts(Path(home), "local")
+            stack.refuse_other_accounts(Path(home), bus_conf)
+            Path(home, "jetstream", "AOTHER").mkdir()
+            with self.assertRaisesRegex(StackError, "AOTHER"):
+                stack.refuse_other_accounts(Path(home), bus_conf)
 
 
 class ServiceConfig(unittest.TestCase):
@@ -123,12 +73,14 @@ class ServiceConfig(unittest.TestCase):
         for service, tables in expected.items():
             config = tomllib.loads(services.to_toml(services.config(service, stack_value(), LISTEN)))
             self.assertEqual(set(config), tables, service)
-            self.assertEqual(config["nats"]["password"], "pw-" + service)
+            self.assertEqual(config["nats"]["creds"], f"/bus/creds/{service}.creds")
+            self.assertEqual("signing_key_file" in config["nats"], service == "node-heartbeat")
 
     def test_lease_and_window_are_scaled_with_the_clock(self):
         window = services.OPERATION_WINDOW_MS
         self.assertEqual(services.config("admission", stack_value(), LISTEN)["service"], {"operation_window_ms": window * 1000})
-        self.assertEqual(services.config("node-heartbeat", stack_value(), LISTEN)["service"], {"lease_ms": 15_000_000})
+        self.assertEqual(services.config("node-heartbeat", stack_value(), LISTEN)["service"],
+                         {"lease_ms": 15_000_000, "joining": "open"})
         value = {**stack_value(), "clock": None}
         self.assertEqual(services.config("node-heartbeat", value, LISTEN)["service"], {"lease_ms": 15_000})
         self.assertNotIn("clock", services.config("quota", value, LISTEN))
@@ -138,13 +90,9 @@ class ServiceConfig(unittest.TestCase):
         self.assertEqual(services.config("admission", value, LISTEN)["service"], {"operation_window_ms": 30_000})
 
     def test_the_operator_of_the_bus_gets_only_the_bus(self):
-        config = services.bus_config(stack_value(), "pw-bus")
+        config = services.bus_config(stack_value(), bus.creds(Path("/bus"), "bus"))
         self.assertEqual(set(config), {"cell", "nats", "log"})
-        self.assertEqual((config["nats"]["user"], config["nats"]["password"]), ("bus", "pw-bus"))
-
-    def test_stack_json_does_not_tell_who_may_delete_streams(self):
-        passwords = {key: "pw-" + key for key in services.nats_users(["team-a"])}
-        self.assertEqual(set(passwords) - set(services.nats_logins(["team-a"], passwords)), {"bus"})
+        self.assertEqual(config["nats"]["creds"], "/bus/admin/bus.creds")
 
 
 class Tenants(unittest.TestCase):

@@ -7,8 +7,6 @@ import itertools
 import json
 import unittest
 
-from apportion_local import nats_conf
-
 from .support import NatsServer, settle, until
 
 CELL = "cell-1"
@@ -24,6 +22,8 @@ BUCKET = f"APPORTION_{CELL}_SNAPSHOT"
 SNAPSHOT = f"OBJ_{BUCKET}"
 WRITERS = ("admission", "quota", "scheduler", "node-heartbeat")
 SERVICES = (*WRITERS, "analytics")
+# Of a tenant: connections of the account, and subscriptions of one connection.
+CONNECTIONS_MAX, SUBSCRIPTIONS_MAX = 256, 1024
 # Nobody hears it.
 INBOX = "_INBOX.nobody"
 
@@ -198,10 +198,9 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(heard.data, [])
 
     async def test_a_tenant_has_so_many_connections_and_subscriptions_and_no_more(self):
-        limits = nats_conf.TENANT_LIMITS
         a, b = "tenant:tenant-a", "tenant:tenant-b"
         async with self.server.connect(a) as tenant, self.server.connect(b) as other:
-            for no in range(limits["max_subscriptions"]):
+            for no in range(SUBSCRIPTIONS_MAX):
                 await tenant.subscribe(f"{PREFIX}.event.tenant-a.{no}")
             await settle(tenant)
             # The server closes the connection.
@@ -212,7 +211,7 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(other.refusals, [])
         async with contextlib.AsyncExitStack() as clients:
             with self.assertRaisesRegex(Exception, "maximum account active connections"):
-                for _ in range(limits["max_connections"] + 1):
+                for _ in range(CONNECTIONS_MAX + 1):
                     await clients.enter_async_context(self.server.connect(a))
             await clients.enter_async_context(self.server.connect(b))
 

@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 from . import support  # noqa: F401  (puts the launcher's package on the path)
-from apportion_local import nats_conf, net, paths, services
+from apportion_local import net, paths, services
 
 PROGRAMS = Path(os.environ.get("CARGO_TARGET_DIR", paths.CHECKOUT / "target")) / "debug"
 TIMEOUT_SECONDS = 400
@@ -84,14 +84,14 @@ class Replicas(unittest.TestCase):
         value = json.loads(report.read_text(encoding="utf-8"))
         self.assertTrue(value["good"])
         self.assertEqual({row["kind"]: row["count"] for row in value["by_kind"]},
-                         {f"{what} {service}": 1 for what in ("kill -9", "pause", "restart") for service in nats_conf.SERVICES})
-        for service in nats_conf.LEDGER_WRITERS:
+                         {f"{what} {service}": 1 for what in ("kill -9", "pause", "restart") for service in services.NAMES})
+        for service in services.LEDGER_WRITERS:
             self.leader_and_standby(service)
 
     def test_a_leader_that_was_paused_finds_that_another_leads_and_stands_by(self):
         self.up()
         self.submit()
-        for service in nats_conf.LEDGER_WRITERS:
+        for service in services.LEDGER_WRITERS:
             with self.subTest(service):
                 paused, other = self.leader_and_standby(service)
                 self.control(f"pause {paused}")
@@ -106,7 +106,7 @@ class Replicas(unittest.TestCase):
     def test_a_leader_that_is_told_to_end_resigns_and_both_answer_queries(self):
         self.up()
         allocation = self.submit()
-        for service in nats_conf.LEDGER_WRITERS:
+        for service in services.LEDGER_WRITERS:
             leader, _ = self.leader_and_standby(service)
             os.kill(self.stack()["pids"][leader], signal.SIGTERM)
             log = self.state / "log" / f"{leader}.log"

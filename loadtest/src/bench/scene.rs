@@ -82,9 +82,9 @@ async fn until_ready(stack: &Stack, wanted: u64) -> Result<(), BenchError> {
 /// Who has many requests at once puts them into messages himself; single ones are gathered by the library while a message
 /// waits for its acknowledgement.
 async fn connect(stack: &Stack, tenant: &Token, case: Case) -> Result<Client, BenchError> {
-    let user = stack.user(&format!("tenant:{tenant}"))?;
+    let creds = stack.creds(&format!("tenant:{tenant}"))?;
     let options = ConnectOptions::tenant(&stack.nats.url, &stack.cell.name, tenant.clone())
-        .user(&user.user, &user.password)
+        .creds(creds)
         .patience(PATIENCE);
     let options = if case.batched() {
         options
@@ -137,11 +137,9 @@ pub struct Agents {
 
 impl Agents {
     fn start(stack: &Stack, run: &str, case: Case) -> Result<Self, BenchError> {
-        let login = stack.user("fleet")?;
         let options = FleetOptions {
             url: stack.nats.url.clone(),
-            user: login.user.clone(),
-            password: login.password.clone(),
+            creds: stack.creds("fleet")?,
             cell: stack.cell.name.clone(),
             nodes: nodes(run, case)?,
             clock: stack.clock(),

@@ -84,13 +84,12 @@ fn node(name: &str) -> Node {
 }
 
 async fn fleet(stack: &Stack, nodes: Vec<Node>) -> Result<Fleet, FleetError> {
-    let login = stack.user("fleet").cloned().unwrap_or_else(|_| {
+    let creds = stack.creds("fleet").unwrap_or_else(|_| {
         unreachable!("the launcher's stacks have a fleet");
     });
     Fleet::start(FleetOptions {
         url: stack.nats.url.clone(),
-        user: login.user,
-        password: login.password,
+        creds,
         cell: stack.cell.name.clone(),
         nodes,
         clock: stack.clock(),

@@ -58,15 +58,14 @@ fn failed(error: &StandError) -> ExitCode {
 async fn stand(options: &Options) -> Result<(), StandError> {
     let shutdown = Shutdown::on_signals().map_err(StandError::Runtime)?;
     let stack = Stack::read(&options.stack)?;
-    let login = stack.user("fleet")?.clone();
+    let creds = stack.creds("fleet")?;
     let workload = Workload::read(&options.workload, Selection::default())?;
     let run_ms = options.run_ms;
     let nodes = evenly(workload.nodes, options.nodes.into());
     let count = nodes.len();
     let _fleet = Fleet::start(FleetOptions {
         url: stack.nats.url.clone(),
-        user: login.user,
-        password: login.password,
+        creds,
         cell: stack.cell.name.clone(),
         nodes,
         clock: stack.clock(),

@@ -4,7 +4,7 @@ use chassis::stack::{Stack, StackError};
 use client::{Client, ConnectError, ConnectOptions};
 use ledger::{BusError, jetstream::JetStreamBus};
 use schemas::subjects::Subjects;
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 use vocab::Token;
 
 #[derive(Debug, thiserror::Error)]
@@ -28,12 +28,12 @@ pub async fn connect(
     count: usize,
     patience: Option<Duration>,
 ) -> Result<Vec<Client>, ReachError> {
-    let user = stack.user(&format!("tenant:{tenant}"))?;
+    let creds = stack.creds(&format!("tenant:{tenant}"))?;
     let mut clients = Vec::with_capacity(count);
     for _ in 0..count {
         let (url, cell) = (&stack.nats.url, &stack.cell.name);
         let options = ConnectOptions::tenant(url, cell, tenant.clone())
-            .user(&user.user, &user.password)
+            .creds(&creds)
             .batched();
         let options = match patience {
             Some(patience) => options.patience(patience),
@@ -46,22 +46,18 @@ pub async fn connect(
 
 /// The tenants that a stack was started for, in the order of their names.
 pub fn tenants(stack: &Stack) -> Vec<Token> {
-    let users = stack.nats.users.keys();
-    let names = users.filter_map(|key| key.strip_prefix("tenant:"));
+    let names = BTreeSet::from_iter(&stack.tenants).into_iter();
     names.filter_map(|name| Token::new(name).ok()).collect()
 }
 
 pub async fn operator(stack: &Stack) -> Result<Client, ReachError> {
-    let user = stack.user("operator")?;
     let options = ConnectOptions::operator(&stack.nats.url, &stack.cell.name);
-    Ok(Client::connect(options.user(&user.user, &user.password)).await?)
+    Ok(Client::connect(options.creds(stack.creds("operator")?)).await?)
 }
 
 /// A connection as any program could make it.
 pub async fn plain(stack: &Stack, key: &str) -> Result<async_nats::Client, ReachError> {
-    let login = stack.user(key)?;
-    let (user, password) = (login.user.clone(), login.password.clone());
-    let options = async_nats::ConnectOptions::with_user_and_password(user, password);
+    let options = identity::connect(stack.creds(key)?);
     Ok(options.connect(&stack.nats.url).await?)
 }
 

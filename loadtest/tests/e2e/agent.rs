@@ -8,8 +8,8 @@ use prost::Message;
 use schemas::{
     subjects::Subjects,
     v1::{
-        Assignment, AssignmentList, Heartbeat, NodeCapacity, NodeReport, Register, Run, RunPhase,
-        node_report::Report,
+        Assignment, AssignmentList, Heartbeat, NodeCapacity, NodeReport, Refusal, Register, Run,
+        RunPhase, node_report::Report,
     },
 };
 use std::{collections::BTreeMap, time::Duration};
@@ -39,7 +39,11 @@ impl Drop for Agent {
 impl Agent {
     /// Hears its assignments, and has said nothing yet.
     pub async fn connect(suite: &Suite, name: &str) -> Self {
-        let nats = suite.servers.nats("fleet").await;
+        Self::on(suite.servers.nats("fleet").await, suite, name).await
+    }
+
+    /// The same on a connection of its own.
+    pub async fn on(nats: Client, suite: &Suite, name: &str) -> Self {
         let subjects = suite.subjects.clone();
         let pushes = nats
             .subscribe(subjects.node(name, "assign"))
@@ -198,6 +202,20 @@ impl Agent {
         };
         let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
         waited.unwrap_or_else(|_| panic!("no assignment of {allocation}"))
+    }
+
+    /// Waits for the word that its registration is refused.
+    pub async fn is_refused(&mut self) -> Refusal {
+        let waiting = async {
+            loop {
+                let push = self.pushed().await;
+                if let Some(refusal) = push.registration_refused {
+                    return refusal;
+                }
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+        waited.expect("a refused node is told so")
     }
 
     /// Waits until it is told that its life is over.

@@ -1,13 +1,14 @@
-//! What a user's password is not good for. Looked at on both sides: nothing arrives, nothing is stored, and whoever
+//! What a user's creds are not good for. Looked at on both sides: nothing arrives, nothing is stored, and whoever
 //! tried is told.
 
 use crate::{
     raw::Wire,
     suite::{Outcome, Suite, id, small},
 };
-use async_nats::{Client, ConnectOptions, Event as NatsEvent, Subscriber};
+use async_nats::{Client, Event as NatsEvent, Subscriber};
 use client::Operation;
 use futures::{FutureExt, StreamExt};
+use identity::Creds;
 use prost::Message;
 use schemas::{
     subjects::HEADER_REPLY,
@@ -24,8 +25,7 @@ struct Intruder {
 impl Intruder {
     async fn connect(suite: &Suite, user: &str) -> Self {
         let (sender, denied) = mpsc::unbounded_channel();
-        let login = suite.servers.login(user).clone();
-        let nats = ConnectOptions::with_user_and_password(login.user, login.password)
+        let nats = identity::connect(suite.servers.creds(user))
             .event_callback(move |event| {
                 if let NatsEvent::ServerError(error) = event {
                     // The test may be over.
@@ -35,7 +35,7 @@ impl Intruder {
             })
             .connect(&suite.servers.nats.url)
             .await
-            .expect("its password is good for connecting");
+            .expect("its creds are good for connecting");
         Self { nats, denied }
     }
 
@@ -437,15 +437,19 @@ async fn everybody_has_borders() -> Outcome {
         }
     }
     assert_eq!(stored(&suite).await, before);
-    // Without a name, and with a wrong password.
-    for (user, password) in [("", ""), ("tenant-a", "wrong"), ("operator", "")] {
-        let login = crate::suite::Login {
-            user: user.to_owned(),
-            password: password.to_owned(),
-        };
-        let mut wire = Wire::connect(&suite.servers.nats.url, &login).await?;
+    // Without creds, and with another's token, which anybody may have seen, but not with its key.
+    let (tenant, operator) = (
+        suite.servers.held("tenant:tenant-a"),
+        suite.servers.held("operator"),
+    );
+    let stolen = Creds::new(operator.token, tenant.into_key());
+    for creds in [None, Some(&stolen)] {
+        let mut wire = Wire::connect(&suite.servers.nats.url, creds).await?;
         if let Ok(said) = wire.flush().await {
-            assert!(said.contains("Authorization Violation"), "{user}: {said}");
+            assert!(
+                said.contains("Authorization Violation"),
+                "{creds:?}: {said}"
+            );
         }
     }
     suite.close().await;

@@ -78,10 +78,10 @@ impl Cell {
 
     /// A connection of the tenant by another way, which does not wait long.
     pub async fn client_by(&self, url: &str, patience: Duration) -> Client {
-        let login = self.suite.servers.login(&format!("tenant:{TENANT}"));
+        let creds = self.suite.servers.creds(&format!("tenant:{TENANT}"));
         let tenant = crate::suite::token(TENANT);
         let options = ConnectOptions::tenant(url, self.suite.subjects.cell(), tenant)
-            .user(&login.user, &login.password)
+            .creds(creds)
             .patience(patience)
             .batched();
         Client::connect(options).await.expect("the tenant connects")

@@ -21,8 +21,8 @@ const ROUNDS: usize = 20;
 async fn queries_that_cannot_be_read_keep_nobody_from_deciding() -> Outcome {
     let suite = Suite::start().await;
     let other = suite.tenant("tenant-b").await;
-    let login = suite.servers.login("tenant:tenant-a");
-    let mut wire = Wire::connect(&suite.servers.nats.url, login).await?;
+    let login = suite.servers.held("tenant:tenant-a");
+    let mut wire = Wire::connect(&suite.servers.nats.url, Some(&login)).await?;
     for round in 0..ROUNDS {
         for verb in QUERY_VERBS {
             let subject = suite.subjects.query("tenant-a", verb);
@@ -47,7 +47,8 @@ async fn heartbeats_that_cannot_be_read_keep_nobody_from_deciding() -> Outcome {
     let suite = Suite::start().await;
     let tenant = suite.tenant("tenant-a").await;
     let mut agent = suite.node("n1").await;
-    let mut wire = Wire::connect(&suite.servers.nats.url, suite.servers.login("fleet")).await?;
+    let mut wire =
+        Wire::connect(&suite.servers.nats.url, Some(&suite.servers.held("fleet"))).await?;
     for round in 0..ROUNDS {
         for what in ["heartbeat", "sync"] {
             let subject = suite.subjects.node("n2", what);

@@ -455,8 +455,8 @@ async fn what_is_too_large_is_refused_where_it_is_noticed() -> Outcome {
         }
     }
     // Past the library: the server hangs up, as it does on whoever breaks its protocol.
-    let login = suite.servers.login("tenant:tenant-a");
-    let mut wire = crate::raw::Wire::connect(&suite.servers.nats.url, login).await?;
+    let login = suite.servers.held("tenant:tenant-a");
+    let mut wire = crate::raw::Wire::connect(&suite.servers.nats.url, Some(&login)).await?;
     let subject = suite.subjects.ingress("tenant-a");
     let large = vec![b'x'; SERVER_MAX];
     // It may hang up before the last byte.

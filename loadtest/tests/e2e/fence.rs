@@ -25,7 +25,6 @@ const SECOND: usize = 60;
 
 /// Eight nodes with four GPUs each, whose runs take a moment.
 async fn fleet(suite: &Suite) -> Fleet {
-    let login = suite.servers.login("fleet");
     let node = |no| Node {
         name: crate::suite::token(&format!("n{no}")),
         capacity: NodeCapacity {
@@ -38,8 +37,7 @@ async fn fleet(suite: &Suite) -> Fleet {
     };
     let options = FleetOptions {
         url: suite.servers.nats.url.clone(),
-        user: login.user.clone(),
-        password: login.password.clone(),
+        creds: suite.servers.creds("fleet"),
         cell: suite.subjects.cell().to_owned(),
         nodes: (0..8).map(node).collect(),
         clock: Clock::real(),

@@ -2,8 +2,9 @@
 
 use crate::{
     raw::Wire,
-    suite::{Login, Outcome, Suite, id, queries_answered, small},
+    suite::{Outcome, Suite, id, queries_answered, small},
 };
+use identity::Creds;
 use ledger::memory::Seeded;
 
 const SEED: u64 = 0x0ddb_a115;
@@ -103,10 +104,10 @@ impl Fuzz {
     }
 
     /// Each frame on a connection of its own: what comes behind some of them is anybody's guess.
-    async fn attack(&mut self, url: &str, login: &Login, subjects: &[Vec<u8>]) -> Outcome {
+    async fn attack(&mut self, url: &str, login: &Creds, subjects: &[Vec<u8>]) -> Outcome {
         for _ in 0..FRAMES {
             let frame = self.frame(subjects);
-            Wire::connect(url, login).await?.end(&frame).await?;
+            Wire::connect(url, Some(login)).await?.end(&frame).await?;
         }
         Ok(())
     }
@@ -125,7 +126,7 @@ async fn random_bytes_harm_nobody_else() -> Outcome {
         of(suite.subjects.query("tenant-a", "allocation")),
         of(suite.subjects.query("tenant-a", "no-such")),
     ];
-    fuzz.attack(url, suite.servers.login("tenant:tenant-a"), &own)
+    fuzz.attack(url, &suite.servers.held("tenant:tenant-a"), &own)
         .await?;
     let strange = |what: &str| {
         let subject = suite.subjects.node("?", what).into_bytes();
@@ -137,7 +138,7 @@ async fn random_bytes_harm_nobody_else() -> Outcome {
         .iter()
         .flat_map(|what| [of(suite.subjects.node("n1", what)), strange(what)])
         .collect();
-    fuzz.attack(url, suite.servers.login("fleet"), &nodes)
+    fuzz.attack(url, &suite.servers.held("fleet"), &nodes)
         .await?;
 
     let mut agent = suite.node("n2").await;

@@ -12,6 +12,8 @@ mod fence;
 mod floods;
 mod fuzz;
 mod history;
+mod identities;
+mod joining;
 mod journey;
 mod lost;
 mod operators;

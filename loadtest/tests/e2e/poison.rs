@@ -122,8 +122,8 @@ async fn a_broken_header_block_closes_no_door() -> Outcome {
     let suite = Suite::start().await;
     let tenant = suite.tenant("tenant-a").await;
     let mut sent = Vec::new();
-    let login = suite.servers.login("tenant:tenant-a");
-    let mut wire = Wire::connect(&suite.servers.nats.url, login).await?;
+    let login = suite.servers.held("tenant:tenant-a");
+    let mut wire = Wire::connect(&suite.servers.nats.url, Some(&login)).await?;
     let ingress = suite.subjects.ingress("tenant-a");
     let feed = suite.subjects.query("tenant-a", "feed");
     for block in BROKEN_HEADERS {
@@ -138,7 +138,8 @@ async fn a_broken_header_block_closes_no_door() -> Outcome {
         wire.publish(&feed, block, b"x").await?;
     }
     wire.flush().await?;
-    let mut agents = Wire::connect(&suite.servers.nats.url, suite.servers.login("fleet")).await?;
+    let mut agents =
+        Wire::connect(&suite.servers.nats.url, Some(&suite.servers.held("fleet"))).await?;
     for block in BROKEN_HEADERS {
         for what in ["report", "heartbeat", "sync"] {
             agents
@@ -169,8 +170,8 @@ async fn a_carriage_return_in_a_header_closes_no_door() -> Outcome {
     const BLOCK: &[u8] = b"NATS/1.0\r\nA: x\rB: y\r\n\r\n";
     let suite = Suite::start().await;
     let tenant = suite.tenant("tenant-a").await;
-    let login = suite.servers.login("tenant:tenant-a");
-    let mut wire = Wire::connect(&suite.servers.nats.url, login).await?;
+    let login = suite.servers.held("tenant:tenant-a");
+    let mut wire = Wire::connect(&suite.servers.nats.url, Some(&login)).await?;
     let ingress = suite.subjects.ingress("tenant-a");
     let mut sent = Vec::new();
     for _ in 0..3 {
@@ -184,7 +185,8 @@ async fn a_carriage_return_in_a_header_closes_no_door() -> Outcome {
             .await?;
     }
     wire.flush().await?;
-    let mut agents = Wire::connect(&suite.servers.nats.url, suite.servers.login("fleet")).await?;
+    let mut agents =
+        Wire::connect(&suite.servers.nats.url, Some(&suite.servers.held("fleet"))).await?;
     let report = suite.subjects.node("n1", "report");
     agents.publish(&report, BLOCK, b"x").await?;
     agents.flush().await?;

@@ -1,6 +1,7 @@
 //! Bytes as nobody's library would write them.
 
-use crate::suite::Login;
+use data_encoding::BASE64URL_NOPAD;
+use identity::Creds;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -31,17 +32,39 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
+/// What the server wants signed; it says so in its first line.
+async fn nonce(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    while !line.ends_with(b"\n") {
+        line.push(stream.read_u8().await?);
+    }
+    let info = line.strip_prefix(b"INFO ").unwrap_or_default();
+    let info: serde_json::Value = serde_json::from_slice(info)?;
+    Ok(info["nonce"].as_str().unwrap_or_default().into())
+}
+
 /// NATS by hand, for what no client would send.
 pub struct Wire(TcpStream);
 
 impl Wire {
-    pub async fn connect(url: &str, login: &Login) -> std::io::Result<Self> {
+    /// Connects as somebody, or as nobody.
+    pub async fn connect(url: &str, creds: Option<&Creds>) -> std::io::Result<Self> {
         let address = url.trim_start_matches("nats://");
         let mut stream = TcpStream::connect(address).await?;
-        let Login { user, password } = login;
+        let (token, signature) = match creds {
+            Some(creds) => {
+                let answer = creds.answer(&nonce(&mut stream).await?);
+                let signature = answer.ok().and_then(|auth| auth.signature);
+                (
+                    creds.token.as_str(),
+                    BASE64URL_NOPAD.encode(&signature.unwrap_or_default()),
+                )
+            }
+            None => ("", String::new()),
+        };
         let hello = format!(
             "CONNECT {{\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,\
-             \"user\":\"{user}\",\"pass\":\"{password}\",\"lang\":\"test\",\"version\":\"0\",\"protocol\":1}}\r\n"
+             \"jwt\":\"{token}\",\"sig\":\"{signature}\",\"lang\":\"test\",\"version\":\"0\",\"protocol\":1}}\r\n"
         );
         stream.write_all(hello.as_bytes()).await?;
         Ok(Self(stream))

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use sqlx::{Executor, PgPool, Row, postgres::PgPoolOptions};
 use std::{
     collections::BTreeMap, error::Error, future::Future, marker::PhantomData, net::SocketAddr,
-    time::Duration,
+    path::PathBuf, time::Duration,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -68,13 +68,11 @@ pub struct Servers {
 pub struct Nats {
     pub url: String,
     monitor_url: String,
-    pub users: BTreeMap<String, Login>,
-}
-
-#[derive(Clone, Deserialize)]
-pub struct Login {
-    pub user: String,
-    pub password: String,
+    creds: PathBuf,
+    /// The creds of who makes streams, and of who makes accounts.
+    admin: PathBuf,
+    /// The directory of both, with the keys.
+    pub bus: PathBuf,
 }
 
 #[derive(Clone, Deserialize)]
@@ -99,15 +97,24 @@ impl Servers {
         serde_json::from_str(&text).expect("the test stack's file is as the launcher writes it")
     }
 
-    pub fn login(&self, user: &str) -> &Login {
-        let login = self.nats.users.get(user);
-        login.unwrap_or_else(|| panic!("the test stack has no user {user}"))
+    pub fn creds(&self, user: &str) -> PathBuf {
+        let place = match user {
+            "bus" | "system" => &self.nats.admin,
+            _ => &self.nats.creds,
+        };
+        place.join(format!("{}.creds", user.replace(':', "-")))
+    }
+
+    /// What a user holds.
+    pub fn held(&self, user: &str) -> identity::Creds {
+        let text = std::fs::read_to_string(self.creds(user));
+        let text = text.unwrap_or_else(|_| panic!("the test stack has no user {user}"));
+        identity::Creds::parse(&text).expect("the stack's creds are whole")
     }
 
     /// A plain connection, as any program could make it.
     pub async fn nats(&self, user: &str) -> async_nats::Client {
-        let login = self.login(user).clone();
-        async_nats::ConnectOptions::with_user_and_password(login.user, login.password)
+        identity::connect(self.creds(user))
             .connect(&self.nats.url)
             .await
             .expect("the test stack's NATS takes its users")
@@ -119,6 +126,8 @@ impl Servers {
 pub struct Setup {
     /// Longer than any test, so that agents without heartbeats stay.
     pub lease_ms: i64,
+    /// Whether nodes have to join.
+    pub joining: &'static str,
     pub otlp: Option<SocketAddr>,
     /// The length of a slot of reservations.
     pub slot_ms: u64,
@@ -130,6 +139,7 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             lease_ms: 3_600_000,
+            joining: "open",
             otlp: None,
             slot_ms: Chosen::default().slot_ms,
             settings: BTreeMap::new(),
@@ -285,17 +295,15 @@ impl Suite {
     }
 
     fn config_text(&self, service: &str, needs: &[Needs]) -> String {
-        let login = self.servers.login(service);
         let mut text = format!(
             "[cell]\nname = \"{cell}\"\nnumber = {number}\n\
-             [nats]\nurl = \"{url}\"\nuser = \"{user}\"\npassword = \"{password}\"\nmonitor_url = \"{monitor}\"\n\
+             [nats]\nurl = \"{url}\"\ncreds = {creds:?}\nmonitor_url = \"{monitor}\"\n\
              [http]\nlisten = \"127.0.0.1:0\"\n\
              [log]\nformat = \"pretty\"\nfilter = \"{filter}\"\n",
             cell = self.subjects.cell(),
             number = self.number,
             url = self.servers.nats.url,
-            user = login.user,
-            password = login.password,
+            creds = self.servers.creds(service),
             monitor = self.servers.nats.monitor_url,
             filter = std::env::var("APPORTION_TEST_LOG").unwrap_or_else(|_| "off".to_owned()),
         );
@@ -319,7 +327,10 @@ impl Suite {
         }
         if service == "node-heartbeat" {
             let lease_ms = self.setup.lease_ms;
-            text += &format!("[service]\nlease_ms = {lease_ms}\njoining = \"open\"\n");
+            text += &format!(
+                "[service]\nlease_ms = {lease_ms}\njoining = \"{}\"\n",
+                self.setup.joining
+            );
         }
         text += self.setup.settings.get(service).map_or("", String::as_str);
         text
@@ -351,9 +362,8 @@ impl Suite {
     }
 
     pub async fn operator(&self) -> Client {
-        let login = self.servers.login("operator");
         let options = ConnectOptions::operator(&self.servers.nats.url, self.subjects.cell())
-            .user(&login.user, &login.password);
+            .creds(self.servers.creds("operator"));
         Client::connect(options)
             .await
             .expect("the operator connects")
@@ -369,10 +379,10 @@ impl Suite {
         name: &str,
         options: impl FnOnce(ConnectOptions) -> ConnectOptions,
     ) -> Client {
-        let login = self.servers.login(&format!("tenant:{name}"));
+        let creds = self.servers.creds(&format!("tenant:{name}"));
         let plain =
             ConnectOptions::tenant(&self.servers.nats.url, self.subjects.cell(), token(name))
-                .user(&login.user, &login.password);
+                .creds(creds);
         let connected = Client::connect(options(plain)).await;
         connected.expect("the tenant connects")
     }

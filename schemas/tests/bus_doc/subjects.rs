@@ -103,7 +103,7 @@ fn of_tenants() -> Vec<Subject> {
 }
 
 fn of_queries() -> Vec<Subject> {
-    // As the bus' permissions have it: `infra/local/apportion_local/nats_conf.py`.
+    // As the bus' permissions have it: `services/identity/src/domain/party.rs`.
     let of_scheduler = ["allocation", "reservation", "resource"];
     let one = |marker, verb: &str, payload| Subject {
         marker,
@@ -186,7 +186,7 @@ fn of_agents() -> Vec<Subject> {
         },
         Subject {
             function: "join",
-            publishes: "who wants to be a node",
+            publishes: "a machine that is to become a node",
             transport: "core NATS, request and reply".to_owned(),
             payload: &["JoinRequest", "JoinReply"],
             ..one("join", s.join())

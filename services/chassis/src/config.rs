@@ -8,7 +8,7 @@ mod secret;
 use std::fs;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -61,10 +61,10 @@ pub struct Cell {
 pub struct NatsConfig {
     /// `nats://host:port`, without credentials.
     pub url: String,
-    /// The service's user, which also names its private inbox.
-    pub user: String,
-    /// The user's password.
-    pub password: Secret,
+    /// The file by which the service is let in. It is read again at every connection.
+    pub creds: PathBuf,
+    /// What lets a service sign users of its own: node-heartbeat those of nodes.
+    pub signing_key: Option<Secret>,
     /// The server's monitoring page, which tells settings that the bus itself does not.
     pub monitor_url: Option<String>,
 }

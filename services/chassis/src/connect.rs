@@ -125,10 +125,9 @@ pub(crate) async fn nats(
             error.kind(),
             ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation
         ) {
-            let (url, user) = (config.url.clone(), config.user.clone());
             return Err(BootError::NatsRefused {
-                url,
-                user,
+                url: config.url.clone(),
+                creds: config.creds.clone(),
                 source: error,
             });
         }
@@ -140,7 +139,7 @@ pub(crate) async fn nats(
     }
 }
 
-/// The inbox carries the user's name, so that the server's permissions can keep replies private.
+/// The inbox carries the service's name, as logs and traces of the server show it.
 fn options(
     service: &'static str,
     config: &NatsConfig,
@@ -151,9 +150,9 @@ fn options(
         connected: AtomicBool::new(false),
         events,
     };
-    ConnectOptions::with_user_and_password(config.user.clone(), config.password.reveal().to_owned())
+    identity::connect(&config.creds)
         .name(service)
-        .custom_inbox_prefix(format!("_INBOX.{}", config.user))
+        .custom_inbox_prefix(format!("_INBOX.{service}"))
         .reconnect_delay_callback(reconnect_delay)
         .event_callback(move |event| {
             if matches!(event, Event::Connected) {

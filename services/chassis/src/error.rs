@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use crate::config::ConfigError;
 
@@ -47,12 +48,12 @@ pub enum BootError {
         source: Failure,
     },
     /// The bus refuses the credentials; trying again would not help.
-    #[error("{url} refuses user `{user}`")]
+    #[error("{url} refuses {}", creds.display())]
     NatsRefused {
         /// The bus.
         url: String,
-        /// The configured user.
-        user: String,
+        /// The configured creds.
+        creds: PathBuf,
         /// What the client said.
         source: async_nats::ConnectError,
     },

@@ -14,6 +14,8 @@ use std::{
 #[derive(Debug, Clone, Deserialize)]
 pub struct Stack {
     pub cell: Cell,
+    /// Whom it was started for.
+    pub tenants: Vec<String>,
     pub nats: Nats,
     pub postgres: Postgres,
     pub clickhouse: Clickhouse,
@@ -35,7 +37,8 @@ pub struct Cell {
 #[derive(Debug, Clone, Deserialize)]
 pub struct Nats {
     pub url: String,
-    pub users: BTreeMap<String, User>,
+    /// Where the creds of those are who work with the cell; one who is added later finds its place there, too.
+    pub creds: PathBuf,
 }
 
 #[derive(Clone, Deserialize)]
@@ -91,8 +94,8 @@ pub enum StackError {
         path: PathBuf,
         source: serde_json::Error,
     },
-    #[error("the stack has no NATS user for {0}; was it started for this workload?")]
-    NoUser(String),
+    #[error("the stack has no creds of {0}; was it started for this workload?")]
+    NoCreds(String),
 }
 
 impl Stack {
@@ -107,10 +110,14 @@ impl Stack {
         })
     }
 
-    /// Credentials of `operator`, `fleet` or `tenant:<name>`.
-    pub fn user(&self, key: &str) -> Result<&User, StackError> {
-        let user = self.nats.users.get(key);
-        user.ok_or_else(|| StackError::NoUser(key.to_owned()))
+    /// The creds of `operator`, `fleet` or `tenant:<name>`.
+    pub fn creds(&self, key: &str) -> Result<PathBuf, StackError> {
+        let name = key.replace(':', "-");
+        let path = self.nats.creds.join(format!("{name}.creds"));
+        match path.exists() {
+            true => Ok(path),
+            false => Err(StackError::NoCreds(key.to_owned())),
+        }
     }
 
     pub fn clock(&self) -> Clock {
@@ -153,8 +160,7 @@ mod tests {
     fn a_launchers_file_is_read_and_its_passwords_are_not_shown() {
         let text = r#"{
             "cell": {"name": "c1", "number": 1}, "tenants": ["a"], "unknown": 1,
-            "nats": {"url": "nats://127.0.0.1:4222", "monitor_url": "x",
-                     "users": {"tenant:a": {"user": "a", "password": "hush"}}},
+            "nats": {"url": "nats://127.0.0.1:4222", "monitor_url": "x", "creds": "/none"},
             "postgres": {"url": "postgres://reader:hush@127.0.0.1/apportion"}, "services": {"quota": {"http": "127.0.0.1:9", "config": "x"}},
             "clickhouse": {"url": "http://127.0.0.1:8123", "user": "analytics", "password": "hush",
                            "database": "apportion", "reader": {"user": "reader", "password": "hush"}},
@@ -162,8 +168,9 @@ mod tests {
             "otlp_listen": "127.0.0.1:4317", "control": "c.sock", "state_dir": "state"
         }"#;
         let stack: Stack = serde_json::from_str(text).expect("a launcher's file");
-        assert_eq!(stack.user("tenant:a").expect("it is there").user, "a");
-        assert!(stack.user("tenant:b").is_err());
+        assert_eq!(stack.tenants, ["a"]);
+        let missing = stack.creds("tenant:a").expect_err("there is no such file");
+        assert!(matches!(missing, StackError::NoCreds(key) if key == "tenant:a"));
         assert_eq!(stack.rate(), 100);
         assert!(!format!("{stack:?}").contains("hush"));
     }

@@ -1,5 +1,7 @@
 //! The configuration: what is taken, and how each refusal names its place.
 
+mod common;
+
 use std::fs;
 use std::path::PathBuf;
 
@@ -25,8 +27,7 @@ name = "local"
 number = 1
 [nats]
 url = "nats://127.0.0.1:4222"
-user = "quota"
-password = "hunter2"
+creds = "tiny.creds"
 monitor_url = "http://127.0.0.1:8222"
 [clock]
 origin_ms = -5
@@ -54,7 +55,8 @@ grace_ms = 9
 "#;
 
 fn load(text: &str) -> Result<Config<Settings>, ConfigError> {
-    Config::from_toml(text)
+    let creds = common::creds();
+    Config::from_toml(&text.replace("tiny.creds", &creds.display().to_string()))
 }
 
 #[test]
@@ -64,11 +66,9 @@ fn each_value_of_the_sample_arrives() {
         (config.cell.name.as_str(), config.cell.number),
         ("local", 1)
     );
-    assert_eq!(
-        (config.nats.url.as_str(), config.nats.user.as_str()),
-        ("nats://127.0.0.1:4222", "quota")
-    );
-    assert_eq!(config.nats.password.reveal(), "hunter2");
+    assert_eq!(config.nats.url, "nats://127.0.0.1:4222");
+    assert_eq!(config.nats.creds, common::creds());
+    assert_eq!(config.nats.signing_key, None);
     assert_eq!(
         config.nats.monitor_url.as_deref(),
         Some("http://127.0.0.1:8222")
@@ -122,7 +122,7 @@ fn each_value_of_the_sample_arrives() {
 
 #[test]
 fn the_smallest_configuration_has_defaults() {
-    let text = "cell = {name = 'a', number = 1}\nnats = {url = 'nats://h:1', user = 'u', password = 'p'}\n\
+    let text = "cell = {name = 'a', number = 1}\nnats = {url = 'nats://h:1', creds = 'tiny.creds'}\n\
                 http = {listen = '[::1]:0'}";
     let config = load(text).unwrap_or_else(|refusal| panic!("{refusal}"));
     assert_eq!(
@@ -192,11 +192,7 @@ fn a_missing_key_is_named() {
         "missing key `http.listen`",
     );
     refused("schema = \"quota\"\n", "", "missing key `postgres.schema`");
-    refused(
-        "user = \"quota\"\npassword = \"hunter2\"\n",
-        "user = \"quota\"\n",
-        "`nats.password`: must be given",
-    );
+    refused("creds = \"tiny.creds\"\n", "", "missing key `nats.creds`");
     refused(
         "password = \"hunter2\"\ndatabase",
         "database",
@@ -308,21 +304,21 @@ fn a_bad_value_is_refused_with_its_rule() {
 
 #[test]
 fn a_broken_secret_is_not_repeated() {
-    let password = "password = \"hunter2\"\nmonitor";
+    let password = "password = \"hunter2\"\ndatabase";
     refused(
         password,
-        "password = ['hunter2']\nmonitor",
-        "`nats.password`: must be a string",
+        "password = ['hunter2']\ndatabase",
+        "`clickhouse.password`: must be a string",
     );
     refused(
         password,
-        "password = {hunter2 = 1}\nmonitor",
-        "`nats.password`: must be a string",
+        "password = {hunter2 = 1}\ndatabase",
+        "`clickhouse.password`: must be a string",
     );
     refused(
         password,
-        "password = ''\nmonitor",
-        "`nats.password`: must not be empty",
+        "password = ''\ndatabase",
+        "`clickhouse.password`: must not be empty",
     );
     refused(
         "\"postgres://quota:hunter2@127.0.0.1:5432/apportion\"",
@@ -360,8 +356,8 @@ fn a_password_may_live_in_a_file_beside_the_configuration() {
     let path = directory.join("quota.toml");
     let text = SAMPLE
         .replace(
-            "user = \"quota\"\npassword = \"hunter2\"",
-            "user = \"quota\"\npassword_file = \"nats.secret\"",
+            "creds = \"tiny.creds\"",
+            "creds = \"tiny.creds\"\nsigning_key_file = \"nats.secret\"",
         )
         .replace("quota:hunter2@", "quota@")
         .replace(
@@ -370,6 +366,7 @@ fn a_password_may_live_in_a_file_beside_the_configuration() {
         );
     fs::write(&path, &text).expect("the directory is writable");
     fs::write(directory.join("nats.secret"), "swordfish\n").expect("the directory is writable");
+    fs::copy(common::creds(), directory.join("tiny.creds")).expect("the directory is writable");
     fs::remove_file(directory.join("postgres.secret")).ok();
 
     let refusal = Config::<Settings>::load(&path).expect_err("one secret is not there");
@@ -391,7 +388,8 @@ fn a_password_may_live_in_a_file_beside_the_configuration() {
     fs::write(directory.join("postgres.secret"), " two words \r\n")
         .expect("the directory is writable");
     let config = Config::<Settings>::load(&path).unwrap_or_else(|refusal| panic!("{refusal}"));
-    assert_eq!(config.nats.password.reveal(), "swordfish");
+    assert_eq!(config.nats.creds, directory.join("tiny.creds"));
+    assert_eq!(config.nats.signing_key, Some(Secret::new("swordfish")));
     assert_eq!(
         config.postgres.and_then(|postgres| postgres.password),
         Some(Secret::new(" two words "))
@@ -400,12 +398,20 @@ fn a_password_may_live_in_a_file_beside_the_configuration() {
 }
 
 #[test]
-fn a_secret_has_one_source() {
-    refused(
-        "[clock]",
-        "password_file = 'x'\n[clock]",
-        "`nats.password_file`: must not be given together with password",
+fn creds_are_looked_at_before_anything_starts() {
+    let file = directory("creds").join("empty.creds");
+    fs::write(&file, "x\n").expect("the directory is writable");
+    let check = |path: &str, rule| refused("tiny.creds", path, rule);
+    check("/no/such/file", "`nats.creds`: cannot read /no/such/file");
+    let file = file.display().to_string();
+    check(
+        &file,
+        "`nats.creds`: must name a file of creds, and there is no section",
     );
+}
+
+#[test]
+fn a_secret_has_one_source() {
     refused(
         "schema",
         "password_file = 'x'\nschema",

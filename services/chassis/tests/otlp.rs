@@ -1,5 +1,7 @@
 //! Spans against a real OTLP receiver, and against none.
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -142,13 +144,13 @@ fn config(cell: &str, endpoint: &str) -> Config<()> {
         number = 1
         [nats]
         url = "nats://127.0.0.1:1"
-        user = "quota"
-        password = "secret"
+        creds = {creds:?}
         [http]
         listen = "127.0.0.1:0"
         [telemetry]
         otlp_endpoint = "{endpoint}"
-        "#
+        "#,
+        creds = common::creds()
     );
     Config::from_toml(&text).unwrap_or_else(|refusal| panic!("{refusal}"))
 }

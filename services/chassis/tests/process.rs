@@ -25,8 +25,11 @@ fn main() -> ExitCode {
 /// Writes a configuration and gives its path.
 fn config(name: &str, more: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("process-{name}.toml"));
-    let text = "cell = {name = 'test', number = 1}\nnats = {url = 'nats://127.0.0.1:1', user = 'u', password = 'p'}\n\
-                http = {listen = '127.0.0.1:0'}\n";
+    let text = format!(
+        "cell = {{name = 'test', number = 1}}\nnats = {{url = 'nats://127.0.0.1:1', creds = {:?}}}\n\
+         http = {{listen = '127.0.0.1:0'}}\n",
+        common::creds()
+    );
     fs::write(&path, format!("{text}{more}")).expect("the target directory is writable");
     path
 }

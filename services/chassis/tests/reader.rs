@@ -41,12 +41,10 @@ async fn who_has_not_read_what_is_there_makes_the_service_unready() {
     let stack = std::fs::read(path).expect("the launcher has written it");
     let stack: Value = serde_json::from_slice(&stack).expect("the launcher writes JSON");
     let nats = &stack["nats"];
-    let (maker, quota) = (&nats["users"]["bus"], &nats["users"]["quota"]);
 
     // A name has at most 32 characters.
     let name = Uuid::new_v4().simple().to_string();
-    let (user, password) = (text(&maker["user"]), text(&maker["password"]));
-    let client = async_nats::ConnectOptions::with_user_and_password(user, password)
+    let client = identity::connect(format!("{}/bus.creds", text(&nats["admin"])))
         .connect(text(&nats["url"]))
         .await
         .expect("the bus runs");
@@ -59,8 +57,10 @@ async fn who_has_not_read_what_is_there_makes_the_service_unready() {
     .expect("the cell is new");
 
     let servers = format!(
-        "[cell]\nname = \"{name}\"\nnumber = 1\n[nats]\nurl = {}\nuser = {}\npassword = {}\nmonitor_url = {}\n",
-        nats["url"], quota["user"], quota["password"], nats["monitor_url"]
+        "[cell]\nname = \"{name}\"\nnumber = 1\n[nats]\nurl = {}\ncreds = \"{}/quota.creds\"\nmonitor_url = {}\n",
+        nats["url"],
+        text(&nats["creds"]),
+        nats["monitor_url"]
     );
     let mut config = config(1, "");
     let on_stack: Config<common::Settings> =

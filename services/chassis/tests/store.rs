@@ -106,8 +106,8 @@ async fn fills_up(server: &Server) {
     let ballast = bus.create_stream(ballast).await.expect("there is room");
 
     let text = format!(
-        "[cell]\nname = \"c1\"\nnumber = 1\n[nats]\nurl = {url:?}\nuser = \"tiny\"\npassword = \"secret\"\n\
-         monitor_url = {monitor_url:?}\n"
+        "[cell]\nname = \"c1\"\nnumber = 1\n[nats]\nurl = {url:?}\ncreds = {:?}\nmonitor_url = {monitor_url:?}\n",
+        common::creds()
     );
     let mut config = config(1, "");
     let own: Config<common::Settings> =

@@ -35,13 +35,10 @@ pub async fn run(command: CellCommand) -> Result<(), Failure> {
         slot_ms,
     };
     let config: Config<()> = Config::load(&config)?;
-    let client = async_nats::ConnectOptions::with_user_and_password(
-        config.nats.user.clone(),
-        config.nats.password.reveal().to_owned(),
-    )
-    .name("apportion cell init")
-    .connect(&config.nats.url)
-    .await?;
+    let client = identity::connect(&config.nats.creds)
+        .name("apportion cell init")
+        .connect(&config.nats.url)
+        .await?;
     let jetstream = async_nats::jetstream::new(client);
     let subjects = Subjects::new(&config.cell.name);
     ledger::cell::init(&jetstream, &subjects, chosen).await?;

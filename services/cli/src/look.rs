@@ -3,8 +3,7 @@
 use crate::{Failure, amount, stack};
 use chassis::stack::Stack;
 use clap::Args;
-use ledger::jetstream::JetStreamBus;
-use schemas::{subjects::Subjects, v1};
+use schemas::v1;
 use std::{collections::BTreeMap, time::Duration};
 use vocab::{AllocationId, Millis, Token};
 
@@ -158,14 +157,7 @@ pub async fn conservation(stack: &Stack) -> Result<(), Failure> {
 }
 
 pub async fn verify(stack: &Stack) -> Result<(), Failure> {
-    let login = stack.user("operator")?;
-    let client = async_nats::ConnectOptions::with_user_and_password(
-        login.user.clone(),
-        login.password.clone(),
-    )
-    .connect(&stack.nats.url)
-    .await?;
-    let bus = JetStreamBus::open(client, Subjects::new(&stack.cell.name)).await?;
+    let bus = crate::stack::ledger(stack).await?;
     let verified = ledger::verify(&bus).await?;
     println!(
         "{} frames, {} events, {} bytes, through lsn {}: every link holds, and {} snapshots hold the same",

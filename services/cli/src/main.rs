@@ -1,6 +1,7 @@
 //! `apportion`: the suite from the command line.
 
 mod amount;
+mod bus;
 mod cancel;
 mod cell;
 mod explain;
@@ -39,6 +40,11 @@ enum Command {
     Cell {
         #[command(subcommand)]
         command: cell::CellCommand,
+    },
+    /// Say who is who on the bus: keys, accounts, users. For the operator of the bus.
+    Bus {
+        #[command(subcommand)]
+        command: bus::BusCommand,
     },
     /// Hand out the contract.
     Schema {
@@ -134,6 +140,7 @@ async fn run(args: Args) -> Result<(), Failure> {
     let stack = || stack::read(&args.stack);
     match args.command {
         Command::Cell { command } => cell::run(command).await,
+        Command::Bus { command } => command.run(&args.stack).await,
         Command::Schema { command } => schema::run(command),
         Command::Serve(serve) => serve.run().await,
         Command::Submit(submit) => submit.run(&stack()?).await,

@@ -3,6 +3,8 @@
 use crate::Failure;
 use chassis::stack::Stack;
 use client::{Client, ConnectOptions};
+use ledger::jetstream::JetStreamBus;
+use schemas::subjects::Subjects;
 use sqlx::{
     PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
@@ -17,17 +19,22 @@ pub fn read(path: &Path) -> Result<Stack, Failure> {
 
 pub async fn tenant(stack: &Stack, name: &str) -> Result<Client, Failure> {
     let tenant = Token::new(name)?;
-    let login = stack.user(&format!("tenant:{name}"))?;
-    let options = ConnectOptions::tenant(&stack.nats.url, &stack.cell.name, tenant)
-        .user(&login.user, &login.password);
+    let creds = stack.creds(&format!("tenant:{name}"))?;
+    let options = ConnectOptions::tenant(&stack.nats.url, &stack.cell.name, tenant).creds(creds);
     Ok(Client::connect(options).await?)
 }
 
 pub async fn operator(stack: &Stack) -> Result<Client, Failure> {
-    let login = stack.user("operator")?;
-    let options = ConnectOptions::operator(&stack.nats.url, &stack.cell.name)
-        .user(&login.user, &login.password);
+    let creds = stack.creds("operator")?;
+    let options = ConnectOptions::operator(&stack.nats.url, &stack.cell.name).creds(creds);
     Ok(Client::connect(options).await?)
+}
+
+/// The ledger, as the operator reads it.
+pub async fn ledger(stack: &Stack) -> Result<JetStreamBus, Failure> {
+    let options = identity::connect(stack.creds("operator")?);
+    let client = options.connect(&stack.nats.url).await?;
+    Ok(JetStreamBus::open(client, Subjects::new(&stack.cell.name)).await?)
 }
 
 /// A reader of one service's warm state.

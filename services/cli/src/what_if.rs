@@ -8,12 +8,12 @@ use crate::{Failure, operate, submit};
 use chassis::stack::Stack;
 use clap::{Args, Subcommand};
 use fold::Folded;
-use ledger::{Bus, jetstream::JetStreamBus};
+use ledger::Bus;
 use scheduler::domain::{
     Scheduler,
     what_if::{self, Change},
 };
-use schemas::{subjects::Subjects, v1::request::Verb};
+use schemas::v1::request::Verb;
 use std::collections::BTreeSet;
 use vocab::{CellNo, Lsn, Token};
 
@@ -83,14 +83,7 @@ struct RemoveNode {
 
 impl WhatIf {
     pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let login = stack.user("operator")?;
-        let client = async_nats::ConnectOptions::with_user_and_password(
-            login.user.clone(),
-            login.password.clone(),
-        )
-        .connect(&stack.nats.url)
-        .await?;
-        let bus = JetStreamBus::open(client, Subjects::new(&stack.cell.name)).await?;
+        let bus = crate::stack::ledger(stack).await?;
         for line in self.tried(&bus, CellNo(stack.cell.number)).await? {
             println!("{line}");
         }

@@ -1,6 +1,6 @@
 //! Asks for one allocation, ends it as soon as it has started, and waits for the end.
 //!
-//! `cargo run -p client --example submit -- nats://127.0.0.1:4222 local team-a PASSWORD`
+//! `cargo run -p client --example submit -- nats://127.0.0.1:4222 local team-a CREDS`
 
 use client::{Client, ConnectOptions, Failed, Operation, Position, Submit};
 use schemas::v1::tenant_event::Kind;
@@ -10,11 +10,11 @@ use vocab::Token;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = env::args().skip(1).collect();
-    let [url, cell, tenant, password] = args.as_slice() else {
-        return Err("usage: submit URL CELL TENANT PASSWORD".into());
+    let [url, cell, tenant, creds] = args.as_slice() else {
+        return Err("usage: submit URL CELL TENANT CREDS".into());
     };
     let tenant = Token::new(tenant)?;
-    let options = ConnectOptions::tenant(url, cell, tenant.clone()).user(tenant.as_str(), password);
+    let options = ConnectOptions::tenant(url, cell, tenant).creds(creds);
     let client = Client::connect(options).await?;
 
     // Written down before it is sent: whoever repeats it repeats the same operation.

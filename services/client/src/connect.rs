@@ -9,7 +9,7 @@ use schemas::{
     subjects::{OPERATOR, Subjects},
     v1::Outcome,
 };
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::{sync::mpsc, task::JoinHandle};
 use vocab::{BadToken, Token};
 
@@ -41,7 +41,7 @@ pub struct ConnectOptions {
     url: String,
     cell: String,
     party: Party,
-    login: Option<(String, String)>,
+    creds: Option<PathBuf>,
     patience: Duration,
     observer: Option<mpsc::UnboundedSender<Outcome>>,
     batched: bool,
@@ -61,15 +61,16 @@ impl ConnectOptions {
             url,
             cell,
             party,
-            login: None,
+            creds: None,
             patience: PATIENCE,
             observer: None,
             batched: false,
         }
     }
 
-    pub fn user(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
-        self.login = Some((user.into(), password.into()));
+    /// The file by which the party is let in. It is read again at every connection.
+    pub fn creds(mut self, path: impl Into<PathBuf>) -> Self {
+        self.creds = Some(path.into());
         self
     }
 
@@ -135,7 +136,11 @@ impl Client {
     pub async fn connect(options: ConnectOptions) -> Result<Self, ConnectError> {
         let cell = Token::new(&options.cell)?;
         let denial = Denial::default();
-        let mut connect = async_nats::ConnectOptions::new()
+        let connect = match options.creds {
+            Some(path) => identity::connect(path),
+            None => async_nats::ConnectOptions::new(),
+        };
+        let connect = connect
             .name(format!("apportion client {}", options.party.name()))
             .event_callback({
                 let denial = denial.clone();
@@ -144,9 +149,6 @@ impl Client {
                     std::future::ready(())
                 }
             });
-        if let Some((user, password)) = options.login {
-            connect = connect.user_and_password(user, password);
-        }
         let nats = connect
             .connect(&options.url)
             .await

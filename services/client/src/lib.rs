@@ -18,7 +18,7 @@
 //! use vocab::Token;
 //!
 //! let options = ConnectOptions::tenant("nats://127.0.0.1:4222", "c1", Token::new("team-a")?)
-//!     .user("team-a", "secret");
+//!     .creds("team-a.creds");
 //! let client = Client::connect(options).await?;
 //! let submitted = client
 //!     .submit(
@@ -71,13 +71,13 @@ pub use query::QueryError;
 pub use schemas::v1::{
     AllocationState as AllocationStanding, AllocationView, Applied, Cancel, CancelJobSet,
     Cancelled, Confirm, Confirmed, CreateResource, DependencyRequest, ExtendedRequest, FeedPage,
-    GangRequest, GroupTerm, JobSetCancelled, LimitRequest, NumaPolicy, OperationState,
-    OperationView, Operator, Outcome, PlacementPolicy, PlacementRules, PrioritySet, QueueOrder,
-    Reclaim, Reclaimed, Refused, Release, Released, Requirement, ReservationRequest,
-    ReservationState, ReservationView, Reserve, ReserveBundle, Reserved, ResourceCreated,
-    ResourceState, ResourceView, Revoke, Revoked, SetBudget, SetCordon, SetNode, SetPriorityClass,
-    SetQueue, SetQuota, SetRate, SetReservation, SetScheduling, SetTenant, Spread, Submit,
-    Submitted, TenantEvent, Toleration,
+    GangRequest, GroupTerm, JobSetCancelled, LimitRequest, NodeApprovalRequest, NodeCapacity,
+    NumaPolicy, OperationState, OperationView, Operator, Outcome, PlacementPolicy, PlacementRules,
+    PrioritySet, QueueOrder, Reclaim, Reclaimed, Refused, Release, Released, Requirement,
+    ReservationRequest, ReservationState, ReservationView, Reserve, ReserveBundle, Reserved,
+    ResourceCreated, ResourceState, ResourceView, Revoke, Revoked, SetBudget, SetCordon, SetNode,
+    SetPriorityClass, SetQueue, SetQuota, SetRate, SetReservation, SetScheduling, SetTenant,
+    Spread, Submit, Submitted, TenantEvent, Toleration,
 };
 pub use states::{AllocationState, Allocations, Stands};
 pub use verbs::Of;

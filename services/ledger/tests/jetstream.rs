@@ -17,15 +17,12 @@ async fn client(user: &str) -> async_nats::Client {
     let path = std::env::var("APPORTION_TEST_STACK")
         .expect("APPORTION_TEST_STACK names no stack: run this through `make test`");
     let stack: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    let login = &stack["nats"]["users"][user];
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
-    async_nats::ConnectOptions::with_user_and_password(
-        text(&login["user"]),
-        text(&login["password"]),
-    )
-    .connect(text(&stack["nats"]["url"]))
-    .await
-    .unwrap()
+    let text = |key: &str| stack["nats"][key].as_str().unwrap().to_owned();
+    let place = text(if user == "bus" { "admin" } else { "creds" });
+    identity::connect(format!("{place}/{user}.creds"))
+        .connect(text("url"))
+        .await
+        .unwrap()
 }
 
 /// A cell of its own, as its services see it.

@@ -1,11 +1,12 @@
 //! Between the agents' subjects and the domain: heartbeats, sync and join requests in, assignments and answers out.
 
 use crate::{
-    domain::{Assignment, Command, Effect},
+    domain::{Assignment, Command, Effect, IDENTITY_MS},
     wire,
 };
 use async_nats::Client;
-use chassis::{Context, Failure, Heard, Hearing, ReplyTo, Shutdown};
+use chassis::{Context, Failure, Heard, Hearing, ReplyTo, Shutdown, Stamp};
+use identity::NodeSigner;
 use prometheus_client::metrics::counter::Counter;
 use schemas::subjects::Subjects;
 use std::collections::BTreeMap;
@@ -24,6 +25,8 @@ pub struct Agents {
     subjects: Subjects,
     cell: CellNo,
     hearing: Hearing,
+    /// Nobody can join without.
+    signer: Option<NodeSigner>,
     heard: Counter,
     dropped: Counter,
     sent: Counter,
@@ -36,9 +39,12 @@ pub struct Agents {
 impl Agents {
     pub async fn new<T>(ctx: &Context<T>, subjects: Subjects) -> Result<Self, Failure> {
         let m = &ctx.metrics;
+        let signer = ctx.servers.nats.signing_key.as_ref();
+        let signer = signer.map(|key| NodeSigner::parse(key.reveal()));
         let [beats, syncs] = [HEARTBEAT, SYNC].map(|what| subjects.node("*", what));
         Ok(Self {
             hearing: ctx.hear(vec![beats, syncs, subjects.join()], None).await?,
+            signer: signer.transpose()?,
             client: ctx.nats().await?,
             subjects,
             cell: ctx.cell_no(),
@@ -109,14 +115,20 @@ impl Agents {
         Some(Command::Sync { node, request })
     }
 
+    /// What could not be answered by a user of the bus is refused before it binds the node's name.
     async fn join(&mut self, message: Heard) -> Option<Command> {
         let reply_to = message.reply_to?;
-        match wire::join(&message.payload, self.next_request) {
+        let asked = match self.signer {
+            Some(_) => wire::join(&message.payload, self.next_request),
+            None => Err(Refusal::new(Rule::NotSupported, "nats.signing_key_file")),
+        };
+        match asked {
             Ok(command) => {
                 self.ask(reply_to);
                 Some(command)
             }
             Err(refusal) => {
+                self.refused.inc();
                 answer(reply_to, wire::join_refused(&refusal)).await;
                 None
             }
@@ -203,9 +215,22 @@ impl Agents {
     }
 
     /// The user of the bus by which the key speaks for the node.
-    fn identity(&self, _node: &Token, _key: &Token) -> Vec<u8> {
-        let refusal = Refusal::new(Rule::NotSupported, "node_signing_key");
-        wire::join_refused(&refusal)
+    fn identity(&self, node: &Token, key: &Token) -> Vec<u8> {
+        let now_s = i64::try_from(Stamp::now().unix_ns() / 1_000_000_000).unwrap_or(i64::MAX);
+        let until_s = now_s.saturating_add(IDENTITY_MS / 1000);
+        let signed = self
+            .signer
+            .as_ref()
+            .map(|signer| identity::node_user(signer, node, key.as_str(), now_s, Some(until_s)));
+        match signed {
+            Some(Ok(user_jwt)) => wire::joined(user_jwt),
+            // Both were found out before the name was bound, so this is of a ledger that another process has written.
+            Some(Err(error)) => {
+                tracing::error!(%error, %node, "no user can be signed");
+                wire::join_refused(&Refusal::new(Rule::NotSupported, "public_key"))
+            }
+            None => wire::join_refused(&Refusal::new(Rule::NotSupported, "nats.signing_key_file")),
+        }
     }
 }
 

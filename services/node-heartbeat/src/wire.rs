@@ -141,9 +141,13 @@ pub fn join(payload: &[u8], request: u64) -> Result<Command, Refusal> {
     Ok(Command::Join {
         node: Token::new(&message.node).map_err(|_| bad("node"))?,
         token: Sha256::digest(&message.token).into(),
-        key: Token::new(&message.public_key).map_err(|_| bad("public_key"))?,
+        key: user_key(&message.public_key).ok_or_else(|| bad("public_key"))?,
         request,
     })
+}
+
+fn user_key(text: &str) -> Option<Token> {
+    identity::is_user_key(text).then(|| Token::new(text).ok())?
 }
 
 pub fn joined(user_jwt: String) -> Vec<u8> {

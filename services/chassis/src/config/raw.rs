@@ -37,10 +37,8 @@ pub(super) struct Raw<T> {
 pub(super) struct RawNats {
     #[serde(deserialize_with = "rules::nats_url")]
     url: String,
-    #[serde(deserialize_with = "rules::token")]
-    user: String,
-    password: Option<Secret>,
-    password_file: Option<PathBuf>,
+    creds: PathBuf,
+    signing_key_file: Option<PathBuf>,
     #[serde(default, deserialize_with = "rules::http_url_option")]
     monitor_url: Option<String>,
 }
@@ -97,6 +95,22 @@ impl SecretFiles<'_> {
         Ok(Secret::new(text))
     }
 
+    /// The path of creds that can be read now; whoever connects reads them again.
+    fn creds(self, file: &str, key: &'static str, path: &Path) -> Result<PathBuf, ConfigError> {
+        let SecretFiles::Read(base) = self else {
+            return Ok(path.to_owned());
+        };
+        let text = self.read(file, key, path)?;
+        match identity::Creds::parse(text.reveal()) {
+            Ok(_) => Ok(base.join(path)),
+            Err(error) => Err(bad(
+                file,
+                key,
+                &format!("must name a file of creds, and {error}"),
+            )),
+        }
+    }
+
     fn either(
         self,
         file: &str,
@@ -127,12 +141,15 @@ impl RawNats {
         file: &str,
         secrets: SecretFiles<'_>,
     ) -> Result<NatsConfig, ConfigError> {
-        let keys = ["nats.password", "nats.password_file"];
-        let password = secrets.either(file, keys, self.password, self.password_file)?;
+        let creds = secrets.creds(file, "nats.creds", &self.creds)?;
+        let signing_key = self
+            .signing_key_file
+            .map(|path| secrets.read(file, "nats.signing_key_file", &path))
+            .transpose()?;
         Ok(NatsConfig {
             url: self.url,
-            user: self.user,
-            password,
+            creds,
+            signing_key,
             monitor_url: self.monitor_url,
         })
     }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 use chassis::{Config, Context, Failure, Service, Shutdown, run_service};
@@ -52,6 +53,18 @@ impl Service for Tiny {
     }
 }
 
+/// A file of creds that no server asks for.
+pub fn creds() -> PathBuf {
+    let creds = identity::Creds::new("none".to_owned(), nkeys::KeyPair::new_user());
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("tiny.creds");
+    // Tests side by side write it each; a reader sees a whole one.
+    let part = path.with_extension(format!("{}.part", creds.public_key()));
+    let text = creds.text().expect("the key is new");
+    std::fs::write(&part, text).expect("the target directory is writable");
+    std::fs::rename(&part, &path).expect("the target directory is writable");
+    path
+}
+
 /// A configuration on a free port; `more` adds tables. Each test of a binary takes its own cell number.
 pub fn config(number: u64, more: &str) -> Config<Settings> {
     let text = format!(
@@ -61,12 +74,12 @@ pub fn config(number: u64, more: &str) -> Config<Settings> {
         number = {number}
         [nats]
         url = "nats://127.0.0.1:1"
-        user = "tiny"
-        password = "secret"
+        creds = {creds:?}
         [http]
         listen = "127.0.0.1:0"
         {more}
-        "#
+        "#,
+        creds = creds()
     );
     Config::from_toml(&text).unwrap_or_else(|refusal| panic!("{refusal}"))
 }

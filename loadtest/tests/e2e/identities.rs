@@ -1,0 +1,250 @@
+//! Who is let in while the bus runs: nodes by the service's key, and who comes back with new creds.
+
+use crate::suite::{Outcome, Servers, Suite, eventually, id, small, token};
+use async_nats::Client;
+use client::{ConnectOptions, Operation};
+use futures::StreamExt;
+use identity::{CLAIMS_UPDATE, Creds, Directory, NodeSigner, node_user};
+use nkeys::KeyPair;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// Within the life of any test's servers.
+const ISSUED_S: i64 = 1_700_000_000;
+
+/// A directory that goes with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("apportion-test-{}", id()));
+        fs::create_dir(&path).expect("temporary files can be made");
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left is in a directory for temporary files.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Creds of a node's user, as the service that lets nodes in would sign them.
+fn node_creds(servers: &Servers, place: &Path, name: &str, expires_s: Option<i64>) -> PathBuf {
+    let signer = servers.creds("quota").with_file_name("node-signing.nk");
+    let signer = fs::read_to_string(signer).expect("the launcher has made it");
+    let signer = NodeSigner::parse(&signer).expect("the launcher has made it");
+    let key = KeyPair::new_user();
+    let signed = node_user(
+        &signer,
+        &token(name),
+        &key.public_key(),
+        ISSUED_S,
+        expires_s,
+    );
+    let creds = Creds::new(signed.expect("the key is a user's"), key);
+    let path = place.join(format!("{name}.creds"));
+    fs::write(&path, creds.text().expect("the key is new")).expect("there is room");
+    path
+}
+
+/// A connection that keeps what the server refuses.
+async fn node(servers: &Servers, creds: &Path, name: &str) -> (Client, Arc<Mutex<Vec<String>>>) {
+    let refused = Arc::new(Mutex::new(Vec::new()));
+    let keep = refused.clone();
+    let options = identity::connect(creds)
+        .custom_inbox_prefix(format!("_INBOX.{name}"))
+        .event_callback(move |event| {
+            if let async_nats::Event::ServerError(error) = event {
+                let mut refused = keep.lock().expect("nobody panics while it is held");
+                refused.push(error.to_string());
+            }
+            std::future::ready(())
+        });
+    let nats = options.connect(&servers.nats.url).await;
+    (nats.expect("a node's creds are good"), refused)
+}
+
+#[tokio::test]
+async fn a_nodes_user_reaches_its_own_subjects_and_no_others() -> Outcome {
+    let suite = Suite::start().await;
+    let (s, scratch) = (&suite.subjects, Scratch::new());
+    let creds = node_creds(&suite.servers, &scratch.0, "n1", None);
+    let (nats, refused) = node(&suite.servers, &creds, "n1").await;
+    let creds = node_creds(&suite.servers, &scratch.0, "n2", None);
+    let (other, _) = node(&suite.servers, &creds, "n2").await;
+    let mut assigned = nats.subscribe(s.node("n1", "assign")).await?;
+    let mut of_other = other.subscribe(s.node("n2", "assign")).await?;
+    nats.flush().await?;
+    other.flush().await?;
+
+    // Its own: a report that is stored, a question that is answered, an assignment.
+    let jetstream = async_nats::jetstream::new(nats.clone());
+    let stored = jetstream
+        .publish(s.node("n1", "report"), "x".into())
+        .await?;
+    assert_eq!(stored.await?.stream, s.report_stream());
+    let answer = nats.request(s.node("n1", "sync"), "".into()).await?;
+    assert_eq!(answer.payload.len(), 0, "nothing is assigned");
+    let door = suite.servers.nats("node-heartbeat").await;
+    door.publish(s.node("n1", "assign"), "hint".into()).await?;
+    door.flush().await?;
+    let hint = assigned.next().await.expect("the connection stands");
+    assert_eq!(hint.payload, "hint");
+
+    let said = [
+        s.node("n2", "report"),
+        s.node("n2", "sync"),
+        s.node("n2", "heartbeat"),
+        s.node("n2", "assign"),
+        s.node("n1", "assign"),
+        s.join(),
+        s.ingress("tenant-a"),
+        s.admin(),
+        "_INBOX.n2.x".to_owned(),
+        "$JS.API.INFO".to_owned(),
+    ];
+    for subject in &said {
+        nats.publish(subject.clone(), "intruder".into()).await?;
+    }
+    let heard = [
+        s.node("n2", "assign"),
+        s.node("*", "assign"),
+        "_INBOX.>".to_owned(),
+        "_INBOX.n2.>".to_owned(),
+        ">".to_owned(),
+    ];
+    let mut spies = Vec::new();
+    for subject in &heard {
+        spies.push(nats.subscribe(subject.clone()).await?);
+    }
+    nats.flush().await?;
+    eventually("every attempt is refused", || async {
+        let refused = refused.lock().expect("nobody panics while it is held");
+        let told = |subject: &String| {
+            let quoted = format!("\"{}\"", subject.to_lowercase());
+            refused
+                .iter()
+                .any(|text| text.to_lowercase().contains(&quoted))
+        };
+        said.iter().chain(&heard).all(told).then_some(())
+    })
+    .await;
+    door.publish(s.node("n2", "assign"), "of n2".into()).await?;
+    door.flush().await?;
+    let hint = of_other.next().await.expect("the connection stands");
+    assert_eq!(hint.payload, "of n2");
+    nats.flush().await?;
+    for mut spy in spies {
+        use futures::FutureExt;
+        if let Some(Some(message)) = spy.next().now_or_never() {
+            panic!("{} got through", message.subject);
+        }
+    }
+    suite.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_no_good_node_user_is_refused() -> Outcome {
+    let suite = Suite::start().await;
+    let scratch = Scratch::new();
+    // Its time is over.
+    let over = node_creds(&suite.servers, &scratch.0, "n1", Some(ISSUED_S + 1));
+    let refused = identity::connect(over)
+        .connect(&suite.servers.nats.url)
+        .await;
+    refused.expect_err("its time is over");
+    // Signed by who may not: by a key of its own making, for the right account.
+    let text = fs::read_to_string(
+        suite
+            .servers
+            .creds("quota")
+            .with_file_name("node-signing.nk"),
+    )?;
+    let account = text.lines().next().expect("the first line is the account");
+    let seed = KeyPair::new_account().seed()?;
+    let signer = NodeSigner::parse(&format!("{account}\n{seed}\n"))?;
+    let key = KeyPair::new_user();
+    let signed = node_user(&signer, &token("n1"), &key.public_key(), ISSUED_S, None)?;
+    let path = scratch.0.join("forged.creds");
+    fs::write(&path, Creds::new(signed, key).text()?)?;
+    let refused = identity::connect(&path)
+        .connect(&suite.servers.nats.url)
+        .await;
+    refused.expect_err("the account does not know that key");
+    suite.close().await;
+    Ok(())
+}
+
+/// A bus's directory of the test's own tenant, so that no other test is disturbed.
+async fn changed(
+    servers: &Servers,
+    change: impl FnOnce(&mut Directory) -> Result<String, identity::DirectoryError>,
+) -> Outcome {
+    let token = {
+        let mut directory = Directory::open(&servers.nats.bus)?;
+        let account = change(&mut directory)?;
+        directory.account_token(&account)?
+    };
+    let system = servers.nats("system").await;
+    let token = token.trim().to_owned().into();
+    let answer = system.request(CLAIMS_UPDATE, token).await?;
+    let said = String::from_utf8_lossy(&answer.payload).into_owned();
+    assert!(said.contains("\"code\":200"), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn creds_that_are_replaced_are_good_from_the_next_connection_on() -> Outcome {
+    let suite = Suite::start().await;
+    // A name of this test's own.
+    let name = format!("t{}", &id()[..20]);
+    let key = format!("tenant:{name}");
+    let now = chassis::Clock::real().now_ms() / 1000;
+    changed(&suite.servers, |directory| {
+        directory.add_tenant(&name, now)?;
+        Ok(format!("T_{name}"))
+    })
+    .await?;
+    crate::suite::set_quota(&suite.operator().await, &name, "cpu", 64_000).await;
+    let creds = suite.servers.creds(&key);
+    let before = fs::read(&creds)?;
+    let options =
+        ConnectOptions::tenant(&suite.servers.nats.url, suite.subjects.cell(), token(&name));
+    let tenant = client::Client::connect(options.creds(&creds)).await?;
+    let refused = || {
+        Operation::new(
+            id(),
+            schemas::v1::request::Verb::Submit(client::Submit::default()),
+        )
+    };
+    assert!(tenant.call(&refused()).await.is_ok());
+
+    // The server closes the old connection; the client comes back by what it finds in the file.
+    changed(&suite.servers, |directory| directory.rotate(&key, now + 1)).await?;
+    assert_ne!(fs::read(&creds)?, before);
+    eventually("the client is back", || async {
+        let operation = refused();
+        let outcome = tokio::time::timeout(Duration::from_secs(5), tenant.call(&operation)).await;
+        matches!(outcome, Ok(Ok(_))).then_some(())
+    })
+    .await;
+    // What was replaced is void.
+    let scratch = Scratch::new();
+    let old = scratch.0.join("old.creds");
+    fs::write(&old, before)?;
+    let connected = identity::connect(&old)
+        .connect(&suite.servers.nats.url)
+        .await;
+    connected.expect_err("it is void");
+    let other = suite.tenant("tenant-a").await;
+    assert!(other.submit(small("x"), id()).await.is_ok());
+    suite.close().await;
+    Ok(())
+}

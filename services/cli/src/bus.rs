@@ -1,0 +1,196 @@
+//! Who is who on the bus. Whoever runs these holds the bus's keys.
+
+use crate::{Failure, stack};
+use chassis::Clock;
+use clap::{Args, Subcommand};
+use identity::{CLAIMS_DELETE, CLAIMS_UPDATE, Directory, Plan};
+use serde_json::Value;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Subcommand)]
+pub enum BusCommand {
+    /// Make a bus's keys, accounts and creds, and the piece of configuration that its servers include. What is there stays;
+    /// run twice it changes nothing.
+    Init(Init),
+    /// Let a tenant in, or shut it out, while the bus runs.
+    Tenant {
+        #[command(subcommand)]
+        command: TenantCommand,
+    },
+    /// Give a party (such as quota, operator or tenant:NAME) new creds, and make the old ones void.
+    Rotate {
+        party: String,
+        #[command(flatten)]
+        bus: Bus,
+    },
+    /// Make all accounts known to the running bus: after an upgrade, or when another command could not reach it.
+    Push {
+        #[command(flatten)]
+        bus: Bus,
+    },
+}
+
+#[derive(Subcommand)]
+pub enum TenantCommand {
+    /// Make its account and its creds, and make it known to the bus.
+    Add {
+        name: String,
+        #[command(flatten)]
+        bus: Bus,
+    },
+    /// Make its account void, which closes its connections, and throw away its creds.
+    Remove {
+        name: String,
+        #[command(flatten)]
+        bus: Bus,
+    },
+}
+
+#[derive(Args)]
+pub struct Init {
+    /// The cell's name.
+    #[arg(long)]
+    cell: String,
+    /// A tenant; as often as there are some.
+    #[arg(long = "tenant")]
+    tenants: Vec<String>,
+    /// The directory. Its keys are for nobody but the operator of the bus.
+    #[arg(long)]
+    out: PathBuf,
+    /// Where the servers keep the accounts that they know, if not in the directory.
+    #[arg(long)]
+    resolver_dir: Option<PathBuf>,
+    /// Make a user `fleet` that is all nodes: for simulations alone.
+    #[arg(long)]
+    simulated_fleet: bool,
+}
+
+#[derive(Args)]
+pub struct Bus {
+    /// The directory that `bus init` made.
+    #[arg(long)]
+    dir: PathBuf,
+    /// The bus, if it is not the stack's.
+    #[arg(long)]
+    url: Option<String>,
+}
+
+impl BusCommand {
+    pub async fn run(self, stack: &Path) -> Result<(), Failure> {
+        match self {
+            Self::Init(init) => init.run(),
+            Self::Tenant { command } => command.run(stack).await,
+            Self::Rotate { party, bus } => {
+                let mut directory = Directory::open(&bus.dir)?;
+                let account = directory.rotate(&party, now_s())?;
+                bus.server(stack, &directory)
+                    .await?
+                    .update(directory.account_token(&account)?)
+                    .await?;
+                println!("{party}: {}", directory.creds_path(&party).display());
+                Ok(())
+            }
+            Self::Push { bus } => {
+                let directory = Directory::open(&bus.dir)?;
+                let server = bus.server(stack, &directory).await?;
+                let tokens = directory.account_tokens()?;
+                let count = tokens.len();
+                for token in tokens {
+                    server.update(token).await?;
+                }
+                println!("{count} accounts are known");
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Init {
+    fn run(self) -> Result<(), Failure> {
+        let resolver_dir = match self.resolver_dir {
+            Some(path) => path,
+            None => std::path::absolute(&self.out)?.join("resolver"),
+        };
+        let resolver_dir = resolver_dir.to_str().ok_or("a path that is not UTF-8")?;
+        let plan = Plan {
+            cell: self.cell,
+            tenants: BTreeSet::from_iter(self.tenants),
+            simulated_fleet: self.simulated_fleet,
+            resolver_dir: resolver_dir.to_owned(),
+        };
+        let (_, written) = Directory::init(&self.out, plan, now_s())?;
+        println!("{}: {} files written", self.out.display(), written.len());
+        Ok(())
+    }
+}
+
+impl TenantCommand {
+    async fn run(self, stack: &Path) -> Result<(), Failure> {
+        match self {
+            Self::Add { name, bus } => {
+                let mut directory = Directory::open(&bus.dir)?;
+                directory.add_tenant(&name, now_s())?;
+                let server = bus.server(stack, &directory).await?;
+                server.update(directory.tenant_token(&name)?).await?;
+                let creds = directory.creds_path(&format!("tenant:{name}"));
+                println!("tenant {name}: {}", creds.display());
+            }
+            Self::Remove { name, bus } => {
+                let mut directory = Directory::open(&bus.dir)?;
+                let server = bus.server(stack, &directory).await?;
+                server
+                    .delete(directory.tenant_deletion(&name, now_s())?)
+                    .await?;
+                directory.forget_tenant(&name, now_s())?;
+                println!("tenant {name} is shut out");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn now_s() -> i64 {
+    Clock::real().now_ms() / 1000
+}
+
+impl Bus {
+    async fn server(&self, stack: &Path, directory: &Directory) -> Result<Server, Failure> {
+        let url = match &self.url {
+            Some(url) => url.clone(),
+            None => stack::read(stack)?.nats.url,
+        };
+        let creds = directory.creds_path("system");
+        let options = identity::connect(creds).name("apportion bus");
+        Ok(Server(options.connect(&url).await?))
+    }
+}
+
+/// A bus that takes its accounts from whoever has the system's creds.
+struct Server(async_nats::Client);
+
+impl Server {
+    async fn update(&self, token: String) -> Result<(), Failure> {
+        self.ask(CLAIMS_UPDATE, token).await
+    }
+
+    async fn delete(&self, request: String) -> Result<(), Failure> {
+        self.ask(CLAIMS_DELETE, request).await
+    }
+
+    async fn ask(&self, subject: &'static str, token: String) -> Result<(), Failure> {
+        let asked = self.0.request(subject, token.trim().to_owned().into());
+        let answer = tokio::time::timeout(PATIENCE, asked).await;
+        let answer = answer.map_err(|_| "the bus does not answer")??;
+        let said: Value = serde_json::from_slice(&answer.payload)?;
+        match said["data"]["code"].as_u64() {
+            Some(200) => Ok(()),
+            _ => Err(format!("the bus refuses it: {said}").into()),
+        }
+    }
+}

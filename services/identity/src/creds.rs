@@ -1,0 +1,125 @@
+//! What a party holds to be let in: a token that anybody may see, and the seed of its key.
+
+use async_nats::{Auth, AuthError, ConnectOptions};
+use nkeys::KeyPair;
+use std::{fmt, fs, path::PathBuf};
+
+const TOKEN: &str = "NATS USER JWT";
+const SEED: &str = "USER NKEY SEED";
+
+/// The content of a creds file, as all of NATS' tools read and write it.
+pub struct Creds {
+    pub token: String,
+    key: KeyPair,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadCreds {
+    #[error("there is no section `{0}`")]
+    Missing(&'static str),
+    #[error("the seed is broken")]
+    Seed,
+}
+
+impl fmt::Debug for Creds {
+    /// Without the seed: this may end up in a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.key.public_key())
+    }
+}
+
+impl Creds {
+    /// A token and the key that it is about.
+    pub fn new(token: String, key: KeyPair) -> Self {
+        Self { token, key }
+    }
+
+    pub fn parse(text: &str) -> Result<Self, BadCreds> {
+        let section = |name| section(text, name).ok_or(BadCreds::Missing(name));
+        let (token, seed) = (section(TOKEN)?, section(SEED)?);
+        let key = KeyPair::from_seed(&seed).map_err(|_| BadCreds::Seed)?;
+        Ok(Self { token, key })
+    }
+
+    pub fn public_key(&self) -> String {
+        self.key.public_key()
+    }
+
+    pub fn into_key(self) -> KeyPair {
+        self.key
+    }
+
+    pub fn text(&self) -> Result<String, BadCreds> {
+        let seed = self.key.seed().map_err(|_| BadCreds::Seed)?;
+        let part = |name, line: &str, end| {
+            format!("-----BEGIN {name}-----\n{line}\n{end}END {name}{end}\n\n")
+        };
+        Ok(part(TOKEN, &self.token, "------") + &part(SEED, &seed, "------"))
+    }
+
+    /// Proves to a server that the key is there.
+    pub fn answer(&self, nonce: &[u8]) -> Result<Auth, BadCreds> {
+        let mut auth = Auth::new();
+        auth.jwt = Some(self.token.clone());
+        auth.signature = Some(self.key.sign(nonce).map_err(|_| BadCreds::Seed)?);
+        Ok(auth)
+    }
+}
+
+/// The line after the one that begins the section.
+fn section(text: &str, name: &str) -> Option<String> {
+    let mut lines = text.lines().map(str::trim);
+    lines.find(|line| line.starts_with("-----BEGIN") && line.contains(name))?;
+    let line = lines.find(|line| !line.is_empty())?;
+    (!line.starts_with('-')).then(|| line.to_owned())
+}
+
+/// Options to connect by a creds file. It is read at every connection, so that one that was replaced is good from the
+/// next one on.
+pub fn connect(creds: impl Into<PathBuf>) -> ConnectOptions {
+    let path = creds.into();
+    ConnectOptions::with_auth_callback(move |nonce| {
+        let said = |why: &dyn fmt::Display| AuthError::new(format!("{}: {why}", path.display()));
+        let answer = match fs::read_to_string(&path) {
+            Ok(text) => Creds::parse(&text)
+                .and_then(|creds| creds.answer(&nonce))
+                .map_err(|bad| said(&bad)),
+            Err(error) => Err(said(&error)),
+        };
+        std::future::ready(answer)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn creds_are_read_as_they_were_written() {
+        let creds = Creds::new("a.b.c".to_owned(), KeyPair::new_user());
+        let text = creds.text().expect("the key is whole");
+        let again = Creds::parse(&text).expect("it was just written");
+        assert_eq!(
+            (&again.token, again.public_key()),
+            (&creds.token, creds.public_key())
+        );
+        let seed = section(&text, SEED).expect("it was just written");
+        assert!(!format!("{again:?}").contains(&seed));
+    }
+
+    #[test]
+    fn what_are_no_creds_is_refused() {
+        let check = |text: &str, bad| assert_eq!(Creds::parse(text).expect_err(text), bad);
+        let token = format!("-----BEGIN {TOKEN}-----\na.b.c\n------END {TOKEN}------\n");
+        check("", BadCreds::Missing(TOKEN));
+        check(&token, BadCreds::Missing(SEED));
+        check(
+            &format!("-----BEGIN {TOKEN}-----\n------END {TOKEN}------\n"),
+            BadCreds::Missing(TOKEN),
+        );
+        check(
+            &format!("{token}-----BEGIN {SEED}-----\nSUX\n"),
+            BadCreds::Seed,
+        );
+    }
+}

@@ -1,0 +1,14 @@
+//! Who is who on the bus, and what each may say and hear there: NATS' operator mode. See docs/adr/0033.
+//!
+//! - `domain/`: pure rules. A cell and its tenants become accounts and users, and these become signed tokens.
+//! - [`Creds`] is what a party holds, and [`connect`] how it connects by it.
+//! - [`Directory`] is what the operator of the bus holds: keys, tokens, and the creds that are handed out.
+
+mod creds;
+mod directory;
+mod domain;
+
+pub use creds::{BadCreds, Creds, connect};
+pub use directory::{Directory, DirectoryError, Plan};
+pub use domain::mint::{MintError, NodeSigner, is_user_key, node_user};
+pub use domain::party::{CLAIMS_DELETE, CLAIMS_UPDATE};
