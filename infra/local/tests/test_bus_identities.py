@@ -1,7 +1,10 @@
 """Who is who on a running bus: what `apportion bus` changes while it runs, and what nodes' users reach."""
 
 import asyncio
+import base64
+import json
 import re
+import secrets
 import tempfile
 import unittest
 from pathlib import Path
@@ -13,6 +16,23 @@ from apportion_local.paths import StackError
 CELL = "cell-1"
 PREFIX = f"apportion.v1.{CELL}"
 A, B, NEW = "tenant:tenant-a", "tenant:tenant-b", "tenant:new-one"
+
+
+def claims(token):
+    body = token.split(".")[1]
+    return json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+
+
+def signed(value, seed):
+    """A token as whoever has the operator's key could make it."""
+    import nkeys
+
+    def plain(data):
+        return base64.urlsafe_b64encode(data).rstrip(b"=")
+
+    value = {**value, "iat": value["iat"] + 1, "jti": secrets.token_hex(16)}
+    words = plain(b'{"typ":"JWT","alg":"ed25519-nkey"}') + b"." + plain(json.dumps(value).encode())
+    return words + b"." + plain(nkeys.from_seed(bytearray(seed.strip().encode())).sign(words))
 
 
 async def listen(client, subject):
@@ -212,6 +232,41 @@ class Running(unittest.IsolatedAsyncioTestCase):
         async with self.server.connect(NEW) as tenant:
             ack = await tenant.jetstream().publish(f"{PREFIX}.ingress.new-one", b"x")
             self.assertEqual(ack.seq, 1)
+
+    async def test_an_account_that_nobody_let_in_gets_nowhere_even_if_the_operator_signs_it(self):
+        keys, tokens = self.server.bus_dir / "keys", self.server.bus_dir / "tokens"
+        token = (tokens / "account-T_tenant-a.jwt").read_text(encoding="utf-8").strip()
+        other = claims((tokens / "account-T_tenant-b.jwt").read_text(encoding="utf-8"))
+
+        def without(imports):
+            for one in imports:
+                del one["token"]
+
+        def of_another(imports):
+            for one, theirs in zip(imports, other["nats"]["imports"]):
+                one["token"] = theirs["token"]
+
+        def wider(imports):
+            for one in imports:
+                one["subject"] = one["subject"].replace("tenant-a", "tenant-b")
+
+        for change in (without, of_another, wider):
+            value = claims(token)
+            change(value["nats"]["imports"])
+            async with self.server.connect("system") as system:
+                forged = signed(value, (keys / "operator-signing.nk").read_text(encoding="utf-8"))
+                await system.request("$SYS.REQ.CLAIMS.UPDATE", forged, timeout=5)
+            with self.subTest(change.__name__):
+                async with self.server.connect(A) as tenant:
+                    for name in ("tenant-a", "tenant-b"):
+                        await tenant.publish(f"{PREFIX}.ingress.{name}", b"x")
+                    await settle(tenant)
+                async with self.server.connect("operator") as operator:
+                    info = await operator.jetstream().stream_info(f"APPORTION_{CELL}_INGRESS")
+                    self.assertEqual(info.state.messages, 0)
+        await self.command("push")
+        async with self.server.connect(A) as tenant:
+            await tenant.jetstream().publish(f"{PREFIX}.ingress.tenant-a", b"x")
 
     async def test_only_the_system_s_user_makes_accounts_known_and_takes_them_back(self):
         token = (self.server.bus_dir / "tokens" / "account-T_tenant-b.jwt").read_bytes()
