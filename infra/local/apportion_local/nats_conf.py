@@ -208,10 +208,14 @@ def operator(cell):
 
 
 def bus(cell):
-    """The only one who makes, changes and deletes streams. Says nothing in the cell."""
+    """
+    The only one who makes, changes and deletes streams. Says nothing in the cell; but what stood on the ledger and was lost is
+    put back by it, from a copy.
+    """
     to = Crossings(cell)
     for kind in STREAMS:
         to.ask(kind, manage)
+    to.store("LEDGER", [subject(cell, "ledger", name) for name in LEDGER_WRITERS])
     return to.party("BUS", "bus", "bus")
 
 

@@ -3,6 +3,8 @@
 use crate::Failure;
 use chassis::stack::Stack;
 use client::{Client, ConnectOptions};
+use ledger::jetstream::JetStreamBus;
+use schemas::subjects::Subjects;
 use sqlx::{
     PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
@@ -28,6 +30,15 @@ pub async fn operator(stack: &Stack) -> Result<Client, Failure> {
     let options = ConnectOptions::operator(&stack.nats.url, &stack.cell.name)
         .user(&login.user, &login.password);
     Ok(Client::connect(options).await?)
+}
+
+/// The ledger, to look at.
+pub async fn ledger(stack: &Stack) -> Result<JetStreamBus, Failure> {
+    let login = stack.user("operator")?;
+    let (user, password) = (login.user.clone(), login.password.clone());
+    let options = async_nats::ConnectOptions::with_user_and_password(user, password);
+    let client = options.connect(&stack.nats.url).await?;
+    Ok(JetStreamBus::open(client, Subjects::new(&stack.cell.name)).await?)
 }
 
 /// A reader of one service's warm state.

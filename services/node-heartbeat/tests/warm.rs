@@ -76,6 +76,7 @@ async fn the_fleet_is_read_as_it_was_written() {
         ledger: LedgerId(1),
         after: Lsn(0),
         to: Lsn(1),
+        digest: None,
         changes: vec![first, b.clone(), a.clone()],
     };
     sink.apply(&batch).await.unwrap();

@@ -216,6 +216,7 @@ impl Journal {
             ledger: LEDGER,
             after: Lsn(after),
             to: Lsn(self.lsn),
+            digest: None,
             changes: std::mem::take(&mut self.changes),
         }
     }
@@ -227,6 +228,7 @@ pub fn again(batch: &Batch<Change>) -> Batch<Change> {
         ledger: batch.ledger,
         after: batch.after,
         to: batch.to,
+        digest: None,
         changes: batch.changes.clone(),
     }
 }
