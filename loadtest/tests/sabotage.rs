@@ -210,3 +210,8 @@ fn impossible_demand_that_counts() {
 fn a_lost_end_that_is_ignored() {
     check(Bug::LostEndIgnored, &[Invariant::Replay]);
 }
+
+#[test]
+fn a_digest_that_is_ignored() {
+    check(Bug::DigestIgnored, &[Invariant::Replay]);
+}

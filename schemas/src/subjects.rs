@@ -13,6 +13,8 @@ pub const HEADER_POSITION: &str = "Apportion-Position";
 pub const HEADER_PART: &str = "Apportion-Part";
 /// Of a feed message: the id of the ledger that it was made from.
 pub const HEADER_LEDGER: &str = "Apportion-Ledger";
+/// Of a feed message: the digest of the ledger's record at the end of its batch.
+pub const HEADER_DIGEST: &str = "Apportion-Digest";
 /// What tenants may ask, each verb of one service.
 pub const QUERY_VERBS: [&str; 5] = ["feed", "operation", "allocation", "reservation", "resource"];
 /// The name that stands for the operators where a tenant's name is expected. No tenant may begin with `_`.

@@ -24,7 +24,7 @@ USER_GRANTS = {
     # Just what the migrations in schemas/clickhouse and the projection say; one that alters a table needs more.
     # It makes its database anew when somebody has dropped that, and throws away parts that are broken (ALTER DELETE).
     "analytics": ENGINE_GRANTS + [f"SELECT, INSERT, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP VIEW, "
-                                  f"TRUNCATE, ALTER DELETE ON {DATABASE}.*"] + STATE_GRANTS,
+                                  f"TRUNCATE, ALTER DELETE, ALTER ADD COLUMN ON {DATABASE}.*"] + STATE_GRANTS,
     "reader": [f"SELECT ON {DATABASE}.*"],
     "test": ENGINE_GRANTS + ["SELECT, INSERT, ALTER, CREATE, DROP, UNDROP TABLE, TRUNCATE, OPTIMIZE, SHOW, dictGet, "
                              "KILL QUERY, SYSTEM ON *.*"],

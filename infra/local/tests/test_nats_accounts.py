@@ -41,7 +41,7 @@ STORES = {
     "node-heartbeat": (f"{PREFIX}.ledger.node-heartbeat",),
     "analytics": (snapshot("projection-analytics"),),
     "operator": (f"{PREFIX}.admin",),
-    "bus": (),
+    "bus": tuple(f"{PREFIX}.ledger.{writer}" for writer in WRITERS),
     "fleet": (f"{PREFIX}.node.n1.report",),
     "tenant:tenant-a": (f"{PREFIX}.ingress.tenant-a",),
 }
@@ -311,9 +311,15 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
             await js.add_stream(name=f"APPORTION_{CELL}_EVENT", subjects=STREAMS[f"APPORTION_{CELL}_EVENT"])
             await js.purge_stream(f"APPORTION_{CELL}_INGRESS")
             await bus.publish(f"{PREFIX}.admin", b"x")
-            await bus.publish(f"{PREFIX}.ledger.quota", b"x")
+            await bus.publish(f"{PREFIX}.ledger.analytics", b"x")
             await settle(bus)
             await until(lambda: len(bus.refusals) == 2)
+
+    async def test_the_operator_of_the_bus_puts_back_what_the_ledger_lost(self):
+        async with self.server.connect("bus") as bus:
+            for writer in WRITERS:
+                await bus.jetstream().publish(f"{PREFIX}.ledger.{writer}", b"frame")
+        self.assertEqual(await self.messages("LEDGER"), len(WRITERS))
 
     async def test_nothing_that_the_server_publishes_for_a_user_gets_anywhere(self):
         """A user names the subjects of deliveries and answers; what it may publish itself is no matter there."""

@@ -86,7 +86,7 @@ pub async fn services_ready(stack: &Stack) -> Check {
 /// Whether the chain holds, as `apportion verify` has it; and the ledger as the feeds are compared with it.
 pub async fn ledger(stack: &Stack) -> Result<(Ledger, String), EndError> {
     let bus = measure::ledger(stack).await?;
-    let verified = match ledger::verify(&bus).await {
+    let verified = match ledger::verify(&bus, &[]).await {
         Ok(verified) => verified,
         Err(ledger::VerifyError::Bus(error)) => return Err(error.into()),
         Err(ledger::VerifyError::Chain(error)) => return Err(error.into()),

@@ -207,7 +207,7 @@ async fn a_foreign_record_on_the_ledger_stops_its_readers() -> Outcome {
     let lsn = eventually("a gap between quota's own frames", || async {
         let last = bus.last(Writer::Quota).await.ok()?;
         let expected = last.map_or(vocab::Lsn(0), |record| record.lsn);
-        bus.append(Writer::Quota, expected, "no frame at all".into())
+        bus.append(Writer::Quota, expected, expected, "no frame at all".into())
             .await
             .ok()
     })
@@ -228,7 +228,7 @@ async fn a_foreign_record_on_the_ledger_stops_its_readers() -> Outcome {
             "{name}: {said}"
         );
     }
-    let error = ledger::verify(&bus)
+    let error = ledger::verify(&bus, &[])
         .await
         .expect_err("it is no frame")
         .to_string();

@@ -246,6 +246,7 @@ impl<C: Send + Sync + 'static> Sink for Discard<C> {
     async fn resume(&mut self, _ledger: LedgerId) -> Result<Resume, SinkError> {
         Ok(Resume {
             through: self.through,
+            digest: None,
             begun: None,
         })
     }

@@ -1,8 +1,8 @@
 //! Which subjects and streams there are, spelt by `schemas::subjects` and nowhere else.
 
 use schemas::subjects::{
-    HEADER_LEDGER, HEADER_PART, HEADER_POSITION, HEADER_REPLY, HEADER_TRACEPARENT, OPERATOR,
-    Subjects,
+    HEADER_DIGEST, HEADER_LEDGER, HEADER_PART, HEADER_POSITION, HEADER_REPLY, HEADER_TRACEPARENT,
+    OPERATOR, Subjects,
 };
 
 /// Who has to understand a subject's messages.
@@ -97,7 +97,7 @@ fn of_tenants() -> Vec<Subject> {
                 s.event_stream()
             ),
             payload: &["TenantEvents"],
-            headers: &[HEADER_POSITION, HEADER_PART, HEADER_LEDGER],
+            headers: &[HEADER_POSITION, HEADER_PART, HEADER_LEDGER, HEADER_DIGEST],
         },
     ]
 }
@@ -256,6 +256,7 @@ pub fn markers() -> Vec<(String, String)> {
         ("header_position", HEADER_POSITION),
         ("header_part", HEADER_PART),
         ("header_ledger", HEADER_LEDGER),
+        ("header_digest", HEADER_DIGEST),
         ("operator", OPERATOR),
     ]
     .map(|(marker, text)| (marker.to_owned(), code(text)))

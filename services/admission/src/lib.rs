@@ -82,10 +82,11 @@ impl Service for AdmissionService {
             window_slots: ctx.settings.window_slots,
         };
         let (turned_in, turned) = mpsc::unbounded_channel();
+        let (feed_mark, warm_mark) = (Mark::default(), Mark::default());
         let deciding = Deciding {
             door: Some((Door::Ingress, Arc::new(wire::commands))),
             effects: Some(turned_in),
-            ..Deciding::on_ledger(rules)
+            ..Deciding::on_ledger(rules, vec![feed_mark.clone(), warm_mark.clone()])
         };
         let cell = ctx.cell_no();
         let pool = ctx.postgres()?;
@@ -93,7 +94,6 @@ impl Service for AdmissionService {
             publish::FeedSink::new(publish::JetStreamFeed::new(&bus), cell),
             store::sink(pool.clone(), cell),
         );
-        let (feed_mark, warm_mark) = (Mark::default(), Mark::default());
         let client = ctx.nats().await?;
         let queries = Queries::new(ctx.subjects())
             .on(query::FeedQueries { bus: bus.clone() }, &feed_mark)
@@ -101,8 +101,8 @@ impl Service for AdmissionService {
             .and_unknown();
         tokio::try_join!(
             ctx.decide::<Admission>(&bus, deciding),
-            ctx.project_marked::<Feed, _>(&bus, feed, &feed_mark),
-            ctx.project_marked::<project::WarmProjection, _>(&bus, warm, &warm_mark),
+            ctx.project::<Feed, _>(&bus, feed, &feed_mark),
+            ctx.project::<project::WarmProjection, _>(&bus, warm, &warm_mark),
             publish::refuse(client, ctx.subjects(), cell, turned, &ctx.shutdown),
             queries.serve(&ctx),
         )?;

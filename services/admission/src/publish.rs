@@ -23,7 +23,7 @@ use crate::{
     feed::{FeedItem, FeedKind, Outcome},
     wire,
 };
-use ledger::{Batch, LedgerId, Resume, Sink, SinkError};
+use ledger::{Batch, Digest, LedgerId, Resume, Sink, SinkError, Witness};
 use pack::{Pack, Packer};
 use vocab::{CellNo, Lsn, Token};
 
@@ -37,7 +37,14 @@ pub struct FeedSink<S> {
     end: Option<End>,
     /// The sequence that the stream had behind the last batch of this sink, and where that batch ended. A batch may have
     /// nothing that goes into a feed.
-    applied: Option<(u64, Lsn)>,
+    applied: Option<(u64, Applied)>,
+}
+
+/// Up to where, and what stands there.
+#[derive(Debug, Clone, Copy)]
+struct Applied {
+    to: Lsn,
+    digest: Option<Digest>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -146,6 +153,7 @@ impl<S: FeedStream> FeedSink<S> {
             to: batch.to,
             number,
             count,
+            digest: batch.digest,
         };
         let mut missing = (1..).map(part).zip(packs).skip(landed as usize).peekable();
         let mut sequence = end.sequence;
@@ -200,7 +208,7 @@ impl<S: FeedStream> FeedSink<S> {
     }
 
     /// Where it stands, whether or not it has to be made anew first.
-    async fn look(&self, ledger: LedgerId) -> Result<(End, Lsn), SinkError> {
+    async fn look(&self, ledger: LedgerId) -> Result<(End, Applied), SinkError> {
         let end = self.stream.end().await?;
         let mut sequence = end.last_sequence;
         let last = match end.messages {
@@ -217,13 +225,34 @@ impl<S: FeedStream> FeedSink<S> {
             self.stream.trim(sequence).await?;
         }
         let begun = part.filter(|part| !part.is_last());
-        let readable = part.map_or(Lsn(0), Part::readable);
-        let through = match self.applied {
-            Some((behind, to)) if behind == sequence => to,
+        let readable = Applied {
+            to: part.map_or(Lsn(0), Part::readable),
+            digest: part.filter(|part| part.is_last()).and_then(|p| p.digest),
+        };
+        let applied = match self.applied {
+            Some((behind, applied)) if behind == sequence => applied,
             _ => readable,
         };
-        Ok((End { sequence, begun }, through))
+        Ok((End { sequence, begun }, applied))
     }
+}
+
+/// What the feed bears witness of, for who only looks; none if it is of another ledger.
+pub async fn witness(
+    stream: &impl FeedStream,
+    ledger: LedgerId,
+) -> Result<Option<Witness>, SinkError> {
+    let end = stream.end().await?;
+    if end.messages == 0 {
+        return Ok(None);
+    }
+    let last = stream.part(end.last_sequence).await?;
+    let last = last.filter(|(of, part)| *of == ledger && *part != Part::BEGINNING);
+    Ok(last.map(|(_, part)| Witness {
+        who: "the feed".to_owned(),
+        lsn: part.to,
+        digest: part.digest,
+    }))
 }
 
 /// The feed that no tenant reads.
@@ -237,10 +266,11 @@ impl<S: FeedStream> Sink for FeedSink<S> {
     type Change = FeedItem;
 
     async fn resume(&mut self, ledger: LedgerId) -> Result<Resume, SinkError> {
-        let (end, through) = self.look(ledger).await?;
+        let (end, applied) = self.look(ledger).await?;
         self.end = Some(end);
         Ok(Resume {
-            through,
+            through: applied.to,
+            digest: applied.digest,
             begun: end.begun.map(|part| part.to),
         })
     }
@@ -256,7 +286,8 @@ impl<S: FeedStream> Sink for FeedSink<S> {
         }
         match self.feed(batch, end).await {
             Ok(end) => {
-                self.applied = Some((end.sequence, batch.to));
+                let (to, digest) = (batch.to, batch.digest);
+                self.applied = Some((end.sequence, Applied { to, digest }));
                 self.end = Some(end);
                 Ok(())
             }

@@ -167,6 +167,7 @@ fn batch(after: u64, to: u64, changes: Vec<FeedItem>) -> Batch<FeedItem> {
         ledger: LEDGER,
         after: Lsn(after),
         to: Lsn(to),
+        digest: None,
         changes,
     }
 }
@@ -210,6 +211,7 @@ async fn a_batch_is_one_message_per_job_set() {
     let (mut sink, resume) = cell.resumed().await;
     let nothing = Resume {
         through: Lsn(0),
+        digest: None,
         begun: None,
     };
     assert_eq!(resume, nothing);

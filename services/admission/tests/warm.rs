@@ -62,6 +62,7 @@ async fn apply(pool: &PgPool, changes: Vec<Change>) -> Result<(), SinkError> {
         ledger: LEDGER,
         after,
         to: Lsn(after.0 + 1),
+        digest: None,
         changes,
     };
     sink.apply(&batch).await

@@ -46,7 +46,10 @@ impl Pen {
         let bytes = frame.encode_to_vec();
         let digest = Digest::of(&bytes);
         let expected = head.map_or(Lsn(0), |(_, lsn, _)| *lsn);
-        let lsn = self.bus.append(writer, expected, bytes.into()).await?;
+        let lsn = self
+            .bus
+            .append(writer, expected, Lsn(0), bytes.into())
+            .await?;
         self.end = lsn;
         self.heads.insert(writer, (frame, lsn, digest));
         Ok(())

@@ -10,6 +10,7 @@ pub use trace::JourneyTap;
 use std::convert::Infallible;
 
 use async_nats::jetstream::stream::Config;
+use futures::future::join_all;
 use ledger::{
     Decider, Decode, Door, InboxLimits, Leader, LeaderOptions, Projection, Projector, SAYS_AFTER,
     Sink, Time, Witnesses, cell, check_ledger_settings, jetstream::JetStreamBus,
@@ -33,6 +34,8 @@ use observe::{LeaderShell, ProjectorShell};
 const SNAPSHOT_EVERY: u64 = 5000;
 /// Real milliseconds without progress after which a standby takes over.
 const TAKEOVER_AFTER_MS: u64 = 2000;
+/// Real milliseconds in which read models say whether the ledger holds what they have applied.
+const LOOK_MS: u64 = 3000;
 /// A leader that cannot hand over by then ends as it is.
 const HAND_OVER_MS: u64 = 3000;
 /// Real milliseconds between tries while the streams are not there yet.
@@ -63,16 +66,20 @@ pub struct Deciding<D: Decider> {
     pub door: Option<(Door, Decode<D::Command>)>,
     pub local: Option<mpsc::Receiver<D::Command>>,
     pub effects: Option<mpsc::UnboundedSender<D::Effect>>,
+    /// The read models of this process: nobody leads before they have said whether the ledger still holds what they have
+    /// applied.
+    pub read_models: Vec<Mark>,
 }
 
 impl<D: Decider> Deciding<D> {
     /// Decides on what stands on the ledger alone.
-    pub fn on_ledger(rules: D::Rules) -> Self {
+    pub fn on_ledger(rules: D::Rules, read_models: Vec<Mark>) -> Self {
         Self {
             rules,
             door: None,
             local: None,
             effects: None,
+            read_models,
         }
     }
 }
@@ -163,7 +170,12 @@ impl<T> Context<T> {
             takeover_after_ms: TAKEOVER_AFTER_MS,
             resign: resigns,
         };
+        let read_models = deciding.read_models;
         let work = async {
+            let looked = join_all(read_models.iter().map(Mark::has_looked));
+            // A database that does not answer keeps nobody from deciding.
+            let patience = self.clock.pause(LOOK_MS);
+            tokio::select! { _ = looked => {}, () = patience => {} }
             let leader: Leader<D, _, _> =
                 Leader::new(bus, self.clock.clone(), options, Box::new(observer)).await;
             leader.run().await
@@ -179,18 +191,9 @@ impl<T> Context<T> {
         }
     }
 
-    /// Projects into `sink` until shutdown.
-    pub async fn project<P, S>(&self, bus: &JetStreamBus, sink: S) -> Result<(), Failure>
-    where
-        P: Projection,
-        S: Sink<Change = P::Change>,
-    {
-        self.project_marked::<P, S>(bus, sink, &Mark::default())
-            .await
-    }
-
-    /// Projects into `sink` until shutdown, and says in `mark` how far it is: for the queries that read from the sink.
-    pub async fn project_marked<P, S>(
+    /// Projects into `sink` until shutdown, and says in `mark` how far it is: for the queries that read from the sink, and for
+    /// who is about to lead.
+    pub async fn project<P, S>(
         &self,
         bus: &JetStreamBus,
         sink: S,

@@ -14,9 +14,12 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 #[error("the bus client has broken down")]
 pub(crate) struct BusClientBrokeDown;
 
-/// What a process knows is of the ledger that it has read, and that one was deleted.
+/// What a process knows is of the ledger that it has read, and that one was deleted, has lost its end, or was adopted without
+/// it.
 #[derive(Debug, thiserror::Error)]
-#[error("the ledger was deleted, and another one stands in its place")]
+#[error(
+    "the ledger is not the one that was read: another one stands in its place, or it has lost its end"
+)]
 pub(crate) struct LedgerReplaced;
 
 /// Why a service did not start, or did not end well.

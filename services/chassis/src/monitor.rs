@@ -71,7 +71,7 @@ impl Monitor {
 }
 
 /// One plain request on a connection of its own. HTTP/1.0, so that the body is all that follows the headers.
-async fn get(authority: &str, path: &str) -> std::io::Result<Vec<u8>> {
+pub(crate) async fn get(authority: &str, path: &str) -> std::io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(authority).await?;
     let request = format!("GET {path} HTTP/1.0\r\nHost: {authority}\r\nAccept: */*\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;

@@ -1,6 +1,7 @@
 //! The file in which the local launcher says how to reach a running stack: for the command line and the load tests.
 
 use crate::clock::Clock;
+use crate::monitor::get;
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,
@@ -8,7 +9,11 @@ use std::{
     net::SocketAddr,
     num::NonZeroU32,
     path::{Path, PathBuf},
+    time::Duration,
 };
+
+/// Real time that a service's page may take.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// What is read here; the file holds more.
 #[derive(Debug, Clone, Deserialize)]
@@ -134,6 +139,25 @@ impl Stack {
     /// Recorded milliseconds per real one.
     pub fn rate(&self) -> u32 {
         self.clock.map_or(1, |clock| clock.rate.get())
+    }
+
+    /// The services that lead at this moment, as their pages say. Who does not answer does not lead for long.
+    pub async fn leaders(&self) -> Vec<String> {
+        let mut leaders = Vec::new();
+        for (name, service) in &self.services {
+            let address = service.http.to_string();
+            let page = get(&address, "/metrics");
+            let page = tokio::time::timeout(ANSWER_MAX, page).await;
+            let page = page.ok().and_then(Result::ok).unwrap_or_default();
+            let leads = |line: &str| {
+                let name = line.split('{').next().unwrap_or_default();
+                name.ends_with("_leading") && line.ends_with(" 1")
+            };
+            if String::from_utf8_lossy(&page).lines().any(leads) {
+                leaders.push(name.clone());
+            }
+        }
+        leaders
     }
 
     /// The processes that run now, by name. The launcher rewrites a file when it restarts its process.

@@ -14,7 +14,7 @@ pub use copy::CopyRows;
 pub use fault::WarmError;
 pub use value::{Moment, OutOfRange, bigint, unsigned};
 
-use ledger::{Batch, LedgerId, Resume, Sink, SinkError};
+use ledger::{Batch, Digest, LedgerId, Resume, Sink, SinkError, Witness};
 use sqlx::{Connection, PgConnection, PgPool, Postgres, Transaction, migrate::Migrator};
 use std::{future::Future, time::Duration};
 use vocab::Lsn;
@@ -85,7 +85,7 @@ impl<T: WarmState> PgSink<T> {
         Ok(())
     }
 
-    async fn try_resume(&mut self, ledger: LedgerId) -> Result<Lsn, WarmError> {
+    async fn try_resume(&mut self, ledger: LedgerId) -> Result<Resume, WarmError> {
         if !self.migrated {
             within(MIGRATE_DEADLINE, self.migrate()).await?;
             self.migrated = true;
@@ -94,7 +94,7 @@ impl<T: WarmState> PgSink<T> {
     }
 
     /// Rows without a position, or of another ledger, are none of this ledger's.
-    async fn position(&self, ledger: LedgerId) -> Result<Lsn, WarmError> {
+    async fn position(&self, ledger: LedgerId) -> Result<Resume, WarmError> {
         let mut tx = self.begin().await?;
         let inserted = sqlx::query(
             "INSERT INTO projection_position (name, ledger_created, lsn) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING",
@@ -103,14 +103,14 @@ impl<T: WarmState> PgSink<T> {
         .bind(ledger.0)
         .execute(&mut *tx)
         .await?;
-        let (created, lsn): (i64, i64) = sqlx::query_as(
-            "SELECT ledger_created, lsn FROM projection_position WHERE name = $1 FOR UPDATE",
+        let (created, lsn, digest): (i64, i64, Option<Vec<u8>>) = sqlx::query_as(
+            "SELECT ledger_created, lsn, digest FROM projection_position WHERE name = $1 FOR UPDATE",
         )
         .bind(T::NAME)
         .fetch_one(&mut *tx)
         .await?;
-        let lsn = if inserted.rows_affected() == 0 && created == ledger.0 {
-            Lsn(unsigned("lsn", lsn)?)
+        let found = if inserted.rows_affected() == 0 && created == ledger.0 {
+            (Lsn(unsigned("lsn", lsn)?), digest.and_then(whole))
         } else {
             tracing::info!(
                 projection = T::NAME,
@@ -120,16 +120,21 @@ impl<T: WarmState> PgSink<T> {
             );
             self.tables.wipe(&mut tx).await?;
             sqlx::query(
-                "UPDATE projection_position SET ledger_created = $2, lsn = 0 WHERE name = $1",
+                "UPDATE projection_position SET ledger_created = $2, lsn = 0, digest = NULL WHERE name = $1",
             )
             .bind(T::NAME)
             .bind(ledger.0)
             .execute(&mut *tx)
             .await?;
-            Lsn(0)
+            (Lsn(0), None)
         };
         tx.commit().await?;
-        Ok(lsn)
+        let (through, digest) = found;
+        Ok(Resume {
+            through,
+            digest,
+            begun: None,
+        })
     }
 
     /// On a connection that is not used again when the time is up: what was under way on it, as a COPY, would be answered
@@ -152,12 +157,13 @@ impl<T: WarmState> PgSink<T> {
         let mut tx = connection.begin_with(BEGIN).await?;
         // Locks the row, so of two projectors one waits here and then finds the position moved.
         let moved = sqlx::query(
-            "UPDATE projection_position SET lsn = $4 WHERE name = $1 AND ledger_created = $2 AND lsn = $3",
+            "UPDATE projection_position SET lsn = $4, digest = $5 WHERE name = $1 AND ledger_created = $2 AND lsn = $3",
         )
         .bind(T::NAME)
         .bind(batch.ledger.0)
         .bind(after)
         .bind(to)
+        .bind(batch.digest.map(|digest| digest.0.to_vec()))
         .execute(&mut *tx)
         .await?;
         if moved.rows_affected() == 0 {
@@ -201,13 +207,8 @@ impl<T: WarmState> Sink for PgSink<T> {
     type Change = T::Change;
 
     async fn resume(&mut self, ledger: LedgerId) -> Result<Resume, SinkError> {
-        match self.try_resume(ledger).await {
-            Ok(through) => Ok(Resume {
-                through,
-                begun: None,
-            }),
-            Err(error) => Err(self.failed(error, "resume")),
-        }
+        let found = self.try_resume(ledger).await;
+        found.map_err(|error| self.failed(error, "resume"))
     }
 
     async fn apply(&mut self, batch: &Batch<T::Change>) -> Result<(), SinkError> {
@@ -223,6 +224,33 @@ impl<T: WarmState> Sink for PgSink<T> {
             Err(error) => Err(self.failed(error, "apply")),
         }
     }
+}
+
+/// None if it is of another length, which the table refuses.
+fn whole(digest: Vec<u8>) -> Option<Digest> {
+    digest.try_into().ok().map(Digest)
+}
+
+/// What a schema's tables bear witness of, for who only reads them; none if they are of another ledger, or not there.
+pub async fn witness(
+    pool: &PgPool,
+    schema: &str,
+    ledger: LedgerId,
+) -> Result<Option<Witness>, WarmError> {
+    let row = sqlx::query_as::<_, (i64, Option<Vec<u8>>)>(
+        "SELECT lsn, digest FROM projection_position WHERE ledger_created = $1",
+    )
+    .bind(ledger.0)
+    .fetch_optional(pool)
+    .await?;
+    let Some((lsn, digest)) = row else {
+        return Ok(None);
+    };
+    Ok(Some(Witness {
+        who: format!("the tables of {schema}"),
+        lsn: Lsn(unsigned("lsn", lsn)?),
+        digest: digest.and_then(whole),
+    }))
 }
 
 /// A connection that hears nothing any more would wait for hours.

@@ -65,15 +65,11 @@ async fn the_bus_may_come_late_and_go_away() {
     };
     let (client, (connect, open)) = tokio::join!(running.context.nats(), server);
     let client = client.expect("the second attempt gets through");
-    for part in [
-        r#""user":"tiny""#,
-        r#""pass":"secret""#,
-        r#""name":"tiny-service""#,
-    ] {
+    for part in [r#""jwt":"none""#, r#""sig":"#, r#""name":"tiny-service""#] {
         assert!(connect.contains(part), "{part} in {connect}");
     }
     assert!(
-        client.new_inbox().starts_with("_INBOX.tiny."),
+        client.new_inbox().starts_with("_INBOX.tiny-service."),
         "{}",
         client.new_inbox()
     );

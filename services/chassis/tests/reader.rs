@@ -73,7 +73,7 @@ async fn who_has_not_read_what_is_there_makes_the_service_unready() {
     let table = context.follower("warm", Behind::Degraded);
     ready_when(door, |status, _| status == 200).await;
 
-    bus.append(Writer::Quota, Lsn(0), "x".into())
+    bus.append(Writer::Quota, Lsn(0), Lsn(0), "x".into())
         .await
         .expect("the ledger is empty");
     let (_, body) = ready_when(door, |status, _| status == 503).await;

@@ -126,7 +126,9 @@ async fn fills_up(server: &Server) {
     while stored(&bus).await {}
     let why = format!("the bus cannot store: it has the {LIMIT_BYTES} bytes that it may");
     ready_when(door, 503, &why).await;
-    let refused = records.append(Writer::Quota, Lsn(0), "x".into()).await;
+    let refused = records
+        .append(Writer::Quota, Lsn(0), Lsn(0), "x".into())
+        .await;
     refused.expect_err("it is full");
     let metrics = get(door, "/metrics").await.1;
     let stores =
@@ -134,7 +136,9 @@ async fn fills_up(server: &Server) {
     assert!(metrics.lines().any(stores), "{metrics}");
 
     ballast.purge().await.expect("it may be emptied");
-    let first = records.append(Writer::Quota, Lsn(0), "x".into()).await;
+    let first = records
+        .append(Writer::Quota, Lsn(0), Lsn(0), "x".into())
+        .await;
     first.expect("there is room again");
     ready_when(door, 200, "\"bus_store\":{\"state\":\"ready\"}").await;
 }

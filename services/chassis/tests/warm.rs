@@ -53,6 +53,7 @@ fn batch(after: u64, to: u64, by: i64) -> Batch<Add> {
         ledger: LEDGER,
         after: Lsn(after),
         to: Lsn(to),
+        digest: None,
         changes: vec![Add {
             name: "a",
             by,
@@ -64,6 +65,7 @@ fn batch(after: u64, to: u64, by: i64) -> Batch<Add> {
 fn at(lsn: u64) -> Result<Resume, SinkError> {
     Ok(Resume {
         through: Lsn(lsn),
+        digest: None,
         begun: None,
     })
 }

@@ -3,8 +3,9 @@
 use crate::{Failure, amount, stack};
 use chassis::stack::Stack;
 use clap::Args;
+use ledger::{Bus, Copy, LedgerId, Witness, jetstream::JetStreamBus};
 use schemas::v1;
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use vocab::{AllocationId, Millis, Token};
 
 /// How often and how far apart the read model is looked at before something counts as not there.
@@ -156,21 +157,93 @@ pub async fn conservation(stack: &Stack) -> Result<(), Failure> {
     Err("time is missing or billed twice".into())
 }
 
-pub async fn verify(stack: &Stack) -> Result<(), Failure> {
-    let bus = crate::stack::ledger(stack).await?;
-    let verified = ledger::verify(&bus).await?;
-    println!(
-        "{} frames, {} events, {} bytes, through lsn {}: every link holds, and {} snapshots hold the same",
-        verified.frames, verified.events, verified.bytes, verified.last.0, verified.snapshots
-    );
-    for (writer, head) in verified.heads {
+#[derive(Args)]
+pub struct Verify {
+    /// A copy of the ledger to compare with, made by `apportion ledger copy`.
+    #[arg(long)]
+    copy: Option<PathBuf>,
+}
+
+impl Verify {
+    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        let bus = stack::ledger(stack).await?;
+        let others = others(stack, bus.ledger_id().await?).await;
+        let verified = ledger::verify(&bus, &others.witnesses).await?;
         println!(
-            "{:<15} frame {:>8} epoch {:>4} {}",
-            writer.name(),
-            head.frame_no,
-            head.epoch,
-            head.digest
+            "{} frames, {} events, {} bytes, through lsn {}: every link holds, {} snapshots hold the same, and {} witnesses agree",
+            verified.frames,
+            verified.events,
+            verified.bytes,
+            verified.last.0,
+            verified.snapshots,
+            verified.witnesses
         );
+        for (writer, head) in verified.heads {
+            println!(
+                "{:<15} frame {:>8} epoch {:>4} {}",
+                writer.name(),
+                head.frame_no,
+                head.epoch,
+                head.digest
+            );
+        }
+        for silent in others.silent {
+            println!("{silent}");
+        }
+        match self.copy {
+            Some(dir) => compare(&bus, &Copy::read(&dir)?).await,
+            None => Ok(()),
+        }
     }
+}
+
+/// Record by record.
+async fn compare(bus: &JetStreamBus, copy: &Copy) -> Result<(), Failure> {
+    let survey = ledger::survey(bus).await?;
+    if let Some(lsn) = survey.parts_from(copy.digests()) {
+        return Err(format!("ledger and copy part at lsn {}", lsn.0).into());
+    }
+    let (ledger, copy) = (survey.end(), copy.end());
+    if copy > ledger {
+        return Err(format!(
+            "the copy ends at lsn {}, the ledger at {}",
+            copy.0, ledger.0
+        )
+        .into());
+    }
+    println!("the copy holds the same through lsn {}", copy.0);
     Ok(())
+}
+
+/// Who has read the ledger and keeps what was made of it elsewhere.
+#[derive(Default)]
+pub struct Others {
+    pub witnesses: Vec<Witness>,
+    /// Who could not be asked, and why.
+    pub silent: Vec<String>,
+}
+
+impl Others {
+    fn hear<E: std::fmt::Display>(&mut self, who: &str, said: Result<Option<Witness>, E>) {
+        match said {
+            Ok(witness) => self.witnesses.extend(witness),
+            Err(error) => self
+                .silent
+                .push(format!("{who} could not be asked: {error}")),
+        }
+    }
+}
+
+/// The services' tables in Postgres, and the bill in ClickHouse.
+pub async fn others(stack: &Stack, ledger: LedgerId) -> Others {
+    let mut others = Others::default();
+    for schema in ["admission", "quota", "scheduler", "node_heartbeat"] {
+        let asked = async {
+            let pool = stack::warm_state(stack, schema).await?;
+            Ok::<_, Failure>(chassis::warm::witness(&pool, schema, ledger).await?)
+        };
+        others.hear(&format!("the tables of {schema}"), asked.await);
+    }
+    others.hear("the bill", stack::usage(stack).witness(ledger).await);
+    others
 }

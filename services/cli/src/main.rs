@@ -5,10 +5,12 @@ mod bus;
 mod cancel;
 mod cell;
 mod explain;
+mod ledger_copy;
 mod look;
 mod operate;
 mod queues;
 mod quotas;
+mod repair;
 mod resource;
 mod schema;
 mod serve;
@@ -107,8 +109,15 @@ enum Command {
     Bill,
     /// Check that no moment of any machine is lost or billed twice.
     Conservation,
-    /// Read the whole ledger and check its chain.
-    Verify,
+    /// Read the whole ledger, check its chain, and ask all who have read it before.
+    Verify(look::Verify),
+    /// Copy the ledger.
+    Ledger {
+        #[command(subcommand)]
+        command: ledger_copy::LedgerCommand,
+    },
+    /// Say what a ledger that lost its end lacks, and mend it as a person approves.
+    Repair(repair::Repair),
     /// Say what another policy, queue, set of nodes or request would change; nothing is changed.
     WhatIf(what_if::WhatIf),
 }
@@ -167,7 +176,11 @@ async fn run(args: Args) -> Result<(), Failure> {
         Command::Nodes => look::nodes(&stack()?).await,
         Command::Bill => look::bill(&stack()?).await,
         Command::Conservation => look::conservation(&stack()?).await,
-        Command::Verify => look::verify(&stack()?).await,
+        Command::Verify(verify) => verify.run(&stack()?).await,
+        Command::Ledger {
+            command: ledger_copy::LedgerCommand::Copy(copy),
+        } => copy.run(&stack()?).await,
+        Command::Repair(repair) => repair.run(&stack()?).await,
         Command::WhatIf(what_if) => what_if.run(&stack()?).await,
     }
 }
@@ -205,6 +218,10 @@ mod tests {
             "quota tree",
             "quota tree a",
             "quota history a gpu:T4 --hours 48",
+            "verify --copy d",
+            "ledger copy --to d --follow",
+            "repair --config c --restore d --approve 0",
+            "repair --config c --copy d --adopt-shorter",
         ] {
             let words = ["apportion"].into_iter().chain(line.split_whitespace());
             if let Err(error) = Args::try_parse_from(words) {

@@ -1,7 +1,10 @@
 //! What the ledger needs from a bus, and no more: fenced append, ordered reading, the writer's last record, a door for
 //! requests from outside, and a place for snapshots.
 
-use crate::content::{Content, Shared};
+use crate::{
+    content::{Content, Shared},
+    frame::Digest,
+};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::{future::Future, sync::Arc};
@@ -68,6 +71,9 @@ pub enum AppendError {
     /// No answer. The frame may have landed or not.
     #[error("no acknowledgement: {0}")]
     Unknown(String),
+    /// It was not sent: the ledger ends before what the frame says that its writer has read.
+    #[error("the ledger ends at {} already", .0.0)]
+    Shortened(Lsn),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -96,6 +102,14 @@ impl BusError {
     }
 }
 
+/// Who has read the ledger, how far, and what stood there, where that is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Witness {
+    pub who: String,
+    pub lsn: Lsn,
+    pub digest: Option<Digest>,
+}
+
 /// A snapshot as it is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stored {
@@ -118,11 +132,13 @@ pub trait Bus: Clone + Send + Sync + 'static {
 
     fn ledger_id(&self) -> impl Future<Output = Result<LedgerId, BusError>> + Send;
 
-    /// Appends behind `expected_last`, the writer's own last frame (0: it has none). The server refuses otherwise.
+    /// Appends behind `expected_last`, the writer's own last frame (0: it has none). The server refuses otherwise. Not sent
+    /// if the ledger does not hold what the writer has read, which is everything up to `through`.
     fn append(
         &self,
         writer: Writer,
         expected_last: Lsn,
+        through: Lsn,
         frame: Bytes,
     ) -> impl Future<Output = Result<Lsn, AppendError>> + Send;
 
@@ -174,29 +190,69 @@ pub trait Bus: Clone + Send + Sync + 'static {
         older: usize,
     ) -> impl Future<Output = Result<Option<Stored>, BusError>> + Send;
 
-    /// Saves it beside the latest one, in the place of the one before that.
+    /// Saves it beside the latest one, in the place of the one before that, with what it bears witness of.
     fn save_snapshot(
         &self,
         name: &str,
+        of: (LedgerId, Witness),
         bytes: Bytes,
     ) -> impl Future<Output = Result<(), BusError>> + Send;
+
+    /// What all snapshots of a ledger bear witness of, without loading them.
+    fn witnesses(
+        &self,
+        ledger: LedgerId,
+    ) -> impl Future<Output = Result<Vec<Witness>, BusError>> + Send;
 }
 
-/// All records from `from` on, if the ledger still holds what `who` has read up to `read`: the server may have been restarted
-/// without what it had not kept. Looked at behind the connection that the records come by: whatever is lost later breaks it.
+/// All records from `from` on, if the ledger still holds what was read: the server may have been restarted without what it
+/// had not kept. Looked at behind the connection that the records come by: whatever is lost later breaks it.
 pub(crate) async fn follow<B: Bus>(
     bus: &B,
     from: Lsn,
-    read: Lsn,
-    who: &str,
+    read: &Witness,
 ) -> Result<B::Records, BusError> {
     let records = bus.follow(from).await?;
-    let end = bus.end().await?;
-    if read > end && !sabotage::armed(Bug::LostEndIgnored) {
-        let witness = who.to_owned();
-        return Err(BusError::Shortened { end, witness, read });
-    }
+    bears_out(bus, read).await?;
     Ok(records)
+}
+
+/// Whether the ledger holds what the witness has read.
+///
+/// # Errors
+/// [`BusError::Shortened`] if it is shorter, or has something else there: it may have lost its end and grown again.
+pub(crate) async fn bears_out<B: Bus>(bus: &B, witness: &Witness) -> Result<(), BusError> {
+    let end = bus.end().await?;
+    if holds(bus, end, witness).await? || sabotage::armed(Bug::LostEndIgnored) {
+        return Ok(());
+    }
+    Err(BusError::Shortened {
+        end,
+        witness: witness.who.clone(),
+        read: witness.lsn,
+    })
+}
+
+/// The same, as a fact, of a ledger that ends there.
+pub(crate) async fn holds<B: Bus>(bus: &B, end: Lsn, witness: &Witness) -> Result<bool, BusError> {
+    if witness.lsn > end {
+        return Ok(false);
+    }
+    match witness.digest {
+        Some(digest) if witness.lsn > Lsn(0) && !sabotage::armed(Bug::DigestIgnored) => {
+            let stands = bus.at(witness.lsn).await?;
+            Ok(stands.is_some_and(|record| Digest::of(&record.frame) == digest))
+        }
+        _ => Ok(true),
+    }
+}
+
+/// Whether the ledger holds what all snapshots bear witness of, whosever they are.
+pub(crate) async fn all_bear_out<B: Bus>(bus: &B, ledger: LedgerId) -> Result<(), BusError> {
+    for witness in bus.witnesses(ledger).await? {
+        bears_out(bus, &witness).await?;
+    }
+    Ok(())
 }
 
 /// What others say of the time, when a leader is about to lead.

@@ -16,6 +16,8 @@ const EVENT_BYTES_MAX: i64 = 4 << 30;
 
 /// Under this name the ledger stream says how long a slot is.
 const SLOT_MS: &str = "apportion_slot_ms";
+/// And under this one how often it was adopted after it had lost its end.
+const ADOPTED: &str = "apportion_adopted";
 
 /// What is chosen when a cell is made, and stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +53,19 @@ pub fn slot_ms(config: &Config) -> Result<u64, NoSlotLength> {
     length.ok_or_else(|| NoSlotLength {
         found: found.cloned(),
     })
+}
+
+/// How often the ledger has lost its end and was adopted as it stood then. Each time it is another ledger.
+pub fn adopted(config: &Config) -> i64 {
+    let count = config.metadata.get(ADOPTED);
+    count.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// Once more.
+pub(crate) fn adopt(config: &mut Config) {
+    let count = adopted(config).saturating_add(1);
+    let metadata = &mut config.metadata;
+    metadata.insert(ADOPTED.to_owned(), count.to_string());
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -121,8 +136,14 @@ pub async fn init(
 ) -> Result<(), CellError> {
     let replicas = chosen.replicas;
     let ingress = vec![subjects.ingress("*"), subjects.admin()];
+    let mut ledger = ledger_config(subjects, chosen);
+    if let Ok(stands) = jetstream.get_stream(&ledger.name).await {
+        let count = stands.cached_info().config.metadata.get(ADOPTED);
+        let count = count.map(|count| (ADOPTED.to_owned(), count.clone()));
+        ledger.metadata.extend(count);
+    }
     let configs = [
-        ledger_config(subjects, chosen),
+        ledger,
         door_config(subjects.ingress_stream(), ingress, replicas),
         door_config(
             subjects.report_stream(),

@@ -1,7 +1,7 @@
 //! Frames and the hash chain that every reader checks.
 
 use crate::{
-    bus::Record,
+    bus::{Record, Witness},
     content::{Content, RawAhead, RawFrame},
     inbox::Handled,
 };
@@ -10,7 +10,7 @@ use prost::Message;
 use schemas::v1;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 use vocab::{At, Event, EventNo, Kinds, Lsn, Millis, Token, Writer};
 
 /// SHA-256 of an encoded frame.
@@ -29,6 +29,25 @@ impl Digest {
         short
     }
 }
+
+impl FromStr for Digest {
+    type Err = NoDigest;
+
+    fn from_str(text: &str) -> Result<Self, NoDigest> {
+        let mut digest = [0; 32];
+        if text.len() != 2 * digest.len() || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(NoDigest);
+        }
+        for (byte, at) in digest.iter_mut().zip((0..).step_by(2)) {
+            *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| NoDigest)?;
+        }
+        Ok(Self(digest))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a digest is 64 hexadecimal digits")]
+pub struct NoDigest;
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -151,10 +170,20 @@ impl Chain {
         heads.fold(self.last, Lsn::max)
     }
 
-    /// Whether this is the record of the furthest position.
-    pub fn ends_with(&self, record: &Record) -> bool {
-        let head = self.head(record.writer);
-        head.lsn == record.lsn && head.digest == Digest::of(&record.frame)
+    /// What stood at the furthest position.
+    pub fn digest(&self) -> Option<Digest> {
+        let furthest = self.furthest();
+        let mut heads = self.heads.values();
+        heads.find(|head| head.lsn == furthest).map(|h| h.digest)
+    }
+
+    /// What was read, as `who` bears witness of it.
+    pub fn witness(&self, who: impl Into<String>) -> Witness {
+        Witness {
+            who: who.into(),
+            lsn: self.furthest(),
+            digest: self.digest(),
+        }
     }
 
     /// The latest clock of any writer.

@@ -4,11 +4,13 @@ mod door;
 mod hub;
 mod link;
 
-use crate::bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Stored};
-use crate::snapshot::KEPT;
+use crate::bus::{
+    AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Stored, Witness, bears_out,
+};
+use crate::{cell, snapshot::KEPT};
 use async_nats::{
     HeaderMap, HeaderValue,
-    header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE,
+    header::{NATS_EXPECTED_LAST_SEQUENCE, NATS_EXPECTED_LAST_SUBJECT_SEQUENCE},
     jetstream::{
         self, ErrorCode,
         consumer::{
@@ -17,18 +19,30 @@ use async_nats::{
         },
         context::PublishErrorKind,
         message::StreamMessage,
-        object_store::{GetErrorKind, InfoErrorKind, Object, ObjectStore},
+        object_store::{
+            GetErrorKind, InfoErrorKind, Object, ObjectInfo, ObjectMetadata, ObjectStore,
+        },
         response::Response,
         stream::{Info, LastRawMessageErrorKind, Stream},
     },
 };
 use bytes::Bytes;
 use door::DoorTail;
+use futures::TryStreamExt;
 use hub::{Hub, RecordTail};
 use link::Held;
 use schemas::subjects::{OPERATOR, Subjects};
 use serde::Deserialize;
-use std::{cmp::Reverse, io::ErrorKind, sync::Arc, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::HashMap,
+    io::ErrorKind,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio::{io::AsyncReadExt, runtime::Handle, select, time::timeout};
 use vocab::{Lsn, Millis, Token, Writer};
@@ -106,6 +120,8 @@ pub struct JetStreamBus {
     link: Link,
     doors: Option<Outside>,
     hub: Arc<Hub>,
+    /// One more than how often the connection had broken when the ledger's end was looked at before an append.
+    sure: Arc<AtomicU64>,
     /// Reads the ledger, whichever thread a follower is on.
     runtime: Handle,
 }
@@ -121,9 +137,44 @@ fn context_of(client: async_nats::Client) -> jetstream::Context {
         .build(client)
 }
 
+/// No two streams of a name are made within as many nanoseconds as a ledger was cut short and adopted, so no other one has
+/// this id.
 fn id_of(ledger: &Info) -> LedgerId {
     // Nanoseconds since 1970 fit 63 bits until the year 2262.
-    LedgerId(ledger.created.unix_timestamp_nanos() as i64)
+    let created = ledger.created.unix_timestamp_nanos() as i64;
+    LedgerId(created.saturating_add(cell::adopted(&ledger.config)))
+}
+
+const WITNESS_LEDGER: &str = "apportion-ledger";
+const WITNESS_LSN: &str = "apportion-lsn";
+const WITNESS_DIGEST: &str = "apportion-digest";
+
+/// Stored beside a snapshot, where it is read without loading that.
+fn to_metadata(ledger: LedgerId, witness: &Witness) -> HashMap<String, String> {
+    let mut metadata = HashMap::from([
+        (WITNESS_LEDGER.to_owned(), ledger.0.to_string()),
+        (WITNESS_LSN.to_owned(), witness.lsn.0.to_string()),
+    ]);
+    if let Some(digest) = witness.digest {
+        metadata.insert(WITNESS_DIGEST.to_owned(), digest.to_string());
+    }
+    metadata
+}
+
+/// None if it is of another ledger, or does not say.
+fn from_metadata(
+    name: &str,
+    metadata: &HashMap<String, String>,
+    ledger: LedgerId,
+) -> Option<Witness> {
+    let of: i64 = metadata.get(WITNESS_LEDGER)?.parse().ok()?;
+    let lsn = metadata.get(WITNESS_LSN)?.parse().ok()?;
+    let digest = metadata.get(WITNESS_DIGEST);
+    (of == ledger.0).then(|| Witness {
+        who: format!("the snapshot of {name}"),
+        lsn: Lsn(lsn),
+        digest: digest.and_then(|text| text.parse().ok()),
+    })
 }
 
 impl JetStreamBus {
@@ -154,6 +205,7 @@ impl JetStreamBus {
             link: link.clone(),
             doors: None,
             hub,
+            sure: Arc::default(),
             runtime: Handle::current(),
         })
     }
@@ -247,6 +299,61 @@ impl JetStreamBus {
             .map_err(unavailable)
     }
 
+    /// The next append may be the first on its connection: the server may have come back without what was read.
+    async fn is_sure_of_end(&self, through: Lsn) -> Result<(), AppendError> {
+        let connection = self.link.breaks() + 1;
+        if self.sure.load(Ordering::Relaxed) == connection {
+            return Ok(());
+        }
+        let end = self.end().await;
+        let end = end.map_err(|error| AppendError::Unknown(error.to_string()))?;
+        if through.max(self.hub.read()) > end {
+            return Err(AppendError::Shortened(end));
+        }
+        self.sure.store(connection, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether the ledger holds what all snapshots bear witness of. Those in `held` were found to hold and are not asked for
+    /// again.
+    pub async fn bears_out_all(
+        &self,
+        ledger: LedgerId,
+        held: &mut Vec<Witness>,
+    ) -> Result<(), BusError> {
+        let witnesses = self.witnesses(ledger).await?;
+        for witness in witnesses.iter().filter(|witness| !held.contains(witness)) {
+            bears_out(self, witness).await?;
+        }
+        *held = witnesses;
+        Ok(())
+    }
+
+    /// Appends a record where it stood before, behind a ledger that ends there: for a repair.
+    pub async fn append_again(&self, record: &Record) -> Result<(), AppendError> {
+        let mut headers = HeaderMap::new();
+        // There is none below 1.
+        let before = record.lsn.0.saturating_sub(1);
+        headers.insert(NATS_EXPECTED_LAST_SEQUENCE, HeaderValue::from(before));
+        let subject = self.subjects.ledger(record.writer.name());
+        let frame = record.frame.clone();
+        let unknown = |error: jetstream::context::PublishError| match error.kind() {
+            PublishErrorKind::WrongLastSequence => AppendError::Fenced,
+            _ => AppendError::Unknown(error.to_string()),
+        };
+        let publish = self.jetstream.publish_with_headers(subject, headers, frame);
+        publish.await.map_err(unknown)?.await.map_err(unknown)?;
+        Ok(())
+    }
+
+    /// Makes another ledger of it, to which nothing belongs that was made of the one before: for a repair.
+    pub async fn adopt(&self) -> Result<LedgerId, BusError> {
+        let mut config = self.ledger_config().await?;
+        cell::adopt(&mut config);
+        let updated = self.answered(self.jetstream.update_stream(config)).await?;
+        Ok(id_of(&updated))
+    }
+
     /// What the server answers. It answers on the connection that it was asked on, or never.
     pub async fn answered<V, E: std::fmt::Display>(
         &self,
@@ -299,8 +406,10 @@ impl Bus for JetStreamBus {
         &self,
         writer: Writer,
         expected_last: Lsn,
+        through: Lsn,
         frame: Bytes,
     ) -> Result<Lsn, AppendError> {
+        self.is_sure_of_end(through).await?;
         let mut headers = HeaderMap::new();
         headers.insert(
             NATS_EXPECTED_LAST_SUBJECT_SEQUENCE,
@@ -420,7 +529,12 @@ impl Bus for JetStreamBus {
         self.answered(load).await
     }
 
-    async fn save_snapshot(&self, name: &str, bytes: Bytes) -> Result<(), BusError> {
+    async fn save_snapshot(
+        &self,
+        name: &str,
+        (ledger, witness): (LedgerId, Witness),
+        bytes: Bytes,
+    ) -> Result<(), BusError> {
         let save = async {
             let store = self.snapshots().await?;
             let found = places(&store, name).await?;
@@ -428,10 +542,27 @@ impl Bus for JetStreamBus {
             let free = places_of(name).into_iter().find(|place| !taken(place));
             let oldest = || found.last().map(|(place, _)| place.clone());
             let place = free.or_else(oldest).unwrap_or_else(|| name.to_owned());
-            let saved = store.put(place.as_str(), &mut bytes.as_ref()).await;
+            let place = ObjectMetadata {
+                name: place,
+                metadata: to_metadata(ledger, &witness),
+                ..ObjectMetadata::default()
+            };
+            let saved = store.put(place, &mut bytes.as_ref()).await;
             saved.map_err(unavailable)
         };
         self.answered(save).await?;
         Ok(())
+    }
+
+    async fn witnesses(&self, ledger: LedgerId) -> Result<Vec<Witness>, BusError> {
+        let list = async {
+            let store = self.snapshots().await?;
+            let listed = store.list().await.map_err(unavailable)?;
+            let found: Vec<ObjectInfo> = listed.try_collect().await.map_err(unavailable)?;
+            Ok::<_, BusError>(found)
+        };
+        let found = self.answered(list).await?;
+        let witness = |info: &ObjectInfo| from_metadata(&info.name, &info.metadata, ledger);
+        Ok(found.iter().filter_map(witness).collect())
     }
 }

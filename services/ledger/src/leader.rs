@@ -1,13 +1,16 @@
 //! Drives a decider: reads its inputs, decides, appends one frame at a time, and steps back when it is fenced.
 
 use crate::{
-    bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Tail, Time, Witnesses, follow},
+    bus::{
+        AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Tail, Time, Witness, Witnesses,
+        all_bear_out, follow,
+    },
     chore::{Chore, beside},
     decider::Decider,
-    frame::Frame,
+    frame::{Digest, Frame},
     inbox::{Handled, Inbox, InboxLimits},
     replica::{Rehearsed, Replica, ReplicaError, Sealed},
-    snapshot::{Pace, Snapshot, newest},
+    snapshot::{Pace, Snapshot, newest, testify, witness},
 };
 use futures::{FutureExt, future::BoxFuture};
 use std::{
@@ -204,9 +207,16 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 term = self.prepare(follows) => term?,
             };
             self.observer.standing(Standing::Leading);
-            match self.lead(&mut term).await? {
-                Left::Resigned => return Ok(()),
-                Left::Fenced => follows = true,
+            match self.lead(&mut term).await {
+                Ok(Left::Resigned) => return Ok(()),
+                Ok(Left::Fenced) => follows = true,
+                Err(error) => {
+                    if let LeaderError::Bus(error) = &error {
+                        let (name, read) = (D::WRITER.name(), term.replica.witness());
+                        testify(&self.bus, name, self.ledger, read, error).await;
+                    }
+                    return Err(error);
+                }
             }
             self.observer.fenced();
             warn!(writer = D::WRITER.name(), epoch = term.epoch, "fenced");
@@ -268,8 +278,8 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     async fn recover(&mut self) -> Result<Term<D, B>, Trouble> {
         let own = self.bus.last(D::WRITER).await?;
         let target = own.as_ref().map_or(Lsn(0), |record| record.lsn);
-        // What cannot be read is refused as it is folded.
-        let content = own.and_then(|record| record.content().ok());
+        // What others have read counts as well: who leads on a ledger that lost its end writes over what they saw there.
+        all_bear_out(&self.bus, self.ledger).await?;
         let mut pace = Pace::new(self.options.snapshot_every);
         let restore = |snapshot: Snapshot| {
             // An active leader may have saved one since.
@@ -283,8 +293,15 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             replica = restored;
         }
         let from_frame = replica.head().frame_no;
-        let read = replica.furthest().max(target);
-        let mut records = follow(&self.bus, replica.next(), read, D::WRITER.name()).await?;
+        let mut read = replica.witness();
+        if let Some(own) = own.as_ref().filter(|own| own.lsn > read.lsn) {
+            read = Witness {
+                lsn: own.lsn,
+                digest: Some(Digest::of(&own.frame)),
+                ..read
+            };
+        }
+        let mut records = follow(&self.bus, replica.next(), &read).await?;
         while replica.head().lsn < target {
             let record = records.recv().await?;
             pace.read(record.frame.len());
@@ -294,6 +311,8 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             self.observer.read(record.lsn);
         }
         self.observer.read(Lsn(replica.next().0 - 1));
+        // What cannot be read was refused as it was folded.
+        let content = own.and_then(|record| record.content().ok());
         let head = replica.head();
         info!(
             writer = D::WRITER.name(),
@@ -324,7 +343,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         loop {
             // Between two frames, so that nothing is half done.
             if *self.options.resign.borrow() {
-                self.resign(term).await;
+                self.resign(term).await?;
                 return Ok(Left::Resigned);
             }
             let turn = match self.round(term, &mut messages, woken.take()).await {
@@ -360,15 +379,16 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
 
     /// Says that the frame is the last of this leader, so that a standby need not wait for its silence. It does not matter
     /// if another one leads already.
-    async fn resign(&mut self, term: &mut Term<D, B>) {
+    async fn resign(&mut self, term: &mut Term<D, B>) -> Result<(), LeaderError> {
         if !term.has_listeners() {
-            return;
+            return Ok(());
         }
         let sealed = self.bare(term, true);
-        if let Some(lsn) = self.append(&sealed).await {
+        if let Some(lsn) = self.append(&sealed).await.map_err(LeaderError::Bus)? {
             term.replica.committed(&sealed, lsn);
             info!(writer = D::WRITER.name(), lsn = lsn.0, "resigned");
         }
+        Ok(())
     }
 
     fn bare(&self, term: &mut Term<D, B>, resigned: bool) -> Sealed {
@@ -439,8 +459,12 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
 
     async fn reopen_records(&mut self, term: &mut Term<D, B>) -> Result<(), LeaderError> {
         term.records = loop {
-            let (next, read) = (term.replica.next(), term.replica.furthest());
-            match follow(&self.bus, next, read, D::WRITER.name()).await {
+            let (next, read) = (term.replica.next(), term.replica.witness());
+            let opened = async {
+                all_bear_out(&self.bus, self.ledger).await?;
+                follow(&self.bus, next, &read).await
+            };
+            match opened.await {
                 Ok(records) => break records,
                 Err(error) => self.wait_for_bus(error).await?,
             }
@@ -601,7 +625,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             };
         };
         self.observer.appending(&sealed.events, sealed.bytes.len());
-        let Some(lsn) = self.append(&sealed).await else {
+        let Some(lsn) = self.append(&sealed).await? else {
             return Ok(Round::Fenced);
         };
         term.replica.committed(&sealed, lsn);
@@ -674,13 +698,20 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     }
 
     /// The position, or none when fenced. After a lost acknowledgement the writer's last record tells which of the two.
-    async fn append(&mut self, sealed: &Sealed) -> Option<Lsn> {
+    async fn append(&mut self, sealed: &Sealed) -> Result<Option<Lsn>, BusError> {
+        let (expected, through) = (sealed.expected_last, sealed.through);
         loop {
-            let append = self
-                .bus
-                .append(D::WRITER, sealed.expected_last, sealed.bytes.clone());
+            let frame = sealed.bytes.clone();
+            let append = self.bus.append(D::WRITER, expected, through, frame);
             match beside(&mut self.chore, append).await {
-                Ok(lsn) => return Some(lsn),
+                Ok(lsn) => return Ok(Some(lsn)),
+                Err(AppendError::Shortened(end)) => {
+                    return Err(BusError::Shortened {
+                        end,
+                        witness: D::WRITER.name().to_owned(),
+                        read: through,
+                    });
+                }
                 Err(AppendError::Unknown(why)) => {
                     self.observer.retrying(&BusError::Unavailable(why));
                 }
@@ -688,11 +719,11 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 Err(AppendError::Fenced) => {}
             }
             match self.bus.last(D::WRITER).await {
-                Ok(Some(record)) if record.frame == sealed.bytes => return Some(record.lsn),
+                Ok(Some(record)) if record.frame == sealed.bytes => return Ok(Some(record.lsn)),
                 Ok(last) => {
                     let lsn = last.map_or(Lsn(0), |record| record.lsn);
-                    if lsn != sealed.expected_last {
-                        return None;
+                    if lsn != expected {
+                        return Ok(None);
                     }
                 }
                 Err(error) => self.observer.retrying(&error),
@@ -731,10 +762,11 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         }
         let snapshot = term.replica.snapshot_with_room(term.pace.room());
         let bytes = snapshot.to_bytes(self.ledger);
+        let of = (self.ledger, witness(D::WRITER.name(), &snapshot.chain));
         term.pace.taken(bytes.len());
         let bus = self.bus.clone();
         self.chore = Some(Box::pin(async move {
-            if let Err(error) = bus.save_snapshot(D::WRITER.name(), bytes).await {
+            if let Err(error) = bus.save_snapshot(D::WRITER.name(), of, bytes).await {
                 warn!(%error, writer = D::WRITER.name(), "snapshot not saved");
             }
         }));

@@ -8,6 +8,7 @@ pub mod bus;
 pub mod cell;
 mod chore;
 mod content;
+mod copy;
 mod decider;
 mod frame;
 mod inbox;
@@ -15,6 +16,7 @@ pub mod jetstream;
 mod leader;
 pub mod memory;
 mod projector;
+mod repair;
 mod replica;
 mod safety;
 mod snapshot;
@@ -22,16 +24,19 @@ mod verify;
 pub mod wire;
 
 pub use bus::{
-    AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Stored, Tail, Time, Witnesses,
+    AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Stored, Tail, Time, Witness,
+    Witnesses,
 };
+pub use copy::{Copy, CopyError};
 pub use decider::{Decider, Draft, IllegalEvent};
-pub use frame::{Chain, ChainError, Digest, Frame, Head};
+pub use frame::{Chain, ChainError, Digest, Frame, Head, NoDigest};
 pub use inbox::{Handled, InboxLimits, SAYS_AFTER};
 pub use leader::{Decode, Leader, LeaderError, LeaderOptions, NoObserver, Observer, Standing};
 pub use projector::{
     Batch, Batching, Projection, Projector, ProjectorError, ProjectorObserver, Resume, Sink,
     SinkError,
 };
+pub use repair::{CopyFound, Findings, Found, Lost, NoWay, Survey, Way, survey};
 pub use replica::{Replica, ReplicaError, Sealed};
 pub use safety::{UnsafeLedger, check_ledger_settings};
 pub use snapshot::{Snapshot, state_digest};

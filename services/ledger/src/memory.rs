@@ -3,7 +3,10 @@
 //! Every call yields once before it acts and once before it answers, so that whoever polls it (the simulation, or any
 //! executor) decides what happens in between, and dropping a caller there is a crash between two steps.
 
-use crate::bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Stored, Tail};
+use crate::{
+    bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Stored, Tail, Witness},
+    snapshot::KEPT,
+};
 use bytes::Bytes;
 use std::{
     collections::BTreeMap,
@@ -74,7 +77,7 @@ struct Shared {
     /// What each door has forgotten: up to one position, and of single senders up to another one.
     trimmed: [(u64, BTreeMap<Token, u64>); 2],
     /// All that were saved under a name, the newest last.
-    snapshots: BTreeMap<String, Vec<Bytes>>,
+    snapshots: BTreeMap<String, Vec<(Witness, Bytes)>>,
     /// Appends that are still on their way.
     late: Vec<(Writer, Lsn, Bytes)>,
     random: Seeded,
@@ -143,7 +146,13 @@ impl MemoryBus {
     pub fn snapshots_from(&self, name: &str, index: usize) -> Vec<Bytes> {
         let shared = self.lock();
         let saved = shared.snapshots.get(name);
-        saved.map_or_else(Vec::new, |all| all[index..].to_vec())
+        let bytes = |(_, bytes): &(Witness, Bytes)| bytes.clone();
+        saved.map_or_else(Vec::new, |all| all[index..].iter().map(bytes).collect())
+    }
+
+    /// What the snapshots bear witness of that the store keeps.
+    pub fn witnessed(&self) -> Vec<Witness> {
+        self.lock().witnesses()
     }
 
     /// From here on nothing goes wrong any more. What is still on its way arrives.
@@ -152,6 +161,11 @@ impl MemoryBus {
         shared.faults = Faults::default();
         while shared.land_late() {}
         shared.wake();
+    }
+
+    /// From here on no append lands, and none is answered.
+    pub fn loses_appends(&self) {
+        self.lock().faults.lost_append = 1000;
     }
 
     /// The server comes back without the records behind `keep`, and with these in their place.
@@ -206,6 +220,16 @@ impl Shared {
         true
     }
 
+    fn witnesses(&self) -> Vec<Witness> {
+        let kept = |saved: &'_ Vec<(Witness, Bytes)>| {
+            let latest = saved.iter().rev().take(KEPT);
+            latest
+                .map(|(witness, _)| witness.clone())
+                .collect::<Vec<_>>()
+        };
+        self.snapshots.values().flat_map(kept).collect()
+    }
+
     fn forgot(&self, door: Door, message: &DoorRecord) -> bool {
         let (through, of) = &self.trimmed[door as usize];
         let of_sender = of.get(&message.sender).copied().unwrap_or(0);
@@ -246,11 +270,21 @@ impl Bus for MemoryBus {
         &self,
         writer: Writer,
         expected_last: Lsn,
+        through: Lsn,
         frame: Bytes,
     ) -> Result<Lsn, AppendError> {
+        let restarts = self.lock().restarts;
         step().await;
         let lsn = {
             let mut shared = self.lock();
+            // What was under way on a connection goes with it.
+            if shared.restarts != restarts {
+                return Err(AppendError::Unknown("the server was restarted".into()));
+            }
+            let end = Lsn(shared.ledger.len() as u64);
+            if through > end && !sabotage::armed(Bug::LostEndIgnored) {
+                return Err(AppendError::Shortened(end));
+            }
             if shared.fails(|f| f.late_append) {
                 shared.late.push((writer, expected_last, frame));
                 return Err(AppendError::Unknown("under way".into()));
@@ -344,21 +378,30 @@ impl Bus for MemoryBus {
         let cut = shared.random.chance(500);
         let saved = shared.snapshots.get(name);
         let found = saved.and_then(|saved| saved.iter().rev().nth(older));
-        Ok(found.map(|bytes| match spoilt {
+        Ok(found.map(|(_, bytes)| match spoilt {
             true if cut => Stored::Whole(bytes.slice(..bytes.len() - 1)),
             true => Stored::Damaged("a part of it is missing".into()),
             false => Stored::Whole(bytes.clone()),
         }))
     }
 
-    async fn save_snapshot(&self, name: &str, bytes: Bytes) -> Result<(), BusError> {
+    async fn save_snapshot(
+        &self,
+        name: &str,
+        (_, witness): (LedgerId, Witness),
+        bytes: Bytes,
+    ) -> Result<(), BusError> {
         let mut shared = self.answered().await?;
         if shared.fails(|f| f.bad_snapshot) {
             return Err(BusError::Unavailable("no room".into()));
         }
         let saved = shared.snapshots.entry(name.to_owned()).or_default();
-        saved.push(bytes);
+        saved.push((witness, bytes));
         Ok(())
+    }
+
+    async fn witnesses(&self, _ledger: LedgerId) -> Result<Vec<Witness>, BusError> {
+        Ok(self.answered().await?.witnesses())
     }
 }
 

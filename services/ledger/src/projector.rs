@@ -1,12 +1,12 @@
 //! Drives a read model: folds the ledger in its own order, and hands each batch to a sink together with its position.
 
 use crate::{
-    bus::{Bus, BusError, LedgerId, Record, Tail, Time, follow},
+    bus::{Bus, BusError, LedgerId, Record, Tail, Time, Witness, bears_out, follow},
     chore::{Chore, beside},
     decider::IllegalEvent,
-    frame::{Chain, ChainError, Frame},
+    frame::{Chain, ChainError, Digest, Frame},
     leader::said,
-    snapshot::{Pace, Snapshot, newest},
+    snapshot::{Pace, Snapshot, newest, testify, witness},
 };
 use futures::{FutureExt, future::BoxFuture};
 use serde::{Serialize, de::DeserializeOwned};
@@ -91,6 +91,8 @@ pub struct Batch<C> {
     /// The last position that the sink had applied before.
     pub after: Lsn,
     pub to: Lsn,
+    /// Of what stands at `to`.
+    pub digest: Option<Digest>,
     pub changes: Vec<C>,
 }
 
@@ -99,6 +101,8 @@ pub struct Batch<C> {
 pub struct Resume {
     /// Everything up to here is applied.
     pub through: Lsn,
+    /// Of what stood there, if the sink knows it.
+    pub digest: Option<Digest>,
     /// A batch up to here was begun; it must be sent again with exactly these bounds.
     pub begun: Option<Lsn>,
 }
@@ -142,6 +146,8 @@ pub enum ProjectorError {
 
 /// What the shell wants to know of a projector's work.
 pub trait ProjectorObserver: Send + Sync {
+    /// The ledger holds what the sink has applied.
+    fn borne_out(&mut self) {}
     fn received(&mut self, _frame: &Frame) {}
     /// Everything up to `to` is in the sink. After a new beginning it may be less than before.
     fn applied(&mut self, _to: Lsn, _changes: usize) {}
@@ -175,6 +181,8 @@ pub struct Projector<P: Projection, B: Bus, S, T> {
     turn: Option<watch::Receiver<bool>>,
     /// Where this projector has last seen its sink.
     left_at: Option<Lsn>,
+    /// Which ledger it reads.
+    ledger: Option<LedgerId>,
 }
 
 /// What was needed last time times this is kept of a batch's room.
@@ -256,6 +264,7 @@ where
             spare: Vec::new(),
             turn: None,
             left_at: None,
+            ledger: None,
         }
     }
 
@@ -279,6 +288,10 @@ where
                 Ok(never) => match never {},
                 Err(Stop::Fatal(error)) => return Err(error),
                 Err(Stop::Bus(error)) if error.is_fatal() => {
+                    if let Some(ledger) = self.ledger {
+                        let read = self.fold.chain.witness(P::NAME);
+                        testify(&self.bus, &snapshot_name::<P>(), ledger, read, &error).await;
+                    }
                     return Err(ProjectorError::Bus(error));
                 }
                 Err(Stop::Bus(error)) => self.observer.retrying(&error.to_string()),
@@ -294,9 +307,17 @@ where
 
     async fn term(&mut self) -> Result<std::convert::Infallible, Stop> {
         let ledger = self.bus.ledger_id().await.map_err(Stop::Bus)?;
+        self.ledger = Some(ledger);
         let resume = self.sink_position(ledger).await;
+        let read = self.witness(&resume);
+        // Before anything is folded: who is about to lead waits for it.
+        if let Err(error) = bears_out(&self.bus, &read).await {
+            testify(&self.bus, &snapshot_name::<P>(), ledger, read, &error).await;
+            return Err(Stop::Bus(error));
+        }
+        self.observer.borne_out();
         self.load_fold(ledger, resume.through).await?;
-        let records = follow(&self.bus, self.fold.next(), resume.through, P::NAME).await;
+        let records = follow(&self.bus, self.fold.next(), &read).await;
         let mut records = records.map_err(Stop::Bus)?;
         self.fold_to(&mut records, resume.through).await?;
         info!(projection = P::NAME, lsn = resume.through.0, "resumed");
@@ -308,6 +329,7 @@ where
         let Resume {
             through: mut after,
             mut begun,
+            ..
         } = resume;
         let mut chore = None;
         if stands_back && !self.is_its_turn() {
@@ -404,8 +426,8 @@ where
                     if changes.is_empty() {
                         self.observer.applied(record.lsn, 0);
                     } else {
-                        let (after, to) = (*after, record.lsn);
-                        held = Some(Batch { ledger, after, to, changes });
+                        let (after, to, digest) = (*after, record.lsn, self.fold.chain.digest());
+                        held = Some(Batch { ledger, after, to, digest, changes });
                         look = self.pause(look_ms::<P>());
                     }
                     continue;
@@ -463,13 +485,11 @@ where
 
     /// Whether the sink still stands where this projector has left it.
     async fn check(&mut self, ledger: LedgerId, through: Lsn) -> Result<(), Stop> {
-        let left = Resume {
-            through,
-            begun: None,
-        };
         match self.sink.resume(ledger).await {
             // All that was folded is there, or had nothing to be written.
-            Ok(found) if found == left => self.observer.applied(self.fold.chain.last(), 0),
+            Ok(found) if found.through == through && found.begun.is_none() => {
+                self.observer.applied(self.fold.chain.last(), 0)
+            }
             Ok(_) | Err(SinkError::Moved) => return Err(Stop::Moved),
             Err(error) => self.observer.retrying(&error.to_string()),
         }
@@ -483,6 +503,15 @@ where
                 Err(error) => self.observer.retrying(&error.to_string()),
             }
             self.time.pause(RETRY_MS).await;
+        }
+    }
+
+    /// A batch that was begun has been read as well.
+    fn witness(&self, resume: &Resume) -> Witness {
+        Witness {
+            who: format!("the position of {}", P::NAME),
+            lsn: resume.begun.unwrap_or(resume.through),
+            digest: resume.digest.filter(|_| resume.begun.is_none()),
         }
     }
 
@@ -510,10 +539,12 @@ where
         let (chain, room) = (self.fold.chain.clone(), self.pace.room());
         let snapshot = Snapshot::with_room(P::STATE_VERSION, chain, &self.fold.state, room);
         let bytes = snapshot.to_bytes(ledger);
+        let name = snapshot_name::<P>();
+        let of = (ledger, witness(&name, &snapshot.chain));
         self.pace.taken(bytes.len());
         let bus = self.bus.clone();
         *chore = Some(Box::pin(async move {
-            if let Err(error) = bus.save_snapshot(&snapshot_name::<P>(), bytes).await {
+            if let Err(error) = bus.save_snapshot(&name, of, bytes).await {
                 warn!(%error, projection = P::NAME, "snapshot not saved");
             }
         }));
@@ -579,6 +610,7 @@ where
             ledger: bounds.ledger,
             after: bounds.after,
             to: self.fold.chain.last(),
+            digest: self.fold.chain.digest(),
             changes,
         }))
     }

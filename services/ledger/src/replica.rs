@@ -1,7 +1,7 @@
 //! A decider's state at a position of the ledger, without any IO: folds records, drafts frames, knows its own.
 
 use crate::{
-    bus::Record,
+    bus::{Record, Witness},
     decider::{Decider, Draft, IllegalEvent},
     frame::{self, Chain, ChainError, Frame, Head},
     inbox::Handled,
@@ -52,6 +52,8 @@ pub struct Sealed {
     /// The writer's own last position, the fence of the append.
     pub expected_last: Lsn,
     pub events: Vec<(At, Event)>,
+    /// What its writer has read of the others.
+    pub(crate) through: Lsn,
     head: Head,
 }
 
@@ -116,9 +118,9 @@ impl<D: Decider> Replica<D> {
         self.seen.newest()
     }
 
-    /// The furthest position that is known of the ledger.
-    pub fn furthest(&self) -> Lsn {
-        self.seen.furthest()
+    /// What is known of the ledger, as far as it is known.
+    pub fn witness(&self) -> Witness {
+        self.seen.witness(D::WRITER.name())
     }
 
     /// How far all of these have read that have written something yet, as far as is known here.
@@ -270,6 +272,7 @@ impl<D: Decider> Replica<D> {
             bytes,
             expected_last: head.lsn,
             events: draft.events,
+            through: self.folded,
             head: next,
         }
     }

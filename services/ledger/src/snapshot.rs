@@ -1,16 +1,13 @@
 //! Snapshots are a shortcut: snapshot and tail equal a replay from the beginning, byte for byte.
 
 use crate::{
-    bus::{Bus, BusError, LedgerId, Stored},
+    bus::{Bus, BusError, LedgerId, Stored, Witness, bears_out},
     frame::{Chain, Digest},
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tracing::warn;
-use vocab::{
-    Lsn,
-    sabotage::{self, Bug},
-};
+use vocab::Lsn;
 
 /// A state with the position and the chain that it was taken at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,7 +100,7 @@ pub(crate) async fn newest<B: Bus, T>(
             warn!(name, older, "a snapshot is damaged, or of another ledger");
             continue;
         };
-        bears_witness(bus, name, &snapshot.chain).await?;
+        bears_out(bus, &witness(name, &snapshot.chain)).await?;
         if let Some(restored) = restore(snapshot) {
             return Ok(Some((restored, bytes.len())));
         }
@@ -126,19 +123,35 @@ pub(crate) async fn agreeing<B: Bus>(
     Ok(agreeing)
 }
 
-/// Whether the ledger still holds what was read of it.
-async fn bears_witness<B: Bus>(bus: &B, name: &str, chain: &Chain) -> Result<(), BusError> {
-    let (end, read) = (bus.end().await?, chain.furthest());
-    let stands = match read {
-        Lsn(0) => true,
-        read if read > end => false,
-        read => bus.at(read).await?.is_some_and(|it| chain.ends_with(&it)),
-    };
-    if stands || sabotage::armed(Bug::LostEndIgnored) {
-        return Ok(());
+/// What a snapshot of that name and chain bears witness of.
+pub(crate) fn witness(name: &str, chain: &Chain) -> Witness {
+    chain.witness(format!("the snapshot of {name}"))
+}
+
+/// Leaves what was read of a ledger that does not hold it any more where all leaders look before they lead: nobody else knows
+/// it. In the place of the older snapshot, without a state, and once: the other snapshot is of use.
+pub(crate) async fn testify<B: Bus>(
+    bus: &B,
+    name: &str,
+    ledger: LedgerId,
+    read: Witness,
+    error: &BusError,
+) {
+    if !matches!(error, BusError::Shortened { .. }) {
+        return;
     }
-    let witness = format!("the snapshot of {name}");
-    Err(BusError::Shortened { end, witness, read })
+    let said = async {
+        let all = bus.witnesses(ledger).await?;
+        let known = |one: &Witness| one.lsn >= read.lsn && one.digest.is_some();
+        if all.iter().any(known) {
+            return Ok(());
+        }
+        let no_state = Bytes::from_static(b"read, and no state");
+        bus.save_snapshot(name, (ledger, read), no_state).await
+    };
+    if let Err(error) = said.await {
+        warn!(%error, name, "not told to the others");
+    }
 }
 
 /// SHA-256 over the serialised state. Two states with one digest are the same state.

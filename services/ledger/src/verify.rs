@@ -1,8 +1,8 @@
 //! Reads the whole ledger, checks every link, and asks those who have read it before.
 
 use crate::{
-    bus::{Bus, BusError, Tail},
-    frame::{Chain, ChainError, Head},
+    bus::{Bus, BusError, Tail, Witness, bears_out},
+    frame::{Chain, ChainError, Digest, Head},
     snapshot::agreeing,
 };
 use std::collections::BTreeMap;
@@ -16,8 +16,12 @@ pub struct Verified {
     pub bytes: u64,
     pub last: Lsn,
     pub heads: BTreeMap<Writer, Head>,
+    /// Of what stands at the end.
+    pub digest: Option<Digest>,
     /// Snapshots of the writers that hold what stands on the ledger.
     pub snapshots: usize,
+    /// All who have said how far they have read, and what stood there: it stands there.
+    pub witnesses: usize,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -28,13 +32,19 @@ pub enum VerifyError {
     Chain(#[from] ChainError),
 }
 
-/// From the first record to the last one that is there at the start.
+/// From the first record to the last one that is there at the start. `others` have read it before, beside the snapshots.
 ///
 /// # Errors
-/// [`BusError::Shortened`] if a snapshot holds more than there is, or something else: a ledger that lost its end has no
+/// [`BusError::Shortened`] if a witness has read more than there is, or something else: a ledger that lost its end has no
 /// broken link.
-pub async fn verify<B: Bus>(bus: &B) -> Result<Verified, VerifyError> {
+pub async fn verify<B: Bus>(bus: &B, others: &[Witness]) -> Result<Verified, VerifyError> {
+    let ledger = bus.ledger_id().await?;
+    let mut witnesses = bus.witnesses(ledger).await?;
+    witnesses.extend_from_slice(others);
     let end = bus.end().await?;
+    for witness in &witnesses {
+        bears_out(bus, witness).await?;
+    }
     let mut chain = Chain::default();
     let (mut frames, mut events, mut bytes) = (0, 0, 0);
     if end > Lsn(0) {
@@ -53,7 +63,6 @@ pub async fn verify<B: Bus>(bus: &B) -> Result<Verified, VerifyError> {
         .map(|writer| (writer, chain.head(writer)))
         .filter(|(_, head)| head.frame_no > 0)
         .collect();
-    let ledger = bus.ledger_id().await?;
     let mut snapshots = 0;
     for writer in Writer::ALL {
         snapshots += agreeing(bus, writer.name(), ledger).await?;
@@ -64,6 +73,8 @@ pub async fn verify<B: Bus>(bus: &B) -> Result<Verified, VerifyError> {
         bytes,
         last: end,
         heads,
+        digest: chain.digest(),
         snapshots,
+        witnesses: witnesses.len(),
     })
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use ledger::{
-    AppendError, Bus, Door, LedgerId, Stored, Tail, cell,
+    AppendError, Bus, Digest, Door, LedgerId, Stored, Tail, Witness, cell,
     jetstream::{JetStreamBus, Link, Readers},
     verify,
 };
@@ -52,6 +52,7 @@ async fn put(bus: &JetStreamBus, expected: u64, text: &'static str) -> Result<Ls
     bus.append(
         Writer::Quota,
         Lsn(expected),
+        Lsn(0),
         Bytes::from_static(text.as_bytes()),
     )
     .await
@@ -67,7 +68,7 @@ async fn an_append_behind_the_wrong_position_is_refused() {
     let scheduler = cell
         .bus("scheduler")
         .await
-        .append(Writer::Scheduler, Lsn(0), Bytes::from_static(b"s"))
+        .append(Writer::Scheduler, Lsn(0), Lsn(0), Bytes::from_static(b"s"))
         .await;
     assert_eq!(scheduler, Ok(Lsn(2)));
     assert_eq!(put(&bus, 1, "two").await, Ok(Lsn(3)));
@@ -115,6 +116,16 @@ async fn a_door_names_its_sender_by_the_subject_alone() {
     assert_eq!(bus.door_end(Door::Ingress).await.unwrap(), 2);
 }
 
+const LEDGER: LedgerId = LedgerId(77);
+
+fn read(lsn: u64, digest: Option<Digest>) -> Witness {
+    Witness {
+        who: "a test".to_owned(),
+        lsn: Lsn(lsn),
+        digest,
+    }
+}
+
 async fn snapshot(bus: &JetStreamBus, older: usize) -> Option<Stored> {
     bus.load_snapshot("quota", older).await.unwrap()
 }
@@ -129,12 +140,21 @@ async fn the_latest_snapshot_and_the_one_before_it_are_kept() {
     assert_eq!(snapshot(&bus, 0).await, None);
     let saved = [&b"one"[..], &[7; 3_000_000], b"three", b"four"].map(Bytes::copy_from_slice);
     for (at, bytes) in saved.iter().enumerate() {
-        bus.save_snapshot("quota", bytes.clone()).await.unwrap();
+        let of = (LEDGER, read(at as u64, Some(Digest([at as u8; 32]))));
+        bus.save_snapshot("quota", of, bytes.clone()).await.unwrap();
         assert_eq!(snapshot(&bus, 0).await, whole(bytes));
         let before = at.checked_sub(1).map(|at| &saved[at]);
         assert_eq!(snapshot(&bus, 1).await, before.and_then(whole));
         assert_eq!(snapshot(&bus, 2).await, None);
     }
+    // Without loading them, and of this ledger alone.
+    let mut found = bus.witnesses(LEDGER).await.unwrap();
+    found.sort_by_key(|witness| witness.lsn);
+    let said = found.iter().map(|witness| (witness.lsn, witness.digest));
+    let said: Vec<_> = said.collect();
+    let expected = [2, 3].map(|at| (Lsn(at), Some(Digest([at as u8; 32]))));
+    assert_eq!(said, expected);
+    assert_eq!(bus.witnesses(LedgerId(78)).await, Ok(Vec::new()));
 }
 
 /// The server sends nothing in the place of a part that it has lost. Real time passes until that is given up.
@@ -143,9 +163,12 @@ async fn a_snapshot_of_which_a_part_is_lost_is_damaged_and_the_one_before_it_is_
     let cell = Cell::new().await;
     let bus = cell.bus("quota").await;
     let before = Bytes::from_static(b"before");
-    bus.save_snapshot("quota", before.clone()).await.unwrap();
+    let of = || (LEDGER, read(0, None));
+    bus.save_snapshot("quota", of(), before.clone())
+        .await
+        .unwrap();
     let large = Bytes::from(vec![7; 1_000_000]);
-    bus.save_snapshot("quota", large).await.unwrap();
+    bus.save_snapshot("quota", of(), large).await.unwrap();
     let maker = async_nats::jetstream::new(client("bus").await);
     let bucket = format!("OBJ_{}", bus.subjects().snapshot_bucket());
     let stream = maker.get_stream(bucket).await.unwrap();
@@ -180,9 +203,9 @@ async fn the_server_tells_its_time() {
 #[tokio::test]
 async fn verify_names_what_does_not_belong() {
     let bus = bus().await;
-    assert_eq!(verify(&bus).await.unwrap().frames, 0);
+    assert_eq!(verify(&bus, &[]).await.unwrap().frames, 0);
     put(&bus, 0, "no frame at all").await.unwrap();
-    let error = verify(&bus).await.unwrap_err().to_string();
+    let error = verify(&bus, &[]).await.unwrap_err().to_string();
     assert!(error.contains("not readable"), "{error}");
 }
 

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use ledger::{
-    AppendError, Bus, Door, Tail, cell,
+    AppendError, Bus, BusError, Door, Tail, cell,
     jetstream::{JetStreamBus, Link, Readers},
 };
 use schemas::subjects::Subjects;
@@ -62,6 +62,27 @@ impl Server {
 
     fn restart(&mut self) {
         self.kill();
+        self.running = run(&self.program, self.port, &self.store);
+    }
+
+    /// Bytes of the ledger's only block.
+    fn block(&self) -> PathBuf {
+        let stream = "jetstream/$G/streams/APPORTION_c1_LEDGER/msgs/1.blk";
+        self.store.join(stream)
+    }
+
+    fn block_bytes(&self) -> u64 {
+        std::fs::metadata(self.block()).unwrap().len()
+    }
+
+    /// Comes back without what is behind so many bytes, and without its index.
+    fn restart_cut(&mut self, bytes: u64) {
+        self.kill();
+        let block = File::options().write(true).open(self.block()).unwrap();
+        block.set_len(bytes).unwrap();
+        let index = self.block().with_file_name("index.db");
+        // It is written now and then.
+        let _ = std::fs::remove_file(index);
         self.running = run(&self.program, self.port, &self.store);
     }
 
@@ -156,7 +177,7 @@ async fn put(bus: &JetStreamBus, expected: u64) {
     loop {
         let frame = Bytes::from_static(b"x");
         if bus
-            .append(Writer::Quota, Lsn(expected), frame)
+            .append(Writer::Quota, Lsn(expected), Lsn(0), frame)
             .await
             .is_ok()
         {
@@ -249,7 +270,8 @@ async fn an_append_whose_acknowledgement_is_lost_is_given_up_as_soon_as_the_conn
         let bus = server.cell().await;
         put(&bus, 0).await;
         // Sent to a server that is dead, of which the client does not know yet.
-        let mut append = Box::pin(bus.append(Writer::Quota, Lsn(1), Bytes::from_static(b"y")));
+        let mut append =
+            Box::pin(bus.append(Writer::Quota, Lsn(1), Lsn(0), Bytes::from_static(b"y")));
         server.kill();
         assert!(futures::poll!(&mut append).is_pending());
         // Nobody knows whether it has landed.
@@ -257,6 +279,44 @@ async fn an_append_whose_acknowledgement_is_lost_is_given_up_as_soon_as_the_conn
         server.restart();
         put(&bus, 1).await;
         assert_eq!(bus.end().await, Ok(Lsn(2)));
+    })
+    .await;
+}
+
+/// The server says nothing of it. A reader that only waited would be sent what others write there later.
+#[tokio::test(start_paused = true)]
+async fn who_has_read_more_than_a_server_comes_back_with_says_so_and_appends_nothing() {
+    standing_still(async |server| {
+        let bus = server.cell().await;
+        put(&bus, 0).await;
+        let bytes = server.block_bytes();
+        put(&bus, 1).await;
+        put(&bus, 2).await;
+        let mut read = bus.follow(Lsn(1)).await.unwrap();
+        for lsn in 1..=3 {
+            next(&mut read, lsn).await;
+        }
+        server.restart_cut(bytes);
+        let shortened = read.recv().await.unwrap_err();
+        let is_it = matches!(
+            shortened,
+            BusError::Shortened {
+                end: Lsn(1),
+                read: Lsn(3),
+                ..
+            }
+        );
+        assert!(is_it, "{shortened}");
+        let frame = || Bytes::from_static(b"late");
+        let append = loop {
+            match bus.append(Writer::Scheduler, Lsn(0), Lsn(3), frame()).await {
+                // The connection is not back.
+                Err(AppendError::Unknown(_)) => {}
+                append => break append,
+            }
+        };
+        assert_eq!(append, Err(AppendError::Shortened(Lsn(1))));
+        assert_eq!(bus.end().await, Ok(Lsn(1)));
     })
     .await;
 }

@@ -7,7 +7,9 @@ pub mod store;
 mod wire;
 
 use agents::Agents;
-use chassis::{BootError, Config, Context, Deciding, Failure, Needs, Service, Shutdown};
+use chassis::{
+    BootError, Config, Context, Deciding, Failure, Needs, Service, Shutdown, query::Mark,
+};
 use domain::{Joining, Nodes, Rules};
 use futures::future::BoxFuture;
 use ledger::{Door, jetstream::Readers};
@@ -67,20 +69,22 @@ impl Service for NodeHeartbeatService {
         let (commands, local) = mpsc::channel(HEARTBEATS_MAX);
         let (effects_in, effects) = mpsc::unbounded_channel();
         let cell = ctx.cell_no();
+        let rules = Rules {
+            lease_ms: ctx.settings.lease_ms,
+            joining: ctx.settings.joining,
+        };
+        let mark = Mark::default();
         let deciding = Deciding {
             door: Some((Door::Report, Arc::new(move |m| wire::report(m, cell)))),
             local: Some(local),
             effects: Some(effects_in),
-            ..Deciding::on_ledger(Rules {
-                lease_ms: ctx.settings.lease_ms,
-                joining: ctx.settings.joining,
-            })
+            ..Deciding::on_ledger(rules, vec![mark.clone()])
         };
         let agents = Agents::new(&ctx, bus.subjects().clone()).await?;
         let warm = store::sink(ctx.postgres()?);
         tokio::try_join!(
             ctx.decide::<Nodes>(&bus, deciding),
-            ctx.project::<project::WarmProjection, _>(&bus, warm),
+            ctx.project::<project::WarmProjection, _>(&bus, warm, &mark),
             agents.serve(commands, effects, &ctx.shutdown),
         )?;
         Ok(())

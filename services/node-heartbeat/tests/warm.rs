@@ -77,6 +77,7 @@ async fn the_fleet_is_read_as_it_was_written() {
         ledger: LedgerId(1),
         after: Lsn(0),
         to: Lsn(1),
+        digest: None,
         changes: [&first, &b, &a]
             .map(|row| Change::Node(Box::new(row.clone())))
             .into(),
@@ -181,6 +182,7 @@ async fn approvals_are_read_as_they_were_written_and_go_with_what_is_forgotten()
             ledger: LedgerId(1),
             after: Lsn(after),
             to: Lsn(after + 1),
+            digest: None,
             changes,
         };
         sink.apply(&batch).await.unwrap();

@@ -4,7 +4,9 @@ pub mod domain;
 pub mod project;
 pub mod store;
 
-use chassis::{BootError, Config, Context, Deciding, Failure, Needs, Service, Shutdown};
+use chassis::{
+    BootError, Config, Context, Deciding, Failure, Needs, Service, Shutdown, query::Mark,
+};
 use domain::Quota;
 use futures::future::BoxFuture;
 use ledger::jetstream::Readers;
@@ -42,9 +44,10 @@ impl Service for QuotaService {
     async fn run(ctx: Context<Settings>) -> Result<(), Failure> {
         let bus = ctx.ledger().await?;
         let sink = store::sink(ctx.postgres()?);
+        let mark = Mark::default();
         tokio::try_join!(
-            ctx.decide::<Quota>(&bus, Deciding::on_ledger(())),
-            ctx.project::<project::WarmProjection, _>(&bus, sink),
+            ctx.decide::<Quota>(&bus, Deciding::on_ledger((), vec![mark.clone()])),
+            ctx.project::<project::WarmProjection, _>(&bus, sink, &mark),
         )?;
         Ok(())
     }

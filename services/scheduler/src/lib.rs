@@ -133,8 +133,8 @@ impl Service for SchedulerService {
             );
         let sink = store::sink(pool, cell);
         tokio::try_join!(
-            ctx.decide::<Scheduler>(&bus, Deciding::on_ledger(rules)),
-            ctx.project_marked::<project::WarmProjection, _>(&bus, sink, &mark),
+            ctx.decide::<Scheduler>(&bus, Deciding::on_ledger(rules, vec![mark.clone()])),
+            ctx.project::<project::WarmProjection, _>(&bus, sink, &mark),
             queries.serve(&ctx),
         )?;
         Ok(())

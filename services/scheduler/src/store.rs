@@ -12,7 +12,7 @@ mod queues;
 mod reservations;
 mod settings;
 
-pub use allocations::{Allocation, allocation};
+pub use allocations::{Allocation, allocation, changed_behind};
 pub use explain::{Explanation, explain, waits_for};
 pub use history::RETENTION_MS;
 pub use named::{Looked, NamedReservation, NamedResource, named_reservation, named_resource};

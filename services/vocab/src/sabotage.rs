@@ -45,6 +45,8 @@ pub enum Bug {
     ImpossibleDemandCounts,
     /// Goes on with a ledger that has lost its end.
     LostEndIgnored,
+    /// Looks only at how long a ledger is, and not at what stands there.
+    DigestIgnored,
     /// Stores a message of the feed by its sequence, whatever its predecessor is.
     FeedFencedBySequence,
     /// Forgets, on taking over, whose messages were decided ahead of others.
@@ -52,7 +54,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::NoFence,
         Self::WatermarkOffByOne,
         Self::DuplicateNotRecognised,
@@ -74,6 +76,7 @@ impl Bug {
         Self::ModelQuotaKept,
         Self::ImpossibleDemandCounts,
         Self::LostEndIgnored,
+        Self::DigestIgnored,
         Self::FeedFencedBySequence,
         Self::AheadForgotten,
     ];

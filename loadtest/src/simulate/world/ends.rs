@@ -3,16 +3,21 @@
 
 use super::World;
 use crate::simulate::{Ended, Invariant, Process, Role, Violation};
-use ledger::{BusError, LeaderError, LedgerId, ProjectorError, Snapshot, VerifyError};
+use bytes::Bytes;
+use ledger::{
+    BusError, Door, DoorRecord, LeaderError, LedgerId, ProjectorError, Snapshot, VerifyError,
+};
 use std::{
     future::Future,
     pin::pin,
     task::{Context, Poll, Waker},
 };
-use vocab::{Lsn, Writer};
+use vocab::{Lsn, Token, Writer};
 
 /// So many of the last records are lost, at the most.
 const LOST_MAX: u64 = 20;
+/// Polls after which every process does what it can while no append lands.
+const POLLS_UNDER_WAY: u32 = 40;
 /// Polls within which a process has to give up.
 const POLLS_MAX: u32 = 400;
 
@@ -25,7 +30,9 @@ impl World {
         }
         let keep = end - 1 - self.random.below(end.min(LOST_MAX));
         self.note(|_| format!("the ledger loses all behind {keep} of {end}"));
+        self.appends_are_under_way()?;
         self.shared.bus.loses_its_end(keep as usize, Vec::new());
+        self.shared.bus.heal();
         let feed_has_told = self.has_read(Role::Feed) > Lsn(keep);
         for process in std::mem::take(&mut self.processes) {
             // A feed that has told nothing of it has nothing to take back.
@@ -33,22 +40,48 @@ impl World {
                 self.gives_up(process)?;
             }
         }
-        self.newcomers_give_up(keep, &Role::ALL)?;
+        self.newcomers_give_up(keep)?;
         self.verification_finds_it(keep)?;
-        // Others stand in their place, as many or more. Their number alone says nothing, and the feed
-        // knows no more than that.
+        // Others stand in their place, as many or more. Their number alone says nothing.
         let others = records.into_iter().take(1).cycle().take(LOST_MAX as usize);
         self.shared
             .bus
             .loses_its_end(keep as usize, others.collect());
-        let deciders = Role::ALL.into_iter().filter(|role| *role != Role::Feed);
-        self.newcomers_give_up(keep, &deciders.collect::<Vec<_>>())
+        self.newcomers_give_up(keep)?;
+        self.verification_finds_it(keep)
     }
 
-    /// Those that find something of what was lost.
-    fn newcomers_give_up(&mut self, keep: u64, roles: &[Role]) -> Result<(), Violation> {
-        for role in roles.iter().copied() {
-            if self.has_read(role) > Lsn(keep) {
+    /// Admission tries to record something, on what it has read, until after the server has come back.
+    fn appends_are_under_way(&mut self) -> Result<(), Violation> {
+        self.shared.bus.loses_appends();
+        let message = DoorRecord {
+            seq: 0,
+            // A literal of the token's alphabet.
+            sender: Token::new("late").expect("a token"),
+            reply_to: None,
+            trace: None,
+            reserved_header: false,
+            payload: Bytes::from_static(b"not a request"),
+        };
+        self.shared.bus.publish(Door::Ingress, message);
+        for _ in 0..POLLS_UNDER_WAY {
+            for process in &mut self.processes {
+                process.poll().map_err(|ended| Violation {
+                    invariant: Invariant::Replay,
+                    lsn: 0,
+                    text: format!("while appends do not land, {process} {ended}"),
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Those that find something of what was lost: in what they have left themselves, or, if they decide, in anybody's snapshot.
+    fn newcomers_give_up(&mut self, keep: u64) -> Result<(), Violation> {
+        let by_snapshot = self.known().is_some_and(|lsn| lsn > Lsn(keep));
+        for role in Role::ALL {
+            let decides = role != Role::Feed;
+            if self.has_read(role) > Lsn(keep) || decides && by_snapshot {
                 let time = self.clock.skewed(0);
                 let process = Process::start(self.next_process, role, &self.shared, time, 1);
                 self.next_process += 1;
@@ -60,17 +93,8 @@ impl World {
 
     /// Every link holds, and still it is not what was read.
     fn verification_finds_it(&self, keep: u64) -> Result<(), Violation> {
-        let writers = [
-            Writer::Admission,
-            Writer::Quota,
-            Writer::Scheduler,
-            Writer::NodeHeartbeat,
-        ];
-        let known = writers
-            .into_iter()
-            .flat_map(|writer| self.snapshots(writer))
-            .max();
-        let mut verifying = pin!(ledger::verify(&self.shared.bus));
+        let known = self.known();
+        let mut verifying = pin!(ledger::verify(&self.shared.bus, &[]));
         let mut context = Context::from_waker(Waker::noop());
         let verified = loop {
             if let Poll::Ready(verified) = verifying.as_mut().poll(&mut context) {
@@ -86,6 +110,12 @@ impl World {
             lsn: keep,
             text: format!("{known:?} was read and {keep} is the end: verified as {verified:?}"),
         })
+    }
+
+    /// How far anybody has come whose snapshot the store keeps.
+    fn known(&self) -> Option<Lsn> {
+        let witnesses = self.shared.bus.witnessed().into_iter();
+        witnesses.map(|witness| witness.lsn).max()
     }
 
     /// How far the latest snapshot of a role, or what it wrote, has come.

@@ -1,8 +1,8 @@
 //! Where a message of the feed stands: in the headers, so that nobody has to read its payload to know.
 
 use async_nats::HeaderMap;
-use ledger::LedgerId;
-use schemas::subjects::{HEADER_LEDGER, HEADER_PART, HEADER_POSITION};
+use ledger::{Digest, LedgerId};
+use schemas::subjects::{HEADER_DIGEST, HEADER_LEDGER, HEADER_PART, HEADER_POSITION};
 use std::str::FromStr;
 use vocab::Lsn;
 
@@ -16,6 +16,8 @@ pub struct Part {
     /// 1..=count.
     pub number: u32,
     pub count: u32,
+    /// Of what stands on the ledger at `to`; an earlier version has not said it.
+    pub digest: Option<Digest>,
 }
 
 impl Part {
@@ -25,6 +27,7 @@ impl Part {
         to: Lsn(0),
         number: 1,
         count: 1,
+        digest: None,
     };
 
     /// All of its batch is there.
@@ -48,6 +51,7 @@ impl Part {
             to,
             number,
             count,
+            digest,
         } = self;
         let mut headers = HeaderMap::new();
         headers.insert(HEADER_LEDGER, ledger.0.to_string().as_str());
@@ -56,6 +60,9 @@ impl Part {
             format!("{}-{}", after.0 + 1, to.0).as_str(),
         );
         headers.insert(HEADER_PART, format!("{number}/{count}").as_str());
+        if let Some(digest) = digest {
+            headers.insert(HEADER_DIGEST, digest.to_string().as_str());
+        }
         headers
     }
 
@@ -68,6 +75,9 @@ impl Part {
             to: Lsn(last),
             number,
             count,
+            digest: headers
+                .get(HEADER_DIGEST)
+                .and_then(|text| text.as_str().parse().ok()),
         })
     }
 }
@@ -94,6 +104,7 @@ mod tests {
             to: Lsn(9),
             number: 1,
             count: 2,
+            digest: Some(Digest([7; 32])),
         };
         let headers = part.headers(LedgerId(-7));
         assert_eq!(headers.get(HEADER_POSITION).unwrap().as_str(), "5-9");

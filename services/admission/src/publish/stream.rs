@@ -43,6 +43,7 @@ impl FeedMessage {
             to,
             number,
             count,
+            ..
         } = self.part;
         let digest = Digest::of(&self.payload).to_string();
         let (ledger, sequence) = (self.ledger.0, self.sequence);

@@ -23,6 +23,7 @@ migrations![
     "0004_chargeback.sql",
     "0005_conservation.sql",
     "0006_conservation_by_run.sql",
+    "0007_ranges_name_a_digest.sql",
 ];
 
 const CREATE_SCHEMA_MIGRATIONS: &str = "

@@ -2,6 +2,7 @@
 
 use super::{Store, StoreError};
 use clickhouse::Row;
+use ledger::{LedgerId, Witness};
 use serde::{Deserialize, Serialize};
 use vocab::{Lsn, Millis, Token};
 
@@ -63,6 +64,26 @@ impl Store {
     pub async fn through(&self) -> Result<Lsn, StoreError> {
         let query = self.query("SELECT max(to_lsn) FROM ledger_ranges WHERE state = 'applied'");
         Ok(Lsn(self.fetch_one(query).await?))
+    }
+
+    /// What the tables bear witness of, for who only reads them; none if they are of another ledger.
+    pub async fn witness(&self, ledger: LedgerId) -> Result<Option<Witness>, StoreError> {
+        let query = self.query(
+            "SELECT to_lsn, digest FROM ledger_ranges WHERE ledger = ? ORDER BY to_lsn DESC LIMIT 1",
+        );
+        let found: Vec<(u64, String)> = self.fetch_all(query.bind(ledger.0)).await?;
+        let witness = |(lsn, digest): (u64, String)| Witness {
+            who: "the bill".to_owned(),
+            lsn: Lsn(lsn),
+            digest: digest.parse().ok(),
+        };
+        Ok(found.into_iter().next().map(witness))
+    }
+
+    /// Runs that ended behind a position.
+    pub async fn runs_behind(&self, lsn: Lsn) -> Result<u64, StoreError> {
+        let query = self.query("SELECT count() FROM allocation_intervals WHERE lsn > ?");
+        self.fetch_one(query.bind(lsn.0)).await
     }
 
     /// Every tenant's bill, by month and resource.

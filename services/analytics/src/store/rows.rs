@@ -65,6 +65,8 @@ pub struct RangeRow {
     pub allocation_intervals: u64,
     pub node_entries: u64,
     pub rates: u64,
+    /// Of what stands at the end of the range; empty if nobody knows.
+    pub digest: String,
 }
 
 /// The rows of one batch, by table.
@@ -103,6 +105,7 @@ impl Rows {
             allocation_intervals: self.intervals.len() as u64,
             node_entries: self.entries.len() as u64,
             rates: self.rates.len() as u64,
+            digest: batch.digest.map_or_else(String::new, |d| d.to_string()),
         }
     }
 }

@@ -36,6 +36,7 @@ const INSERT_WEIGHT_MAX: usize = 100_000;
 #[derive(Row, Deserialize)]
 struct Ends {
     applied: u64,
+    digest: String,
     begun: u64,
 }
 
@@ -81,7 +82,10 @@ impl Store {
             .fetch_one(
                 self.query(
                     "WITH ifNull((SELECT max(to_lsn) FROM ledger_ranges WHERE state = 'applied'), 0) AS through
-                     SELECT through AS applied, min(to_lsn) AS begun
+                     SELECT through AS applied,
+                            ifNull((SELECT any(digest) FROM ledger_ranges WHERE state = 'applied' AND to_lsn = through), '')
+                                AS digest,
+                            min(to_lsn) AS begun
                      FROM ledger_ranges
                      WHERE state = 'begun' AND to_lsn > through AND after_lsn = through",
                 ),
@@ -89,6 +93,7 @@ impl Store {
             .await?;
         Ok(Resume {
             through: Lsn(ends.applied),
+            digest: ends.digest.parse().ok(),
             begun: (ends.begun > ends.applied).then_some(Lsn(ends.begun)),
         })
     }

@@ -217,6 +217,7 @@ impl Journal {
             ledger: LEDGER,
             after: Lsn(after),
             to: Lsn(self.lsn),
+            digest: None,
             changes: std::mem::take(&mut self.changes),
         }
     }
@@ -228,6 +229,7 @@ pub fn again(batch: &Batch<Change>) -> Batch<Change> {
         ledger: batch.ledger,
         after: batch.after,
         to: batch.to,
+        digest: None,
         changes: batch.changes.clone(),
     }
 }

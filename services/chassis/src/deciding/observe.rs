@@ -152,6 +152,10 @@ impl ProjectorShell {
 }
 
 impl ProjectorObserver for ProjectorShell {
+    fn borne_out(&mut self) {
+        self.mark.looked();
+    }
+
     fn received(&mut self, frame: &Frame) {
         self.follower.read(frame.lsn);
     }
@@ -166,6 +170,7 @@ impl ProjectorObserver for ProjectorShell {
 
     fn retrying(&mut self, why: &str) {
         self.retries.inc();
+        self.mark.looked();
         self.health.degraded(why.to_owned());
         tracing::warn!(projection = self.name, why, "retrying");
     }

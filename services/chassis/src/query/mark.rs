@@ -5,19 +5,17 @@ use tokio::sync::watch;
 use vocab::Lsn;
 
 /// The position that a read model has applied. Clones share it: one writes, many wait.
-#[derive(Debug, Clone)]
-pub struct Mark(watch::Sender<Lsn>);
-
-impl Default for Mark {
-    fn default() -> Self {
-        Self(watch::Sender::new(Lsn(0)))
-    }
+#[derive(Debug, Clone, Default)]
+pub struct Mark {
+    applied: watch::Sender<Lsn>,
+    /// Whether what it has applied was held against the ledger, as far as the read model could be asked.
+    looked: watch::Sender<bool>,
 }
 
 impl Mark {
     /// Goes back when the read model did, as after a crash of its database.
     pub fn set(&self, applied: Lsn) {
-        self.0.send_if_modified(|mark| {
+        self.applied.send_if_modified(|mark| {
             let changed = *mark != applied;
             *mark = applied;
             changed
@@ -25,12 +23,24 @@ impl Mark {
     }
 
     pub fn applied(&self) -> Lsn {
-        *self.0.borrow()
+        *self.applied.borrow()
+    }
+
+    /// The ledger holds what the read model has applied, or nobody can ask now.
+    pub(crate) fn looked(&self) {
+        self.looked
+            .send_if_modified(|looked| !std::mem::replace(looked, true));
+    }
+
+    /// Until it has looked.
+    pub(crate) async fn has_looked(&self) {
+        // The writer lives as long as `self` does.
+        let _ = self.looked.subscribe().wait_for(|looked| *looked).await;
     }
 
     /// Waits until `wanted` is applied and returns what is; without patience left, the position that it is at.
     pub async fn reach(&self, wanted: Lsn, patience: Duration) -> Result<Lsn, Lsn> {
-        let mut marks = self.0.subscribe();
+        let mut marks = self.applied.subscribe();
         let reached = marks.wait_for(|applied| *applied >= wanted);
         match tokio::time::timeout(patience, reached).await {
             Ok(Ok(applied)) => Ok(*applied),

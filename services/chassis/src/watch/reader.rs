@@ -19,6 +19,8 @@ const BEHIND_AFTER_MS: u64 = 3000;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Real time that an answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// Looks between two at what others have read.
+const LOOKS_AT_OTHERS: u32 = 10;
 /// Real time between looks while somebody is behind: who waits for the service wants to know when it is not any more.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
@@ -113,6 +115,7 @@ pub(super) async fn watch(
     let mut heard_ms = 0;
     let mut pause = Duration::ZERO;
     let mut ledger = None;
+    let (mut looks, mut held) = (0_u32, Vec::new());
     loop {
         tokio::time::sleep(pause).await;
         pause = LOOK_EVERY;
@@ -132,6 +135,15 @@ pub(super) async fn watch(
         // What this process knows is of the one that it has read.
         if *ledger.get_or_insert(id) != id {
             component.not_ready("another ledger stands in the place of the one that was read");
+            return replaced.trigger();
+        }
+        looks = looks.wrapping_add(1);
+        if looks.is_multiple_of(LOOKS_AT_OTHERS)
+            && let Err(error) = bus.bears_out_all(id, &mut held).await
+            && error.is_fatal()
+        {
+            tracing::error!(%error, "somebody has read another ledger");
+            component.not_ready(error.to_string());
             return replaced.trigger();
         }
         ledger_end.set(i64::try_from(end.0).unwrap_or(i64::MAX));

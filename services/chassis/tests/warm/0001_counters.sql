@@ -1,7 +1,8 @@
 CREATE TABLE projection_position (
     name           text   PRIMARY KEY,
     ledger_created bigint NOT NULL,
-    lsn            bigint NOT NULL CHECK (lsn >= 0)
+    lsn            bigint NOT NULL CHECK (lsn >= 0),
+    digest         bytea
 );
 
 -- Adds up, so that a batch applied twice would show.

@@ -58,7 +58,11 @@ impl Ledger {
         };
         let bytes = frame.encode_to_vec();
         let digest = Digest::of(&bytes).0.to_vec();
-        self.last = self.bus.append(writer, at, bytes.into()).await.unwrap();
+        self.last = self
+            .bus
+            .append(writer, at, Lsn(0), bytes.into())
+            .await
+            .unwrap();
         let next = next + events.len() as u64;
         self.heads
             .insert(writer, (self.last, digest, frame_no + 1, next));

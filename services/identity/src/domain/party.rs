@@ -447,12 +447,17 @@ fn operator(names: &Names) -> Party {
     to.party("OPERATOR".to_owned(), "operator")
 }
 
-/// The only one who makes, changes and deletes streams. Says nothing in the cell.
+/// The only one who makes, changes and deletes streams. Says nothing in the cell but what the ledger had lost.
 fn bus(names: &Names) -> Party {
     let mut to = Crossings::new(names);
     for stream in STREAMS {
         to.ask(stream, manage);
     }
+    // What stood on the ledger and was lost is put back by it, from a copy.
+    to.store(
+        Stream::Ledger,
+        LEDGER_WRITERS.map(|name| names.subjects.ledger(name)),
+    );
     to.party("BUS".to_owned(), "bus")
 }
 

@@ -5,7 +5,10 @@
 //! opens its consumer again where it is, and its followers notice nothing.
 
 use super::{JetStreamBus, link::Held, unavailable};
-use crate::bus::{BusError, Record, Tail};
+use crate::{
+    bus::{BusError, Record, Tail, Witness, bears_out},
+    frame::Digest,
+};
 use async_nats::jetstream::{
     Message,
     consumer::pull::{Ordered, OrderedError},
@@ -47,12 +50,24 @@ struct State {
     followers: Vec<mpsc::Sender<Record>>,
     /// Counts the shared readers.
     term: u64,
+    /// The furthest position that any of its readers was sent.
+    read: Lsn,
 }
 
 impl Hub {
     /// Nothing panics while it is held, so a poisoned lock is as good as any.
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_read(&self, lsn: Lsn) {
+        let mut state = self.state();
+        state.read = state.read.max(lsn);
+    }
+
+    /// As far as the ledger is known to have come.
+    pub(super) fn read(&self) -> Lsn {
+        self.state().read
     }
 
     /// The records from the shared reader's next one on, if that is not beyond `from`, and not so far behind that `from`
@@ -102,10 +117,11 @@ struct Reading {
 impl Reading {
     /// Until nobody follows, or nothing can be read: the followers then see for themselves.
     async fn run(self, mut records: Box<Records>, mut next: Lsn) {
+        let mut last = None;
         loop {
             let record = match records.recv().await {
                 Ok(record) => record,
-                Err(Stop::Broken) => match open(self.bus.clone(), next).await {
+                Err(Stop::Broken) => match open(self.bus.clone(), next, last.clone()).await {
                     Ok(opened) => {
                         *records = opened;
                         continue;
@@ -115,6 +131,8 @@ impl Reading {
                 Err(Stop::Bus(_)) => return,
             };
             next = Lsn(record.lsn.0 + 1);
+            last = Some(record.clone());
+            self.hub.has_read(record.lsn);
             let mut state = self.hub.state();
             state.next = Some(next);
             // Whoever is full goes on by itself: waiting for one would hold up whoever comes meanwhile.
@@ -189,6 +207,7 @@ impl Records {
 pub struct RecordTail {
     bus: JetStreamBus,
     next: Lsn,
+    last: Option<Record>,
     source: Source,
 }
 
@@ -212,11 +231,12 @@ impl RecordTail {
         let from = from.max(Lsn(1));
         let source = match bus.hub.attach(from) {
             Some(receiver) => Source::Shared(receiver),
-            None => Self::own(&bus, open(bus.clone(), from).await?, from),
+            None => Self::own(&bus, open(bus.clone(), from, None).await?, from),
         };
         Ok(Self {
             bus,
             next: from,
+            last: None,
             source,
         })
     }
@@ -233,6 +253,7 @@ impl RecordTail {
         let new = record.lsn >= self.next;
         if new {
             self.next = Lsn(record.lsn.0 + 1);
+            self.last = Some(record.clone());
         }
         new
     }
@@ -240,6 +261,8 @@ impl RecordTail {
     /// Of its own reader: what it brings, and whether the shared one can take over.
     fn took(&mut self, record: Record) -> Record {
         self.next = Lsn(record.lsn.0 + 1);
+        self.last = Some(record.clone());
+        self.bus.hub.has_read(record.lsn);
         if let Some(receiver) = self.bus.hub.attach(self.next) {
             self.source = Source::Shared(receiver);
         }
@@ -249,14 +272,27 @@ impl RecordTail {
     fn open_again(&mut self) {
         self.source = match self.bus.hub.attach(self.next) {
             Some(receiver) => Source::Shared(receiver),
-            None => Source::Opening(self.bus.runtime.spawn(open(self.bus.clone(), self.next))),
+            None => {
+                let opening = open(self.bus.clone(), self.next, self.last.clone());
+                Source::Opening(self.bus.runtime.spawn(opening))
+            }
         };
     }
 }
 
-async fn open(bus: JetStreamBus, from: Lsn) -> Result<Records, BusError> {
+/// Behind what was read last, if that still stands there: a server that comes back without it would send nothing, and
+/// later something else.
+async fn open(bus: JetStreamBus, from: Lsn, last: Option<Record>) -> Result<Records, BusError> {
     let stream = bus.subjects.ledger_stream();
     let (messages, held) = bus.consume(&stream, from.0, 0).await?;
+    if let Some(last) = last {
+        let read = Witness {
+            who: "a reader of this process".to_owned(),
+            lsn: last.lsn,
+            digest: Some(Digest::of(&last.frame)),
+        };
+        bears_out(&bus, &read).await?;
+    }
     Ok(Records {
         messages,
         held,

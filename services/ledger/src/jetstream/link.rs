@@ -25,6 +25,11 @@ impl Link {
         self.0.send_modify(|breaks| *breaks += 1);
     }
 
+    /// How often it broke.
+    pub(super) fn breaks(&self) -> u64 {
+        *self.0.borrow()
+    }
+
     /// The connection of this moment, or the next one if there is none.
     pub(super) fn held(&self) -> Held {
         Held(self.0.subscribe())

@@ -59,6 +59,7 @@ async fn a_batch_larger_than_a_statement_is_one_transaction() {
         ledger: LedgerId(1),
         after: resume.through,
         to: Lsn(9),
+        digest: None,
         changes: rows.collect(),
     };
     // The last one is not to be had, so none is.

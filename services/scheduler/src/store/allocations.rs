@@ -6,7 +6,7 @@ use super::{
 };
 use crate::project::{AllocationRow, AllocationState, Written};
 use chassis::warm::{CopyRows, Moment, OutOfRange, WarmError, bigint, unsigned};
-use sqlx::{PgConnection, PgExecutor, types::Json};
+use sqlx::{PgConnection, PgExecutor, PgPool, types::Json};
 use uuid::Uuid;
 use vocab::{
     AllocationId, CellNo, EndCause, GpuShare, LineNo, Lsn, Millis, QosClass, Refusal, Token,
@@ -413,4 +413,19 @@ pub async fn allocation(
         ended_at: record.ended_at.map(Millis::from),
         lsn: Lsn(unsigned("lsn", record.lsn)?),
     }))
+}
+
+/// The allocations that have changed behind a position, as `<id> of <tenant> <name>`: for who looks for what a ledger has lost.
+pub async fn changed_behind(pool: &PgPool, lsn: Lsn) -> Result<Vec<String>, WarmError> {
+    let rows: Vec<(Uuid, String, Option<String>)> = sqlx::query_as(
+        "SELECT allocation_id, tenant, name FROM allocations WHERE lsn > $1 ORDER BY allocation_id",
+    )
+    .bind(bigint("lsn", lsn.0)?)
+    .fetch_all(pool)
+    .await?;
+    let line = |(id, tenant, name): (Uuid, String, Option<String>)| {
+        let name = name.unwrap_or_default();
+        format!("{id} of {tenant} {name}").trim_end().to_owned()
+    };
+    Ok(rows.into_iter().map(line).collect())
 }

@@ -43,6 +43,7 @@ impl Cell {
             ledger: LEDGER,
             after: Lsn(self.lsn - 1),
             to: Lsn(self.lsn),
+            digest: None,
             changes,
         };
         let mut sink = store::sink(self.pool.clone(), CELL);

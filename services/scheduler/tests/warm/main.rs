@@ -162,6 +162,7 @@ async fn apply_changes(pool: &PgPool, changes: Vec<Change>) -> Result<(), SinkEr
         ledger: LEDGER,
         after,
         to: Lsn(after.0 + 1),
+        digest: None,
         changes,
     };
     sink.apply(&batch).await
@@ -382,6 +383,7 @@ async fn a_large_batch_is_written_once_and_another_ledger_wipes_it() {
         ledger: LEDGER,
         after: Lsn(0),
         to: Lsn(1),
+        digest: None,
         changes: rows.map(|row| written(row, true)).collect(),
     };
     assert_eq!(sink.apply(&batch).await, Ok(()));

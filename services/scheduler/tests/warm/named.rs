@@ -100,6 +100,7 @@ impl Cell {
             ledger: LEDGER,
             after,
             to: Lsn(self.lsn),
+            digest: None,
             changes,
         };
         sink.apply(&batch).await.unwrap();
@@ -271,6 +272,7 @@ async fn the_weight_of_a_tenant_shows_where_its_queue_is_not_set() {
         ledger: LEDGER,
         after: Lsn(0),
         to: Lsn(1),
+        digest: None,
         changes,
     };
     sink.apply(&batch).await.unwrap();

@@ -18,6 +18,7 @@ async fn set(pool: &PgPool, rows: Vec<SettingRow>) {
         ledger: LEDGER,
         after,
         to: Lsn(after.0 + 1),
+        digest: None,
         changes: rows.collect(),
     };
     sink.apply(&batch).await.unwrap();
