@@ -425,7 +425,7 @@ async fn everybody_has_borders() -> Outcome {
         ),
         (
             "bus",
-            vec![s.ledger("admission"), s.admin(), s.event("tenant-a", "x")],
+            vec![s.ledger("analytics"), s.admin(), s.event("tenant-a", "x")],
         ),
     ];
     suite.doors_trimmed().await;

@@ -1,7 +1,7 @@
 //! The sink against a real Postgres: exactly once, through everything that may go wrong.
 
 use chassis::warm::{Moment, PgSink, WarmError, WarmState, bigint, scratch::Scratch};
-use ledger::{Batch, LedgerId, Resume, Sink, SinkError};
+use ledger::{Batch, Digest, LedgerId, Resume, Sink, SinkError};
 use sqlx::{Connection, Executor, PgConnection, PgPool, migrate::Migrator};
 use std::time::Duration;
 use vocab::{Lsn, Millis};
@@ -53,7 +53,7 @@ fn batch(after: u64, to: u64, by: i64) -> Batch<Add> {
         ledger: LEDGER,
         after: Lsn(after),
         to: Lsn(to),
-        digest: None,
+        digest: Some(Digest([to as u8; 32])),
         changes: vec![Add {
             name: "a",
             by,
@@ -65,7 +65,7 @@ fn batch(after: u64, to: u64, by: i64) -> Batch<Add> {
 fn at(lsn: u64) -> Result<Resume, SinkError> {
     Ok(Resume {
         through: Lsn(lsn),
-        digest: None,
+        digest: (lsn > 0).then_some(Digest([lsn as u8; 32])),
         begun: None,
     })
 }
