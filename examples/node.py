@@ -2,19 +2,57 @@
 
     .local/venv/bin/python examples/node.py --gpus 8 --gpu-model A100
 
-It shows the protocol and runs nothing. Ctrl-C ends it; the node is lost when its lease is over.
+With --join TOKEN, as `apportion node approve` prints it, the machine joins as a node of its own; otherwise it is one of the
+local stack's simulated fleet. It shows the protocol and runs nothing. Ctrl-C ends it; the node is lost when its lease is over.
 """
 
 import argparse
 import asyncio
+import base64
 import json
+import os
 import time
 
 import nats
+import nkeys
 from apportion_messages import Messages, subject
 
 HEARTBEAT_S = 5
 TIMEOUT_S = 5
+# A user of the bus lasts an hour.
+RENEW_S = 1800
+
+
+class Identity:
+    """A user of the bus for this node alone. An agent that outlives its process would keep the seed on disk."""
+
+    def __init__(self, stack, messages, options):
+        self.stack, self.m, self.options = stack, messages, options
+        seed = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)
+        self.key = nkeys.from_seed(seed)
+        self.jwt = b""
+
+    async def join(self):
+        creds = f"{self.stack['nats']['creds']}/join.creds"
+        url = self.stack["nats"]["url"]
+        async with await nats.connect(url, user_credentials=creds, inbox_prefix="_INBOX.join") as nobody:
+            asked = self.m.JoinRequest(node=self.options.name, token=self.options.join.encode(),
+                                       public_key=self.key.public_key.decode())
+            answer = await nobody.request(subject(self.stack, "join"), asked.SerializeToString(), timeout=TIMEOUT_S)
+        reply = self.m.JoinReply.FromString(answer.data)
+        if reply.HasField("refused"):
+            raise SystemExit(f"may not join: {reply.refused}")
+        self.jwt = reply.user_jwt.encode()
+
+    async def renew(self):
+        """The connection ends with the user; the client comes back by the new one."""
+        while True:
+            await asyncio.sleep(RENEW_S)
+            await self.join()
+
+    def connected_by(self):
+        return {"user_jwt_cb": lambda: bytearray(self.jwt),
+                "signature_cb": lambda nonce: base64.b64encode(self.key.sign(nonce.encode()))}
 
 
 class Agent:
@@ -61,6 +99,9 @@ class Agent:
         """A hint that something has changed: messages may be lost, so the whole list is asked for."""
         hint = self.m.Assignment.FromString(message.data)
         if hint.boot != self.boot:
+            return
+        if hint.HasField("registration_refused"):
+            print("registration refused:", hint.registration_refused)
             return
         if hint.register_again:
             self.end_all()
@@ -122,10 +163,18 @@ async def main():
     options = parse()
     with open(options.stack, encoding="utf-8") as file:
         stack = json.load(file)
-    creds = options.creds or f"{stack['nats']['creds']}/fleet.creds"
+    messages = Messages(options.descriptors)
+    if options.join:
+        identity = Identity(stack, messages, options)
+        await identity.join()
+        # A task that nobody holds may be collected.
+        identity.renewing = asyncio.create_task(identity.renew())
+        by = identity.connected_by()
+    else:
+        by = {"user_credentials": f"{stack['nats']['creds']}/fleet.creds"}
     # A node hears no other inbox than its own.
-    bus = await nats.connect(stack["nats"]["url"], user_credentials=creds, inbox_prefix=f"_INBOX.{options.name}")
-    await Agent(bus, stack, Messages(options.descriptors), options).run()
+    bus = await nats.connect(stack["nats"]["url"], inbox_prefix=f"_INBOX.{options.name}", **by)
+    await Agent(bus, stack, messages, options).run()
 
 
 def parse():
@@ -133,7 +182,7 @@ def parse():
     parser.add_argument("--stack", default=".local/up/stack.json")
     parser.add_argument("--descriptors", default="target/apportion.binpb")
     parser.add_argument("--name", default="node-1")
-    parser.add_argument("--creds", help="of this node; without them it is one of the stack's simulated fleet")
+    parser.add_argument("--join", metavar="TOKEN", help="without it, it is one of the stack's simulated fleet")
     parser.add_argument("--cpu", type=int, default=64, help="cores")
     parser.add_argument("--memory-gib", type=int, default=256)
     parser.add_argument("--gpus", type=int, default=8)

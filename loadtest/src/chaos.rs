@@ -28,7 +28,7 @@ use agents::Agents;
 use async_nats::jetstream;
 use chassis::stack::Stack;
 use client::{Client, ConnectError, ConnectOptions};
-use clients::{Tenant, Way};
+use clients::{Recorded, Way};
 use inject::{BreakError, Breakable, Breaker, Performed};
 use plan::{Fault, Kind, Plan, Supported};
 use report::{Check, Operations, Report};
@@ -45,6 +45,8 @@ use vocab::{ResourceKind, Token};
 /// Tenants that ask until they are answered, tenants that ask once, and who floods.
 const TENANTS: usize = 4;
 const ASKING_ON: usize = 2;
+/// Of these, all but who floods.
+const RECORDED: u32 = 3;
 /// Of each recorded tenant: together 20 operations a second.
 const PERIOD: Duration = Duration::from_millis(150);
 /// One sending waits this long for its outcome.
@@ -66,6 +68,12 @@ pub struct Options {
     /// Instead: of each service, what leads is killed, paused and told to end, so many times each.
     #[arg(long, value_name = "TIMES", conflicts_with = "minutes")]
     takeovers: Option<usize>,
+    /// Instead: the bus is killed and restarted, so many times each.
+    #[arg(long, value_name = "TIMES", conflicts_with_all = ["minutes", "takeovers"])]
+    bus_restarts: Option<usize>,
+    /// Connections of recorded clients, shared out among the tenants; together they ask as much as three.
+    #[arg(long, default_value_t = RECORDED, value_parser = clap::value_parser!(u32).range(i64::from(RECORDED)..))]
+    clients: u32,
     /// Where to write the figures, as one JSON object; what the bill is summed from goes into a directory beside it.
     #[arg(long, value_name = "OUT")]
     json: PathBuf,
@@ -129,7 +137,7 @@ async fn run(options: &Options) -> Result<Report, ChaosError> {
     let stack = Stack::read(&options.stack).map_err(ReachError::from)?;
     let breakable = Breakable::read(&options.stack)?;
     let supported = breakable.supported();
-    let mut show = Show::begin(&stack, options.seed).await?;
+    let mut show = Show::begin(&stack, options).await?;
     let agents = Agents::start(&stack).await?;
     let flooder = show.flooder.clone();
     let scene = show.scene.clone();
@@ -138,15 +146,20 @@ async fn run(options: &Options) -> Result<Report, ChaosError> {
     let began = tokio::time::timeout(OUTCOME_MAX, scene.answered_after(Duration::ZERO)).await;
     began.map_err(|_| ChaosError::NeverBegan)?;
     let from = scene.now();
-    let (kinds, pauses_ms, count, length) = match options.takeovers {
-        None => {
+    let (kinds, pauses_ms, count, length) = match (options.takeovers, options.bus_restarts) {
+        (None, None) => {
             let length = Duration::from_secs_f64(options.minutes * 60.0);
             (plan::kinds(&supported), plan::PAUSES_MS, usize::MAX, length)
         }
-        Some(times) => {
+        (Some(times), _) => {
             let kinds = plan::takeovers();
             let count = times * kinds.len();
             (kinds, plan::LONG_PAUSES_MS, count, Duration::MAX)
+        }
+        (None, Some(times)) => {
+            let kinds = vec![Kind::Kill(plan::BUS), Kind::Restart(plan::BUS)];
+            let count = times * kinds.len();
+            (kinds, plan::PAUSES_MS, count, Duration::MAX)
         }
     };
     let plan = Plan::new(options.seed, kinds.clone(), pauses_ms).take(count);
@@ -217,19 +230,20 @@ async fn break_things(
         }
         let since = scene.now();
         println!("  {:>7.1} s  {}", since.as_secs_f64(), fault.kind);
-        let injected = if fault.kind == Kind::SilentAgent {
+        let broken = if fault.kind == Kind::SilentAgent {
             let breaker = breaker.clone();
             meanwhile.spawn(async move { (no, fault, breaker.perform(no, &fault).await) });
             since
         } else {
             let performed = breaker.perform(no, &fault).await;
             keep((no, fault, performed), &mut done, &mut failed);
-            done.last()
-                .map_or(since, |last| last.injected_ms)
+            // While the bus is told to stop, it answers still.
+            let last = done.last();
+            last.map_or(since, |last| last.back_ms.unwrap_or(last.injected_ms))
                 .max(since)
         };
         // Whether it was in time is looked at in the end.
-        let _ = tokio::time::timeout(OUTCOME_MAX, scene.answered_after(injected)).await;
+        let _ = tokio::time::timeout(OUTCOME_MAX, scene.answered_after(broken)).await;
         tokio::time::sleep(fault.then()).await;
     }
     while let Some(Ok(last)) = meanwhile.join_next().await {
@@ -245,11 +259,17 @@ fn keep(
     failed: &mut Vec<String>,
 ) {
     match performed {
-        Ok(Performed { injected, healed }) => done.push(Done {
+        Ok(Performed {
+            injected,
+            healed,
+            back,
+        }) => done.push(Done {
             no,
             fault,
             injected_ms: injected,
             healed_ms: healed,
+            back_ms: back,
+            back_to_outcome_ms: None,
             first_outcome_ms: None,
             gap_ms: Duration::ZERO,
         }),
@@ -289,7 +309,7 @@ struct Show {
 }
 
 impl Show {
-    async fn begin(stack: &Stack, seed: u64) -> Result<Self, ChaosError> {
+    async fn begin(stack: &Stack, options: &Options) -> Result<Self, ChaosError> {
         let all = tenants(stack);
         if all.len() != TENANTS {
             return Err(ChaosError::Tenants(all.len()));
@@ -307,32 +327,42 @@ impl Show {
                 .creds(&format!("tenant:{name}"))
                 .map_err(ReachError::from)?;
             let (url, cell) = (&stack.nats.url, &stack.cell.name);
-            let options = ConnectOptions::tenant(url, cell, name.clone())
-                .creds(creds)
-                .patience(PATIENCE)
-                .observed_by(observer.clone());
-            let client = Client::connect(options).await?;
+            let connect = || {
+                let connect = ConnectOptions::tenant(url, cell, name.clone())
+                    .creds(&creds)
+                    .patience(PATIENCE)
+                    .observed_by(observer.clone());
+                Client::connect(connect)
+            };
+            let client = connect().await?;
             let (scene_, name_, client_) = (scene.clone(), name.clone(), client.clone());
             listening.spawn(async move { scene_.follow(&name_, &client_).await });
-            let way = if at < ASKING_ON {
-                Way::AskOn(client.clone())
-            } else {
-                let nats = plain(stack, &format!("tenant:{name}")).await?;
-                Way::Once {
-                    door: Box::new(jetstream::new(nats)),
-                    subject: Subjects::new(cell).ingress(name.as_str()),
-                }
-            };
             clients.insert(name.clone(), client);
-            if *name != flooder {
-                let dice = Seeded::new(seed.wrapping_add(at as u64));
-                let tenant = Tenant {
-                    name: name.clone(),
-                    way,
-                    period: PERIOD,
-                    dice,
+            if *name == flooder {
+                continue;
+            }
+            // Those of one tenant ask in turn, so that not all of them ask at once.
+            let share = (at as u32..options.clients).step_by(RECORDED as usize);
+            let period = PERIOD * share.len() as u32;
+            for (turn, number) in share.enumerate() {
+                let way = if at < ASKING_ON {
+                    Way::AskOn(connect().await?)
+                } else {
+                    let nats = plain(stack, &format!("tenant:{name}")).await?;
+                    Way::Once {
+                        door: Box::new(jetstream::new(nats)),
+                        subject: Subjects::new(cell).ingress(name.as_str()),
+                    }
                 };
-                asking.spawn(tenant.run(scene.clone()));
+                let recorded = Recorded {
+                    tenant: name.clone(),
+                    number,
+                    way,
+                    from: scene.now() + PERIOD * turn as u32,
+                    period,
+                    dice: Seeded::new(options.seed.wrapping_add(number.into())),
+                };
+                asking.spawn(recorded.run(scene.clone()));
             }
         }
         Ok(Self {

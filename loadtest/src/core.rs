@@ -6,6 +6,7 @@
 
 mod cluster;
 mod crowd;
+mod full;
 mod measure;
 mod report;
 
@@ -51,6 +52,9 @@ pub struct Options {
     /// after that.
     #[arg(long, default_value_t = 60)]
     crowd_s: u64,
+    /// Measure nothing but what so many tenants take at the door when all have filled what they may have.
+    #[arg(long, value_name = "TENANTS")]
+    full: Option<u32>,
     /// Where to write the cases, one JSON object per line.
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
@@ -92,6 +96,14 @@ pub fn main(options: &Options) -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<(), CoreError> {
+    if let Some(tenants) = options.full {
+        let found = line(&full::measure(tenants)?)?;
+        println!("{found}");
+        if let Some(path) = &options.json {
+            fs::write(path, found + "\n")?;
+        }
+        return Ok(());
+    }
     if options.alone {
         return alone(options);
     }

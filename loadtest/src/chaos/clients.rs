@@ -34,9 +34,14 @@ pub enum Way {
     },
 }
 
-pub struct Tenant {
-    pub name: Token,
+/// One connection of a tenant.
+pub struct Recorded {
+    pub tenant: Token,
+    /// Among those of all tenants: no two use an operation id twice.
+    pub number: u32,
     pub way: Way,
+    /// When it asks first.
+    pub from: Duration,
     pub period: Duration,
     pub dice: Seeded,
 }
@@ -48,14 +53,14 @@ struct Next {
     verb: Verb,
 }
 
-impl Tenant {
+impl Recorded {
     /// Asks until it is told to stop, then waits for what is under way. At moments that were fixed before.
     pub async fn run(mut self, scene: Arc<Scene>) {
         let way = Arc::new(self.way);
         let (accepted, mut allocations) = mpsc::unbounded_channel();
         let mut known = VecDeque::new();
         let mut under_way = JoinSet::new();
-        let mut due = scene.now();
+        let mut due = self.from;
         for no in 0.. {
             tokio::select! {
                 () = scene.stopped() => break,
@@ -68,10 +73,11 @@ impl Tenant {
                     known.pop_front();
                 }
             }
-            let next = next(&self.name, no, &mut self.dice, &mut known);
+            let id = format!("{}-{}-{no:06}", self.tenant, self.number);
+            let next = next(id, &mut self.dice, &mut known);
             let asks_on = matches!(*way, Way::AskOn(_));
             let sent = scene.now();
-            let tenant = &self.name;
+            let tenant = &self.tenant;
             scene
                 .book()
                 .sent(&next.id, tenant, next.asked, sent, asks_on);
@@ -88,8 +94,7 @@ impl Tenant {
     }
 }
 
-fn next(tenant: &Token, no: u64, dice: &mut Seeded, known: &mut VecDeque<String>) -> Next {
-    let id = format!("{tenant}-{no:06}");
+fn next(id: String, dice: &mut Seeded, known: &mut VecDeque<String>) -> Next {
     let drawn = dice.below(100);
     let (asked, verb) = match drawn {
         65..85 => match known.pop_back() {
@@ -222,12 +227,11 @@ mod tests {
 
     #[test]
     fn a_client_asks_for_all_kinds_of_things_and_the_name_says_how_long_it_runs() {
-        let tenant = Token::new("t").expect("a token");
         let mut dice = Seeded::new(5);
         let mut known = VecDeque::new();
         let (mut submits, mut cancels, mut priorities) = (0, 0, 0);
         for no in 0..1_000 {
-            let next = next(&tenant, no, &mut dice, &mut known);
+            let next = next(format!("t-{no:06}"), &mut dice, &mut known);
             match (next.asked, next.verb) {
                 (Asked::Submit(ask), Verb::Submit(submit)) => {
                     assert!(run_ms(&submit.name).is_some_and(|ms| ms >= 200));

@@ -32,8 +32,8 @@ const BATCH: usize = 200;
 /// Of one flood: thousands, and not so many that the feeds cannot be compared event by event.
 const OPERATIONS_MAX: usize = 4_000;
 const CONNECTIONS: usize = 60;
-/// Twice what a request may have.
-const LARGE_BYTES: u64 = 128 << 10;
+/// What the door takes, with its headers; half as much again as a request may have.
+const LARGE_BYTES: u64 = 95 << 10;
 const LARGE_MAX: usize = 400;
 
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 use super::{
     agents::Agents,
     flood::{FloodError, flood},
-    plan::{Fault, Kind, SERVERS, SERVICES, Supported},
+    plan::{BUS, Fault, Kind, SERVERS, SERVICES, Supported},
     scene::Scene,
 };
 use crate::{
@@ -13,12 +13,14 @@ use crate::{
 use chassis::stack::Stack;
 use serde::Deserialize;
 use std::{collections::BTreeMap, fs, io, path::PathBuf, sync::Arc, time::Duration};
-use tokio::sync::Mutex;
+use tokio::{io::AsyncReadExt, net::TcpStream, sync::Mutex};
 use vocab::Token;
 
 /// A process may be starting still when it is its turn, and a server may not come up at the first try.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(90);
+/// How exactly the moment is known at which the bus is back.
+const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum BreakError {
@@ -84,6 +86,8 @@ pub struct Breaker {
 pub struct Performed {
     pub injected: Duration,
     pub healed: Duration,
+    /// Where the bus was away: when it took connections again.
+    pub back: Option<Duration>,
 }
 
 impl Breaker {
@@ -107,6 +111,13 @@ impl Breaker {
 
     pub async fn perform(&self, no: usize, fault: &Fault) -> Result<Performed, BreakError> {
         let length = tokio::time::sleep(fault.length());
+        let back = match fault.kind {
+            Kind::Kill(BUS) | Kind::Restart(BUS) => Some(tokio::spawn(back(
+                self.scene.clone(),
+                self.stack.nats.url.clone(),
+            ))),
+            _ => None,
+        };
         let injected = match fault.kind {
             Kind::Kill(process) => self.tell("kill", &self.leader(process).await).await?,
             Kind::Pause(process) => {
@@ -163,9 +174,15 @@ impl Breaker {
                 injected
             }
         };
+        let healed = self.scene.now();
+        let back = match back {
+            Some(back) => back.await.ok(),
+            None => None,
+        };
         Ok(Performed {
             injected,
-            healed: self.scene.now(),
+            healed,
+            back,
         })
     }
 
@@ -214,6 +231,29 @@ impl Breaker {
     pub async fn conflicts(&self) -> Vec<Conflict> {
         self.agents.lock().await.conflicts()
     }
+}
+
+/// When the bus takes connections again, once it has not.
+async fn back(scene: Arc<Scene>, url: String) -> Duration {
+    let address = url.trim_start_matches("nats://").to_owned();
+    let mut away = false;
+    loop {
+        let taken = takes_connections(&address).await;
+        away |= !taken;
+        if away && taken {
+            return scene.now();
+        }
+        tokio::time::sleep(LOOK_PAUSE).await;
+    }
+}
+
+/// A server says who it is before anything else.
+async fn takes_connections(address: &str) -> bool {
+    let Ok(mut connection) = TcpStream::connect(address).await else {
+        return false;
+    };
+    let mut said = [0; 4];
+    connection.read_exact(&mut said).await.is_ok()
 }
 
 /// In place and in one write: the service has the file's page in its memory.

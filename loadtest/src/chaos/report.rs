@@ -128,6 +128,8 @@ impl fmt::Display for Report {
                 beyond_p50_ms,
                 beyond_max_ms,
                 gap_max_ms,
+                back_p50_ms,
+                back_max_ms,
                 without,
             } = row;
             let kind: &Kind = kind;
@@ -137,10 +139,13 @@ impl fmt::Display for Report {
                 "  {name:<32} {count:>5} {p50_ms:>7} {p99_ms:>7} {max_ms:>7} {beyond_p50_ms:>11} {beyond_max_ms:>11} \
                  {gap_max_ms:>11}"
             )?;
-            match without {
-                0 => writeln!(f)?,
-                _ => writeln!(f, "  {without} without any outcome")?,
+            if *without > 0 {
+                write!(f, "  {without} without any outcome")?;
             }
+            if let (Some(p50), Some(max)) = (back_p50_ms, back_max_ms) {
+                write!(f, "  since the bus took connections: p50 {p50}, max {max}")?;
+            }
+            writeln!(f)?;
         }
         for kind in &self.not_supported {
             writeln!(f, "  not supported: {kind}")?;

@@ -17,6 +17,12 @@ pub struct Done {
     /// Nothing is broken by it any more, as far as this side knows: what the launcher restarts may be starting still.
     #[serde(serialize_with = "as_ms")]
     pub healed_ms: Duration,
+    /// Where the bus was away: when it took connections again.
+    #[serde(serialize_with = "as_ms_or_null")]
+    pub back_ms: Option<Duration>,
+    /// From then to the first outcome of a submit.
+    #[serde(serialize_with = "as_ms_or_null")]
+    pub back_to_outcome_ms: Option<Duration>,
     /// From the injection to the first outcome of a submit that was sent after it; none came before the end.
     #[serde(serialize_with = "as_ms_or_null")]
     pub first_outcome_ms: Option<Duration>,
@@ -48,6 +54,9 @@ pub struct Row {
     pub beyond_p50_ms: u64,
     pub beyond_max_ms: u64,
     pub gap_max_ms: u64,
+    /// From when the bus took connections again to the first outcome.
+    pub back_p50_ms: Option<u64>,
+    pub back_max_ms: Option<u64>,
     /// Faults after which no outcome came.
     pub without: usize,
 }
@@ -69,6 +78,10 @@ pub fn measure(faults: &mut [Done], submits: &[(Duration, Duration)], end: Durat
         let after = by_sent.partition_point(|(sent, _)| *sent < from);
         let came = Some(first[after]).filter(|came| *came < Duration::MAX);
         fault.first_outcome_ms = came.map(|came| came.saturating_sub(from));
+        fault.back_to_outcome_ms = fault.back_ms.and_then(|back| {
+            let first = answers.partition_point(|answered| *answered < back);
+            Some(answers.get(first)?.saturating_sub(back))
+        });
         let until = injected.get(at + 1).copied().unwrap_or(end);
         fault.gap_ms = longest_gap(&answers, from, until);
     }
@@ -103,6 +116,8 @@ fn row(kind: Kind, faults: &[&Done]) -> Row {
     });
     let (first, beyond) = (Spread::of(first), Spread::of(beyond));
     let gaps = faults.iter().map(|done| done.gap_ms);
+    let back = Spread::of(faults.iter().filter_map(|done| done.back_to_outcome_ms));
+    let was_away = !back.times.is_empty();
     Row {
         kind,
         count: faults.len(),
@@ -112,6 +127,8 @@ fn row(kind: Kind, faults: &[&Done]) -> Row {
         beyond_p50_ms: beyond.at(0.5),
         beyond_max_ms: beyond.max.as_millis() as u64,
         gap_max_ms: gaps.max().unwrap_or_default().as_millis() as u64,
+        back_p50_ms: was_away.then(|| back.at(0.5)),
+        back_max_ms: was_away.then_some(back.max.as_millis() as u64),
         without: faults.len() - first.times.len() as usize,
     }
 }
@@ -158,6 +175,8 @@ mod tests {
             },
             injected_ms: ms(injected),
             healed_ms: ms(injected),
+            back_ms: None,
+            back_to_outcome_ms: None,
             first_outcome_ms: None,
             gap_ms: Duration::ZERO,
         }
@@ -176,17 +195,29 @@ mod tests {
         let kind = Kind::RestartedAgent;
         let mut faults = [done(kind, 50), done(kind, 420), done(kind, 2_000)];
         faults[1].fault.length_ms = 100;
+        // The submit that is answered at 900 was sent before.
+        faults[1].back_ms = Some(ms(700));
+        faults[2].back_ms = Some(ms(2_000));
         measure(&mut faults, &submits, ms(2_100));
         let first: Vec<_> = faults.iter().map(|fault| fault.first_outcome_ms).collect();
         assert_eq!(first, [Some(ms(60)), Some(ms(480)), None]);
         let gaps: Vec<_> = faults.iter().map(|fault| fault.gap_ms).collect();
         // The second one's longest is the last, when nobody asked any more; the third has nothing but a gap.
         assert_eq!(gaps, [ms(100), ms(590), ms(100)]);
+        let back: Vec<_> = faults
+            .iter()
+            .map(|fault| fault.back_to_outcome_ms)
+            .collect();
+        assert_eq!(back, [None, Some(ms(200)), None]);
         let rows = table(&faults, &[Kind::KillTwo, kind]);
         assert_eq!(rows.len(), 1, "kinds that did not occur have no row");
         assert_eq!((rows[0].count, rows[0].without), (3, 1));
         assert_eq!((rows[0].p50_ms, rows[0].max_ms), (60, 480));
         assert_eq!((rows[0].beyond_p50_ms, rows[0].beyond_max_ms), (60, 380));
         assert_eq!(rows[0].gap_max_ms, 590);
+        assert_eq!(
+            (rows[0].back_p50_ms, rows[0].back_max_ms),
+            (Some(200), Some(200))
+        );
     }
 }

@@ -210,7 +210,7 @@ pub fn histogram() -> Histogram<u64> {
 }
 
 /// The process's own memory, from the system.
-fn resident_bytes() -> u64 {
+pub fn resident_bytes() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = statm
         .split(' ')

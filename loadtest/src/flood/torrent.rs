@@ -26,7 +26,7 @@ pub enum Flood {
     Resources,
     /// Batches of cancels of what is not there.
     Cancels,
-    /// Messages of a MiB that are no requests.
+    /// Messages as large as the door takes them, that are no requests.
     Large,
     /// Connections that come, publish once, and go.
     Connections,
@@ -36,7 +36,7 @@ pub enum Flood {
 
 /// Operations in one message.
 const BATCH: usize = 200;
-const LARGE_BYTES: usize = 1 << 20;
+const LARGE_BYTES: usize = 96 << 10;
 /// Queries, or connections, at a time.
 const AT_ONCE: usize = 32;
 const PAUSE: Duration = Duration::from_millis(20);

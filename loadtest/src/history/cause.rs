@@ -17,8 +17,9 @@ pub struct Caused<'a> {
 }
 
 /// Refusals that leave no trace.
-const NEVER_RECORDED: [Rule; 4] = [
+const NEVER_RECORDED: [Rule; 5] = [
     Rule::RateLimited,
+    Rule::CellFull,
     Rule::OperationTableFull,
     Rule::SlotBackwards,
     Rule::SlotOverflow,

@@ -124,6 +124,8 @@ impl World {
                 operation_window_ms: limits.window_ms,
                 operations_max: limits.operations_max,
                 allocations_max: limits.allocations_max,
+                // No world fills what each tenant has of its own.
+                shared_bytes_max: 0,
                 slot_ms: limits.slot_ms,
                 window_slots: limits.bounds.window_slots,
             },

@@ -180,7 +180,7 @@ async fn bytes_that_no_client_would_send_are_refused_one_by_one() -> Outcome {
         ),
         (of(&[nested]), &[": operation_id_invalid"]),
         (of(&[]), &[": quantity_zero"]),
-        (of(&vec![good("d"); 6000][..]), &[": payload_too_large"]),
+        (of(&vec![good("d"); 4200][..]), &[": payload_too_large"]),
         (of(&vec![Vec::new(); 1001][..]), &[": too_many_elements"]),
     ];
     for (payload, expected) in table {

@@ -135,3 +135,67 @@ async fn headers_of_the_bus_are_refused_by_name() -> Outcome {
     suite.close().await;
     Ok(())
 }
+
+/// Undecided messages that one sender may have at a door.
+const DOOR_BACKLOG: usize = 4096;
+
+/// Sends to a door that nobody reads until it takes no more, and says how often it did.
+async fn fill(nats: &Nats, subject: &str, payload: Vec<u8>) -> usize {
+    let jetstream = async_nats::jetstream::new(nats.clone());
+    let mut stored = 0;
+    loop {
+        let sent = (0..256).map(|_| async {
+            let sent = jetstream.publish(subject.to_owned(), payload.clone().into());
+            sent.await.expect("the connection stands").await
+        });
+        for ack in futures::future::join_all(sent).await {
+            let Err(error) = ack else {
+                stored += 1;
+                continue;
+            };
+            let said = error.to_string();
+            assert!(said.contains("maximum messages per subject"), "{said}");
+        }
+        if stored % 256 != 0 || stored >= DOOR_BACKLOG {
+            return stored;
+        }
+    }
+}
+
+/// A sender has so many messages at a door, of so many bytes each; the others do not wait for it, and neither does it once
+/// somebody decides again.
+#[tokio::test]
+async fn who_fills_its_part_of_a_door_leaves_it_open_for_others() -> Outcome {
+    let mut suite = Suite::start().await;
+    let tenant = suite.tenant("tenant-a").await;
+    let nats = async |user: &str| suite.servers.nats(user).await;
+    let (floods, other) = (nats("tenant:tenant-a").await, nats("tenant:tenant-b").await);
+    let (operator, fleet) = (nats("operator").await, nats("fleet").await);
+    suite.take("admission").stop().await;
+    suite.take("node-heartbeat").stop().await;
+    let ingress = |tenant: &str| suite.subjects.ingress(tenant);
+    // No request, so nobody has to be asked whether there is room for what comes of it.
+    let nothing = vec![0xff; 16];
+    let stored = fill(&floods, &ingress("tenant-a"), nothing.clone()).await;
+    assert_eq!(stored, DOOR_BACKLOG);
+    let refused = tenant.submit(small("late"), &id()).await;
+    let Err(client::Failed::NoOutcome(refused)) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(refused.retryable(), "{refused}");
+    publish(&other, ingress("tenant-b"), nothing.clone()).await;
+    publish(&operator, suite.subjects.admin(), nothing.clone()).await;
+    let report = |node: &str| suite.subjects.node(node, "report");
+    let stored = fill(&fleet, &report("babbler"), nothing.clone()).await;
+    assert_eq!(stored, DOOR_BACKLOG);
+    publish(&fleet, report("other"), nothing.clone()).await;
+    suite.start_again::<admission::AdmissionService>().await;
+    suite
+        .start_again::<node_heartbeat::NodeHeartbeatService>()
+        .await;
+    suite.doors_trimmed().await;
+    suite.assert_healthy(&tenant).await;
+    suite.assert_verified().await;
+    suite.close().await;
+    Ok(())
+}

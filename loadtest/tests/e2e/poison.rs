@@ -53,7 +53,7 @@ async fn garbage_of_agents_is_passed_over() -> Outcome {
     let reports = [
         ("n1", Vec::new()),
         ("n1", b"\xff\xff\xff".to_vec()),
-        ("n1", vec![b'x'; 1 << 19]),
+        ("n1", vec![b'x'; 90_000]),
         ("n1", register(None)),
         ("n1", capacity(u64::MAX, 1, "V100")),
         ("n1", capacity(1_000, u32::MAX, "V100")),

@@ -9,7 +9,7 @@ use allocation_counter::AllocationInfo;
 use analytics::domain::Usage;
 use ledger::{
     Batch, Chain, Door, DoorRecord, InboxLimits, LedgerId, NoObserver, Projection, Projector,
-    ProjectorError, Resume, SAYS_AFTER, Sink, SinkError,
+    ProjectorError, Record, Resume, SAYS_AFTER, Sink, SinkError,
     memory::{Faults, MemoryBus},
 };
 use loadtest::simulate::{MemoryFeed, Orders, Process, Role, Shared, SimTime, WorldClock};
@@ -78,6 +78,7 @@ impl Cell {
                 operation_window_ms: settings.operation_window_ms,
                 operations_max: settings.operations_max,
                 allocations_max: settings.allocations_max,
+                shared_bytes_max: settings.shared_bytes_max,
                 slot_ms: SchedulerRules::default().slot_ms,
                 window_slots: settings.window_slots,
             },
@@ -198,6 +199,10 @@ impl Cell {
         (runs, sum)
     }
 
+    pub fn records(&self) -> Vec<Record> {
+        self.bus.records()
+    }
+
     /// All frames: whose, how long, and what is in them.
     pub fn frames(&self) -> Vec<(Writer, usize, Vec<Event>)> {
         let mut chain = Chain::default();
@@ -268,4 +273,12 @@ pub fn count(work: impl FnOnce()) -> Count {
         times: count_total,
         bytes: bytes_total,
     }
+}
+
+/// The bytes of what `make` comes to.
+pub fn count_held<T>(make: impl FnOnce() -> T) -> i64 {
+    let mut made = None;
+    let found = allocation_counter::measure(|| made = Some(make()));
+    drop(made);
+    found.bytes_current
 }

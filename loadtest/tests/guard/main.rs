@@ -3,6 +3,7 @@
 //! makes one worse fails until somebody writes it down: `APPORTION_WRITE=1 cargo test -p loadtest --test guard`.
 
 mod cell;
+mod room;
 mod table;
 mod tasks;
 
@@ -15,7 +16,6 @@ use vocab::Event;
 
 const WRITE: &str = "APPORTION_WRITE";
 
-/// One test, because everything in this process is counted.
 #[test]
 fn a_task_costs_what_is_written_down() {
     let found = measure();

@@ -11,8 +11,8 @@ use vocab::Token;
 pub const ROUNDS: usize = 8;
 /// Tasks of a round, in one message of each tenant.
 pub const PER_ROUND: usize = TENANTS.len() * PER_MESSAGE;
-const PER_MESSAGE: usize = 125;
-const TENANTS: [&str; 2] = ["blue", "green"];
+pub const PER_MESSAGE: usize = 125;
+pub const TENANTS: [&str; 2] = ["blue", "green"];
 const TEAMS: usize = 2;
 const NAMESPACES: usize = 5;
 /// Room for a round, so that nothing waits.
@@ -131,14 +131,14 @@ fn report(node: &Token, boot: u64, report: Report) -> DoorRecord {
     message(node.as_str(), &report)
 }
 
-fn request(operation_id: String, verb: Verb) -> Request {
+pub fn request(operation_id: String, verb: Verb) -> Request {
     Request {
         operation_id,
         verb: Some(verb),
     }
 }
 
-fn message(sender: &str, content: &impl Message) -> DoorRecord {
+pub fn message(sender: &str, content: &impl Message) -> DoorRecord {
     DoorRecord {
         seq: 0,
         sender: token(sender),

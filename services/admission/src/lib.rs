@@ -34,6 +34,8 @@ pub struct Settings {
     pub operations_max: u64,
     /// Allocations of one tenant that have not ended.
     pub allocations_max: u64,
+    /// Memory of the cell's services that tenants may take together beyond what each has of its own, in bytes.
+    pub shared_bytes_max: u64,
     /// How long an operation is remembered whose request says its slot, in slots: the longest time to live and the time
     /// for retries after it.
     pub window_slots: u64,
@@ -45,6 +47,7 @@ impl Default for Settings {
             operation_window_ms: 24 * vocab::HOUR_MS,
             operations_max: 5_000_000,
             allocations_max: 5_000_000,
+            shared_bytes_max: 4 << 30,
             window_slots: 2 * 86_400,
         }
     }
@@ -78,6 +81,7 @@ impl Service for AdmissionService {
             operation_window_ms: ctx.settings.operation_window_ms,
             operations_max: ctx.settings.operations_max,
             allocations_max: ctx.settings.allocations_max,
+            shared_bytes_max: ctx.settings.shared_bytes_max,
             slot_ms: ctx.slot_ms(&bus).await?,
             window_slots: ctx.settings.window_slots,
         };

@@ -8,9 +8,10 @@ use schemas::subjects::Subjects;
 use std::{collections::HashMap, time::Duration};
 
 /// Messages that may pile up per tenant or node before a publish is refused.
-const DOOR_BACKLOG_MAX: i64 = 20_000;
-/// The largest message at a door; requests beyond the contract's limit are still answered by name.
-const DOOR_MESSAGE_MAX: i32 = 1 << 20;
+const DOOR_BACKLOG_MAX: i64 = 4096;
+/// The largest message at a door, with its headers; requests somewhat beyond the contract's limit are still answered by name.
+/// A server bounds bytes by stream only, so what one sender may have waiting is bounded by both: 384 MiB.
+const DOOR_MESSAGE_MAX: i32 = 96 << 10;
 /// What the tenants' event feeds may hold, oldest out first. The ledger keeps everything; the feed is a copy.
 const EVENT_BYTES_MAX: i64 = 4 << 30;
 

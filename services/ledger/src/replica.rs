@@ -174,6 +174,8 @@ impl<D: Decider> Replica<D> {
                     illegal,
                 })?;
         }
+        // What somebody else's frame has its leader do is done by that leader, and would only pile up here.
+        drop(self.state.take_effects());
         self.unsaid = Unsaid::default();
         Ok(Some(frame))
     }

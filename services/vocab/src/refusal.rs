@@ -151,6 +151,9 @@ rules! {
     BurstOver = 61, "burst_over", true;
     /// The message has a header of the bus's own, by which it could be taken for another one, or another one for it.
     HeaderReserved = 62, "header_reserved", false;
+    /// What is kept of the tenant would take more memory than its own share, and more than it may have of the room that all
+    /// share; `limit` is what it may have now, in bytes. Nothing of it was recorded.
+    CellFull = 63, "cell_full", true;
     /// No operator has approved a node of this name, or it has not joined.
     NodeNotApproved = 65, "node_not_approved", true;
     /// A node says that it has more than was approved; `limit` is what was, `actual` what it said.

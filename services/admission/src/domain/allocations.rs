@@ -1,7 +1,10 @@
 //! Whose the allocations are. A live one is known, and an ended one for a window after its end: so long others can still
 //! be asked to start after it, and so long the scheduler keeps what became of it.
 
-use super::gangs::Gangs;
+use super::{
+    gangs::Gangs,
+    room::{self, Of, Room},
+};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use vocab::{AllocationNo, AllocationSpec, EventNo, Millis, Token};
@@ -20,6 +23,18 @@ pub(super) struct Allocations {
 pub(super) struct Owned {
     pub tenant: Token,
     pub ended: bool,
+    /// The room that it takes.
+    bytes: u32,
+}
+
+impl Owned {
+    /// Takes so much instead of what it took.
+    fn occupy(&mut self, bytes: u64, room: &mut Room) {
+        room.give(Of::Allocations, &self.tenant, self.bytes.into());
+        // A request has 64 KiB at the most.
+        self.bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        room.take(Of::Allocations, &self.tenant, self.bytes.into());
+    }
 }
 
 /// Ends by one writer's events, oldest first: when, the number of the event, and what ended.
@@ -65,22 +80,37 @@ impl Allocations {
         &self.gangs
     }
 
-    pub fn requested(&mut self, no: AllocationNo, tenant: &Token, spec: &AllocationSpec) {
+    pub fn requested(
+        &mut self,
+        no: AllocationNo,
+        tenant: &Token,
+        spec: &AllocationSpec,
+        room: &mut Room,
+    ) {
         *self.live_of.entry(tenant.clone()).or_default() += 1;
         self.gangs.requested(no, tenant, spec);
-        let owned = Owned {
+        let mut owned = Owned {
             tenant: tenant.clone(),
             ended: false,
+            bytes: 0,
         };
+        owned.occupy(room::live(tenant, spec), room);
         self.known.insert(no, owned);
     }
 
     /// It is over by the event with this number.
-    pub fn ended(&mut self, no: AllocationNo, by: EndedBy, event: EventNo, at: Millis) {
+    pub fn ended(
+        &mut self,
+        no: AllocationNo,
+        by: EndedBy,
+        (event, at): (EventNo, Millis),
+        room: &mut Room,
+    ) {
         let Some(owned) = self.known.get_mut(&no).filter(|owned| !owned.ended) else {
             return;
         };
         owned.ended = true;
+        owned.occupy(room::ended(&owned.tenant), room);
         if let Some(live) = self.live_of.get_mut(&owned.tenant) {
             *live -= 1;
             if *live == 0 {
@@ -95,6 +125,14 @@ impl Allocations {
         self.gangs.ended(no, ran);
     }
 
+    /// Takes the room of all that are known.
+    #[cfg(test)]
+    pub fn occupy(&self, room: &mut Room) {
+        for owned in self.known.values() {
+            room.take(Of::Allocations, &owned.tenant, owned.bytes.into());
+        }
+    }
+
     pub fn over(&self, now: Millis, window_ms: i64) -> Over {
         Over {
             ended: self.ended.over(now, window_ms),
@@ -102,13 +140,15 @@ impl Allocations {
         }
     }
 
-    pub fn forget(&mut self, through: Over) {
+    pub fn forget(&mut self, through: Over, room: &mut Room) {
         for (ends, through) in [
             (&mut self.ended, through.ended),
             (&mut self.denied, through.denied),
         ] {
             while let Some((.., no)) = ends.0.pop_front_if(|(_, event, _)| *event <= through) {
-                self.known.remove(&no);
+                if let Some(owned) = self.known.remove(&no) {
+                    room.give(Of::Allocations, &owned.tenant, owned.bytes.into());
+                }
             }
         }
     }

@@ -46,6 +46,8 @@ pub struct Rules {
     pub operations_max: u64,
     /// Allocations of one tenant that have not ended.
     pub allocations_max: u64,
+    /// Bytes that tenants may have together beyond what each has of its own.
+    pub shared_bytes_max: u64,
     /// The length of a slot of reservations on the cell's clock; 0: requests say which slot they are of.
     pub slot_ms: u64,
     /// How long an operation of the requests' slots is remembered, in slots.

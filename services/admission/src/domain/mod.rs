@@ -10,6 +10,7 @@ mod operations;
 mod priority;
 mod rate;
 mod resource;
+mod room;
 mod settings;
 mod submit;
 
@@ -28,14 +29,15 @@ pub use submit::{
 
 use allocations::{Allocations, EndedBy, Over};
 use ledger::{Decider, Draft, IllegalEvent};
-use operations::{Known, Operations};
+use operations::{Known, Operations, OverBySlot};
 use rate::Bucket;
+use room::{Of, Room};
 use serde::{Deserialize, Serialize};
 use settings::Settings;
 use std::collections::BTreeMap;
 use vocab::{
-    AllocationNo, At, EndCause, Event, EventKind, EventNo, Kinds, Millis, Operation, Refusal, Rule,
-    Slot, Token, Writer,
+    AllocationNo, AllocationSpec, At, EndCause, Event, EventKind, EventNo, Kinds, Millis,
+    Operation, Refusal, Rule, Slot, Token, Writer,
 };
 
 /// Everything that admission knows, folded from the ledger.
@@ -44,6 +46,8 @@ pub struct Admission {
     operations: Operations,
     settings: Settings,
     allocations: Allocations,
+    /// What is kept of tenants, in bytes.
+    room: Room,
     /// Of tenants with a rate.
     buckets: BTreeMap<Token, Bucket>,
     /// The latest slots of the tenants' requests, where requests say them.
@@ -58,7 +62,7 @@ impl Decider for Admission {
     type Effect = Turned;
 
     const WRITER: Writer = Writer::Admission;
-    const STATE_VERSION: u32 = 4;
+    const STATE_VERSION: u32 = 5;
 
     const READERS: &'static [Writer] = &[Writer::Quota, Writer::Scheduler];
     const READS: Kinds = Kinds::of(&[EventKind::AllocationEnded, EventKind::QuotaDenied]);
@@ -69,12 +73,12 @@ impl Decider for Admission {
                 allocation, cause, ..
             } => {
                 let by = EndedBy::Scheduler { ran: ran(*cause) };
-                self.allocations.ended(*allocation, by, at.no, at.now);
+                self.ended(*allocation, by, at);
                 Ok(())
             }
             Event::QuotaDenied { allocation, .. } => {
                 let by = EndedBy::Quota;
-                self.allocations.ended(*allocation, by, at.no, at.now);
+                self.ended(*allocation, by, at);
                 Ok(())
             }
             // Not admission's business. What is queued again lives on.
@@ -125,13 +129,14 @@ impl Decider for Admission {
                 change,
                 version,
             } => {
-                self.operations.remember(operation, at);
+                self.operations.remember(operation, at, &mut self.room);
                 self.settings.apply(change, *version, event)
             }
             Event::AllocationRequested { operation, spec } => {
                 self.taken_up(operation, at);
                 let no = AllocationNo(at.no.0);
-                self.allocations.requested(no, &operation.tenant, spec);
+                let (tenant, room) = (&operation.tenant, &mut self.room);
+                self.allocations.requested(no, tenant, spec, room);
                 Ok(())
             }
             Event::CancelRequested { operation, .. }
@@ -147,7 +152,8 @@ impl Decider for Admission {
                 ..
             } => {
                 self.take(&operation.tenant, at.now);
-                self.operations.remember_by_slot(operation, at, *slot);
+                let room = &mut self.room;
+                self.operations.remember_by_slot(operation, at, *slot, room);
                 self.slots.insert(operation.tenant.clone(), *slot);
                 Ok(())
             }
@@ -160,7 +166,7 @@ impl Decider for Admission {
             } => {
                 self.take(&operation.tenant, at.now);
                 if is_kept(refusal.rule) {
-                    self.operations.remember(operation, at);
+                    self.operations.remember(operation, at, &mut self.room);
                 }
                 Ok(())
             }
@@ -173,7 +179,8 @@ impl Decider for Admission {
                 slots_of: Some(tenant),
                 ..
             } => {
-                self.operations.forget_by_slot(tenant, *through);
+                let room = &mut self.room;
+                self.operations.forget_by_slot(tenant, *through, room);
                 Ok(())
             }
             Event::OperationsForgotten {
@@ -182,11 +189,12 @@ impl Decider for Admission {
                 ended_through,
                 denied_through,
             } => {
-                self.operations.forget(*through);
-                self.allocations.forget(Over {
+                let over = Over {
                     ended: *ended_through,
                     denied: *denied_through,
-                });
+                };
+                self.operations.forget(*through, &mut self.room);
+                self.allocations.forget(over, &mut self.room);
                 Ok(())
             }
             Event::QuotaReserved { .. }
@@ -295,6 +303,12 @@ impl Decider for Admission {
 }
 
 impl Admission {
+    /// The memory of the cell's services that is counted for what is kept of the tenant.
+    pub fn bytes_of(&self, tenant: &Token) -> u64 {
+        let held = |of| self.room.held(of, tenant);
+        held(Of::Operations) + held(Of::Allocations)
+    }
+
     /// Before anything is looked up, so that nothing is answered after its window.
     fn forget(&mut self, rules: &Rules, draft: &mut Draft) {
         let window_ms = rules.operation_window_ms;
@@ -313,7 +327,8 @@ impl Admission {
 
     /// Only when something is recorded in the slot: what is not leaves everything as it was.
     fn forget_slots(&mut self, tenant: &Token, later: (Slot, Slot), draft: &mut Draft) {
-        if let Some((through, _)) = self.operations.over_by_slot(tenant, later) {
+        let over = self.operations.over_by_slot(tenant, later);
+        if let Some(through) = over.through {
             let forgotten = Event::OperationsForgotten {
                 through,
                 slots_of: Some(tenant.clone()),
@@ -326,7 +341,12 @@ impl Admission {
 
     fn taken_up(&mut self, operation: &Operation, at: &At) {
         self.take(&operation.tenant, at.now);
-        self.operations.remember(operation, at);
+        self.operations.remember(operation, at, &mut self.room);
+    }
+
+    fn ended(&mut self, allocation: AllocationNo, by: EndedBy, at: &At) {
+        let when = (at.no, at.now);
+        self.allocations.ended(allocation, by, when, &mut self.room);
     }
 
     /// Counts a request against the tenant's rate.
@@ -377,14 +397,14 @@ impl Admission {
     ) -> Result<Event, Refusal> {
         let operator = operation.tenant.as_str() == schemas::subjects::OPERATOR;
         if !operator {
-            self.check_table(&operation.tenant, &slot, rules)?;
+            self.check_table(operation, &slot, rules)?;
         }
         let verb = verb?;
         let (tenant, operation) = (&operation.tenant, operation.clone());
         match (verb, operator) {
             (Verb::Submit(request), false) => {
                 let spec = self.check_submit(tenant, &request, rules)?;
-                self.check_room(tenant, rules)?;
+                self.check_room(tenant, &spec, rules)?;
                 Ok(Event::AllocationRequested { operation, spec })
             }
             (Verb::Cancel { allocation_id }, false) => {
@@ -429,31 +449,43 @@ impl Admission {
     }
 
     /// One more operation of the tenant can be remembered, in the slot that it says. What the others have in their tables
-    /// does not matter; the operators' lane has no end.
+    /// does not matter as long as it takes no more memory than its own share; the operators' lane has no end.
     fn check_table(
         &self,
-        tenant: &Token,
+        operation: &Operation,
         slot: &Option<Result<(Slot, bool), Refusal>>,
         rules: &Rules,
     ) -> Result<(), Refusal> {
+        let tenant = &operation.tenant;
         let over = match slot {
             Some(Ok((slot, true))) => {
                 let later = (*slot, rules.window_slots);
                 self.operations.over_by_slot(tenant, later)
             }
-            _ => None,
+            _ => OverBySlot::default(),
         };
-        let remembered = self.operations.of(tenant) - over.map_or(0, |(_, count)| count);
+        let remembered = self.operations.of(tenant) - over.count;
         if remembered >= rules.operations_max {
             let (limit, subject) = (rules.operations_max, "operations");
             let rule = Rule::OperationTableFull;
             return Err(Refusal::over(rule, subject, limit, remembered + 1));
         }
-        Ok(())
+        let id = operation.operation_id.as_ref();
+        let more = id.map_or(0, |id| room::operation(tenant, id));
+        let would_be = self.room.held(Of::Operations, tenant) - over.bytes + more;
+        let shared_max = rules.shared_bytes_max;
+        self.room
+            .check(Of::Operations, tenant, would_be, shared_max)
     }
 
-    /// The tenant may have one more allocation: as the cell has it for each, and as operators have set it for this one.
-    fn check_room(&self, tenant: &Token, rules: &Rules) -> Result<(), Refusal> {
+    /// The tenant may have one more allocation: as the cell has it for each, as operators have set it for this one, and as
+    /// there is memory for it.
+    fn check_room(
+        &self,
+        tenant: &Token,
+        spec: &AllocationSpec,
+        rules: &Rules,
+    ) -> Result<(), Refusal> {
         let would_be = self.allocations.live_of(tenant) + 1;
         let settings = self.settings.tenants.get(tenant);
         let most = settings.map_or(0, |settings| settings.allocations_max);
@@ -465,7 +497,10 @@ impl Admission {
         if most > 0 && would_be > most {
             return Err(Refusal::over(Rule::BacklogFull, subject, most, would_be));
         }
-        Ok(())
+        let would_be = self.room.held(Of::Allocations, tenant) + room::live(tenant, spec);
+        let shared_max = rules.shared_bytes_max;
+        self.room
+            .check(Of::Allocations, tenant, would_be, shared_max)
     }
 }
 

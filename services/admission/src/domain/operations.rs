@@ -1,6 +1,7 @@
 //! The operation tables, one for each tenant: an operation id with the same content has one outcome, within the retention
 //! window. What one tenant has in its table takes no room from another.
 
+use super::room::{self, Of, Room};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use vocab::{
@@ -27,6 +28,14 @@ struct Entry {
     slot: Option<Slot>,
 }
 
+/// Operations of one tenant whose window is over in a slot: the newest, how many, and the room that they take.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct OverBySlot {
+    pub through: Option<EventNo>,
+    pub count: u64,
+    pub bytes: u64,
+}
+
 /// An operation id that was seen within its window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Known {
@@ -42,6 +51,7 @@ pub fn is_recorded(rule: Rule) -> bool {
         rule,
         Rule::OperationTableFull
             | Rule::AllocationTableFull
+            | Rule::CellFull
             | Rule::BacklogFull
             | Rule::RateLimited
             | Rule::TenantUnknown
@@ -92,14 +102,22 @@ impl Operations {
         })
     }
 
-    pub fn remember(&mut self, operation: &Operation, at: &At) {
+    pub fn remember(&mut self, operation: &Operation, at: &At, room: &mut Room) {
         if let Some((tenant, id)) = self.note(operation, at, None) {
+            room.take(Of::Operations, &tenant, room::operation(&tenant, &id));
             self.by_age.push_back((at.now, at.no, tenant, id));
         }
     }
 
-    pub fn remember_by_slot(&mut self, operation: &Operation, at: &At, slot: Slot) {
+    pub fn remember_by_slot(
+        &mut self,
+        operation: &Operation,
+        at: &At,
+        slot: Slot,
+        room: &mut Room,
+    ) {
         if let Some((tenant, id)) = self.note(operation, at, Some(slot)) {
+            room.take(Of::Operations, &tenant, room::operation(&tenant, &id));
             let queue = self.by_slot.entry(tenant).or_default();
             queue.push_back((slot, at.no, id));
         }
@@ -129,39 +147,48 @@ impl Operations {
         last.map(|(_, no, ..)| *no)
     }
 
-    /// The newest operation of the tenant whose window is over in `slot`, and how many are.
-    pub fn over_by_slot(
-        &self,
-        tenant: &Token,
-        (slot, window): (Slot, Slot),
-    ) -> Option<(EventNo, u64)> {
-        let queue = self.by_slot.get(tenant)?;
-        let over = queue
-            .iter()
-            .take_while(|(of, ..)| is_over(*of, slot, window));
-        over.fold(None, |found, (_, no, _)| {
-            Some((*no, found.map_or(1, |(_, count)| count + 1)))
+    /// The tenant's operations whose window is over in `slot`.
+    pub fn over_by_slot(&self, tenant: &Token, (slot, window): (Slot, Slot)) -> OverBySlot {
+        let queue = self.by_slot.get(tenant).into_iter().flatten();
+        let over = queue.take_while(|(of, ..)| is_over(*of, slot, window));
+        over.fold(OverBySlot::default(), |found, (_, no, id)| OverBySlot {
+            through: Some(*no),
+            count: found.count + 1,
+            bytes: found.bytes + room::operation(tenant, id),
         })
     }
 
-    pub fn forget(&mut self, through: EventNo) {
+    pub fn forget(&mut self, through: EventNo, room: &mut Room) {
         let due = |next: &mut (Millis, EventNo, Token, Token)| next.1 <= through;
         while let Some((_, no, tenant, id)) = self.by_age.pop_front_if(due) {
+            room.give(Of::Operations, &tenant, room::operation(&tenant, &id));
             self.drop_if_original(&tenant, &id, no);
         }
         self.forgotten = self.forgotten.max(through);
     }
 
-    pub fn forget_by_slot(&mut self, tenant: &Token, through: EventNo) {
+    pub fn forget_by_slot(&mut self, tenant: &Token, through: EventNo, room: &mut Room) {
         let Some(mut queue) = self.by_slot.remove(tenant) else {
             return;
         };
         let due = |next: &mut (Slot, EventNo, Token)| next.1 <= through;
         while let Some((_, no, id)) = queue.pop_front_if(due) {
+            room.give(Of::Operations, tenant, room::operation(tenant, &id));
             self.drop_if_original(tenant, &id, no);
         }
         if !queue.is_empty() {
             self.by_slot.insert(tenant.clone(), queue);
+        }
+    }
+
+    /// Takes the room of all that is remembered.
+    #[cfg(test)]
+    pub fn occupy(&self, room: &mut Room) {
+        let by_slot = self.by_slot.iter();
+        let by_slot = by_slot.flat_map(|(of, queue)| queue.iter().map(move |it| (of, &it.2)));
+        let by_age = self.by_age.iter().map(|(.., tenant, id)| (tenant, id));
+        for (tenant, id) in by_age.chain(by_slot) {
+            room.take(Of::Operations, tenant, room::operation(tenant, id));
         }
     }
 

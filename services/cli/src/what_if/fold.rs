@@ -65,6 +65,7 @@ impl Folded {
             operation_window_ms: settings.operation_window_ms,
             operations_max: settings.operations_max,
             allocations_max: settings.allocations_max,
+            shared_bytes_max: settings.shared_bytes_max,
             // What is tried here speaks of allocations.
             slot_ms: Chosen::default().slot_ms,
             window_slots: settings.window_slots,

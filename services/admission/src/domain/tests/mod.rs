@@ -6,6 +6,7 @@ mod isolation;
 mod places;
 mod queues;
 mod resources;
+mod room;
 mod submit;
 mod tenants;
 
@@ -79,6 +80,7 @@ impl Table {
                 operation_window_ms: WINDOW,
                 operations_max: 8,
                 allocations_max: 4,
+                shared_bytes_max: 0,
                 slot_ms: 0,
                 window_slots: 24,
             },
@@ -112,6 +114,7 @@ impl Table {
             format!("unrecorded {} {subject}", rule.name())
         };
         let away = self.state.take_effects().into_iter().map(away);
+        self.recount();
         let told: Vec<String> = draft.events().map(words).chain(away).collect();
         told.join(", ")
     }
@@ -152,6 +155,7 @@ impl Table {
         self.rules.operations_max = 1000;
         self.rules.operation_window_ms = i64::MAX;
         self.rules.allocations_max = 1000;
+        self.rules.shared_bytes_max = 1 << 40;
         self
     }
 
@@ -164,6 +168,15 @@ impl Table {
             now: Millis(self.now),
         };
         self.state.observe(&at, event).unwrap();
+        self.recount();
+    }
+
+    /// The room that tenants take is the sum over what is kept of them.
+    fn recount(&self) {
+        let mut room = Room::default();
+        self.state.operations.occupy(&mut room);
+        self.state.allocations.occupy(&mut room);
+        assert_eq!(self.state.room, room);
     }
 
     fn ended(&mut self, allocation: u64) {
@@ -200,6 +213,7 @@ impl Table {
         let rules = self.rules;
         self.state.decide(&rules, &mut draft);
         self.next = draft.next_no().0;
+        self.recount();
         let found: Vec<String> = draft.events().map(words).collect();
         assert_eq!(found, expected);
     }

@@ -1,0 +1,160 @@
+//! How much memory the cell's services take for what is kept of each tenant, and how much more of it a tenant may have.
+//!
+//! It is counted by stated costs, from what is on the ledger alone. They are what all deciders and projections of a cell take
+//! together, measured by `loadtest/tests/guard/room.rs`. A change of them is a change of the state: count `STATE_VERSION` up.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use vocab::{AllocationSpec, PlacementRules, Refusal, Rule, Token};
+
+/// What each tenant may have for its operations, and as much for its allocations, whatever the others have. By itself, so
+/// that who has no room for one more allocation can still cancel those that it has.
+pub(super) const OWN: u64 = 1 << 20;
+
+/// An operation that is remembered.
+const OPERATION: u64 = 470;
+/// An allocation that has not ended.
+const LIVE: u64 = 4600;
+/// One that has, within its window.
+const ENDED: u64 = 250;
+/// Entries of names, of dependencies and of a gang that one with such has.
+const LINKED: u64 = 800;
+/// How often what a specification holds beside itself is kept.
+const COPIES: u64 = 7;
+/// A name longer than this stands beside its place.
+const NAME: usize = 24;
+
+/// What takes room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) enum Of {
+    Operations,
+    Allocations,
+}
+
+/// Bytes by tenant. The operators' lane has no end, so nothing of theirs is counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Room {
+    /// Without those that have none.
+    operations: BTreeMap<Token, u64>,
+    allocations: BTreeMap<Token, u64>,
+    /// The sum of what each has beyond its own shares.
+    beyond: u64,
+}
+
+/// What a tenant has of one kind beyond its own share.
+fn beyond(held: u64) -> u64 {
+    held.saturating_sub(OWN)
+}
+
+impl Room {
+    pub fn held(&self, of: Of, tenant: &Token) -> u64 {
+        let held = match of {
+            Of::Operations => &self.operations,
+            Of::Allocations => &self.allocations,
+        };
+        held.get(tenant).copied().unwrap_or(0)
+    }
+
+    pub fn take(&mut self, of: Of, tenant: &Token, bytes: u64) {
+        self.set(of, tenant, self.held(of, tenant) + bytes);
+    }
+
+    /// What was taken.
+    pub fn give(&mut self, of: Of, tenant: &Token, bytes: u64) {
+        self.set(of, tenant, self.held(of, tenant).saturating_sub(bytes));
+    }
+
+    fn set(&mut self, of: Of, tenant: &Token, bytes: u64) {
+        if tenant.as_str() == schemas::subjects::OPERATOR {
+            return;
+        }
+        let held = match of {
+            Of::Operations => &mut self.operations,
+            Of::Allocations => &mut self.allocations,
+        };
+        let before = match bytes {
+            0 => held.remove(tenant),
+            _ => held.insert(tenant.clone(), bytes),
+        };
+        self.beyond = self.beyond - beyond(before.unwrap_or(0)) + beyond(bytes);
+    }
+
+    /// The tenant may have so many bytes for this. Up to its own share nobody keeps it from that. Beyond it, it may have as
+    /// much of what all share as it leaves, so that there is always something left for who comes next.
+    pub fn check(
+        &self,
+        of: Of,
+        tenant: &Token,
+        would_be: u64,
+        shared_max: u64,
+    ) -> Result<(), Refusal> {
+        let others = self.beyond - beyond(self.held(of, tenant));
+        let limit = OWN.saturating_add(shared_max.saturating_sub(others) / 2);
+        if would_be <= limit {
+            return Ok(());
+        }
+        Err(Refusal::over(Rule::CellFull, "bytes", limit, would_be))
+    }
+}
+
+pub(super) fn operation(tenant: &Token, id: &Token) -> u64 {
+    OPERATION + beside(tenant) + 3 * beside(id)
+}
+
+pub(super) fn live(tenant: &Token, spec: &AllocationSpec) -> u64 {
+    let linked = match spec.gang.is_some() || !spec.depends_on.is_empty() {
+        true => LINKED,
+        false => 0,
+    };
+    LIVE + linked + COPIES * (beside(tenant) + of_spec(spec))
+}
+
+pub(super) fn ended(tenant: &Token) -> u64 {
+    ENDED + beside(tenant)
+}
+
+/// What a name takes beside its place.
+fn beside(name: &Token) -> u64 {
+    match name.as_str().len() {
+        length if length > NAME => length as u64,
+        _ => 0,
+    }
+}
+
+fn beside_all<'a>(names: impl IntoIterator<Item = &'a Option<Token>>) -> u64 {
+    names.into_iter().flatten().map(beside).sum()
+}
+
+/// What a specification holds beside itself.
+fn of_spec(spec: &AllocationSpec) -> u64 {
+    let models = spec.gpu.iter().flat_map(|gpu| &gpu.models);
+    let models: u64 = models.map(|model| 24 + beside(model)).sum();
+    let extended = spec.extended.iter().map(|(name, _)| 32 + beside(name));
+    let gang = spec.gang.as_ref();
+    let gang = gang.map_or(0, |it| beside(&it.name) + beside_all([&it.uniform_label]));
+    let rules = spec.rules.as_deref().map_or(0, of_rules);
+    let names = [&spec.name, &spec.queue, &spec.priority_class];
+    beside(&spec.job_set)
+        + beside_all(names)
+        + beside_all([&spec.team, &spec.namespace])
+        + models
+        + extended.sum::<u64>()
+        + gang
+        + rules
+        + 16 * spec.depends_on.len() as u64
+}
+
+fn of_rules(rules: &PlacementRules) -> u64 {
+    let selector = rules.selector.iter().map(|one| {
+        let values: u64 = one.values.iter().map(|value| 24 + beside(value)).sum();
+        56 + beside(&one.label) + values
+    });
+    let tolerations = rules.tolerations.iter();
+    let tolerations = tolerations.map(|one| 48 + beside_all([&one.key, &one.value]));
+    let terms = rules.near.iter().chain(&rules.apart);
+    let terms = terms.map(|one| 48 + beside(&one.group) + beside_all([&one.domain]));
+    let spread = rules.spread.iter();
+    let spread = spread.map(|one| 32 + beside_all([&one.domain]));
+    let rest = selector.chain(tolerations).chain(terms).chain(spread);
+    160 + beside_all([&rules.group]) + rest.sum::<u64>()
+}
