@@ -270,6 +270,8 @@ def cmd_with_servers(options):
     code = 1
     try:
         stack_.start_servers(lambda _line: None, options.only)
+        if options.only is None:
+            stack_.make_a_cell()
         code = run_command(stack_, options.rest, {
             "APPORTION_TEST_STACK": str(stack_.file),
             "DATABASE_URL": stack_.value["postgres"]["admin_url"],

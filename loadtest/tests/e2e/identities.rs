@@ -212,7 +212,6 @@ async fn creds_that_are_replaced_are_good_from_the_next_connection_on() -> Outco
         Ok(format!("T_{name}"))
     })
     .await?;
-    crate::suite::set_quota(&suite.operator().await, &name, "cpu", 64_000).await;
     let creds = suite.servers.creds(&key);
     let before = fs::read(&creds)?;
     let options =

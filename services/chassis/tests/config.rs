@@ -210,11 +210,6 @@ fn a_bad_value_is_refused_with_its_rule() {
             &format!("`cell.name`: {token}"),
         );
     }
-    refused(
-        "user = \"quota\"",
-        "user = \"a.b\"",
-        &format!("`nats.user`: {token}"),
-    );
     for (number, rule) in [
         ("0", "must be a nonzero u64"),
         ("-1", "must be a nonzero u64"),
