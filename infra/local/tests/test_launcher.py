@@ -82,7 +82,8 @@ class ServiceConfig(unittest.TestCase):
         self.assertEqual(services.config("node-heartbeat", stack_value(), LISTEN)["service"],
                          {"lease_ms": 15_000_000, "joining": "open"})
         value = {**stack_value(), "clock": None}
-        self.assertEqual(services.config("node-heartbeat", value, LISTEN)["service"], {"lease_ms": 15_000, "joining": "open"})
+        self.assertEqual(services.config("node-heartbeat", value, LISTEN)["service"],
+                         {"lease_ms": 15_000, "joining": "open"})
         self.assertNotIn("clock", services.config("quota", value, LISTEN))
 
     def test_a_measure_may_have_ids_forgotten_sooner(self):

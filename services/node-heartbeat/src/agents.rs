@@ -176,9 +176,9 @@ impl Agents {
                     self.tell(&node, wire::registration_refused(boot, &refusal))
                         .await?;
                 }
-                Effect::Joined { request, node, key } => {
-                    let reply = self.identity(&node, &key);
-                    self.answer(request, reply).await;
+                Effect::Joined(joined) => {
+                    let reply = self.identity(&joined.node, &joined.key);
+                    self.answer(joined.request, reply).await;
                 }
                 Effect::JoinRefused { request, refusal } => {
                     tracing::warn!(%refusal, "a join is refused");

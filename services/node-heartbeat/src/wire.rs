@@ -1,6 +1,6 @@
 //! Between the agents' messages and the domain's words: the only file here that names generated types.
 
-use crate::domain::{Assignment, Command};
+use crate::domain::{Assignment, Command, Join};
 use ledger::{
     DoorRecord,
     wire::{capacity_from_proto, refusal_to_proto, shares_to_proto, spec_to_proto},
@@ -138,12 +138,12 @@ pub fn join(payload: &[u8], request: u64) -> Result<Command, Refusal> {
     if message.token.len() > TOKEN_BYTES_MAX {
         return Err(Refusal::new(Rule::JoinTokenInvalid, "token"));
     }
-    Ok(Command::Join {
+    Ok(Command::Join(Box::new(Join {
         node: Token::new(&message.node).map_err(|_| bad("node"))?,
         token: Sha256::digest(&message.token).into(),
         key: user_key(&message.public_key).ok_or_else(|| bad("public_key"))?,
         request,
-    })
+    })))
 }
 
 fn user_key(text: &str) -> Option<Token> {

@@ -33,23 +33,29 @@ pub(super) struct Approved {
 pub(super) struct Held(BTreeMap<Token, Millis>);
 
 /// Somebody who wants to speak for a node.
-pub(super) struct Asked {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Join {
     pub node: Token,
+    /// SHA-256 of the token that it has.
     pub token: [u8; 32],
+    /// The public key of its user on the bus.
     pub key: Token,
     pub request: u64,
 }
 
-pub(super) fn decide(state: &mut Nodes, asked: Asked, draft: &mut Draft) {
-    let Asked {
+pub(super) fn decide(state: &mut Nodes, asked: Box<Join>, draft: &mut Draft) {
+    let Join {
         node,
         token,
         key,
         request,
-    } = asked;
-    match state.may_join(&node, &token, &key, draft.now) {
+    } = &*asked;
+    match state.may_join(node, token, key, draft.now) {
         Err(refusal) => {
-            state.effects.push(Effect::JoinRefused { request, refusal });
+            state.effects.push(Effect::JoinRefused {
+                request: *request,
+                refusal: Box::new(refusal),
+            });
             return;
         }
         // It has lost the answer, or its user is about to end.
@@ -63,7 +69,7 @@ pub(super) fn decide(state: &mut Nodes, asked: Asked, draft: &mut Draft) {
             draft.emit(state, joined);
         }
     }
-    state.effects.push(Effect::Joined { request, node, key });
+    state.effects.push(Effect::Joined(asked));
 }
 
 impl Nodes {

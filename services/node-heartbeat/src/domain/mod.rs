@@ -7,7 +7,7 @@ mod lease;
 mod register;
 mod run;
 
-pub use join::{IDENTITY_MS, Joining};
+pub use join::{IDENTITY_MS, Join, Joining};
 
 use forget::Forgotten;
 use join::{Approved, Held};
@@ -111,14 +111,7 @@ pub enum Command {
         revision: u64,
     },
     /// Somebody wants to speak for the node; `request` finds its way back with the answer.
-    Join {
-        node: Token,
-        /// SHA-256 of the token that it has.
-        token: [u8; 32],
-        /// The public key of its user on the bus.
-        key: Token,
-        request: u64,
-    },
+    Join(Box<Join>),
     /// An agent asks for all its assignments; `request` finds its way back with the answer.
     Sync { node: Token, request: u64 },
     /// A message that says nothing that could be decided. It moves the door's position on.
@@ -141,17 +134,13 @@ pub enum Effect {
     RegistrationRefused {
         node: Token,
         boot: u64,
-        refusal: Refusal,
+        refusal: Box<Refusal>,
     },
     /// The key speaks for the node; who has asked is to be given a user of the bus for it.
-    Joined {
-        request: u64,
-        node: Token,
-        key: Token,
-    },
+    Joined(Box<Join>),
     JoinRefused {
         request: u64,
-        refusal: Refusal,
+        refusal: Box<Refusal>,
     },
     Synced {
         request: u64,
@@ -345,7 +334,7 @@ impl Decider for Nodes {
             } => self.may_be_placed(*allocation, node),
             Command::Register { .. }
             | Command::Heartbeat { .. }
-            | Command::Join { .. }
+            | Command::Join(_)
             | Command::Sync { .. }
             | Command::Unreadable { .. } => false,
         }
@@ -379,20 +368,7 @@ impl Decider for Nodes {
                 boot,
                 revision,
             } => lease::heartbeat(self, node, boot, revision, rules, draft.now),
-            Command::Join {
-                node,
-                token,
-                key,
-                request,
-            } => {
-                let asked = join::Asked {
-                    node,
-                    token,
-                    key,
-                    request,
-                };
-                join::decide(self, asked, draft);
-            }
+            Command::Join(asked) => join::decide(self, asked, draft),
             Command::Sync { node, request } => self.sync(&node, request),
             Command::Unreadable { .. } => {}
         }

@@ -22,7 +22,7 @@ pub(super) fn decide(
         let refused = Effect::RegistrationRefused {
             node,
             boot,
-            refusal,
+            refusal: Box::new(refusal),
         };
         state.effects.push(refused);
         return;

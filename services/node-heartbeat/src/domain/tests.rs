@@ -153,7 +153,7 @@ impl Table {
             ),
             Effect::RegisterAgain { node, .. } => format!("{node} register again"),
             Effect::RegistrationRefused { node, refusal, .. } => format!("{node}: {refusal}"),
-            Effect::Joined { request, node, key } => format!("{request}: {node} is {key}"),
+            Effect::Joined(it) => format!("{}: {} is {}", it.request, it.node, it.key),
             Effect::JoinRefused { request, refusal } => format!("{request}: {refusal}"),
             Effect::Synced {
                 revision,

@@ -40,12 +40,12 @@ impl Table {
 }
 
 fn join(by: u8, key: &str) -> Option<Command> {
-    Some(Command::Join {
+    Some(Command::Join(Box::new(Join {
         node: token("n"),
         token: [by; 32],
         key: token(key),
         request: 7,
-    })
+    })))
 }
 
 #[test]
