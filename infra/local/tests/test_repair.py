@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 from . import support  # noqa: F401  (puts the launcher's package on the path)
-from apportion_local import nats_conf, net, paths
+from apportion_local import net, paths, services
 
 PROGRAMS = Path(os.environ.get("CARGO_TARGET_DIR", paths.CHECKOUT / "target")) / "debug"
 COMMAND_TIMEOUT_S = 120
@@ -88,7 +88,7 @@ class Repair(unittest.TestCase):
         return net.http_ok(f"http://{self.stack['services'][service]['http']}/readyz")
 
     def until_all_ready(self):
-        self.until("not every service is ready", lambda: all(map(self.is_ready, nats_conf.SERVICES)))
+        self.until("not every service is ready", lambda: all(map(self.is_ready, services.NAMES)))
 
     def block(self):
         """The only one that so small a ledger has."""
@@ -130,11 +130,11 @@ class Repair(unittest.TestCase):
     def test_what_was_lost_under_living_services_comes_back_from_a_copy_byte_for_byte(self):
         size, allocations = self.grown()
         self.assertIn("nothing to repair", self.done(*self.repair("--restore", str(self.copy))))
-        since = {service: len(self.log(service)) for service in nats_conf.SERVICES}
+        since = {service: len(self.log(service)) for service in services.NAMES}
         self.control("stop nats")
         self.cut(size)
         self.control("start nats")
-        for service in nats_conf.SERVICES:
+        for service in services.NAMES:
             self.assert_refuses(service, since[service])
         self.assertIn("it has lost its end", self.refused("verify"))
         self.assertIn("lacks what is behind lsn", self.refused("ledger", "copy", "--to", str(self.copy)))
@@ -160,22 +160,22 @@ class Repair(unittest.TestCase):
 
     def test_what_was_lost_under_services_that_were_down_is_given_up_everywhere(self):
         size, allocations = self.grown()
-        for service in nats_conf.SERVICES:
+        for service in services.NAMES:
             self.control(f"stop {service}")
         self.control("stop nats")
         self.cut(size)
         self.control("start nats")
-        since = {service: len(self.log(service)) for service in nats_conf.SERVICES}
-        for service in nats_conf.SERVICES:
+        since = {service: len(self.log(service)) for service in services.NAMES}
+        for service in services.NAMES:
             # The launcher leaves alone what ends as it is started; what ends later is started again.
             self.answer(f"start {service}")
-        for service in nats_conf.SERVICES:
+        for service in services.NAMES:
             self.assert_refuses(service, since[service])
 
         adopt = self.repair("--adopt-shorter")
         self.assertIn("allocations changed beyond the end", self.done(*adopt))
         self.approve(adopt)
-        for service in nats_conf.SERVICES:
+        for service in services.NAMES:
             self.answer(f"start {service}")
         self.until_all_ready()
         for allocation in allocations:
