@@ -305,9 +305,11 @@ impl JetStreamBus {
         if self.sure.load(Ordering::Relaxed) == connection {
             return Ok(());
         }
+        // Looked at before the end is asked for: others append meanwhile, and what is read of that says nothing of this end.
+        let read = through.max(self.hub.read());
         let end = self.end().await;
         let end = end.map_err(|error| AppendError::Unknown(error.to_string()))?;
-        if through.max(self.hub.read()) > end {
+        if read > end {
             return Err(AppendError::Shortened(end));
         }
         self.sure.store(connection, Ordering::Relaxed);
