@@ -121,7 +121,7 @@ impl Watch {
             .keys()
             .map(|part| format!("{part} {:.0}", of(part)))
             .collect();
-        let found: f64 = held.keys().map(|part| of(part)).sum();
+        let found: f64 = held.keys().map(of).sum();
         let said = said as f64 / entries;
         println!(
             "{} {entries}: said {said:.0}, found {found:.0}: {}",
