@@ -295,9 +295,17 @@ impl Suite {
     }
 
     fn config_text(&self, service: &str, needs: &[Needs]) -> String {
+        let key = self
+            .servers
+            .creds(service)
+            .with_file_name("node-signing.nk");
+        let signs = match service {
+            "node-heartbeat" => format!("signing_key_file = {key:?}\n"),
+            _ => String::new(),
+        };
         let mut text = format!(
             "[cell]\nname = \"{cell}\"\nnumber = {number}\n\
-             [nats]\nurl = \"{url}\"\ncreds = {creds:?}\nmonitor_url = \"{monitor}\"\n\
+             [nats]\nurl = \"{url}\"\ncreds = {creds:?}\nmonitor_url = \"{monitor}\"\n{signs}\
              [http]\nlisten = \"127.0.0.1:0\"\n\
              [log]\nformat = \"pretty\"\nfilter = \"{filter}\"\n",
             cell = self.subjects.cell(),

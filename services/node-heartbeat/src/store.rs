@@ -201,6 +201,28 @@ async fn upsert(tx: &mut PgConnection, rows: &[&NodeRow]) -> Result<(), WarmErro
     Ok(())
 }
 
+fn token(what: &'static str, text: &str) -> Result<Token, OutOfRange> {
+    Token::new(text).map_err(|_| OutOfRange::new(what, text))
+}
+
+/// What the columns of both tables say; without taints and topology.
+fn capacity(
+    (cpu_milli, memory_bytes): (i64, i64),
+    (gpus, gpu_model): (i32, Option<String>),
+    (labels, extended): (&str, &str),
+) -> Result<NodeCapacity, WarmError> {
+    let model = gpu_model.map(|model| token("gpu_model", &model));
+    Ok(NodeCapacity {
+        cpu_milli: unsigned("cpu_milli", cpu_milli)?,
+        memory_bytes: unsigned("memory_bytes", memory_bytes)?,
+        gpus: u16::try_from(gpus).map_err(|_| OutOfRange::new("gpus", gpus))?,
+        gpu_model: model.transpose()?,
+        labels: json::named("labels", labels)?,
+        extended: json::named("extended", extended)?,
+        ..NodeCapacity::default()
+    })
+}
+
 /// The fleet, by name.
 pub async fn nodes(pool: &PgPool) -> Result<Vec<NodeRow>, WarmError> {
     let records = sqlx::query!(
@@ -214,7 +236,6 @@ pub async fn nodes(pool: &PgPool) -> Result<Vec<NodeRow>, WarmError> {
     .await?;
     let rows = records.into_iter().map(|record| {
         let bad = |what, value: &str| OutOfRange::new(what, value);
-        let token = |what, text: &str| Token::new(text).map_err(|_| bad(what, text));
         Ok(NodeRow {
             node: token("node", &record.node)?,
             incarnation: record
@@ -227,21 +248,16 @@ pub async fn nodes(pool: &PgPool) -> Result<Vec<NodeRow>, WarmError> {
                 .find(|state| state.name() == record.state)
                 .ok_or_else(|| bad("state", &record.state))?,
             capacity: NodeCapacity {
-                cpu_milli: unsigned("cpu_milli", record.cpu_milli)?,
-                memory_bytes: unsigned("memory_bytes", record.memory_bytes)?,
-                gpus: u16::try_from(record.gpus)
-                    .map_err(|_| OutOfRange::new("gpus", record.gpus))?,
-                gpu_model: record
-                    .gpu_model
-                    .map(|model| token("gpu_model", &model))
-                    .transpose()?,
-                labels: json::named("labels", &record.labels)?,
                 taints: json::value("taints", &record.taints)?,
-                extended: json::named("extended", &record.extended)?,
                 topology: record
                     .topology
                     .map(|text| json::value("topology", &text))
                     .transpose()?,
+                ..capacity(
+                    (record.cpu_milli, record.memory_bytes),
+                    (record.gpus, record.gpu_model),
+                    (&record.labels, &record.extended),
+                )?
             },
             registered_at: record.registered_at.into(),
             since: record.since.into(),
@@ -262,26 +278,17 @@ pub async fn approvals(pool: &PgPool) -> Result<Vec<ApprovalRow>, WarmError> {
     .fetch_all(pool)
     .await?;
     let rows = records.into_iter().map(|record| {
-        let token = |what, text: &str| Token::new(text).map_err(|_| OutOfRange::new(what, text));
         let digest = record.token_digest.try_into();
         let key = record.key.map(|key| token("key", &key)).transpose()?;
         Ok(ApprovalRow {
             node: token("node", &record.node)?,
             version: unsigned("version", record.version)?,
             approval: NodeApproval {
-                capacity: NodeCapacity {
-                    cpu_milli: unsigned("cpu_milli", record.cpu_milli)?,
-                    memory_bytes: unsigned("memory_bytes", record.memory_bytes)?,
-                    gpus: u16::try_from(record.gpus)
-                        .map_err(|_| OutOfRange::new("gpus", record.gpus))?,
-                    gpu_model: record
-                        .gpu_model
-                        .map(|model| token("gpu_model", &model))
-                        .transpose()?,
-                    labels: json::named("labels", &record.labels)?,
-                    extended: json::named("extended", &record.extended)?,
-                    ..NodeCapacity::default()
-                },
+                capacity: capacity(
+                    (record.cpu_milli, record.memory_bytes),
+                    (record.gpus, record.gpu_model),
+                    (&record.labels, &record.extended),
+                )?,
                 token: digest.map_err(|_| OutOfRange::new("token_digest", "its length"))?,
                 until: record.token_until.into(),
             },

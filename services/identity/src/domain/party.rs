@@ -15,6 +15,7 @@
 
 use data_encoding::BASE64URL;
 use schemas::subjects::{OPERATOR, Subjects};
+use vocab::Writer;
 
 /// The cell of a server for many cells whose names are not known yet, as the tests need it. NATS has no wildcard inside
 /// a token, so a stream's name then becomes "*" as a whole, and all streams share one account.
@@ -27,7 +28,6 @@ pub const SERVICES: [&str; 5] = [
     "node-heartbeat",
     "analytics",
 ];
-const LEDGER_WRITERS: [&str; 4] = ["admission", "quota", "scheduler", "node-heartbeat"];
 /// What tenants may ask, by the service that answers. Admission refuses the verbs that nobody has, so it hears them all.
 const QUERIES: [(&str, &[&str]); 2] = [
     ("admission", &["*"]),
@@ -376,7 +376,7 @@ impl Names {
             false => self.subjects.snapshot_bucket(),
         };
         let mut names = vec![format!("projection-{service}")];
-        if LEDGER_WRITERS.contains(&service) {
+        if Writer::parse(service).is_some() {
             names.push(service.to_owned());
         }
         if service == "admission" {
@@ -401,7 +401,7 @@ fn service(names: &Names, name: &str) -> Party {
     to.read_snapshots();
     to.ask(Stream::Snapshot, purge);
     to.store(Stream::Snapshot, names.snapshots(name));
-    if LEDGER_WRITERS.contains(&name) {
+    if Writer::parse(name).is_some() {
         to.store(Stream::Ledger, [s.ledger(name)]);
     }
     if name == "admission" {
@@ -456,7 +456,7 @@ fn bus(names: &Names) -> Party {
     // What stood on the ledger and was lost is put back by it, from a copy.
     to.store(
         Stream::Ledger,
-        LEDGER_WRITERS.map(|name| names.subjects.ledger(name)),
+        Writer::ALL.map(|writer| names.subjects.ledger(writer.name())),
     );
     to.party("BUS".to_owned(), "bus")
 }
