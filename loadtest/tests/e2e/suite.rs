@@ -315,13 +315,6 @@ impl Suite {
             monitor = self.servers.nats.monitor_url,
             filter = std::env::var("APPORTION_TEST_LOG").unwrap_or_else(|_| "off".to_owned()),
         );
-        if service == "node-heartbeat" {
-            let key = self
-                .servers
-                .creds(service)
-                .with_file_name("node-signing.nk");
-            text = text.replacen("[http]", &format!("signing_key_file = {key:?}\n[http]"), 1);
-        }
         if let Some(address) = self.setup.otlp {
             text += &format!("[telemetry]\notlp_endpoint = \"http://{address}\"\n");
         }
