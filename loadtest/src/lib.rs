@@ -18,4 +18,5 @@ pub mod queueing;
 pub mod quota;
 pub mod reserve;
 pub mod simulate;
+pub mod wire;
 pub mod workload;

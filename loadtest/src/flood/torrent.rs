@@ -1,19 +1,20 @@
 //! A tenant that sends whatever the door takes, and waits for no outcome.
 
-use crate::measure::plain;
+use crate::{measure::plain, wire::Wire};
 use async_nats::jetstream;
 use bytes::Bytes;
 use chassis::{Stopwatch, stack::Stack};
 use clap::ValueEnum;
 use client::{Client, NoOutcome, Operation, Position};
 use futures::future::join_all;
+use identity::Creds;
 use prost::Message;
 use schemas::{
     subjects::Subjects,
     v1::{self, Batch, Request, request::Verb},
 };
 use serde::Serialize;
-use std::time::Duration;
+use std::{fs, io, time::Duration};
 use vocab::Token;
 
 /// What a tenant floods with.
@@ -32,6 +33,8 @@ pub enum Flood {
     Connections,
     /// Queries of its feed.
     Queries,
+    /// Cancels whose headers the client library cannot read: its connection breaks for each.
+    Unreadable,
 }
 
 /// Operations in one message.
@@ -39,6 +42,9 @@ const BATCH: usize = 200;
 const LARGE_BYTES: usize = 96 << 10;
 /// Queries, or connections, at a time.
 const AT_ONCE: usize = 32;
+/// Unreadable messages between two looks whether the server has taken them.
+const UNREADABLE_AT_ONCE: usize = 64;
+const UNREADABLE: &[u8] = b"NATS/1.0\r\nA: x\rB: y\r\n\r\n";
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub struct Torrent {
@@ -89,6 +95,10 @@ impl Torrent {
             }
             Flood::Connections => self.connects(goes_on).await,
             Flood::Queries => self.queries(goes_on).await,
+            Flood::Unreadable => self.unreadable(goes_on).await.unwrap_or_else(|error| {
+                eprintln!("loadtest flood: unreadable: {error}");
+                0
+            }),
         };
         Flooded {
             ops,
@@ -145,6 +155,24 @@ impl Torrent {
         join_all(floods).await.iter().sum()
     }
 
+    /// What the door has no room for is counted as well: nobody says.
+    async fn unreadable(&self, goes_on: impl Fn() -> bool) -> io::Result<u64> {
+        let creds = self.stack.creds(&format!("tenant:{}", self.tenant));
+        let creds = fs::read_to_string(creds.map_err(io::Error::other)?)?;
+        let creds = Creds::parse(&creds).map_err(io::Error::other)?;
+        let mut wire = Wire::connect(&self.stack.nats.url, Some(&creds)).await?;
+        let mut sent = 0;
+        while goes_on() {
+            for _ in 0..UNREADABLE_AT_ONCE {
+                let request = request(cancel).encode_to_vec();
+                wire.publish(&self.subject, UNREADABLE, &request).await?;
+                sent += 1;
+            }
+            wire.flush().await?;
+        }
+        Ok(sent)
+    }
+
     /// Until what was sent is decided: a tenant's messages are one queue, so that the last one's answer says so.
     pub async fn drained(&self) {
         let operation = Operation::new(Operation::fresh_id(), create());
@@ -188,12 +216,15 @@ fn cancel() -> Verb {
     })
 }
 
-fn batch(verb: fn() -> Verb) -> (Bytes, u64) {
-    let request = |_| Request {
+fn request(verb: fn() -> Verb) -> Request {
+    Request {
         operation_id: Operation::fresh_id(),
         verb: Some(verb()),
-    };
-    let requests = (0..BATCH).map(request).collect();
+    }
+}
+
+fn batch(verb: fn() -> Verb) -> (Bytes, u64) {
+    let requests = (0..BATCH).map(|_| request(verb)).collect();
     let batch = Request {
         operation_id: String::new(),
         verb: Some(Verb::Batch(Batch { requests })),

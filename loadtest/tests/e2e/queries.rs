@@ -16,7 +16,7 @@ fn refused<T>(asked: Result<T, QueryError>) -> Option<Rule> {
 }
 
 /// Submits and says where the outcome stands on the ledger.
-async fn submitted(tenant: &Client, operation_id: &str) -> (String, u64) {
+pub async fn submitted(tenant: &Client, operation_id: &str) -> (String, u64) {
     let operation = Operation::new(operation_id, Verb::Submit(small("asked")));
     let outcome = tenant.call(&operation).await.expect("an outcome");
     match outcome.result {

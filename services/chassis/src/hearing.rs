@@ -1,16 +1,28 @@
 //! What comes by core NATS from outside: queries, heartbeats. It is not stored; what comes while the connection is away is
 //! lost, and whoever waits for an answer asks again.
+//!
+//! Header blocks are the senders' own bytes, and the client library of the ledger closes the connection on which one comes
+//! that it cannot read. So this connection asks the server for messages without headers, which that library cannot be told
+//! to.
 
-use async_nats::{Client, Message, PublishError, Subject, SubscribeError, Subscriber};
+mod line;
+mod talk;
+
+use async_nats::Subject;
 use bytes::Bytes;
-use futures::{StreamExt, stream::SelectAll};
-use ledger::jetstream::Outside;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 use crate::error::BootError;
 use crate::service::Context;
+use line::Line;
+use talk::Talk;
+
+/// The connection's name in metrics, health and the server's own list.
+const NAME: &str = "hearing";
+/// Answers that wait for the connection. Who has more waits with them.
+const ANSWERS_MAX: usize = 1024;
 
 /// A message that was heard.
 #[derive(Debug)]
@@ -24,14 +36,26 @@ pub struct Heard {
 /// Who waits for the answer. The server takes it by the connection alone by which the question came.
 #[derive(Clone, Debug)]
 pub struct ReplyTo {
-    client: Client,
-    subject: Subject,
+    answers: mpsc::Sender<Answer>,
+    subject: String,
 }
 
+#[derive(Debug)]
+struct Answer {
+    subject: String,
+    payload: Bytes,
+}
+
+/// The connection by which the question came is gone, and the server takes the answer by no other.
+#[derive(Debug, thiserror::Error)]
+#[error("the connection of the question is gone")]
+pub struct NobodyWaits;
+
 impl ReplyTo {
-    /// Fails when the client has broken down since.
-    pub async fn answer(self, payload: Bytes) -> Result<(), PublishError> {
-        self.client.publish(self.subject, payload).await
+    pub async fn answer(self, payload: Bytes) -> Result<(), NobodyWaits> {
+        let Self { answers, subject } = self;
+        let sent = answers.send(Answer { subject, payload }).await;
+        sent.map_err(|_| NobodyWaits)
     }
 }
 
@@ -50,6 +74,7 @@ impl Hearing {
 }
 
 /// What is to be heard.
+#[derive(Clone, Debug)]
 struct Wanted {
     subjects: Vec<String>,
     group: Option<&'static str>,
@@ -57,75 +82,28 @@ struct Wanted {
 
 impl<T> Context<T> {
     /// Hears these subjects from now on, sharing the messages with the others of `group`. Who does not take them leaves them
-    /// waiting on the connection.
+    /// waiting on the connection. While it is away the service is degraded.
     pub async fn hear(
         &self,
         subjects: Vec<String>,
         group: Option<&'static str>,
     ) -> Result<Hearing, BootError> {
-        let outside = self.outside("hearing").await?;
+        let line = Line {
+            service: self.service,
+            config: self.servers.nats.clone(),
+            wanted: Wanted { subjects, group },
+            events: self.nats_events.beside(NAME),
+            health: self.health.component(NAME),
+            shutdown: self.shutdown.clone(),
+        };
+        let Some(talk) = line.connect().await else {
+            return Err(self.stopped());
+        };
         let (sender, heard) = mpsc::channel(1);
-        let wanted = Wanted { subjects, group };
-        let task = tokio::spawn(wanted.hear(outside, sender).in_current_span());
+        let task = tokio::spawn(line.hear(talk, sender).in_current_span());
         Ok(Hearing {
             heard,
             _task: AbortOnDropHandle::new(task),
         })
-    }
-}
-
-impl Wanted {
-    /// By one client after the other.
-    async fn hear(self, mut outside: Outside, sender: mpsc::Sender<Heard>) {
-        loop {
-            let client = outside.clients.borrow_and_update().clone();
-            match self.subscribe(&client).await {
-                Ok(messages) => hand_over(&client, messages, &sender).await,
-                Err(error) => tracing::warn!(%error, "hearing"),
-            }
-            // Its successor.
-            if outside.clients.changed().await.is_err() {
-                return;
-            }
-        }
-    }
-
-    async fn subscribe(&self, client: &Client) -> Result<SelectAll<Subscriber>, SubscribeError> {
-        let mut messages = SelectAll::new();
-        for subject in self.subjects.iter().cloned() {
-            messages.push(match self.group {
-                Some(group) => client.queue_subscribe(subject, group.into()).await?,
-                None => client.subscribe(subject).await?,
-            });
-        }
-        Ok(messages)
-    }
-}
-
-/// Until the client has broken down, or nobody listens.
-async fn hand_over(
-    client: &Client,
-    mut messages: SelectAll<Subscriber>,
-    sender: &mpsc::Sender<Heard>,
-) {
-    while let Some(message) = messages.next().await {
-        let Message {
-            subject,
-            payload,
-            reply,
-            ..
-        } = message;
-        let reply_to = reply.map(|subject| ReplyTo {
-            client: client.clone(),
-            subject,
-        });
-        let heard = Heard {
-            subject,
-            payload,
-            reply_to,
-        };
-        if sender.send(heard).await.is_err() {
-            return;
-        }
     }
 }

@@ -1,0 +1,79 @@
+//! One connection after the other.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::{Heard, Talk, Wanted, talk::Unheard};
+use crate::config::NatsConfig;
+use crate::connect::NatsEvents;
+use crate::health::ComponentHandle;
+use crate::shutdown::Shutdown;
+
+const AGAIN_FIRST: Duration = Duration::from_millis(50);
+const AGAIN_MAX: Duration = Duration::from_secs(1);
+
+pub(super) struct Line {
+    pub service: &'static str,
+    pub config: NatsConfig,
+    pub wanted: Wanted,
+    pub events: NatsEvents,
+    pub health: ComponentHandle,
+    pub shutdown: Shutdown,
+}
+
+impl Line {
+    /// Tries until it works. None when the service is to stop.
+    pub(super) async fn connect(&self) -> Option<Talk> {
+        let mut wait = AGAIN_FIRST;
+        loop {
+            let trying = Talk::begin(self.service, &self.config, &self.wanted);
+            let why = tokio::select! {
+                () = self.shutdown.requested() => return None,
+                talk = trying => match talk {
+                    Ok(talk) => {
+                        self.events.count("connected");
+                        self.health.ready();
+                        return Some(talk);
+                    }
+                    Err(why) => why,
+                },
+            };
+            self.away(&why);
+            tokio::select! {
+                () = self.shutdown.requested() => return None,
+                () = tokio::time::sleep(wait) => wait = (wait * 2).min(AGAIN_MAX),
+            }
+        }
+    }
+
+    /// Until the service is to stop, or nobody listens.
+    pub(super) async fn hear(self, mut talk: Talk, heard: mpsc::Sender<Heard>) {
+        loop {
+            let talking = talk.run(&heard, || self.events.count("server_error"));
+            tokio::select! {
+                () = self.shutdown.requested() => return,
+                ended = talking => match ended {
+                    Ok(()) => return,
+                    Err(why) => {
+                        self.events.count("disconnected");
+                        self.away(&why);
+                    }
+                },
+            }
+            match self.connect().await {
+                Some(next) => talk = next,
+                None => return,
+            }
+        }
+    }
+
+    fn away(&self, why: &Unheard) {
+        tracing::warn!(
+            url = self.config.url,
+            error = crate::error::one_line(why),
+            "hearing"
+        );
+        self.health.degraded("disconnected");
+    }
+}
