@@ -299,6 +299,21 @@ class Running(unittest.IsolatedAsyncioTestCase):
             await settle(door)
             self.assertEqual((beats, heard), ([], [[], [], [], []]))
 
+    async def test_a_machine_that_asks_to_join_has_few_subscriptions_and_small_messages(self):
+        options = {"inbox_prefix": "_INBOX.join"}
+        async with self.server.connect("join", **options) as machine:
+            for no in range(8):
+                await machine.subscribe(f"_INBOX.join.{no}")
+            await settle(machine)
+            # The server closes the connection.
+            await machine.subscribe("_INBOX.join.more")
+            await until(lambda: machine.is_closed)
+        async with self.server.connect("join", **options) as machine:
+            await machine.publish(f"{PREFIX}.join", b"x" * 4096)
+            await settle(machine)
+            await machine.publish(f"{PREFIX}.join", b"x" * 4097)
+            await until(lambda: machine.is_closed)
+
     async def test_a_service_hears_requests_to_join_and_no_other_does(self):
         for key in ("admission", "quota", "operator", A, "fleet"):
             async with self.server.connect(key) as spy:

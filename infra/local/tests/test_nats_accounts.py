@@ -298,11 +298,18 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
         changes = [f"{verb}.{name}" for verb in ("CREATE", "UPDATE", "DELETE", "PURGE", "MSG.DELETE", "SNAPSHOT",
                                                  "RESTORE", "PEER.REMOVE", "LEADER.STEPDOWN")
                    for name in (*STREAMS, SNAPSHOT)]
+        # Doors and feeds are purged by who reads or makes them, snapshots by who saves them.
+        own = {"admission": {f"PURGE.APPORTION_{CELL}_{name}" for name in ("INGRESS", "EVENT")},
+               "node-heartbeat": {f"PURGE.APPORTION_{CELL}_REPORT"}}
+        for user in ("operator", *SERVICES):
+            allowed = own.get(user, set()) | ({f"PURGE.{SNAPSHOT}"} if user in SERVICES else set())
+            foreign = [change for change in changes if change not in allowed]
+            async with self.server.connect(user) as client:
+                for change in foreign:
+                    await client.publish(f"$JS.API.STREAM.{change}", b"")
+                await settle(client)
+                await until(lambda: len(client.refusals) == len(foreign))
         async with self.server.connect("operator") as operator:
-            for change in changes:
-                await operator.publish(f"$JS.API.STREAM.{change}", b"")
-            await settle(operator)
-            await until(lambda: len(operator.refusals) == len(changes))
             for name in (*STREAMS, SNAPSHOT):
                 await operator.jetstream().stream_info(name)
         async with self.server.connect("bus") as bus:

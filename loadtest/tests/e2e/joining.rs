@@ -7,6 +7,7 @@ use crate::{
 use async_nats::Client;
 use chassis::Clock;
 use client::{NodeApprovalRequest, NodeCapacity, SetNode};
+use data_encoding::BASE64URL_NOPAD;
 use identity::Creds;
 use nkeys::KeyPair;
 use prost::Message;
@@ -89,6 +90,11 @@ async fn a_machine_joins_by_its_token_and_nobody_else_is_its_node() -> Outcome {
     let Answer::UserJwt(first) = join(&nobody, &suite, "one", &public).await else {
         panic!("the token is right");
     };
+    let body = first.split('.').nth(1).expect("a token has three parts");
+    let body = BASE64URL_NOPAD.decode(body.as_bytes())?;
+    let body: serde_json::Value = serde_json::from_slice(&body)?;
+    let [issued, until] = ["iat", "exp"].map(|name| body[name].as_i64().expect("a moment"));
+    assert_eq!((until - issued) * 1000, HOUR_MS);
     // The answer may have been lost.
     let again = join(&nobody, &suite, "one", &public).await;
     assert!(matches!(again, Answer::UserJwt(_)), "{again:?}");

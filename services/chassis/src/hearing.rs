@@ -19,8 +19,6 @@ use crate::service::Context;
 use line::Line;
 use talk::Talk;
 
-/// The connection's name in metrics, health and the server's own list.
-const NAME: &str = "hearing";
 /// Answers that wait for the connection. Who has more waits with them.
 const ANSWERS_MAX: usize = 1024;
 
@@ -82,9 +80,10 @@ struct Wanted {
 
 impl<T> Context<T> {
     /// Hears these subjects from now on, sharing the messages with the others of `group`. Who does not take them leaves them
-    /// waiting on the connection. While it is away the service is degraded.
+    /// waiting on the connection, which metrics and health call `name`. While it is away the service is degraded.
     pub async fn hear(
         &self,
+        name: &'static str,
         subjects: Vec<String>,
         group: Option<&'static str>,
     ) -> Result<Hearing, BootError> {
@@ -92,8 +91,8 @@ impl<T> Context<T> {
             service: self.service,
             config: self.servers.nats.clone(),
             wanted: Wanted { subjects, group },
-            events: self.nats_events.beside(NAME),
-            health: self.health.component(NAME),
+            events: self.nats_events.beside(name),
+            health: self.health.component(name),
             shutdown: self.shutdown.clone(),
         };
         let Some(talk) = line.connect().await else {

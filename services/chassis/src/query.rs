@@ -216,7 +216,7 @@ impl Queries {
             (GROUP, self.verbs.iter().map(|(name, _)| *name).collect())
         };
         let subjects = names.into_iter().map(|name| self.subjects.query("*", name));
-        ctx.hear(subjects.collect(), Some(group)).await
+        ctx.hear("hearing", subjects.collect(), Some(group)).await
     }
 
     async fn answer(&self, query: Heard, asking: &Asking, answering: &Semaphore) {

@@ -2,6 +2,7 @@
 
 use crate::{
     domain::{Assignment, Command, Effect, IDENTITY_MS},
+    line::Line,
     wire,
 };
 use async_nats::Client;
@@ -15,8 +16,8 @@ use vocab::{CellNo, Refusal, Rule, Token};
 
 const HEARTBEAT: &str = "heartbeat";
 const SYNC: &str = "sync";
-/// Questions remembered until they are answered.
-const ASKED_MAX: usize = 4096;
+/// Questions that the leader has taken, or will, and that are remembered until they are answered.
+const ASKED_MAX: usize = 65_536;
 /// Effects sent in one go.
 const EFFECTS_MAX: usize = 4096;
 
@@ -25,6 +26,9 @@ pub struct Agents {
     subjects: Subjects,
     cell: CellNo,
     hearing: Hearing,
+    /// By a connection of its own: whoever asks to join is no node yet.
+    joining: Hearing,
+    line: Line,
     /// Nobody can join without.
     signer: Option<NodeSigner>,
     heard: Counter,
@@ -43,7 +47,9 @@ impl Agents {
         let signer = signer.map(|key| NodeSigner::parse(key.reveal()));
         let [beats, syncs] = [HEARTBEAT, SYNC].map(|what| subjects.node("*", what));
         Ok(Self {
-            hearing: ctx.hear(vec![beats, syncs, subjects.join()], None).await?,
+            hearing: ctx.hear("hearing", vec![beats, syncs], None).await?,
+            joining: ctx.hear("joining", vec![subjects.join()], None).await?,
+            line: Line::default(),
             signer: signer.transpose()?,
             client: ctx.nats().await?,
             subjects,
@@ -51,7 +57,7 @@ impl Agents {
             heard: m.counter("heartbeats", "Heartbeats heard"),
             dropped: m.counter(
                 "heartbeats_dropped",
-                "Heartbeats and questions unreadable or too many",
+                "Heartbeats and questions unreadable, too many, or overtaken by the next ones",
             ),
             sent: m.counter("assignments_sent", "Assignments sent to agents"),
             refused: m.counter(
@@ -76,32 +82,50 @@ impl Agents {
                 biased;
                 () = shutdown.requested() => return Ok(()),
                 1.. = effects.recv_many(&mut due, EFFECTS_MAX) => self.perform(due.drain(..)).await?,
-                Some(message) = self.hearing.next() => self.hear(message, &commands).await,
+                Ok(permit) = commands.reserve(), if !self.line.is_empty() => {
+                    if let Some(command) = self.line.take() {
+                        permit.send(command);
+                    }
+                }
+                Some(message) = self.hearing.next() => self.hear(message),
+                Some(message) = self.joining.next() => self.join(message).await,
                 else => return Ok(()),
             }
         }
     }
 
     /// An agent whose question is dropped asks again.
-    async fn hear(&mut self, message: Heard, commands: &mpsc::Sender<Command>) {
+    fn hear(&mut self, message: Heard) {
         let beats = self.subjects.token(&message.subject, 2) == Some(HEARTBEAT);
-        let command = if beats {
-            self.node(&message)
-                .and_then(|node| wire::heartbeat(node, &message.payload))
-        } else if *message.subject == *self.subjects.join() {
-            self.join(message).await
-        } else {
-            self.sync(message)
+        let command = match beats {
+            true => self
+                .node(&message)
+                .and_then(|node| wire::heartbeat(node, &message.payload)),
+            false => self.sync(message),
         };
-        match command.map(|command| commands.try_send(command)) {
-            Some(Ok(())) if beats => {
-                self.heard.inc();
+        match command {
+            Some(command) => {
+                self.heard.inc_by(u64::from(beats));
+                self.add(command);
             }
-            Some(Ok(())) => {}
-            Some(Err(_)) | None => {
+            None => {
                 self.dropped.inc();
             }
         }
+    }
+
+    /// Nobody waits any more for the answer to what is not in line any more.
+    fn add(&mut self, command: Command) {
+        let Some(not_in_line) = self.line.add(command) else {
+            return;
+        };
+        self.dropped.inc();
+        let request = match not_in_line {
+            Command::Sync { request, .. } => request,
+            Command::Join(join) => join.request,
+            _ => return,
+        };
+        self.asked.remove(&request);
     }
 
     fn node(&self, message: &Heard) -> Option<Token> {
@@ -116,8 +140,11 @@ impl Agents {
     }
 
     /// What could not be answered by a user of the bus is refused before it binds the node's name.
-    async fn join(&mut self, message: Heard) -> Option<Command> {
-        let reply_to = message.reply_to?;
+    async fn join(&mut self, message: Heard) {
+        let Some(reply_to) = message.reply_to else {
+            self.dropped.inc();
+            return;
+        };
         let asked = match self.signer {
             Some(_) => wire::join(&message.payload, self.next_request),
             None => Err(Refusal::new(Rule::NotSupported, "nats.signing_key_file")),
@@ -125,12 +152,11 @@ impl Agents {
         match asked {
             Ok(command) => {
                 self.ask(reply_to);
-                Some(command)
+                self.add(command);
             }
             Err(refusal) => {
                 self.refused.inc();
                 answer(reply_to, wire::join_refused(&refusal)).await;
-                None
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod agents;
 pub mod domain;
+mod line;
 pub mod project;
 pub mod store;
 mod wire;
@@ -40,8 +41,8 @@ impl Default for Settings {
     }
 }
 
-/// Heartbeats on their way to the leader; more are dropped, as the bus might have done.
-const HEARTBEATS_MAX: usize = 16_384;
+/// Heartbeats and questions that the leader may take; more of them wait in line.
+const COMMANDS_MAX: usize = 1024;
 
 /// The whole process. It stands here, and not in `main.rs`, so that the service is compiled once for all who run it.
 pub fn main() -> std::process::ExitCode {
@@ -66,7 +67,7 @@ impl Service for NodeHeartbeatService {
 
     async fn run(ctx: Context<Settings>) -> Result<(), Failure> {
         let bus = ctx.ledger().await?;
-        let (commands, local) = mpsc::channel(HEARTBEATS_MAX);
+        let (commands, local) = mpsc::channel(COMMANDS_MAX);
         let (effects_in, effects) = mpsc::unbounded_channel();
         let cell = ctx.cell_no();
         let rules = Rules {

@@ -19,6 +19,10 @@ pub const CHANGES_MAX: usize = 256;
 pub fn report(message: &DoorRecord, cell: CellNo) -> Vec<Command> {
     let node = &message.sender;
     let unreadable = || Command::Unreadable { node: node.clone() };
+    // By an id of the bus's own one node's report would be taken for a repetition of another's. Nobody is to use one.
+    if message.reserved_header {
+        return vec![unreadable()];
+    }
     read(node, &message.payload, cell).unwrap_or_else(|| vec![unreadable()])
 }
 
@@ -163,4 +167,61 @@ fn joining(answer: join_reply::Answer) -> Vec<u8> {
         answer: Some(answer),
     }
     .encode_to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(text: &str) -> Token {
+        Token::new(text).expect("a literal token")
+    }
+
+    #[test]
+    fn a_report_with_a_header_of_the_bus_says_nothing() {
+        let register = v1::Register {
+            capacity: Some(v1::NodeCapacity {
+                cpu_milli: 1000,
+                memory_bytes: 1 << 30,
+                ..v1::NodeCapacity::default()
+            }),
+        };
+        let said = v1::NodeReport {
+            boot: 1,
+            report: Some(node_report::Report::Register(register)),
+        };
+        let message = |reserved_header| DoorRecord {
+            seq: 1,
+            sender: token("n1"),
+            reply_to: None,
+            trace: None,
+            reserved_header,
+            payload: said.encode_to_vec().into(),
+        };
+        let heard = report(&message(false), CellNo(1));
+        assert!(matches!(heard[..], [Command::Register { .. }]), "{heard:?}");
+        let node = token("n1");
+        assert_eq!(
+            report(&message(true), CellNo(1)),
+            [Command::Unreadable { node }]
+        );
+    }
+
+    #[test]
+    fn nobody_joins_under_a_name_that_is_a_pattern() {
+        let check = |node: &str, expected: Option<(Rule, &str)>| {
+            let asked = v1::JoinRequest {
+                node: node.to_owned(),
+                token: b"one".to_vec(),
+                public_key: nkeys::KeyPair::new_user().public_key(),
+            };
+            let refused = join(&asked.encode_to_vec(), 1).err();
+            let refused = refused.as_ref().map(|r| (r.rule, &*r.subject));
+            assert_eq!(refused, expected, "{node}");
+        };
+        check("n1", None);
+        for node in ["", "*", ">", "a.b", "a.>", "a b", "{{name()}}"] {
+            check(node, Some((Rule::NameInvalid, "node")));
+        }
+    }
 }

@@ -225,9 +225,9 @@ fn template(permissions: &Permissions) -> claims::Permissions {
             max: 1,
             ttl: ANSWER_NS,
         }),
-        subs: UNLIMITED,
+        subs: permissions.subscriptions_max.unwrap_or(UNLIMITED),
         data: UNLIMITED,
-        payload: UNLIMITED,
+        payload: permissions.payload_max.unwrap_or(UNLIMITED),
     }
 }
 

@@ -42,6 +42,13 @@ const API_INFO: &str = "$JS.API.INFO";
 pub const TENANT_CONNECTIONS_MAX: i64 = 256;
 pub const TENANT_SUBSCRIPTIONS_MAX: i64 = 1024;
 
+/// What one node, or a machine that asks to become one, may have: the account is everybody's. A report is as large as its
+/// door takes it.
+const NODE_SUBSCRIPTIONS_MAX: i64 = 64;
+const NODE_PAYLOAD_MAX: i64 = 96 << 10;
+const JOIN_SUBSCRIPTIONS_MAX: i64 = 8;
+const JOIN_PAYLOAD_MAX: i64 = 4 << 10;
+
 /// The account of the server itself. Its user makes accounts known and takes them back.
 pub const SYSTEM: &str = "SYS";
 /// The account of all nodes.
@@ -123,6 +130,10 @@ pub struct Permissions {
     pub subscribe: Vec<String>,
     /// One answer for each request received, to the reply subject that the server made up for it.
     pub answers: bool,
+    /// Of each connection; none: as many as the account may have.
+    pub subscriptions_max: Option<i64>,
+    /// Bytes of a message with its headers; none: as many as the server takes.
+    pub payload_max: Option<i64>,
 }
 
 /// Where a user's permissions stand.
@@ -179,6 +190,7 @@ impl Party {
                 publish: unique(publish),
                 subscribe: unique(subscribe),
                 answers: !self.answers.is_empty(),
+                ..Permissions::default()
             }),
         }
     }
@@ -496,11 +508,15 @@ fn nodes(names: &Names) -> Party {
         publish: vec![own("report"), own("sync"), own("heartbeat")],
         subscribe: vec![own("assign"), inbox.clone()],
         answers: false,
+        subscriptions_max: Some(NODE_SUBSCRIPTIONS_MAX),
+        payload_max: Some(NODE_PAYLOAD_MAX),
     };
     let join = Permissions {
         publish: vec![s.join()],
         subscribe: vec![inbox],
         answers: false,
+        subscriptions_max: Some(JOIN_SUBSCRIPTIONS_MAX),
+        payload_max: Some(JOIN_PAYLOAD_MAX),
     };
     party.account.roles = vec![(Role::Node, node), (Role::Join, join)];
     party
@@ -550,7 +566,7 @@ pub fn users(cell: &str, tenants: &[String], simulated_fleet: bool) -> Vec<User>
         rights: Rights::Own(Permissions {
             publish: vec![CLAIMS_UPDATE.to_owned(), CLAIMS_DELETE.to_owned()],
             subscribe: vec![INBOX.to_owned()],
-            answers: false,
+            ..Permissions::default()
         }),
     });
     all
