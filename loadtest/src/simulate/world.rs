@@ -109,6 +109,7 @@ impl World {
                     bytes: 200,
                     fetched: 1 + random.below(3) as usize,
                     unread: unread as usize,
+                    unread_of_many: (unread / 2) as usize,
                 };
                 (limits, says_after)
             }

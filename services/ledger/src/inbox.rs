@@ -84,6 +84,9 @@ pub struct InboxLimits {
     /// among who is there, and who has its share of them waits. What piles up does so here, where each has a line, and not
     /// on the ledger, where there is one.
     pub unread: usize,
+    /// The same where more than one sender was served of late: what one of them has unread, the others' requests wait for at
+    /// each reader.
+    pub unread_of_many: usize,
 }
 
 impl Default for InboxLimits {
@@ -92,6 +95,7 @@ impl Default for InboxLimits {
             bytes: 32 << 20,
             fetched: 64,
             unread: 2048,
+            unread_of_many: 512,
         }
     }
 }
@@ -131,6 +135,8 @@ struct Done {
 
 /// Events that any sender may have unread, however many share.
 const SHARE_MIN: usize = 128;
+/// Frames for which a sender counts as being there after it was served.
+const LATE_FRAMES: u64 = 64;
 /// Events after which a reader says how far it is, though it has decided nothing.
 pub const SAYS_AFTER: u64 = 64;
 // Else a sender could wait for what no reader ever says.
@@ -162,6 +168,9 @@ pub(crate) struct Inbox {
     frames: VecDeque<(Lsn, BTreeMap<Token, usize>)>,
     /// Their sums.
     unread: BTreeMap<Token, usize>,
+    /// How many frames of such events were recorded, and in which of them each sender was served last, of late.
+    recorded: u64,
+    served: BTreeMap<Token, u64>,
 }
 
 impl Inbox {
@@ -183,6 +192,8 @@ impl Inbox {
             drafted: BTreeMap::new(),
             frames: VecDeque::new(),
             unread: BTreeMap::new(),
+            recorded: 0,
+            served: BTreeMap::new(),
         }
     }
 
@@ -227,8 +238,17 @@ impl Inbox {
     fn may(&self, sender: &Token) -> bool {
         let unread = self.unread.get(sender).copied().unwrap_or(0);
         let drafted = self.drafted.get(sender).copied().unwrap_or(0);
-        let share = self.limits.unread / self.unread.len().max(1);
-        is_operator(sender) || unread + drafted < share.max(SHARE_MIN.min(self.limits.unread))
+        is_operator(sender) || unread + drafted < self.share()
+    }
+
+    /// Events that a sender may have unread.
+    fn share(&self) -> usize {
+        let all = match self.served.len() {
+            0 | 1 => self.limits.unread,
+            _ => self.limits.unread_of_many.min(self.limits.unread),
+        };
+        let share = all / self.unread.len().max(1);
+        share.max(SHARE_MIN.min(self.limits.unread))
     }
 
     /// The frame in the making is on the ledger.
@@ -237,9 +257,13 @@ impl Inbox {
         if drafted.is_empty() {
             return;
         }
+        self.recorded += 1;
         for (sender, events) in &drafted {
             *self.unread.entry(sender.clone()).or_default() += events;
+            self.served.insert(sender.clone(), self.recorded);
         }
+        let late = self.recorded.saturating_sub(LATE_FRAMES);
+        self.served.retain(|_, frame| *frame > late);
         self.frames.push_back((lsn, drafted));
     }
 
@@ -542,6 +566,7 @@ mod tests {
     fn who_has_its_share_unread_waits_for_the_readers() {
         let limits = InboxLimits {
             unread: 1000,
+            unread_of_many: 300,
             ..InboxLimits::default()
         };
         let mut inbox = Inbox::new(Handled::default(), limits);
@@ -583,12 +608,22 @@ mod tests {
         assert!(!alone.is_idle());
         assert_eq!(record(&mut alone, 3, "b"), 10);
         alone.read_through(Lsn(2));
-        // What `b` has unread leaves it half.
-        assert_eq!(record(&mut alone, 4, "a"), 1000);
+        // It is not alone any more, and so it leaves less unread.
+        assert_eq!(record(&mut alone, 4, "a"), 300);
         alone.read_through(Lsn(3));
         assert!(alone.is_idle());
         alone.read_through(Lsn(4));
         assert!(!alone.is_idle());
+        // Until `b` has not been served for some time.
+        for seq in 302..=9000 {
+            alone.push(message(seq, "a", 0));
+        }
+        for lsn in 5..4 + LATE_FRAMES {
+            let events = record(&mut alone, lsn, "a");
+            assert!(events <= 300, "{events} at {lsn}");
+            alone.read_through(Lsn(lsn));
+        }
+        assert_eq!(record(&mut alone, 100, "a"), 1000);
     }
 
     #[test]

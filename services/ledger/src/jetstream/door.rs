@@ -25,6 +25,7 @@ use tokio::{
     select,
     sync::{Semaphore, mpsc},
     task::JoinHandle,
+    time::Instant,
 };
 use vocab::{Token, TraceContext};
 
@@ -35,13 +36,16 @@ const READ_AHEAD_BYTES: u32 = 16 << 20;
 const PULLED: i64 = 128;
 /// Messages that are asked for one by one at the same time.
 const ASKED: usize = 16;
+/// Real time for which messages are fetched after one that the client library cannot read: whoever sends one sends more, and
+/// each would break the consumer's connection.
+const AFTER_UNREADABLE: Duration = Duration::from_secs(5);
 
 /// Real time without a message after which it is looked whether there is one.
 const STALLED: Duration = Duration::from_secs(1);
 /// Real time that a consumer may take to be made.
 const CONSUMING: Duration = Duration::from_secs(1);
 /// Between two looks while no consumer can be made.
-const UNCONSUMED: Duration = Duration::from_millis(20);
+const UNCONSUMED: Duration = Duration::from_millis(5);
 /// Messages fetched one by one before a consumer is tried, or tried again: bad ones seldom come alone.
 const FETCHED_MAX: usize = 1000;
 /// Stands for a sender whose name is no token. Subjects take more than tokens, so such a message can be stored; it must
@@ -227,22 +231,58 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether there was anything that the consumer has not brought.
+    /// Whether there was anything that the consumer has not brought. Goes on while what comes cannot be read otherwise.
     async fn fetch_stalled(&mut self) -> Result<bool, BusError> {
-        for count in 0..FETCHED_MAX {
-            let Some(raw) = self.fetch().await? else {
-                return Ok(count > 0);
+        let (mut fetched, mut width) = (0, 1);
+        let mut unreadable: Option<Instant> = None;
+        loop {
+            let messages = self.fetch(width).await?;
+            // As many at a time as there are.
+            width = match messages.len() == width {
+                true => (width * 2).min(ASKED),
+                false => 1,
             };
-            let record = raw_record(self.bus.subjects(), &raw)?;
-            self.deliver(record).await;
+            fetched += messages.len();
+            let none = messages.is_empty();
+            for raw in messages {
+                if !self.deliver_raw(&raw).await? {
+                    unreadable = Some(Instant::now());
+                }
+            }
+            let goes_on = unreadable.is_some_and(|at| at.elapsed() < AFTER_UNREADABLE);
+            if self.sender.is_closed() || (!goes_on && (none || fetched >= FETCHED_MAX)) {
+                return Ok(fetched > 0);
+            }
+            if none {
+                tokio::time::sleep(UNCONSUMED).await;
+            }
         }
-        Ok(true)
     }
 
-    /// The next message.
-    async fn fetch(&self) -> Result<Option<RawMessage>, BusError> {
+    /// The next messages, so many at the most; fewer where some have gone from the door, or there are no more.
+    async fn fetch(&self, most: usize) -> Result<Vec<RawMessage>, BusError> {
         let next = serde_json::json!({ "seq": self.next, "next_by_subj": ">" });
-        get(&self.bus, &self.stream, &next).await
+        let Some(first) = get(&self.bus, &self.stream, &next).await? else {
+            return Ok(Vec::new());
+        };
+        let behind = (first.sequence + 1..).take(most - 1);
+        let one = |seq: u64| async move {
+            get(&self.bus, &self.stream, &serde_json::json!({ "seq": seq })).await
+        };
+        let mut others = stream::iter(behind).map(one).buffered(ASKED);
+        let mut messages = vec![first];
+        while let Some(Some(raw)) = others.try_next().await? {
+            messages.push(raw);
+        }
+        Ok(messages)
+    }
+
+    /// Whether the client library could have read it.
+    async fn deliver_raw(&mut self, raw: &RawMessage) -> Result<bool, BusError> {
+        let block = decoded(raw, raw.headers.clone().unwrap_or_default())?;
+        let record = raw_record(self.bus.subjects(), raw)?;
+        self.deliver(record).await;
+        Ok(is_readable(&block))
     }
 
     async fn deliver(&mut self, record: DoorRecord) {
@@ -264,6 +304,30 @@ fn decoded(raw: &RawMessage, part: String) -> Result<Bytes, BusError> {
     };
     let message = StreamMessage::try_from(alone).map_err(unavailable)?;
     Ok(message.payload)
+}
+
+/// Whether a header block is as every client writes it. What is not may still be readable; nobody needs it.
+fn is_readable(block: &[u8]) -> bool {
+    let Some(lines) = block.strip_prefix(b"NATS/1.0\r\n") else {
+        return block.is_empty();
+    };
+    let Some(lines) = lines.strip_suffix(b"\r\n") else {
+        return false;
+    };
+    let printable = |byte: &u8| (b' '..=b'~').contains(byte) || *byte == b'\t';
+    let is_header = |line: &[u8]| {
+        let Some(line) = line.strip_suffix(b"\r\n") else {
+            return false;
+        };
+        let name = line.iter().position(|byte| *byte == b':');
+        let name = name.map_or(&[][..], |end| &line[..end]);
+        !name.is_empty()
+            && name
+                .iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+            && line.iter().all(printable)
+    };
+    lines.split_inclusive(|byte| *byte == b'\n').all(is_header)
 }
 
 /// The names of headers in a block that may be anything.
@@ -352,7 +416,7 @@ fn sampled_trace(text: &str) -> Option<TraceContext> {
 
 #[cfg(test)]
 mod tests {
-    use super::{header_of, is_reserved, names_of, sampled_trace};
+    use super::{header_of, is_readable, is_reserved, names_of, sampled_trace};
 
     #[test]
     fn a_header_is_read_from_a_block_that_may_be_anything() {
@@ -370,6 +434,30 @@ mod tests {
             Some("x"),
         );
         check(b"\xff\n:\n\n\n\r", None);
+    }
+
+    #[test]
+    fn a_block_as_clients_write_it_is_known() {
+        let check = |block: &[u8], readable: bool| {
+            assert_eq!(is_readable(block), readable, "{block:?}");
+        };
+        check(b"", true);
+        check(b"NATS/1.0\r\n\r\n", true);
+        check(b"NATS/1.0\r\nReply: x\r\nTrace-1:\ty:z\r\n\r\n", true);
+        for block in [
+            &b"NATS/1.0\r\n"[..],
+            b"NATS/1.0\r\nA: x\rB: y\r\n\r\n",
+            b"NATS/1.0\r\nno colon\r\n\r\n",
+            b"NATS/1.0\r\n: x\r\n\r\n",
+            b"NATS/1.0\r\nbad name: x\r\n\r\n",
+            b"NATS/1.0\r\nA: \xff\r\n\r\n",
+            b"NATS/1.0\r\nA: x\n\r\n",
+            b"NATS/1.0 503\r\n\r\n",
+            b"HTTP/1.1\r\n\r\n",
+            b"\r\n",
+        ] {
+            check(block, false);
+        }
     }
 
     #[test]
