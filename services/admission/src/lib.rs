@@ -100,7 +100,7 @@ impl Service for AdmissionService {
         );
         let client = ctx.nats().await?;
         let queries = Queries::new(ctx.subjects())
-            .on(query::FeedQueries { bus: bus.clone() }, &feed_mark)
+            .on(query::FeedQueries::new(bus.clone()), &feed_mark)
             .on(query::OperationQueries { pool }, &warm_mark)
             .and_unknown();
         tokio::try_join!(

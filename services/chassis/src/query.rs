@@ -104,11 +104,12 @@ pub struct Queries {
 
 /// A verb whose messages are bytes.
 trait Answers: Send + Sync {
+    /// When the tenant, and then all of them together, have one query fewer that is being answered than they may.
     fn answer<'a>(
         &'a self,
         tenant: Token,
         payload: &'a [u8],
-        answering: &'a Semaphore,
+        answering: [&'a Semaphore; 2],
     ) -> BoxFuture<'a, Result<Vec<u8>, Trouble>>;
 }
 
@@ -124,7 +125,7 @@ impl<V: Verb> Answers for Answering<V> {
         &'a self,
         tenant: Token,
         payload: &'a [u8],
-        answering: &'a Semaphore,
+        [of_tenant, of_all]: [&'a Semaphore; 2],
     ) -> BoxFuture<'a, Result<Vec<u8>, Trouble>> {
         async move {
             let query: V::Query = read(payload)?;
@@ -134,7 +135,7 @@ impl<V: Verb> Answers for Answering<V> {
                 let refusal = Refusal::over(Rule::NotApplied, "at_lsn", applied.0, wanted.0);
                 Trouble::Refused(refusal)
             })?;
-            let _turn = answering.acquire().await?;
+            let _turns = (of_tenant.acquire().await?, of_all.acquire().await?);
             let asked = Asked {
                 tenant,
                 applied,
@@ -258,7 +259,8 @@ impl Queries {
         let Some(tenant) = tenant else {
             return Err(Trouble::refused(Rule::NameInvalid, "tenant"));
         };
-        let _turn = asking.begin(&tenant).map_err(Trouble::Refused)?;
+        let turn = asking.begin(&tenant).map_err(Trouble::Refused)?;
+        let answering = [&turn.answering, answering];
         verb.answer(tenant, &query.payload, answering).await
     }
 }

@@ -10,7 +10,11 @@ use futures::StreamExt;
 use ledger::jetstream::JetStreamBus;
 use prost::Message;
 use schemas::v1::{FeedPage, FeedQuery, TenantEvent, TenantEvents};
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 use vocab::{Lsn, Refusal, Rule, Token};
 
 const PAGE_MAX: u32 = 1000;
@@ -21,9 +25,38 @@ const FETCH_MAX: usize = 16;
 /// A consumer that a page was read with and that could not be deleted goes by itself.
 const CONSUMER_TTL: Duration = Duration::from_secs(30);
 
+/// Messages whose places are remembered.
+const PLACES_MAX: usize = 16_384;
+
 /// The verb `feed`.
 pub struct FeedQueries {
-    pub bus: JetStreamBus,
+    bus: JetStreamBus,
+    places: Mutex<Places>,
+}
+
+/// Where messages stand that were looked at: a search looks at the same ones again and again, and each has up to 256 KiB.
+#[derive(Debug, Default)]
+struct Places {
+    /// Of the stream that was made at this moment. Its messages do not change.
+    created_ns: i128,
+    parts: BTreeMap<u64, Part>,
+}
+
+impl Places {
+    fn find(&self, created_ns: i128, sequence: u64) -> Option<Part> {
+        let same = self.created_ns == created_ns;
+        same.then(|| self.parts.get(&sequence).copied()).flatten()
+    }
+
+    fn keep(&mut self, created_ns: i128, sequence: u64, part: Part) {
+        if self.created_ns != created_ns || self.parts.len() >= PLACES_MAX {
+            *self = Self {
+                created_ns,
+                parts: BTreeMap::new(),
+            };
+        }
+        self.parts.insert(sequence, part);
+    }
 }
 
 /// Place in a tenant's feed.
@@ -53,7 +86,7 @@ impl Verb for FeedQueries {
             .get_stream(subjects.event_stream())
             .await?;
         let mut page = Page::after((query.after_lsn, query.after_index), limit);
-        if let Some(bounds) = Bounds::find(&stream, Lsn(query.after_lsn)).await? {
+        if let Some(bounds) = self.find(&stream, Lsn(query.after_lsn)).await? {
             let subject = subjects.event(tenant.as_str(), job_set);
             read(&stream, bounds, subject, &mut page).await?;
         }
@@ -90,41 +123,62 @@ struct Bounds {
     through: Lsn,
 }
 
-impl Bounds {
+impl FeedQueries {
+    pub fn new(bus: JetStreamBus) -> Self {
+        Self {
+            bus,
+            places: Mutex::default(),
+        }
+    }
+
     /// None when there is nothing behind `after`.
-    async fn find(stream: &Stream, after: Lsn) -> Result<Option<Self>, Trouble> {
+    async fn find(&self, stream: &Stream, after: Lsn) -> Result<Option<Bounds>, Trouble> {
         let state = &stream.cached_info().state;
         if state.messages == 0 {
             return Ok(None);
         }
         let last_sequence = state.last_sequence;
-        let Some(last) = part(stream, last_sequence).await? else {
+        let Some(last) = self.part(stream, last_sequence).await? else {
             return Ok(None);
         };
         let (mut low, mut high) = (state.first_sequence, last_sequence + 1);
         while low < high {
             let middle = low + (high - low) / 2;
             // Batches grow with sequences. One that ends where the last page did may have more for this one.
-            if part(stream, middle).await?.is_some_and(|p| p.to >= after) {
+            let part = self.part(stream, middle).await?;
+            if part.is_some_and(|part| part.to >= after) {
                 high = middle;
             } else {
                 low = middle + 1;
             }
         }
-        Ok((low <= last_sequence).then_some(Self {
+        Ok((low <= last_sequence).then_some(Bounds {
             first_sequence: low,
             last_sequence,
             through: last.readable(),
         }))
     }
-}
 
-/// None when the message is too old to be there.
-async fn part(stream: &Stream, sequence: u64) -> Result<Option<Part>, Trouble> {
-    match stream.get_raw_message(sequence).await {
-        Ok(message) => Ok(Part::read(&message.headers)),
-        Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
-        Err(error) => Err(error.into()),
+    /// None when the message is too old to be there.
+    async fn part(&self, stream: &Stream, sequence: u64) -> Result<Option<Part>, Trouble> {
+        let created_ns = stream.cached_info().created.unix_timestamp_nanos();
+        // A map is never left half changed, so a poisoned lock is as good as any.
+        let places = || self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = places().find(created_ns, sequence);
+        if known.is_some() {
+            return Ok(known);
+        }
+        match stream.get_raw_message(sequence).await {
+            Ok(message) => {
+                let part = Part::read(&message.headers);
+                if let Some(part) = part {
+                    places().keep(created_ns, sequence, part);
+                }
+                Ok(part)
+            }
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -272,6 +326,25 @@ mod tests {
         let page = page.done();
         let found: Vec<u64> = page.events.iter().map(|event| event.lsn).collect();
         assert_eq!((&*found, page.more), (expected, more), "{after} {limit}");
+    }
+
+    #[test]
+    fn places_are_of_one_stream_and_bounded() {
+        let mut places = Places::default();
+        let part = |to| Part {
+            to: Lsn(to),
+            ..Part::BEGINNING
+        };
+        places.keep(1, 7, part(3));
+        assert_eq!(places.find(1, 7), Some(part(3)));
+        assert_eq!((places.find(2, 7), places.find(1, 8)), (None, None));
+        places.keep(2, 8, part(4));
+        assert_eq!((places.find(1, 7), places.find(2, 7)), (None, None));
+        for sequence in 0..3 * PLACES_MAX as u64 {
+            places.keep(2, sequence, part(sequence));
+            assert!(places.parts.len() <= PLACES_MAX);
+            assert_eq!(places.find(2, sequence), Some(part(sequence)));
+        }
     }
 
     #[test]

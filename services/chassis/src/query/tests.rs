@@ -39,9 +39,9 @@ async fn check(payload: &[u8], expected: &str) {
         mark,
         patience: Duration::ZERO,
     };
-    let answering = Semaphore::new(1);
+    let answering = Semaphore::new(2);
     let tenant = Token::new("t").unwrap();
-    let bytes = match echo.answer(tenant, payload, &answering).await {
+    let bytes = match echo.answer(tenant, payload, [&answering; 2]).await {
         Ok(bytes) => bytes,
         Err(Trouble::Refused(refusal)) => v1::QueryRefused {
             refusal: Some(refusal_to_proto(&refusal)),
