@@ -298,8 +298,12 @@ def cmd_up(options):
     if is_up(state):
         if options.fresh:
             raise StackError(f"The stack already runs from {short(state)}. Stop it first: make down")
+        value = stack.read(state / "stack.json")
+        if options.tls is not None and options.tls != ("tls" in value):
+            how = "without TLS" if options.tls else "with TLS"
+            raise StackError(f"The stack runs {how} from {short(state)}. Stop it first, and it goes on: make down")
         print(f"The stack already runs from {short(state)}.")
-        show(stack.read(state / "stack.json"), state)
+        show(value, state)
         return 0
     wheels.setup()
     reader, writer = os.pipe()

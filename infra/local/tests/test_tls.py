@@ -227,6 +227,9 @@ class Switch(Up):
         self.up("--fresh")
         self.assertNotIn("tls", self.stack)
         allocation = self.submit()
+        refused = self.launcher("up", "--tls")
+        self.assertEqual(refused.returncode, 1, refused.stdout)
+        self.assertIn("runs without TLS", refused.stderr)
         for options, scheme in ((["--tls"], "tls"), ([], "tls"), (["--no-tls"], "nats")):
             self.launcher("down")
             self.up(*options)
