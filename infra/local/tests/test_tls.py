@@ -160,7 +160,7 @@ class TlsStack(Up):
         for words in (["submit", "--tenant", "team-a", "--cpu", "1", "--memory", "1GiB"], ["nodes"], ["bill"]):
             refused = self.apportion(*words, stack=misled)
             self.assertEqual(refused.returncode, 1, words)
-            self.assertRegex(refused.stderr, "(?i)certificate|UnknownIssuer", words)
+            self.assertRegex(refused.stderr, "(?i)certificate|UnknownIssuer|does not vouch", words)
         with self.assertRaises(urllib.error.URLError) as refused:
             self.billed(trusting(other))
         self.assertIsInstance(refused.exception.reason, ssl.SSLCertVerificationError)

@@ -261,8 +261,8 @@ fn a_bad_value_is_refused_with_its_rule() {
     );
     refused(
         "http://127.0.0.1:4317",
-        "https://h:4317",
-        "`telemetry.otlp_endpoint`: must be http://host:port",
+        "grpc://h:4317",
+        "`telemetry.otlp_endpoint`: must be http:// or https://host:port",
     );
     refused("127.0.0.1:9101", "127.0.0.1", "`http.listen`: ");
     refused(
