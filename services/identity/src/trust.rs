@@ -24,10 +24,10 @@ pub enum BadAuthority {
     #[error("{} has a certificate that is no authority's: {source}", path.display())]
     NotAnAuthority {
         path: PathBuf,
-        source: rustls::Error,
+        source: Box<rustls::Error>,
     },
     #[error("the encryption that is built in offers no version of TLS: {0}")]
-    NoTls(rustls::Error),
+    NoTls(Box<rustls::Error>),
 }
 
 /// How to connect to servers that show a certificate of the authority in this PEM file, which may hold several: the next
@@ -45,7 +45,7 @@ pub fn client_config(ca_file: &Path) -> Result<ClientConfig, BadAuthority> {
             .add(certificate)
             .map_err(|source| BadAuthority::NotAnAuthority {
                 path: ca_file.to_owned(),
-                source,
+                source: Box::new(source),
             })?;
     }
     if authorities.is_empty() {
@@ -55,7 +55,7 @@ pub fn client_config(ca_file: &Path) -> Result<ClientConfig, BadAuthority> {
     Ok(
         ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(BadAuthority::NoTls)?
+            .map_err(|error| BadAuthority::NoTls(Box::new(error)))?
             .with_root_certificates(authorities)
             .with_no_client_auth(),
     )
