@@ -50,8 +50,8 @@ build: ## build the programs, optimised
 run: setup build ## start everything, replay WORKLOAD (default: the openb cluster), report, stop everything
 	@$(STACK) run --workload '$(WORKLOAD)' --report target/run/report.json -- $(ARGS)
 
-up: setup build ## start everything and leave it running, with the data of the last time; without it: FRESH=1; with standbys: REPLICAS=2
-	@$(STACK) up $(if $(FRESH),--fresh) $(if $(REPLICAS),--replicas $(REPLICAS))
+up: setup build ## start everything and leave it running, with the data of the last time; without it: FRESH=1; with standbys: REPLICAS=2; by TLS only: TLS=1, and TLS=0 without again
+	@$(STACK) up $(if $(FRESH),--fresh) $(if $(TLS),$(if $(filter 0,$(TLS)),--no-tls,--tls)) $(if $(REPLICAS),--replicas $(REPLICAS))
 
 down: ## stop what `make up` started
 	@$(STACK) down

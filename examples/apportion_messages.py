@@ -1,8 +1,11 @@
-"""The contract's messages in plain Python: protobuf classes made from a descriptor file, without protoc.
+"""The contract's messages and the way to the bus in plain Python: protobuf classes made from a descriptor file, without protoc.
 
     target/release/apportion schema descriptors --out target/apportion.binpb
 """
 
+import ssl
+
+import nats
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 
@@ -18,6 +21,13 @@ class Messages:
 
     def __getattr__(self, name):
         return message_factory.GetMessageClass(self._pool.FindMessageTypeByName(f"apportion.v1.{name}"))
+
+
+def connect(stack, **options):
+    """The bus of a stack; by TLS, and to nobody but whom its authority vouches for, if it has one."""
+    authority = stack.get("tls")
+    context = ssl.create_default_context(cafile=authority["ca_file"]) if authority else None
+    return nats.connect(stack["nats"]["url"], tls=context, **options)
 
 
 def subject(stack, *tokens):

@@ -15,7 +15,7 @@ import time
 
 import nats
 import nkeys
-from apportion_messages import Messages, subject
+from apportion_messages import Messages, connect, subject
 
 HEARTBEAT_S = 5
 TIMEOUT_S = 5
@@ -34,8 +34,7 @@ class Identity:
 
     async def join(self):
         creds = f"{self.stack['nats']['creds']}/join.creds"
-        url = self.stack["nats"]["url"]
-        async with await nats.connect(url, user_credentials=creds, inbox_prefix="_INBOX.join") as nobody:
+        async with await connect(self.stack, user_credentials=creds, inbox_prefix="_INBOX.join") as nobody:
             asked = self.m.JoinRequest(node=self.options.name, token=self.options.join.encode(),
                                        public_key=self.key.public_key.decode())
             answer = await nobody.request(subject(self.stack, "join"), asked.SerializeToString(), timeout=TIMEOUT_S)
@@ -173,7 +172,7 @@ async def main():
     else:
         by = {"user_credentials": f"{stack['nats']['creds']}/fleet.creds"}
     # A node hears no other inbox than its own.
-    bus = await nats.connect(stack["nats"]["url"], inbox_prefix=f"_INBOX.{options.name}", **by)
+    bus = await connect(stack, inbox_prefix=f"_INBOX.{options.name}", **by)
     await Agent(bus, stack, messages, options).run()
 
 

@@ -9,7 +9,7 @@ import json
 import uuid
 
 import nats
-from apportion_messages import Messages, subject
+from apportion_messages import Messages, connect, subject
 
 ACK_TIMEOUT_S = 5
 OUTCOME_TIMEOUT_S = 10
@@ -20,8 +20,7 @@ async def main():
     with open(options.stack, encoding="utf-8") as file:
         stack = json.load(file)
     m = Messages(options.descriptors)
-    bus = await nats.connect(stack["nats"]["url"],
-                             user_credentials=f"{stack['nats']['creds']}/tenant-{options.tenant}.creds")
+    bus = await connect(stack, user_credentials=f"{stack['nats']['creds']}/tenant-{options.tenant}.creds")
 
     # Written down before it is sent: the same operation id with the same content is the same operation, however often
     # it is sent.

@@ -330,6 +330,7 @@ impl Show {
             let connect = || {
                 let connect = ConnectOptions::tenant(url, cell, name.clone())
                     .creds(&creds)
+                    .ca_file(stack.ca_file())
                     .patience(PATIENCE)
                     .observed_by(observer.clone());
                 Client::connect(connect)

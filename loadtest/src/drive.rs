@@ -48,7 +48,7 @@ use tokio::{
     sync::mpsc,
     task::JoinSet,
 };
-use vocab::{CellNo, HOUR_MS, Token};
+use vocab::{HOUR_MS, Token};
 
 /// Real time between two heartbeats of a node: a third of the lease that the launcher sets.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -142,7 +142,7 @@ pub async fn run(options: Options) -> Result<Report, DriveError> {
         return Err(DriveError::RealClock);
     }
     let memory = MemoryWatch::start(Stack::clone(&stack));
-    let collector = Collector::listen(stack.otlp_listen)
+    let collector = Collector::listen(stack.otlp_listen, stack.otlp())
         .await
         .map_err(DriveError::Collector)?;
     let journey = journey(&stack, &collector)?;
@@ -189,7 +189,8 @@ pub async fn run(options: Options) -> Result<Report, DriveError> {
 fn journey(stack: &Stack, collector: &Collector) -> Result<Journey, chassis::BootError> {
     let cell = &stack.cell.name;
     let config = TelemetryConfig {
-        otlp_endpoint: format!("http://{}", collector.address),
+        otlp_endpoint: collector.url(),
+        ca_file: stack.ca_file().map(Into::into),
     };
     Journey::start("client", cell, Some(&config), &Metrics::new("client", cell))
 }
@@ -302,7 +303,7 @@ impl Drive {
     }
 
     async fn take_bill(&self, report: &mut Report) -> Result<(), SettleError> {
-        let bill = Bill::new(&self.stack.clickhouse, CellNo(self.stack.cell.number));
+        let bill = Bill::of(&self.stack)?;
         settle::bill_caught_up(&self.scene, &bill).await?;
         report.intervals_billed = bill.standing().await?.intervals;
         report.billed(bill.charges().await?, bill.hours().await?);
@@ -370,7 +371,10 @@ async fn connect(
         Some(tenant) => ConnectOptions::tenant(url, cell, tenant.clone()),
         None => ConnectOptions::operator(url, cell),
     };
-    let mut options = options.creds(creds).patience(PATIENCE);
+    let mut options = options
+        .creds(creds)
+        .ca_file(stack.ca_file())
+        .patience(PATIENCE);
     if let Some(observer) = observer {
         options = options.observed_by(observer.clone());
     }
@@ -385,6 +389,7 @@ fn fleet_options(stack: &Stack, workload: &Workload) -> Result<FleetOptions, Sta
         .collect();
     Ok(FleetOptions {
         url: stack.nats.url.clone(),
+        ca_file: stack.ca_file().map(Into::into),
         creds: stack.creds("fleet")?,
         cell: stack.cell.name.clone(),
         nodes: workload.nodes.clone(),

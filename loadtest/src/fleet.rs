@@ -51,6 +51,8 @@ pub type Lifetime = Arc<dyn Fn(&Assignment) -> Option<i64> + Send + Sync>;
 
 pub struct FleetOptions {
     pub url: String,
+    /// Whose certificates the bus's servers have, if they have any.
+    pub ca_file: Option<PathBuf>,
     /// Of the user that is all nodes.
     pub creds: PathBuf,
     pub cell: String,
@@ -70,6 +72,8 @@ pub enum FleetError {
         url: String,
         source: async_nats::ConnectError,
     },
+    #[error(transparent)]
+    Authority(#[from] identity::BadAuthority),
     #[error("the fleet cannot hear its assignments: {0}")]
     Subscribe(#[from] async_nats::SubscribeError),
 }
@@ -114,7 +118,8 @@ impl Drop for Fleet {
 impl Fleet {
     /// Connects, registers every node and goes on by itself. Returns when all registrations are acknowledged.
     pub async fn start(options: FleetOptions) -> Result<Self, FleetError> {
-        let nats = identity::connect(options.creds)
+        let connect = identity::connect(options.creds);
+        let nats = identity::trusting(connect, options.ca_file.as_deref())?
             .name("apportion simulated fleet")
             .connect(&options.url)
             .await

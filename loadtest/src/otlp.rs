@@ -1,5 +1,6 @@
 //! A small OTLP receiver that keeps the spans it gets, for the driver's trace and for tests.
 
+use chassis::stack::ServerFiles;
 use opentelemetry_proto::tonic::{
     collector::trace::v1::{
         ExportTraceServiceRequest, ExportTraceServiceResponse,
@@ -10,12 +11,15 @@ use opentelemetry_proto::tonic::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io,
+    fs, io,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::{net::TcpListener, task::JoinHandle};
-use tonic::{Request, Response, Status, transport::server::TcpIncoming};
+use tonic::{
+    Request, Response, Status,
+    transport::{Identity, Server, ServerTlsConfig, server::TcpIncoming},
+};
 
 /// Spans beyond this many are not kept: a driver samples, and its memory has a bound.
 const SPANS_MAX: usize = 100_000;
@@ -100,17 +104,25 @@ impl Spans {
 pub struct Collector {
     pub spans: Spans,
     pub address: SocketAddr,
+    scheme: &'static str,
     task: JoinHandle<()>,
 }
 
 impl Collector {
-    pub async fn listen(address: SocketAddr) -> io::Result<Self> {
+    /// With a certificate: by TLS alone.
+    pub async fn listen(address: SocketAddr, shown: Option<&ServerFiles>) -> io::Result<Self> {
+        let mut server = Server::builder();
+        if let Some(files) = shown {
+            let (certificate, key) = (fs::read(&files.cert_file)?, fs::read(&files.key_file)?);
+            let tls = ServerTlsConfig::new().identity(Identity::from_pem(certificate, key));
+            server = server.tls_config(tls).map_err(io::Error::other)?;
+        }
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let spans = Spans::default();
         let service = TraceServiceServer::new(Receiver(spans.clone()));
         let task = tokio::spawn(async move {
-            let served = tonic::transport::Server::builder()
+            let served = server
                 .add_service(service)
                 .serve_with_incoming(TcpIncoming::from(listener))
                 .await;
@@ -121,8 +133,13 @@ impl Collector {
         Ok(Self {
             spans,
             address,
+            scheme: if shown.is_some() { "https" } else { "http" },
             task,
         })
+    }
+
+    pub fn url(&self) -> String {
+        format!("{}://{}", self.scheme, self.address)
     }
 }
 

@@ -1,8 +1,6 @@
 """Who is who on the bus: `apportion bus init` makes keys, accounts and creds, and what NATS' configuration includes."""
 
-import subprocess
-
-from .paths import StackError
+from . import apportion
 
 # Who makes and deletes streams.
 BUS = "bus"
@@ -10,23 +8,13 @@ BUS = "bus"
 
 def init(program, directory, cell, tenants, *more):
     """Makes what is missing in the directory. A second time it changes nothing."""
-    if not program.exists():
-        raise StackError(f"{program} is missing, which makes the keys of the bus. Run: make {built_by(program)}")
-    command = [str(program), "bus", "init", "--cell", cell, "--out", str(directory), *more]
-    command += [word for tenant in tenants for word in ("--tenant", tenant)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise StackError(f"`{' '.join(command)}` failed:\n" + (done.stderr or done.stdout).strip())
+    named = [word for tenant in tenants for word in ("--tenant", tenant)]
+    apportion.run(program, "bus", "init", "--cell", cell, "--out", str(directory), *more, *named)
 
 
 def of_new(directory, tenants):
     """Tenants are named to a new directory. In one that is there they come and go by `apportion bus tenant`."""
     return [] if (directory / "plan.json").exists() else tenants
-
-
-def built_by(program):
-    """The target of the Makefile that builds a program."""
-    return "build" if program.parent.name == "release" else "build-debug"
 
 
 def creds(directory, key):

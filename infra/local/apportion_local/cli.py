@@ -79,8 +79,13 @@ def parser():
         sub.add_argument("--profile", choices=("release", "debug"), default=profile, help="cargo's profile")
         sub.add_argument("--bin-dir", type=Path, help="where the built programs are, if not in target/<profile>")
 
+    def tls_option(sub):
+        sub.add_argument("--tls", action=argparse.BooleanOptionalAction,
+                         help="servers that take connections by TLS only, by an authority of the stack's own")
+
     def stack_options(sub):
         program_options(sub, "release")
+        tls_option(sub)
         sub.add_argument("--cell", help=f"name of the cell (default: {CELL})")
         sub.add_argument("--state", type=Path, help="directory for data, logs and configuration")
 
@@ -126,6 +131,7 @@ def parser():
     servers.add_argument("--state", type=Path, help="directory for data, logs and configuration")
     servers.add_argument("--only", choices=("Postgres",), help="without the other servers, and so without built programs")
     program_options(servers, "debug")
+    tls_option(servers)
     return top
 
 
@@ -154,7 +160,7 @@ def cmd_run(options):
     limits = chosen(options, "limit_pods", "limit_nodes")
     plan = stack.plan(programs / "loadtest", workload, [*limits, *chosen(options, "replay_seconds")])
     state = open_run_state("run", options)
-    stack_ = Stack(state, programs, stack.beginning(options.cell or CELL, plan["tenants"]))
+    stack_ = Stack(state, programs, stack.beginning(options.cell or CELL, plan["tenants"], tls_only=bool(options.tls)))
     code = 1
     try:
         print(f"Starting the stack in {short(state.path)}:", flush=True)
@@ -266,7 +272,7 @@ def cmd_with_servers(options):
         raise StackError("with-servers needs a command: stack.py with-servers -- CMD...")
     state = open_run_state("test", options)
     # Every test takes a cell of its own, so the server's permissions cannot name one.
-    stack_ = Stack(state, programs_of(options), stack.beginning("*", TEST_TENANTS), for_tests=True)
+    stack_ = Stack(state, programs_of(options), stack.beginning("*", TEST_TENANTS, tls_only=bool(options.tls)), for_tests=True)
     code = 1
     try:
         stack_.start_servers(lambda _line: None, options.only)
@@ -292,8 +298,12 @@ def cmd_up(options):
     if is_up(state):
         if options.fresh:
             raise StackError(f"The stack already runs from {short(state)}. Stop it first: make down")
+        value = stack.read(state / "stack.json")
+        if options.tls is not None and options.tls != ("tls" in value):
+            how = "without TLS" if options.tls else "with TLS"
+            raise StackError(f"The stack runs {how} from {short(state)}. Stop it first, and it goes on: make down")
         print(f"The stack already runs from {short(state)}.")
-        show(stack.read(state / "stack.json"), state)
+        show(value, state)
         return 0
     wheels.setup()
     reader, writer = os.pipe()
@@ -303,6 +313,8 @@ def cmd_up(options):
         command += ["--workload", str(options.workload.resolve())]
     command += chosen(options, "cell", "rate", "tenants", "operation_window_s")
     command += [f"--{name}" for name in ("together", "breakable", "fresh") if getattr(options, name)]
+    if options.tls is not None:
+        command += ["--tls" if options.tls else "--no-tls"]
     if options.bin_dir:
         command += ["--bin-dir", str(options.bin_dir.resolve())]
     process = subprocess.Popen(command, pass_fds=[writer], start_new_session=True, cwd="/", stdin=subprocess.DEVNULL,
@@ -354,7 +366,7 @@ def serve_start(options, tell):
     begin, clock = beginning(options, programs) if begins else (None, None)
     state = open_state(options.state, lasting=True, fresh=begins)
     paths.write_private(state.path / "launcher.pid", f"{os.getpid()}\n")
-    stack_ = Stack(state, programs, begin)
+    stack_ = Stack(state, programs, begin, tls_only=options.tls)
     try:
         tell(f"Starting the stack in {state.path}:" if begins else f"Going on with the stack in {state.path}:")
         stack_.start_servers(tell)
@@ -385,7 +397,8 @@ def beginning(options, programs):
     window_s = options.operation_window_s
     window_ms = window_s * 1000 if window_s else services.OPERATION_WINDOW_MS
     furnished = clock is None and not options.tenants
-    return stack.beginning(options.cell or CELL, tenants, window_ms, furnished, options.breakable), clock
+    return stack.beginning(options.cell or CELL, tenants, window_ms, furnished, options.breakable,
+                           bool(options.tls)), clock
 
 
 def refuse_other(options):
@@ -456,6 +469,8 @@ def show(value, state):
 NATS         {value['nats']['url']}   monitor {value['nats']['monitor_url']}
 Postgres     {LOOPBACK}:{postgres['port']}   database {postgres['database']}, user {READER}
 ClickHouse   {clickhouse['url']}   user {clickhouse['reader']['user']}""")
+    if value.get("tls"):
+        print(f"TLS          by the authority {short(Path(value['tls']['ca_file']))}")
     for name, service in value["services"].items():
         print(f"{name:<15} http://{service['http']}/metrics")
     print(f"""

@@ -55,6 +55,10 @@ class Kept:
         self.value["stack"]["clock"] = value
         self._write()
 
+    def tls(self, value):
+        self.value["stack"]["tls"] = value
+        self._write()
+
     def is_done(self, step):
         return step in self.value["done"]
 

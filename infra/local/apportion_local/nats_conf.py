@@ -8,8 +8,19 @@ MAX_PAYLOAD_BYTES = 8 * 1024 * 1024
 UNLIMITED_BYTES = 1 << 40
 
 
-def render(*, config_dir, port, monitor_port, store_dir, bus_conf, file_store_bytes=UNLIMITED_BYTES):
-    """`bus_conf`: what `apportion bus init` wrote. NATS looks for it from the configuration's directory."""
+def render(*, config_dir, port, monitor_port, store_dir, bus_conf, file_store_bytes=UNLIMITED_BYTES,
+           shown=None):
+    """
+    `bus_conf`: what `apportion bus init` wrote. NATS looks for it from the configuration's directory. `shown`: the files of
+    the certificate and its key, with which the server takes connections by TLS only.
+    """
+    certificate, key = shown or (None, None)
+    tls = "" if shown is None else f"""tls: {{
+  cert_file: {json.dumps(str(certificate))}
+  key_file: {json.dumps(str(key))}
+  timeout: 5
+}}
+"""
     return f"""# Written by the local stack; the next start overwrites it.
 server_name: apportion-local
 listen: "127.0.0.1:{port}"
@@ -23,5 +34,5 @@ jetstream: {{
   max_file_store: {file_store_bytes}
   max_memory_store: 256MB
 }}
-include {json.dumps(os.path.relpath(bus_conf, config_dir))}
+{tls}include {json.dumps(os.path.relpath(bus_conf, config_dir))}
 """

@@ -87,7 +87,7 @@ def locked(path):
 
 
 # What a stack goes on with; all the rest is made anew by each launcher. A file `NAME.elsewhere` tells of a directory.
-DATA = ("bus", "nats", "postgres", "clickhouse", "kept.json", "log.before")
+DATA = ("bus", "tls", "nats", "postgres", "clickhouse", "kept.json", "log.before")
 ELSEWHERE = ".elsewhere"
 # How long processes of a launcher that was killed may take to end; ClickHouse still writes what it has in memory.
 LEFTOVERS_END_S = 30.0

@@ -28,13 +28,17 @@ UNPRIVILEGED = "nobody"
 
 
 class Postgres:
-    def __init__(self, state, port, passwords, connections_max=CONNECTIONS_MAX, test_role=False):
-        """`passwords`: role → password, for the superuser, each schema, the reader and the test role."""
+    def __init__(self, state, port, passwords, connections_max=CONNECTIONS_MAX, test_role=False, tls_only=False):
+        """
+        `passwords`: role → password, for the superuser, each schema, the reader and the test role. `tls_only`: it listens
+        on its Unix socket alone, and somebody else on the port (see tls_door.py).
+        """
         self.durable = state.lasting
         self.port = port
         self.passwords = passwords
         self.connections_max = connections_max
         self.test_role = test_role
+        self.tls_only = tls_only
         self.user = users.named(UNPRIVILEGED)
         self.install = wheels.postgres_install()
         self.home, self.socket_dir = self._directories(state)
@@ -96,7 +100,7 @@ class Postgres:
 
     def spec(self):
         settings = {
-            "listen_addresses": LOOPBACK,
+            "listen_addresses": "" if self.tls_only else LOOPBACK,
             "port": self.port,
             "unix_socket_directories": self.socket_dir,
             "unix_socket_permissions": "0777",
@@ -121,11 +125,18 @@ class Postgres:
         )
 
     def ready(self):
-        if not port_open(self.port):
+        if not self.tls_only and not port_open(self.port):
             return False
-        done = subprocess.run([self._bin("pg_isready"), "-q", "-h", LOOPBACK, "-p", str(self.port)],
+        done = subprocess.run([self._bin("pg_isready"), "-q", "-h", self.host(), "-p", str(self.port)],
                               stdin=subprocess.DEVNULL)
         return done.returncode == 0
+
+    def host(self):
+        """As its own tools have it."""
+        return str(self.socket_dir) if self.tls_only else LOOPBACK
+
+    def socket(self):
+        return self.socket_dir / f".s.PGSQL.{self.port}"
 
     def _bin(self, name):
         return str(self.install / "bin" / name)
@@ -133,7 +144,7 @@ class Postgres:
     def psql(self, sql, database=DATABASE):
         """Runs SQL as the superuser; the text goes through standard input, so passwords are in no argument list."""
         done = subprocess.run(
-            [self._bin("psql"), "--no-psqlrc", "--quiet", "-v", "ON_ERROR_STOP=1", "-h", LOOPBACK,
+            [self._bin("psql"), "--no-psqlrc", "--quiet", "-v", "ON_ERROR_STOP=1", "-h", self.host(),
              "-p", str(self.port), "-U", SUPERUSER, "-d", database],
             input=sql, capture_output=True, text=True, env={**os.environ, "PGPASSWORD": self.passwords[SUPERUSER]})
         if done.returncode != 0:

@@ -66,12 +66,14 @@ def config(service, stack, listen):
         tables["clock"] = stack["clock"]
     tables["http"] = {"listen": listen}
     # Nobody listens there until a driver does; the exporters put up with that.
-    tables["telemetry"] = {"otlp_endpoint": f"http://{stack['otlp_listen']}"}
+    scheme = "https" if stack.get("tls") else "http"
+    tables["telemetry"] = {"otlp_endpoint": f"{scheme}://{stack['otlp_listen']}", **ca_file(stack)}
     if service in WITH_POSTGRES:
         role = schema(service)
-        tables["postgres"] = {"url": stack["postgres"]["urls"][role], "schema": role}
+        tables["postgres"] = {"url": stack["postgres"]["urls"][role], "schema": role, **ca_file(stack)}
     if service == "analytics":
         tables["clickhouse"] = {key: stack["clickhouse"][key] for key in ("url", "user", "password", "database")}
+        tables["clickhouse"] |= ca_file(stack)
     # Both run on the cell's clock. Scaled with its rate, the real load of heartbeats and retries stays what it is.
     rate = stack["clock"]["rate"] if stack["clock"] else 1
     if service == "node-heartbeat":
@@ -95,9 +97,15 @@ def common(creds, stack):
             "url": stack["nats"]["url"],
             "creds": str(creds),
             "monitor_url": stack["nats"]["monitor_url"],
+            **ca_file(stack),
         },
         "log": {"format": "json", "filter": "info"},
     }
+
+
+def ca_file(stack):
+    """What says in a server's table whose certificate it has; nothing, if it has none."""
+    return {"ca_file": stack["tls"]["ca_file"]} if stack.get("tls") else {}
 
 
 def to_toml(tables):

@@ -2,11 +2,12 @@
 
 import json
 import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
-from . import bus, nats_conf, net, paths, services, wheels
+from . import bus, nats_conf, net, paths, services, tls, wheels
 from .breakable import Clocks, Disk
 from .bus_store import BusStore
 from .clickhouse import DATABASE as CLICKHOUSE_DATABASE
@@ -18,6 +19,8 @@ from .postgres import DATABASE as POSTGRES_DATABASE
 from .postgres import CONNECTIONS_MAX, READER, SCHEMAS, SUPERUSER, TEST_ROLE, Postgres
 from .supervisor import Spec, StartError, Supervisor
 
+# Who speaks TLS for a server that cannot.
+DOORS = ("postgres-tls", "clickhouse-tls")
 PROGRAMS = ("apportion", "loadtest", *(f"apportion-{name}" for name in services.NAMES))
 SERVERS = ("clickhouse", "postgres", "nats")
 # A port that was free when it was chosen may be gone when the server binds it.
@@ -33,24 +36,32 @@ UP_QUOTA = {"cpu": "256", "memory": "2TiB", "gpu": "32"}
 UP_RATES = {"cpu": 40_000, "memory": 5_000, "gpu": 2_000_000}
 
 
-def beginning(cell, tenants, operation_window_ms=services.OPERATION_WINDOW_MS, furnished=False, breakable=False):
+def beginning(cell, tenants, operation_window_ms=services.OPERATION_WINDOW_MS, furnished=False, breakable=False,
+              tls_only=False):
     """
     What a stack's data belongs to from its first to its last launcher. `furnished`: with nodes, quotas and rates;
     `breakable`: with clocks that can be set wrong, and the servers' data in memory.
     """
     return {"cell": cell, "tenants": list(tenants), "operation_window_ms": operation_window_ms, "clock": None,
-            "furnished": furnished, "breakable": breakable}
+            "furnished": furnished, "breakable": breakable, "tls": tls_only}
 
 
 class Stack:
-    def __init__(self, state, programs, begin=None, for_tests=False):
-        """`programs`: the directory that has them. `begin`: what `beginning` gives; None: the stack goes on with its data."""
+    def __init__(self, state, programs, begin=None, for_tests=False, tls_only=None):
+        """
+        `programs`: the directory that has them. `begin`: what `beginning` gives; None: the stack goes on with its data, and
+        with TLS as `tls_only` says from now on, or as it was.
+        """
         self.programs = programs
         self.state = state
         self.kept = Kept(state)
         if begin is not None:
             self.kept.begin(begin)
         begun = self.kept.stack()
+        if tls_only is not None and tls_only != begun.get("tls", False):
+            self.kept.tls(tls_only)
+        # Stacks of earlier versions do not say.
+        self.tls_dir = state.path / "tls" if begun.get("tls") else None
         self.for_tests = for_tests
         self.file = state.path / "stack.json"
         self.supervisor = Supervisor(state, on_change=self._write)
@@ -93,6 +104,14 @@ class Stack:
     # Servers.
 
     def start_servers(self, say, only=None):
+        if self.tls_dir is not None:
+            tls.init(self.programs / "apportion", self.tls_dir)
+            shown = self._shown("otlp")
+            self.value["tls"] = {
+                "ca_file": str(tls.ca(self.tls_dir)),
+                # What the driver shows, who is the receiver of spans.
+                "otlp": {"cert_file": str(shown[0]), "key_file": str(shown[1])},
+            }
         for name, start in (("NATS", self._start_nats), ("Postgres", self._start_postgres),
                             ("ClickHouse", self._start_clickhouse)):
             if only not in (None, name):
@@ -105,6 +124,19 @@ class Stack:
         self.supervisor.listen(control)
         self.value["control"] = str(control)
         self._write()
+
+    def _shown(self, server):
+        """The files of a server's certificate and of its key; None where there is no TLS."""
+        return self.tls_dir and (tls.certificate(self.tls_dir, server), tls.key(self.tls_dir, server))
+
+    def _open_door(self, server, port, target, *protocol):
+        """Takes connections by TLS for a server that cannot."""
+        program = Path(__file__).with_name("tls_door.py")
+        self.supervisor.start(Spec(
+            name=f"{server}-tls",
+            argv=[sys.executable, str(program), str(port), str(target), *map(str, self._shown(server)), *protocol],
+            ready=lambda: net.port_open(port),
+        ))
 
     def _start_nats(self):
         port, monitor_port = self.kept.port("nats"), self.kept.port("nats monitor")
@@ -123,7 +155,7 @@ class Stack:
             limit = nats_conf.UNLIMITED_BYTES if self.for_tests else store.set_limit()
             paths.write_private(config, nats_conf.render(
                 config_dir=config.parent, port=port, monitor_port=monitor_port, store_dir=store_dir, bus_conf=bus_conf,
-                file_store_bytes=limit))
+                file_store_bytes=limit, shown=self._shown("nats")))
 
         configure()
         program = str(wheels.nats_server())
@@ -140,7 +172,7 @@ class Stack:
             advice="If the log shows nothing, is the disk full?",
         ))
         self.value["nats"] = {
-            "url": f"nats://{LOOPBACK}:{port}",
+            "url": f"{'tls' if self.tls_dir else 'nats'}://{LOOPBACK}:{port}",
             "monitor_url": monitor_url,
             # For tests that start a server of their own.
             "program": program,
@@ -154,7 +186,8 @@ class Stack:
     def _start_postgres(self):
         roles = [SUPERUSER, READER, *SCHEMAS] + ([TEST_ROLE] if self.for_tests else [])
         postgres = Postgres(self.state, self.kept.port("postgres"), self.kept.passwords("postgres", roles),
-                            connections_max=300 if self.for_tests else CONNECTIONS_MAX, test_role=self.for_tests)
+                            connections_max=300 if self.for_tests else CONNECTIONS_MAX, test_role=self.for_tests,
+                            tls_only=self.tls_dir is not None)
         self._give_disk("postgres", postgres.home)
         if not postgres.data.exists():
             # It may have been elsewhere, and swept away there. The services fill it again from the ledger.
@@ -167,9 +200,17 @@ class Stack:
         if not self.kept.is_done("postgres"):
             postgres.create_roles()
             self.kept.done("postgres")
+
+        def url(role):
+            plain = postgres.url(role)
+            return plain if self.tls_dir is None else tls.postgres_url(plain, tls.ca(self.tls_dir))
+
+        if self.tls_dir is not None:
+            self._open_door("postgres", postgres.port, postgres.socket(), "postgres")
         self.value["postgres"] = {
-            "url": postgres.url(READER),
-            "admin_url": postgres.url(TEST_ROLE if self.for_tests else SUPERUSER),
+            "url": url(READER),
+            "admin_url": url(TEST_ROLE if self.for_tests else SUPERUSER),
+            # The services' configuration names the authority beside the address.
             "urls": {role: postgres.url(role) for role in SCHEMAS},
             "port": postgres.port,
             "database": POSTGRES_DATABASE,
@@ -182,9 +223,13 @@ class Stack:
         self._give_disk("clickhouse", clickhouse.data)
         clickhouse.configure()
         self.supervisor.start(replace(clickhouse.spec(), nice=self.nice, disk=self.disks.get("clickhouse")))
-        owner = names[0]
+        owner, url = names[0], clickhouse.url()
+        if self.tls_dir is not None:
+            port = self.kept.port("clickhouse-tls")
+            self._open_door("clickhouse", port, clickhouse.port)
+            url = f"https://{LOOPBACK}:{port}"
         self.value["clickhouse"] = {
-            "url": clickhouse.url(),
+            "url": url,
             "user": owner,
             "password": clickhouse.passwords[owner],
             "database": CLICKHOUSE_DATABASE,
@@ -315,7 +360,7 @@ class Stack:
 
     def stop(self):
         """Services first, while what they flush to still runs."""
-        self.supervisor.stop_all([self.service_names, SERVERS])
+        self.supervisor.stop_all([self.service_names, DOORS, SERVERS])
         self.supervisor.close()
         for disk in self.disks.values():
             disk.close()

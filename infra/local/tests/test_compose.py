@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from .support import PROGRAMS  # (puts the launcher on the path, too)
-from apportion_local import breakable, bus, clickhouse, compose, nats_conf, net, postgres, services, wheels
+from apportion_local import breakable, bus, clickhouse, compose, nats_conf, net, postgres, services, tls, wheels
 from apportion_local.paths import CHECKOUT
 
 TEXT = (CHECKOUT / "docker-compose.yml").read_text(encoding="utf-8")
@@ -24,9 +25,10 @@ COMPOSE = yaml.safe_load(TEXT)
 SERVICES = COMPOSE["services"]
 CONFIGS = CHECKOUT / "infra" / "compose" / "config"
 # Ports that images listen on without being told in a file of ours.
-IMAGE_PORTS = {"postgres": {5432}, "clickhouse": {8123}, "jaeger": {4317, 16686}, "prometheus": {9090},
+IMAGE_PORTS = {"postgres": {5432}, "clickhouse": {8443}, "jaeger": {4317, 16686}, "prometheus": {9090},
                "grafana": {3000}}
 STACK = {"cell": {}, "nats": {"url": "", "monitor_url": "", "creds": ""}, "clock": None, "otlp_listen": "",
+         "tls": {"ca_file": ""},
          "operation_window_ms": 1, "postgres": {"urls": {services.schema(name): "" for name in services.WITH_POSTGRES}},
          "clickhouse": {"url": "", "user": "", "password": "", "database": ""}}
 # They end when they are done.
@@ -169,7 +171,7 @@ class Secrets(unittest.TestCase):
         self.assertNotRegex(TEXT, r"(?<!\$)\$\{")
         for name, source in COMPOSE["secrets"].items():
             self.assertEqual(set(source), {"file"})
-            self.assertRegex(source["file"], rf"^\./infra/secrets/(bus/((creds|admin)/)?)?{re.escape(name)}$")
+            self.assertRegex(source["file"], rf"^\./infra/secrets/(bus/((creds|admin)/)?|tls/)?{re.escape(name)}$")
         for name, service in SERVICES.items():
             for variable in service.get("environment", {}):
                 self.assertNotRegex(variable, r"PASSWORD(?!__FILE$|_FILE$)", name)
@@ -202,7 +204,7 @@ class Secrets(unittest.TestCase):
         files = [secret["file"] for secret in COMPOSE["secrets"].values()]
         mounted = [volume for service in SERVICES.values() for volume in service.get("volumes", [])]
         for path in files + mounted:
-            self.assertNotRegex(path, r"secrets/bus/(keys|tokens|plan)|system\.creds|fleet|infra/secrets:")
+            self.assertNotRegex(path, r"secrets/bus/(keys|tokens|plan)|secrets/tls/(ca\.key|tls\.json)|system\.creds|fleet|infra/secrets:")
         write_secrets(self.directory)
         self.assertFalse(list(self.directory.rglob("fleet*")))
 
@@ -214,7 +216,7 @@ class Secrets(unittest.TestCase):
         write_secrets(self.directory)
         for name, host in (("stack", "nats"), ("stack.json", "127.0.0.1")):
             value = json.loads((self.directory / name).read_text(encoding="utf-8"))
-            self.assertEqual(value["nats"]["url"], f"nats://{host}:4222")
+            self.assertEqual(value["nats"]["url"], f"tls://{host}:4222")
             self.assertIn(4222, ports()["nats"])
         outside = Path(value["nats"]["creds"])
         self.assertTrue((outside / "operator.creds").exists() and (outside / "tenant-team-a.creds").exists())
@@ -239,7 +241,7 @@ class Secrets(unittest.TestCase):
     def test_every_secret_file_is_given_to_the_service_that_reads_it(self):
         for service, file in [("cell-init", "bus")] + [(name, name) for name in services.NAMES]:
             tables = config(file)
-            keys = ("password_file", "creds", "signing_key_file")
+            keys = ("password_file", "creds", "signing_key_file", "ca_file")
             wanted = {Path(table[key]).name for table in tables.values() for key in keys if key in table}
             self.assertEqual(wanted, set(SERVICES[service]["secrets"]), service)
             self.assertLessEqual(wanted, set(COMPOSE["secrets"]))
@@ -298,7 +300,7 @@ class Ports(unittest.TestCase):
         addresses = []
         for path in sorted(CONFIGS.glob("*.toml")):
             text = path.read_text(encoding="utf-8")
-            addresses += re.findall(r'"(?:nats|http|postgres)://(?:[\w-]+@)?([\w-]+):(\d+)', text)
+            addresses += re.findall(r'"(?:tls|https?|postgres)://(?:[\w-]+@)?([\w-]+):(\d+)', text)
         addresses += re.findall(r"http://([\w-]+):(\d+)", read("grafana", "provisioning", "datasources",
                                                                "apportion.yaml"))
         exporter = yaml.safe_load(read("otel", "collector.yaml"))["exporters"]["otlp/jaeger"]["endpoint"]
@@ -321,6 +323,8 @@ class Configs(unittest.TestCase):
             tables = config(name)
             self.assertEqual(tables["cell"]["name"], compose.CELL)
             self.assertEqual(tables["nats"]["creds"], f"/run/secrets/{name}.creds")
+            for table in {"nats", "telemetry", "postgres", "clickhouse"} & set(tables):
+                self.assertEqual(tables[table]["ca_file"], "/run/secrets/ca.pem", f"{name} {table}")
             self.assertEqual(set(tables["nats"]), set(services.config(name, STACK, "x")["nats"]))
             self.assertEqual("postgres" in tables, name in services.WITH_POSTGRES)
             if "postgres" in tables:
@@ -338,7 +342,8 @@ class Servers(unittest.TestCase):
         """What the container runs to start the bus, in a directory of the test's and with other words replaced."""
         text = read("nats", "nats.conf").replace('"/data"', f'"{home}/data"')
         self.assertIn("../../run/secrets/", text)
-        Path(home, "nats.conf").write_text(text.replace("../../run/secrets/", "secrets/bus/"), encoding="utf-8")
+        text = text.replace("../../run/secrets/", "secrets/bus/").replace('"/run/secrets/', f'"{home}/secrets/tls/')
+        Path(home, "nats.conf").write_text(text, encoding="utf-8")
         Path(home, "data").mkdir()
         text = read("compose", "nats-start")
         for word, other in {"/etc/nats/": f"{home}/", "=/data": f"={home}/data", **replaced}.items():
@@ -402,6 +407,78 @@ class Servers(unittest.TestCase):
         first.wait(20)
         up()
         self.assertEqual(publish("quota"), before + 1)
+
+    def test_three_servers_of_the_bus_know_each_other_by_their_certificates_and_take_clients_by_tls_only(self):
+        """As in the containers, but for names and ports: here all three are of this machine."""
+        directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
+        self.addCleanup(directory.cleanup)
+        write_secrets(Path(directory.name, "secrets"))
+        other = Path(directory.name, "other")
+        tls.init(PROGRAMS / "apportion", other)
+        ports = [{name: net.free_port() for name in ("client", "monitor", "route")} for _ in range(3)]
+
+        def start(number, authority):
+            home = Path(directory.name, str(number))
+            home.mkdir()
+            text = read("nats", "nats.conf").replace('"/data"', f'"{home}/data"')
+            bus_conf = bus.configuration(Path(directory.name, "secrets/bus")).read_text(encoding="utf-8")
+            (home / "bus.conf").write_text(bus_conf.replace(compose.RESOLVER_DIR, f"{home}/accounts"), encoding="utf-8")
+            text = text.replace("../../run/secrets/", "").replace('"/run/secrets/', f'"{authority}/')
+            for port, name in ((4222, "client"), (8222, "monitor"), (6222, "route")):
+                text = text.replace(f"0.0.0.0:{port}", f"127.0.0.1:{ports[number][name]}")
+            (home / "nats.conf").write_text(text, encoding="utf-8")
+            routes = {f"NATS_ROUTE_{at + 1}": f'"nats://route:pw-route@127.0.0.1:{port["route"]}"'
+                      for at, port in enumerate(ports)}
+            environment = {**os.environ, **routes, "NATS_PASSWORD_ROUTE": "pw-route", "NATS_MAX_FILE_STORE": "1GB",
+                           "NATS_SERVER_NAME": f"nats-{number}"}
+            with (home / "log").open("w") as log:
+                process = subprocess.Popen([str(wheels.nats_server()), "-c", str(home / "nats.conf")], env=environment,
+                                           stdin=subprocess.DEVNULL, stderr=log)
+            self.addCleanup(process.wait)
+            self.addCleanup(process.kill)
+
+        def found(number):
+            page = net.http_text(f"http://127.0.0.1:{ports[number]['monitor']}/routez")
+            return {route["remote_name"] for route in json.loads(page)["routes"]} if page else set()
+
+        tls_dir = Path(directory.name, "secrets/tls")
+        start(0, tls_dir)
+        start(1, tls_dir)
+        self.assertTrue(net.wait_until(lambda: (found(0), found(1)) == ({"nats-1"}, {"nats-0"}), 20))
+        # It knows the password of routes, and has another authority's certificate.
+        start(2, other)
+        self.assertTrue(net.wait_until(lambda: "tls" in Path(directory.name, "2/log").read_text().lower(), 20))
+        self.assertEqual((found(0), found(1), found(2)), ({"nats-1"}, {"nats-0"}, set()))
+        with socket.create_connection(("127.0.0.1", ports[0]["client"]), timeout=20) as client:
+            self.assertIn(b'"tls_required":true', client.makefile("rb").readline())
+
+    def test_who_is_not_encrypted_gets_into_no_database(self):
+        rules = [line.split() for line in read("postgres", "pg_hba.conf").splitlines() if line and line[0] != "#"]
+        self.assertEqual({rule[0] for rule in rules}, {"local", "hostssl"})
+        listening = ElementTree.fromstring(read("clickhouse", "config.d", "tls.xml"))
+        for port in ("http_port", "tcp_port", "mysql_port", "postgresql_port", "interserver_http_port"):
+            self.assertEqual(listening.find(port).get("remove"), "1", port)
+        self.assertEqual([entry.find("host").text for entry in listening.find("protocols")], ["127.0.0.1"])
+        self.assertIn(int(listening.find("https_port").text), IMAGE_PORTS["clickhouse"])
+        self.assertIn("tls", yaml.safe_load(read("otel", "collector.yaml"))["receivers"]["otlp"]["protocols"]["grpc"])
+
+    def test_each_server_shows_what_it_was_given_and_no_other_has_its_key(self):
+        named = {"nats": ["nats-1", "nats-2", "nats-3"], "postgres": ["postgres"], "clickhouse": ["clickhouse"],
+                 "otlp": ["otel-collector"]}
+        self.assertEqual(set(named), set(tls.SERVERS))
+        for server, containers in named.items():
+            holders = [name for name, service in SERVICES.items() if f"{server}.key" in service.get("secrets", [])]
+            self.assertEqual(holders, containers)
+            text = "".join([TEXT, read("nats", "nats.conf"), read("clickhouse", "config.d", "tls.xml"),
+                            read("otel", "collector.yaml"), read("compose", "postgres-start")])
+            for kind in ("pem", "key"):
+                self.assertIn(f"/run/secrets/{server}.{kind}", text)
+
+    def test_certificates_are_for_the_names_by_which_servers_are_reached(self):
+        addresses = {urlsplit(table[key]).hostname for name in services.NAMES for table in config(name).values()
+                     for key in ("url", "otlp_endpoint") if key in table}
+        self.assertLessEqual(addresses, set(compose.HOSTS))
+        self.assertLessEqual({f"nats-{number}" for number in (1, 2, 3)}, set(compose.HOSTS))
 
     def test_an_acknowledged_message_is_on_disk(self):
         self.assertRegex(read("nats", "nats.conf"), r"(?m)^  sync_interval: always$")

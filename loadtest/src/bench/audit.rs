@@ -52,7 +52,7 @@ pub async fn audit(
     equal("tasks in the scheduler's read model", known, accepted)?;
     equal("tasks that finished there", finished, accepted)?;
     equal("cores that are held of quotas", held, held_cores)?;
-    let billed = bill(stack, job_set).await.map_err(AuditError::from)?;
+    let billed = bill(stack, job_set).await?;
     equal("intervals on the bill", billed.intervals, accepted)?;
     equal("tasks on the bill", billed.allocations, accepted)?;
     Ok(Audited {
@@ -77,25 +77,17 @@ async fn postgres(stack: &Stack, job_set: &str) -> Result<(u64, u64, u64), Audit
     Ok((known as u64, finished as u64, held as u64))
 }
 
-async fn bill(stack: &Stack, job_set: &str) -> Result<Billed, clickhouse::error::Error> {
-    clickhouse(stack)
+async fn bill(stack: &Stack, job_set: &str) -> Result<Billed, BenchError> {
+    let billed = stack
+        .bill()?
         .query(
             "SELECT count() AS intervals, uniqExact(allocation) AS allocations \
              FROM allocation_intervals WHERE job_set = ? AND cause = 'finished'",
         )
         .bind(job_set)
         .fetch_one::<Billed>()
-        .await
-}
-
-/// With the reader's rights.
-pub fn clickhouse(stack: &Stack) -> clickhouse::Client {
-    let address = &stack.clickhouse;
-    clickhouse::Client::default()
-        .with_url(&address.url)
-        .with_user(&address.reader.user)
-        .with_password(&address.reader.password)
-        .with_database(&address.database)
+        .await;
+    Ok(billed.map_err(AuditError::from)?)
 }
 
 /// Nodes that have not been lost.

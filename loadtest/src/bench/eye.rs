@@ -1,11 +1,6 @@
 //! Looks at how far everything is: the ledger's end, what the read models have applied, what is on the bill.
 
-use super::{
-    BenchError,
-    audit::{self, AuditError},
-    counts::Counts,
-    load::Load,
-};
+use super::{BenchError, audit::AuditError, counts::Counts, load::Load};
 use crate::{
     drive::gauge,
     measure::{ledger, usage::SERVICES},
@@ -67,7 +62,7 @@ impl<'s> Eye<'s> {
         let mut eye = Self {
             bus: ledger(stack).await?,
             billed_before: 0,
-            bill: audit::clickhouse(stack),
+            bill: stack.bill()?,
             stack,
         };
         let since = Stopwatch::start();

@@ -1,7 +1,8 @@
 //! What came of a case, as it is written down.
 
 use super::{
-    audit::{Audited, clickhouse},
+    BenchError,
+    audit::{AuditError, Audited},
     case::Case,
     rate::RateFigures,
     traces::TracingFigures,
@@ -108,14 +109,18 @@ impl Versions {
     pub async fn ask(stack: &Stack) -> Self {
         let nats = plain(stack, "operator").await;
         let nats = nats.map(|nats| nats.server_info().version);
-        let clickhouse = clickhouse(stack).query("SELECT version()");
         Self {
             apportion: env!("CARGO_PKG_VERSION").to_owned(),
             nats: nats.unwrap_or_default(),
             postgres: postgres(stack).await.unwrap_or_default(),
-            clickhouse: clickhouse.fetch_one().await.unwrap_or_default(),
+            clickhouse: bill(stack).await.unwrap_or_default(),
         }
     }
+}
+
+async fn bill(stack: &Stack) -> Result<String, BenchError> {
+    let version = stack.bill()?.query("SELECT version()").fetch_one();
+    Ok(version.await.map_err(AuditError::from)?)
 }
 
 async fn postgres(stack: &Stack) -> Result<String, sqlx::Error> {

@@ -85,6 +85,7 @@ async fn connect(stack: &Stack, tenant: &Token, case: Case) -> Result<Client, Be
     let creds = stack.creds(&format!("tenant:{tenant}"))?;
     let options = ConnectOptions::tenant(&stack.nats.url, &stack.cell.name, tenant.clone())
         .creds(creds)
+        .ca_file(stack.ca_file())
         .patience(PATIENCE);
     let options = if case.batched() {
         options
@@ -139,6 +140,7 @@ impl Agents {
     fn start(stack: &Stack, run: &str, case: Case) -> Result<Self, BenchError> {
         let options = FleetOptions {
             url: stack.nats.url.clone(),
+            ca_file: stack.ca_file().map(Into::into),
             creds: stack.creds("fleet")?,
             cell: stack.cell.name.clone(),
             nodes: nodes(run, case)?,

@@ -26,7 +26,7 @@ pub struct TracingFigures {
 }
 
 pub async fn measure(bench: &Bench<'_>, highest: f64) -> Result<TracingFigures, BenchError> {
-    let collector = Collector::listen(bench.stack.otlp_listen).await?;
+    let collector = Collector::listen(bench.stack.otlp_listen, bench.stack.otlp()).await?;
     let per_s = (highest * PART).round();
     let (mut off, mut on) = (Vec::new(), Vec::new());
     for traced in TURNS {

@@ -89,6 +89,7 @@ async fn fleet(stack: &Stack, nodes: Vec<Node>) -> Result<Fleet, FleetError> {
     });
     Fleet::start(FleetOptions {
         url: stack.nats.url.clone(),
+        ca_file: stack.ca_file().map(Into::into),
         creds,
         cell: stack.cell.name.clone(),
         nodes,

@@ -235,7 +235,7 @@ impl Breaker {
 
 /// When the bus takes connections again, once it has not.
 async fn back(scene: Arc<Scene>, url: String) -> Duration {
-    let address = url.trim_start_matches("nats://").to_owned();
+    let address = url.rsplit('/').next().unwrap_or_default().to_owned();
     let mut away = false;
     loop {
         let taken = takes_connections(&address).await;

@@ -187,7 +187,7 @@ pub async fn billed(
     settings: &Settings,
     (beside, script): (&Path, &Path),
 ) -> Result<Vec<Check>, EndError> {
-    let bill = Bill::new(&stack.clickhouse, CellNo(stack.cell.number));
+    let bill = Bill::of(stack).map_err(ReachError::from)?;
     let intervals = {
         let (book, followed) = (scene.book(), scene.followed());
         runs::intervals(&book, &followed.feeds, &agents::nodes())

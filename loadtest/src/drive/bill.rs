@@ -1,7 +1,7 @@
 //! The bill and its proof, as analytics has them in ClickHouse, with the reader's rights.
 
 use analytics::store::{Imbalance, Store, StoreError};
-use chassis::stack;
+use chassis::stack::{Stack, StackError};
 use clickhouse::Client;
 use std::collections::BTreeMap;
 use vocab::CellNo;
@@ -31,15 +31,13 @@ pub struct Bill {
 }
 
 impl Bill {
-    pub fn new(address: &stack::Clickhouse, cell: CellNo) -> Self {
-        let server = Client::default()
-            .with_url(&address.url)
-            .with_user(&address.reader.user)
-            .with_password(&address.reader.password);
-        Self {
-            store: Store::new(server.clone(), &address.database, cell),
-            client: server.with_database(&address.database),
-        }
+    pub fn of(stack: &Stack) -> Result<Self, StackError> {
+        let server = stack.bill()?;
+        let (database, cell) = (&stack.clickhouse.database, CellNo(stack.cell.number));
+        Ok(Self {
+            store: Store::new(server.clone(), database, cell),
+            client: server,
+        })
     }
 
     pub async fn standing(&self) -> Result<Standing, BillError> {

@@ -7,7 +7,7 @@ use super::{
 };
 use analytics::store::Imbalance;
 use chassis::Stopwatch;
-use chassis::stack::Stack;
+use chassis::stack::{Stack, StackError};
 use std::time::Duration;
 
 const PERIOD: Duration = Duration::from_millis(100);
@@ -19,6 +19,8 @@ const SAMPLES_MAX: usize = 5;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SettleError {
+    #[error(transparent)]
+    Stack(#[from] StackError),
     #[error(
         "{open} allocations had not ended {} s after the last one that did, among them {sample}",
         STALL_MAX.as_secs()

@@ -65,6 +65,7 @@ async fn stand(options: &Options) -> Result<(), StandError> {
     let count = nodes.len();
     let _fleet = Fleet::start(FleetOptions {
         url: stack.nats.url.clone(),
+        ca_file: stack.ca_file().map(Into::into),
         creds,
         cell: stack.cell.name.clone(),
         nodes,

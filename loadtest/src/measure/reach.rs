@@ -34,6 +34,7 @@ pub async fn connect(
         let (url, cell) = (&stack.nats.url, &stack.cell.name);
         let options = ConnectOptions::tenant(url, cell, tenant.clone())
             .creds(&creds)
+            .ca_file(stack.ca_file())
             .batched();
         let options = match patience {
             Some(patience) => options.patience(patience),
@@ -51,14 +52,15 @@ pub fn tenants(stack: &Stack) -> Vec<Token> {
 }
 
 pub async fn operator(stack: &Stack) -> Result<Client, ReachError> {
-    let options = ConnectOptions::operator(&stack.nats.url, &stack.cell.name);
-    Ok(Client::connect(options.creds(stack.creds("operator")?)).await?)
+    let options = ConnectOptions::operator(&stack.nats.url, &stack.cell.name)
+        .creds(stack.creds("operator")?)
+        .ca_file(stack.ca_file());
+    Ok(Client::connect(options).await?)
 }
 
 /// A connection as any program could make it.
 pub async fn plain(stack: &Stack, key: &str) -> Result<async_nats::Client, ReachError> {
-    let options = identity::connect(stack.creds(key)?);
-    Ok(options.connect(&stack.nats.url).await?)
+    Ok(stack.bus(key)?.connect(&stack.nats.url).await?)
 }
 
 /// A look at the ledger, as the operator has it.

@@ -63,7 +63,8 @@ impl Written {
         .fetch_one(&mut postgres)
         .await?;
         postgres.close().await?;
-        let facts = reader(stack)
+        let facts = stack
+            .bill()?
             .query("SELECT assumeNotNull((SELECT count() FROM allocation_intervals) + (SELECT count() FROM node_entries))")
             .fetch_one()
             .await?;
@@ -77,14 +78,4 @@ impl Written {
             facts_per_task: self.facts.saturating_sub(before.facts) as f64 / tasks,
         }
     }
-}
-
-/// The bill, as a reader sees it.
-pub fn reader(stack: &Stack) -> clickhouse::Client {
-    let clickhouse = &stack.clickhouse;
-    clickhouse::Client::default()
-        .with_url(&clickhouse.url)
-        .with_database(&clickhouse.database)
-        .with_user(&clickhouse.reader.user)
-        .with_password(&clickhouse.reader.password)
 }

@@ -1,11 +1,7 @@
 //! The databases alone: rows that Apportion has just written, written again into the same tables on servers of their own,
 //! by the fastest way that each has.
 
-use super::{
-    PeersError,
-    own::{Rows, reader},
-    servers::Servers,
-};
+use super::{PeersError, own::Rows, servers::Servers};
 use analytics::store::Store;
 use bytes::Bytes;
 use chassis::{Stopwatch, stack::Stack};
@@ -119,7 +115,7 @@ async fn many(connection: &mut PgConnection, samples: &[Bytes]) -> Result<Vec<By
 
 /// Rows like the bill's intervals, with all that its tables' views make of them.
 async fn insert(stack: &Stack, servers: &Servers, window: Duration) -> Result<f64, PeersError> {
-    let store = servers.clickhouse();
+    let store = servers.clickhouse()?;
     store
         .query(&format!("CREATE DATABASE {SCHEMA}"))
         .execute()
@@ -128,14 +124,16 @@ async fn insert(stack: &Stack, servers: &Servers, window: Duration) -> Result<f6
     Store::new(store.clone(), SCHEMA, CellNo(stack.cell.number))
         .migrate()
         .await?;
-    let here: u64 = reader(stack)
+    let here: u64 = stack
+        .bill()?
         .query("SELECT count() FROM allocation_intervals")
         .fetch_one()
         .await?;
     if here == 0 {
         return Err(PeersError::NoRows("allocation_intervals"));
     }
-    let rows = reader(stack)
+    let rows = stack
+        .bill()?
         .query("SELECT a.* FROM allocation_intervals AS a CROSS JOIN numbers(?) AS n LIMIT ?")
         .bind(PER_INSERT.div_ceil(here))
         .bind(PER_INSERT)

@@ -2,7 +2,10 @@
 
 use super::PeersError;
 use crate::measure::usage::Usage;
-use chassis::stack::Stack;
+use chassis::{
+    stack::{Stack, StackError},
+    tls,
+};
 use serde::Deserialize;
 use sqlx::postgres::PgConnectOptions;
 use std::{env, fs, path::PathBuf, str::FromStr, time::Duration};
@@ -63,16 +66,16 @@ impl Servers {
             .options([("synchronous_commit", "on")]))
     }
 
-    pub fn clickhouse(&self) -> clickhouse::Client {
+    pub fn clickhouse(&self) -> Result<clickhouse::Client, PeersError> {
         let Clickhouse {
             url,
             user,
             password,
         } = &self.file.clickhouse;
-        clickhouse::Client::default()
-            .with_url(url)
+        Ok(tls::clickhouse(url, self.stack.ca_file())
+            .map_err(StackError::from)?
             .with_user(user)
-            .with_password(password)
+            .with_password(password))
     }
 }
 

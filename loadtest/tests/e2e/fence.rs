@@ -37,6 +37,7 @@ async fn fleet(suite: &Suite) -> Fleet {
     };
     let options = FleetOptions {
         url: suite.servers.nats.url.clone(),
+        ca_file: None,
         creds: suite.servers.creds("fleet"),
         cell: suite.subjects.cell().to_owned(),
         nodes: (0..8).map(node).collect(),

@@ -26,7 +26,7 @@ const EXPECTED: [(&str, &str); 9] = [
 
 #[tokio::test]
 async fn one_request_is_one_trace() -> Outcome {
-    let collector = Collector::listen(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+    let collector = Collector::listen(SocketAddr::from(([127, 0, 0, 1], 0)), None).await?;
     let suite = Suite::with(Setup {
         otlp: Some(collector.address),
         ..Setup::default()
@@ -36,7 +36,8 @@ async fn one_request_is_one_trace() -> Outcome {
     let tenant = suite.tenant("tenant-a").await;
 
     let config = TelemetryConfig {
-        otlp_endpoint: format!("http://{}", collector.address),
+        otlp_endpoint: collector.url(),
+        ca_file: None,
     };
     let cell = suite.subjects.cell();
     let journey = Journey::start("client", cell, Some(&config), &Metrics::new("client", cell))?;

@@ -25,6 +25,9 @@ pub enum StoreError {
     /// Away, overloaded, or refusing: the same again may work later.
     #[error("clickhouse: {0}")]
     Unavailable(String),
+    /// Who answers has a certificate of somebody else's.
+    #[error("clickhouse.ca_file does not vouch for the server: {0}")]
+    Untrusted(String),
     /// Somebody else has moved the position, or dropped or emptied tables or database: read the position again.
     #[error("the tables were moved on or emptied by somebody else")]
     Moved,
@@ -49,6 +52,9 @@ impl StoreError {
 impl From<clickhouse::error::Error> for StoreError {
     fn from(error: clickhouse::error::Error) -> Self {
         let text = error.to_string();
+        if chassis::tls::is_distrust(&error) {
+            return Self::Untrusted(text);
+        }
         // UNKNOWN_TABLE and UNKNOWN_DATABASE: they were there when the service booted.
         if text.contains("Code: 60.") || text.contains("Code: 81.") {
             return Self::Moved;

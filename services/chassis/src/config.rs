@@ -18,6 +18,7 @@ pub use self::error::ConfigError;
 use self::raw::{Raw, SecretFiles};
 pub use self::secret::Secret;
 use crate::clock::Clock;
+use crate::tls::{self, BadAuthority};
 
 /// Everything one service is told; `T` is its own `[service]` table.
 #[derive(Clone, Debug)]
@@ -59,8 +60,10 @@ pub struct Cell {
 /// The `[nats]` table.
 #[derive(Clone, Debug)]
 pub struct NatsConfig {
-    /// `nats://host:port`, without credentials.
+    /// `nats://host:port`, without credentials; `tls://host:port` for a connection by TLS or none.
     pub url: String,
+    /// Whose certificate the server has, with `tls://`.
+    pub ca_file: Option<PathBuf>,
     /// The file by which the service is let in. It is read again at every connection.
     pub creds: PathBuf,
     /// What lets a service sign users of its own: node-heartbeat those of nodes.
@@ -129,12 +132,12 @@ pub enum LogFormat {
 }
 
 /// The `[telemetry]` table.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TelemetryConfig {
     /// The gRPC address of an OTLP receiver.
-    #[serde(deserialize_with = "rules::otlp_url")]
     pub otlp_endpoint: String,
+    /// Whose certificate the receiver has, with `https://`.
+    pub ca_file: Option<PathBuf>,
 }
 
 /// The `[postgres]` table.
@@ -146,6 +149,8 @@ pub struct PostgresConfig {
     pub schema: String,
     /// The password, when it came from a file.
     pub password: Option<Secret>,
+    /// Whose certificate the server has. With it a connection is made by TLS or not at all.
+    pub ca_file: Option<PathBuf>,
 }
 
 /// The `[clickhouse]` table.
@@ -153,12 +158,21 @@ pub struct PostgresConfig {
 pub struct ClickhouseConfig {
     /// The HTTP address, without credentials.
     pub url: String,
+    /// Whose certificate the server has, with `https://`.
+    pub ca_file: Option<PathBuf>,
     /// The service's user.
     pub user: String,
     /// The user's password.
     pub password: Secret,
     /// The database of every table that the service names.
     pub database: String,
+}
+
+impl NatsConfig {
+    /// How to connect. Creds and authority are read for it.
+    pub fn options(&self) -> Result<async_nats::ConnectOptions, BadAuthority> {
+        tls::trusting(identity::connect(&self.creds), self.ca_file.as_deref())
+    }
 }
 
 impl<T: DeserializeOwned + Default> Config<T> {
@@ -194,7 +208,10 @@ impl<T: DeserializeOwned + Default> Config<T> {
             clock: raw.clock,
             http: raw.http,
             log: raw.log,
-            telemetry: raw.telemetry,
+            telemetry: raw
+                .telemetry
+                .map(|table| table.resolve(&file, secrets))
+                .transpose()?,
             postgres: raw
                 .postgres
                 .map(|table| table.resolve(&file, secrets))

@@ -10,13 +10,14 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use sqlx::PgPool;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 
 use crate::config::{ClickhouseConfig, NatsConfig, PostgresConfig};
 use crate::error::BootError;
 use crate::health::ComponentHandle;
 use crate::metrics::Metrics;
 use crate::shutdown::Shutdown;
+use crate::tls;
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
@@ -113,7 +114,8 @@ pub(crate) async fn nats(
 ) -> Result<async_nats::Client, BootError> {
     let mut wait = BACKOFF_FIRST;
     loop {
-        let attempt = options(service, config, events.clone(), health.clone()).connect(&config.url);
+        let attempt =
+            options(service, config, events.clone(), health.clone())?.connect(&config.url);
         let error = tokio::select! {
             () = shutdown.requested() => return Err(BootError::Stopped),
             outcome = attempt => match outcome {
@@ -131,6 +133,15 @@ pub(crate) async fn nats(
                 source: error,
             });
         }
+        if let Some(ca_file) = &config.ca_file
+            && tls::is_distrust(&error)
+        {
+            return Err(BootError::NatsUntrusted {
+                url: config.url.clone(),
+                ca_file: ca_file.clone(),
+                source: error,
+            });
+        }
         tracing::warn!(url = config.url, %error, retry_in_ms = wait.as_millis(), "nats unreachable");
         tokio::select! {
             () = shutdown.requested() => return Err(BootError::Stopped),
@@ -145,12 +156,16 @@ fn options(
     config: &NatsConfig,
     events: NatsEvents,
     health: ComponentHandle,
-) -> ConnectOptions {
+) -> Result<ConnectOptions, BootError> {
     let alive = Alive {
         connected: AtomicBool::new(false),
         events,
     };
-    identity::connect(&config.creds)
+    let options = config.options().map_err(|source| BootError::Authority {
+        setting: "nats.ca_file",
+        source,
+    })?;
+    Ok(options
         .name(service)
         .custom_inbox_prefix(format!("_INBOX.{service}"))
         .reconnect_delay_callback(reconnect_delay)
@@ -160,7 +175,7 @@ fn options(
             }
             note(&event, &alive.events, &health);
             std::future::ready(())
-        })
+        }))
 }
 
 /// At once, then after twice as long each time.
@@ -213,6 +228,10 @@ pub(crate) fn postgres(
         Some(password) => options.password(password.reveal()),
         None => options,
     };
+    let options = match &config.ca_file {
+        Some(path) => options.ssl_mode(PgSslMode::VerifyFull).ssl_root_cert(path),
+        None => options,
+    };
     Ok(PgPoolOptions::new()
         .max_connections(POSTGRES_CONNECTIONS_MAX)
         .acquire_timeout(POSTGRES_ACQUIRE_TIMEOUT)
@@ -220,10 +239,17 @@ pub(crate) fn postgres(
 }
 
 /// A client that connects per request.
-pub(crate) fn clickhouse(service: &'static str, config: &ClickhouseConfig) -> clickhouse::Client {
-    clickhouse::Client::default()
-        .with_url(&config.url)
+pub(crate) fn clickhouse(
+    service: &'static str,
+    config: &ClickhouseConfig,
+) -> Result<clickhouse::Client, BootError> {
+    let client = tls::clickhouse(&config.url, config.ca_file.as_deref());
+    let client = client.map_err(|source| BootError::Authority {
+        setting: "clickhouse.ca_file",
+        source,
+    })?;
+    Ok(client
         .with_user(&config.user)
         .with_password(config.password.reveal())
-        .with_product_info(format!("apportion-{service}"), env!("CARGO_PKG_VERSION"))
+        .with_product_info(format!("apportion-{service}"), env!("CARGO_PKG_VERSION")))
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::config::ConfigError;
+use crate::tls::BadAuthority;
 
 /// What a service's `run` may fail with. The boundary is outermost: nobody acts on the kind, it is printed.
 pub type Failure = Box<dyn Error + Send + Sync>;
@@ -57,6 +58,24 @@ pub enum BootError {
         url: String,
         /// The configured creds.
         creds: PathBuf,
+        /// What the client said.
+        source: async_nats::ConnectError,
+    },
+    /// The file of an authority was good and is not any more.
+    #[error("cannot use {setting}")]
+    Authority {
+        /// The setting that names the file.
+        setting: &'static str,
+        /// What is wrong with it.
+        source: BadAuthority,
+    },
+    /// Who answers is not whom the authority knows: another server, or another authority's file.
+    #[error("{url} has no certificate that {} (nats.ca_file) vouches for", ca_file.display())]
+    NatsUntrusted {
+        /// The bus.
+        url: String,
+        /// The configured authority.
+        ca_file: PathBuf,
         /// What the client said.
         source: async_nats::ConnectError,
     },

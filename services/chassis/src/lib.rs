@@ -20,6 +20,7 @@ mod service;
 mod shutdown;
 pub mod stack;
 mod telemetry;
+pub mod tls;
 pub mod warm;
 mod watch;
 

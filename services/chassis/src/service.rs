@@ -138,7 +138,7 @@ impl<T> Context<T> {
             .clickhouse
             .as_ref()
             .ok_or_else(|| self.missing("clickhouse"))?;
-        Ok((connect::clickhouse(self.service, config), &config.database))
+        Ok((connect::clickhouse(self.service, config)?, &config.database))
     }
 
     /// For who was waiting for something when the service was asked to stop: counts as a clean end.

@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::monitor::get;
+use crate::tls::{self, BadAuthority};
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,
@@ -29,6 +30,8 @@ pub struct Stack {
     /// Absent: recorded time is real time.
     pub clock: Option<ClockLine>,
     pub otlp_listen: SocketAddr,
+    /// Absent: its servers speak without TLS.
+    pub tls: Option<Tls>,
     pub control: Option<PathBuf>,
     pub state_dir: PathBuf,
 }
@@ -37,6 +40,20 @@ pub struct Stack {
 pub struct Cell {
     pub name: String,
     pub number: u64,
+}
+
+/// Who vouches for the servers.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Tls {
+    pub ca_file: PathBuf,
+    /// What the receiver of spans shows: the driver is one.
+    pub otlp: Option<ServerFiles>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct ServerFiles {
+    pub cert_file: PathBuf,
+    pub key_file: PathBuf,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -101,6 +118,8 @@ pub enum StackError {
     },
     #[error("the stack has no creds of {0}; was it started for this workload?")]
     NoCreds(String),
+    #[error(transparent)]
+    Authority(#[from] BadAuthority),
 }
 
 impl Stack {
@@ -123,6 +142,35 @@ impl Stack {
             true => Ok(path),
             false => Err(StackError::NoCreds(key.to_owned())),
         }
+    }
+
+    /// Whose certificates its servers have.
+    pub fn ca_file(&self) -> Option<&Path> {
+        self.tls.as_ref().map(|tls| tls.ca_file.as_path())
+    }
+
+    /// What who listens on `otlp_listen` shows.
+    pub fn otlp(&self) -> Option<&ServerFiles> {
+        self.tls.as_ref()?.otlp.as_ref()
+    }
+
+    /// How to connect to the bus as `operator`, `fleet` or `tenant:<name>`.
+    pub fn bus(&self, key: &str) -> Result<async_nats::ConnectOptions, StackError> {
+        let options = identity::connect(self.creds(key)?);
+        Ok(tls::trusting(options, self.ca_file())?)
+    }
+
+    /// The tables of usage and the bill, with the reader's rights.
+    pub fn bill(&self) -> Result<clickhouse::Client, StackError> {
+        let Clickhouse {
+            url,
+            database,
+            reader,
+        } = &self.clickhouse;
+        Ok(tls::clickhouse(url, self.ca_file())?
+            .with_database(database)
+            .with_user(&reader.user)
+            .with_password(&reader.password))
     }
 
     pub fn clock(&self) -> Clock {

@@ -261,8 +261,8 @@ fn a_bad_value_is_refused_with_its_rule() {
     );
     refused(
         "http://127.0.0.1:4317",
-        "https://h:4317",
-        "`telemetry.otlp_endpoint`: must be http://host:port",
+        "grpc://h:4317",
+        "`telemetry.otlp_endpoint`: must be http:// or https://host:port",
     );
     refused("127.0.0.1:9101", "127.0.0.1", "`http.listen`: ");
     refused(
@@ -433,4 +433,107 @@ fn a_file_that_is_not_there_is_named() {
 #[should_panic(expected = "unknown key `service.speling`")]
 fn a_sample_with_a_mistake_fails_its_test() {
     check_sample::<Settings>(&SAMPLE.replace("batch_max", "speling"));
+}
+
+/// The authority of a test's servers, in a file of its own.
+fn authority(name: &str) -> PathBuf {
+    let path = directory("tls").join(format!("{name}.pem"));
+    let key = rcgen::KeyPair::generate().expect("randomness");
+    let mut params = rcgen::CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let signed = params.self_signed(&key).expect("a sound request");
+    fs::write(&path, signed.pem()).expect("the directory is writable");
+    path
+}
+
+const SERVERS: [(&str, &str, &str); 4] = [
+    ("nats", "nats://127.0.0.1:4222", "tls://127.0.0.1:4222"),
+    (
+        "telemetry",
+        "http://127.0.0.1:4317",
+        "https://127.0.0.1:4317",
+    ),
+    (
+        "clickhouse",
+        "http://127.0.0.1:8123",
+        "https://127.0.0.1:8123",
+    ),
+    ("postgres", "schema = \"quota\"", "schema = \"quota\""),
+];
+
+#[test]
+fn each_server_may_be_known_by_an_authority() {
+    let path = authority("each");
+    let mut text = SAMPLE.to_owned();
+    for (table, plain, secure) in SERVERS {
+        let header = format!("[{table}]\n");
+        text = text
+            .replace(plain, secure)
+            .replace(&header, &format!("{header}ca_file = {path:?}\n"));
+    }
+    let config = load(&text).unwrap_or_else(|refusal| panic!("{refusal}"));
+    let found = [
+        config.nats.ca_file,
+        config.telemetry.and_then(|table| table.ca_file),
+        config.clickhouse.and_then(|table| table.ca_file),
+        config.postgres.and_then(|table| table.ca_file),
+    ];
+    assert_eq!(found, [(); 4].map(|()| Some(path.clone())));
+    check_sample::<Settings>(&text);
+}
+
+#[test]
+fn an_authority_and_an_address_of_tls_belong_together() {
+    let path = authority("together");
+    for (table, plain, secure) in SERVERS {
+        let key = match table {
+            "telemetry" => "telemetry.otlp_endpoint".to_owned(),
+            _ => format!("{table}.url"),
+        };
+        let header = format!("[{table}]\n");
+        let given = format!("{header}ca_file = {path:?}\n");
+        let scheme = secure.split("://").next().unwrap_or_default();
+        if table != "postgres" {
+            let rule = format!("must not be given where {key} is not {scheme}://");
+            refused(&header, &given, &format!("`{table}.ca_file`: {rule}"));
+            let rule = format!("must be given where {key} is {scheme}://");
+            refused(plain, secure, &format!("`{table}.ca_file`: {rule}"));
+        }
+    }
+    for setting in ["sslmode=disable", "a=b&sslrootcert=/x"] {
+        let url = "postgres://quota:hunter2@127.0.0.1:5432/apportion\"\n";
+        let to = url.replace(
+            "apportion\"\n",
+            &format!("apportion?{setting}\"\nca_file = {path:?}\n"),
+        );
+        let rule = "must not be given together with ssl settings in postgres.url";
+        refused(url, &to, &format!("`postgres.ca_file`: {rule}"));
+    }
+}
+
+#[test]
+fn a_file_that_is_no_authority_is_refused_by_its_setting() {
+    let directory = directory("tls");
+    for (name, text, rule) in [
+        ("missing", None, "cannot read FILE: "),
+        ("empty", Some(""), "FILE is no PEM file of certificates"),
+        (
+            "other",
+            Some("-----BEGIN CERTIFICATE-----\naGk=\n-----END CERTIFICATE-----\n"),
+            "FILE has a certificate that is no authority's: ",
+        ),
+    ] {
+        let path = directory.join(name);
+        if let Some(text) = text {
+            fs::write(&path, text).expect("the directory is writable");
+        }
+        let rule = rule.replace("FILE", &path.display().to_string());
+        for (table, plain, secure) in SERVERS {
+            // Postgres' URL stays as it is.
+            let quote = if table == "postgres" { "" } else { "\"" };
+            let from = format!("{plain}{quote}");
+            let to = format!("{secure}{quote}\nca_file = {path:?}");
+            refused(&from, &to, &format!("`{table}.ca_file`: {rule}"));
+        }
+    }
 }

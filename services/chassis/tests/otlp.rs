@@ -4,12 +4,13 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use chassis::{
     Attribute, Config, Context, Failure, Journey, Metrics, Service, Shutdown, SpanKind, Stamp,
-    TraceParent, run_service,
+    TelemetryConfig, TraceParent, run_service,
 };
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
     TraceService, TraceServiceServer,
@@ -21,7 +22,7 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Identity, Server, ServerTlsConfig, server::TcpIncoming};
 use tonic::{Request, Response, Status};
 
 /// A span with the resource it came from.
@@ -48,6 +49,10 @@ impl TraceService for Receiver {
 }
 
 async fn receiver() -> (SocketAddr, mpsc::UnboundedReceiver<Received>) {
+    receiver_of(Server::builder()).await
+}
+
+async fn receiver_of(mut server: Server) -> (SocketAddr, mpsc::UnboundedReceiver<Received>) {
     let listener = TcpListener::bind("127.0.0.1:0")
         .await
         .expect("loopback has a free port");
@@ -57,7 +62,7 @@ async fn receiver() -> (SocketAddr, mpsc::UnboundedReceiver<Received>) {
     let (sender, spans) = mpsc::unbounded_channel();
     let service = TraceServiceServer::new(Receiver(sender));
     tokio::spawn(
-        tonic::transport::Server::builder()
+        server
             .add_service(service)
             .serve_with_incoming(TcpIncoming::from(listener)),
     );
@@ -153,6 +158,44 @@ fn config(cell: &str, endpoint: &str) -> Config<()> {
         creds = common::creds()
     );
     Config::from_toml(&text).unwrap_or_else(|refusal| panic!("{refusal}"))
+}
+
+/// A receiver that shows a certificate of its own making, and the file by which it is believed.
+async fn encrypted_receiver(
+    name: &str,
+) -> (SocketAddr, mpsc::UnboundedReceiver<Received>, PathBuf) {
+    let key = rcgen::KeyPair::generate().expect("randomness");
+    let params = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).expect("an address");
+    let shown = params.self_signed(&key).expect("a sound request").pem();
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("otlp-{name}.pem"));
+    std::fs::write(&path, &shown).expect("the target directory is writable");
+    let identity = Identity::from_pem(shown, key.serialize_pem());
+    let server = Server::builder().tls_config(ServerTlsConfig::new().identity(identity));
+    let (address, spans) = receiver_of(server.expect("a whole identity")).await;
+    (address, spans, path)
+}
+
+fn encrypted(cell: &str, address: SocketAddr, ca_file: PathBuf) -> Config<()> {
+    let mut config = config(cell, &format!("http://{address}"));
+    config.telemetry = Some(TelemetryConfig {
+        otlp_endpoint: format!("https://{address}"),
+        ca_file: Some(ca_file),
+    });
+    config
+}
+
+#[tokio::test]
+async fn spans_go_by_tls_to_whom_the_authority_vouches_for_and_to_nobody_else() {
+    let (address, mut spans, believed) = encrypted_receiver("believed").await;
+    let (_, _, other) = encrypted_receiver("other").await;
+    for (cell, ca_file, arrived) in [("misled", other, 0), ("believing", believed, 4)] {
+        let config = encrypted(cell, address, ca_file);
+        run_service::<Traced>(config, Shutdown::new())
+            .await
+            .expect("the service ends well");
+        let received = std::iter::from_fn(|| spans.try_recv().ok());
+        assert_eq!(received.count(), arrived, "{cell}");
+    }
 }
 
 fn text(attributes: &[KeyValue], key: &str) -> Option<String> {

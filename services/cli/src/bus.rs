@@ -1,7 +1,7 @@
 //! Who is who on the bus. Whoever runs these holds the bus's keys.
 
 use crate::{Failure, stack};
-use chassis::Clock;
+use chassis::{Clock, tls};
 use clap::{Args, Subcommand};
 use identity::{CLAIMS_DELETE, CLAIMS_UPDATE, Directory, Plan};
 use serde_json::Value;
@@ -79,6 +79,9 @@ pub struct Bus {
     /// The bus, if it is not the stack's.
     #[arg(long)]
     url: Option<String>,
+    /// Whose certificate that bus has; without it, as the URL says.
+    #[arg(long, requires = "url")]
+    ca_file: Option<PathBuf>,
 }
 
 impl BusCommand {
@@ -161,12 +164,16 @@ fn now_s() -> i64 {
 
 impl Bus {
     async fn server(&self, stack: &Path, directory: &Directory) -> Result<Server, Failure> {
-        let url = match &self.url {
-            Some(url) => url.clone(),
-            None => stack::read(stack)?.nats.url,
+        let (url, ca_file) = match &self.url {
+            Some(url) => (url.clone(), self.ca_file.clone()),
+            None => {
+                let stack = stack::read(stack)?;
+                (stack.nats.url, stack.tls.map(|tls| tls.ca_file))
+            }
         };
         let creds = directory.creds_path("system");
-        let options = identity::connect(creds).name("apportion bus");
+        let options = tls::trusting(identity::connect(creds), ca_file.as_deref())?;
+        let options = options.name("apportion bus");
         Ok(Server(options.connect(&url).await?))
     }
 }

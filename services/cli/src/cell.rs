@@ -35,7 +35,9 @@ pub async fn run(command: CellCommand) -> Result<(), Failure> {
         slot_ms,
     };
     let config: Config<()> = Config::load(&config)?;
-    let client = identity::connect(&config.nats.creds)
+    let client = config
+        .nats
+        .options()?
         .name("apportion cell init")
         .connect(&config.nats.url)
         .await?;

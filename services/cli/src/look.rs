@@ -121,7 +121,7 @@ pub async fn nodes(stack: &Stack) -> Result<(), Failure> {
 
 pub async fn bill(stack: &Stack) -> Result<(), Failure> {
     let mut totals: BTreeMap<(String, String), u128> = BTreeMap::new();
-    for line in stack::usage(stack).monthly_bill().await? {
+    for line in stack::usage(stack)?.monthly_bill().await? {
         println!(
             "{} {:<16} {:<16} {:>20}",
             line.month,
@@ -142,7 +142,7 @@ pub async fn bill(stack: &Stack) -> Result<(), Failure> {
 }
 
 pub async fn conservation(stack: &Stack) -> Result<(), Failure> {
-    let found = stack::usage(stack).conservation().await?;
+    let found = stack::usage(stack)?.conservation().await?;
     for imbalance in &found.imbalances {
         println!(
             "{} {}: {} unit-ms",
@@ -244,6 +244,7 @@ pub async fn others(stack: &Stack, ledger: LedgerId) -> Others {
         };
         others.hear(&format!("the tables of {schema}"), asked.await);
     }
-    others.hear("the bill", stack::usage(stack).witness(ledger).await);
+    let asked = async { Ok::<_, Failure>(stack::usage(stack)?.witness(ledger).await?) };
+    others.hear("the bill", asked.await);
     others
 }

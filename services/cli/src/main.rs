@@ -16,6 +16,7 @@ mod schema;
 mod serve;
 mod stack;
 mod submit;
+mod tls;
 mod watch;
 mod what_if;
 
@@ -47,6 +48,11 @@ enum Command {
     Bus {
         #[command(subcommand)]
         command: bus::BusCommand,
+    },
+    /// Make the certificates by which servers are known. For the operator of the servers.
+    Tls {
+        #[command(subcommand)]
+        command: tls::TlsCommand,
     },
     /// Hand out the contract.
     Schema {
@@ -150,6 +156,7 @@ async fn run(args: Args) -> Result<(), Failure> {
     match args.command {
         Command::Cell { command } => cell::run(command).await,
         Command::Bus { command } => command.run(&args.stack).await,
+        Command::Tls { command } => tls::run(command),
         Command::Schema { command } => schema::run(command),
         Command::Serve(serve) => serve.run().await,
         Command::Submit(submit) => submit.run(&stack()?).await,
@@ -220,6 +227,8 @@ mod tests {
             "quota history a gpu:T4 --hours 48",
             "verify --copy d",
             "ledger copy --to d --follow",
+            "tls init --dir d --host nats --host 10.0.0.7",
+            "tls renew --dir d",
             "repair --config c --restore d --approve 0",
             "repair --config c --copy d --adopt-shorter",
         ] {

@@ -89,7 +89,9 @@ impl Repair {
 
     async fn operator_of_the_bus(&self) -> Result<JetStreamBus, Failure> {
         let config: Config<()> = Config::load(&self.config)?;
-        let client = identity::connect(config.nats.creds)
+        let client = config
+            .nats
+            .options()?
             .name("apportion repair")
             .connect(&config.nats.url)
             .await?;
@@ -149,7 +151,8 @@ async fn beyond(stack: &Stack, end: Lsn) -> Vec<String> {
         ));
         notes.extend(changed.iter().take(20).map(|line| format!("  {line}")));
     }
-    if let Ok(runs) = stack::usage(stack).runs_behind(end).await
+    if let Ok(usage) = stack::usage(stack)
+        && let Ok(runs) = usage.runs_behind(end).await
         && runs > 0
     {
         notes.push(format!("{runs} runs are billed that ended beyond the end"));

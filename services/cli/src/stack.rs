@@ -20,20 +20,23 @@ pub fn read(path: &Path) -> Result<Stack, Failure> {
 pub async fn tenant(stack: &Stack, name: &str) -> Result<Client, Failure> {
     let tenant = Token::new(name)?;
     let creds = stack.creds(&format!("tenant:{name}"))?;
-    let options = ConnectOptions::tenant(&stack.nats.url, &stack.cell.name, tenant).creds(creds);
+    let options = ConnectOptions::tenant(&stack.nats.url, &stack.cell.name, tenant)
+        .creds(creds)
+        .ca_file(stack.ca_file());
     Ok(Client::connect(options).await?)
 }
 
 pub async fn operator(stack: &Stack) -> Result<Client, Failure> {
     let creds = stack.creds("operator")?;
-    let options = ConnectOptions::operator(&stack.nats.url, &stack.cell.name).creds(creds);
+    let options = ConnectOptions::operator(&stack.nats.url, &stack.cell.name)
+        .creds(creds)
+        .ca_file(stack.ca_file());
     Ok(Client::connect(options).await?)
 }
 
 /// The ledger, as the operator reads it.
 pub async fn ledger(stack: &Stack) -> Result<JetStreamBus, Failure> {
-    let options = identity::connect(stack.creds("operator")?);
-    let client = options.connect(&stack.nats.url).await?;
+    let client = stack.bus("operator")?.connect(&stack.nats.url).await?;
     Ok(JetStreamBus::open(client, Subjects::new(&stack.cell.name)).await?)
 }
 
@@ -45,12 +48,8 @@ pub async fn warm_state(stack: &Stack, schema: &str) -> Result<PgPool, Failure> 
     Ok(pool.connect_with(options).await?)
 }
 
-pub fn usage(stack: &Stack) -> analytics::store::Store {
-    let reader = &stack.clickhouse.reader;
-    let server = clickhouse::Client::default()
-        .with_url(&stack.clickhouse.url)
-        .with_user(&reader.user)
-        .with_password(&reader.password);
+pub fn usage(stack: &Stack) -> Result<analytics::store::Store, Failure> {
     let cell = vocab::CellNo(stack.cell.number);
-    analytics::store::Store::new(server, &stack.clickhouse.database, cell)
+    let database = &stack.clickhouse.database;
+    Ok(analytics::store::Store::new(stack.bill()?, database, cell))
 }

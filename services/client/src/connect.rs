@@ -5,6 +5,7 @@ use crate::{
     replies::{Denial, Replies},
 };
 use async_nats::{Event, ServerError, jetstream};
+use identity::BadAuthority;
 use schemas::{
     subjects::{OPERATOR, Subjects},
     v1::Outcome,
@@ -42,6 +43,7 @@ pub struct ConnectOptions {
     cell: String,
     party: Party,
     creds: Option<PathBuf>,
+    ca_file: Option<PathBuf>,
     patience: Duration,
     observer: Option<mpsc::UnboundedSender<Outcome>>,
     batched: bool,
@@ -62,6 +64,7 @@ impl ConnectOptions {
             cell,
             party,
             creds: None,
+            ca_file: None,
             patience: PATIENCE,
             observer: None,
             batched: false,
@@ -71,6 +74,13 @@ impl ConnectOptions {
     /// The file by which the party is let in. It is read again at every connection.
     pub fn creds(mut self, path: impl Into<PathBuf>) -> Self {
         self.creds = Some(path.into());
+        self
+    }
+
+    /// The PEM file of the authority that the bus's servers have their certificates of. With it the connection is made by TLS
+    /// or not at all; without it, as the URL says.
+    pub fn ca_file(mut self, path: Option<impl Into<PathBuf>>) -> Self {
+        self.ca_file = path.map(Into::into);
         self
     }
 
@@ -105,6 +115,8 @@ pub enum ConnectError {
         url: String,
         source: async_nats::ConnectError,
     },
+    #[error(transparent)]
+    Authority(#[from] BadAuthority),
     #[error("subscribing to replies: {0}")]
     Subscribe(#[from] async_nats::SubscribeError),
     #[error("subscribing to replies: {0}")]
@@ -140,7 +152,7 @@ impl Client {
             Some(path) => identity::connect(path),
             None => async_nats::ConnectOptions::new(),
         };
-        let connect = connect
+        let connect = identity::trusting(connect, options.ca_file.as_deref())?
             .name(format!("apportion client {}", options.party.name()))
             .event_callback({
                 let denial = denial.clone();

@@ -17,14 +17,13 @@ use crate::{
         mint::{self, Keys, MintError, NodeSigner},
         party::{self, ANY_CELL, Account, Role, SYSTEM, User, tenant_account, tenant_key},
     },
+    files::{FileError, lock, make_dir, read, remove, write, write_changed},
 };
 use nkeys::{KeyPair, KeyPairType};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    fs::File,
     path::{Path, PathBuf},
 };
 use vocab::Token;
@@ -43,8 +42,8 @@ pub struct Plan {
 
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
-    #[error("{path}: {source}")]
-    Io { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Io(#[from] FileError),
     #[error("{0} is no directory of a bus: make one with `apportion bus init`")]
     NoBus(PathBuf),
     #[error("{path} is for the cell {there}, not {wanted}")]
@@ -167,15 +166,7 @@ impl Directory {
             self.token_path(&account),
             self.key_path(&format!("account-{account}")),
         ] {
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(DirectoryError::Io {
-                        path,
-                        source: error,
-                    });
-                }
-                _ => {}
-            }
+            remove(&path)?;
         }
         self.complete(now_s).map(drop)
     }
@@ -209,7 +200,7 @@ impl Directory {
 
     /// The token of an account, as the server is to have it.
     pub fn account_token(&self, account: &str) -> Result<String> {
-        read(&self.token_path(account))
+        Ok(read(&self.token_path(account))?)
     }
 
     pub fn tenant_token(&self, tenant: &str) -> Result<String> {
@@ -402,7 +393,7 @@ impl Directory {
             path: path.to_owned(),
             source,
         })?;
-        write(path, &text)
+        Ok(write(path, &text)?)
     }
 
     /// What NATS' configuration includes: whom the server trusts, and the accounts that it begins with.
@@ -491,60 +482,4 @@ fn keep(
     }
     write(path, &(minted(at).map_err(failed)? + "\n"))?;
     Ok(Some(path.to_owned()))
-}
-
-fn io_at(path: &Path) -> impl FnOnce(io::Error) -> DirectoryError + '_ {
-    |source| DirectoryError::Io {
-        path: path.to_owned(),
-        source,
-    }
-}
-
-fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).map_err(io_at(path))
-}
-
-fn write_changed(path: &Path, text: &str) -> Result<Option<PathBuf>> {
-    if path.exists() && read(path)? == text {
-        return Ok(None);
-    }
-    write(path, text)?;
-    Ok(Some(path.to_owned()))
-}
-
-/// In one step, for its owner only, or for whom the file was before.
-fn write(path: &Path, text: &str) -> Result<()> {
-    let part = path.with_extension("part");
-    let before = fs::metadata(path).map(|metadata| metadata.permissions());
-    let mut options = OpenOptions::new();
-    let options = options.write(true).create(true).truncate(true).mode(0o600);
-    let written = options.open(&part).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        if let Ok(permissions) = before {
-            file.set_permissions(permissions)?;
-        }
-        file.sync_all()
-    });
-    written
-        .and_then(|()| fs::rename(&part, path))
-        .map_err(io_at(path))
-}
-
-fn make_dir(path: &Path) -> Result<()> {
-    let mut builder = DirBuilder::new();
-    let made = builder.recursive(true).mode(0o700).create(path);
-    made.map_err(io_at(path))
-}
-
-fn lock(root: &Path) -> Result<File> {
-    let path = root.join("lock");
-    let mut options = OpenOptions::new();
-    let file = options
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(&path);
-    file.and_then(|file| file.lock().map(|()| file))
-        .map_err(io_at(&path))
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use toml::de::{DeTable, DeValue};
 
+use crate::tls::BadAuthority;
+
 /// A refused configuration. Every case names the file and the key; none repeats a value, since it may be a secret.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -63,6 +65,16 @@ pub enum ConfigError {
         table: &'static str,
         /// The service that asked for it.
         service: &'static str,
+    },
+    /// The file of an authority cannot be used.
+    #[error("{file}: `{key}`: {source}")]
+    Authority {
+        /// The configuration file.
+        file: String,
+        /// The key that names the authority's file.
+        key: &'static str,
+        /// What is wrong with it.
+        source: BadAuthority,
     },
     /// A secret's file cannot be read.
     #[error("{file}: `{key}`: cannot read {}", path.display())]

@@ -11,6 +11,7 @@ use super::{
     PostgresConfig,
 };
 use super::{Secret, TelemetryConfig, rules};
+use crate::tls;
 
 #[derive(Deserialize)]
 #[serde(
@@ -25,7 +26,7 @@ pub(super) struct Raw<T> {
     pub http: HttpConfig,
     #[serde(default)]
     pub log: LogConfig,
-    pub telemetry: Option<TelemetryConfig>,
+    pub telemetry: Option<RawTelemetry>,
     pub postgres: Option<RawPostgres>,
     pub clickhouse: Option<RawClickhouse>,
     #[serde(default)]
@@ -37,10 +38,19 @@ pub(super) struct Raw<T> {
 pub(super) struct RawNats {
     #[serde(deserialize_with = "rules::nats_url")]
     url: String,
+    ca_file: Option<PathBuf>,
     creds: PathBuf,
     signing_key_file: Option<PathBuf>,
     #[serde(default, deserialize_with = "rules::http_url_option")]
     monitor_url: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawTelemetry {
+    #[serde(deserialize_with = "rules::http_url")]
+    otlp_endpoint: String,
+    ca_file: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -51,6 +61,7 @@ pub(super) struct RawPostgres {
     #[serde(deserialize_with = "rules::schema")]
     schema: String,
     password_file: Option<PathBuf>,
+    ca_file: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -58,6 +69,7 @@ pub(super) struct RawPostgres {
 pub(super) struct RawClickhouse {
     #[serde(deserialize_with = "rules::http_url")]
     url: String,
+    ca_file: Option<PathBuf>,
     #[serde(deserialize_with = "rules::not_empty")]
     user: String,
     password: Option<Secret>,
@@ -111,6 +123,55 @@ impl SecretFiles<'_> {
         }
     }
 
+    /// The authority's file of an address that may be one of TLS: both or neither. Without the file nobody would say whose
+    /// certificate is good, and without TLS nobody would ask for one.
+    fn authority(
+        self,
+        file: &str,
+        [key, url_key]: [&'static str; 2],
+        (url, scheme): (&str, &str),
+        path: Option<PathBuf>,
+    ) -> Result<Option<PathBuf>, ConfigError> {
+        let secure = url
+            .split_once("://")
+            .is_some_and(|(given, _)| given.eq_ignore_ascii_case(scheme));
+        match path {
+            None if secure => Err(bad(
+                file,
+                key,
+                &format!("must be given where {url_key} is {scheme}://"),
+            )),
+            None => Ok(None),
+            Some(_) if !secure => Err(bad(
+                file,
+                key,
+                &format!("must not be given where {url_key} is not {scheme}://"),
+            )),
+            Some(path) => self.certificates(file, key, &path).map(Some),
+        }
+    }
+
+    /// The path of an authority that can be read now; whoever connects reads it again.
+    fn certificates(
+        self,
+        file: &str,
+        key: &'static str,
+        path: &Path,
+    ) -> Result<PathBuf, ConfigError> {
+        let SecretFiles::Read(base) = self else {
+            return Ok(path.to_owned());
+        };
+        let path = base.join(path);
+        match tls::client_config(&path) {
+            Ok(_) => Ok(path),
+            Err(source) => Err(ConfigError::Authority {
+                file: file.to_owned(),
+                key,
+                source,
+            }),
+        }
+    }
+
     fn either(
         self,
         file: &str,
@@ -146,11 +207,30 @@ impl RawNats {
             .signing_key_file
             .map(|path| secrets.read(file, "nats.signing_key_file", &path))
             .transpose()?;
+        let keys = ["nats.ca_file", "nats.url"];
+        let ca_file = secrets.authority(file, keys, (&self.url, "tls"), self.ca_file)?;
         Ok(NatsConfig {
             url: self.url,
+            ca_file,
             creds,
             signing_key,
             monitor_url: self.monitor_url,
+        })
+    }
+}
+
+impl RawTelemetry {
+    pub(super) fn resolve(
+        self,
+        file: &str,
+        secrets: SecretFiles<'_>,
+    ) -> Result<TelemetryConfig, ConfigError> {
+        let keys = ["telemetry.ca_file", "telemetry.otlp_endpoint"];
+        let address = (self.otlp_endpoint.as_str(), "https");
+        let ca_file = secrets.authority(file, keys, address, self.ca_file)?;
+        Ok(TelemetryConfig {
+            otlp_endpoint: self.otlp_endpoint,
+            ca_file,
         })
     }
 }
@@ -173,10 +253,23 @@ impl RawPostgres {
             Some(path) => Some(secrets.read(file, key, &path)?),
             None => None,
         };
+        let key = "postgres.ca_file";
+        let ca_file = match self.ca_file {
+            Some(_) if says_how_to_encrypt(self.url.reveal()) => {
+                return Err(bad(
+                    file,
+                    key,
+                    "must not be given together with ssl settings in postgres.url",
+                ));
+            }
+            Some(path) => Some(secrets.certificates(file, key, &path)?),
+            None => None,
+        };
         Ok(PostgresConfig {
             url: self.url,
             schema: self.schema,
             password,
+            ca_file,
         })
     }
 }
@@ -189,8 +282,11 @@ impl RawClickhouse {
     ) -> Result<ClickhouseConfig, ConfigError> {
         let keys = ["clickhouse.password", "clickhouse.password_file"];
         let password = secrets.either(file, keys, self.password, self.password_file)?;
+        let keys = ["clickhouse.ca_file", "clickhouse.url"];
+        let ca_file = secrets.authority(file, keys, (&self.url, "https"), self.ca_file)?;
         Ok(ClickhouseConfig {
             url: self.url,
+            ca_file,
             user: self.user,
             password,
             database: self.database,
@@ -206,6 +302,11 @@ fn carries_password(url: &str) -> bool {
         .rsplit_once('@')
         .is_some_and(|(user, _)| user.contains(':'))
         || url.contains("password=")
+}
+
+fn says_how_to_encrypt(url: &str) -> bool {
+    url.split_once('?')
+        .is_some_and(|(_, query)| query.split('&').any(|pair| pair.starts_with("ssl")))
 }
 
 fn bad(file: &str, key: &str, rule: &str) -> ConfigError {

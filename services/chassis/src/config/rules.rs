@@ -41,11 +41,6 @@ pub(super) fn http_url_option<'de, D: Deserializer<'de>>(
     http_url(deserializer).map(Some)
 }
 
-/// Plain HTTP only: the exporter is built without TLS, its receiver is a neighbour.
-pub(super) fn otlp_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    plain_url::<D>(secretive::<D>(deserializer)?, &["http"])
-}
-
 /// An address and nothing secret: credentials have keys of their own, which do not print.
 fn plain_url<'de, D: Deserializer<'de>>(
     text: String,

@@ -3,24 +3,29 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::Subject;
 use data_encoding::BASE64URL_NOPAD;
 use identity::{BadCreds, Creds};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::time::{self, MissedTickBehavior};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::{InvalidDnsNameError, ServerName};
 use watermelon_net::error::{ConnectError, ConnectionReadError};
 use watermelon_net::{Connection, StreamingConnection, connect_tcp, proto_connect};
 use watermelon_proto::headers::HeaderMap;
 use watermelon_proto::proto::{ClientOp, ServerOp};
 use watermelon_proto::{
-    Connect, MessageBase, NonStandardConnect, QueueGroup, ServerAddr, Subject as Target,
+    Connect, Host, MessageBase, NonStandardConnect, Protocol, QueueGroup, ServerAddr,
+    Subject as Target,
 };
 
 use super::{ANSWERS_MAX, Answer, Heard, ReplyTo, Wanted};
 use crate::config::NatsConfig;
+use crate::tls::{self, BadAuthority};
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// A server that has said nothing for twice as long is away.
@@ -37,6 +42,10 @@ pub(super) enum Unheard {
     CredsFile { file: PathBuf, source: io::Error },
     #[error("{}", file.display())]
     Creds { file: PathBuf, source: BadCreds },
+    #[error("nats.ca_file")]
+    Authority(#[from] BadAuthority),
+    #[error("nats.url has no host that a certificate could be of")]
+    Host(#[from] InvalidDnsNameError),
     #[error("the bus is away")]
     Io(#[from] io::Error),
     #[error("the bus does not connect")]
@@ -49,7 +58,12 @@ pub(super) enum Unheard {
     Silent,
 }
 
-type Wire = Connection<TcpStream, TcpStream>;
+/// With or without TLS.
+trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Socket for S {}
+
+type Wire = Connection<Box<dyn Socket>, Box<dyn Socket>>;
 
 /// A connection on which everything wanted is subscribed to.
 pub(super) struct Talk {
@@ -168,13 +182,25 @@ async fn connect(
         .map_err(|_| Unheard::Url(config.url.clone()))?;
     let socket = connect_tcp(&address).await?;
     socket.set_nodelay(true)?;
-    let mut stream = StreamingConnection::new(socket);
-    let said = stream.read_next().await;
+    let mut plain = StreamingConnection::new(socket);
+    let said = plain.read_next().await;
     let ServerOp::Info { info } = said.map_err(ConnectionReadError::Streaming)? else {
         return Err(Unheard::NoInfo);
     };
+    let socket: Box<dyn Socket> = match (&config.ca_file, address.protocol()) {
+        (None, Protocol::PossiblyPlain) => Box::new(plain.into_inner()),
+        (None, Protocol::TLS) => return Err(Unheard::Url(config.url.clone())),
+        (Some(authority), _) => {
+            let name = match address.host() {
+                Host::Ip(ip) => ServerName::from(*ip),
+                Host::Dns(name) => ServerName::try_from(name.to_string())?,
+            };
+            let connector = TlsConnector::from(Arc::new(tls::client_config(authority)?));
+            Box::new(connector.connect(name, plain.into_inner()).await?)
+        }
+    };
     let hello = hello(service, config, info.nonce.as_deref().unwrap_or_default())?;
-    let mut wire = Wire::Streaming(stream);
+    let mut wire = Wire::Streaming(StreamingConnection::new(socket));
     proto_connect(&mut wire, hello, |_| {}).await?;
     for (id, subject) in (1_u64..).zip(&wanted.subjects) {
         wire.enqueue_write_op(&ClientOp::Subscribe {

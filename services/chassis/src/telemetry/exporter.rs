@@ -1,5 +1,6 @@
 //! Sends spans to an OTLP receiver and takes its absence calmly.
 
+use std::fs;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -9,9 +10,10 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SpanData, SpanExporter};
 use prometheus_client::metrics::counter::Counter;
-use tonic::transport::Endpoint;
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
 use crate::clock::Stopwatch;
+use crate::config::TelemetryConfig;
 use crate::error::Failure;
 use crate::metrics::Metrics;
 
@@ -26,13 +28,17 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The processor has a thread of its own for encoding and waiting; the connection itself lives on the current runtime.
 pub(super) fn batch_processor(
-    endpoint: &str,
+    config: &TelemetryConfig,
     metrics: &Metrics,
 ) -> Result<BatchSpanProcessor, Failure> {
-    let channel = Endpoint::from_shared(endpoint.to_owned())?
+    let mut endpoint = Endpoint::from_shared(config.otlp_endpoint.clone())?
         .connect_timeout(CONNECT_TIMEOUT)
-        .timeout(REQUEST_TIMEOUT)
-        .connect_lazy();
+        .timeout(REQUEST_TIMEOUT);
+    if let Some(path) = &config.ca_file {
+        let authority = Certificate::from_pem(fs::read(path)?);
+        endpoint = endpoint.tls_config(ClientTlsConfig::new().ca_certificate(authority))?;
+    }
+    let channel = endpoint.connect_lazy();
     let otlp = opentelemetry_otlp::SpanExporter::builder()
         .with_tonic()
         .with_channel(channel)

@@ -75,12 +75,11 @@ impl Journey {
         let Some(config) = config else {
             return Ok(Journey::disabled());
         };
-        let processor = batch_processor(&config.otlp_endpoint, metrics).map_err(|source| {
-            BootError::Telemetry {
+        let processor =
+            batch_processor(config, metrics).map_err(|source| BootError::Telemetry {
                 endpoint: config.otlp_endpoint.clone(),
                 source,
-            }
-        })?;
+            })?;
         let resource = Resource::builder_empty().with_attributes([
             KeyValue::new("service.name", format!("apportion-{service}")),
             KeyValue::new("service.namespace", "apportion"),

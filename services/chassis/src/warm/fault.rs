@@ -1,6 +1,7 @@
 //! What goes wrong between a projector and Postgres: what passes, and what needs a person.
 
 use super::OutOfRange;
+use crate::tls::is_distrust;
 use sqlx::{migrate::MigrateError, postgres::PgDatabaseError};
 use std::time::Duration;
 
@@ -8,10 +9,10 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 pub enum WarmError {
     /// The database, or the way to it.
-    #[error(transparent)]
+    #[error("{}", said(.0))]
     Database(#[from] sqlx::Error),
     /// The migrations do not fit what is there.
-    #[error("migration: {0}")]
+    #[error("migration: {}", said(.0))]
     Migrate(#[from] MigrateError),
     /// A value that the column cannot hold.
     #[error(transparent)]
@@ -71,8 +72,17 @@ impl WarmError {
     }
 }
 
+/// With the setting by which a server is not believed.
+fn said(error: &(dyn std::error::Error + 'static)) -> String {
+    match is_distrust(error) {
+        true => format!("postgres.ca_file does not vouch for the server: {error}"),
+        false => error.to_string(),
+    }
+}
+
 fn passes(error: &sqlx::Error) -> bool {
     match error {
+        error if is_distrust(error) => false,
         sqlx::Error::Io(_)
         | sqlx::Error::PoolTimedOut
         | sqlx::Error::PoolClosed
