@@ -215,3 +215,8 @@ fn a_lost_end_that_is_ignored() {
 fn a_digest_that_is_ignored() {
     check(Bug::DigestIgnored, &[Invariant::Replay]);
 }
+
+#[test]
+fn own_room_that_others_can_take() {
+    check(Bug::OwnRoomShared, &[Invariant::Outcome]);
+}

@@ -51,10 +51,12 @@ pub enum Bug {
     FeedFencedBySequence,
     /// Forgets, on taking over, whose messages were decided ahead of others.
     AheadForgotten,
+    /// Gives a tenant nothing of its own: what all share is larger by that.
+    OwnRoomShared,
 }
 
 impl Bug {
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::NoFence,
         Self::WatermarkOffByOne,
         Self::DuplicateNotRecognised,
@@ -79,6 +81,7 @@ impl Bug {
         Self::DigestIgnored,
         Self::FeedFencedBySequence,
         Self::AheadForgotten,
+        Self::OwnRoomShared,
     ];
 }
 

@@ -49,7 +49,43 @@ impl Temper {
     }
 }
 
-pub fn limits(random: &mut Seeded) -> Limits {
+/// What happens in some worlds only, apart from all else.
+#[derive(Debug)]
+pub struct Rare {
+    /// Per mille of the clients' messages in which one tenant asks as much as it can.
+    pub flood: u64,
+    /// Names are so long that they take room.
+    pub long_names: bool,
+    own_bytes: u64,
+    shared_bytes_max: u64,
+}
+
+/// What an operation with a short name takes.
+const OPERATION_BYTES: u64 = 470;
+/// More than any world takes.
+pub const AMPLE_BYTES: u64 = 1 << 40;
+
+impl Rare {
+    pub fn new(seed: u64) -> Self {
+        let mut random = Seeded::new(seed ^ 0x4a4e);
+        if random.chance(850) {
+            return Self {
+                flood: 0,
+                long_names: false,
+                own_bytes: AMPLE_BYTES,
+                shared_bytes_max: 0,
+            };
+        }
+        Self {
+            flood: 300 + random.below(600),
+            long_names: random.chance(300),
+            own_bytes: OPERATION_BYTES * (1 + random.below(8)) + random.below(OPERATION_BYTES),
+            shared_bytes_max: OPERATION_BYTES * random.below(2) * random.below(30),
+        }
+    }
+}
+
+pub fn limits(random: &mut Seeded, rare: &Rare) -> Limits {
     let small = random.chance(150);
     Limits {
         cell: CELL,
@@ -57,6 +93,8 @@ pub fn limits(random: &mut Seeded) -> Limits {
         window_ms: 100 + random.below(1500) as i64,
         operations_max: if small { 6 + random.below(10) } else { 10_000 },
         allocations_max: if small { 2 + random.below(10) } else { 10_000 },
+        own_bytes: rare.own_bytes,
+        shared_bytes_max: rare.shared_bytes_max,
         // So long that what is asked in it may still expire in the same world; or as requests say.
         slot_ms: match random.below(3) {
             0 => 0,
