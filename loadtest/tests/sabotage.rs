@@ -220,3 +220,11 @@ fn a_digest_that_is_ignored() {
 fn own_room_that_others_can_take() {
     check(Bug::OwnRoomShared, &[Invariant::Outcome]);
 }
+
+#[test]
+fn a_damaged_snapshot_that_is_taken() {
+    check(
+        Bug::DamagedSnapshotTaken,
+        &[Invariant::Replay, Invariant::Breakdown],
+    );
+}

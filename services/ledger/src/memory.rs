@@ -60,7 +60,8 @@ pub struct Faults {
     pub late_append: u64,
     /// A read gets no answer.
     pub lost_read: u64,
-    /// A snapshot is not saved; or what comes back is damaged.
+    /// A snapshot is not saved; it cannot be read; or one of those that the store keeps is damaged from then on, gone, or an
+    /// old one.
     pub bad_snapshot: u64,
     /// A reader loses its connection.
     pub lost_tail: u64,
@@ -76,8 +77,8 @@ struct Shared {
     doors: [Vec<DoorRecord>; 2],
     /// What each door has forgotten: up to one position, and of single senders up to another one.
     trimmed: [(u64, BTreeMap<Token, u64>); 2],
-    /// All that were saved under a name, the newest last.
-    snapshots: BTreeMap<String, Vec<(Witness, Bytes)>>,
+    /// By name.
+    snapshots: BTreeMap<String, Saved>,
     /// Appends that are still on their way.
     late: Vec<(Writer, Lsn, Bytes)>,
     random: Seeded,
@@ -85,6 +86,55 @@ struct Shared {
     wakers: Vec<Waker>,
     /// How often the server was restarted: readers have lost their connection.
     restarts: u64,
+}
+
+/// Snapshots of one name.
+#[derive(Debug, Default)]
+struct Saved {
+    /// All that were ever saved, the newest last.
+    all: Vec<(Witness, Bytes)>,
+    /// What the store has now, in the same order.
+    kept: Vec<(Witness, Stored)>,
+}
+
+impl Saved {
+    fn save(&mut self, witness: Witness, bytes: Bytes) {
+        self.all.push((witness.clone(), bytes.clone()));
+        self.kept.push((witness, Stored::Whole(bytes)));
+        if self.kept.len() > KEPT {
+            self.kept.remove(0);
+        }
+    }
+
+    /// Something becomes of one of those that are kept.
+    fn spoil(&mut self, random: &mut Seeded) {
+        let which = random.below(self.kept.len() as u64) as usize;
+        match random.below(4) {
+            0 => self.kept[which].1 = Stored::Damaged("a part of it is missing".into()),
+            1 => {
+                let (witness, bytes) = &self.all[random.below(self.all.len() as u64) as usize];
+                self.kept[which] = (witness.clone(), Stored::Whole(bytes.clone()));
+            }
+            2 => drop(self.kept.remove(which)),
+            _ => {
+                if let Stored::Whole(bytes) = &mut self.kept[which].1 {
+                    *bytes = flipped(bytes, random);
+                }
+            }
+        }
+    }
+}
+
+/// With some other bytes.
+fn flipped(bytes: &Bytes, random: &mut Seeded) -> Bytes {
+    let mut flipped = bytes.to_vec();
+    for _ in 0..=random.below(3) {
+        let at = random.below(flipped.len().max(1) as u64) as usize;
+        if let Some(byte) = flipped.get_mut(at) {
+            *byte ^= 1 << random.below(8);
+        }
+    }
+    flipped.into()
 }
 
 #[derive(Debug, Clone)]
@@ -147,7 +197,18 @@ impl MemoryBus {
         let shared = self.lock();
         let saved = shared.snapshots.get(name);
         let bytes = |(_, bytes): &(Witness, Bytes)| bytes.clone();
-        saved.map_or_else(Vec::new, |all| all[index..].iter().map(bytes).collect())
+        saved.map_or_else(Vec::new, |it| it.all[index..].iter().map(bytes).collect())
+    }
+
+    /// The snapshots that the store has of that name and can read to their end, the latest first.
+    pub fn snapshots_kept(&self, name: &str) -> Vec<Bytes> {
+        let shared = self.lock();
+        let kept = shared.snapshots.get(name).map(|saved| saved.kept.iter());
+        let whole = |(_, stored): &(Witness, Stored)| match stored {
+            Stored::Whole(bytes) => Some(bytes.clone()),
+            Stored::Damaged(_) => None,
+        };
+        kept.into_iter().flatten().rev().filter_map(whole).collect()
     }
 
     /// What the snapshots bear witness of that the store keeps.
@@ -221,13 +282,8 @@ impl Shared {
     }
 
     fn witnesses(&self) -> Vec<Witness> {
-        let kept = |saved: &'_ Vec<(Witness, Bytes)>| {
-            let latest = saved.iter().rev().take(KEPT);
-            latest
-                .map(|(witness, _)| witness.clone())
-                .collect::<Vec<_>>()
-        };
-        self.snapshots.values().flat_map(kept).collect()
+        let kept = self.snapshots.values().flat_map(|saved| &saved.kept);
+        kept.map(|(witness, _)| witness.clone()).collect()
     }
 
     fn forgot(&self, door: Door, message: &DoorRecord) -> bool {
@@ -377,11 +433,11 @@ impl Bus for MemoryBus {
         let spoilt = shared.fails(|f| f.bad_snapshot);
         let cut = shared.random.chance(500);
         let saved = shared.snapshots.get(name);
-        let found = saved.and_then(|saved| saved.iter().rev().nth(older));
-        Ok(found.map(|(_, bytes)| match spoilt {
-            true if cut => Stored::Whole(bytes.slice(..bytes.len() - 1)),
-            true => Stored::Damaged("a part of it is missing".into()),
-            false => Stored::Whole(bytes.clone()),
+        let found = saved.and_then(|saved| saved.kept.iter().rev().nth(older));
+        Ok(found.map(|(_, stored)| match stored {
+            Stored::Whole(bytes) if spoilt && cut => Stored::Whole(bytes.slice(..bytes.len() - 1)),
+            Stored::Whole(_) if spoilt => Stored::Damaged("a part of it does not come".into()),
+            stored => stored.clone(),
         }))
     }
 
@@ -395,8 +451,15 @@ impl Bus for MemoryBus {
         if shared.fails(|f| f.bad_snapshot) {
             return Err(BusError::Unavailable("no room".into()));
         }
-        let saved = shared.snapshots.entry(name.to_owned()).or_default();
-        saved.push((witness, bytes));
+        let spoilt = shared.fails(|f| f.bad_snapshot);
+        let Shared {
+            snapshots, random, ..
+        } = &mut *shared;
+        let saved = snapshots.entry(name.to_owned()).or_default();
+        saved.save(witness, bytes);
+        if spoilt {
+            saved.spoil(random);
+        }
         Ok(())
     }
 

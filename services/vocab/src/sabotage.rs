@@ -53,10 +53,12 @@ pub enum Bug {
     AheadForgotten,
     /// Gives a tenant nothing of its own: what all share is larger by that.
     OwnRoomShared,
+    /// Begins with a snapshot without a look at whether it is intact.
+    DamagedSnapshotTaken,
 }
 
 impl Bug {
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::NoFence,
         Self::WatermarkOffByOne,
         Self::DuplicateNotRecognised,
@@ -82,6 +84,7 @@ impl Bug {
         Self::FeedFencedBySequence,
         Self::AheadForgotten,
         Self::OwnRoomShared,
+        Self::DamagedSnapshotTaken,
     ];
 }
 
