@@ -223,8 +223,14 @@ fn own_room_that_others_can_take() {
 
 #[test]
 fn a_damaged_snapshot_that_is_taken() {
+    // Who begins with it has another state, or another history, or cannot make sense of what comes.
     check(
         Bug::DamagedSnapshotTaken,
         &[Invariant::Replay, Invariant::Breakdown],
     );
+}
+
+#[test]
+fn a_foreign_record_that_is_skipped() {
+    check(Bug::ForeignSkipped, &[Invariant::Replay]);
 }

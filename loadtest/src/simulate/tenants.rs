@@ -186,7 +186,7 @@ impl Tenants {
 
     fn asked(&mut self, verb: Option<Verb>, expect: Expect) -> Asked {
         self.next += 1;
-        let ending = if self.flood > 0 && self.next % 3 == 0 {
+        let ending = if self.flood > 0 && self.next.is_multiple_of(3) {
             LONG
         } else {
             ""

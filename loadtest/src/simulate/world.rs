@@ -2,6 +2,7 @@
 
 mod ends;
 mod fleet;
+mod foreign;
 mod temper;
 mod trace;
 
@@ -204,9 +205,12 @@ impl World {
         for role in Role::ALL {
             self.start(role);
         }
-        let mut left = self.temper.operations;
-        while left > 0 {
-            left -= u64::from(self.step()?);
+        let mut asked = 0;
+        while asked < self.temper.operations {
+            asked += u64::from(self.step()?);
+            if self.rare.foreign_after.is_some_and(|after| asked > after) {
+                return self.meets_foreign();
+            }
         }
         self.drain()?;
         self.replays

@@ -77,6 +77,8 @@ struct Shared {
     doors: [Vec<DoorRecord>; 2],
     /// What each door has forgotten: up to one position, and of single senders up to another one.
     trimmed: [(u64, BTreeMap<Token, u64>); 2],
+    /// Position of what is on no writer's subject.
+    foreign: Option<Lsn>,
     /// By name.
     snapshots: BTreeMap<String, Saved>,
     /// Appends that are still on their way.
@@ -137,6 +139,17 @@ fn flipped(bytes: &Bytes, random: &mut Seeded) -> Bytes {
     flipped.into()
 }
 
+/// What stands on the ledger that no writer has written there.
+#[derive(Debug, Clone, Copy)]
+pub enum Foreign {
+    /// On a subject of nobody.
+    Subject,
+    /// On a writer's, and no frame.
+    NoFrame(Writer),
+    /// What stands at this position already, once more.
+    Again(Lsn),
+}
+
 #[derive(Debug, Clone)]
 pub struct MemoryBus(Arc<Mutex<Shared>>);
 
@@ -146,6 +159,7 @@ impl MemoryBus {
             ledger: Vec::new(),
             doors: [Vec::new(), Vec::new()],
             trimmed: Default::default(),
+            foreign: None,
             snapshots: BTreeMap::new(),
             late: Vec::new(),
             random: Seeded::new(seed),
@@ -188,8 +202,10 @@ impl MemoryBus {
         self.lock().ledger.clone()
     }
 
+    /// None behind its end.
     pub fn records_from(&self, index: usize) -> Vec<Record> {
-        self.lock().ledger[index..].to_vec()
+        let shared = self.lock();
+        shared.ledger.iter().skip(index).cloned().collect()
     }
 
     /// The snapshots saved under `name`, the newest last, from `index` on.
@@ -229,6 +245,28 @@ impl MemoryBus {
         self.lock().faults.lost_append = 1000;
     }
 
+    /// Something comes to stand at the ledger's end that no writer has written there.
+    pub fn intrudes(&self, foreign: Foreign) -> Lsn {
+        let mut shared = self.lock();
+        let lsn = Lsn(shared.ledger.len() as u64 + 1);
+        let no_frame = Bytes::from_static(b"\xff no frame");
+        let (writer, bytes) = match foreign {
+            // A record has a writer, and nobody gets to see this one.
+            Foreign::Subject => {
+                shared.foreign = Some(lsn);
+                (Writer::Admission, no_frame)
+            }
+            Foreign::NoFrame(writer) => (writer, no_frame),
+            Foreign::Again(of) => {
+                let stands = &shared.ledger[of.0 as usize - 1];
+                (stands.writer, stands.frame.clone())
+            }
+        };
+        shared.ledger.push(Record::new(lsn, writer, bytes));
+        shared.wake();
+        lsn
+    }
+
     /// The server comes back without the records behind `keep`, and with these in their place.
     pub fn loses_its_end(&self, keep: usize, others: Vec<Record>) {
         let mut shared = self.lock();
@@ -250,7 +288,13 @@ impl Shared {
     }
 
     fn last_of(&self, writer: Writer) -> Option<&Record> {
-        self.ledger.iter().rev().find(|r| r.writer == writer)
+        let mut records = self.ledger.iter().rev();
+        records.find(|r| r.writer == writer && self.foreign != Some(r.lsn))
+    }
+
+    fn foreign(lsn: Lsn) -> BusError {
+        let why = "no writer has its subject".into();
+        BusError::Foreign { lsn, why }
     }
 
     /// The append itself, fenced.
@@ -367,6 +411,9 @@ impl Bus for MemoryBus {
 
     async fn at(&self, lsn: Lsn) -> Result<Option<Record>, BusError> {
         let shared = self.answered().await?;
+        if shared.foreign == Some(lsn) {
+            return Err(Shared::foreign(lsn));
+        }
         let at = (lsn.0 as usize).checked_sub(1);
         Ok(at.and_then(|at| shared.ledger.get(at).cloned()))
     }
@@ -505,6 +552,13 @@ impl<T: Clone> MemoryTail<T> {
             while lies(self.next).is_some_and(|message| shared.forgot(door, message)) {
                 self.next += 1;
             }
+        }
+        if self.door.is_none() && shared.foreign == Some(Lsn(self.next)) {
+            if sabotage::armed(Bug::ForeignSkipped) {
+                self.next += 1;
+                return None;
+            }
+            return Some(Err(Shared::foreign(Lsn(self.next))));
         }
         let index = (self.next - 1) as usize;
         let here = (self.of)(&shared).get(index).cloned();

@@ -55,10 +55,12 @@ pub enum Bug {
     OwnRoomShared,
     /// Begins with a snapshot without a look at whether it is intact.
     DamagedSnapshotTaken,
+    /// Goes on behind what is no frame of the chain.
+    ForeignSkipped,
 }
 
 impl Bug {
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::NoFence,
         Self::WatermarkOffByOne,
         Self::DuplicateNotRecognised,
@@ -85,6 +87,7 @@ impl Bug {
         Self::AheadForgotten,
         Self::OwnRoomShared,
         Self::DamagedSnapshotTaken,
+        Self::ForeignSkipped,
     ];
 }
 

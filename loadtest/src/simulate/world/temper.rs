@@ -52,10 +52,13 @@ impl Temper {
 /// What happens in some worlds only, apart from all else.
 #[derive(Debug)]
 pub struct Rare {
+    pub random: Seeded,
     /// Per mille of the clients' messages in which one tenant asks as much as it can.
     pub flood: u64,
     /// Names are so long that they take room.
     pub long_names: bool,
+    /// Operations after which something stands on the ledger that no writer has written there.
+    pub foreign_after: Option<u64>,
     own_bytes: u64,
     shared_bytes_max: u64,
 }
@@ -68,19 +71,26 @@ pub const AMPLE_BYTES: u64 = 1 << 40;
 impl Rare {
     pub fn new(seed: u64) -> Self {
         let mut random = Seeded::new(seed ^ 0x4a4e);
-        if random.chance(850) {
-            return Self {
-                flood: 0,
-                long_names: false,
-                own_bytes: AMPLE_BYTES,
-                shared_bytes_max: 0,
-            };
-        }
+        let foreign_after = match random.chance(40) {
+            true => Some(random.below(50)),
+            false => None,
+        };
+        let floods = random.chance(150);
+        let (flood, own_bytes, shared_bytes_max) = match floods {
+            true => (
+                300 + random.below(600),
+                OPERATION_BYTES * (1 + random.below(8)) + random.below(OPERATION_BYTES),
+                OPERATION_BYTES * random.below(2) * random.below(30),
+            ),
+            false => (0, AMPLE_BYTES, 0),
+        };
         Self {
-            flood: 300 + random.below(600),
-            long_names: random.chance(300),
-            own_bytes: OPERATION_BYTES * (1 + random.below(8)) + random.below(OPERATION_BYTES),
-            shared_bytes_max: OPERATION_BYTES * random.below(2) * random.below(30),
+            flood,
+            long_names: floods && random.chance(300),
+            foreign_after,
+            own_bytes,
+            shared_bytes_max,
+            random,
         }
     }
 }
