@@ -153,10 +153,10 @@ fn room_made_beyond_a_queues_limit() {
 
 #[test]
 fn a_nominee_on_a_node_that_has_changed() {
-    // Limits are among what it does not look at.
+    // Limits are among what it does not look at, and where it cannot be placed it stays nominated.
     check(
         Bug::NomineeIgnoresFilters,
-        &[Invariant::Fit, Invariant::QueueLimit],
+        &[Invariant::Fit, Invariant::QueueLimit, Invariant::Progress],
     );
 }
 
@@ -214,4 +214,23 @@ fn a_lost_end_that_is_ignored() {
 #[test]
 fn a_digest_that_is_ignored() {
     check(Bug::DigestIgnored, &[Invariant::Replay]);
+}
+
+#[test]
+fn own_room_that_others_can_take() {
+    check(Bug::OwnRoomShared, &[Invariant::Outcome]);
+}
+
+#[test]
+fn a_damaged_snapshot_that_is_taken() {
+    // Who begins with it has another state, or another history, or cannot make sense of what comes.
+    check(
+        Bug::DamagedSnapshotTaken,
+        &[Invariant::Replay, Invariant::Breakdown],
+    );
+}
+
+#[test]
+fn a_foreign_record_that_is_skipped() {
+    check(Bug::ForeignSkipped, &[Invariant::Replay]);
 }

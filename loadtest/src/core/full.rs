@@ -66,15 +66,7 @@ pub fn measure(tenants: u32) -> Result<Full, MeasureError> {
     let mut door = Door {
         state: Admission::default(),
         feed: Feed::default(),
-        rules: Rules {
-            cell: CellNo(1),
-            operation_window_ms: settings.operation_window_ms,
-            operations_max: settings.operations_max,
-            allocations_max: settings.allocations_max,
-            shared_bytes_max: settings.shared_bytes_max,
-            slot_ms: 1000,
-            window_slots: settings.window_slots,
-        },
+        rules: settings.rules(CellNo(1), 1000),
         next: EventNo(1),
     };
     let names: Vec<Token> = (0..tenants).map(|no| token(&format!("t{no:04}"))).collect();

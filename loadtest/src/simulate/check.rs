@@ -97,6 +97,10 @@ pub struct Limits {
     pub window_ms: i64,
     pub operations_max: u64,
     pub allocations_max: u64,
+    /// Of each tenant, for its operations.
+    pub own_bytes: u64,
+    /// Of all tenants, for theirs.
+    pub shared_bytes_max: u64,
     /// The length of a slot of reservations; 0: requests say it.
     pub slot_ms: u64,
     pub bounds: Bounds,

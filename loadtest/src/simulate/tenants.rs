@@ -8,6 +8,7 @@ mod wishes;
 use super::{
     agents::uuid_text,
     check::{Ask, Asked, Expect, Granted},
+    world::Rare,
 };
 use ledger::memory::Seeded;
 use mistakes::{mistake, whole_mistake};
@@ -23,6 +24,8 @@ use wishes::{gang, impossible, one_alike, one_of_many, submit};
 const OPERATOR: &str = "_operator";
 pub const CELL: u64 = 1;
 const GIB: i64 = 1 << 30;
+/// Makes a name so long that it takes room of its own.
+const LONG: &str = "-of-a-department-with-a-long-name";
 
 /// What clients may know of the cell.
 pub struct Known<'a> {
@@ -68,12 +71,15 @@ pub struct Tenants {
     slots: Slots,
     /// Per mille of the wishes that are about named resources, beside the usual.
     resources: u64,
+    /// Per mille of the messages that are the first tenant's, beside the usual.
+    flood: u64,
 }
 
 impl Tenants {
-    pub fn new(slot_ms: u64, random: &mut Seeded) -> Self {
+    pub fn new(slot_ms: u64, rare: &Rare, random: &mut Seeded) -> Self {
+        let ending = if rare.long_names { LONG } else { "" };
         let names: Vec<String> = (0..=random.below(3))
-            .map(|i| format!("tenant-{i}"))
+            .map(|i| format!("tenant-{i}{ending}"))
             .collect();
         let crowd = match random.below(10) {
             0..=2 => Crowd::Mixed,
@@ -90,6 +96,7 @@ impl Tenants {
             crowd,
             slots: Slots::new(slot_ms),
             resources: [0, 0, 700][random.below(3) as usize],
+            flood: rare.flood,
             names,
         }
     }
@@ -98,6 +105,9 @@ impl Tenants {
     pub fn next(&mut self, known: &Known, random: &mut Seeded) -> Ask {
         if !self.setup.is_empty() {
             return self.set_up(random);
+        }
+        if self.flood > 0 && random.chance(self.flood) {
+            return self.flood(known, random);
         }
         let tenant = self.tenant(random);
         match random.below(100) {
@@ -176,7 +186,12 @@ impl Tenants {
 
     fn asked(&mut self, verb: Option<Verb>, expect: Expect) -> Asked {
         self.next += 1;
-        let operation_id = format!("op-{}", self.next);
+        let ending = if self.flood > 0 && self.next.is_multiple_of(3) {
+            LONG
+        } else {
+            ""
+        };
+        let operation_id = format!("op-{}{ending}", self.next);
         let payload = Request { operation_id, verb }.encode_to_vec();
         Asked { payload, expect }
     }
@@ -200,6 +215,42 @@ impl Tenants {
                 self.send(OPERATOR, payload, operations, random)
             }
             _ => self.batch(OPERATOR, operations, random),
+        }
+    }
+
+    /// Many operations at once, most of which come to nothing and are remembered all the same.
+    fn flood(&mut self, known: &Known, random: &mut Seeded) -> Ask {
+        let tenant = self.names.first().cloned().unwrap_or_default();
+        let mut operations = Vec::new();
+        for _ in 0..=random.below(8) {
+            operations.push(match random.below(10) {
+                0..=4 => {
+                    let allocation_id = uuid_text(CELL, u64::MAX);
+                    let verb = Verb::Cancel(Cancel { allocation_id });
+                    self.asked(Some(verb), Expect::Sound)
+                }
+                5..=7 => self.wish(&tenant, known, random),
+                8 => {
+                    let (verb, expect) = self.slots.wish(&tenant, &known.granted, random);
+                    self.asked(Some(verb), expect)
+                }
+                _ => self.misnamed(random),
+            });
+        }
+        self.batch(&tenant, operations, random)
+    }
+
+    /// A resource of no name under a used operation id: one that is over may be used again in a later slot, and what is
+    /// refused has its place then.
+    fn misnamed(&mut self, random: &mut Seeded) -> Asked {
+        let used = 1 + random.below(self.next.max(1));
+        let request = Request {
+            operation_id: format!("op-{used}"),
+            verb: Some(self.slots.misnamed(random)),
+        };
+        Asked {
+            payload: request.encode_to_vec(),
+            expect: Expect::Breaks(9),
         }
     }
 

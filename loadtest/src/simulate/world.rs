@@ -2,6 +2,7 @@
 
 mod ends;
 mod fleet;
+mod foreign;
 mod temper;
 mod trace;
 
@@ -17,7 +18,7 @@ use super::{
     tenants::{CELL, Known, Tenants},
 };
 use admission::{
-    domain::{Admission, Rules as AdmissionRules, Turned},
+    domain::{Admission, Rules as AdmissionRules, Shares, Turned},
     publish::FeedMessage,
 };
 use ledger::{
@@ -36,7 +37,8 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use temper::{Temper, began_ms, capacity, faults, limits};
+pub use temper::Rare;
+use temper::{AMPLE_BYTES, Temper, began_ms, capacity, faults, limits};
 use trace::{Trace, describe};
 use vocab::{CellNo, Token};
 
@@ -70,6 +72,7 @@ pub struct World {
     /// Sets machines' clocks, apart from all else.
     clock_hand: ClockHand,
     temper: Temper,
+    rare: Rare,
     clock: WorldClock,
     shared: Shared,
     limits: Limits,
@@ -94,7 +97,8 @@ impl World {
     pub fn new(seed: u64, traced: bool) -> Self {
         let mut random = Seeded::new(seed ^ 0x5eed_a110_ca7e);
         let faults = faults(&mut random);
-        let limits = limits(&mut random);
+        let rare = Rare::new(seed);
+        let limits = limits(&mut random, &rare);
         let temper = Temper::new(&mut random);
         let cell = CellNo(CELL);
         let clock = WorldClock::new(began_ms(&mut random));
@@ -125,8 +129,12 @@ impl World {
                 operation_window_ms: limits.window_ms,
                 operations_max: limits.operations_max,
                 allocations_max: limits.allocations_max,
-                // No world fills what each tenant has of its own.
-                shared_bytes_max: 0,
+                room: Shares {
+                    operations_own_bytes: limits.own_bytes,
+                    // No world fills it.
+                    allocations_own_bytes: AMPLE_BYTES,
+                    shared_bytes_max: limits.shared_bytes_max,
+                },
                 slot_ms: limits.slot_ms,
                 window_slots: limits.bounds.window_slots,
             },
@@ -153,10 +161,11 @@ impl World {
         };
         let agents = (0..nodes).map(&mut agent).collect();
         let mut world = Self {
-            tenants: Tenants::new(limits.slot_ms, &mut random),
+            tenants: Tenants::new(limits.slot_ms, &rare, &mut random),
             random,
             clock_hand,
             temper,
+            rare,
             clock,
             shared,
             limits,
@@ -177,7 +186,7 @@ impl World {
             replied: 0,
             trace: traced.then(Trace::default),
         };
-        world.note(|w| format!("{:?} {:?} {faults:?}", w.temper, w.limits));
+        world.note(|w| format!("{:?} {:?} {:?} {faults:?}", w.temper, w.rare, w.limits));
         world
     }
 
@@ -197,9 +206,12 @@ impl World {
         for role in Role::ALL {
             self.start(role);
         }
-        let mut left = self.temper.operations;
-        while left > 0 {
-            left -= u64::from(self.step()?);
+        let mut asked = 0;
+        while asked < self.temper.operations {
+            asked += u64::from(self.step()?);
+            if self.rare.foreign_after.is_some_and(|after| asked > after) {
+                return self.meets_foreign();
+            }
         }
         self.drain()?;
         self.replays

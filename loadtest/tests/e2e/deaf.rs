@@ -66,12 +66,9 @@ async fn queries_are_answered_while_another_sends_unreadable_ones() -> Outcome {
     for _ in 0..ROUNDS {
         attack.goes_on().await;
         let operation_id = id();
-        let submitted = other
-            .submit(small("meanwhile"), operation_id.clone())
-            .await?;
-        other.operation(&operation_id, 0).await?;
-        let (allocation, lsn) = (&submitted.allocation_id, submitted.lsn);
-        other.allocation(allocation, lsn).await?;
+        let (allocation, lsn) = submitted(&other, &operation_id).await;
+        other.operation(&operation_id, lsn).await?;
+        other.allocation(&allocation, lsn).await?;
     }
     attack.end().await;
     never_disconnected(&suite, &["admission", "scheduler"]).await;

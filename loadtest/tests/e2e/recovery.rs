@@ -63,7 +63,7 @@ impl Live {
             operation_window_ms: vocab::HOUR_MS,
             operations_max: 1_000,
             allocations_max: 1_000,
-            shared_bytes_max: 0,
+            room: admission::Settings::default().rules(cell, 1000).room,
             slot_ms: 1000,
             window_slots: 172_800,
         };

@@ -73,15 +73,7 @@ impl Cell {
             bus: bus.clone(),
             feed: MemoryFeed::new(1, 0),
             cell: CELL,
-            admission: admission::domain::Rules {
-                cell: CELL,
-                operation_window_ms: settings.operation_window_ms,
-                operations_max: settings.operations_max,
-                allocations_max: settings.allocations_max,
-                shared_bytes_max: settings.shared_bytes_max,
-                slot_ms: SchedulerRules::default().slot_ms,
-                window_slots: settings.window_slots,
-            },
+            admission: settings.rules(CELL, SchedulerRules::default().slot_ms),
             scheduler: SchedulerRules::default(),
             // Nobody sends heartbeats.
             nodes: NodeRules {

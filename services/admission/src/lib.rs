@@ -12,13 +12,14 @@ use chassis::{
     BootError, Config, Context, Deciding, Failure, Needs, Service, Shutdown,
     query::{Mark, Queries},
 };
-use domain::{Admission, Rules};
+use domain::{Admission, Rules, Shares};
 use feed::Feed;
 use futures::future::BoxFuture;
 use ledger::{Door, jetstream::Readers};
 use serde::Deserialize;
 use std::sync::Arc;
 use tokio::sync::mpsc;
+use vocab::CellNo;
 
 pub use wire::{BATCH_MAX, REQUEST_BYTES_MAX, commands};
 
@@ -34,7 +35,11 @@ pub struct Settings {
     pub operations_max: u64,
     /// Allocations of one tenant that have not ended.
     pub allocations_max: u64,
-    /// Memory of the cell's services that tenants may take together beyond what each has of its own, in bytes.
+    /// Memory of the cell's services that each tenant may take for its operations, whatever the others have, in bytes.
+    pub operations_own_bytes: u64,
+    /// The same for its allocations.
+    pub allocations_own_bytes: u64,
+    /// What tenants may take together beyond what each has of its own.
     pub shared_bytes_max: u64,
     /// How long an operation is remembered whose request says its slot, in slots: the longest time to live and the time
     /// for retries after it.
@@ -47,8 +52,29 @@ impl Default for Settings {
             operation_window_ms: 24 * vocab::HOUR_MS,
             operations_max: 5_000_000,
             allocations_max: 5_000_000,
+            operations_own_bytes: 1 << 20,
+            allocations_own_bytes: 1 << 20,
             shared_bytes_max: 4 << 30,
             window_slots: 2 * 86_400,
+        }
+    }
+}
+
+impl Settings {
+    /// With what is the cell's.
+    pub fn rules(&self, cell: CellNo, slot_ms: u64) -> Rules {
+        Rules {
+            cell,
+            operation_window_ms: self.operation_window_ms,
+            operations_max: self.operations_max,
+            allocations_max: self.allocations_max,
+            room: Shares {
+                operations_own_bytes: self.operations_own_bytes,
+                allocations_own_bytes: self.allocations_own_bytes,
+                shared_bytes_max: self.shared_bytes_max,
+            },
+            slot_ms,
+            window_slots: self.window_slots,
         }
     }
 }
@@ -76,15 +102,8 @@ impl Service for AdmissionService {
 
     async fn run(ctx: Context<Settings>) -> Result<(), Failure> {
         let bus = ctx.ledger().await?;
-        let rules = Rules {
-            cell: ctx.cell_no(),
-            operation_window_ms: ctx.settings.operation_window_ms,
-            operations_max: ctx.settings.operations_max,
-            allocations_max: ctx.settings.allocations_max,
-            shared_bytes_max: ctx.settings.shared_bytes_max,
-            slot_ms: ctx.slot_ms(&bus).await?,
-            window_slots: ctx.settings.window_slots,
-        };
+        let slot_ms = ctx.slot_ms(&bus).await?;
+        let rules = ctx.settings.rules(ctx.cell_no(), slot_ms);
         let (turned_in, turned) = mpsc::unbounded_channel();
         let (feed_mark, warm_mark) = (Mark::default(), Mark::default());
         let deciding = Deciding {

@@ -115,9 +115,7 @@ impl Cell {
     }
 
     async fn page(&self, tenant: &str, query: FeedQuery) -> (Vec<(u64, u32)>, bool) {
-        let queries = FeedQueries {
-            bus: self.bus.clone(),
-        };
+        let queries = FeedQueries::new(self.bus.clone());
         let asked = Asked {
             tenant: token(tenant),
             applied: Lsn(0),

@@ -538,6 +538,8 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         for _ in 0..INPUTS_MAX {
             match term.records.try_recv() {
                 Some(Ok(record)) => self.take_in(term, &record)?,
+                // Nothing more is decided on a ledger that cannot be read on.
+                Some(Err(error)) if error.is_fatal() => return Err(error.into()),
                 // A command comes only once, so it is handled on what is known before anything is opened anew.
                 Some(Err(error)) => {
                     lost = Some(error);

@@ -60,7 +60,8 @@ pub struct Faults {
     pub late_append: u64,
     /// A read gets no answer.
     pub lost_read: u64,
-    /// A snapshot is not saved; or what comes back is damaged.
+    /// A snapshot is not saved; it cannot be read; or one of those that the store keeps is damaged from then on, gone, or an
+    /// old one.
     pub bad_snapshot: u64,
     /// A reader loses its connection.
     pub lost_tail: u64,
@@ -76,8 +77,10 @@ struct Shared {
     doors: [Vec<DoorRecord>; 2],
     /// What each door has forgotten: up to one position, and of single senders up to another one.
     trimmed: [(u64, BTreeMap<Token, u64>); 2],
-    /// All that were saved under a name, the newest last.
-    snapshots: BTreeMap<String, Vec<(Witness, Bytes)>>,
+    /// Position of what is on no writer's subject.
+    foreign: Option<Lsn>,
+    /// By name.
+    snapshots: BTreeMap<String, Saved>,
     /// Appends that are still on their way.
     late: Vec<(Writer, Lsn, Bytes)>,
     random: Seeded,
@@ -85,6 +88,66 @@ struct Shared {
     wakers: Vec<Waker>,
     /// How often the server was restarted: readers have lost their connection.
     restarts: u64,
+}
+
+/// Snapshots of one name.
+#[derive(Debug, Default)]
+struct Saved {
+    /// All that were ever saved, the newest last.
+    all: Vec<(Witness, Bytes)>,
+    /// What the store has now, in the same order.
+    kept: Vec<(Witness, Stored)>,
+}
+
+impl Saved {
+    fn save(&mut self, witness: Witness, bytes: Bytes) {
+        self.all.push((witness.clone(), bytes.clone()));
+        self.kept.push((witness, Stored::Whole(bytes)));
+        if self.kept.len() > KEPT {
+            self.kept.remove(0);
+        }
+    }
+
+    /// Something becomes of one of those that are kept.
+    fn spoil(&mut self, random: &mut Seeded) {
+        let which = random.below(self.kept.len() as u64) as usize;
+        match random.below(4) {
+            0 => self.kept[which].1 = Stored::Damaged("a part of it is missing".into()),
+            1 => {
+                let (witness, bytes) = &self.all[random.below(self.all.len() as u64) as usize];
+                self.kept[which] = (witness.clone(), Stored::Whole(bytes.clone()));
+            }
+            2 => drop(self.kept.remove(which)),
+            _ => {
+                if let Stored::Whole(bytes) = &mut self.kept[which].1 {
+                    *bytes = flipped(bytes, random);
+                }
+            }
+        }
+    }
+}
+
+/// With some other bytes.
+fn flipped(bytes: &Bytes, random: &mut Seeded) -> Bytes {
+    let mut flipped = bytes.to_vec();
+    for _ in 0..=random.below(3) {
+        let at = random.below(flipped.len().max(1) as u64) as usize;
+        if let Some(byte) = flipped.get_mut(at) {
+            *byte ^= 1 << random.below(8);
+        }
+    }
+    flipped.into()
+}
+
+/// What stands on the ledger that no writer has written there.
+#[derive(Debug, Clone, Copy)]
+pub enum Foreign {
+    /// On a subject of nobody.
+    Subject,
+    /// On a writer's, and no frame.
+    NoFrame(Writer),
+    /// What stands at this position already, once more.
+    Again(Lsn),
 }
 
 #[derive(Debug, Clone)]
@@ -96,6 +159,7 @@ impl MemoryBus {
             ledger: Vec::new(),
             doors: [Vec::new(), Vec::new()],
             trimmed: Default::default(),
+            foreign: None,
             snapshots: BTreeMap::new(),
             late: Vec::new(),
             random: Seeded::new(seed),
@@ -138,8 +202,10 @@ impl MemoryBus {
         self.lock().ledger.clone()
     }
 
+    /// None behind its end.
     pub fn records_from(&self, index: usize) -> Vec<Record> {
-        self.lock().ledger[index..].to_vec()
+        let shared = self.lock();
+        shared.ledger.iter().skip(index).cloned().collect()
     }
 
     /// The snapshots saved under `name`, the newest last, from `index` on.
@@ -147,7 +213,18 @@ impl MemoryBus {
         let shared = self.lock();
         let saved = shared.snapshots.get(name);
         let bytes = |(_, bytes): &(Witness, Bytes)| bytes.clone();
-        saved.map_or_else(Vec::new, |all| all[index..].iter().map(bytes).collect())
+        saved.map_or_else(Vec::new, |it| it.all[index..].iter().map(bytes).collect())
+    }
+
+    /// The snapshots that the store has of that name and can read to their end, the latest first.
+    pub fn snapshots_kept(&self, name: &str) -> Vec<Bytes> {
+        let shared = self.lock();
+        let kept = shared.snapshots.get(name).map(|saved| saved.kept.iter());
+        let whole = |(_, stored): &(Witness, Stored)| match stored {
+            Stored::Whole(bytes) => Some(bytes.clone()),
+            Stored::Damaged(_) => None,
+        };
+        kept.into_iter().flatten().rev().filter_map(whole).collect()
     }
 
     /// What the snapshots bear witness of that the store keeps.
@@ -166,6 +243,28 @@ impl MemoryBus {
     /// From here on no append lands, and none is answered.
     pub fn loses_appends(&self) {
         self.lock().faults.lost_append = 1000;
+    }
+
+    /// Something comes to stand at the ledger's end that no writer has written there.
+    pub fn intrudes(&self, foreign: Foreign) -> Lsn {
+        let mut shared = self.lock();
+        let lsn = Lsn(shared.ledger.len() as u64 + 1);
+        let no_frame = Bytes::from_static(b"\xff no frame");
+        let (writer, bytes) = match foreign {
+            // A record has a writer, and nobody gets to see this one.
+            Foreign::Subject => {
+                shared.foreign = Some(lsn);
+                (Writer::Admission, no_frame)
+            }
+            Foreign::NoFrame(writer) => (writer, no_frame),
+            Foreign::Again(of) => {
+                let stands = &shared.ledger[of.0 as usize - 1];
+                (stands.writer, stands.frame.clone())
+            }
+        };
+        shared.ledger.push(Record::new(lsn, writer, bytes));
+        shared.wake();
+        lsn
     }
 
     /// The server comes back without the records behind `keep`, and with these in their place.
@@ -189,7 +288,13 @@ impl Shared {
     }
 
     fn last_of(&self, writer: Writer) -> Option<&Record> {
-        self.ledger.iter().rev().find(|r| r.writer == writer)
+        let mut records = self.ledger.iter().rev();
+        records.find(|r| r.writer == writer && self.foreign != Some(r.lsn))
+    }
+
+    fn foreign(lsn: Lsn) -> BusError {
+        let why = "no writer has its subject".into();
+        BusError::Foreign { lsn, why }
     }
 
     /// The append itself, fenced.
@@ -221,13 +326,8 @@ impl Shared {
     }
 
     fn witnesses(&self) -> Vec<Witness> {
-        let kept = |saved: &'_ Vec<(Witness, Bytes)>| {
-            let latest = saved.iter().rev().take(KEPT);
-            latest
-                .map(|(witness, _)| witness.clone())
-                .collect::<Vec<_>>()
-        };
-        self.snapshots.values().flat_map(kept).collect()
+        let kept = self.snapshots.values().flat_map(|saved| &saved.kept);
+        kept.map(|(witness, _)| witness.clone()).collect()
     }
 
     fn forgot(&self, door: Door, message: &DoorRecord) -> bool {
@@ -311,6 +411,9 @@ impl Bus for MemoryBus {
 
     async fn at(&self, lsn: Lsn) -> Result<Option<Record>, BusError> {
         let shared = self.answered().await?;
+        if shared.foreign == Some(lsn) {
+            return Err(Shared::foreign(lsn));
+        }
         let at = (lsn.0 as usize).checked_sub(1);
         Ok(at.and_then(|at| shared.ledger.get(at).cloned()))
     }
@@ -377,11 +480,11 @@ impl Bus for MemoryBus {
         let spoilt = shared.fails(|f| f.bad_snapshot);
         let cut = shared.random.chance(500);
         let saved = shared.snapshots.get(name);
-        let found = saved.and_then(|saved| saved.iter().rev().nth(older));
-        Ok(found.map(|(_, bytes)| match spoilt {
-            true if cut => Stored::Whole(bytes.slice(..bytes.len() - 1)),
-            true => Stored::Damaged("a part of it is missing".into()),
-            false => Stored::Whole(bytes.clone()),
+        let found = saved.and_then(|saved| saved.kept.iter().rev().nth(older));
+        Ok(found.map(|(_, stored)| match stored {
+            Stored::Whole(bytes) if spoilt && cut => Stored::Whole(bytes.slice(..bytes.len() - 1)),
+            Stored::Whole(_) if spoilt => Stored::Damaged("a part of it does not come".into()),
+            stored => stored.clone(),
         }))
     }
 
@@ -395,8 +498,15 @@ impl Bus for MemoryBus {
         if shared.fails(|f| f.bad_snapshot) {
             return Err(BusError::Unavailable("no room".into()));
         }
-        let saved = shared.snapshots.entry(name.to_owned()).or_default();
-        saved.push((witness, bytes));
+        let spoilt = shared.fails(|f| f.bad_snapshot);
+        let Shared {
+            snapshots, random, ..
+        } = &mut *shared;
+        let saved = snapshots.entry(name.to_owned()).or_default();
+        saved.save(witness, bytes);
+        if spoilt {
+            saved.spoil(random);
+        }
         Ok(())
     }
 
@@ -442,6 +552,13 @@ impl<T: Clone> MemoryTail<T> {
             while lies(self.next).is_some_and(|message| shared.forgot(door, message)) {
                 self.next += 1;
             }
+        }
+        if self.door.is_none() && shared.foreign == Some(Lsn(self.next)) {
+            if sabotage::armed(Bug::ForeignSkipped) {
+                self.next += 1;
+                return None;
+            }
+            return Some(Err(Shared::foreign(Lsn(self.next))));
         }
         let index = (self.next - 1) as usize;
         let here = (self.of)(&shared).get(index).cloned();

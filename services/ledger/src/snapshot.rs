@@ -7,7 +7,10 @@ use crate::{
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tracing::warn;
-use vocab::Lsn;
+use vocab::{
+    Lsn,
+    sabotage::{self, Bug},
+};
 
 /// A state with the position and the chain that it was taken at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,8 +22,8 @@ pub struct Snapshot {
 }
 
 /// Format of the envelope; the state inside has a version of its own.
-const ENVELOPE: u8 = 2;
-/// Room for what stands before a state: the ledger's id, the chain and the digest.
+const ENVELOPE: u8 = 3;
+/// Room for what stands before a state: the seal, the ledger's id, the chain and the digest.
 const HEAD_ROOM: usize = 1024;
 
 impl Snapshot {
@@ -60,7 +63,14 @@ impl Snapshot {
 
     pub fn to_bytes(&self, ledger: LedgerId) -> Bytes {
         let room = self.state.len() + HEAD_ROOM;
-        encode(&(ENVELOPE, ledger, self), room).into()
+        encode(&(ENVELOPE, self.seal(ledger), ledger, self), room).into()
+    }
+
+    /// Over all that stands beside the state, the state's digest among it: a damaged position or watermark would have its
+    /// reader take the ledger for a broken one.
+    fn seal(&self, ledger: LedgerId) -> Digest {
+        let head = (ledger, self.version, &self.chain, self.digest);
+        Digest::of(&encode(&head, HEAD_ROOM))
     }
 
     /// None for anything that is not an intact snapshot of this very ledger: a shortcut that fails is not taken.
@@ -68,8 +78,10 @@ impl Snapshot {
         let (&ENVELOPE, rest) = bytes.split_first()? else {
             return None;
         };
-        let (of, snapshot): (LedgerId, Self) = postcard::from_bytes(rest).ok()?;
-        (of == ledger && Digest::of(&snapshot.state) == snapshot.digest).then_some(snapshot)
+        let (seal, of, snapshot): (Digest, LedgerId, Self) = postcard::from_bytes(rest).ok()?;
+        let intact = snapshot.seal(of) == seal && Digest::of(&snapshot.state) == snapshot.digest;
+        let taken = intact || sabotage::armed(Bug::DamagedSnapshotTaken);
+        (of == ledger && taken).then_some(snapshot)
     }
 }
 
@@ -220,6 +232,41 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::Head;
+    use vocab::{Token, Writer};
+
+    #[test]
+    fn a_snapshot_with_a_changed_bit_is_none() {
+        let mut chain = Chain::default();
+        let sender = Token::new("sender").expect("a name");
+        let handled = Head::default().handled;
+        let handled = handled.moved(3, [(sender, 7)].into_iter());
+        let head = Head {
+            lsn: Lsn(5),
+            frame_no: 2,
+            through_lsn: Lsn(4),
+            handled: handled.expect("forwards"),
+            ..Head::default()
+        };
+        chain.set(Writer::Quota, head);
+        let snapshot = Snapshot::of(1, chain, &(7_u64, "state"));
+        let bytes = snapshot.to_bytes(LedgerId(1));
+        assert_eq!(
+            Snapshot::from_bytes(&bytes, LedgerId(1)),
+            Some(snapshot.clone())
+        );
+        assert_eq!(Snapshot::from_bytes(&bytes, LedgerId(2)), None);
+        for bit in 0..8 * bytes.len() {
+            let mut changed = bytes.to_vec();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            let found = Snapshot::from_bytes(&changed, LedgerId(1));
+            assert_eq!(found, None, "bit {bit}");
+        }
+        for length in 0..bytes.len() {
+            let found = Snapshot::from_bytes(&bytes[..length], LedgerId(1));
+            assert_eq!(found, None, "cut at {length}");
+        }
+    }
 
     #[test]
     fn a_snapshot_waits_for_twice_its_own_size() {

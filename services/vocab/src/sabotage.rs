@@ -51,10 +51,16 @@ pub enum Bug {
     FeedFencedBySequence,
     /// Forgets, on taking over, whose messages were decided ahead of others.
     AheadForgotten,
+    /// Gives a tenant nothing of its own: what all share is larger by that.
+    OwnRoomShared,
+    /// Begins with a snapshot without a look at whether it is intact.
+    DamagedSnapshotTaken,
+    /// Goes on behind what is no frame of the chain.
+    ForeignSkipped,
 }
 
 impl Bug {
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 27] = [
         Self::NoFence,
         Self::WatermarkOffByOne,
         Self::DuplicateNotRecognised,
@@ -79,6 +85,9 @@ impl Bug {
         Self::DigestIgnored,
         Self::FeedFencedBySequence,
         Self::AheadForgotten,
+        Self::OwnRoomShared,
+        Self::DamagedSnapshotTaken,
+        Self::ForeignSkipped,
     ];
 }
 

@@ -7,6 +7,7 @@ mod accepted;
 mod due;
 mod message;
 mod rates;
+mod room;
 mod table;
 
 pub use message::{Answer, Ask, Asked, Decided, Expect, TurnedAway};

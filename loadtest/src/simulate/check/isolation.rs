@@ -133,9 +133,10 @@ fn decide<D: Decider, R: Decider>(
 }
 
 fn folded<D: Decider + Clone>(bus: &MemoryBus) -> Result<(D, Millis), Violation> {
-    let newest = bus.snapshots_from(D::WRITER.name(), 0).pop();
-    let restored = newest
-        .and_then(|bytes| Snapshot::from_bytes(&bytes, LedgerId(1)))
+    let kept = bus.snapshots_kept(D::WRITER.name()).into_iter();
+    let restored = kept
+        .filter_map(|bytes| Snapshot::from_bytes(&bytes, LedgerId(1)))
+        .next()
         .and_then(|snapshot| Replica::<D>::restore(&snapshot));
     let mut replica = restored.unwrap_or_default();
     let from = replica.next().0;

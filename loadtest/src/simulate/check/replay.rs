@@ -14,7 +14,7 @@ pub trait Replay {
     fn record(&mut self, record: &Record) -> Result<(), Violation>;
     /// Looks at the snapshots that were saved since.
     fn snapshots(&mut self, bus: &MemoryBus) -> Result<(), Violation>;
-    /// Builds the state from the newest snapshot and its tail.
+    /// Builds the state from each snapshot that is kept, and its tail.
     fn restore(&self, bus: &MemoryBus) -> Result<(), Violation>;
 }
 
@@ -79,12 +79,16 @@ impl<D: Decider> Replay for Replays<D> {
     }
 
     fn restore(&self, bus: &MemoryBus) -> Result<(), Violation> {
-        let Some(bytes) = bus.snapshots_from(D::WRITER.name(), 0).pop() else {
-            return Ok(());
-        };
-        let restored = Snapshot::from_bytes(&bytes, LedgerId(1))
-            .and_then(|snapshot| Replica::<D>::restore(&snapshot));
-        let Some(mut replica) = restored else {
+        let kept = bus.snapshots_kept(D::WRITER.name()).into_iter();
+        // What is damaged is no snapshot.
+        let mut intact = kept.filter_map(|bytes| Snapshot::from_bytes(&bytes, LedgerId(1)));
+        intact.try_for_each(|snapshot| self.restores(&snapshot, bus))
+    }
+}
+
+impl<D: Decider> Replays<D> {
+    fn restores(&self, snapshot: &Snapshot, bus: &MemoryBus) -> Result<(), Violation> {
+        let Some(mut replica) = Replica::<D>::restore(snapshot) else {
             return Err(wrong::<D>(0, "a snapshot that cannot be restored"));
         };
         let from = replica.next().0;
@@ -108,9 +112,10 @@ impl<D: Decider> Replay for Replays<D> {
 /// Whether a scheduler that begins now would do anything but explain: one that has folded all from the beginning, and one
 /// that has begun with the newest snapshot. At the clock of the writer's last frame: nothing has come due since.
 pub fn begins_quietly(bus: &MemoryBus, rules: &Rules) -> Result<(), Violation> {
-    let newest = bus.snapshots_from(Scheduler::WRITER.name(), 0).pop();
-    let restored = newest
-        .and_then(|bytes| Snapshot::from_bytes(&bytes, LedgerId(1)))
+    let kept = bus.snapshots_kept(Scheduler::WRITER.name()).into_iter();
+    let restored = kept
+        .filter_map(|bytes| Snapshot::from_bytes(&bytes, LedgerId(1)))
+        .next()
         .and_then(|snapshot| Replica::<Scheduler>::restore(&snapshot));
     for mut replica in [Some(Replica::default()), restored].into_iter().flatten() {
         let from = replica.next().0;

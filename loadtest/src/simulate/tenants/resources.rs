@@ -34,6 +34,12 @@ impl Slots {
         })
     }
 
+    pub fn misnamed(&mut self, random: &mut Seeded) -> Verb {
+        let slot = self.say(random);
+        let resource = "no name".to_owned();
+        Verb::CreateResource(CreateResource { resource, slot })
+    }
+
     pub fn wish(
         &mut self,
         tenant: &str,

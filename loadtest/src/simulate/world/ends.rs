@@ -118,7 +118,7 @@ impl World {
         witnesses.map(|witness| witness.lsn).max()
     }
 
-    /// How far the latest snapshot of a role, or what it wrote, has come.
+    /// How far the latest intact snapshot of a role, or what it wrote, has come.
     fn has_read(&self, role: Role) -> Lsn {
         let writer = match role {
             Role::Admission => Writer::Admission,
@@ -127,18 +127,11 @@ impl World {
             Role::Nodes => Writer::NodeHeartbeat,
             Role::Feed => return self.shared.feed.through(),
         };
-        self.snapshots(writer).next().unwrap_or_default()
-    }
-
-    /// How far the two snapshots have come that the store keeps of a writer, the latest first. A leader that was late may have
-    /// saved it, and have read less than the one before.
-    fn snapshots(&self, writer: Writer) -> impl Iterator<Item = Lsn> {
-        let saved = self.shared.bus.snapshots_from(writer.name(), 0);
-        let kept = saved.into_iter().rev().take(2);
-        kept.map(|bytes| {
-            let snapshot = Snapshot::from_bytes(&bytes, LedgerId(1));
-            snapshot.map_or(Lsn(0), |snapshot| snapshot.chain.furthest())
-        })
+        // A leader that was late may have saved it, and have read less than the one before.
+        let kept = self.shared.bus.snapshots_kept(writer.name()).into_iter();
+        let mut intact = kept.filter_map(|bytes| Snapshot::from_bytes(&bytes, LedgerId(1)));
+        let latest = intact.next();
+        latest.map_or(Lsn(0), |snapshot| snapshot.chain.furthest())
     }
 
     fn gives_up(&mut self, mut process: Process) -> Result<(), Violation> {

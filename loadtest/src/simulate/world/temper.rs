@@ -49,7 +49,53 @@ impl Temper {
     }
 }
 
-pub fn limits(random: &mut Seeded) -> Limits {
+/// What happens in some worlds only, apart from all else.
+#[derive(Debug)]
+pub struct Rare {
+    pub random: Seeded,
+    /// Per mille of the clients' messages in which one tenant asks as much as it can.
+    pub flood: u64,
+    /// Names are so long that they take room.
+    pub long_names: bool,
+    /// Operations after which something stands on the ledger that no writer has written there.
+    pub foreign_after: Option<u64>,
+    own_bytes: u64,
+    shared_bytes_max: u64,
+}
+
+/// What an operation with a short name takes.
+const OPERATION_BYTES: u64 = 470;
+/// More than any world takes.
+pub const AMPLE_BYTES: u64 = 1 << 40;
+
+impl Rare {
+    pub fn new(seed: u64) -> Self {
+        let mut random = Seeded::new(seed ^ 0x4a4e);
+        let foreign_after = match random.chance(40) {
+            true => Some(random.below(50)),
+            false => None,
+        };
+        let floods = random.chance(150);
+        let (flood, own_bytes, shared_bytes_max) = match floods {
+            true => (
+                300 + random.below(600),
+                OPERATION_BYTES * (1 + random.below(8)) + random.below(OPERATION_BYTES),
+                OPERATION_BYTES * random.below(2) * random.below(30),
+            ),
+            false => (0, AMPLE_BYTES, 0),
+        };
+        Self {
+            flood,
+            long_names: floods && random.chance(300),
+            foreign_after,
+            own_bytes,
+            shared_bytes_max,
+            random,
+        }
+    }
+}
+
+pub fn limits(random: &mut Seeded, rare: &Rare) -> Limits {
     let small = random.chance(150);
     Limits {
         cell: CELL,
@@ -57,6 +103,8 @@ pub fn limits(random: &mut Seeded) -> Limits {
         window_ms: 100 + random.below(1500) as i64,
         operations_max: if small { 6 + random.below(10) } else { 10_000 },
         allocations_max: if small { 2 + random.below(10) } else { 10_000 },
+        own_bytes: rare.own_bytes,
+        shared_bytes_max: rare.shared_bytes_max,
         // So long that what is asked in it may still expire in the same world; or as requests say.
         slot_ms: match random.below(3) {
             0 => 0,

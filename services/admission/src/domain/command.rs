@@ -1,6 +1,6 @@
 //! What is asked, as it was written: nothing but its shape has been checked.
 
-use super::{ChangeRequest, ResourceRequest, SubmitRequest, TargetRequest};
+use super::{ChangeRequest, ResourceRequest, Shares, SubmitRequest, TargetRequest};
 use vocab::{CellNo, Operation, Refusal, Slot, Token};
 
 /// What a message at the door comes to.
@@ -46,8 +46,7 @@ pub struct Rules {
     pub operations_max: u64,
     /// Allocations of one tenant that have not ended.
     pub allocations_max: u64,
-    /// Bytes that tenants may have together beyond what each has of its own.
-    pub shared_bytes_max: u64,
+    pub room: Shares,
     /// The length of a slot of reservations on the cell's clock; 0: requests say which slot they are of.
     pub slot_ms: u64,
     /// How long an operation of the requests' slots is remembered, in slots.

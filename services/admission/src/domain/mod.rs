@@ -22,6 +22,7 @@ pub use command::{Command, Rules, Turned, Verb};
 pub use operations::{is_kept, is_recorded};
 pub use priority::TargetRequest;
 pub use resource::{HolderRequest, ResourceRequest};
+pub use room::Shares;
 pub use submit::{
     DependencyRequest, GangRequest, PlacementRequest, RequirementRequest, SpreadRequest,
     SubmitRequest, TermRequest, TolerationRequest,
@@ -62,7 +63,7 @@ impl Decider for Admission {
     type Effect = Turned;
 
     const WRITER: Writer = Writer::Admission;
-    const STATE_VERSION: u32 = 5;
+    const STATE_VERSION: u32 = 6;
 
     const READERS: &'static [Writer] = &[Writer::Quota, Writer::Scheduler];
     const READS: Kinds = Kinds::of(&[EventKind::AllocationEnded, EventKind::QuotaDenied]);
@@ -232,6 +233,7 @@ impl Decider for Admission {
 
     /// A repeated operation first, whatever it says; then what the operation table can take; then the verb's own rules.
     fn handle(&mut self, command: Command, rules: &Rules, draft: &mut Draft) {
+        self.room.divide(rules.room);
         self.forget(rules, draft);
         let Command { operation, verb } = command;
         let slot = match &verb {
@@ -473,9 +475,7 @@ impl Admission {
         let id = operation.operation_id.as_ref();
         let more = id.map_or(0, |id| room::operation(tenant, id));
         let would_be = self.room.held(Of::Operations, tenant) - over.bytes + more;
-        let shared_max = rules.shared_bytes_max;
-        self.room
-            .check(Of::Operations, tenant, would_be, shared_max)
+        self.room.check(Of::Operations, tenant, would_be)
     }
 
     /// The tenant may have one more allocation: as the cell has it for each, as operators have set it for this one, and as
@@ -498,9 +498,7 @@ impl Admission {
             return Err(Refusal::over(Rule::BacklogFull, subject, most, would_be));
         }
         let would_be = self.room.held(Of::Allocations, tenant) + room::live(tenant, spec);
-        let shared_max = rules.shared_bytes_max;
-        self.room
-            .check(Of::Allocations, tenant, would_be, shared_max)
+        self.room.check(Of::Allocations, tenant, would_be)
     }
 }
 

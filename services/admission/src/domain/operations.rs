@@ -28,7 +28,7 @@ struct Entry {
     slot: Option<Slot>,
 }
 
-/// Operations of one tenant whose window is over in a slot: the newest, how many, and the room that they take.
+/// Operations of one tenant whose window is over in a slot: the newest, how many are in its table, and the room that they take.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct OverBySlot {
     pub through: Option<EventNo>,
@@ -151,9 +151,15 @@ impl Operations {
     pub fn over_by_slot(&self, tenant: &Token, (slot, window): (Slot, Slot)) -> OverBySlot {
         let queue = self.by_slot.get(tenant).into_iter().flatten();
         let over = queue.take_while(|(of, ..)| is_over(*of, slot, window));
+        let table = self.tables.get(tenant);
+        // A refusal in a later slot may have taken the place of one that is over.
+        let stands = |id: &Token, no: &EventNo| {
+            let entry = table.and_then(|table| table.get(id));
+            entry.is_some_and(|entry| entry.original == *no)
+        };
         over.fold(OverBySlot::default(), |found, (_, no, id)| OverBySlot {
             through: Some(*no),
-            count: found.count + 1,
+            count: found.count + u64::from(stands(id, no)),
             bytes: found.bytes + room::operation(tenant, id),
         })
     }

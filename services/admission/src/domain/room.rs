@@ -5,11 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use vocab::{AllocationSpec, PlacementRules, Refusal, Rule, Token};
-
-/// What each tenant may have for its operations, and as much for its allocations, whatever the others have. By itself, so
-/// that who has no room for one more allocation can still cancel those that it has.
-pub(super) const OWN: u64 = 1 << 20;
+use vocab::{
+    AllocationSpec, PlacementRules, Refusal, Rule, Token,
+    sabotage::{self, Bug},
+};
 
 /// An operation that is remembered.
 const OPERATION: u64 = 470;
@@ -31,28 +30,92 @@ pub(super) enum Of {
     Allocations,
 }
 
+/// How room is divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shares {
+    /// What each tenant may have for its operations, whatever the others have.
+    pub operations_own_bytes: u64,
+    /// The same for its allocations. By itself, so that who has no room for one more can still cancel those that it has.
+    pub allocations_own_bytes: u64,
+    /// What tenants may have together beyond that.
+    pub shared_bytes_max: u64,
+}
+
+impl Shares {
+    fn own(&self, of: Of) -> u64 {
+        match of {
+            Of::Operations => self.operations_own_bytes,
+            Of::Allocations => self.allocations_own_bytes,
+        }
+    }
+
+    /// What somebody who has so much has beyond its own share.
+    fn beyond(&self, of: Of, held: u64) -> u64 {
+        held.saturating_sub(self.own(of))
+    }
+
+    fn armed(self) -> Self {
+        match sabotage::armed(Bug::OwnRoomShared) {
+            true => Self {
+                operations_own_bytes: 0,
+                shared_bytes_max: self.shared_bytes_max + self.operations_own_bytes,
+                ..self
+            },
+            false => self,
+        }
+    }
+}
+
 /// Bytes by tenant. The operators' lane has no end, so nothing of theirs is counted.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Room {
     /// Without those that have none.
     operations: BTreeMap<Token, u64>,
     allocations: BTreeMap<Token, u64>,
-    /// The sum of what each has beyond its own shares.
-    beyond: u64,
+    /// Follows from what is held and from a setting, so it is no part of the state; none before the first decision.
+    #[serde(skip)]
+    beyond: Option<Beyond>,
 }
 
-/// What a tenant has of one kind beyond its own share.
-fn beyond(held: u64) -> u64 {
-    held.saturating_sub(OWN)
+/// The sum of what each has beyond its own shares.
+#[derive(Debug, Clone, Copy)]
+struct Beyond {
+    by: Shares,
+    sum: u64,
 }
+
+impl PartialEq for Room {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.operations, &self.allocations) == (&other.operations, &other.allocations)
+    }
+}
+
+impl Eq for Room {}
 
 impl Room {
-    pub fn held(&self, of: Of, tenant: &Token) -> u64 {
-        let held = match of {
+    fn all(&self, of: Of) -> &BTreeMap<Token, u64> {
+        match of {
             Of::Operations => &self.operations,
             Of::Allocations => &self.allocations,
+        }
+    }
+
+    pub fn held(&self, of: Of, tenant: &Token) -> u64 {
+        self.all(of).get(tenant).copied().unwrap_or(0)
+    }
+
+    /// Divides it so from now on.
+    pub fn divide(&mut self, shares: Shares) {
+        let by = shares.armed();
+        if self.beyond.is_some_and(|beyond| beyond.by == by) {
+            return;
+        }
+        let sum = |of| -> u64 {
+            let held = self.all(of).values();
+            held.map(|held| by.beyond(of, *held)).sum()
         };
-        held.get(tenant).copied().unwrap_or(0)
+        let sum = sum(Of::Operations) + sum(Of::Allocations);
+        self.beyond = Some(Beyond { by, sum });
     }
 
     pub fn take(&mut self, of: Of, tenant: &Token, bytes: u64) {
@@ -76,20 +139,20 @@ impl Room {
             0 => held.remove(tenant),
             _ => held.insert(tenant.clone(), bytes),
         };
-        self.beyond = self.beyond - beyond(before.unwrap_or(0)) + beyond(bytes);
+        if let Some(Beyond { by, sum }) = &mut self.beyond {
+            *sum = *sum - by.beyond(of, before.unwrap_or(0)) + by.beyond(of, bytes);
+        }
     }
 
     /// The tenant may have so many bytes for this. Up to its own share nobody keeps it from that. Beyond it, it may have as
-    /// much of what all share as it leaves, so that there is always something left for who comes next.
-    pub fn check(
-        &self,
-        of: Of,
-        tenant: &Token,
-        would_be: u64,
-        shared_max: u64,
-    ) -> Result<(), Refusal> {
-        let others = self.beyond - beyond(self.held(of, tenant));
-        let limit = OWN.saturating_add(shared_max.saturating_sub(others) / 2);
+    /// much of what all share as it leaves, so that there is always something left for who comes next. Nobody has any room
+    /// that was never divided.
+    pub fn check(&self, of: Of, tenant: &Token, would_be: u64) -> Result<(), Refusal> {
+        let limit = self.beyond.map_or(0, |Beyond { by, sum }| {
+            let others = sum - by.beyond(of, self.held(of, tenant));
+            let shared = by.shared_bytes_max.saturating_sub(others) / 2;
+            by.own(of).saturating_add(shared)
+        });
         if would_be <= limit {
             return Ok(());
         }

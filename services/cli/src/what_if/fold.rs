@@ -2,7 +2,7 @@
 
 use super::Request;
 use crate::Failure;
-use admission::domain::{Admission, Rules};
+use admission::domain::Admission;
 use client::Operation;
 use ledger::{Bus, Decider, DoorRecord, Replica, Tail, cell::Chosen};
 use prost::Message;
@@ -60,16 +60,8 @@ impl Folded {
     /// What admission makes of the request; what it refuses is an error.
     pub(super) fn decided(&self, request: &Request) -> Result<Vec<Change>, Failure> {
         let settings = admission::Settings::default();
-        let rules = Rules {
-            cell: self.cell,
-            operation_window_ms: settings.operation_window_ms,
-            operations_max: settings.operations_max,
-            allocations_max: settings.allocations_max,
-            shared_bytes_max: settings.shared_bytes_max,
-            // What is tried here speaks of allocations.
-            slot_ms: Chosen::default().slot_ms,
-            window_slots: settings.window_slots,
-        };
+        // What is tried here speaks of allocations.
+        let rules = settings.rules(self.cell, Chosen::default().slot_ms);
         let mut admission = self.admission.state().clone();
         let mut draft = self.admission.draft(self.now);
         let sender = Token::new(&request.sender)?;

@@ -25,7 +25,6 @@ use tokio::{
     select,
     sync::{Semaphore, mpsc},
     task::JoinHandle,
-    time::Instant,
 };
 use vocab::{Token, TraceContext};
 
@@ -36,9 +35,9 @@ const READ_AHEAD_BYTES: u32 = 16 << 20;
 const PULLED: i64 = 128;
 /// Messages that are asked for one by one at the same time.
 const ASKED: usize = 16;
-/// Real time for which messages are fetched after one that the client library cannot read: whoever sends one sends more, and
-/// each would break the consumer's connection.
-const AFTER_UNREADABLE: Duration = Duration::from_secs(5);
+/// Looks for which messages are fetched after one that the client library cannot read, some seconds of them: whoever sends
+/// one sends more, and each would break the consumer's connection.
+const LOOKS_AFTER_UNREADABLE: usize = 1000;
 
 /// Real time without a message after which it is looked whether there is one.
 const STALLED: Duration = Duration::from_secs(1);
@@ -234,8 +233,9 @@ impl Reader {
     /// Whether there was anything that the consumer has not brought. Goes on while what comes cannot be read otherwise.
     async fn fetch_stalled(&mut self) -> Result<bool, BusError> {
         let (mut fetched, mut width) = (0, 1);
-        let mut unreadable: Option<Instant> = None;
+        let mut looks_left = 0_usize;
         loop {
+            looks_left = looks_left.saturating_sub(1);
             let messages = self.fetch(width).await?;
             // As many at a time as there are.
             width = match messages.len() == width {
@@ -246,11 +246,11 @@ impl Reader {
             let none = messages.is_empty();
             for raw in messages {
                 if !self.deliver_raw(&raw).await? {
-                    unreadable = Some(Instant::now());
+                    looks_left = LOOKS_AFTER_UNREADABLE;
                 }
             }
-            let goes_on = unreadable.is_some_and(|at| at.elapsed() < AFTER_UNREADABLE);
-            if self.sender.is_closed() || (!goes_on && (none || fetched >= FETCHED_MAX)) {
+            let enough = looks_left == 0 && (none || fetched >= FETCHED_MAX);
+            if self.sender.is_closed() || enough {
                 return Ok(fetched > 0);
             }
             if none {

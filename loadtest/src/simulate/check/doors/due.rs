@@ -24,6 +24,7 @@ const PRIORITY_CLASS_FORBIDDEN: i32 = 37;
 const SLOT_BACKWARDS: i32 = 40;
 const SLOT_OVERFLOW: i32 = 41;
 const DEPENDENCY_UNKNOWN: i32 = 58;
+const CELL_FULL: i32 = 63;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Due {
@@ -65,7 +66,7 @@ impl Checker {
         let (slot, window) = (self.said_slot(of), self.limits.bounds.window_slots);
         let kept = of.key().and_then(|key| self.doors.table.get(&key));
         // Past its window it is as good as forgotten.
-        let kept = kept.filter(|kept| !slot.is_some_and(|slot| kept.is_over(slot, window)));
+        let kept = kept.filter(|kept| !slot.is_some_and(|slot| kept.window.is_over(slot, window)));
         if let Some(kept) = kept.filter(|kept| kept.content == of.read.content) {
             return Err(Due::Repeat(kept.original));
         }
@@ -89,6 +90,7 @@ impl Checker {
             let over = slot.map_or(0, |slot| table.over(tenant, slot, window));
             let full = table.of(tenant) - over >= self.limits.operations_max;
             turned_if(full, OPERATION_TABLE_FULL)?;
+            turned_if(!self.has_room(of, slot), CELL_FULL)?;
         }
         if let Some(rule) = unreadable {
             return refused(rule);

@@ -1,12 +1,24 @@
 //! Operations that are remembered, each for its window.
 
-use super::super::{Invariant, Place, Violation};
+use super::{
+    super::{Invariant, Place, Violation},
+    room,
+};
 use schemas::v1;
 use std::collections::BTreeMap;
 
 #[derive(Debug, Default)]
 pub struct Table {
     kept: BTreeMap<(String, String), Kept>,
+    /// What takes room, by tenant: also what is over and has been replaced, until that is said to be forgotten.
+    taken: BTreeMap<String, Vec<Taken>>,
+}
+
+#[derive(Debug)]
+struct Taken {
+    original: u64,
+    window: Window,
+    bytes: u64,
 }
 
 #[derive(Debug)]
@@ -24,11 +36,11 @@ pub enum Window {
     Slots(u64),
 }
 
-impl Kept {
-    pub fn is_over(&self, slot: u64, window: u64) -> bool {
-        match self.window {
-            Window::Slots(since) => slot > since.saturating_add(window),
-            Window::Ms(_) => false,
+impl Window {
+    pub fn is_over(self, slot: u64, window: u64) -> bool {
+        match self {
+            Self::Slots(since) => slot > since.saturating_add(window),
+            Self::Ms(_) => false,
         }
     }
 }
@@ -43,19 +55,40 @@ impl Table {
     }
 
     pub fn keep(&mut self, key: (String, String), kept: Kept) {
+        let taken = Taken {
+            original: kept.original,
+            window: kept.window,
+            bytes: room::operation(&key.0, &key.1),
+        };
+        self.taken.entry(key.0.clone()).or_default().push(taken);
         self.kept.insert(key, kept);
+    }
+
+    /// Bytes that each tenant's operations take.
+    pub fn bytes(&self) -> impl Iterator<Item = (&str, u64)> {
+        let sum = |taken: &[Taken]| taken.iter().map(|taken| taken.bytes).sum();
+        let all = self.taken.iter();
+        all.map(move |(tenant, taken)| (tenant.as_str(), sum(taken)))
+    }
+
+    /// Those of the tenant's operations that are past their window at a slot.
+    pub fn bytes_over(&self, tenant: &str, slot: u64, window: u64) -> u64 {
+        let of = self.taken.get(tenant).into_iter().flatten();
+        let over = of.filter(|taken| taken.window.is_over(slot, window));
+        over.map(|taken| taken.bytes).sum()
     }
 
     /// How many of the tenant's are past their window at a slot.
     pub fn over(&self, tenant: &str, slot: u64, window: u64) -> u64 {
         let of = self.kept.iter().filter(|(key, _)| key.0 == tenant);
-        of.filter(|(_, kept)| kept.is_over(slot, window)).count() as u64
+        of.filter(|(_, kept)| kept.window.is_over(slot, window))
+            .count() as u64
     }
 
     /// By the clock; only what is past its window.
     pub fn forget(&mut self, at: &Place, through: u64, window_ms: i64) -> Result<(), Violation> {
-        let gone = |_: &(String, String), kept: &Kept| match kept.window {
-            Window::Ms(since) if kept.original <= through => Some(at.now > since + window_ms),
+        let gone = |_: &str, original: u64, of: Window| match of {
+            Window::Ms(since) if original <= through => Some(at.now > since + window_ms),
             Window::Ms(_) | Window::Slots(_) => None,
         };
         self.drop(at, gone)
@@ -69,9 +102,9 @@ impl Table {
         slot: u64,
         window: u64,
     ) -> Result<(), Violation> {
-        let gone = |key: &(String, String), kept: &Kept| match kept.window {
-            Window::Slots(_) if key.0 == e.slots_of && kept.original <= e.through => {
-                Some(kept.is_over(slot, window))
+        let gone = |tenant: &str, original: u64, of: Window| match of {
+            Window::Slots(_) if tenant == e.slots_of && original <= e.through => {
+                Some(of.is_over(slot, window))
             }
             Window::Ms(_) | Window::Slots(_) => None,
         };
@@ -82,16 +115,20 @@ impl Table {
     fn drop(
         &mut self,
         at: &Place,
-        gone: impl Fn(&(String, String), &Kept) -> Option<bool>,
+        gone: impl Fn(&str, u64, Window) -> Option<bool>,
     ) -> Result<(), Violation> {
+        let of = |key: &(String, String), kept: &Kept| gone(&key.0, kept.original, kept.window);
         let early = self
             .kept
             .iter()
-            .find(|(key, kept)| gone(key, kept) == Some(false));
+            .find(|(key, kept)| of(key, kept) == Some(false));
         at.rule(early.is_none(), Invariant::Operation, || {
             format!("forgotten within the window: {early:?} at {}", at.now)
         })?;
-        self.kept.retain(|key, kept| gone(key, kept).is_none());
+        self.kept.retain(|key, kept| of(key, kept).is_none());
+        for (tenant, taken) in &mut self.taken {
+            taken.retain(|one| gone(tenant, one.original, one.window).is_none());
+        }
         Ok(())
     }
 }

@@ -53,7 +53,7 @@ fn generate(seed: u64) -> Rows {
         operation_window_ms: 10 + r.below(100) as i64,
         operations_max: 1 + r.below(5),
         allocations_max: 1 + r.below(4),
-        shared_bytes_max: 0,
+        room: shares(0),
         slot_ms: r.below(2) * 10,
         window_slots: r.below(8),
     };

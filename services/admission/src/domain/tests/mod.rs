@@ -14,6 +14,8 @@ use super::*;
 use vocab::{AllocationSpec, CellNo, EndCause, EventNo, Lsn};
 
 const WINDOW: i64 = 100;
+/// What each has of its own of both kinds of room.
+const OWN: u64 = 1 << 20;
 
 struct Table {
     state: Admission,
@@ -26,6 +28,14 @@ struct Table {
 
 fn token(text: &str) -> Token {
     Token::new(text).unwrap()
+}
+
+fn shares(shared_bytes_max: u64) -> Shares {
+    Shares {
+        operations_own_bytes: OWN,
+        allocations_own_bytes: OWN,
+        shared_bytes_max,
+    }
 }
 
 fn submit() -> SubmitRequest {
@@ -80,7 +90,7 @@ impl Table {
                 operation_window_ms: WINDOW,
                 operations_max: 8,
                 allocations_max: 4,
-                shared_bytes_max: 0,
+                room: shares(0),
                 slot_ms: 0,
                 window_slots: 24,
             },
@@ -155,7 +165,7 @@ impl Table {
         self.rules.operations_max = 1000;
         self.rules.operation_window_ms = i64::MAX;
         self.rules.allocations_max = 1000;
-        self.rules.shared_bytes_max = 1 << 40;
+        self.rules.room = shares(1 << 40);
         self
     }
 

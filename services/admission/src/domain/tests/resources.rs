@@ -108,6 +108,24 @@ fn by_the_clock_no_request_says_a_slot() {
 }
 
 #[test]
+fn what_is_over_is_no_part_of_the_table_once_a_refusal_has_its_place() {
+    let mut t = Table::new();
+    t.check("x", 1, create("r", 5), "asked in 5");
+    let slot = Some(30);
+    let request = ResourceRequest::Create {
+        resource: "no name".into(),
+    };
+    t.check(
+        "x",
+        2,
+        Verb::Resource { request, slot },
+        "name_invalid resource",
+    );
+    t.tick(WINDOW + 1, &["forgotten 3"]);
+    t.check("y", 1, create("r", 31), "a forgotten 2, asked in 31");
+}
+
+#[test]
 fn a_full_table_says_so_before_anything_is_recorded() {
     let mut t = Table::new();
     t.rules.operations_max = 2;

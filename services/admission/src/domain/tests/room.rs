@@ -1,27 +1,34 @@
 //! The memory that tenants take: each has its own share, and all share the rest.
 
-use super::super::room::{OWN, Of, Room};
+use super::super::room::{Of, Room};
 use super::*;
 use ledger::memory::Seeded;
 
 const HISTORIES: u64 = 20_000;
 const STEPS: u64 = 60;
 
-/// What each has, and nothing else.
-#[derive(Default)]
-struct Model(Vec<u64>);
+/// What each has, and may have of its own.
+struct Model {
+    held: Vec<u64>,
+    own: [u64; 2],
+}
 
 impl Model {
-    fn beyond(&self) -> u64 {
-        self.0.iter().map(|held| held.saturating_sub(OWN)).sum()
+    fn beyond(&self, who: usize) -> u64 {
+        self.held[who].saturating_sub(self.own[who % 2])
+    }
+
+    fn all_beyond(&self) -> u64 {
+        (0..self.held.len()).map(|who| self.beyond(who)).sum()
     }
 
     /// Up to its own share, or no more beyond it than is then left of what all share.
     fn fits(&self, who: usize, bytes: u64, shared_max: u64) -> bool {
-        let mut then = Self(self.0.clone());
-        then.0[who] += bytes;
-        let beyond = then.0[who].saturating_sub(OWN);
-        beyond == 0 || then.beyond() <= shared_max && beyond <= shared_max - then.beyond()
+        let (mut held, own) = (self.held.clone(), self.own);
+        held[who] += bytes;
+        let then = Self { held, own };
+        let beyond = then.beyond(who);
+        beyond == 0 || then.all_beyond() <= shared_max && beyond <= shared_max - then.all_beyond()
     }
 }
 
@@ -38,41 +45,59 @@ fn room_is_each_tenants_own_up_to_its_share_and_never_more_than_there_is() {
             (of, token(&format!("t{}", no / 2)))
         };
         let shared_max = random.below(5) * OWN / 2;
-        let mut model = Model(vec![0; holders]);
+        let own = [OWN / (1 + random.below(2)), OWN];
+        let mut model = Model {
+            held: vec![0; holders],
+            own,
+        };
+        let by = |own: [u64; 2]| Shares {
+            operations_own_bytes: own[0],
+            allocations_own_bytes: own[1],
+            ..shares(shared_max)
+        };
         // The same history under other names: whose name comes first does not matter.
         let (mut room, mut renamed) = (Room::default(), Room::default());
+        room.divide(by(own));
+        renamed.divide(by([own[1], own[0]]));
         for step in 0..STEPS {
             let who = random.below(holders as u64) as usize;
             let ((of, name), (other_of, other)) = (holder(who), holder(holders - 1 - who));
             let bytes = random.below(OWN / 2);
+            if random.chance(50) {
+                // What a process that starts anew makes of it.
+                room.divide(by([0, 0]));
+                room.divide(by(own));
+            }
             if random.chance(250) {
-                let bytes = bytes.min(model.0[who]);
-                model.0[who] -= bytes;
+                let bytes = bytes.min(model.held[who]);
+                model.held[who] -= bytes;
                 room.give(of, &name, bytes);
                 renamed.give(other_of, &other, bytes);
                 continue;
             }
             let would_be = room.held(of, &name) + bytes;
-            let found = room.check(of, &name, would_be, shared_max);
+            let found = room.check(of, &name, would_be);
             let case = format!("seed {seed} step {step}: {would_be} of {shared_max}: {found:?}");
-            let as_other = renamed.check(other_of, &other, would_be, shared_max);
+            let as_other = renamed.check(other_of, &other, would_be);
             assert_eq!(found, as_other, "{case}");
             assert_eq!(found.is_ok(), model.fits(who, bytes, shared_max), "{case}");
+            let own_share = own[who % 2];
             if let Err(refusal) = found {
-                assert!(would_be > OWN, "{case}: kept from its own share");
+                assert!(would_be > own_share, "{case}: kept from its own share");
                 assert!(
-                    refusal.limit >= OWN && refusal.actual > refusal.limit,
+                    refusal.limit >= own_share && refusal.actual > refusal.limit,
                     "{case}"
                 );
                 refused += 1;
                 continue;
             }
-            model.0[who] += bytes;
+            model.held[who] += bytes;
             room.take(of, &name, bytes);
             renamed.take(other_of, &other, bytes);
-            borrowed += u64::from(would_be > OWN);
-            let all: u64 = model.0.iter().sum();
-            assert!(all <= shared_max + holders as u64 * OWN, "{case}: {all}");
+            borrowed += u64::from(would_be > own_share);
+            let all: u64 = model.held.iter().sum();
+            let own_shares = tenants as u64 * (own[0] + own[1]);
+            assert!(all <= shared_max + own_shares, "{case}: {all}");
         }
     }
     assert!(
@@ -99,13 +124,13 @@ fn who_fills_what_all_share_keeps_nobody_from_its_own() {
     t.rules.operations_max = u64::MAX;
     t.rules.allocations_max = u64::MAX;
     t.rules.operation_window_ms = WINDOW;
-    t.rules.shared_bytes_max = 0;
+    t.rules.room = shares(0);
     for tenant in ["b", "c"] {
         t.admin(tenant, set_tenant(tenant), "applied 1");
     }
     let alone = fill(&mut t, "a", "first");
     // Twice as much when it may have an own share's worth of what all share, which it leaves to others as well.
-    t.rules.shared_bytes_max = 2 * OWN;
+    t.rules.room = shares(2 * OWN);
     let more = fill(&mut t, "a", "then");
     assert!(more.abs_diff(alone) <= 1, "{more} {alone}");
     // The next may have its own, and half of what is left.
