@@ -115,6 +115,8 @@ impl Talk {
                         return Ok(());
                     };
                     permit.send(message);
+                    // What the server has said meanwhile lies unread.
+                    unanswered = 0;
                 }
                 said = self.wire.read_next(), if ahead.is_empty() => {
                     unanswered = 0;
@@ -134,7 +136,7 @@ impl Talk {
                     }
                 }
                 _ = pings.tick() => {
-                    // While a message waits for who listens, nothing is read and nothing can have been said.
+                    // While a message waits for who listens, nothing is read.
                     if unanswered > 1 && ahead.is_empty() {
                         return Err(Unheard::Silent);
                     }
