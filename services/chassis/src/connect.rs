@@ -24,7 +24,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
 /// Between two tries to get the connection back, at the most. The library's own wait grows to 4 s, by which the bus may
 /// have been there for long.
-const RECONNECT_MAX: Duration = Duration::from_millis(250);
+pub(crate) const RECONNECT_MAX: Duration = Duration::from_millis(250);
 
 /// A projector writes with one connection at a time; the others are for lookups beside it.
 const POSTGRES_CONNECTIONS_MAX: u32 = 4;

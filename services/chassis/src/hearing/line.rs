@@ -6,12 +6,11 @@ use tokio::sync::mpsc;
 
 use super::{Heard, Talk, Wanted, talk::Unheard};
 use crate::config::NatsConfig;
-use crate::connect::NatsEvents;
+use crate::connect::{NatsEvents, RECONNECT_MAX};
 use crate::health::ComponentHandle;
 use crate::shutdown::Shutdown;
 
 const AGAIN_FIRST: Duration = Duration::from_millis(50);
-const AGAIN_MAX: Duration = Duration::from_secs(1);
 
 pub(super) struct Line {
     pub service: &'static str,
@@ -42,7 +41,7 @@ impl Line {
             self.away(&why);
             tokio::select! {
                 () = self.shutdown.requested() => return None,
-                () = tokio::time::sleep(wait) => wait = (wait * 2).min(AGAIN_MAX),
+                () = tokio::time::sleep(wait) => wait = (wait * 2).min(RECONNECT_MAX),
             }
         }
     }
