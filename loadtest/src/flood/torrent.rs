@@ -14,7 +14,7 @@ use schemas::{
     v1::{self, Batch, Request, request::Verb},
 };
 use serde::Serialize;
-use std::{fs, io, time::Duration};
+use std::{io, time::Duration};
 use vocab::Token;
 
 /// What a tenant floods with.
@@ -158,8 +158,7 @@ impl Torrent {
     /// What the door has no room for is counted as well: nobody says.
     async fn unreadable(&self, goes_on: impl Fn() -> bool) -> io::Result<u64> {
         let creds = self.stack.creds(&format!("tenant:{}", self.tenant));
-        let creds = fs::read_to_string(creds.map_err(io::Error::other)?)?;
-        let creds = Creds::parse(&creds).map_err(io::Error::other)?;
+        let creds = Creds::read(&creds.map_err(io::Error::other)?).map_err(io::Error::other)?;
         let mut wire = Wire::connect(&self.stack.nats.url, Some(&creds)).await?;
         let mut sent = 0;
         while goes_on() {

@@ -107,9 +107,8 @@ impl Servers {
 
     /// What a user holds.
     pub fn held(&self, user: &str) -> identity::Creds {
-        let text = std::fs::read_to_string(self.creds(user));
-        let text = text.unwrap_or_else(|_| panic!("the test stack has no user {user}"));
-        identity::Creds::parse(&text).expect("the stack's creds are whole")
+        let creds = identity::Creds::read(&self.creds(user));
+        creds.unwrap_or_else(|error| panic!("the test stack has no user {user}: {error}"))
     }
 
     /// A plain connection, as any program could make it.

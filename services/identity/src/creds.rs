@@ -2,7 +2,10 @@
 
 use async_nats::{Auth, AuthError, ConnectOptions};
 use nkeys::KeyPair;
-use std::{fmt, fs, path::PathBuf};
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+};
 
 const TOKEN: &str = "NATS USER JWT";
 const SEED: &str = "USER NKEY SEED";
@@ -21,6 +24,15 @@ pub enum BadCreds {
     Seed,
 }
 
+/// Why a creds file lets nobody in. What is wrong with it stands in the text: the bus's library keeps nothing else.
+#[derive(Debug, thiserror::Error)]
+pub enum CredsError {
+    #[error("{}: {error}", path.display())]
+    Unreadable { path: PathBuf, error: io::Error },
+    #[error("{}: {error}", path.display())]
+    Bad { path: PathBuf, error: BadCreds },
+}
+
 impl fmt::Debug for Creds {
     /// Without the seed: this may end up in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -32,6 +44,17 @@ impl Creds {
     /// A token and the key that it is about.
     pub fn new(token: String, key: KeyPair) -> Self {
         Self { token, key }
+    }
+
+    pub fn read(path: &Path) -> Result<Self, CredsError> {
+        let text = fs::read_to_string(path).map_err(|error| CredsError::Unreadable {
+            path: path.to_owned(),
+            error,
+        })?;
+        Self::parse(&text).map_err(|error| CredsError::Bad {
+            path: path.to_owned(),
+            error,
+        })
     }
 
     pub fn parse(text: &str) -> Result<Self, BadCreds> {
@@ -74,19 +97,20 @@ fn section(text: &str, name: &str) -> Option<String> {
     (!line.starts_with('-')).then(|| line.to_owned())
 }
 
-/// Options to connect by a creds file. It is read at every connection, so that one that was replaced is good from the
-/// next one on.
+/// Answers a server by a creds file. It is read each time, so that one that was replaced is good from the next connection on.
+pub fn prove(path: &Path, nonce: &[u8]) -> Result<Auth, CredsError> {
+    let answer = Creds::read(path)?.answer(nonce);
+    answer.map_err(|error| CredsError::Bad {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+/// Options to connect by a creds file.
 pub fn connect(creds: impl Into<PathBuf>) -> ConnectOptions {
     let path = creds.into();
     ConnectOptions::with_auth_callback(move |nonce| {
-        let said = |why: &dyn fmt::Display| AuthError::new(format!("{}: {why}", path.display()));
-        let answer = match fs::read_to_string(&path) {
-            Ok(text) => Creds::parse(&text)
-                .and_then(|creds| creds.answer(&nonce))
-                .map_err(|bad| said(&bad)),
-            Err(error) => Err(said(&error)),
-        };
-        std::future::ready(answer)
+        std::future::ready(prove(&path, &nonce).map_err(AuthError::new))
     })
 }
 

@@ -1,14 +1,12 @@
 //! What is said on one connection.
 
-use std::collections::VecDeque;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::Subject;
 use data_encoding::BASE64URL_NOPAD;
-use identity::{BadCreds, Creds};
+use identity::CredsError;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::time::{self, MissedTickBehavior};
@@ -38,10 +36,8 @@ const ANSWERS_AT_ONCE: usize = 64;
 pub(super) enum Unheard {
     #[error("nats.url is not understood: {0}")]
     Url(String),
-    #[error("cannot read {}", file.display())]
-    CredsFile { file: PathBuf, source: io::Error },
-    #[error("{}", file.display())]
-    Creds { file: PathBuf, source: BadCreds },
+    #[error("nats.creds")]
+    Creds(#[from] CredsError),
     #[error("nats.ca_file")]
     Authority(#[from] BadAuthority),
     #[error("nats.url has no host that a certificate could be of")]
@@ -97,7 +93,7 @@ impl Talk {
         heard: &mpsc::Sender<Heard>,
         refused: impl Fn(),
     ) -> Result<(), Unheard> {
-        let mut ahead: VecDeque<Heard> = VecDeque::with_capacity(1);
+        let mut ahead: Option<Heard> = None;
         let mut answers = Vec::new();
         let mut pings = time::interval(PING_EVERY);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -110,19 +106,19 @@ impl Talk {
                     }
                     self.wire.write_and_flush().await?;
                 }
-                permit = heard.reserve(), if !ahead.is_empty() => {
-                    let (Ok(permit), Some(message)) = (permit, ahead.pop_front()) else {
+                permit = heard.reserve(), if ahead.is_some() => {
+                    let (Ok(permit), Some(message)) = (permit, ahead.take()) else {
                         return Ok(());
                     };
                     permit.send(message);
                     // What the server has said meanwhile lies unread.
                     unanswered = 0;
                 }
-                said = self.wire.read_next(), if ahead.is_empty() => {
+                said = self.wire.read_next(), if ahead.is_none() => {
                     unanswered = 0;
                     match said? {
                         ServerOp::Message { message } => {
-                            ahead.push_back(hear(message.base, &self.answering));
+                            ahead = Some(hear(message.base, &self.answering));
                         }
                         ServerOp::Ping => {
                             self.wire.enqueue_write_op(&ClientOp::Pong);
@@ -137,7 +133,7 @@ impl Talk {
                 }
                 _ = pings.tick() => {
                     // While a message waits for who listens, nothing is read.
-                    if unanswered > 1 && ahead.is_empty() {
+                    if unanswered > 1 && ahead.is_none() {
                         return Err(Unheard::Silent);
                     }
                     unanswered += 1;
@@ -216,17 +212,7 @@ async fn connect(
 }
 
 fn hello(service: &'static str, config: &NatsConfig, nonce: &str) -> Result<Connect, Unheard> {
-    let file = || config.creds.clone();
-    let text = std::fs::read_to_string(&config.creds);
-    let text = text.map_err(|source| Unheard::CredsFile {
-        file: file(),
-        source,
-    })?;
-    let proof = Creds::parse(&text).and_then(|creds| creds.answer(nonce.as_bytes()));
-    let proof = proof.map_err(|source| Unheard::Creds {
-        file: file(),
-        source,
-    })?;
+    let proof = identity::prove(&config.creds, nonce.as_bytes())?;
     Ok(Connect {
         verbose: false,
         pedantic: false,
