@@ -22,10 +22,6 @@ use crate::tls;
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
-/// Between two tries to get the connection back, at the most. The library's own wait grows to 4 s, by which the bus may
-/// have been there for long.
-pub(crate) const RECONNECT_MAX: Duration = Duration::from_millis(250);
-
 /// A projector writes with one connection at a time; the others are for lookups beside it.
 const POSTGRES_CONNECTIONS_MAX: u32 = 4;
 const POSTGRES_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -168,7 +164,6 @@ fn options(
     Ok(options
         .name(service)
         .custom_inbox_prefix(format!("_INBOX.{service}"))
-        .reconnect_delay_callback(reconnect_delay)
         .event_callback(move |event| {
             if matches!(event, Event::Connected) {
                 alive.connected.store(true, Ordering::Relaxed);
@@ -176,16 +171,6 @@ fn options(
             note(&event, &alive.events, &health);
             std::future::ready(())
         }))
-}
-
-/// At once, then after twice as long each time.
-fn reconnect_delay(attempts: usize) -> Duration {
-    let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
-    let longer = 2_u64.checked_pow(doublings).map(Duration::from_millis);
-    match attempts {
-        0 | 1 => Duration::ZERO,
-        _ => longer.map_or(RECONNECT_MAX, |wait| wait.min(RECONNECT_MAX)),
-    }
 }
 
 /// Every event is counted; those that lose something or need a person are logged.

@@ -150,7 +150,7 @@ impl Client {
         let denial = Denial::default();
         let connect = match options.creds {
             Some(path) => identity::connect(path),
-            None => async_nats::ConnectOptions::new(),
+            None => identity::connect_as_nobody(),
         };
         let connect = identity::trusting(connect, options.ca_file.as_deref())?
             .name(format!("apportion client {}", options.party.name()))

@@ -5,7 +5,12 @@ use nkeys::KeyPair;
 use std::{
     fmt, fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
+
+/// Between two tries to get a connection back, at the most. The library's own wait grows to 4 s, by which the bus may have
+/// been there for long.
+pub const RECONNECT_MAX: Duration = Duration::from_millis(250);
 
 const TOKEN: &str = "NATS USER JWT";
 const SEED: &str = "USER NKEY SEED";
@@ -109,10 +114,30 @@ pub fn prove(path: &Path, nonce: &[u8]) -> Result<Auth, CredsError> {
 /// Options to connect by a creds file.
 pub fn connect(creds: impl Into<PathBuf>) -> ConnectOptions {
     let path = creds.into();
-    ConnectOptions::with_auth_callback(move |nonce| {
+    back_soon(ConnectOptions::with_auth_callback(move |nonce| {
         std::future::ready(prove(&path, &nonce).map_err(AuthError::new))
-    })
+    }))
 }
+
+/// Options to connect to a server that asks nobody who it is.
+pub fn connect_as_nobody() -> ConnectOptions {
+    back_soon(ConnectOptions::new())
+}
+
+fn back_soon(options: ConnectOptions) -> ConnectOptions {
+    options.reconnect_delay_callback(reconnect_delay)
+}
+
+/// At once, then after twice as long each time.
+fn reconnect_delay(attempts: usize) -> Duration {
+    let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
+    let longer = 2_u64.checked_pow(doublings).map(Duration::from_millis);
+    match attempts {
+        0 | 1 => Duration::ZERO,
+        _ => longer.map_or(RECONNECT_MAX, |wait| wait.min(RECONNECT_MAX)),
+    }
+}
+
 
 #[cfg(test)]
 mod tests {
@@ -129,6 +154,14 @@ mod tests {
         );
         let seed = section(&text, SEED).expect("it was just written");
         assert!(!format!("{again:?}").contains(&seed));
+    }
+
+    #[test]
+    fn a_reconnect_is_tried_at_once_and_then_ever_less_often() {
+        let waits: Vec<_> = [1, 2, 3, 8, 9, 10, 1_000_000]
+            .map(|attempts| reconnect_delay(attempts).as_millis())
+            .into();
+        assert_eq!(waits, [0, 2, 4, 128, 250, 250, 250]);
     }
 
     #[test]

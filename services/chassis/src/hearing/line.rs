@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use identity::RECONNECT_MAX;
 use tokio::sync::mpsc;
 
 use super::{Heard, Talk, Wanted, talk::Unheard};
 use crate::config::NatsConfig;
-use crate::connect::{NatsEvents, RECONNECT_MAX};
+use crate::connect::NatsEvents;
 use crate::health::ComponentHandle;
 use crate::shutdown::Shutdown;
 
