@@ -10,6 +10,9 @@ use chassis::Stopwatch;
 use ledger::{Decider, Draft, IllegalEvent, memory::Seeded};
 use serde::Serialize;
 use std::{fs, io, path::PathBuf, process::ExitCode, time::Duration};
+use vocab::fact::{
+    AllocationEnded, AllocationRequested, AllocationStarted, QuotaReserved, QuotaSet, TenantSet,
+};
 use vocab::{
     Account, AdminChange, AllocationNo, AllocationSpec, At, EndCause, Event, EventNo, GpuRequest,
     Limits, Lsn, Millis, Operation, QuotaResource, TenantSettings, Token, Validity,
@@ -245,7 +248,7 @@ impl Bench {
                     ..TenantSettings::default()
                 };
                 let tenant = tenant.tenant.clone();
-                bench.admin(AdminChange::Tenant { tenant, settings })?;
+                bench.admin(AdminChange::Tenant(TenantSet { tenant, settings }))?;
             }
             bench.limit(&tenant, hard(t, 1))?;
             for x in 0..TEAMS {
@@ -272,28 +275,24 @@ impl Bench {
                 now: Millis(1),
             };
             self.next_input += 1;
-            self.state.observe(&at, event)?;
+            self.state.observe_event(&at, event)?;
         }
         Ok(())
     }
 
     fn admin(&mut self, change: AdminChange) -> Result<(), IllegalEvent> {
         let operation = operation(&token("_operator"));
-        self.observe(&[Event::AdminApplied {
-            operation,
-            change,
-            version: 1,
-        }])
+        self.observe(&[change.applied(operation, 1).into()])
     }
 
     fn limit(&mut self, account: &Account, hard: u64) -> Result<(), IllegalEvent> {
         RESOURCES.into_iter().try_for_each(|resource| {
-            self.admin(AdminChange::Quota {
+            self.admin(AdminChange::Quota(QuotaSet {
                 account: account.clone(),
                 resource,
                 limits: Some(Limits::hard(hard)),
                 validity: Validity::default(),
-            })
+            }))
         })
     }
 
@@ -325,7 +324,9 @@ impl Bench {
         add(&mut self.took.reserve, took, batch);
         for event in drafts.iter().flat_map(Draft::events) {
             match event {
-                Event::QuotaReserved { allocation, .. } => self.reserved.push(*allocation),
+                Event::QuotaReserved(QuotaReserved { allocation, .. }) => {
+                    self.reserved.push(*allocation)
+                }
                 _ => self.denied += 1,
             }
         }
@@ -336,9 +337,11 @@ impl Bench {
         let started = std::mem::take(&mut self.reserved);
         let starts: Vec<Event> = started
             .iter()
-            .map(|allocation| Event::AllocationStarted {
-                allocation: *allocation,
-                at: Millis(1),
+            .map(|allocation| {
+                Event::AllocationStarted(AllocationStarted {
+                    allocation: *allocation,
+                    at: Millis(1),
+                })
             })
             .collect();
         let (took, _) = self.time(&starts)?;
@@ -351,11 +354,11 @@ impl Bench {
         let mut ends = Vec::new();
         for _ in 0..batch.min(self.running.len() as u64) {
             let at = self.random.below(self.running.len() as u64) as usize;
-            ends.push(Event::AllocationEnded {
+            ends.push(Event::AllocationEnded(AllocationEnded {
                 allocation: self.running.swap_remove(at),
                 cause: EndCause::Finished,
                 at: Millis(2),
-            });
+            }));
         }
         let (took, _) = self.time(&ends)?;
         add(&mut self.took.give_back, took, batch);
@@ -374,7 +377,7 @@ impl Bench {
         });
         spec.extended = vec![(token(QuotaResource::STORAGE), 10)];
         let operation = operation(&leaf.tenant);
-        Event::AllocationRequested { operation, spec }
+        Event::AllocationRequested(AllocationRequested { operation, spec })
     }
 }
 

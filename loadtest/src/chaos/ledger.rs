@@ -3,6 +3,12 @@
 use client::TenantEvent;
 use schemas::v1::tenant_event::Kind;
 use std::collections::BTreeMap;
+use vocab::fact::{
+    AllocationEnded, AllocationPlaced, AllocationPreempted, AllocationReprioritised,
+    AllocationRequested, AllocationRequeued, AllocationStarted, AllocationStopping,
+    AllocationWaiting, CancelRequested, JobSetCancelRequested, OperationRefused, PriorityRequested,
+    QuotaWaiting, ResourceAsked,
+};
 use vocab::{AllocationNo, At, CellNo, Event, Token};
 
 /// One event of a feed, as far as both sides name it alike.
@@ -54,32 +60,42 @@ impl Ledger {
     pub fn see(&mut self, at: &At, event: &Event) {
         self.events += 1;
         match event {
-            Event::AllocationRequested { operation, .. } => {
+            Event::AllocationRequested(AllocationRequested { operation, .. }) => {
                 let allocation = AllocationNo(at.no.0);
                 self.tenant_of.insert(allocation, operation.tenant.clone());
                 self.take(operation);
                 self.tell(at, allocation, "requested");
             }
-            Event::CancelRequested { operation, .. }
-            | Event::JobSetCancelRequested { operation, .. }
-            | Event::PriorityRequested { operation, .. }
-            | Event::ResourceAsked { operation, .. }
-            | Event::OperationRefused { operation, .. } => self.take(operation),
-            Event::QuotaWaiting { allocation, .. }
-            | Event::AllocationWaiting { allocation, .. } => {
+            Event::CancelRequested(CancelRequested { operation, .. })
+            | Event::JobSetCancelRequested(JobSetCancelRequested { operation, .. })
+            | Event::PriorityRequested(PriorityRequested { operation, .. })
+            | Event::ResourceAsked(ResourceAsked { operation, .. })
+            | Event::OperationRefused(OperationRefused { operation, .. }) => self.take(operation),
+            Event::QuotaWaiting(QuotaWaiting { allocation, .. })
+            | Event::AllocationWaiting(AllocationWaiting { allocation, .. }) => {
                 self.tell(at, *allocation, "waiting");
             }
-            Event::AllocationPlaced { allocation, .. } => self.tell(at, *allocation, "placed"),
-            Event::AllocationStarted { allocation, .. } => self.tell(at, *allocation, "started"),
-            Event::AllocationStopping { allocation } => self.tell(at, *allocation, "stopping"),
-            Event::AllocationPreempted { allocation, .. } => {
+            Event::AllocationPlaced(AllocationPlaced { allocation, .. }) => {
+                self.tell(at, *allocation, "placed")
+            }
+            Event::AllocationStarted(AllocationStarted { allocation, .. }) => {
+                self.tell(at, *allocation, "started")
+            }
+            Event::AllocationStopping(AllocationStopping { allocation }) => {
+                self.tell(at, *allocation, "stopping")
+            }
+            Event::AllocationPreempted(AllocationPreempted { allocation, .. }) => {
                 self.tell(at, *allocation, "preempted");
             }
-            Event::AllocationRequeued { allocation, .. } => self.tell(at, *allocation, "requeued"),
-            Event::AllocationReprioritised { allocation, .. } => {
+            Event::AllocationRequeued(AllocationRequeued { allocation, .. }) => {
+                self.tell(at, *allocation, "requeued")
+            }
+            Event::AllocationReprioritised(AllocationReprioritised { allocation, .. }) => {
                 self.tell(at, *allocation, "reprioritised");
             }
-            Event::AllocationEnded { allocation, .. } => self.tell(at, *allocation, "ended"),
+            Event::AllocationEnded(AllocationEnded { allocation, .. }) => {
+                self.tell(at, *allocation, "ended")
+            }
             // All others are not for tenants, or are told as outcomes only.
             _ => {}
         }

@@ -12,6 +12,10 @@ use ledger::{Decider, Draft, IllegalEvent, memory::Seeded};
 use scheduler::domain::{Rules, Scheduler};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
+use vocab::fact::{
+    AllocationPlaced, AllocationRequested, AllocationStopping, NodeRegistered, PriorityClassSet,
+    QuotaReserved, RunReported, SchedulingSet,
+};
 use vocab::{
     AdminChange, AllocationNo, AllocationSpec, At, Event, EventNo, Lsn, Millis, NodeCapacity,
     PriorityClass, QuotaFlags, RunState, SchedulingPolicy, Token,
@@ -183,23 +187,21 @@ impl Cell {
             now: self.now,
         };
         self.next_input += 1;
-        self.state.observe(&at, event)?;
+        self.state.observe_event(&at, event)?;
         Ok(AllocationNo(at.no.0))
     }
 
     fn set(&mut self, change: AdminChange) -> Result<(), IllegalEvent> {
-        self.observe(&Event::AdminApplied {
-            operation: operation(&token("_operator")),
-            change,
-            version: 1,
-        })?;
+        self.observe(&change.applied(operation(&token("_operator")), 1).into())?;
         Ok(())
     }
 
     fn set_up(&mut self, nodes: u32) -> Result<(), IllegalEvent> {
-        self.set(AdminChange::Scheduling(SchedulingPolicy {
-            preemptions_per_minute: 1_000_000,
-            ..SchedulingPolicy::default()
+        self.set(AdminChange::Scheduling(SchedulingSet {
+            policy: SchedulingPolicy {
+                preemptions_per_minute: 1_000_000,
+                ..SchedulingPolicy::default()
+            },
         }))?;
         for (class, value) in [("low", 0), ("high", 10)] {
             let settings = PriorityClass {
@@ -210,10 +212,13 @@ impl Cell {
                 placement: None,
             };
             let class = token(class);
-            self.set(AdminChange::PriorityClass { class, settings })?;
+            self.set(AdminChange::PriorityClass(PriorityClassSet {
+                class,
+                settings,
+            }))?;
         }
         for number in 0..nodes {
-            self.observe(&Event::NodeRegistered {
+            self.observe(&Event::NodeRegistered(NodeRegistered {
                 node: token(&format!("n{number:05}")),
                 incarnation: 1,
                 boot: 1,
@@ -222,23 +227,23 @@ impl Cell {
                     memory_bytes: 256 * GIB,
                     ..NodeCapacity::default()
                 },
-            })?;
+            }))?;
         }
         Ok(())
     }
 
     fn submit(&mut self, queue: &Token, spec: AllocationSpec) -> Result<(), IllegalEvent> {
-        let allocation = self.observe(&Event::AllocationRequested {
+        let allocation = self.observe(&Event::AllocationRequested(AllocationRequested {
             operation: operation(queue),
             spec: spec.clone(),
-        })?;
+        }))?;
         self.specs.insert(allocation, (queue.clone(), spec));
         let flags = QuotaFlags::default();
-        self.observe(&Event::QuotaReserved {
+        self.observe(&Event::QuotaReserved(QuotaReserved {
             allocation,
             flags,
             models: None,
-        })?;
+        }))?;
         Ok(())
     }
 
@@ -327,16 +332,16 @@ impl Cell {
         let before = self.placed + self.preempted;
         for event in draft.events() {
             match event {
-                Event::AllocationPlaced {
+                Event::AllocationPlaced(AllocationPlaced {
                     allocation, node, ..
-                } => {
+                }) => {
                     let queue = self.specs.get(allocation).map(|(queue, _)| queue.clone());
                     let queue = queue.unwrap_or_else(late);
                     self.running.insert(*allocation, (queue, node.clone()));
                     self.starting.push(*allocation);
                     self.placed += 1;
                 }
-                Event::AllocationStopping { allocation } => {
+                Event::AllocationStopping(AllocationStopping { allocation }) => {
                     self.stopping.push(*allocation);
                     self.preempted += 1;
                 }
@@ -358,12 +363,12 @@ impl Cell {
             return Ok(());
         };
         let at = self.now;
-        self.observe(&Event::RunReported {
+        self.observe(&Event::RunReported(RunReported {
             allocation,
             node,
             state,
             at,
-        })?;
+        }))?;
         Ok(())
     }
 

@@ -53,7 +53,7 @@ impl Door {
                 no: self.next,
                 now: Millis(0),
             };
-            self.feed.project(&at, event, &mut out)?;
+            self.feed.project_event(&at, event, &mut out)?;
             self.next = EventNo(self.next.0 + 1);
         }
         Ok(!draft.is_empty())

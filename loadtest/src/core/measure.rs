@@ -7,6 +7,10 @@ use ledger::{Decider, Draft, IllegalEvent, Snapshot, memory::Seeded};
 use scheduler::domain::{Rules, Scheduler};
 use serde::{Deserialize, Serialize};
 use std::{fs, time::Duration};
+use vocab::fact::{
+    AllocationPlaced, AllocationRequested, NodeRegistered, QuotaReserved, RunReported,
+    SchedulingSet,
+};
 use vocab::{
     AdminChange, AllocationNo, At, Event, EventNo, Lsn, Millis, Operation, PlacementPolicy,
     QuotaFlags, RunState, SchedulingPolicy, Token,
@@ -88,12 +92,12 @@ pub fn measure(setting: Setting) -> Result<Figures, MeasureError> {
     bench.policy(setting.policy)?;
     for number in 0..setting.nodes {
         let (node, capacity) = node(number, &mut random);
-        bench.observe(Event::NodeRegistered {
+        bench.observe(Event::NodeRegistered(NodeRegistered {
             node,
             incarnation: 1,
             boot: 1,
             capacity,
-        })?;
+        }))?;
     }
     let bytes_per_node =
         (resident_bytes().saturating_sub(before_nodes)) / u64::from(setting.nodes.max(1));
@@ -153,9 +157,9 @@ pub fn measure(setting: Setting) -> Result<Figures, MeasureError> {
     let began = Stopwatch::start();
     for (own, at, event) in &log {
         if *own {
-            folded.evolve(at, event)?;
+            folded.evolve_event(at, event)?;
         } else {
-            folded.observe(at, event)?;
+            folded.observe_event(at, event)?;
         }
     }
     let fold_events_per_s = per_s(events, began.elapsed());
@@ -244,7 +248,7 @@ impl Bench {
         };
         self.next_input += 1;
         let began = Stopwatch::start();
-        self.state.observe(&at, &event)?;
+        self.state.observe_event(&at, &event)?;
         self.observing += began.elapsed();
         if self.recording {
             self.log.push((false, at, event));
@@ -257,11 +261,11 @@ impl Bench {
             placement,
             ..SchedulingPolicy::default()
         };
-        self.observe(Event::AdminApplied {
-            operation: operation(&token("_operator")),
-            change: AdminChange::Scheduling(policy),
-            version: 1,
-        })?;
+        self.observe(
+            AdminChange::Scheduling(SchedulingSet { policy })
+                .applied(operation(&token("_operator")), 1)
+                .into(),
+        )?;
         Ok(())
     }
 
@@ -270,15 +274,15 @@ impl Bench {
         let queue = workload.queue();
         let (spec, size) = workload.draw();
         for _ in 0..size {
-            let allocation = self.observe(Event::AllocationRequested {
+            let allocation = self.observe(Event::AllocationRequested(AllocationRequested {
                 operation: operation(&queue),
                 spec: spec.clone(),
-            })?;
-            self.observe(Event::QuotaReserved {
+            }))?;
+            self.observe(Event::QuotaReserved(QuotaReserved {
                 allocation,
                 flags: QuotaFlags::default(),
                 models: None,
-            })?;
+            }))?;
         }
         Ok(size.into())
     }
@@ -302,9 +306,9 @@ impl Bench {
             let first = self.next_own;
             self.next_own = draft.next_no().0;
             for (event, no) in draft.events().zip(first..) {
-                if let Event::AllocationPlaced {
+                if let Event::AllocationPlaced(AllocationPlaced {
                     allocation, node, ..
-                } = event
+                }) = event
                 {
                     self.running.push((*allocation, node.clone()));
                     placed += 1;
@@ -342,12 +346,12 @@ impl Bench {
                 let (allocation, node) = self.running.swap_remove(at);
                 for state in [RunState::Started, RunState::Finished] {
                     let at = self.now;
-                    self.observe(Event::RunReported {
+                    self.observe(Event::RunReported(RunReported {
                         allocation,
                         node: node.clone(),
                         state,
                         at,
-                    })?;
+                    }))?;
                 }
             }
             let mut asked = 0;

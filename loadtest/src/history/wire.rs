@@ -3,6 +3,7 @@
 use super::{Answer, Decision, Entry, Fact};
 use schemas::v1::{self, outcome::Result as Reply, request::Verb};
 use std::collections::BTreeMap;
+use vocab::fact::{OperationRefused, ReservationExpired, ResourceAsked, ResourceDecided};
 use vocab::{
     AllocationId, At, CellNo, Event, EventNo, ReservationNo, ResourceAsk, Rule, Slot, Token,
 };
@@ -110,18 +111,18 @@ impl Entries {
     /// What an event is to the checker; most are nothing.
     pub fn entry(&mut self, at: &At, event: &Event) -> Option<Entry> {
         let (tenant, slot, fact) = match event {
-            Event::ResourceAsked {
+            Event::ResourceAsked(ResourceAsked {
                 operation,
                 slot,
                 ask,
                 ..
-            } => {
+            }) => {
                 let id = operation.operation_id.clone()?;
                 let asked = (operation.tenant.clone(), id, *slot, ask.clone());
                 self.asked.insert(at.no, asked);
                 return None;
             }
-            Event::ResourceDecided { request, answer } => {
+            Event::ResourceDecided(ResourceDecided { request, answer }) => {
                 let (tenant, operation_id, slot, ask) = self.asked.remove(request)?;
                 let decision = Decision::of(at.no.0, answer);
                 let fact = Fact::Decided {
@@ -131,22 +132,22 @@ impl Entries {
                 };
                 (tenant, slot, fact)
             }
-            Event::OperationRefused {
+            Event::OperationRefused(OperationRefused {
                 operation, refusal, ..
-            } => {
+            }) => {
                 let operation_id = operation.operation_id.clone()?;
                 let rule = refusal.rule;
                 let slot = self.latest(&operation.tenant, 0);
                 let fact = Fact::Refused { operation_id, rule };
                 (operation.tenant.clone(), slot, fact)
             }
-            Event::ReservationExpired {
+            Event::ReservationExpired(ReservationExpired {
                 tenant,
                 reservation,
                 slot,
                 epoch,
                 retire_after,
-            } => {
+            }) => {
                 let fact = Fact::Expired {
                     reservation: reservation.0,
                     epoch: *epoch,

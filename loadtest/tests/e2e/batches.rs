@@ -78,7 +78,7 @@ fn mixed(prefix: &str) -> Vec<Operation> {
 
 async fn accepted(suite: &Suite) -> usize {
     let events = suite.events().await;
-    let requested = |event: &Event| matches!(event, Event::AllocationRequested { .. });
+    let requested = |event: &Event| matches!(event, Event::AllocationRequested(_));
     events.iter().filter(|(_, event)| requested(event)).count()
 }
 

@@ -229,7 +229,7 @@ async fn a_tenant_says_and_hears_only_its_own() -> Outcome {
     agent.run(&submitted.allocation_id, 1).await;
     crate::suite::set_quota(&suite.operator().await, "tenant-b", "cpu", 5).await;
     let ended = |_: &_, event: &vocab::Event| {
-        matches!(event, vocab::Event::AllocationEnded { .. }).then_some(())
+        matches!(event, vocab::Event::AllocationEnded(_)).then_some(())
     };
     suite.events_of("the end", 1, ended).await;
     let page = other

@@ -18,6 +18,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use vocab::fact::{AllocationEnded, AllocationPlaced};
 use vocab::{AllocationNo, Event, GpuShare, NodeCapacity, Token};
 
 const FIRST: usize = 300;
@@ -77,12 +78,12 @@ fn check_placements(events: &[(vocab::At, Event)]) -> BTreeSet<AllocationNo> {
     let mut ended = BTreeSet::new();
     for (at, event) in events {
         match event {
-            Event::AllocationPlaced {
+            Event::AllocationPlaced(AllocationPlaced {
                 allocation,
                 node,
                 gpus,
                 ..
-            } => {
+            }) => {
                 let before = placed.insert(*allocation, (node.clone(), gpus.clone()));
                 assert!(before.is_none(), "{allocation:?} is placed again at {at:?}");
                 for share in gpus {
@@ -94,7 +95,7 @@ fn check_placements(events: &[(vocab::At, Event)]) -> BTreeSet<AllocationNo> {
                     );
                 }
             }
-            Event::AllocationEnded { allocation, .. } => {
+            Event::AllocationEnded(AllocationEnded { allocation, .. }) => {
                 assert!(
                     ended.insert(*allocation),
                     "{allocation:?} ends again at {at:?}"
@@ -130,7 +131,7 @@ async fn of_two_schedulers_one_decides_and_the_other_takes_over() -> Outcome {
         let suite = &suite;
         async move {
             let is_end =
-                |_: &_, event: &Event| matches!(event, Event::AllocationEnded { .. }).then_some(());
+                |_: &_, event: &Event| matches!(event, Event::AllocationEnded(_)).then_some(());
             suite.events_of("all runs over", count, is_end).await;
         }
     };

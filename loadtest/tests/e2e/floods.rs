@@ -8,6 +8,7 @@ use schemas::{
     subjects::HEADER_REPLY,
     v1::{self, Batch, Outcomes, Request, Rule, outcome::Result as Decided, request::Verb},
 };
+use vocab::fact::AllocationRequested;
 use vocab::{At, Event, Lsn};
 
 fn submit() -> Request {
@@ -38,7 +39,9 @@ async fn publish(nats: &Nats, subject: String, payload: Vec<u8>) {
 
 async fn requested(suite: &Suite, tenant: &str) -> Vec<Lsn> {
     let of = |(at, event): &(At, Event)| match event {
-        Event::AllocationRequested { operation, .. } if operation.tenant.as_str() == tenant => {
+        Event::AllocationRequested(AllocationRequested { operation, .. })
+            if operation.tenant.as_str() == tenant =>
+        {
             Some(at.lsn)
         }
         _ => None,
@@ -87,7 +90,7 @@ async fn a_flood_waits_at_the_door_and_others_pass_it() -> Outcome {
     suite.start_again::<scheduler::SchedulerService>().await;
     suite
         .events_of("all reserved", BATCHES * BATCH + before + 1, |_, event| {
-            matches!(event, Event::QuotaReserved { .. }).then_some(())
+            matches!(event, Event::QuotaReserved(_)).then_some(())
         })
         .await;
     assert_eq!(requested(&suite, "tenant-a").await.len(), BATCHES * BATCH);

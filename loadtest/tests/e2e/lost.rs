@@ -8,6 +8,7 @@ use chassis::Clock;
 use client::Submit;
 use schemas::v1::{RunPhase, node_report::Report};
 use std::time::Duration;
+use vocab::fact::{AllocationEnded, AllocationRequeued, AllocationStarted, NodeLost, RunReported};
 use vocab::{AllocationId, At, EndCause, Event, Lsn};
 
 /// Short enough to wait for, and many heartbeats long.
@@ -34,18 +35,18 @@ async fn a_lost_node_ends_its_run_and_comes_back_empty() -> Outcome {
     let no = AllocationId::parse(&first).and_then(|id| id.in_cell(suite.cell_no()));
     let no = no.expect("an id of this cell");
     let has_started = |_: &At, event: &Event| {
-        matches!(event, Event::AllocationStarted { allocation, .. } if *allocation == no)
+        matches!(event, Event::AllocationStarted(AllocationStarted { allocation, .. }) if *allocation == no)
             .then_some(())
     };
     suite.events_of("the start", 1, has_started).await;
 
     agent.fall_silent();
     let lost = |at: &At, event: &Event| match event {
-        Event::NodeLost {
+        Event::NodeLost(NodeLost {
             incarnation,
             last_seen,
             ..
-        } => Some((*incarnation, *last_seen, at.now)),
+        }) => Some((*incarnation, *last_seen, at.now)),
         _ => None,
     };
     let lost = suite.events_of("the loss", 1, lost).await;
@@ -57,11 +58,11 @@ async fn a_lost_node_ends_its_run_and_comes_back_empty() -> Outcome {
         "{lost_at:?} {last_seen:?}"
     );
     let end = |at: &At, event: &Event| match event {
-        Event::AllocationEnded {
+        Event::AllocationEnded(AllocationEnded {
             allocation,
             cause,
             at: ended,
-        } if *allocation == no => Some((*cause, ended.0, at.lsn)),
+        }) if *allocation == no => Some((*cause, ended.0, at.lsn)),
         _ => None,
     };
     let ends = suite.events_of("the end", 1, end).await;
@@ -105,9 +106,9 @@ async fn a_lost_node_ends_its_run_and_comes_back_empty() -> Outcome {
     let second = second.allocation_id;
     let (_, _) = agent.run(&second, 5).await;
     let finished = |at: &At, event: &Event| match event {
-        Event::AllocationEnded {
+        Event::AllocationEnded(AllocationEnded {
             allocation, cause, ..
-        } if *allocation != no => Some((*cause, at.lsn)),
+        }) if *allocation != no => Some((*cause, at.lsn)),
         _ => None,
     };
     let finished = suite.events_of("the second run's end", 1, finished).await;
@@ -120,9 +121,9 @@ async fn a_lost_node_ends_its_run_and_comes_back_empty() -> Outcome {
         .filter_map(|(at, event)| end(at, event))
         .collect();
     assert_eq!(ends, [(EndCause::NodeLost, ended, ended_lsn)]);
-    let late = |(_, event): &&(At, Event)| matches!(event, Event::RunReported { allocation, .. } if *allocation == no);
+    let late = |(_, event): &&(At, Event)| matches!(event, Event::RunReported(RunReported { allocation, .. }) if *allocation == no);
     assert_eq!(events.iter().filter(late).count(), 1, "the start alone");
-    let registered = |(_, event): &&(At, Event)| matches!(event, Event::NodeRegistered { .. });
+    let registered = |(_, event): &&(At, Event)| matches!(event, Event::NodeRegistered(_));
     assert_eq!(events.iter().filter(registered).count(), 2);
     suite.billed_through(finished[0].1).await;
     assert_eq!(
@@ -151,8 +152,7 @@ async fn a_lost_run_is_queued_again_and_runs_elsewhere() -> Outcome {
     first.report(&allocation, RunPhase::Started, started).await;
     let mut second = suite.node("n2").await;
     second.beat(HEARTBEAT);
-    let start =
-        |_: &At, event: &Event| matches!(event, Event::AllocationStarted { .. }).then_some(());
+    let start = |_: &At, event: &Event| matches!(event, Event::AllocationStarted(_)).then_some(());
     suite.events_of("the start", 1, start).await;
 
     first.fall_silent();
@@ -165,13 +165,13 @@ async fn a_lost_run_is_queued_again_and_runs_elsewhere() -> Outcome {
         )
         .await;
     let end = |at: &At, event: &Event| match event {
-        Event::AllocationEnded { cause, .. } => Some((*cause, at.lsn)),
+        Event::AllocationEnded(AllocationEnded { cause, .. }) => Some((*cause, at.lsn)),
         _ => None,
     };
     let ends = suite.events_of("the end", 1, end).await;
     assert_eq!(ends[0].0, EndCause::Finished);
     let requeue = |_: &At, event: &Event| match event {
-        Event::AllocationRequeued { cause, at, .. } => Some((*cause, at.0)),
+        Event::AllocationRequeued(AllocationRequeued { cause, at, .. }) => Some((*cause, at.0)),
         _ => None,
     };
     let requeues = suite.events_of("the requeue", 1, requeue).await;

@@ -72,9 +72,8 @@ async fn a_quota_denial_names_resource_limit_and_actual() -> Outcome {
         tenant.cancel(held.allocation_id, id()).await?;
     }
     // The release is on its way from the scheduler by quota.
-    let released = |_: &_, event: &vocab::Event| {
-        matches!(event, vocab::Event::QuotaReleased { .. }).then_some(())
-    };
+    let released =
+        |_: &_, event: &vocab::Event| matches!(event, vocab::Event::QuotaReleased(_)).then_some(());
     suite.events_of("two releases", 2, released).await;
     tenant.submit(ask(10, 1, 0), id()).await?;
 

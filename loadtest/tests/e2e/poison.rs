@@ -11,6 +11,7 @@ use prost::Message;
 use schemas::v1::{
     NodeCapacity, NodeReport, Register, RunPhase, node_report::Report, request::Verb,
 };
+use vocab::fact::NodeRegistered;
 use vocab::{Event, Writer};
 
 #[tokio::test]
@@ -97,7 +98,7 @@ async fn garbage_of_agents_is_passed_over() -> Outcome {
     let submitted = tenant.submit(small("works"), id()).await?;
     agent.run(&submitted.allocation_id, 1).await;
     let registered = |_: &_, event: &Event| match event {
-        Event::NodeRegistered { node, .. } => Some(node.to_string()),
+        Event::NodeRegistered(NodeRegistered { node, .. }) => Some(node.to_string()),
         _ => None,
     };
     let registered = suite.events_of("the good node", 1, registered).await;

@@ -5,6 +5,11 @@ use client::{Allocations, Client, Of, Position, Stands, Submit};
 use ledger::wire::spec_to_proto;
 use schemas::v1::{AllocationSpec, RunPhase};
 use std::collections::BTreeMap;
+use vocab::fact::{
+    AllocationEnded, AllocationPlaced, AllocationReprioritised, AllocationRequested,
+    AllocationRequeued, AllocationStarted, AllocationStopping, AllocationWaiting, QuotaDenied,
+    QuotaWaiting,
+};
 use vocab::{AllocationNo, At, Event};
 
 /// An allocation in a few words: what it asks for, its priority and where it stands.
@@ -42,7 +47,7 @@ fn node(state: &client::AllocationState) -> &str {
 fn from_ledger(suite: &Suite, events: &[(At, Event)], tenant: &str) -> BTreeMap<String, Words> {
     let mut all: BTreeMap<AllocationNo, (Words, String)> = BTreeMap::new();
     for (at, event) in events {
-        if let Event::AllocationRequested { operation, spec } = event {
+        if let Event::AllocationRequested(AllocationRequested { operation, spec }) = event {
             if operation.tenant.as_str() == tenant {
                 let words = (spec_to_proto(spec), spec.priority, "requested".to_owned());
                 all.insert(AllocationNo(at.no.0), (words, String::new()));
@@ -55,7 +60,7 @@ fn from_ledger(suite: &Suite, events: &[(At, Event)], tenant: &str) -> BTreeMap<
         let Some((words, node)) = all.get_mut(&allocation) else {
             continue;
         };
-        if let Event::AllocationPlaced { node: chosen, .. } = event {
+        if let Event::AllocationPlaced(AllocationPlaced { node: chosen, .. }) = event {
             *node = chosen.to_string();
         }
         match stands {
@@ -78,31 +83,37 @@ enum Step {
 fn step(event: &Event) -> Option<(AllocationNo, Step)> {
     let stands = |allocation: &AllocationNo, text: String| Some((*allocation, Step::Stands(text)));
     match event {
-        Event::AllocationReprioritised {
+        Event::AllocationReprioritised(AllocationReprioritised {
             allocation,
             priority,
-        } => Some((*allocation, Step::Priority(*priority))),
-        Event::AllocationWaiting {
+        }) => Some((*allocation, Step::Priority(*priority))),
+        Event::AllocationWaiting(AllocationWaiting {
             allocation, reason, ..
-        } => stands(allocation, format!("waits {}", *reason as i32)),
-        Event::QuotaWaiting { allocation, .. } => stands(allocation, "waits 15".to_owned()),
-        Event::QuotaDenied {
+        }) => stands(allocation, format!("waits {}", *reason as i32)),
+        Event::QuotaWaiting(QuotaWaiting { allocation, .. }) => {
+            stands(allocation, "waits 15".to_owned())
+        }
+        Event::QuotaDenied(QuotaDenied {
             allocation,
             refusal,
-        } => stands(allocation, format!("denied {}", refusal.rule.number())),
-        Event::AllocationPlaced { allocation, .. } => stands(allocation, "placed @".to_owned()),
-        Event::AllocationStarted { allocation, at } => {
+        }) => stands(allocation, format!("denied {}", refusal.rule.number())),
+        Event::AllocationPlaced(AllocationPlaced { allocation, .. }) => {
+            stands(allocation, "placed @".to_owned())
+        }
+        Event::AllocationStarted(AllocationStarted { allocation, at }) => {
             stands(allocation, format!("runs on @ since {}", at.0))
         }
-        Event::AllocationStopping { allocation } => stands(allocation, "stops on @".to_owned()),
-        Event::AllocationRequeued {
+        Event::AllocationStopping(AllocationStopping { allocation }) => {
+            stands(allocation, "stops on @".to_owned())
+        }
+        Event::AllocationRequeued(AllocationRequeued {
             allocation, cause, ..
-        } => stands(allocation, format!("requeued {}", *cause as i32)),
-        Event::AllocationEnded {
+        }) => stands(allocation, format!("requeued {}", *cause as i32)),
+        Event::AllocationEnded(AllocationEnded {
             allocation,
             cause,
             at,
-        } => stands(allocation, format!("ended {} at {}", *cause as i32, at.0)),
+        }) => stands(allocation, format!("ended {} at {}", *cause as i32, at.0)),
         _ => None,
     }
 }
@@ -187,8 +198,7 @@ async fn a_job_set_is_followed_to_its_end_from_anywhere() -> Outcome {
     for id in &ids[..3] {
         agent.run(id, 1).await;
     }
-    let ended =
-        |_: &At, event: &Event| matches!(event, Event::AllocationEnded { .. }).then_some(());
+    let ended = |_: &At, event: &Event| matches!(event, Event::AllocationEnded(_)).then_some(());
     suite.events_of("three ends", 3, ended).await;
     let cancel = tenant.cancel_job_set("followed", id()).await?;
     assert_eq!(cancel.allocations, 1);

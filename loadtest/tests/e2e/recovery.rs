@@ -18,6 +18,7 @@ use schemas::v1::{Cancel, RunPhase, request::Verb};
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
+use vocab::fact::{AllocationPlaced, QuotaReleased};
 use vocab::{AllocationNo, Event, Lsn};
 
 /// A leader of the suite's own, as the chassis drives it, that snapshots at every frame.
@@ -163,7 +164,7 @@ async fn load(suite: &Suite, tenant: &Client, agent: &Agent, rounds: usize) {
         let allocation = eventually("a placement", || async {
             let all = suite.events().await;
             all[before..].iter().find_map(|(_, event)| match event {
-                Event::AllocationPlaced { allocation, .. } => Some(*allocation),
+                Event::AllocationPlaced(AllocationPlaced { allocation, .. }) => Some(*allocation),
                 _ => None,
             })
         })
@@ -180,7 +181,7 @@ async fn load(suite: &Suite, tenant: &Client, agent: &Agent, rounds: usize) {
             eventually("the release", || async {
                 let all = suite.events().await;
                 let released = |(_, event): &(_, Event)| {
-                    matches!(event, Event::QuotaReleased { allocation: of } if *of == allocation)
+                    matches!(event, Event::QuotaReleased(QuotaReleased { allocation: of }) if *of == allocation)
                 };
                 all.iter().any(released).then_some(())
             })
@@ -224,7 +225,7 @@ async fn all_ways_to_a_state_lead_to_the_same() -> Outcome {
     let mut agent = Agent::connect(&suite, "n1").await;
     agent.announce().await;
     is_on_ledger(&suite, "the node", |event| {
-        matches!(event, Event::NodeRegistered { .. })
+        matches!(event, Event::NodeRegistered(_))
     })
     .await;
 

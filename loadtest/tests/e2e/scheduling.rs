@@ -12,6 +12,7 @@ use schemas::v1::{
     submitted::State, tenant_event::Kind,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use vocab::fact::{AllocationPlaced, LineExplained};
 use vocab::{AllocationNo, Event, Lsn};
 
 /// 32 cores and 256 GiB.
@@ -78,9 +79,9 @@ fn reasons(submitted: &[Submitted]) -> BTreeSet<WaitingReason> {
 /// Where and when each was placed, once so many are.
 async fn placed(suite: &Suite, count: usize) -> BTreeMap<String, (String, Lsn)> {
     let placement = |at: &vocab::At, event: &Event| match event {
-        Event::AllocationPlaced {
+        Event::AllocationPlaced(AllocationPlaced {
             allocation, node, ..
-        } => Some((text(suite, *allocation), (node.to_string(), at.lsn))),
+        }) => Some((text(suite, *allocation), (node.to_string(), at.lsn))),
         _ => None,
     };
     let all = suite.events_of("the placements", count, placement).await;
@@ -238,7 +239,7 @@ async fn a_gang_keeps_to_one_value_of_its_label() -> Outcome {
     }
     let nowhere = submit(&tenant, 2, &gang("nowhere", 2, "rack", 1)).await;
     let first = |_: &_, event: &Event| match event {
-        Event::LineExplained { reason, .. } => Some(*reason),
+        Event::LineExplained(LineExplained { reason, .. }) => Some(*reason),
         _ => None,
     };
     let said = suite.events_of("why it waits", 1, first).await;

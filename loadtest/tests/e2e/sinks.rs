@@ -43,12 +43,12 @@ async fn one_run(suite: &Suite, agent: &mut crate::agent::Agent, runs: usize) ->
     let submitted = tenant.submit(small("s"), id()).await?;
     agent.run(&submitted.allocation_id, 5).await;
     let release = |at: &At, event: &Event| match event {
-        Event::QuotaReleased { .. } => Some(at.lsn),
+        Event::QuotaReleased(_) => Some(at.lsn),
         _ => None,
     };
     let released = suite.events_of("the release", runs, release).await[runs - 1];
     let end = |at: &At, event: &Event| match event {
-        Event::AllocationEnded { .. } => Some(at.lsn),
+        Event::AllocationEnded(_) => Some(at.lsn),
         _ => None,
     };
     let ended = suite.events_of("the end", runs, end).await[runs - 1];

@@ -110,12 +110,12 @@ fn round(cell: &mut Cell, no: usize, table: &mut Table) {
 /// What a task has to go through; anything else is none of this test's business.
 fn step(event: &Event) -> &'static str {
     match event {
-        Event::AllocationRequested { .. } => "requested",
-        Event::QuotaReserved { .. } => "reserved",
-        Event::AllocationPlaced { .. } => "placed",
-        Event::AllocationStarted { .. } => "started",
-        Event::AllocationEnded { .. } => "ended",
-        Event::QuotaReleased { .. } => "released",
+        Event::AllocationRequested(_) => "requested",
+        Event::QuotaReserved(_) => "reserved",
+        Event::AllocationPlaced(_) => "placed",
+        Event::AllocationStarted(_) => "started",
+        Event::AllocationEnded(_) => "ended",
+        Event::QuotaReleased(_) => "released",
         _ => "else",
     }
 }

@@ -71,7 +71,9 @@ fn projection<P: Projection>(records: &[Record]) -> i64 {
         for record in records {
             let frame = chain.accept(record, Kinds::ALL).expect("the chain holds");
             for (at, event) in frame.expect("a record of this ledger").placed() {
-                state.project(&at, event, &mut out).expect("a legal event");
+                state
+                    .project_event(&at, event, &mut out)
+                    .expect("a legal event");
             }
             state.end_batch(&mut out);
             out.clear();

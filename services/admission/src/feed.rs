@@ -6,6 +6,14 @@ mod item;
 mod operations;
 
 pub use item::{FeedItem, FeedKind, FeedPosition, Outcome, OutcomeKind, SubmitState, Waiting};
+use vocab::fact::{
+    AllocationEnded, AllocationPlaced, AllocationPreempted, AllocationReprioritised,
+    AllocationRequested, AllocationRequeued, AllocationStarted, AllocationStopping,
+    AllocationWaiting, CancelDecided, CancelRequested, JobSetCancelDecided, JobSetCancelRequested,
+    OperationRefused, OperationRepeated, OperationsForgotten, PriorityDecided, PriorityRequested,
+    QuotaDenied, QuotaWaiting, ReservationExpired, ResourceAsked, ResourceDecided, SettingFact,
+};
+use vocab::inputs;
 
 use crate::domain::is_kept;
 use ledger::{IllegalEvent, Projection};
@@ -13,7 +21,7 @@ use operations::{Operations, Repeated};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vocab::{
-    AllocationNo, AllocationSpec, At, CancelVerdict, Event, EventNo, Lsn, Millis, Operation,
+    AllocationNo, AllocationSpec, At, CancelVerdict, EventNo, Lsn, Millis, Operation,
     PriorityTarget, Refusal, ReservationNo, ResourceAnswer, Rule, Token,
 };
 
@@ -217,8 +225,13 @@ impl Feed {
     }
 }
 
+inputs! {
+    pub enum Input { ..SettingFact, AllocationRequested, CancelRequested, JobSetCancelRequested, PriorityRequested, ResourceAsked, OperationRefused, OperationRepeated, OperationsForgotten, QuotaWaiting, QuotaDenied, AllocationPlaced, AllocationWaiting, AllocationReprioritised, AllocationStarted, AllocationStopping, AllocationPreempted, AllocationRequeued, AllocationEnded, CancelDecided, JobSetCancelDecided, PriorityDecided, ResourceDecided, ReservationExpired }
+}
+
 impl Projection for Feed {
     type Change = FeedItem;
+    type Input<'a> = Input<'a>;
 
     const NAME: &'static str = "feed";
     const STATE_VERSION: u32 = 2;
@@ -226,93 +239,92 @@ impl Projection for Feed {
     fn project(
         &mut self,
         at: &At,
-        event: &Event,
+        input: Input<'_>,
         out: &mut Vec<FeedItem>,
     ) -> Result<(), IllegalEvent> {
-        match event {
-            Event::AdminApplied {
-                operation, version, ..
-            } => {
+        match input {
+            Input::SettingFact(set) => {
+                let (operation, version) = set.asked();
                 self.operations.open(at.no, operation, no_job_set(), false);
-                self.answer(at, at.no, OutcomeKind::Applied { version: *version }, out);
+                self.answer(at, at.no, OutcomeKind::Applied { version }, out);
             }
-            Event::AllocationRequested { operation, spec } => {
+            Input::AllocationRequested(AllocationRequested { operation, spec }) => {
                 self.requested(at, operation, spec, out);
             }
-            Event::CancelRequested {
+            Input::CancelRequested(CancelRequested {
                 operation,
                 allocation,
-            } => {
+            }) => {
                 let job_set = self.job_set_of(*allocation);
                 self.operations.open(at.no, operation, job_set, false);
             }
-            Event::JobSetCancelRequested { operation, job_set } => {
+            Input::JobSetCancelRequested(JobSetCancelRequested { operation, job_set }) => {
                 self.operations
                     .open(at.no, operation, job_set.clone(), false);
             }
-            Event::PriorityRequested {
+            Input::PriorityRequested(PriorityRequested {
                 operation,
                 target,
                 priority: _,
-            } => {
+            }) => {
                 let job_set = match target {
                     PriorityTarget::Allocation(allocation) => self.job_set_of(*allocation),
                     PriorityTarget::JobSet(job_set) => job_set.clone(),
                 };
                 self.operations.open(at.no, operation, job_set, false);
             }
-            Event::ResourceAsked {
+            Input::ResourceAsked(ResourceAsked {
                 operation,
                 by_requests,
                 slot: _,
                 ask: _,
-            } => {
+            }) => {
                 self.operations
                     .open(at.no, operation, of_reservations(), *by_requests);
             }
-            Event::OperationRefused {
+            Input::OperationRefused(OperationRefused {
                 operation,
                 job_set,
                 refusal,
-            } => {
+            }) => {
                 let job_set = job_set.clone().unwrap_or_else(no_job_set);
                 self.operations.open(at.no, operation, job_set, false);
                 self.answer(at, at.no, OutcomeKind::Refused(refusal.clone()), out);
             }
-            Event::OperationRepeated {
+            Input::OperationRepeated(OperationRepeated {
                 tenant,
                 original,
                 reply_to,
-            } => {
+            }) => {
                 if let Some(reply_to) = reply_to {
                     self.repeat(at, tenant, *original, reply_to, out);
                 }
             }
-            Event::OperationsForgotten {
+            Input::OperationsForgotten(OperationsForgotten {
                 through, slots_of, ..
-            } => {
+            }) => {
                 self.operations.forget(*through, slots_of.as_ref());
             }
-            Event::QuotaWaiting {
+            Input::QuotaWaiting(QuotaWaiting {
                 allocation,
                 refusal,
-            } => self.waits(at, *allocation, Waiting::for_quota(refusal), out),
-            Event::QuotaDenied {
+            }) => self.waits(at, *allocation, Waiting::for_quota(refusal), out),
+            Input::QuotaDenied(QuotaDenied {
                 allocation,
                 refusal,
-            } => {
+            }) => {
                 let kind = OutcomeKind::Refused(refusal.clone());
                 if !self.answer(at, EventNo(allocation.0), kind, out) {
                     self.tell(at, *allocation, FeedKind::Denied(refusal.clone()), out);
                 }
                 self.live.remove(allocation);
             }
-            Event::AllocationPlaced {
+            Input::AllocationPlaced(AllocationPlaced {
                 allocation,
                 node,
                 gpus,
                 ..
-            } => {
+            }) => {
                 let (node, gpus) = (node.clone(), gpus.clone());
                 let state = SubmitState::Placed {
                     node: node.clone(),
@@ -321,40 +333,40 @@ impl Projection for Feed {
                 self.submitted(at, *allocation, state, out);
                 self.tell(at, *allocation, FeedKind::Placed { node, gpus }, out);
             }
-            Event::AllocationWaiting {
+            Input::AllocationWaiting(AllocationWaiting {
                 allocation, reason, ..
-            } => self.waits(at, *allocation, Waiting::of(*reason), out),
-            Event::AllocationReprioritised {
+            }) => self.waits(at, *allocation, Waiting::of(*reason), out),
+            Input::AllocationReprioritised(AllocationReprioritised {
                 allocation,
                 priority,
-            } => self.tell(at, *allocation, FeedKind::PriorityChanged(*priority), out),
-            Event::AllocationStarted {
+            }) => self.tell(at, *allocation, FeedKind::PriorityChanged(*priority), out),
+            Input::AllocationStarted(AllocationStarted {
                 allocation,
                 at: moment,
-            } => {
+            }) => {
                 self.runs(*allocation, Some(*moment));
                 self.tell(at, *allocation, FeedKind::Started { at: *moment }, out);
             }
-            Event::AllocationStopping { allocation } => {
+            Input::AllocationStopping(AllocationStopping { allocation }) => {
                 self.tell(at, *allocation, FeedKind::Stopping, out);
             }
-            Event::AllocationPreempted {
+            Input::AllocationPreempted(AllocationPreempted {
                 allocation,
                 cause,
                 grace_until,
                 // Whoever it is, it may be another tenant's.
                 by: _,
-            } => {
+            }) => {
                 let (cause, grace_until) = (*cause, *grace_until);
                 let preempted = FeedKind::Preempted { cause, grace_until };
                 self.tell(at, *allocation, preempted, out);
             }
-            Event::AllocationRequeued {
+            Input::AllocationRequeued(AllocationRequeued {
                 allocation,
                 cause,
                 at: moment,
                 not_before,
-            } => {
+            }) => {
                 self.runs(*allocation, None);
                 let requeued = FeedKind::Requeued {
                     cause: *cause,
@@ -363,11 +375,11 @@ impl Projection for Feed {
                 };
                 self.tell(at, *allocation, requeued, out);
             }
-            Event::AllocationEnded {
+            Input::AllocationEnded(AllocationEnded {
                 allocation,
                 cause,
                 at: moment,
-            } => {
+            }) => {
                 let (cause, moment) = (*cause, *moment);
                 let state = SubmitState::Ended { cause, at: moment };
                 self.submitted(at, *allocation, state, out);
@@ -380,11 +392,11 @@ impl Projection for Feed {
                 self.tell(at, *allocation, ended, out);
                 self.live.remove(allocation);
             }
-            Event::CancelDecided {
+            Input::CancelDecided(CancelDecided {
                 request,
                 allocation,
                 verdict,
-            } => {
+            }) => {
                 let kind = match verdict {
                     CancelVerdict::WasLive => OutcomeKind::Cancelled {
                         allocation: *allocation,
@@ -395,10 +407,10 @@ impl Projection for Feed {
                 };
                 self.answer(at, *request, kind, out);
             }
-            Event::JobSetCancelDecided {
+            Input::JobSetCancelDecided(JobSetCancelDecided {
                 request,
                 allocations,
-            } => {
+            }) => {
                 let allocations = *allocations;
                 self.answer(
                     at,
@@ -407,11 +419,11 @@ impl Projection for Feed {
                     out,
                 );
             }
-            Event::PriorityDecided {
+            Input::PriorityDecided(PriorityDecided {
                 request,
                 allocations,
                 refusal,
-            } => {
+            }) => {
                 let kind = match refusal {
                     Some(refusal) => OutcomeKind::Refused(refusal.clone()),
                     None => OutcomeKind::PrioritySet {
@@ -420,15 +432,15 @@ impl Projection for Feed {
                 };
                 self.answer(at, *request, kind, out);
             }
-            Event::ResourceDecided { request, answer } => {
+            Input::ResourceDecided(ResourceDecided { request, answer }) => {
                 self.answer(at, *request, decided(at, answer), out);
             }
-            Event::ReservationExpired {
+            Input::ReservationExpired(ReservationExpired {
                 tenant,
                 reservation,
                 epoch,
                 ..
-            } => out.push(FeedItem {
+            }) => out.push(FeedItem {
                 position: position(at, true),
                 now: at.now,
                 tenant: tenant.clone(),
@@ -442,20 +454,6 @@ impl Projection for Feed {
                 reply_to: Vec::new(),
                 in_feed: true,
             }),
-            // Nothing that a tenant is told. What quota takes back, the preemption that it leads to says.
-            Event::AllocationNominated { .. }
-            | Event::LineExplained { .. }
-            | Event::ReservationDecided { .. }
-            | Event::QuotaReserved { .. }
-            | Event::QuotaReclaimed { .. }
-            | Event::QuotaReleased { .. }
-            | Event::LimitsInForce { .. }
-            | Event::NodeRegistered { .. }
-            | Event::NodeJoined { .. }
-            | Event::NodeForgotten { .. }
-            | Event::NodeReady { .. }
-            | Event::NodeLost { .. }
-            | Event::RunReported { .. } => {}
         }
         Ok(())
     }

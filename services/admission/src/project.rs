@@ -4,9 +4,16 @@ use crate::domain::is_kept;
 use ledger::{Batching, IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use vocab::fact::{
+    AllocationEnded, AllocationPlaced, AllocationRequested, AllocationWaiting, CancelDecided,
+    CancelRequested, JobSetCancelDecided, JobSetCancelRequested, OperationRefused,
+    OperationsForgotten, PriorityDecided, PriorityRequested, QuotaDenied, QuotaWaiting,
+    ResourceAsked, ResourceDecided, SettingFact,
+};
+use vocab::inputs;
 use vocab::{
-    AdminChange, AllocationNo, At, CancelVerdict, Event, EventNo, Millis, Operation, Refusal,
-    ReservationNo, ResourceAnswer, ResourceAsk, Rule, Slot, Token,
+    AllocationNo, At, CancelVerdict, EventNo, Millis, Operation, Refusal, ReservationNo,
+    ResourceAnswer, ResourceAsk, Rule, Slot, Token,
 };
 
 /// One change of a table.
@@ -241,32 +248,26 @@ struct Changed {
 }
 
 impl WarmProjection {
-    fn applied(
-        &mut self,
-        at: &At,
-        operation: &Operation,
-        change: &AdminChange,
-        version: u64,
-        out: &mut Vec<Change>,
-    ) {
-        let verb = match change {
-            AdminChange::Tenant { tenant, .. } => {
+    fn applied(&mut self, at: &At, set: SettingFact<'_>, out: &mut Vec<Change>) {
+        let (operation, version) = set.asked();
+        let verb = match set {
+            SettingFact::TenantSet(set) => {
                 out.push(Change::Tenant(TenantRow {
-                    tenant: tenant.clone(),
+                    tenant: set.change.tenant.clone(),
                     version,
                     at: at.now,
                 }));
                 Verb::SetTenant
             }
-            AdminChange::Quota { .. } => Verb::SetQuota,
-            AdminChange::Rate { .. } => Verb::SetRate,
-            AdminChange::Queue { .. } => Verb::SetQueue,
-            AdminChange::PriorityClass { .. } => Verb::SetPriorityClass,
-            AdminChange::Scheduling(_) => Verb::SetScheduling,
-            AdminChange::Cordon { .. } => Verb::SetCordon,
-            AdminChange::Reservation { .. } => Verb::SetReservation,
-            AdminChange::Budget { .. } => Verb::SetBudget,
-            AdminChange::Node { .. } => Verb::SetNode,
+            SettingFact::QuotaSet(_) => Verb::SetQuota,
+            SettingFact::RateSet(_) => Verb::SetRate,
+            SettingFact::QueueSet(_) => Verb::SetQueue,
+            SettingFact::PriorityClassSet(_) => Verb::SetPriorityClass,
+            SettingFact::SchedulingSet(_) => Verb::SetScheduling,
+            SettingFact::CordonSet(_) => Verb::SetCordon,
+            SettingFact::ReservationSet(_) => Verb::SetReservation,
+            SettingFact::BudgetSet(_) => Verb::SetBudget,
+            SettingFact::NodeSet(_) => Verb::SetNode,
         };
         let state = OperationState::Decided {
             at: at.now,
@@ -320,8 +321,13 @@ impl WarmProjection {
     }
 }
 
+inputs! {
+    pub enum Input { ..SettingFact, AllocationRequested, CancelRequested, JobSetCancelRequested, PriorityRequested, ResourceAsked, OperationRefused, OperationsForgotten, QuotaDenied, AllocationPlaced, AllocationWaiting, QuotaWaiting, AllocationEnded, CancelDecided, JobSetCancelDecided, PriorityDecided, ResourceDecided }
+}
+
 impl Projection for WarmProjection {
     type Change = Change;
+    type Input<'a> = Input<'a>;
 
     const NAME: &'static str = "admission";
     const STATE_VERSION: u32 = 2;
@@ -330,59 +336,55 @@ impl Projection for WarmProjection {
     fn project(
         &mut self,
         at: &At,
-        event: &Event,
+        input: Input<'_>,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
-        match event {
-            Event::AdminApplied {
-                operation,
-                change,
-                version,
-            } => self.applied(at, operation, change, *version, out),
-            Event::AllocationRequested { operation, .. } => {
+        match input {
+            Input::SettingFact(set) => self.applied(at, set, out),
+            Input::AllocationRequested(AllocationRequested { operation, .. }) => {
                 let allocation = AllocationNo(at.no.0);
                 let row = self.asked(at, operation, Verb::Submit, Some(allocation));
                 self.submits.insert(allocation, row);
             }
-            Event::CancelRequested {
+            Input::CancelRequested(CancelRequested {
                 operation,
                 allocation,
-            } => {
+            }) => {
                 let row = self.asked(at, operation, Verb::Cancel, Some(*allocation));
                 self.others.insert(at.no, row);
             }
-            Event::JobSetCancelRequested { operation, .. } => {
+            Input::JobSetCancelRequested(JobSetCancelRequested { operation, .. }) => {
                 let row = self.asked(at, operation, Verb::CancelJobSet, None);
                 self.others.insert(at.no, row);
             }
-            Event::PriorityRequested { operation, .. } => {
+            Input::PriorityRequested(PriorityRequested { operation, .. }) => {
                 let row = self.asked(at, operation, Verb::SetPriority, None);
                 self.others.insert(at.no, row);
             }
-            Event::ResourceAsked {
+            Input::ResourceAsked(ResourceAsked {
                 operation,
                 by_requests,
                 ask,
                 ..
-            } => {
+            }) => {
                 let row = OperationRow {
                     by_slots: *by_requests,
                     ..self.asked(at, operation, Verb::of(ask), None)
                 };
                 self.others.insert(at.no, row);
             }
-            Event::OperationRefused {
+            Input::OperationRefused(OperationRefused {
                 operation, refusal, ..
-            } => {
+            }) => {
                 let state = OperationState::Decided {
                     at: at.now,
                     outcome: Outcome::Refused(refusal.clone()),
                 };
                 self.at_once(OperationRow::new(at, operation, None, None, state));
             }
-            Event::OperationsForgotten {
+            Input::OperationsForgotten(OperationsForgotten {
                 through, slots_of, ..
-            } => {
+            }) => {
                 // The window of no submit is counted in slots.
                 if slots_of.is_none() {
                     let later = AllocationNo(through.0 + 1);
@@ -402,23 +404,23 @@ impl Projection for WarmProjection {
                 });
             }
             // The first of these is the outcome.
-            Event::QuotaDenied {
+            Input::QuotaDenied(QuotaDenied {
                 allocation,
                 refusal,
-            } => self.submit_decided(*allocation, at, Outcome::Refused(refusal.clone())),
-            Event::AllocationPlaced { allocation, .. } => {
+            }) => self.submit_decided(*allocation, at, Outcome::Refused(refusal.clone())),
+            Input::AllocationPlaced(AllocationPlaced { allocation, .. }) => {
                 self.submit_decided(*allocation, at, Outcome::Placed);
             }
-            Event::AllocationWaiting { allocation, .. }
-            | Event::QuotaWaiting { allocation, .. } => {
+            Input::AllocationWaiting(AllocationWaiting { allocation, .. })
+            | Input::QuotaWaiting(QuotaWaiting { allocation, .. }) => {
                 self.submit_decided(*allocation, at, Outcome::Waiting);
             }
-            Event::AllocationEnded { allocation, .. } => {
+            Input::AllocationEnded(AllocationEnded { allocation, .. }) => {
                 self.submit_decided(*allocation, at, Outcome::Ended);
             }
-            Event::CancelDecided {
+            Input::CancelDecided(CancelDecided {
                 request, verdict, ..
-            } => {
+            }) => {
                 let outcome = match verdict {
                     CancelVerdict::WasLive => Outcome::Cancelled,
                     CancelVerdict::HadEnded => {
@@ -427,19 +429,19 @@ impl Projection for WarmProjection {
                 };
                 self.other_decided(*request, at, outcome);
             }
-            Event::JobSetCancelDecided {
+            Input::JobSetCancelDecided(JobSetCancelDecided {
                 request,
                 allocations,
-            } => {
+            }) => {
                 let allocations = *allocations;
                 let outcome = Outcome::JobSetCancelled { allocations };
                 self.other_decided(*request, at, outcome);
             }
-            Event::PriorityDecided {
+            Input::PriorityDecided(PriorityDecided {
                 request,
                 allocations,
                 refusal,
-            } => {
+            }) => {
                 let outcome = match refusal {
                     Some(refusal) => Outcome::Refused(refusal.clone()),
                     None => Outcome::PrioritySet {
@@ -448,31 +450,10 @@ impl Projection for WarmProjection {
                 };
                 self.other_decided(*request, at, outcome);
             }
-            Event::ResourceDecided { request, answer } => {
+            Input::ResourceDecided(ResourceDecided { request, answer }) => {
                 let outcome = Outcome::of(answer, at.no);
                 self.other_decided(*request, at, outcome);
             }
-            // Changes no operation.
-            Event::OperationRepeated { .. }
-            | Event::QuotaReserved { .. }
-            | Event::QuotaReleased { .. }
-            | Event::QuotaReclaimed { .. }
-            | Event::LimitsInForce { .. }
-            | Event::AllocationReprioritised { .. }
-            | Event::ReservationExpired { .. }
-            | Event::AllocationStarted { .. }
-            | Event::AllocationStopping { .. }
-            | Event::AllocationPreempted { .. }
-            | Event::AllocationNominated { .. }
-            | Event::AllocationRequeued { .. }
-            | Event::LineExplained { .. }
-            | Event::ReservationDecided { .. }
-            | Event::NodeRegistered { .. }
-            | Event::NodeJoined { .. }
-            | Event::NodeForgotten { .. }
-            | Event::NodeReady { .. }
-            | Event::NodeLost { .. }
-            | Event::RunReported { .. } => {}
         }
         Ok(())
     }
@@ -499,7 +480,10 @@ impl Projection for WarmProjection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vocab::{AllocationSpec, EndCause, Lsn, PlacementPolicy, WaitingReason};
+    use vocab::fact::{QuotaReserved, TenantSet};
+    use vocab::{
+        AdminChange, AllocationSpec, EndCause, Event, Lsn, PlacementPolicy, WaitingReason,
+    };
 
     fn token(text: &str) -> Token {
         Token::new(text).unwrap()
@@ -516,75 +500,75 @@ mod tests {
             reply_to: None,
             trace: None,
         };
-        let refused = |operation, rule| Event::OperationRefused {
-            operation,
-            job_set: None,
-            refusal: Refusal::new(rule, "x"),
+        let refused = |operation, rule| {
+            Event::OperationRefused(OperationRefused {
+                operation,
+                job_set: None,
+                refusal: Refusal::new(rule, "x"),
+            })
         };
         match step {
             "submit" => (
                 1,
-                Event::AllocationRequested {
+                Event::AllocationRequested(AllocationRequested {
                     operation,
                     spec: AllocationSpec::plain(token("j"), 1, 1),
-                },
+                }),
             ),
             "cancel" => (
                 2,
-                Event::CancelRequested {
+                Event::CancelRequested(CancelRequested {
                     operation,
                     allocation,
-                },
+                }),
             ),
             "bad" => (3, refused(operation, Rule::QuantityZero)),
             "conflict" => (3, refused(operation, Rule::OperationConflict)),
             "tenant" => (
                 3,
-                Event::AdminApplied {
-                    operation,
-                    change: AdminChange::Tenant {
-                        tenant: token("t"),
-                        settings: vocab::TenantSettings::default(),
-                    },
-                    version: 5,
-                },
+                AdminChange::Tenant(TenantSet {
+                    tenant: token("t"),
+                    settings: vocab::TenantSettings::default(),
+                })
+                .applied(operation, 5)
+                .into(),
             ),
             "forget 1" => (
                 4,
-                Event::OperationsForgotten {
+                Event::OperationsForgotten(OperationsForgotten {
                     through: EventNo(1),
                     slots_of: None,
                     ended_through: EventNo(0),
                     denied_through: EventNo(0),
-                },
+                }),
             ),
             "forget 2" => (
                 4,
-                Event::OperationsForgotten {
+                Event::OperationsForgotten(OperationsForgotten {
                     through: EventNo(2),
                     slots_of: None,
                     ended_through: EventNo(0),
                     denied_through: EventNo(0),
-                },
+                }),
             ),
             "denied" => (
                 1,
-                Event::QuotaDenied {
+                Event::QuotaDenied(QuotaDenied {
                     allocation,
                     refusal: Refusal::over(Rule::QuotaExceeded, "gpu", 1, 2),
-                },
+                }),
             ),
             "reserved" => (
                 1,
-                Event::QuotaReserved {
+                Event::QuotaReserved(QuotaReserved {
                     allocation,
                     flags: vocab::QuotaFlags::default(),
                     models: None,
-                },
+                }),
             ),
             "placed" => (
                 1,
-                Event::AllocationPlaced {
+                Event::AllocationPlaced(AllocationPlaced {
                     allocation,
                     node: token("n"),
                     incarnation: 1,
@@ -592,27 +576,27 @@ mod tests {
                     zones: 0,
                     policy: PlacementPolicy::Default,
                     candidates: Vec::new(),
-                },
+                }),
             ),
             "waiting" => (
                 1,
-                Event::AllocationWaiting {
+                Event::AllocationWaiting(AllocationWaiting {
                     allocation,
                     reason: WaitingReason::NoRoomNow,
                     line: None,
-                },
+                }),
             ),
             "ended" => (
                 1,
-                Event::AllocationEnded {
+                Event::AllocationEnded(AllocationEnded {
                     allocation,
                     cause: EndCause::Cancelled,
                     at: Millis(0),
-                },
+                }),
             ),
             "was live" | "had ended" => (
                 1,
-                Event::CancelDecided {
+                Event::CancelDecided(CancelDecided {
                     request,
                     allocation,
                     verdict: if step == "was live" {
@@ -620,7 +604,7 @@ mod tests {
                     } else {
                         CancelVerdict::HadEnded
                     },
-                },
+                }),
             ),
             other => panic!("{other}"),
         }
@@ -638,7 +622,7 @@ mod tests {
                 no: EventNo(no),
                 now: Millis(i as i64 + 1),
             };
-            projection.project(&at, &event, &mut changes).unwrap();
+            projection.project_event(&at, &event, &mut changes).unwrap();
             projection.end_batch(&mut changes);
         }
         let words: Vec<_> = changes

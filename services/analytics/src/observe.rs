@@ -10,13 +10,29 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use vocab::{AllocationNo, At, Event, Lsn, Millis};
+use vocab::fact::{
+    AllocationEnded, AllocationRequested, AllocationRequeued, AllocationStarted, Inputs,
+    QuotaDenied,
+};
+use vocab::inputs;
+use vocab::{AllocationNo, At, Lsn, Millis};
 
 /// Sampled allocations followed at the same time; more are not followed.
 const FOLLOWED_MAX: usize = 10_000;
 
 /// What the sink tells the observer: everything up to here was in the tables when the projection began.
 pub type ResumedThrough = Arc<AtomicU64>;
+
+inputs! {
+    /// What a run begins and ends with.
+    enum Run {
+        AllocationRequested,
+        AllocationStarted,
+        QuotaDenied,
+        AllocationRequeued,
+        AllocationEnded,
+    }
+}
 
 struct Followed {
     parent: TraceParent,
@@ -66,9 +82,9 @@ impl Shell {
         }
     }
 
-    fn follow(&mut self, at: &At, event: &Event) {
-        match event {
-            Event::AllocationRequested { operation, .. } => {
+    fn follow(&mut self, at: &At, run: Run<'_>) {
+        match run {
+            Run::AllocationRequested(AllocationRequested { operation, .. }) => {
                 let parent = operation.trace.and_then(|trace| {
                     TraceParent::new(trace.trace_id, trace.span_id, trace.flags & 1 == 1)
                 });
@@ -80,58 +96,25 @@ impl Shell {
                     self.followed.insert(AllocationNo(at.no.0), followed);
                 }
             }
-            Event::AllocationStarted { allocation, .. } => {
+            Run::AllocationStarted(AllocationStarted { allocation, .. }) => {
                 if let Some(followed) = self.followed.get_mut(allocation) {
                     followed.started = true;
                 }
             }
-            Event::QuotaDenied { allocation, .. } => {
+            Run::QuotaDenied(QuotaDenied { allocation, .. }) => {
                 self.followed.remove(allocation);
             }
-            Event::AllocationRequeued { allocation, .. } => {
+            Run::AllocationRequeued(AllocationRequeued { allocation, .. }) => {
                 if let Some(followed) = self.followed.get_mut(allocation) {
                     let ran = std::mem::take(&mut followed.started);
                     let parent = followed.parent;
                     self.over(at, ran.then_some(parent));
                 }
             }
-            Event::AllocationEnded { allocation, .. } => {
+            Run::AllocationEnded(AllocationEnded { allocation, .. }) => {
                 let last = self.followed.remove(allocation);
                 self.over(at, last.filter(|f| f.started).map(|f| f.parent));
             }
-            // Neither begins nor ends a run.
-            Event::AdminApplied { .. }
-            | Event::CancelRequested { .. }
-            | Event::OperationRefused { .. }
-            | Event::OperationRepeated { .. }
-            | Event::OperationsForgotten { .. }
-            | Event::JobSetCancelRequested { .. }
-            | Event::PriorityRequested { .. }
-            | Event::ResourceAsked { .. }
-            | Event::QuotaWaiting { .. }
-            | Event::QuotaReclaimed { .. }
-            | Event::LimitsInForce { .. }
-            | Event::JobSetCancelDecided { .. }
-            | Event::AllocationReprioritised { .. }
-            | Event::PriorityDecided { .. }
-            | Event::ResourceDecided { .. }
-            | Event::ReservationExpired { .. }
-            | Event::QuotaReserved { .. }
-            | Event::QuotaReleased { .. }
-            | Event::AllocationPlaced { .. }
-            | Event::AllocationWaiting { .. }
-            | Event::LineExplained { .. }
-            | Event::AllocationPreempted { .. }
-            | Event::AllocationNominated { .. }
-            | Event::AllocationStopping { .. }
-            | Event::CancelDecided { .. }
-            | Event::ReservationDecided { .. }
-            | Event::NodeRegistered { .. }
-            | Event::NodeJoined { .. }
-            | Event::NodeForgotten { .. }
-            | Event::NodeReady { .. }
-            | Event::NodeLost { .. }
-            | Event::RunReported { .. } => {}
         }
     }
 
@@ -156,7 +139,9 @@ impl ProjectorObserver for Shell {
         self.newest = frame.now;
         if self.journey.enabled() {
             for (at, event) in frame.placed() {
-                self.follow(&at, event);
+                if let Some(run) = Run::of(event) {
+                    self.follow(&at, run);
+                }
             }
         }
     }

@@ -138,7 +138,6 @@ fn reconnect_delay(attempts: usize) -> Duration {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,8 @@
 use crate::{frame, wire};
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt;
-use vocab::{At, Event, EventNo, Kinds, Lsn, Millis, Writer};
+use vocab::fact::{Inputs, Writes, Written};
+use vocab::{At, Event, EventNo, Lsn, Millis, Writer};
 
 /// A fact that does not fit the state it is applied to: the ledger or the code is wrong, and going on would make it worse.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -34,22 +35,41 @@ pub trait Decider: Default + Serialize + DeserializeOwned + Send + 'static {
     /// What the shell is to do outside of the ledger, as data. Best effort: lost with the process, never replayed.
     type Effect: Send + 'static;
 
-    const WRITER: Writer;
+    /// Who it is on the ledger.
+    type By: Writes;
+    /// The other writers' facts that it reads; the others are not even decoded. Its own are read in any case.
+    type Input<'a>: Inputs<'a>;
+
+    const WRITER: Writer = Self::By::WRITER;
     /// Counts the shapes of the serialised state; a snapshot of another shape is ignored.
     const STATE_VERSION: u32;
-
-    /// The kinds that it reads; the others are not even decoded. Its own are read in any case.
-    const READS: Kinds = Kinds::ALL;
 
     /// The writers that have to read what it records before it records more for who waits at its door than `InboxLimits`
     /// say.
     const READERS: &'static [Writer] = &[];
 
     /// Takes in another writer's fact: notes what is now to be decided, decides nothing.
-    fn observe(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent>;
+    fn observe(&mut self, at: &At, input: Self::Input<'_>) -> Result<(), IllegalEvent>;
 
     /// Applies an own fact.
-    fn evolve(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent>;
+    fn evolve(&mut self, at: &At, fact: OwnFact<'_, Self>) -> Result<(), IllegalEvent>;
+
+    /// Takes in an event of another writer, if it reads such.
+    fn observe_event(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
+        match Self::Input::of(event) {
+            Some(input) => self.observe(at, input),
+            None => Ok(()),
+        }
+    }
+
+    /// Applies an event of its own.
+    fn evolve_event(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
+        let fact = OwnFact::<Self>::of(event);
+        self.evolve(
+            at,
+            fact.ok_or_else(|| IllegalEvent::new("no fact of its own", event))?,
+        )
+    }
 
     /// Whether the command speaks of something that stands on the ledger and has not been read here yet, as far as the
     /// state can tell. Its leader then reads up to the ledger's end before it handles the command.
@@ -71,6 +91,9 @@ pub trait Decider: Default + Serialize + DeserializeOwned + Send + 'static {
     /// When `decide` has something to do though nothing comes in.
     fn wake_at(&self) -> Option<Millis>;
 }
+
+/// A fact that the decider itself has written.
+pub type OwnFact<'a, D> = <<D as Decider>::By as Writes>::Fact<'a>;
 
 /// The events of a frame in the making. Each is applied as it is emitted, so that the next decision sees it.
 #[derive(Debug)]
@@ -150,9 +173,9 @@ impl Draft {
         self.events.iter().map(|(_, event)| event)
     }
 
-    /// Applies `event` to `state` and adds it to the frame. A decision that its own state refuses poisons the draft: the
+    /// Applies the fact to `state` and adds it to the frame. A decision that its own state refuses poisons the draft: the
     /// leader stops instead of writing it.
-    pub fn emit<D: Decider>(&mut self, state: &mut D, event: Event) {
+    pub fn emit<D: Decider>(&mut self, state: &mut D, fact: impl Into<Written<D::By>>) {
         if self.illegal.is_some() {
             return;
         }
@@ -163,7 +186,8 @@ impl Draft {
             no: self.next,
             now: self.now,
         };
-        if let Err(illegal) = state.evolve(&at, &event) {
+        let event = Event::from(fact.into());
+        if let Err(illegal) = state.evolve_event(&at, &event) {
             self.illegal = Some(illegal);
             return;
         }

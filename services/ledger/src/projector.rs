@@ -13,7 +13,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::future::{self, Future};
 use tokio::{select, sync::watch};
 use tracing::{info, warn};
-use vocab::{At, Event, Kinds, Lsn};
+use vocab::fact::Inputs;
+use vocab::{At, Event, Lsn};
 
 /// How much goes into a batch, and how often one is written.
 #[derive(Debug, Clone, Copy)]
@@ -64,20 +65,33 @@ impl Batching {
 /// A pure fold of the whole ledger, in its order, into changes of a read model.
 pub trait Projection: Default + Serialize + DeserializeOwned + Send + 'static {
     type Change: Send + Sync + 'static;
+    /// The facts that it reads; the others are not even decoded.
+    type Input<'a>: Inputs<'a>;
 
     /// Names its snapshots.
     const NAME: &'static str;
     const STATE_VERSION: u32;
-    /// The kinds that it reads; the others are not even decoded.
-    const READS: Kinds = Kinds::ALL;
     const BATCHING: Batching = Batching::PROMPT;
 
     fn project(
         &mut self,
         at: &At,
-        event: &Event,
+        input: Self::Input<'_>,
         out: &mut Vec<Self::Change>,
     ) -> Result<(), IllegalEvent>;
+
+    /// Takes in an event, if it reads such.
+    fn project_event(
+        &mut self,
+        at: &At,
+        event: &Event,
+        out: &mut Vec<Self::Change>,
+    ) -> Result<(), IllegalEvent> {
+        match Self::Input::of(event) {
+            Some(input) => self.project(at, input, out),
+            None => Ok(()),
+        }
+    }
 
     /// Adds what is written once for a batch, however often it has changed in it. What a state holds for this is not part
     /// of it: a snapshot is taken between batches.
@@ -210,14 +224,14 @@ impl<P: Projection> Fold<P> {
         // A projection appends nothing, so every record is new to its chain.
         let frame = self
             .chain
-            .accept(record, P::READS)?
+            .accept(record, P::Input::KINDS)?
             .ok_or(ChainError::Gap {
                 expected: self.next(),
                 found: lsn,
             })?;
         for (at, event) in frame.placed() {
             self.state
-                .project(&at, event, out)
+                .project_event(&at, event, out)
                 .map_err(|illegal| ProjectorError::Illegal { lsn, illegal })?;
         }
         Ok(frame)

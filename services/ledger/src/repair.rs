@@ -10,6 +10,7 @@ use std::{
     collections::BTreeMap,
     fmt::{self, Write as _},
 };
+use vocab::fact::AllocationRequested;
 use vocab::{AllocationNo, CellNo, Event, Kinds, Lsn, Writer};
 
 /// The ledger as it stands.
@@ -119,14 +120,14 @@ impl Lost {
     fn see(&mut self, no: AllocationNo, event: &Event, cell: CellNo) {
         *self.events.entry(event.writer()).or_default() += 1;
         match event {
-            Event::AllocationRequested {
+            Event::AllocationRequested(AllocationRequested {
                 operation, spec, ..
-            } => {
+            }) => {
                 let name = spec.name.as_ref().map_or("", |name| name.as_str());
                 let (id, tenant) = (no.id(cell), &operation.tenant);
                 self.allocations.push(format!("{id} of {tenant} {name}"));
             }
-            Event::AllocationEnded { .. } => self.ended += 1,
+            Event::AllocationEnded(_) => self.ended += 1,
             _ => {}
         }
     }

@@ -9,6 +9,7 @@ use crate::{
 };
 use bytes::Bytes;
 use std::{collections::VecDeque, sync::Arc};
+use vocab::fact::Inputs;
 use vocab::{
     At, Event, Kinds, Lsn, Millis, Writer,
     sabotage::{self, Bug},
@@ -152,7 +153,7 @@ impl<D: Decider> Replica<D> {
         let read = if record.writer == D::WRITER {
             Kinds::ALL
         } else {
-            D::READS
+            D::Input::KINDS
         };
         let Some(frame) = self.seen.accept(record, read)?.map(Arc::new) else {
             return Ok(None);
@@ -168,7 +169,7 @@ impl<D: Decider> Replica<D> {
         self.fold_through(frame.through_lsn)?;
         for (at, event) in frame.placed() {
             self.state
-                .evolve(&at, event)
+                .evolve_event(&at, event)
                 .map_err(|illegal| ReplicaError::Illegal {
                     lsn: frame.lsn,
                     illegal,
@@ -192,7 +193,7 @@ impl<D: Decider> Replica<D> {
             };
             for (at, event) in frame.placed() {
                 self.state
-                    .observe(&at, event)
+                    .observe_event(&at, event)
                     .map_err(|illegal| ReplicaError::Illegal {
                         lsn: frame.lsn,
                         illegal,

@@ -2,8 +2,12 @@
 
 use ledger::{IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use vocab::{AdminChange, At, Event, EventKind, Kinds, Millis, NodeApproval, NodeCapacity, Token};
+use std::{collections::BTreeMap, fmt};
+use vocab::fact::{
+    Applied, NodeForgotten, NodeJoined, NodeLost, NodeReady, NodeRegistered, NodeSet,
+};
+use vocab::inputs;
+use vocab::{At, Millis, NodeApproval, NodeCapacity, Token};
 
 /// A node as it stands after the event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,7 +106,7 @@ impl WarmProjection {
         node: &Token,
         incarnation: u64,
         (state, since, last_seen): (NodeState, Millis, Millis),
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         match self.nodes.get_mut(node) {
             Some(row) if row.incarnation == incarnation && row.state != state => {
@@ -131,42 +135,38 @@ impl WarmProjection {
     }
 }
 
+inputs! {
+    pub enum Input { NodeSet, NodeJoined, NodeForgotten, NodeRegistered, NodeReady, NodeLost }
+}
+
 impl Projection for WarmProjection {
     type Change = Change;
+    type Input<'a> = Input<'a>;
 
     const NAME: &'static str = "node-heartbeat";
     const STATE_VERSION: u32 = 3;
 
-    const READS: Kinds = Kinds::of(&[
-        EventKind::NodeSet,
-        EventKind::NodeJoined,
-        EventKind::NodeForgotten,
-        EventKind::NodeRegistered,
-        EventKind::NodeReady,
-        EventKind::NodeLost,
-    ]);
-
     fn project(
         &mut self,
         at: &At,
-        event: &Event,
+        input: Input<'_>,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
-        let node = match event {
-            Event::NodeRegistered {
+        let node = match input {
+            Input::NodeRegistered(NodeRegistered {
                 node,
                 incarnation,
                 boot,
                 capacity,
-            } => {
+            }) => {
                 self.registered(at, node, (*incarnation, *boot), capacity);
                 node
             }
-            Event::AdminApplied {
-                change: AdminChange::Node { node, approval },
+            Input::NodeSet(Applied {
+                change: NodeSet { node, approval },
                 version,
                 ..
-            } => {
+            }) => {
                 out.push(match approval {
                     Some(approval) => self.approved(at, node, approval, *version),
                     None => {
@@ -176,65 +176,32 @@ impl Projection for WarmProjection {
                 });
                 return Ok(());
             }
-            Event::NodeJoined { node, key, .. } => {
+            Input::NodeJoined(NodeJoined { node, key, .. }) => {
                 let row = self.approvals.get_mut(node);
-                let row = row.ok_or_else(|| IllegalEvent::new("no such approval", event))?;
+                let row = row.ok_or_else(|| IllegalEvent::new("no such approval", &input))?;
                 row.joined = Some((key.clone(), at.now));
                 out.push(Change::Approval(Box::new(row.clone())));
                 return Ok(());
             }
-            Event::NodeForgotten { node } => {
+            Input::NodeForgotten(NodeForgotten { node }) => {
                 self.nodes.remove(node);
                 out.push(Change::Forgotten(node.clone()));
                 return Ok(());
             }
-            Event::NodeReady { node, incarnation } => {
+            Input::NodeReady(NodeReady { node, incarnation }) => {
                 let turn = (NodeState::Ready, at.now, at.now);
-                self.turned(node, *incarnation, turn, event)?;
+                self.turned(node, *incarnation, turn, &input)?;
                 node
             }
-            Event::NodeLost {
+            Input::NodeLost(NodeLost {
                 node,
                 incarnation,
                 last_seen,
-            } => {
+            }) => {
                 let turn = (NodeState::Lost, at.now, *last_seen);
-                self.turned(node, *incarnation, turn, event)?;
+                self.turned(node, *incarnation, turn, &input)?;
                 node
             }
-            // Says nothing of the node itself.
-            Event::RunReported { .. }
-            | Event::AdminApplied { .. }
-            | Event::AllocationRequested { .. }
-            | Event::CancelRequested { .. }
-            | Event::OperationRefused { .. }
-            | Event::OperationRepeated { .. }
-            | Event::OperationsForgotten { .. }
-            | Event::JobSetCancelRequested { .. }
-            | Event::PriorityRequested { .. }
-            | Event::ResourceAsked { .. }
-            | Event::QuotaWaiting { .. }
-            | Event::QuotaReclaimed { .. }
-            | Event::LimitsInForce { .. }
-            | Event::JobSetCancelDecided { .. }
-            | Event::AllocationReprioritised { .. }
-            | Event::PriorityDecided { .. }
-            | Event::ResourceDecided { .. }
-            | Event::ReservationExpired { .. }
-            | Event::QuotaReserved { .. }
-            | Event::QuotaDenied { .. }
-            | Event::QuotaReleased { .. }
-            | Event::AllocationPlaced { .. }
-            | Event::AllocationWaiting { .. }
-            | Event::LineExplained { .. }
-            | Event::AllocationPreempted { .. }
-            | Event::AllocationNominated { .. }
-            | Event::AllocationRequeued { .. }
-            | Event::AllocationStarted { .. }
-            | Event::AllocationStopping { .. }
-            | Event::AllocationEnded { .. }
-            | Event::CancelDecided { .. }
-            | Event::ReservationDecided { .. } => return Ok(()),
         };
         let row = self.nodes.get(node).cloned();
         out.extend(row.map(|row| Change::Node(Box::new(row))));
@@ -245,7 +212,7 @@ impl Projection for WarmProjection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vocab::{EventNo, Lsn};
+    use vocab::{Event, EventNo, Lsn};
 
     /// Steps about one node, one millisecond apart: `registered`, `ready` or `lost`, and the incarnation; then the row as
     /// `state incarnation registered/since/last_seen`.
@@ -258,18 +225,18 @@ mod tests {
             let node = Token::new("n").unwrap();
             let incarnation = incarnation.parse().unwrap();
             let event = match verb {
-                "registered" => Event::NodeRegistered {
+                "registered" => Event::NodeRegistered(NodeRegistered {
                     node,
                     incarnation,
                     boot: incarnation,
                     capacity: NodeCapacity::default(),
-                },
-                "ready" => Event::NodeReady { node, incarnation },
-                "lost" => Event::NodeLost {
+                }),
+                "ready" => Event::NodeReady(NodeReady { node, incarnation }),
+                "lost" => Event::NodeLost(NodeLost {
                     node,
                     incarnation,
                     last_seen: Millis(i as i64 * 10),
-                },
+                }),
                 other => panic!("{other}"),
             };
             let at = At {
@@ -278,7 +245,7 @@ mod tests {
                 no: EventNo(1),
                 now: Millis(i as i64 + 1),
             };
-            if let Err(error) = projection.project(&at, &event, &mut rows) {
+            if let Err(error) = projection.project_event(&at, &event, &mut rows) {
                 illegal = Some(error.state);
                 break;
             }

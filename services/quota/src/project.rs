@@ -16,6 +16,13 @@ pub use budget::BudgetState;
 pub use claim::{Reclaimed, WaitingState};
 pub use hours::HourRow;
 pub use plan::Planned;
+use vocab::fact::{
+    AllocationEnded, AllocationPlaced, AllocationReprioritised, AllocationRequested,
+    AllocationRequeued, AllocationStarted, Applied, BudgetSet, LimitsInForce, NodeRegistered,
+    QuotaDenied, QuotaReclaimed, QuotaReleased, QuotaReserved, QuotaSet, QuotaWaiting, RateSet,
+    ReservationExpired, ResourceAsked, ResourceDecided, TenantSet,
+};
+use vocab::inputs;
 
 use book::{Book, Move};
 use budget::Budgets;
@@ -24,10 +31,9 @@ use ledger::{Batching, IllegalEvent, Projection};
 use plan::Plans;
 use reservations::Reservations;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 use vocab::{
-    Account, AdminChange, AllocationNo, At, BudgetOf, Event, EventKind, Kinds, Limits, Millis,
-    ModelGrant, QuotaResource, Token, Validity,
+    Account, AllocationNo, At, BudgetOf, Limits, Millis, ModelGrant, QuotaResource, Token, Validity,
 };
 
 /// What a limit is of.
@@ -67,49 +73,6 @@ impl WarmProjection {
         }
     }
 
-    fn admin(&mut self, change: &AdminChange, version: u64, out: &mut Vec<Change>) {
-        match change {
-            AdminChange::Tenant { tenant, settings } => {
-                let row = TenantRow::of(tenant, settings, version);
-                self.book.set_tenant(row, self.now, out);
-            }
-            AdminChange::Quota {
-                account,
-                resource,
-                limits,
-                validity,
-            } => {
-                let key = (account.clone(), resource.clone());
-                self.set_limits(key, *limits, *validity, version, out);
-            }
-            AdminChange::Budget {
-                account,
-                of,
-                budget,
-            } => {
-                let key = (account.clone(), of.clone());
-                let runs = self.claims.runs(account);
-                self.budgets
-                    .set(key, (*budget, version), &runs, self.now, out);
-            }
-            AdminChange::Rate {
-                resource,
-                micro_per_unit_hour,
-                effective_from,
-            } => {
-                let price = (*micro_per_unit_hour, *effective_from);
-                self.budgets.set_price(resource, price, self.now, out);
-            }
-            // Nothing of quota's.
-            AdminChange::Queue { .. }
-            | AdminChange::PriorityClass { .. }
-            | AdminChange::Scheduling(_)
-            | AdminChange::Cordon { .. }
-            | AdminChange::Node { .. }
-            | AdminChange::Reservation { .. } => {}
-        }
-    }
-
     /// What is for a time is in force only when quota says so, and what is set below it waits until it is over.
     fn set_limits(
         &mut self,
@@ -136,7 +99,7 @@ impl WarmProjection {
         allocation: AllocationNo,
         said: Millis,
         at: &At,
-        event: &Event,
+        event: &impl fmt::Debug,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
         let claim = self.claims.started(allocation, said, at, event)?;
@@ -154,7 +117,7 @@ impl WarmProjection {
         allocation: AllocationNo,
         said: Millis,
         at: &At,
-        event: &Event,
+        event: &impl fmt::Debug,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
         if let Some((claim, run)) = self.claims.requeued(allocation, event)? {
@@ -194,7 +157,7 @@ impl WarmProjection {
         &mut self,
         allocation: AllocationNo,
         models: Option<&ModelGrant>,
-        event: &Event,
+        event: &impl fmt::Debug,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
         let claim = self.claims.reserved(allocation, models, event, out)?;
@@ -204,7 +167,7 @@ impl WarmProjection {
     fn released(
         &mut self,
         allocation: AllocationNo,
-        event: &Event,
+        event: &impl fmt::Debug,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
         let (claim, used) = self.claims.released(allocation, self.now, event, out)?;
@@ -219,7 +182,7 @@ impl WarmProjection {
     fn reservations_changed(
         &mut self,
         tenant: Option<(Token, Move)>,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let Some((tenant, how)) = tenant else {
             return Ok(());
@@ -229,141 +192,153 @@ impl WarmProjection {
     }
 }
 
+inputs! {
+    pub enum Input { TenantSet, QuotaSet, BudgetSet, RateSet, AllocationRequested, ResourceAsked, QuotaReserved, QuotaDenied, QuotaReleased, QuotaWaiting, QuotaReclaimed, LimitsInForce, AllocationPlaced, AllocationStarted, AllocationRequeued, AllocationEnded, AllocationReprioritised, ResourceDecided, ReservationExpired, NodeRegistered }
+}
+
 impl Projection for WarmProjection {
     type Change = Change;
+    type Input<'a> = Input<'a>;
 
     const NAME: &'static str = "quota";
     const STATE_VERSION: u32 = 3;
     const BATCHING: Batching = Batching::BULK;
-    const READS: Kinds = Kinds::of(&[
-        EventKind::TenantSet,
-        EventKind::QuotaSet,
-        EventKind::BudgetSet,
-        EventKind::RateSet,
-        EventKind::AllocationRequested,
-        EventKind::ResourceAsked,
-        EventKind::QuotaReserved,
-        EventKind::QuotaDenied,
-        EventKind::QuotaReleased,
-        EventKind::QuotaWaiting,
-        EventKind::QuotaReclaimed,
-        EventKind::LimitsInForce,
-        EventKind::AllocationPlaced,
-        EventKind::AllocationStarted,
-        EventKind::AllocationRequeued,
-        EventKind::AllocationEnded,
-        EventKind::AllocationReprioritised,
-        EventKind::ResourceDecided,
-        EventKind::ReservationExpired,
-        EventKind::NodeRegistered,
-    ]);
 
     fn project(
         &mut self,
         at: &At,
-        event: &Event,
+        input: Input<'_>,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
         self.advance(at, out);
-        match event {
-            Event::AdminApplied {
-                change, version, ..
-            } => self.admin(change, *version, out),
-            Event::AllocationRequested { operation, spec } => {
+        match input {
+            Input::TenantSet(Applied {
+                change: TenantSet { tenant, settings },
+                version,
+                ..
+            }) => {
+                let row = TenantRow::of(tenant, settings, *version);
+                self.book.set_tenant(row, self.now, out);
+            }
+            Input::QuotaSet(Applied {
+                change:
+                    QuotaSet {
+                        account,
+                        resource,
+                        limits,
+                        validity,
+                    },
+                version,
+                ..
+            }) => {
+                let key = (account.clone(), resource.clone());
+                self.set_limits(key, *limits, *validity, *version, out);
+            }
+            Input::BudgetSet(Applied {
+                change:
+                    BudgetSet {
+                        account,
+                        of,
+                        budget,
+                    },
+                version,
+                ..
+            }) => {
+                let key = (account.clone(), of.clone());
+                let runs = self.claims.runs(account);
+                self.budgets
+                    .set(key, (*budget, *version), &runs, self.now, out);
+            }
+            Input::RateSet(Applied {
+                change:
+                    RateSet {
+                        resource,
+                        micro_per_unit_hour,
+                        effective_from,
+                    },
+                ..
+            }) => {
+                let price = (*micro_per_unit_hour, *effective_from);
+                self.budgets.set_price(resource, price, self.now, out);
+            }
+            Input::AllocationRequested(AllocationRequested { operation, spec }) => {
                 let claim = Claim::of(&operation.tenant, spec, at.lsn);
                 self.claims.asked(AllocationNo(at.no.0), claim);
             }
-            Event::QuotaWaiting {
+            Input::QuotaWaiting(QuotaWaiting {
                 allocation,
                 refusal,
-            } => self
+            }) => self
                 .claims
-                .waits(*allocation, refusal, self.now, event, out)?,
-            Event::QuotaReserved {
+                .waits(*allocation, refusal, self.now, &input, out)?,
+            Input::QuotaReserved(QuotaReserved {
                 allocation, models, ..
-            } => self.reserved(*allocation, models.as_deref(), event, out)?,
-            Event::QuotaDenied { allocation, .. } => self.claims.denied(*allocation, event, out)?,
-            Event::QuotaReclaimed { allocation, by } => {
-                self.claims.reclaimed(*allocation, *by, event)?;
+            }) => self.reserved(*allocation, models.as_deref(), &input, out)?,
+            Input::QuotaDenied(QuotaDenied { allocation, .. }) => {
+                self.claims.denied(*allocation, &input, out)?
             }
-            Event::QuotaReleased { allocation } => self.released(*allocation, event, out)?,
-            Event::LimitsInForce {
+            Input::QuotaReclaimed(QuotaReclaimed { allocation, by }) => {
+                self.claims.reclaimed(*allocation, *by, &input)?;
+            }
+            Input::QuotaReleased(QuotaReleased { allocation }) => {
+                self.released(*allocation, &input, out)?
+            }
+            Input::LimitsInForce(LimitsInForce {
                 account,
                 resource,
                 limits,
-            } => {
+            }) => {
                 let key = (account.clone(), resource.clone());
                 if !self.book.was_set(&key) {
-                    return Err(IllegalEvent::new("no limits planned", event));
+                    return Err(IllegalEvent::new("no limits planned", &input));
                 }
                 self.plans.in_force(&key, at.now, out);
                 self.book.set_limits(&key, *limits, self.now);
             }
-            Event::AllocationPlaced {
+            Input::AllocationPlaced(AllocationPlaced {
                 allocation, node, ..
-            } => {
+            }) => {
                 let model = self.models.get(node).cloned();
                 if let Some((claim, before)) = self.claims.placed(*allocation, model, at) {
                     self.book
-                        .recount(claim, before.as_deref(), self.now, event)?;
+                        .recount(claim, before.as_deref(), self.now, &input)?;
                 }
             }
-            Event::AllocationStarted {
+            Input::AllocationStarted(AllocationStarted {
                 allocation,
                 at: said,
-            } => self.started(*allocation, *said, at, event, out)?,
-            Event::AllocationRequeued {
-                allocation,
-                at: said,
-                ..
-            } => self.requeued(*allocation, *said, at, event, out)?,
-            Event::AllocationEnded {
+            }) => self.started(*allocation, *said, at, &input, out)?,
+            Input::AllocationRequeued(AllocationRequeued {
                 allocation,
                 at: said,
                 ..
-            } => self.ended(*allocation, *said, at, out),
-            Event::AllocationReprioritised {
+            }) => self.requeued(*allocation, *said, at, &input, out)?,
+            Input::AllocationEnded(AllocationEnded {
+                allocation,
+                at: said,
+                ..
+            }) => self.ended(*allocation, *said, at, out),
+            Input::AllocationReprioritised(AllocationReprioritised {
                 allocation,
                 priority,
-            } => self.claims.reprioritised(*allocation, *priority, out),
-            Event::ResourceAsked { operation, ask, .. } => {
+            }) => self.claims.reprioritised(*allocation, *priority, out),
+            Input::ResourceAsked(ResourceAsked { operation, ask, .. }) => {
                 self.reservations.asked(at.no, &operation.tenant, ask);
             }
-            Event::ResourceDecided { request, answer } => {
+            Input::ResourceDecided(ResourceDecided { request, answer }) => {
                 let changed = self.reservations.decided(*request, answer, at.no);
-                self.reservations_changed(changed, event)?;
+                self.reservations_changed(changed, &input)?;
             }
-            Event::ReservationExpired { reservation, .. } => {
+            Input::ReservationExpired(ReservationExpired { reservation, .. }) => {
                 let changed = self.reservations.expired(*reservation);
-                self.reservations_changed(changed, event)?;
+                self.reservations_changed(changed, &input)?;
             }
-            Event::NodeRegistered { node, capacity, .. } => {
+            Input::NodeRegistered(NodeRegistered { node, capacity, .. }) => {
                 match &capacity.gpu_model {
                     Some(model) => self.models.insert(node.clone(), model.clone()),
                     None => self.models.remove(node),
                 };
             }
-            // Changes no row; most are not even read.
-            Event::CancelRequested { .. }
-            | Event::JobSetCancelRequested { .. }
-            | Event::PriorityRequested { .. }
-            | Event::OperationRefused { .. }
-            | Event::OperationRepeated { .. }
-            | Event::OperationsForgotten { .. }
-            | Event::AllocationWaiting { .. }
-            | Event::LineExplained { .. }
-            | Event::AllocationPreempted { .. }
-            | Event::AllocationNominated { .. }
-            | Event::AllocationStopping { .. }
-            | Event::ReservationDecided { .. }
-            | Event::CancelDecided { .. }
-            | Event::JobSetCancelDecided { .. }
-            | Event::PriorityDecided { .. }
-            | Event::NodeJoined { .. }
-            | Event::NodeForgotten { .. }
-            | Event::NodeReady { .. }
-            | Event::NodeLost { .. }
-            | Event::RunReported { .. } => {}
         }
         Ok(())
     }

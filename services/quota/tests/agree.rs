@@ -7,6 +7,11 @@ use quota::{
     project::{AccountState, BudgetState, Change, Key, WarmProjection},
 };
 use std::collections::{BTreeMap, BTreeSet};
+use vocab::fact::{
+    AllocationEnded, AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStarted,
+    AllocationWaiting, BudgetSet, NodeRegistered, QuotaDenied, QuotaReclaimed, QuotaReserved,
+    QuotaSet, RateSet, TenantSet,
+};
 use vocab::{
     Account, AdminChange, AllocationNo, AllocationSpec, At, Budget, BudgetOf, EndCause, Event,
     EventNo, GpuRequest, HOUR_MS, Limits, Lsn, Millis, NodeCapacity, OnExceed, Operation, Period,
@@ -107,7 +112,9 @@ impl World {
                 now: self.now,
             };
             let mut changes = Vec::new();
-            self.projection.project(&at, &event, &mut changes).unwrap();
+            self.projection
+                .project_event(&at, &event, &mut changes)
+                .unwrap();
             self.projection.end_batch(&mut changes);
             changes.into_iter().for_each(|change| self.apply(change));
             self.follow(&at, &event);
@@ -129,12 +136,12 @@ impl World {
 
     fn follow(&mut self, at: &At, event: &Event) {
         match event {
-            Event::AllocationRequested { .. } => {
+            Event::AllocationRequested(_) => {
                 self.stages.insert(AllocationNo(at.no.0), Stage::Asked);
             }
-            Event::QuotaReserved {
+            Event::QuotaReserved(QuotaReserved {
                 allocation, models, ..
-            } => {
+            }) => {
                 if models.is_some() {
                     self.by_model.insert(*allocation);
                 } else {
@@ -145,10 +152,12 @@ impl World {
                     *stage = Stage::Granted;
                 }
             }
-            Event::QuotaDenied { allocation, .. } => {
+            Event::QuotaDenied(QuotaDenied { allocation, .. }) => {
                 self.stages.insert(*allocation, Stage::Ended);
             }
-            Event::QuotaReclaimed { allocation, .. } => self.reclaimed.push(*allocation),
+            Event::QuotaReclaimed(QuotaReclaimed { allocation, .. }) => {
+                self.reclaimed.push(*allocation)
+            }
             _ => {}
         }
     }
@@ -169,7 +178,7 @@ impl World {
         }
         for (at, event) in &self.ledger[self.read..to] {
             if event.writer() != Writer::Quota {
-                self.quota.observe(at, event).unwrap();
+                self.quota.observe_event(at, event).unwrap();
             }
         }
         self.read = to;
@@ -187,7 +196,7 @@ impl World {
         self.catch_up();
         let account = Account::parse(self.one(&ACCOUNTS)).unwrap();
         let change = match self.below(8) {
-            0 => AdminChange::Tenant {
+            0 => AdminChange::Tenant(TenantSet {
                 tenant: account.tenant,
                 settings: TenantSettings {
                     cohort: self.one(&[None, Some("c"), Some("c")]).map(token),
@@ -195,27 +204,27 @@ impl World {
                     preemptible: self.below(4) > 0,
                     ..TenantSettings::default()
                 },
-            },
-            1 => AdminChange::Budget {
+            }),
+            1 => AdminChange::Budget(BudgetSet {
                 of: BudgetOf::parse(self.one(&["money", "cpu", "gpu"])).unwrap(),
                 budget: (self.below(4) > 0).then_some(Budget {
                     amount: 1_000_000,
                     period: self.one(&Period::ALL),
                 }),
                 account,
-            },
-            2 => AdminChange::Rate {
+            }),
+            2 => AdminChange::Rate(RateSet {
                 resource: ResourceKey::parse(self.one(&["cpu", "gpu", "gpu:T4"])).unwrap(),
                 micro_per_unit_hour: self.below(1000),
                 effective_from: Millis((self.now.0 / HOUR_MS + 1) * HOUR_MS),
-            },
+            }),
             _ => self.limits(account),
         };
-        self.append(vec![Event::AdminApplied {
-            operation: operation("_operator"),
-            change,
-            version: self.ledger.len() as u64 + 1,
-        }]);
+        self.append(vec![
+            change
+                .applied(operation("_operator"), self.ledger.len() as u64 + 1)
+                .into(),
+        ]);
         self.catch_up();
     }
 
@@ -236,12 +245,12 @@ impl World {
         let hour = |world: &mut Self| world.now.plus(1 + world.below(HOUR_MS as u64) as i64);
         let from = (self.below(4) == 0).then(|| hour(self));
         let until = (self.below(4) == 0).then(|| from.unwrap_or(self.now).plus(HOUR_MS / 2));
-        AdminChange::Quota {
+        AdminChange::Quota(QuotaSet {
             account,
             resource: QuotaResource::parse(self.one(&RESOURCES)).unwrap(),
             limits: (self.below(8) > 0).then_some(limits),
             validity: Validity { from, until },
-        }
+        })
     }
 
     fn request(&mut self) {
@@ -265,10 +274,10 @@ impl World {
             namespace: account.namespace.clone(),
             ..AllocationSpec::plain(token("j"), cpu, memory)
         };
-        self.append(vec![Event::AllocationRequested {
+        self.append(vec![Event::AllocationRequested(AllocationRequested {
             operation: operation(account.tenant.as_str()),
             spec,
-        }]);
+        })]);
     }
 
     fn schedule(&mut self) {
@@ -286,7 +295,10 @@ impl World {
             (Stage::Granted, 0..3) => (self.placed(allocation), Stage::Placed),
             (Stage::Placed, 0..3) => {
                 let at = self.now.plus(-5);
-                (Event::AllocationStarted { allocation, at }, Stage::Started)
+                (
+                    Event::AllocationStarted(AllocationStarted { allocation, at }),
+                    Stage::Started,
+                )
             }
             (Stage::Started, 0) if self.by_model.contains(&allocation) => {
                 let requeued = self.requeued(allocation);
@@ -297,11 +309,11 @@ impl World {
             (Stage::Started, 0) => (self.requeued(allocation), Stage::Granted),
             _ => {
                 let (cause, at) = (EndCause::Finished, self.now.plus(-3));
-                let event = Event::AllocationEnded {
+                let event = Event::AllocationEnded(AllocationEnded {
                     allocation,
                     cause,
                     at,
-                };
+                });
                 (event, Stage::Ended)
             }
         };
@@ -325,7 +337,7 @@ impl World {
     }
 
     fn placed(&mut self, allocation: AllocationNo) -> Event {
-        Event::AllocationPlaced {
+        Event::AllocationPlaced(AllocationPlaced {
             allocation,
             node: token(self.one(&["n1", "n2", "n3"])),
             incarnation: 1,
@@ -333,16 +345,16 @@ impl World {
             zones: 0,
             policy: PlacementPolicy::default(),
             candidates: Vec::new(),
-        }
+        })
     }
 
     fn requeued(&self, allocation: AllocationNo) -> Event {
-        Event::AllocationRequeued {
+        Event::AllocationRequeued(AllocationRequeued {
             allocation,
             cause: EndCause::Preempted,
             at: self.now.plus(-2),
             not_before: self.now,
-        }
+        })
     }
 
     fn node(&mut self, name: &str, model: Option<&str>) {
@@ -350,12 +362,12 @@ impl World {
             gpu_model: model.map(token),
             ..NodeCapacity::default()
         };
-        self.append(vec![Event::NodeRegistered {
+        self.append(vec![Event::NodeRegistered(NodeRegistered {
             node: token(name),
             incarnation: 1,
             boot: 1,
             capacity,
-        }]);
+        })]);
     }
 
     fn catch_up(&mut self) {
@@ -404,11 +416,11 @@ impl World {
 }
 
 fn without_quota(allocation: AllocationNo) -> Event {
-    Event::AllocationWaiting {
+    Event::AllocationWaiting(AllocationWaiting {
         allocation,
         reason: WaitingReason::Quota,
         line: None,
-    }
+    })
 }
 
 fn run(seed: u64) {

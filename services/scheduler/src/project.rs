@@ -2,6 +2,7 @@
 
 mod allocation;
 mod fact;
+mod life;
 mod named;
 mod setting;
 mod state;
@@ -10,15 +11,20 @@ mod tests;
 
 pub use allocation::AllocationRow;
 pub use fact::{Entry, Fact, Outcome, Over, Position, PreemptionRow, Subject};
+use life::Life;
 pub use named::{HeldRow, ResourceRow, SpaceRow};
 pub use setting::{ReservationRow, ReservationState, SettingRow};
 pub use state::{AllocationState, Place, Preemption, Stop};
+use vocab::fact::{
+    AllocationRequested, Applied, ReservationDecided, ReservationSet, ResourceAsked,
+};
+use vocab::inputs;
 
 use crate::domain::Named;
 use ledger::{Batching, IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use vocab::{AdminChange, AllocationNo, At, Event, Token};
+use vocab::{AllocationNo, At, Token};
 
 /// One row to be written. Of what it replaces the last one counts; entries only add up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,27 +68,22 @@ pub struct WarmProjection {
 }
 
 impl WarmProjection {
-    fn turn(
-        &mut self,
-        allocation: AllocationNo,
-        at: &At,
-        event: &Event,
-        out: &mut Vec<Change>,
-    ) -> Result<(), IllegalEvent> {
+    fn turn(&mut self, at: &At, life: Life<'_>, out: &mut Vec<Change>) -> Result<(), IllegalEvent> {
+        let allocation = life.allocation();
         let Some(row) = self.live.get_mut(&allocation) else {
-            return match event {
+            return match life {
                 // Quota and scheduler decide beside each other: what one has ended, the other may still decide on.
-                Event::QuotaReserved { .. }
-                | Event::QuotaWaiting { .. }
-                | Event::QuotaReclaimed { .. }
-                | Event::QuotaDenied { .. }
-                | Event::AllocationReprioritised { .. }
-                | Event::AllocationEnded { .. } => Ok(()),
-                _ => Err(IllegalEvent::new("not live", event)),
+                Life::QuotaReserved(_)
+                | Life::QuotaWaiting(_)
+                | Life::QuotaReclaimed(_)
+                | Life::QuotaDenied(_)
+                | Life::AllocationReprioritised(_)
+                | Life::AllocationEnded(_) => Ok(()),
+                _ => Err(IllegalEvent::new("not live", &life)),
             };
         };
         let attempts = row.attempts;
-        let preempted = row.turn(at, event)?;
+        let preempted = row.turn(at, life)?;
         out.extend(preempted.map(|row| Change::Preemption(Box::new(row))));
         let over = matches!(
             row.state,
@@ -92,61 +93,54 @@ impl WarmProjection {
         if over {
             changed.over = self.live.remove(&allocation);
         }
-        match Entry::of(at, event) {
+        match Entry::of(at, life) {
             Some(entry) if is_told_once(&entry.fact, attempts) => changed.told.push(entry),
             entry => out.extend(entry.map(|entry| Change::Entry(Box::new(entry)))),
         }
         Ok(())
     }
 
-    fn admin(&mut self, at: &At, change: &AdminChange, version: u64, out: &mut Vec<Change>) {
-        let row = match change {
-            AdminChange::Reservation {
-                reservation,
-                wanted: None,
-            } => self.reservations.get_mut(reservation).map(|row| {
-                row.withdraw(at.now, version);
-                SettingRow::Reservation(row.clone())
+    fn set(row: SettingRow, out: &mut Vec<Change>) {
+        out.push(Change::Setting(Box::new(row)));
+    }
+
+    fn reservation_set(&mut self, at: &At, set: &Applied<ReservationSet>, out: &mut Vec<Change>) {
+        let ReservationSet {
+            reservation,
+            wanted,
+        } = &set.change;
+        let row = match wanted {
+            None => self.reservations.get_mut(reservation).map(|row| {
+                row.withdraw(at.now, set.version);
+                row.clone()
             }),
-            AdminChange::Reservation {
-                reservation,
-                wanted: Some(terms),
-            } => {
-                let row = ReservationRow::asked(reservation, terms, at.now, version);
+            Some(terms) => {
+                let row = ReservationRow::asked(reservation, terms, at.now, set.version);
                 self.reservations.insert(reservation.clone(), row.clone());
-                Some(SettingRow::Reservation(row))
+                Some(row)
             }
-            AdminChange::Tenant { .. }
-            | AdminChange::Quota { .. }
-            | AdminChange::Rate { .. }
-            | AdminChange::Budget { .. }
-            | AdminChange::Queue { .. }
-            | AdminChange::PriorityClass { .. }
-            | AdminChange::Scheduling(_)
-            | AdminChange::Cordon { .. }
-            | AdminChange::Node { .. } => SettingRow::of(change, at.now, version),
         };
-        out.extend(row.map(|row| Change::Setting(Box::new(row))));
+        if let Some(row) = row {
+            Self::set(SettingRow::Reservation(row), out);
+        }
     }
 
     fn reservation_decided(
         &mut self,
         at: &At,
-        event: &Event,
-        (reservation, version, nodes): (&Token, u64, &[Token]),
+        decided: &ReservationDecided,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
-        match self.reservations.get_mut(reservation) {
+        match self.reservations.get_mut(&decided.reservation) {
             Some(row) => {
-                if row.decide(at.now, version, nodes) {
-                    let row = SettingRow::Reservation(row.clone());
-                    out.push(Change::Setting(Box::new(row)));
+                if row.decide(at.now, decided.version, &decided.nodes) {
+                    Self::set(SettingRow::Reservation(row.clone()), out);
                 }
                 Ok(())
             }
             // One that never was is taken back.
-            None if nodes.is_empty() => Ok(()),
-            None => Err(IllegalEvent::new("no such reservation", event)),
+            None if decided.nodes.is_empty() => Ok(()),
+            None => Err(IllegalEvent::new("no such reservation", decided)),
         }
     }
 }
@@ -167,8 +161,27 @@ fn is_told_once(fact: &Fact, attempts: u32) -> bool {
     }
 }
 
+inputs! {
+    pub enum Input {
+        ..Life,
+        TenantSet,
+        QueueSet,
+        PriorityClassSet,
+        SchedulingSet,
+        CordonSet,
+        ReservationSet,
+        AllocationRequested,
+        LineExplained,
+        ReservationDecided,
+        ResourceAsked,
+        ResourceDecided,
+        ReservationExpired,
+    }
+}
+
 impl Projection for WarmProjection {
     type Change = Change;
+    type Input<'a> = Input<'a>;
 
     const NAME: &'static str = "scheduler";
     const STATE_VERSION: u32 = 3;
@@ -177,74 +190,77 @@ impl Projection for WarmProjection {
     fn project(
         &mut self,
         at: &At,
-        event: &Event,
+        input: Input<'_>,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
-        match event {
-            Event::AllocationRequested { operation, spec } => {
+        match input {
+            Input::Life(life) => return self.turn(at, life, out),
+            Input::AllocationRequested(AllocationRequested { operation, spec }) => {
                 let row = AllocationRow::requested(at, &operation.tenant, spec);
                 self.changed.entry(row.allocation).or_default().first = true;
                 self.live.insert(row.allocation, row);
-                Ok(())
             }
-            Event::QuotaReserved { allocation, .. }
-            | Event::QuotaWaiting { allocation, .. }
-            | Event::QuotaReclaimed { allocation, .. }
-            | Event::AllocationReprioritised { allocation, .. }
-            | Event::QuotaDenied { allocation, .. }
-            | Event::AllocationPlaced { allocation, .. }
-            | Event::AllocationWaiting { allocation, .. }
-            | Event::AllocationStarted { allocation, .. }
-            | Event::AllocationStopping { allocation }
-            | Event::AllocationPreempted { allocation, .. }
-            | Event::AllocationNominated { allocation, .. }
-            | Event::AllocationRequeued { allocation, .. }
-            | Event::AllocationEnded { allocation, .. } => self.turn(*allocation, at, event, out),
-            Event::LineExplained { .. } => {
-                out.extend(Entry::of(at, event).map(|entry| Change::Entry(Box::new(entry))));
-                Ok(())
+            Input::LineExplained(line) => {
+                out.push(Change::Entry(Box::new(Entry::of_line(at, line))));
             }
-            Event::ReservationDecided {
-                reservation,
-                version,
-                nodes,
-            } => self.reservation_decided(at, event, (reservation, *version, nodes), out),
-            Event::AdminApplied {
-                change, version, ..
-            } => {
-                self.admin(at, change, *version, out);
-                Ok(())
+            Input::ReservationDecided(decided) => {
+                return self.reservation_decided(at, decided, out);
             }
-            Event::ResourceAsked {
+            Input::ReservationSet(set) => self.reservation_set(at, set, out),
+            Input::QueueSet(set) => {
+                let row = SettingRow::Queue {
+                    queue: set.change.queue.clone(),
+                    settings: set.change.settings.clone(),
+                    version: set.version,
+                    at: at.now,
+                };
+                Self::set(row, out);
+            }
+            Input::PriorityClassSet(set) => {
+                let row = SettingRow::PriorityClass {
+                    class: set.change.class.clone(),
+                    settings: set.change.settings.clone(),
+                    version: set.version,
+                    at: at.now,
+                };
+                Self::set(row, out);
+            }
+            Input::SchedulingSet(set) => {
+                let row = SettingRow::Policy {
+                    policy: set.change.policy.clone(),
+                    version: set.version,
+                    at: at.now,
+                };
+                Self::set(row, out);
+            }
+            Input::CordonSet(set) => {
+                let row = SettingRow::Cordon {
+                    node: set.change.node.clone(),
+                    cordoned: set.change.cordoned,
+                    version: set.version,
+                    at: at.now,
+                };
+                Self::set(row, out);
+            }
+            Input::TenantSet(set) => {
+                let row = SettingRow::TenantWeight {
+                    tenant: set.change.tenant.clone(),
+                    weight_milli: set.change.settings.weight_milli,
+                    version: set.version,
+                    at: at.now,
+                };
+                Self::set(row, out);
+            }
+            Input::ResourceAsked(ResourceAsked {
                 operation,
                 slot,
                 ask,
                 ..
-            } => {
-                self.named.ask(at.no, &operation.tenant, *slot, ask);
-                Ok(())
-            }
-            Event::ResourceDecided { .. } => named::decided(&mut self.named, at, event, out),
-            Event::ReservationExpired { .. } => named::expired(&mut self.named, event, out),
-            // Changes no row.
-            Event::CancelRequested { .. }
-            | Event::OperationRefused { .. }
-            | Event::OperationRepeated { .. }
-            | Event::OperationsForgotten { .. }
-            | Event::JobSetCancelRequested { .. }
-            | Event::PriorityRequested { .. }
-            | Event::LimitsInForce { .. }
-            | Event::JobSetCancelDecided { .. }
-            | Event::PriorityDecided { .. }
-            | Event::QuotaReleased { .. }
-            | Event::CancelDecided { .. }
-            | Event::NodeRegistered { .. }
-            | Event::NodeJoined { .. }
-            | Event::NodeForgotten { .. }
-            | Event::NodeReady { .. }
-            | Event::NodeLost { .. }
-            | Event::RunReported { .. } => Ok(()),
+            }) => self.named.ask(at.no, &operation.tenant, *slot, ask),
+            Input::ResourceDecided(fact) => return named::decided(&mut self.named, at, fact, out),
+            Input::ReservationExpired(fact) => return named::expired(&mut self.named, fact, out),
         }
+        Ok(())
     }
 
     /// An allocation's rows of one batch are one row.

@@ -6,6 +6,7 @@
 mod account;
 mod capacity;
 mod event;
+pub mod fact;
 mod ids;
 mod kind;
 mod refusal;
@@ -23,12 +24,12 @@ pub use account::{
 };
 pub use capacity::{NodeApproval, NodeCapacity};
 pub use event::{
-    AdminChange, At, CancelVerdict, Candidate, EndCause, Event, Filter, GpuShare, LineNo,
-    ModelGrant, Operation, PreemptionCause, PriorityTarget, QuotaFlags, RunState, TraceContext,
-    WaitingReason, Writer,
+    At, CancelVerdict, Candidate, EndCause, Filter, GpuShare, LineNo, ModelGrant, Operation,
+    PreemptionCause, PriorityTarget, QuotaFlags, RunState, TraceContext, WaitingReason, Writer,
 };
+pub use fact::{AdminChange, Event, EventKind};
 pub use ids::{AllocationId, AllocationNo, CellNo, EventNo, Lsn};
-pub use kind::{EventKind, Kinds};
+pub use kind::Kinds;
 pub use refusal::{Refusal, Rule};
 pub use resource::{ReservationNo, ReservationState, ResourceAnswer, ResourceAsk, Slot};
 pub use rules::{

@@ -2,6 +2,7 @@
 
 use super::*;
 use schemas::v1::{Cancelled, Refused, Requested, Submitted};
+use vocab::fact::AllocationRequested;
 use vocab::{AllocationNo, AllocationSpec, At, CellNo, Event, EventNo, Lsn, Millis};
 
 const CELL: CellNo = CellNo(1);
@@ -64,7 +65,7 @@ impl Story {
             now: Millis(0),
         };
         let spec = AllocationSpec::plain(tenant(), 1, 1);
-        let event = Event::AllocationRequested { operation, spec };
+        let event = Event::AllocationRequested(AllocationRequested { operation, spec });
         self.ledger.see(&at, &event);
     }
 

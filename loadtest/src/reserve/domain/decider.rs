@@ -4,6 +4,7 @@ use super::{DomainError, Subject};
 use crate::reserve::workload::token;
 use ledger::{Decider, Draft};
 use scheduler::domain::{Rules, Scheduler};
+use vocab::fact::{ResourceAsked, ResourceDecided};
 use vocab::{
     At, Event, EventNo, Lsn, Millis, Operation, ReservationNo, ResourceAnswer, ResourceAsk, Slot,
     Token,
@@ -37,7 +38,7 @@ impl Deciding {
             let numbers = self.next.0..;
             self.next = draft.next_no();
             for (event, no) in draft.events().zip(numbers) {
-                if let Event::ResourceDecided { answer, .. } = event {
+                if let Event::ResourceDecided(ResourceDecided { answer, .. }) = event {
                     answers.push((ReservationNo(no), answer.clone()));
                 }
             }
@@ -77,12 +78,12 @@ impl Subject for Deciding {
                 reply_to: None,
                 trace: None,
             };
-            let asked = Event::ResourceAsked {
+            let asked = Event::ResourceAsked(ResourceAsked {
                 operation,
                 slot,
                 by_requests: false,
                 ask: ask.clone(),
-            };
+            });
             self.inputs.push((at, asked));
         }
     }
@@ -96,7 +97,7 @@ impl Subject for Deciding {
         let inputs = std::mem::take(&mut self.inputs);
         for frame in inputs.chunks(FRAME) {
             for (at, event) in frame {
-                self.state.observe(at, event)?;
+                self.state.observe_event(at, event)?;
             }
             self.frames(self.now(slot), &mut answers)?;
         }

@@ -10,6 +10,10 @@ use ledger::{Decider, Draft, LedgerId, Replica, Snapshot, memory::MemoryBus, mem
 use quota::domain::Quota;
 use scheduler::domain::{Rules, Scheduler, what_if::told_to_stop};
 use std::fmt;
+use vocab::fact::{
+    AllocationRequested, AllocationWaiting, NodeRegistered, PriorityClassSet, QueueSet, QuotaSet,
+    RunReported, SchedulingSet,
+};
 use vocab::{
     Account, AdminChange, AllocationNo, AllocationSpec, At, Event, EventNo, Gang, GpuRequest,
     Limits, Lsn, Millis, NodeCapacity, Operation, Operator, PlacementRules, PriorityClass,
@@ -65,8 +69,8 @@ impl Cell {
             no: EventNo(*no),
             now,
         };
-        self.quota.observe(&at, event).map_err(broken)?;
-        self.scheduler.observe(&at, event).map_err(broken)
+        self.quota.observe_event(&at, event).map_err(broken)?;
+        self.scheduler.observe_event(&at, event).map_err(broken)
     }
 
     /// One round of both; what was decided about everybody but the odd tenant.
@@ -80,12 +84,12 @@ impl Cell {
             self.observe(now, input)?;
         }
         for (allocation, node) in told_to_stop(&self.scheduler) {
-            let stopped = Event::RunReported {
+            let stopped = Event::RunReported(RunReported {
                 allocation,
                 node,
                 state: RunState::Stopped,
                 at: now,
-            };
+            });
             let no = self.next;
             self.next += 1;
             self.observe(now, &(no, stopped))?;
@@ -94,10 +98,10 @@ impl Cell {
         let (quota, scheduler) = (&mut self.quota, &mut self.scheduler);
         let mut all = decide(quota, &(), scheduler, now, next)?;
         all.extend(decide(scheduler, rules, quota, now, next)?);
-        all.retain(|event| !is_odd(event) && !matches!(event, Event::LineExplained { .. }));
+        all.retain(|event| !is_odd(event) && !matches!(event, Event::LineExplained(_)));
         for event in &mut all {
             // Who came before is another number of lines.
-            if let Event::AllocationWaiting { line, .. } = event {
+            if let Event::AllocationWaiting(AllocationWaiting { line, .. }) = event {
                 *line = None;
             }
         }
@@ -126,7 +130,7 @@ fn decide<D: Decider, R: Decider>(
             no: EventNo(no),
             now,
         };
-        reader.observe(&at, event).map_err(broken)?;
+        reader.observe_event(&at, event).map_err(broken)?;
     }
     *next = draft.next_no().0;
     Ok(events)
@@ -163,10 +167,10 @@ fn by(tenant: &str) -> Operation {
 }
 
 fn requested(tenant: &str, spec: AllocationSpec) -> Event {
-    Event::AllocationRequested {
+    Event::AllocationRequested(AllocationRequested {
         operation: by(tenant),
         spec,
-    }
+    })
 }
 
 fn plain(cores: u64) -> AllocationSpec {
@@ -174,22 +178,18 @@ fn plain(cores: u64) -> AllocationSpec {
 }
 
 fn set(change: AdminChange) -> Event {
-    Event::AdminApplied {
-        operation: by("_operator"),
-        change,
-        version: FIRST_ASKED,
-    }
+    change.applied(by("_operator"), FIRST_ASKED).into()
 }
 
 fn queue(name: &str, weight: u32, limits: Vec<(ResourceKind, u64)>) -> Event {
-    set(AdminChange::Queue {
+    set(AdminChange::Queue(QueueSet {
         queue: token(name),
         settings: QueueSettings {
             weight_milli: weight * 1000,
             limits,
             ..QueueSettings::default()
         },
-    })
+    }))
 }
 
 /// Quota of all that is asked for here, without an end.
@@ -201,12 +201,12 @@ fn ample(tenant: &str) -> impl Iterator<Item = Event> {
         QuotaResource::Gpu,
     ];
     of.into_iter().map(move |resource| {
-        set(AdminChange::Quota {
+        set(AdminChange::Quota(QuotaSet {
             account: account.clone(),
             resource,
             limits: Some(Limits::hard(Limits::MAX)),
             validity: Validity::default(),
-        })
+        }))
     })
 }
 
@@ -227,7 +227,7 @@ fn only(label: &str, value: &str) -> Option<Box<PlacementRules>> {
 fn shared(cell: &Cell, random: &mut Seeded) -> Vec<Event> {
     let mut inputs = vec![queue("odd", 8, vec![(ResourceKind::Gpu, 0)])];
     inputs.extend(ample("odd"));
-    inputs.push(Event::NodeRegistered {
+    inputs.push(Event::NodeRegistered(NodeRegistered {
         node: token("node-new"),
         incarnation: 1,
         boot: 1,
@@ -237,7 +237,7 @@ fn shared(cell: &Cell, random: &mut Seeded) -> Vec<Event> {
             labels: vec![(token("pool"), token("new"))],
             ..NodeCapacity::default()
         },
-    });
+    }));
     for no in 0..random.below(4) {
         let tenant = format!("tenant-{}", no % 2);
         inputs.push(requested(&tenant, plain(1 + random.below(6))));
@@ -250,12 +250,12 @@ fn shared(cell: &Cell, random: &mut Seeded) -> Vec<Event> {
     for (allocation, hold) in running {
         let told = hold.stop.is_some() || !hold.reports.is_empty();
         if !told && random.chance(300) {
-            inputs.push(Event::RunReported {
+            inputs.push(Event::RunReported(RunReported {
                 allocation,
                 node: cell.scheduler.nodes()[hold.node.0 as usize].name.clone(),
                 state: RunState::Finished,
                 at: Millis(0),
-            });
+            }));
         }
     }
     inputs
@@ -264,8 +264,10 @@ fn shared(cell: &Cell, random: &mut Seeded) -> Vec<Event> {
 /// Two queues that want more of the new node than it has, and may take it from each other.
 fn contended(random: &mut Seeded) -> Vec<Event> {
     let mut inputs = vec![
-        set(AdminChange::Scheduling(SchedulingPolicy::default())),
-        set(AdminChange::PriorityClass {
+        set(AdminChange::Scheduling(SchedulingSet {
+            policy: SchedulingPolicy::default(),
+        })),
+        set(AdminChange::PriorityClass(PriorityClassSet {
             class: token("fair"),
             settings: PriorityClass {
                 value: 0,
@@ -274,7 +276,7 @@ fn contended(random: &mut Seeded) -> Vec<Event> {
                 grace_ms: 0,
                 placement: None,
             },
-        }),
+        })),
     ];
     for (name, weight) in [("much", 3), ("little", 1)] {
         inputs.push(queue(name, weight, Vec::new()));
@@ -329,7 +331,7 @@ fn odd(random: &mut Seeded) -> Vec<Event> {
 
 fn numbered(events: Vec<Event>, first: u64, now: Millis) -> Vec<Input> {
     let dated = events.into_iter().map(|mut event| {
-        if let Event::RunReported { at, .. } = &mut event {
+        if let Event::RunReported(RunReported { at, .. }) = &mut event {
             *at = now;
         }
         event

@@ -7,6 +7,7 @@ use ledger::{
     Decider, Digest, Draft, LedgerId, Record, Replica, Snapshot, memory::MemoryBus, state_digest,
 };
 use scheduler::domain::{Rules, Scheduler};
+use vocab::fact::AllocationWaiting;
 use vocab::{Event, Millis, WaitingReason};
 
 /// A reader of one decider's states, fed with every record.
@@ -132,8 +133,8 @@ pub fn begins_quietly(bus: &MemoryBus, rules: &Rules) -> Result<(), Violation> {
         let mut draft = Draft::new(head.now.max(Millis(0)), head.next_event);
         state.decide(rules, &mut draft);
         let says = |event: &&Event| {
-            matches!(event, Event::LineExplained { .. })
-                || matches!(event, Event::AllocationWaiting { reason, .. }
+            matches!(event, Event::LineExplained(_))
+                || matches!(event, Event::AllocationWaiting(AllocationWaiting { reason, .. })
                     if *reason != WaitingReason::Quota)
         };
         if let Some(decided) = draft.events().find(|event| !says(event)) {

@@ -10,6 +10,7 @@ use crate::{
 use client::{Client, Operation};
 use loadtest::history::{Answer, wire};
 use std::{collections::BTreeMap, time::Duration};
+use vocab::fact::ReservationExpired;
 use vocab::{Event, ReservationNo, ResourceAsk, Slot, Token};
 
 pub struct Row {
@@ -150,12 +151,12 @@ impl Row {
         let of = ReservationNo(self.named[name]);
         let events = self.cell.suite.events().await;
         let expired = events.iter().filter_map(|(_, event)| match event {
-            Event::ReservationExpired {
+            Event::ReservationExpired(ReservationExpired {
                 tenant,
                 reservation,
                 slot,
                 ..
-            } if tenant.as_str() == TENANT && *reservation == of => Some(*slot),
+            }) if tenant.as_str() == TENANT && *reservation == of => Some(*slot),
             _ => None,
         });
         expired.collect()

@@ -27,6 +27,13 @@ pub use submit::{
     DependencyRequest, GangRequest, PlacementRequest, RequirementRequest, SpreadRequest,
     SubmitRequest, TermRequest, TolerationRequest,
 };
+use vocab::fact::AdmissionFact as Fact;
+use vocab::fact::{
+    AllocationEnded, AllocationRequested, Applied, CancelRequested, JobSetCancelRequested,
+    OperationRefused, OperationRepeated, OperationsForgotten, PriorityRequested, QuotaDenied,
+    ResourceAsked,
+};
+use vocab::inputs;
 
 use allocations::{Allocations, EndedBy, Over};
 use ledger::{Decider, Draft, IllegalEvent};
@@ -34,11 +41,12 @@ use operations::{Known, Operations, OverBySlot};
 use rate::Bucket;
 use room::{Of, Room};
 use serde::{Deserialize, Serialize};
+use settings::Sets;
 use settings::Settings;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 use vocab::{
-    AllocationNo, AllocationSpec, At, EndCause, Event, EventKind, EventNo, Kinds, Millis,
-    Operation, Refusal, Rule, Slot, Token, Writer,
+    AllocationNo, AllocationSpec, At, EndCause, EventNo, Millis, Operation, Refusal, Rule, Slot,
+    Token, Writer,
 };
 
 /// Everything that admission knows, folded from the ledger.
@@ -57,139 +65,120 @@ pub struct Admission {
     turned: Vec<Turned>,
 }
 
+/// A fact of its own, to be recorded.
+type Written = vocab::fact::Written<vocab::fact::Admission>;
+
+inputs! {
+    /// What it reads of the other writers.
+    pub enum Input { AllocationEnded, QuotaDenied }
+}
+
 impl Decider for Admission {
     type Command = Command;
     type Rules = Rules;
     type Effect = Turned;
+    type By = vocab::fact::Admission;
+    type Input<'a> = Input<'a>;
 
-    const WRITER: Writer = Writer::Admission;
     const STATE_VERSION: u32 = 6;
 
     const READERS: &'static [Writer] = &[Writer::Quota, Writer::Scheduler];
-    const READS: Kinds = Kinds::of(&[EventKind::AllocationEnded, EventKind::QuotaDenied]);
 
-    fn observe(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
-        match event {
-            Event::AllocationEnded {
+    fn observe(&mut self, at: &At, input: Input<'_>) -> Result<(), IllegalEvent> {
+        match input {
+            Input::AllocationEnded(AllocationEnded {
                 allocation, cause, ..
-            } => {
+            }) => {
                 let by = EndedBy::Scheduler { ran: ran(*cause) };
                 self.ended(*allocation, by, at);
                 Ok(())
             }
-            Event::QuotaDenied { allocation, .. } => {
+            Input::QuotaDenied(QuotaDenied { allocation, .. }) => {
                 let by = EndedBy::Quota;
                 self.ended(*allocation, by, at);
                 Ok(())
             }
-            // Not admission's business. What is queued again lives on.
-            Event::QuotaReserved { .. }
-            | Event::QuotaReleased { .. }
-            | Event::QuotaWaiting { .. }
-            | Event::QuotaReclaimed { .. }
-            | Event::LimitsInForce { .. }
-            | Event::AllocationPlaced { .. }
-            | Event::AllocationWaiting { .. }
-            | Event::AllocationStarted { .. }
-            | Event::AllocationStopping { .. }
-            | Event::AllocationPreempted { .. }
-            | Event::AllocationNominated { .. }
-            | Event::AllocationRequeued { .. }
-            | Event::LineExplained { .. }
-            | Event::ReservationDecided { .. }
-            | Event::CancelDecided { .. }
-            | Event::JobSetCancelDecided { .. }
-            | Event::AllocationReprioritised { .. }
-            | Event::PriorityDecided { .. }
-            | Event::ResourceDecided { .. }
-            | Event::ReservationExpired { .. }
-            | Event::NodeRegistered { .. }
-            | Event::NodeJoined { .. }
-            | Event::NodeForgotten { .. }
-            | Event::NodeReady { .. }
-            | Event::NodeLost { .. }
-            | Event::RunReported { .. } => Ok(()),
-            Event::AdminApplied { .. }
-            | Event::AllocationRequested { .. }
-            | Event::CancelRequested { .. }
-            | Event::JobSetCancelRequested { .. }
-            | Event::PriorityRequested { .. }
-            | Event::ResourceAsked { .. }
-            | Event::OperationRefused { .. }
-            | Event::OperationRepeated { .. }
-            | Event::OperationsForgotten { .. } => {
-                Err(IllegalEvent::new("an own fact as input", event))
-            }
         }
     }
 
-    fn evolve(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
-        match event {
-            Event::AdminApplied {
-                operation,
-                change,
-                version,
-            } => {
-                self.operations.remember(operation, at, &mut self.room);
-                self.settings.apply(change, *version, event)
+    fn evolve(&mut self, at: &At, fact: Fact<'_>) -> Result<(), IllegalEvent> {
+        match fact {
+            Fact::TenantSet(set) => {
+                self.settings.set_tenant(&set.change);
+                self.set(set, at)
             }
-            Event::AllocationRequested { operation, spec } => {
+            Fact::QueueSet(set) => {
+                self.settings.set_queue(&set.change);
+                self.set(set, at)
+            }
+            Fact::PriorityClassSet(set) => {
+                self.settings.set_class(&set.change);
+                self.set(set, at)
+            }
+            Fact::QuotaSet(set) => self.set(set, at),
+            Fact::BudgetSet(set) => self.set(set, at),
+            Fact::RateSet(set) => self.set(set, at),
+            Fact::SchedulingSet(set) => self.set(set, at),
+            Fact::CordonSet(set) => self.set(set, at),
+            Fact::ReservationSet(set) => self.set(set, at),
+            Fact::NodeSet(set) => self.set(set, at),
+            Fact::AllocationRequested(AllocationRequested { operation, spec }) => {
                 self.taken_up(operation, at);
                 let no = AllocationNo(at.no.0);
                 let (tenant, room) = (&operation.tenant, &mut self.room);
                 self.allocations.requested(no, tenant, spec, room);
                 Ok(())
             }
-            Event::CancelRequested { operation, .. }
-            | Event::JobSetCancelRequested { operation, .. }
-            | Event::PriorityRequested { operation, .. } => {
+            Fact::CancelRequested(CancelRequested { operation, .. })
+            | Fact::JobSetCancelRequested(JobSetCancelRequested { operation, .. })
+            | Fact::PriorityRequested(PriorityRequested { operation, .. }) => {
                 self.taken_up(operation, at);
                 Ok(())
             }
-            Event::ResourceAsked {
+            Fact::ResourceAsked(ResourceAsked {
                 operation,
                 slot,
                 by_requests: true,
                 ..
-            } => {
+            }) => {
                 self.take(&operation.tenant, at.now);
                 let room = &mut self.room;
                 self.operations.remember_by_slot(operation, at, *slot, room);
                 self.slots.insert(operation.tenant.clone(), *slot);
                 Ok(())
             }
-            Event::ResourceAsked { operation, .. } => {
+            Fact::ResourceAsked(ResourceAsked { operation, .. }) => {
                 self.taken_up(operation, at);
                 Ok(())
             }
-            Event::OperationRefused {
+            Fact::OperationRefused(OperationRefused {
                 operation, refusal, ..
-            } => {
+            }) => {
                 self.take(&operation.tenant, at.now);
                 if is_kept(refusal.rule) {
                     self.operations.remember(operation, at, &mut self.room);
                 }
                 Ok(())
             }
-            Event::OperationRepeated { tenant, .. } => {
+            Fact::OperationRepeated(OperationRepeated { tenant, .. }) => {
                 self.take(tenant, at.now);
                 Ok(())
             }
-            Event::OperationsForgotten {
+            Fact::OperationsForgotten(OperationsForgotten {
                 through,
                 slots_of: Some(tenant),
                 ..
-            } => {
+            }) => {
                 let room = &mut self.room;
                 self.operations.forget_by_slot(tenant, *through, room);
                 Ok(())
             }
-            Event::OperationsForgotten {
+            Fact::OperationsForgotten(OperationsForgotten {
                 through,
                 slots_of: None,
                 ended_through,
                 denied_through,
-            } => {
+            }) => {
                 let over = Over {
                     ended: *ended_through,
                     denied: *denied_through,
@@ -197,36 +186,6 @@ impl Decider for Admission {
                 self.operations.forget(*through, &mut self.room);
                 self.allocations.forget(over, &mut self.room);
                 Ok(())
-            }
-            Event::QuotaReserved { .. }
-            | Event::QuotaDenied { .. }
-            | Event::QuotaReleased { .. }
-            | Event::QuotaWaiting { .. }
-            | Event::QuotaReclaimed { .. }
-            | Event::LimitsInForce { .. }
-            | Event::AllocationPlaced { .. }
-            | Event::AllocationWaiting { .. }
-            | Event::AllocationStarted { .. }
-            | Event::AllocationStopping { .. }
-            | Event::AllocationPreempted { .. }
-            | Event::AllocationNominated { .. }
-            | Event::AllocationRequeued { .. }
-            | Event::LineExplained { .. }
-            | Event::ReservationDecided { .. }
-            | Event::AllocationEnded { .. }
-            | Event::CancelDecided { .. }
-            | Event::JobSetCancelDecided { .. }
-            | Event::AllocationReprioritised { .. }
-            | Event::PriorityDecided { .. }
-            | Event::ResourceDecided { .. }
-            | Event::ReservationExpired { .. }
-            | Event::NodeRegistered { .. }
-            | Event::NodeJoined { .. }
-            | Event::NodeForgotten { .. }
-            | Event::NodeReady { .. }
-            | Event::NodeLost { .. }
-            | Event::RunReported { .. } => {
-                Err(IllegalEvent::new("another writer's fact as own", event))
             }
         }
     }
@@ -250,7 +209,7 @@ impl Decider for Admission {
         let known = self.operations.known(&operation, later);
         // A repeat is always answered: who asks again does not know whether the first was heard.
         if let Some(Known::Repeated(original)) = known {
-            let repeated = Event::OperationRepeated {
+            let repeated = OperationRepeated {
                 tenant: operation.tenant,
                 original,
                 reply_to: operation.reply_to,
@@ -278,7 +237,7 @@ impl Decider for Admission {
             }
             Err(refusal) if is_recorded(refusal.rule) => draft.emit(
                 self,
-                Event::OperationRefused {
+                OperationRefused {
                     operation,
                     job_set,
                     refusal,
@@ -305,6 +264,11 @@ impl Decider for Admission {
 }
 
 impl Admission {
+    fn set<C: Sets + fmt::Debug>(&mut self, set: &Applied<C>, at: &At) -> Result<(), IllegalEvent> {
+        (self.operations).remember(&set.operation, at, &mut self.room);
+        self.settings.apply(set)
+    }
+
     /// The memory of the cell's services that is counted for what is kept of the tenant.
     pub fn bytes_of(&self, tenant: &Token) -> u64 {
         let held = |of| self.room.held(of, tenant);
@@ -317,7 +281,7 @@ impl Admission {
         let operations = self.operations.over(draft.now, window_ms);
         let allocations = self.allocations.over(draft.now, window_ms);
         if operations.is_some() || allocations != Over::default() {
-            let forgotten = Event::OperationsForgotten {
+            let forgotten = OperationsForgotten {
                 through: operations.unwrap_or(self.operations.forgotten()),
                 slots_of: None,
                 ended_through: allocations.ended,
@@ -331,7 +295,7 @@ impl Admission {
     fn forget_slots(&mut self, tenant: &Token, later: (Slot, Slot), draft: &mut Draft) {
         let over = self.operations.over_by_slot(tenant, later);
         if let Some(through) = over.through {
-            let forgotten = Event::OperationsForgotten {
+            let forgotten = OperationsForgotten {
                 through,
                 slots_of: Some(tenant.clone()),
                 ended_through: EventNo(0),
@@ -396,7 +360,7 @@ impl Admission {
         slot: Option<Result<(Slot, bool), Refusal>>,
         rules: &Rules,
         now: Millis,
-    ) -> Result<Event, Refusal> {
+    ) -> Result<Written, Refusal> {
         let operator = operation.tenant.as_str() == schemas::subjects::OPERATOR;
         if !operator {
             self.check_table(operation, &slot, rules)?;
@@ -407,35 +371,35 @@ impl Admission {
             (Verb::Submit(request), false) => {
                 let spec = self.check_submit(tenant, &request, rules)?;
                 self.check_room(tenant, &spec, rules)?;
-                Ok(Event::AllocationRequested { operation, spec })
+                Ok(AllocationRequested { operation, spec }.into())
             }
             (Verb::Cancel { allocation_id }, false) => {
                 let allocation = self.check_cancel(tenant, &allocation_id, rules)?;
-                Ok(Event::CancelRequested {
+                Ok(CancelRequested {
                     operation,
                     allocation,
-                })
+                }
+                .into())
             }
             (Verb::Admin { change, expected }, true) => {
                 let (change, version) = self.check_admin(&change, expected, now)?;
-                Ok(Event::AdminApplied {
-                    operation,
-                    change,
-                    version,
-                })
+                Ok(change.applied(operation, version))
             }
-            (Verb::CancelJobSet { job_set }, false) => Ok(Event::JobSetCancelRequested {
+            (Verb::CancelJobSet { job_set }, false) => Ok(JobSetCancelRequested {
                 operation,
                 job_set: check::token(&job_set, "job_set")?,
-            }),
+            }
+            .into()),
             (Verb::SetPriority { target, priority }, false) => {
-                self.check_set_priority(operation, &target, priority, rules)
+                let asked = self.check_set_priority(operation, &target, priority, rules)?;
+                Ok(asked.into())
             }
             (Verb::Resource { request, .. }, false) => {
                 // A request about resources has been looked at for its slot.
                 let slot =
                     slot.unwrap_or_else(|| Err(Refusal::new(Rule::SettingInvalid, "slot")))?;
-                self.check_resource(operation, &request, slot, rules)
+                let asked = self.check_resource(operation, &request, slot, rules)?;
+                Ok(asked.into())
             }
             // Right words at the wrong door.
             (

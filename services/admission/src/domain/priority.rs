@@ -1,7 +1,8 @@
 //! Another priority for what has not ended.
 
 use super::{Admission, Rules, check::token};
-use vocab::{AllocationSpec, Event, Operation, PriorityTarget, Refusal, Rule, Token};
+use vocab::fact::PriorityRequested;
+use vocab::{AllocationSpec, Operation, PriorityTarget, Refusal, Rule, Token};
 
 /// What it is for, as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +20,7 @@ impl Admission {
         target: &TargetRequest,
         priority: i32,
         rules: &Rules,
-    ) -> Result<Event, Refusal> {
+    ) -> Result<PriorityRequested, Refusal> {
         let tenant = &operation.tenant;
         self.check_priority(tenant, priority)?;
         let target = match target {
@@ -29,7 +30,7 @@ impl Admission {
             TargetRequest::JobSet(name) => PriorityTarget::JobSet(token(name, "job_set")?),
             TargetRequest::Missing => return Err(Refusal::new(Rule::UnknownVerb, "target")),
         };
-        Ok(Event::PriorityRequested {
+        Ok(PriorityRequested {
             operation,
             target,
             priority,

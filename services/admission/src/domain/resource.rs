@@ -4,9 +4,9 @@ use super::{
     Admission, Rules,
     check::{bounded, token},
 };
+use vocab::fact::ResourceAsked;
 use vocab::{
-    AllocationId, CellNo, Event, Millis, Operation, Refusal, ReservationNo, ResourceAsk, Rule,
-    Slot, Token,
+    AllocationId, CellNo, Millis, Operation, Refusal, ReservationNo, ResourceAsk, Rule, Slot, Token,
 };
 
 /// What is asked, as it was written.
@@ -79,8 +79,8 @@ impl Admission {
         request: &ResourceRequest,
         (slot, by_requests): (Slot, bool),
         rules: &Rules,
-    ) -> Result<Event, Refusal> {
-        Ok(Event::ResourceAsked {
+    ) -> Result<ResourceAsked, Refusal> {
+        Ok(ResourceAsked {
             operation,
             slot,
             by_requests,

@@ -2,10 +2,12 @@
 
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use vocab::{
-    Account, AdminChange, BudgetOf, Event, QuotaResource, ResourceKey, TenantSettings, Token,
+use std::{collections::BTreeMap, fmt};
+use vocab::fact::{
+    Applied, BudgetSet, CordonSet, NodeSet, PriorityClassSet, QueueSet, QuotaSet, RateSet,
+    ReservationSet, SchedulingSet, TenantSet,
 };
+use vocab::{Account, AdminChange, BudgetOf, QuotaResource, ResourceKey, TenantSettings, Token};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Settings {
@@ -13,7 +15,8 @@ pub(super) struct Settings {
     pub queues: BTreeMap<Token, Queue>,
     /// The values of the priority classes.
     pub classes: BTreeMap<Token, i32>,
-    versions: Versions,
+    /// How often each was set.
+    versions: BTreeMap<Setting, u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,19 +26,56 @@ pub(super) struct Queue {
     pub tenants: Vec<Token>,
 }
 
-/// How often each was set.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Versions {
-    tenants: BTreeMap<Token, u64>,
-    quotas: BTreeMap<(Account, QuotaResource), u64>,
-    budgets: BTreeMap<(Account, BudgetOf), u64>,
-    rates: BTreeMap<ResourceKey, u64>,
-    queues: BTreeMap<Token, u64>,
-    classes: BTreeMap<Token, u64>,
-    scheduling: u64,
-    cordons: BTreeMap<Token, u64>,
-    reservations: BTreeMap<Token, u64>,
-    nodes: BTreeMap<Token, u64>,
+/// What counts versions of its own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) enum Setting {
+    Tenant(Token),
+    Quota(Account, QuotaResource),
+    Budget(Account, BudgetOf),
+    Rate(ResourceKey),
+    Queue(Token),
+    PriorityClass(Token),
+    Scheduling,
+    Cordon(Token),
+    Reservation(Token),
+    Node(Token),
+}
+
+/// A change of a setting.
+pub(super) trait Sets {
+    fn setting(&self) -> Setting;
+}
+
+macro_rules! sets {
+    ($($change:ident => $set:ident: |$it:ident| $setting:expr,)*) => {
+        $(
+            impl Sets for $set {
+                fn setting(&self) -> Setting {
+                    let $it = self;
+                    $setting
+                }
+            }
+        )*
+
+        impl Sets for AdminChange {
+            fn setting(&self) -> Setting {
+                match self { $(Self::$change(change) => change.setting(),)* }
+            }
+        }
+    };
+}
+
+sets! {
+    Tenant => TenantSet: |it| Setting::Tenant(it.tenant.clone()),
+    Quota => QuotaSet: |it| Setting::Quota(it.account.clone(), it.resource.clone()),
+    Budget => BudgetSet: |it| Setting::Budget(it.account.clone(), it.of.clone()),
+    Rate => RateSet: |it| Setting::Rate(it.resource.clone()),
+    Queue => QueueSet: |it| Setting::Queue(it.queue.clone()),
+    PriorityClass => PriorityClassSet: |it| Setting::PriorityClass(it.class.clone()),
+    Scheduling => SchedulingSet: |_it| Setting::Scheduling,
+    Cordon => CordonSet: |it| Setting::Cordon(it.node.clone()),
+    Reservation => ReservationSet: |it| Setting::Reservation(it.reservation.clone()),
+    Node => NodeSet: |it| Setting::Node(it.node.clone()),
 }
 
 impl Settings {
@@ -44,82 +84,41 @@ impl Settings {
     }
 
     /// The version that is in force; 0 for what was never set.
-    pub fn version(&self, change: &AdminChange) -> u64 {
-        let versions = &self.versions;
-        let version = match change {
-            AdminChange::Tenant { tenant, .. } => versions.tenants.get(tenant),
-            AdminChange::Quota {
-                account, resource, ..
-            } => versions.quotas.get(&(account.clone(), resource.clone())),
-            AdminChange::Budget { account, of, .. } => {
-                versions.budgets.get(&(account.clone(), of.clone()))
-            }
-            AdminChange::Rate { resource, .. } => versions.rates.get(resource),
-            AdminChange::Queue { queue, .. } => versions.queues.get(queue),
-            AdminChange::PriorityClass { class, .. } => versions.classes.get(class),
-            AdminChange::Scheduling(_) => Some(&versions.scheduling),
-            AdminChange::Cordon { node, .. } => versions.cordons.get(node),
-            AdminChange::Reservation { reservation, .. } => versions.reservations.get(reservation),
-            AdminChange::Node { node, .. } => versions.nodes.get(node),
-        };
-        version.copied().unwrap_or(0)
+    pub fn version(&self, setting: &Setting) -> u64 {
+        self.versions.get(setting).copied().unwrap_or(0)
     }
 
     pub fn rate_was_set(&self, resource: &ResourceKey) -> bool {
-        self.versions.rates.contains_key(resource)
+        self.versions.contains_key(&Setting::Rate(resource.clone()))
     }
 
-    pub fn apply(
+    /// Counts a version.
+    pub fn apply<C: Sets + fmt::Debug>(
         &mut self,
-        change: &AdminChange,
-        version: u64,
-        event: &Event,
+        applied: &Applied<C>,
     ) -> Result<(), IllegalEvent> {
-        if version != self.version(change) + 1 {
-            return Err(IllegalEvent::new("another version", event));
+        let setting = applied.change.setting();
+        if applied.version != self.version(&setting) + 1 {
+            return Err(IllegalEvent::new("another version", applied));
         }
-        let versions = &mut self.versions;
-        match change {
-            AdminChange::Tenant { tenant, settings } => {
-                versions.tenants.insert(tenant.clone(), version);
-                self.tenants.insert(tenant.clone(), settings.clone());
-            }
-            AdminChange::Quota {
-                account, resource, ..
-            } => {
-                let key = (account.clone(), resource.clone());
-                versions.quotas.insert(key, version);
-            }
-            AdminChange::Budget { account, of, .. } => {
-                let key = (account.clone(), of.clone());
-                versions.budgets.insert(key, version);
-            }
-            AdminChange::Rate { resource, .. } => {
-                versions.rates.insert(resource.clone(), version);
-            }
-            AdminChange::Queue { queue, settings } => {
-                versions.queues.insert(queue.clone(), version);
-                let known = Queue {
-                    parent: settings.parent.clone(),
-                    tenants: settings.tenants.clone(),
-                };
-                self.queues.insert(queue.clone(), known);
-            }
-            AdminChange::PriorityClass { class, settings } => {
-                versions.classes.insert(class.clone(), version);
-                self.classes.insert(class.clone(), settings.value);
-            }
-            AdminChange::Scheduling(_) => versions.scheduling = version,
-            AdminChange::Cordon { node, .. } => {
-                versions.cordons.insert(node.clone(), version);
-            }
-            AdminChange::Reservation { reservation, .. } => {
-                versions.reservations.insert(reservation.clone(), version);
-            }
-            AdminChange::Node { node, .. } => {
-                versions.nodes.insert(node.clone(), version);
-            }
-        }
+        self.versions.insert(setting, applied.version);
         Ok(())
+    }
+
+    pub fn set_tenant(&mut self, set: &TenantSet) {
+        self.tenants
+            .insert(set.tenant.clone(), set.settings.clone());
+    }
+
+    pub fn set_queue(&mut self, set: &QueueSet) {
+        let known = Queue {
+            parent: set.settings.parent.clone(),
+            tenants: set.settings.tenants.clone(),
+        };
+        self.queues.insert(set.queue.clone(), known);
+    }
+
+    pub fn set_class(&mut self, set: &PriorityClassSet) {
+        self.classes.insert(set.class.clone(), set.settings.value);
     }
 }

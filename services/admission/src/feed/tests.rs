@@ -4,8 +4,15 @@ mod operations;
 mod rebuild;
 
 use super::*;
+use vocab::fact::{
+    AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
+    AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationStarted,
+    AllocationStopping, AllocationWaiting, LineExplained, QuotaDenied, QuotaReclaimed,
+    QuotaReserved, QuotaWaiting,
+};
 use vocab::{
-    AllocationSpec, EndCause, LineNo, PlacementPolicy, PreemptionCause, QuotaFlags, WaitingReason,
+    AllocationSpec, EndCause, Event, LineNo, PlacementPolicy, PreemptionCause, QuotaFlags,
+    WaitingReason,
 };
 
 fn token(text: &str) -> Token {
@@ -23,41 +30,41 @@ fn event(step: &str, now: Millis) -> Event {
         trace: None,
     };
     match step {
-        "submit" => Event::AllocationRequested {
+        "submit" => Event::AllocationRequested(AllocationRequested {
             operation,
             spec: AllocationSpec::plain(token("j"), 1, 1),
-        },
-        "quota waiting" => Event::QuotaWaiting {
+        }),
+        "quota waiting" => Event::QuotaWaiting(QuotaWaiting {
             allocation,
             refusal: Refusal::over(Rule::QuotaExceeded, "gpu", 8, 9),
-        },
-        "gang waiting" => Event::QuotaWaiting {
+        }),
+        "gang waiting" => Event::QuotaWaiting(QuotaWaiting {
             allocation,
             refusal: Refusal::over(Rule::IncompleteGang, "gang", 4, 3),
-        },
-        "denied" => Event::QuotaDenied {
+        }),
+        "denied" => Event::QuotaDenied(QuotaDenied {
             allocation,
             refusal: Refusal::over(Rule::QuotaExceeded, "gpu", 8, 9),
-        },
-        "reserved" => Event::QuotaReserved {
+        }),
+        "reserved" => Event::QuotaReserved(QuotaReserved {
             allocation,
             flags: QuotaFlags::default(),
             models: None,
-        },
-        "reclaimed" => Event::QuotaReclaimed {
+        }),
+        "reclaimed" => Event::QuotaReclaimed(QuotaReclaimed {
             allocation,
             by: None,
-        },
-        "priority" => Event::AllocationReprioritised {
+        }),
+        "priority" => Event::AllocationReprioritised(AllocationReprioritised {
             allocation,
             priority: 7,
-        },
-        "waiting" => Event::AllocationWaiting {
+        }),
+        "waiting" => Event::AllocationWaiting(AllocationWaiting {
             allocation,
             reason: WaitingReason::Nominated,
             line: Some(LineNo(4)),
-        },
-        "explained" => Event::LineExplained {
+        }),
+        "explained" => Event::LineExplained(LineExplained {
             line: LineNo(4),
             queue: token("t"),
             reason: WaitingReason::NoRoomNow,
@@ -66,13 +73,13 @@ fn event(step: &str, now: Millis) -> Event {
             shortfall: Vec::new(),
             share_ppm: 0,
             fair_share_ppm: 0,
-        },
-        "nominated" => Event::AllocationNominated {
+        }),
+        "nominated" => Event::AllocationNominated(AllocationNominated {
             allocation,
             node: token("n"),
             incarnation: 1,
-        },
-        "placed" => Event::AllocationPlaced {
+        }),
+        "placed" => Event::AllocationPlaced(AllocationPlaced {
             allocation,
             node: token("n"),
             incarnation: 1,
@@ -80,29 +87,29 @@ fn event(step: &str, now: Millis) -> Event {
             zones: 0,
             policy: PlacementPolicy::Default,
             candidates: Vec::new(),
-        },
-        "started" => Event::AllocationStarted {
+        }),
+        "started" => Event::AllocationStarted(AllocationStarted {
             allocation,
             at: now,
-        },
-        "preempted" => Event::AllocationPreempted {
+        }),
+        "preempted" => Event::AllocationPreempted(AllocationPreempted {
             allocation,
             cause: PreemptionCause::Priority,
             by: Some(AllocationNo(2)),
             grace_until: now.plus(100),
-        },
-        "stopping" => Event::AllocationStopping { allocation },
-        "requeued" => Event::AllocationRequeued {
+        }),
+        "stopping" => Event::AllocationStopping(AllocationStopping { allocation }),
+        "requeued" => Event::AllocationRequeued(AllocationRequeued {
             allocation,
             cause: EndCause::Preempted,
             at: now,
             not_before: now.plus(1000),
-        },
-        "ended" => Event::AllocationEnded {
+        }),
+        "ended" => Event::AllocationEnded(AllocationEnded {
             allocation,
             cause: EndCause::Finished,
             at: now,
-        },
+        }),
         other => panic!("{other}"),
     }
 }
@@ -178,7 +185,8 @@ fn check(steps: &str, expected: &str) {
             no: EventNo(1),
             now,
         };
-        feed.project(&at, &event(step, now), &mut items).unwrap();
+        feed.project_event(&at, &event(step, now), &mut items)
+            .unwrap();
     }
     let positions = items.iter().map(|item| item.position);
     assert!(positions.is_sorted_by(|a, b| a < b), "{steps}");

@@ -7,8 +7,8 @@ use super::{
 };
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use vocab::{AllocationNo, AllocationSpec, EndCause, Event, Millis, ResourceKind, Token};
+use std::{collections::BTreeMap, fmt};
+use vocab::{AllocationNo, AllocationSpec, EndCause, Millis, ResourceKind, Token};
 
 /// What has been requested and has not ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +76,7 @@ impl Allocations {
         (node, incarnation): (&Token, u64),
         now: Millis,
         outbox: &mut Outbox<'_>,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let live = self
             .0
@@ -108,7 +108,7 @@ impl Allocations {
         at: Millis,
         now: Millis,
         outbox: &mut Outbox<'_>,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let live = self.0.get_mut(&allocation);
         let Some(Live {
@@ -139,7 +139,7 @@ impl Allocations {
         end: (EndCause, Millis),
         now: Millis,
         outbox: &mut Outbox<'_>,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let live = self
             .0

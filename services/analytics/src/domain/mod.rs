@@ -11,12 +11,17 @@ mod change;
 mod node;
 
 pub use change::{Account, Amounts, Change, Entry, Fact, Interval, Rate};
+use vocab::fact::{
+    AllocationEnded, AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStarted,
+    Applied, NodeLost, NodeReady, NodeRegistered, QuotaDenied, SchedulerFact,
+};
+use vocab::inputs;
 
 use allocation::Allocations;
 use ledger::{Batching, IllegalEvent, Projection};
 use node::Nodes;
 use serde::{Deserialize, Serialize};
-use vocab::{AdminChange, AllocationNo, At, Event, EventKind, Kinds, Millis, Writer};
+use vocab::{AllocationNo, At, Event, Millis};
 
 /// What analytics must remember to make rows: what is live, the nodes, and what waits for the scheduler's clock.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,20 +65,20 @@ impl Usage {
         for (said, event) in std::mem::take(&mut self.waiting) {
             let at = said.between(before, now);
             match &event {
-                Event::NodeRegistered {
+                Event::NodeRegistered(NodeRegistered {
                     node,
                     incarnation,
                     capacity,
                     ..
-                } => self
+                }) => self
                     .nodes
                     .registered(node, *incarnation, capacity, at, outbox, &event)?,
-                Event::NodeReady { node, incarnation } => {
+                Event::NodeReady(NodeReady { node, incarnation }) => {
                     self.nodes.ready(node, *incarnation, at, outbox, &event)?;
                 }
-                Event::NodeLost {
+                Event::NodeLost(NodeLost {
                     node, incarnation, ..
-                } => self.nodes.lost(node, *incarnation, at, outbox, &event)?,
+                }) => self.nodes.lost(node, *incarnation, at, outbox, &event)?,
                 other => return Err(IllegalEvent::new("not a fact of a node", other)),
             }
         }
@@ -82,8 +87,79 @@ impl Usage {
     }
 }
 
+inputs! {
+    /// Whatever the scheduler says moves the books' clock.
+    pub enum Input {
+        ..SchedulerFact,
+        AllocationRequested,
+        QuotaDenied,
+        RateSet,
+        NodeRegistered,
+        NodeReady,
+        NodeLost,
+    }
+}
+
+impl Usage {
+    /// Until the scheduler's clock has come there.
+    fn waits(&mut self, at: &At, fact: &(impl Clone + Into<Event>)) {
+        self.waiting.push((at.now, fact.clone().into()));
+    }
+
+    fn scheduled(
+        &mut self,
+        fact: SchedulerFact<'_>,
+        now: Millis,
+        outbox: &mut Outbox<'_>,
+    ) -> Result<(), IllegalEvent> {
+        let Self {
+            allocations, nodes, ..
+        } = self;
+        match fact {
+            SchedulerFact::AllocationPlaced(AllocationPlaced {
+                allocation,
+                node,
+                incarnation,
+                ..
+            }) => {
+                let place = (node, *incarnation);
+                allocations.placed(nodes, *allocation, place, now, outbox, &fact)?;
+            }
+            SchedulerFact::AllocationStarted(AllocationStarted { allocation, at }) => {
+                allocations.started(nodes, *allocation, *at, now, outbox, &fact)?;
+            }
+            SchedulerFact::AllocationEnded(AllocationEnded {
+                allocation,
+                cause,
+                at,
+            }) => allocations.ended(nodes, *allocation, (*cause, *at), now, outbox),
+            SchedulerFact::AllocationRequeued(AllocationRequeued {
+                allocation,
+                cause,
+                at,
+                ..
+            }) => allocations.requeued(nodes, *allocation, (*cause, *at), now, outbox, &fact)?,
+            // Nothing is held or used by these.
+            SchedulerFact::AllocationWaiting(_)
+            | SchedulerFact::AllocationStopping(_)
+            | SchedulerFact::CancelDecided(_)
+            | SchedulerFact::LineExplained(_)
+            | SchedulerFact::AllocationPreempted(_)
+            | SchedulerFact::AllocationNominated(_)
+            | SchedulerFact::ReservationDecided(_)
+            | SchedulerFact::JobSetCancelDecided(_)
+            | SchedulerFact::AllocationReprioritised(_)
+            | SchedulerFact::PriorityDecided(_)
+            | SchedulerFact::ResourceDecided(_)
+            | SchedulerFact::ReservationExpired(_) => {}
+        }
+        Ok(())
+    }
+}
+
 impl Projection for Usage {
     type Change = Change;
+    type Input<'a> = Input<'a>;
 
     const NAME: &'static str = "analytics";
     const STATE_VERSION: u32 = 2;
@@ -95,28 +171,10 @@ impl Projection for Usage {
         pause_ms_max: 1000,
     };
 
-    /// Whatever else the scheduler says moves the books' clock.
-    const READS: Kinds = Kinds::but(&[
-        EventKind::TenantSet,
-        EventKind::QuotaSet,
-        EventKind::BudgetSet,
-        EventKind::OperationRefused,
-        EventKind::OperationRepeated,
-        EventKind::OperationsForgotten,
-        EventKind::ResourceAsked,
-        EventKind::QuotaReserved,
-        EventKind::QuotaWaiting,
-        EventKind::QuotaReclaimed,
-        EventKind::QuotaReleased,
-        EventKind::LimitsInForce,
-        EventKind::ResourceDecided,
-        EventKind::ReservationExpired,
-    ]);
-
     fn project(
         &mut self,
         at: &At,
-        event: &Event,
+        input: Input<'_>,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
         let outbox = &mut Outbox {
@@ -124,100 +182,28 @@ impl Projection for Usage {
             part: 0,
             changes: out,
         };
-        let now = at.now;
-        if event.writer() == Writer::Scheduler {
-            self.advance(now, outbox)?;
-        }
-        let Self {
-            allocations, nodes, ..
-        } = self;
-        match event {
-            Event::AllocationRequested { operation, spec } => {
-                allocations.requested(AllocationNo(at.no.0), &operation.tenant, spec);
+        match input {
+            Input::SchedulerFact(fact) => {
+                self.advance(at.now, outbox)?;
+                self.scheduled(fact, at.now, outbox)?;
             }
-            Event::QuotaDenied { allocation, .. } => allocations.denied(*allocation),
-            Event::AllocationPlaced {
-                allocation,
-                node,
-                incarnation,
-                ..
-            } => {
-                let place = (node, *incarnation);
-                allocations.placed(nodes, *allocation, place, now, outbox, event)?;
+            Input::AllocationRequested(AllocationRequested { operation, spec }) => {
+                (self.allocations).requested(AllocationNo(at.no.0), &operation.tenant, spec);
             }
-            Event::AllocationStarted { allocation, at } => {
-                allocations.started(nodes, *allocation, *at, now, outbox, event)?;
+            Input::QuotaDenied(QuotaDenied { allocation, .. }) => {
+                self.allocations.denied(*allocation);
             }
-            Event::AllocationEnded {
-                allocation,
-                cause,
-                at,
-            } => allocations.ended(nodes, *allocation, (*cause, *at), now, outbox),
-            Event::AllocationRequeued {
-                allocation,
-                cause,
-                at,
-                ..
-            } => allocations.requeued(nodes, *allocation, (*cause, *at), now, outbox, event)?,
-            Event::AdminApplied {
-                change:
-                    AdminChange::Rate {
-                        resource,
-                        micro_per_unit_hour,
-                        effective_from,
-                    },
-                version,
-                ..
-            } => outbox.push(Fact::Rate(Rate {
-                resource: resource.clone(),
-                micro_per_unit_hour: *micro_per_unit_hour,
-                effective_from: *effective_from,
+            Input::RateSet(Applied {
+                change, version, ..
+            }) => outbox.push(Fact::Rate(Rate {
+                resource: change.resource.clone(),
+                micro_per_unit_hour: change.micro_per_unit_hour,
+                effective_from: change.effective_from,
                 version: *version,
             })),
-            Event::NodeRegistered { .. } | Event::NodeReady { .. } | Event::NodeLost { .. } => {
-                self.waiting.push((now, event.clone()));
-            }
-            // Nothing is held, used or priced by these.
-            Event::NodeJoined { .. }
-            | Event::NodeForgotten { .. }
-            | Event::AdminApplied {
-                change:
-                    AdminChange::Tenant { .. }
-                    | AdminChange::Quota { .. }
-                    | AdminChange::Budget { .. }
-                    | AdminChange::Queue { .. }
-                    | AdminChange::PriorityClass { .. }
-                    | AdminChange::Scheduling(_)
-                    | AdminChange::Cordon { .. }
-                    | AdminChange::Node { .. }
-                    | AdminChange::Reservation { .. },
-                ..
-            }
-            | Event::CancelRequested { .. }
-            | Event::OperationRefused { .. }
-            | Event::OperationRepeated { .. }
-            | Event::OperationsForgotten { .. }
-            | Event::JobSetCancelRequested { .. }
-            | Event::PriorityRequested { .. }
-            | Event::ResourceAsked { .. }
-            | Event::QuotaWaiting { .. }
-            | Event::QuotaReclaimed { .. }
-            | Event::LimitsInForce { .. }
-            | Event::JobSetCancelDecided { .. }
-            | Event::AllocationReprioritised { .. }
-            | Event::PriorityDecided { .. }
-            | Event::ResourceDecided { .. }
-            | Event::ReservationExpired { .. }
-            | Event::QuotaReserved { .. }
-            | Event::QuotaReleased { .. }
-            | Event::AllocationWaiting { .. }
-            | Event::LineExplained { .. }
-            | Event::AllocationPreempted { .. }
-            | Event::AllocationNominated { .. }
-            | Event::AllocationStopping { .. }
-            | Event::CancelDecided { .. }
-            | Event::ReservationDecided { .. }
-            | Event::RunReported { .. } => {}
+            Input::NodeRegistered(fact) => self.waits(at, fact),
+            Input::NodeReady(fact) => self.waits(at, fact),
+            Input::NodeLost(fact) => self.waits(at, fact),
         }
         Ok(())
     }

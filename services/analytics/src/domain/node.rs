@@ -6,8 +6,8 @@ use super::{
 };
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use vocab::{AllocationNo, Event, Millis, NodeCapacity, Token};
+use std::{collections::BTreeMap, fmt};
+use vocab::{AllocationNo, Millis, NodeCapacity, Token};
 
 /// All nodes, by incarnation. An older incarnation stays until the scheduler has let go of its last allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,7 +92,7 @@ impl Nodes {
         capacity: &NodeCapacity,
         at: Millis,
         outbox: &mut Outbox<'_>,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let machines = self.0.entry(node.clone()).or_default();
         if machines
@@ -146,7 +146,7 @@ impl Nodes {
         incarnation: u64,
         at: Millis,
         outbox: &mut Outbox<'_>,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         self.stands(node, incarnation, Standing::Lost, at, outbox, event)
     }
@@ -157,7 +157,7 @@ impl Nodes {
         incarnation: u64,
         at: Millis,
         outbox: &mut Outbox<'_>,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         self.stands(node, incarnation, Standing::Ready, at, outbox, event)
     }
@@ -170,7 +170,7 @@ impl Nodes {
         next: Standing,
         at: Millis,
         outbox: &mut Outbox<'_>,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let machine = self
             .0
@@ -200,7 +200,7 @@ impl Nodes {
         holding: &Holding,
         at: Millis,
         outbox: &mut Outbox<'_>,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<Option<Token>, IllegalEvent> {
         let machines = self
             .0

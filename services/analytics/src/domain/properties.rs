@@ -4,6 +4,10 @@ use super::{Account, Amounts, Change, Fact, Usage};
 use ledger::{Projection, Snapshot, state_digest};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use vocab::fact::{
+    AllocationEnded, AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStarted,
+    NodeLost, NodeReady, NodeRegistered,
+};
 use vocab::{
     AllocationNo, AllocationSpec, At, EndCause, Event, EventNo, HOUR_MS, Lsn, Millis, NodeCapacity,
     Operation, PlacementPolicy, ResourceKind, Token,
@@ -63,30 +67,30 @@ impl World {
             now: Millis(now),
         };
         self.usage
-            .project(&at, event, &mut self.changes)
+            .project_event(&at, event, &mut self.changes)
             .expect("the world is legal");
     }
 
     fn node_fact(&mut self, node: &Token, kind: u64) {
         let before = self.nodes.get(node).copied();
         let incarnation = before.map_or(1, |seen| seen.incarnation);
-        let lost = Event::NodeLost {
+        let lost = Event::NodeLost(NodeLost {
             node: node.clone(),
             incarnation,
             last_seen: Millis(0),
-        };
+        });
         let (events, after) = match before {
             Some(seen) if seen.ready && kind.is_multiple_of(2) => {
                 (vec![lost], (incarnation, false))
             }
             Some(seen) if !seen.ready && kind.is_multiple_of(2) => {
                 let node = node.clone();
-                let ready = Event::NodeReady { node, incarnation };
+                let ready = Event::NodeReady(NodeReady { node, incarnation });
                 (vec![ready], (incarnation, true))
             }
             _ => {
                 let next = before.map_or(1, |seen| seen.incarnation + 1);
-                let registered = Event::NodeRegistered {
+                let registered = Event::NodeRegistered(NodeRegistered {
                     node: node.clone(),
                     incarnation: next,
                     boot: next,
@@ -95,7 +99,7 @@ impl World {
                         memory_bytes: CAPACITY[1],
                         ..NodeCapacity::default()
                     },
-                };
+                });
                 let lost = before.filter(|seen| seen.ready).map(|_| lost);
                 (lost.into_iter().chain([registered]).collect(), (next, true))
             }
@@ -113,13 +117,15 @@ impl World {
         let count = count.min(self.unseen.len());
         for event in self.unseen.drain(..count).collect::<Vec<_>>() {
             let (node, seen) = match event {
-                Event::NodeRegistered {
+                Event::NodeRegistered(NodeRegistered {
                     node, incarnation, ..
-                } => (node, Some((incarnation, true))),
-                Event::NodeReady { node, incarnation } => (node, Some((incarnation, true))),
-                Event::NodeLost {
+                }) => (node, Some((incarnation, true))),
+                Event::NodeReady(NodeReady { node, incarnation }) => {
+                    (node, Some((incarnation, true)))
+                }
+                Event::NodeLost(NodeLost {
                     node, incarnation, ..
-                } => (node, Some((incarnation, false))),
+                }) => (node, Some((incarnation, false))),
                 _ => continue,
             };
             let Some((incarnation, ready)) = seen else {
@@ -147,7 +153,7 @@ impl World {
             reply_to: None,
             trace: None,
         };
-        let requested = Event::AllocationRequested { operation, spec };
+        let requested = Event::AllocationRequested(AllocationRequested { operation, spec });
         self.write(self.nodes_now, allocation.0, &requested);
         self.queued.insert(allocation, (cpu, memory));
         self.place_next(node);
@@ -174,7 +180,7 @@ impl World {
             self.queued.insert(allocation, (cpu, memory));
             return;
         }
-        let placed = Event::AllocationPlaced {
+        let placed = Event::AllocationPlaced(AllocationPlaced {
             allocation,
             node: node.clone(),
             incarnation: seen.incarnation,
@@ -182,7 +188,7 @@ impl World {
             zones: 0,
             policy: PlacementPolicy::Default,
             candidates: vec![],
-        };
+        });
         self.write(self.scheduler_now, 0, &placed);
         self.truths.push(Truth {
             allocation,
@@ -213,10 +219,10 @@ impl World {
         match truth.started {
             None if !choice.is_multiple_of(5) => {
                 let at = self.said(truth.placed, choice);
-                let started = Event::AllocationStarted {
+                let started = Event::AllocationStarted(AllocationStarted {
                     allocation: truth.allocation,
                     at: Millis(at),
-                };
+                });
                 self.write(self.scheduler_now, 0, &started);
                 self.truths[run].started = Some(at);
             }
@@ -239,18 +245,18 @@ impl World {
         let at_ms = Millis(at);
         let over = if again {
             self.queued.insert(allocation, (cpu, memory));
-            Event::AllocationRequeued {
+            Event::AllocationRequeued(AllocationRequeued {
                 allocation,
                 cause,
                 at: at_ms,
                 not_before: at_ms,
-            }
+            })
         } else {
-            Event::AllocationEnded {
+            Event::AllocationEnded(AllocationEnded {
                 allocation,
                 cause,
                 at: at_ms,
-            }
+            })
         };
         self.write(self.scheduler_now, 0, &over);
         let truth = &mut self.truths[run];

@@ -2,6 +2,10 @@
 
 use super::{Change, Fact, Usage};
 use ledger::Projection;
+use vocab::fact::{
+    AllocationEnded, AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStarted,
+    NodeLost, NodeReady, NodeRegistered, QuotaDenied, RateSet,
+};
 use vocab::{
     AdminChange, AllocationNo, AllocationSpec, At, EndCause, Event, EventNo, GpuRequest, Lsn,
     Millis, NodeCapacity, Operation, PlacementPolicy, Refusal, ResourceKey, Rule, Token, Writer,
@@ -52,27 +56,25 @@ fn event(words: &[&str]) -> Event {
                 milli: gpu_milli as u16,
                 models: vec![],
             });
-            Event::AllocationRequested {
+            Event::AllocationRequested(AllocationRequested {
                 operation: operation(words[2]),
                 spec: AllocationSpec {
                     gpu,
                     ..AllocationSpec::plain(token("jobs"), cpu_milli, memory_bytes)
                 },
-            }
+            })
         }
-        "rate" => Event::AdminApplied {
-            operation: operation("_operator"),
-            change: AdminChange::Rate {
-                resource: ResourceKey::parse(words[1]).expect("a resource"),
-                micro_per_unit_hour: number(words[2]),
-                effective_from: moment(words[3]),
-            },
-            version: 7,
-        },
-        "deny" => Event::QuotaDenied {
+        "rate" => AdminChange::Rate(RateSet {
+            resource: ResourceKey::parse(words[1]).expect("a resource"),
+            micro_per_unit_hour: number(words[2]),
+            effective_from: moment(words[3]),
+        })
+        .applied(operation("_operator"), 7)
+        .into(),
+        "deny" => Event::QuotaDenied(QuotaDenied {
             allocation: allocation(),
             refusal: Refusal::new(Rule::QuotaExceeded, "gpu"),
-        },
+        }),
         "register" => {
             let (node, incarnation) = node(words[1]);
             let [cpu_milli, memory_bytes, gpu_milli] = amounts(words[2]);
@@ -83,28 +85,28 @@ fn event(words: &[&str]) -> Event {
                 gpu_model: words.get(3).map(|model| token(model)),
                 ..NodeCapacity::default()
             };
-            Event::NodeRegistered {
+            Event::NodeRegistered(NodeRegistered {
                 node,
                 incarnation,
                 boot: incarnation,
                 capacity,
-            }
+            })
         }
         "ready" => {
             let (node, incarnation) = node(words[1]);
-            Event::NodeReady { node, incarnation }
+            Event::NodeReady(NodeReady { node, incarnation })
         }
         "lost" => {
             let (node, incarnation) = node(words[1]);
-            Event::NodeLost {
+            Event::NodeLost(NodeLost {
                 node,
                 incarnation,
                 last_seen: Millis(0),
-            }
+            })
         }
         "place" => {
             let (node, incarnation) = node(words[2]);
-            Event::AllocationPlaced {
+            Event::AllocationPlaced(AllocationPlaced {
                 allocation: allocation(),
                 node,
                 incarnation,
@@ -112,23 +114,23 @@ fn event(words: &[&str]) -> Event {
                 zones: 0,
                 policy: PlacementPolicy::Default,
                 candidates: vec![],
-            }
+            })
         }
-        "start" => Event::AllocationStarted {
+        "start" => Event::AllocationStarted(AllocationStarted {
             allocation: allocation(),
             at: moment(words[2]),
-        },
-        "requeue" => Event::AllocationRequeued {
+        }),
+        "requeue" => Event::AllocationRequeued(AllocationRequeued {
             allocation: allocation(),
             cause: EndCause::NodeLost,
             at: moment(words[2]),
             not_before: Millis(0),
-        },
-        "end" => Event::AllocationEnded {
+        }),
+        "end" => Event::AllocationEnded(AllocationEnded {
             allocation: allocation(),
             cause: EndCause::Finished,
             at: moment(words[2]),
-        },
+        }),
         other => panic!("no verb {other}"),
     }
 }
@@ -184,7 +186,7 @@ fn fold(events: &[&str]) -> Result<Vec<String>, String> {
             now: moment(words[0]),
         };
         usage
-            .project(&at, &event, &mut changes)
+            .project_event(&at, &event, &mut changes)
             .map_err(|illegal| illegal.state.to_owned())?;
     }
     Ok(changes.iter().map(line).collect())

@@ -11,6 +11,10 @@ use std::{
     error::Error,
     sync::atomic::{AtomicU32, Ordering},
 };
+use vocab::fact::{
+    AllocationEnded, AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStarted,
+    NodeRegistered, RateSet,
+};
 use vocab::{
     AdminChange, AllocationNo, AllocationSpec, At, CellNo, EndCause, Event, EventNo, GpuRequest,
     Lsn, Millis, NodeCapacity, Operation, PlacementPolicy, ResourceKey, Token,
@@ -111,7 +115,7 @@ impl Journal {
             now: Millis(now),
         };
         self.usage
-            .project(&at, &event, &mut self.changes)
+            .project_event(&at, &event, &mut self.changes)
             .expect("the test writes legal events");
         self.events.push((at, event));
     }
@@ -126,27 +130,23 @@ impl Journal {
         };
         let node = token(node);
         let incarnation = 1;
-        let event = Event::NodeRegistered {
+        let event = Event::NodeRegistered(NodeRegistered {
             node,
             incarnation,
             boot: incarnation,
             capacity,
-        };
+        });
         self.write(now, 0, event);
     }
 
     pub fn rate(&mut self, resource: &str, micro: u64, from: i64, version: u64) {
-        let change = AdminChange::Rate {
+        let change = AdminChange::Rate(RateSet {
             resource: ResourceKey::parse(resource).expect("a resource"),
             micro_per_unit_hour: micro,
             effective_from: Millis(from),
-        };
+        });
         let operation = operation("_operator");
-        let event = Event::AdminApplied {
-            operation,
-            change,
-            version,
-        };
+        let event = change.applied(operation, version).into();
         self.write(0, 0, event);
     }
 
@@ -169,7 +169,7 @@ impl Journal {
             ..AllocationSpec::plain(token("jobs"), cpu_milli, memory_bytes)
         };
         let operation = operation(tenant);
-        let requested = Event::AllocationRequested { operation, spec };
+        let requested = Event::AllocationRequested(AllocationRequested { operation, spec });
         self.write(at, allocation, requested);
         self.start_again(allocation, node, at);
     }
@@ -177,7 +177,7 @@ impl Journal {
     /// What waits runs, at once.
     pub fn start_again(&mut self, allocation: u64, node: &str, at: i64) {
         let allocation = AllocationNo(allocation);
-        let placed = Event::AllocationPlaced {
+        let placed = Event::AllocationPlaced(AllocationPlaced {
             allocation,
             node: token(node),
             incarnation: 1,
@@ -185,28 +185,32 @@ impl Journal {
             zones: 0,
             policy: PlacementPolicy::Default,
             candidates: vec![],
-        };
+        });
         self.write(at, 0, placed);
         let at = Millis(at);
-        self.write(at.0, 0, Event::AllocationStarted { allocation, at });
+        self.write(
+            at.0,
+            0,
+            Event::AllocationStarted(AllocationStarted { allocation, at }),
+        );
     }
 
     pub fn requeue(&mut self, allocation: u64, at: i64) {
-        let requeued = Event::AllocationRequeued {
+        let requeued = Event::AllocationRequeued(AllocationRequeued {
             allocation: AllocationNo(allocation),
             cause: EndCause::Preempted,
             at: Millis(at),
             not_before: Millis(at),
-        };
+        });
         self.write(at, 0, requeued);
     }
 
     pub fn end(&mut self, allocation: u64, at: i64) {
-        let ended = Event::AllocationEnded {
+        let ended = Event::AllocationEnded(AllocationEnded {
             allocation: AllocationNo(allocation),
             cause: EndCause::Finished,
             at: Millis(at),
-        };
+        });
         self.write(at, 0, ended);
     }
 

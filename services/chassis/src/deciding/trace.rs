@@ -1,6 +1,7 @@
 //! Spans of sampled requests, taken from what passes by on the ledger: deciding knows nothing of them.
 
 use std::collections::BTreeMap;
+use vocab::fact::{AllocationEnded, AllocationRequested};
 
 use ledger::Frame;
 use vocab::{AllocationNo, At, Event, Operation};
@@ -39,7 +40,7 @@ impl JourneyTap {
     }
 
     fn learn(&mut self, at: &At, event: &Event) {
-        if let Event::AllocationRequested { operation, .. } = event
+        if let Event::AllocationRequested(AllocationRequested { operation, .. }) = event
             && let Some(parent) = parent(operation)
         {
             if self.followed.len() >= FOLLOWED_MAX {
@@ -70,10 +71,10 @@ impl JourneyTap {
             ];
             let kind = SpanKind::Consumer;
             self.journey
-                .span(event.name(), kind, parent, start, end, &attributes);
+                .span(event.kind().name(), kind, parent, start, end, &attributes);
         }
         for (_, event) in events {
-            if let Event::AllocationEnded { allocation, .. } = event {
+            if let Event::AllocationEnded(AllocationEnded { allocation, .. }) = event {
                 self.followed.remove(allocation);
             }
         }

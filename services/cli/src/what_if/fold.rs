@@ -8,6 +8,7 @@ use ledger::{Bus, Decider, DoorRecord, Replica, Tail, cell::Chosen};
 use prost::Message;
 use scheduler::domain::{Scheduler, what_if::Change};
 use schemas::v1;
+use vocab::fact::{AllocationRequested, Inputs, OperationRefused, SettingFact};
 use vocab::{CellNo, Event, Lsn, Millis, Token};
 
 /// Two deciders that have read the same records.
@@ -95,13 +96,19 @@ impl Folded {
 }
 
 fn change(event: &Event) -> Result<Option<Change>, Failure> {
+    if let Some(set) = SettingFact::of(event) {
+        return Ok(Some(Change::Admin(set.change())));
+    }
     match event {
-        Event::AdminApplied { change, .. } => Ok(Some(Change::Admin(change.clone()))),
-        Event::AllocationRequested { operation, spec } => Ok(Some(Change::Request {
-            tenant: operation.tenant.clone(),
-            spec: Box::new(spec.clone()),
-        })),
-        Event::OperationRefused { refusal, .. } => Err(format!("refused: {refusal}").into()),
+        Event::AllocationRequested(AllocationRequested { operation, spec }) => {
+            Ok(Some(Change::Request {
+                tenant: operation.tenant.clone(),
+                spec: Box::new(spec.clone()),
+            }))
+        }
+        Event::OperationRefused(OperationRefused { refusal, .. }) => {
+            Err(format!("refused: {refusal}").into())
+        }
         // Admission forgets old operations along the way.
         _ => Ok(None),
     }

@@ -12,6 +12,7 @@ use ledger::{
 use prost::Message;
 use schemas::v1;
 use std::collections::BTreeMap;
+use vocab::fact::{AllocationRequested, NodeRegistered, QuotaReserved, TenantSet};
 use vocab::{AdminChange, AllocationNo, AllocationSpec, Event, NodeCapacity, Operation, Writer};
 
 #[derive(Parser)]
@@ -86,22 +87,22 @@ async fn cell() -> MemoryBus {
         heads: BTreeMap::new(),
         last: Lsn(0),
     };
-    let tenant = Event::AdminApplied {
-        operation: operation("_operator"),
-        change: AdminChange::Tenant {
-            tenant: token("a"),
-            settings: vocab::TenantSettings::default(),
-        },
-        version: 1,
-    };
-    let requested = || Event::AllocationRequested {
-        operation: operation("a"),
-        spec: AllocationSpec::plain(token("jobs"), 20_000, 1 << 30),
+    let tenant = AdminChange::Tenant(TenantSet {
+        tenant: token("a"),
+        settings: vocab::TenantSettings::default(),
+    })
+    .applied(operation("_operator"), 1)
+    .into();
+    let requested = || {
+        Event::AllocationRequested(AllocationRequested {
+            operation: operation("a"),
+            spec: AllocationSpec::plain(token("jobs"), 20_000, 1 << 30),
+        })
     };
     ledger
         .append(Writer::Admission, &[tenant, requested(), requested()])
         .await;
-    let node = Event::NodeRegistered {
+    let node = Event::NodeRegistered(NodeRegistered {
         node: token("n1"),
         incarnation: 1,
         boot: 1,
@@ -110,12 +111,14 @@ async fn cell() -> MemoryBus {
             memory_bytes: 64 << 30,
             ..NodeCapacity::default()
         },
-    };
+    });
     ledger.append(Writer::NodeHeartbeat, &[node]).await;
-    let granted = [2, 3].map(|no| Event::QuotaReserved {
-        flags: vocab::QuotaFlags::default(),
-        allocation: AllocationNo(no),
-        models: None,
+    let granted = [2, 3].map(|no| {
+        Event::QuotaReserved(QuotaReserved {
+            flags: vocab::QuotaFlags::default(),
+            allocation: AllocationNo(no),
+            models: None,
+        })
     });
     ledger.append(Writer::Quota, &granted).await;
     ledger.bus

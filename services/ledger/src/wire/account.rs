@@ -4,9 +4,10 @@ use super::operation::operation_to_proto;
 use super::{WireError, find, optional_token, text, texts, token, tokens};
 use schemas::v1;
 use v1::event::Kind;
+use vocab::fact::{BudgetSet, QuotaSet};
 use vocab::{
-    Account, AdminChange, Budget, BudgetOf, Limits, Millis, OnExceed, Operation, Period,
-    QuotaResource, ReclaimFrom, TenantSettings, Validity,
+    Account, Budget, BudgetOf, Limits, Millis, OnExceed, Operation, Period, QuotaResource,
+    ReclaimFrom, TenantSettings, Validity,
 };
 
 pub(super) fn account_from_proto(
@@ -119,12 +120,12 @@ pub(super) fn quota_to_proto(
     })
 }
 
-pub(super) fn quota_from_proto(set: &v1::QuotaSet) -> Result<AdminChange, WireError> {
+pub(super) fn quota_from_proto(set: &v1::QuotaSet) -> Result<QuotaSet, WireError> {
     let limits = match &set.limits {
         Some(limits) => limits_from_proto(limits),
         None => Limits::hard(set.limit),
     };
-    Ok(AdminChange::Quota {
+    Ok(QuotaSet {
         account: account_from_proto(&set.tenant, &set.team, &set.namespace)?,
         resource: resource_from_proto(&set.resource)?,
         limits: (!set.unlimited).then_some(limits),
@@ -156,14 +157,14 @@ pub(super) fn budget_to_proto(
     })
 }
 
-pub(super) fn budget_from_proto(set: &v1::BudgetSet) -> Result<AdminChange, WireError> {
+pub(super) fn budget_from_proto(set: &v1::BudgetSet) -> Result<BudgetSet, WireError> {
     let budget = |given: &v1::Budget| {
         Ok(Budget {
             amount: given.amount,
             period: find(&Period::ALL, given.period, |p| p as i32, "budget.period")?,
         })
     };
-    Ok(AdminChange::Budget {
+    Ok(BudgetSet {
         account: account_from_proto(&set.tenant, &set.team, &set.namespace)?,
         of: BudgetOf::parse(&set.of).ok_or(WireError("budget.of"))?,
         budget: set.budget.as_ref().map(budget).transpose()?,

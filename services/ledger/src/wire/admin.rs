@@ -1,100 +1,15 @@
 //! What operators set.
 
-use super::account::{budget_to_proto, quota_to_proto, settings_to_proto};
-use super::operation::operation_to_proto;
 use super::{
     WireError, amounts_from_proto, amounts_to_proto, capacity_from_proto, capacity_to_proto,
     optional_token, order_from_number, placement_from_number, requirements_from_proto,
     requirements_to_proto, text, texts, token, tokens,
 };
 use schemas::v1;
-use v1::event::Kind;
-use vocab::{AdminChange, AdvanceReservation, Millis, NodeApproval, Operation, PriorityClass};
+use vocab::{AdvanceReservation, Millis, NodeApproval, PriorityClass};
 use vocab::{QueueSettings, SchedulingPolicy};
 
-pub(super) fn admin_to_proto(operation: &Operation, change: &AdminChange, version: u64) -> Kind {
-    let asked = operation;
-    let operation = operation_to_proto(operation);
-    match change {
-        AdminChange::Quota {
-            account,
-            resource,
-            limits,
-            validity,
-        } => quota_to_proto(
-            asked,
-            account,
-            resource,
-            limits.as_ref(),
-            *validity,
-            version,
-        ),
-        AdminChange::Budget {
-            account,
-            of,
-            budget,
-        } => budget_to_proto(asked, account, of, budget.as_ref(), version),
-        AdminChange::Tenant { tenant, settings } => Kind::TenantSet(v1::TenantSet {
-            operation,
-            tenant: tenant.to_string(),
-            version,
-            settings: settings_to_proto(settings),
-        }),
-        AdminChange::Rate {
-            resource,
-            micro_per_unit_hour,
-            effective_from,
-        } => Kind::RateSet(v1::RateSet {
-            operation,
-            resource: resource.to_string(),
-            micro_per_unit_hour: *micro_per_unit_hour,
-            effective_from_ms: effective_from.0,
-            version,
-        }),
-        AdminChange::Queue { queue, settings } => Kind::QueueSet(v1::QueueSet {
-            operation,
-            queue: queue.to_string(),
-            settings: Some(queue_to_proto(settings)),
-            version,
-        }),
-        AdminChange::PriorityClass { class, settings } => {
-            Kind::PriorityClassSet(v1::PriorityClassSet {
-                operation,
-                priority_class: class.to_string(),
-                settings: Some(class_to_proto(settings)),
-                version,
-            })
-        }
-        AdminChange::Scheduling(policy) => Kind::SchedulingSet(v1::SchedulingSet {
-            operation,
-            policy: Some(policy_to_proto(policy)),
-            version,
-        }),
-        AdminChange::Cordon { node, cordoned } => Kind::CordonSet(v1::CordonSet {
-            operation,
-            node: node.to_string(),
-            cordoned: *cordoned,
-            version,
-        }),
-        AdminChange::Reservation {
-            reservation,
-            wanted,
-        } => Kind::ReservationSet(v1::ReservationSet {
-            operation,
-            reservation: reservation.to_string(),
-            wanted: wanted.as_ref().map(reservation_to_proto),
-            version,
-        }),
-        AdminChange::Node { node, approval } => Kind::NodeSet(v1::NodeSet {
-            operation,
-            node: node.to_string(),
-            approval: approval.as_deref().map(approval_to_proto),
-            version,
-        }),
-    }
-}
-
-fn queue_to_proto(settings: &QueueSettings) -> v1::QueueSettings {
+pub(super) fn queue_to_proto(settings: &QueueSettings) -> v1::QueueSettings {
     v1::QueueSettings {
         parent: text(&settings.parent),
         weight_milli: settings.weight_milli,
@@ -119,7 +34,7 @@ pub(super) fn queue_from_proto(
     })
 }
 
-fn class_to_proto(settings: &PriorityClass) -> v1::PriorityClass {
+pub(super) fn class_to_proto(settings: &PriorityClass) -> v1::PriorityClass {
     v1::PriorityClass {
         value: settings.value,
         preemptible: settings.preemptible,
@@ -142,7 +57,7 @@ pub(super) fn class_from_proto(
     })
 }
 
-fn policy_to_proto(policy: &SchedulingPolicy) -> v1::SchedulingPolicy {
+pub(super) fn policy_to_proto(policy: &SchedulingPolicy) -> v1::SchedulingPolicy {
     v1::SchedulingPolicy {
         placement: policy.placement as i32,
         half_life_ms: policy.half_life_ms,
@@ -173,7 +88,7 @@ pub(super) fn policy_from_proto(
     })
 }
 
-fn reservation_to_proto(wanted: &AdvanceReservation) -> v1::AdvanceReservation {
+pub(super) fn reservation_to_proto(wanted: &AdvanceReservation) -> v1::AdvanceReservation {
     v1::AdvanceReservation {
         queue: wanted.queue.to_string(),
         from_ms: wanted.from.0,
@@ -183,7 +98,7 @@ fn reservation_to_proto(wanted: &AdvanceReservation) -> v1::AdvanceReservation {
     }
 }
 
-fn approval_to_proto(approval: &NodeApproval) -> v1::NodeApproval {
+pub(super) fn approval_to_proto(approval: &NodeApproval) -> v1::NodeApproval {
     v1::NodeApproval {
         capacity: Some(capacity_to_proto(&approval.capacity)),
         token: approval.token.to_vec(),

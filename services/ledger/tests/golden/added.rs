@@ -1,6 +1,15 @@
 //! What later versions added: new events, and new fields of old ones.
 
 use crate::samples::{operation, token};
+use vocab::fact::{
+    AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
+    AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationWaiting, BudgetSet,
+    CordonSet, JobSetCancelDecided, JobSetCancelRequested, LimitsInForce, LineExplained,
+    NodeForgotten, NodeJoined, NodeRegistered, NodeSet, OperationsForgotten, PriorityClassSet,
+    PriorityDecided, PriorityRequested, QueueSet, QuotaReclaimed, QuotaReserved, QuotaSet,
+    QuotaWaiting, ReservationDecided, ReservationExpired, ReservationSet, ResourceAsked,
+    ResourceDecided, SchedulingSet, TenantSet,
+};
 use vocab::{
     Account, AdminChange, AdvanceReservation, AllocationNo, AllocationSpec, Budget, BudgetOf,
     Candidate, Dependency, EndCause, Event, EventNo, Filter, Gang, GpuShare, GroupTerm, Limits,
@@ -118,22 +127,18 @@ fn capacity() -> NodeCapacity {
 }
 
 fn admin(change: AdminChange) -> Event {
-    Event::AdminApplied {
-        operation: operation(),
-        change,
-        version: 3,
-    }
+    change.applied(operation(), 3).into()
 }
 
 fn changes() -> Vec<(&'static str, Event)> {
     let queue = |settings| {
-        admin(AdminChange::Queue {
+        admin(AdminChange::Queue(QueueSet {
             queue: token("research"),
             settings,
-        })
+        }))
     };
     let class = |placement| {
-        admin(AdminChange::PriorityClass {
+        admin(AdminChange::PriorityClass(PriorityClassSet {
             class: token("batch"),
             settings: PriorityClass {
                 value: -5,
@@ -142,13 +147,13 @@ fn changes() -> Vec<(&'static str, Event)> {
                 grace_ms: 30_000,
                 placement,
             },
-        })
+        }))
     };
     let reservation = |wanted| {
-        admin(AdminChange::Reservation {
+        admin(AdminChange::Reservation(ReservationSet {
             reservation: token("demo"),
             wanted,
-        })
+        }))
     };
     vec![
         (
@@ -167,24 +172,26 @@ fn changes() -> Vec<(&'static str, Event)> {
         ("priority_class_set_plain", class(None)),
         (
             "scheduling_set",
-            admin(AdminChange::Scheduling(SchedulingPolicy {
-                placement: PlacementPolicy::BestFit,
-                half_life_ms: 86_400_000,
-                fair_share_preemption: true,
-                protected_milli: 500,
-                preemptions_per_minute: 60,
-                aging_ms: 60_000,
-                backfill: true,
-                backoff_ms: 500,
-                backoff_ms_max: 60_000,
+            admin(AdminChange::Scheduling(SchedulingSet {
+                policy: SchedulingPolicy {
+                    placement: PlacementPolicy::BestFit,
+                    half_life_ms: 86_400_000,
+                    fair_share_preemption: true,
+                    protected_milli: 500,
+                    preemptions_per_minute: 60,
+                    aging_ms: 60_000,
+                    backfill: true,
+                    backoff_ms: 500,
+                    backoff_ms_max: 60_000,
+                },
             })),
         ),
         (
             "cordon_set",
-            admin(AdminChange::Cordon {
+            admin(AdminChange::Cordon(CordonSet {
                 node: token("node-1"),
                 cordoned: true,
-            }),
+            })),
         ),
         (
             "reservation_set",
@@ -199,7 +206,7 @@ fn changes() -> Vec<(&'static str, Event)> {
         ("reservation_taken_back", reservation(None)),
         (
             "node_set",
-            admin(AdminChange::Node {
+            admin(AdminChange::Node(NodeSet {
                 node: token("node-1"),
                 approval: Some(Box::new(NodeApproval {
                     capacity: NodeCapacity {
@@ -210,14 +217,14 @@ fn changes() -> Vec<(&'static str, Event)> {
                     token: [7; 32],
                     until: Millis(1_704_067_200_000),
                 })),
-            }),
+            })),
         ),
         (
             "node_set_2",
-            admin(AdminChange::Node {
+            admin(AdminChange::Node(NodeSet {
                 node: token("node-1"),
                 approval: None,
-            }),
+            })),
         ),
     ]
 }
@@ -229,14 +236,14 @@ pub fn samples() -> Vec<(&'static str, Event)> {
     samples.extend([
         (
             "allocation_requested_2",
-            Event::AllocationRequested {
+            Event::AllocationRequested(AllocationRequested {
                 operation: operation(),
                 spec: spec(),
-            },
+            }),
         ),
         (
             "allocation_placed_2",
-            Event::AllocationPlaced {
+            Event::AllocationPlaced(AllocationPlaced {
                 allocation,
                 node: node.clone(),
                 incarnation: 4,
@@ -256,19 +263,19 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                         score: 0,
                     },
                 ],
-            },
+            }),
         ),
         (
             "allocation_waiting_2",
-            Event::AllocationWaiting {
+            Event::AllocationWaiting(AllocationWaiting {
                 allocation,
                 reason: WaitingReason::FairShare,
                 line: Some(LineNo(12)),
-            },
+            }),
         ),
         (
             "line_explained",
-            Event::LineExplained {
+            Event::LineExplained(LineExplained {
                 line: LineNo(12),
                 queue: token("research"),
                 reason: WaitingReason::NoRoomNow,
@@ -277,62 +284,62 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                 shortfall: vec![(ResourceKind::Cpu, 500), (ResourceKind::Memory, 1 << 30)],
                 share_ppm: 250_000,
                 fair_share_ppm: 333_333,
-            },
+            }),
         ),
         (
             "allocation_preempted",
-            Event::AllocationPreempted {
+            Event::AllocationPreempted(AllocationPreempted {
                 allocation,
                 cause: PreemptionCause::FairShare,
                 by: Some(AllocationNo(80)),
                 grace_until: Millis(31_000),
-            },
+            }),
         ),
         (
             "allocation_preempted_for_a_reservation",
-            Event::AllocationPreempted {
+            Event::AllocationPreempted(AllocationPreempted {
                 allocation,
                 cause: PreemptionCause::Reservation,
                 by: None,
                 grace_until: Millis(31_000),
-            },
+            }),
         ),
         (
             "allocation_nominated",
-            Event::AllocationNominated {
+            Event::AllocationNominated(AllocationNominated {
                 allocation,
                 node: node.clone(),
                 incarnation: 4,
-            },
+            }),
         ),
         (
             "allocation_requeued",
-            Event::AllocationRequeued {
+            Event::AllocationRequeued(AllocationRequeued {
                 allocation,
                 cause: EndCause::Preempted,
                 at: Millis(7),
                 not_before: Millis(1007),
-            },
+            }),
         ),
         (
             "allocation_ended_2",
-            Event::AllocationEnded {
+            Event::AllocationEnded(AllocationEnded {
                 allocation,
                 cause: EndCause::DependencyFailed,
                 at: Millis(6),
-            },
+            }),
         ),
         (
             "reservation_decided",
-            Event::ReservationDecided {
+            Event::ReservationDecided(ReservationDecided {
                 reservation: token("demo"),
                 version: 3,
                 nodes: vec![node.clone(), token("node-2")],
-            },
+            }),
         ),
         (
             "tenant_set_2",
-            admin(AdminChange::Tenant {
+            admin(AdminChange::Tenant(TenantSet {
                 tenant: token("team-a"),
                 settings: TenantSettings {
                     cohort: Some(token("research")),
@@ -348,11 +355,11 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                     default_cpu_milli: 250,
                     default_memory_bytes: 1 << 28,
                 },
-            }),
+            })),
         ),
         (
             "quota_set_2",
-            admin(AdminChange::Quota {
+            admin(AdminChange::Quota(QuotaSet {
                 account: Account::parse("team-a/vision/train").unwrap(),
                 resource: QuotaResource::GpuModel(token("T4")),
                 limits: Some(Limits {
@@ -367,39 +374,39 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                     from: Some(Millis(3_600_000)),
                     until: Some(Millis(7_200_000)),
                 },
-            }),
+            })),
         ),
         (
             "quota_set_3",
-            admin(AdminChange::Quota {
+            admin(AdminChange::Quota(QuotaSet {
                 account: Account::tenant(token("team-a")),
                 resource: QuotaResource::Reservations,
                 limits: None,
                 validity: Validity::default(),
-            }),
+            })),
         ),
         (
             "budget_set",
-            admin(AdminChange::Budget {
+            admin(AdminChange::Budget(BudgetSet {
                 account: Account::parse("team-a/vision").unwrap(),
                 of: BudgetOf::Money,
                 budget: Some(Budget {
                     amount: 5_000_000_000,
                     period: Period::Month,
                 }),
-            }),
+            })),
         ),
         (
             "budget_set_2",
-            admin(AdminChange::Budget {
+            admin(AdminChange::Budget(BudgetSet {
                 account: Account::tenant(token("team-a")),
                 of: BudgetOf::Use(ResourceKind::Gpu),
                 budget: None,
-            }),
+            })),
         ),
         (
             "allocation_requested_3",
-            Event::AllocationRequested {
+            Event::AllocationRequested(AllocationRequested {
                 operation: operation(),
                 spec: AllocationSpec {
                     team: Some(token("vision")),
@@ -410,189 +417,192 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                     },
                     ..AllocationSpec::plain(token("default"), 4000, 1 << 33)
                 },
-            },
+            }),
         ),
         (
             "job_set_cancel_requested",
-            Event::JobSetCancelRequested {
+            Event::JobSetCancelRequested(JobSetCancelRequested {
                 operation: operation(),
                 job_set: token("nightly"),
-            },
+            }),
         ),
         (
             "priority_requested",
-            Event::PriorityRequested {
+            Event::PriorityRequested(PriorityRequested {
                 operation: operation(),
                 target: PriorityTarget::Allocation(allocation),
                 priority: -12,
-            },
+            }),
         ),
         (
             "priority_requested_2",
-            Event::PriorityRequested {
+            Event::PriorityRequested(PriorityRequested {
                 operation: operation(),
                 target: PriorityTarget::JobSet(token("nightly")),
                 priority: 12,
-            },
+            }),
         ),
         (
             "operations_forgotten_2",
-            Event::OperationsForgotten {
+            Event::OperationsForgotten(OperationsForgotten {
                 through: EventNo(9),
                 slots_of: Some(token("team-a")),
                 ended_through: EventNo(0),
                 denied_through: EventNo(0),
-            },
+            }),
         ),
         (
             "operations_forgotten_3",
-            Event::OperationsForgotten {
+            Event::OperationsForgotten(OperationsForgotten {
                 through: EventNo(9),
                 slots_of: None,
                 ended_through: EventNo(300),
                 denied_through: EventNo(7),
-            },
+            }),
         ),
         (
             "quota_reserved_2",
-            Event::QuotaReserved {
+            Event::QuotaReserved(QuotaReserved {
                 allocation,
                 flags: QuotaFlags::SOFT.with(QuotaFlags::BORROWED),
                 models: None,
-            },
+            }),
         ),
         (
             "quota_reserved_models",
-            Event::QuotaReserved {
+            Event::QuotaReserved(QuotaReserved {
                 allocation,
                 flags: QuotaFlags::default(),
                 models: Some(Box::new(vocab::ModelGrant {
                     counts_on: vec![token("a100"), token("t4")],
                     except: vec![token("h100")],
                 })),
-            },
+            }),
         ),
         (
             "quota_waiting",
-            Event::QuotaWaiting {
+            Event::QuotaWaiting(QuotaWaiting {
                 allocation,
                 refusal: Refusal::over(Rule::QuotaExceeded, "team-a/vision gpu", 8000, 9000),
-            },
+            }),
         ),
         (
             "quota_reclaimed",
-            Event::QuotaReclaimed {
+            Event::QuotaReclaimed(QuotaReclaimed {
                 allocation,
                 by: Some(AllocationNo(99)),
-            },
+            }),
         ),
         (
             "quota_reclaimed_2",
-            Event::QuotaReclaimed {
+            Event::QuotaReclaimed(QuotaReclaimed {
                 allocation,
                 by: None,
-            },
+            }),
         ),
         (
             "limits_in_force",
-            Event::LimitsInForce {
+            Event::LimitsInForce(LimitsInForce {
                 account: Account::parse("team-a/vision").unwrap(),
                 resource: QuotaResource::Extended(token("fpga")),
                 limits: Some(Limits::hard(3)),
-            },
+            }),
         ),
         (
             "limits_in_force_2",
-            Event::LimitsInForce {
+            Event::LimitsInForce(LimitsInForce {
                 account: Account::tenant(token("team-a")),
                 resource: QuotaResource::Pods,
                 limits: None,
-            },
+            }),
         ),
         (
             "allocation_waiting_for_quota",
-            Event::AllocationWaiting {
+            Event::AllocationWaiting(AllocationWaiting {
                 allocation,
                 reason: WaitingReason::Quota,
                 line: None,
-            },
+            }),
         ),
         (
             "allocation_preempted_for_quota",
-            Event::AllocationPreempted {
+            Event::AllocationPreempted(AllocationPreempted {
                 allocation,
                 cause: PreemptionCause::Quota,
                 by: Some(AllocationNo(80)),
                 grace_until: Millis(31_000),
-            },
+            }),
         ),
         (
             "job_set_cancel_decided",
-            Event::JobSetCancelDecided {
+            Event::JobSetCancelDecided(JobSetCancelDecided {
                 request: EventNo(5),
                 allocations: 70_000,
-            },
+            }),
         ),
         (
             "allocation_reprioritised",
-            Event::AllocationReprioritised {
+            Event::AllocationReprioritised(AllocationReprioritised {
                 allocation,
                 priority: -1,
-            },
+            }),
         ),
         (
             "priority_decided",
-            Event::PriorityDecided {
+            Event::PriorityDecided(PriorityDecided {
                 request: EventNo(5),
                 allocations: 2,
                 refusal: None,
-            },
+            }),
         ),
         (
             "priority_decided_2",
-            Event::PriorityDecided {
+            Event::PriorityDecided(PriorityDecided {
                 request: EventNo(5),
                 allocations: 0,
                 refusal: Some(Refusal::new(Rule::AllocationEnded, "allocation_id")),
-            },
+            }),
         ),
         (
             "reservation_expired",
-            Event::ReservationExpired {
+            Event::ReservationExpired(ReservationExpired {
                 tenant: token("team-a"),
                 reservation: ReservationNo(300),
                 slot: 1 << 40,
                 epoch: 2,
                 retire_after: u64::MAX,
-            },
+            }),
         ),
         (
             "node_registered_2",
-            Event::NodeRegistered {
+            Event::NodeRegistered(NodeRegistered {
                 node: node.clone(),
                 incarnation: 4,
                 boot: 4,
                 capacity: capacity(),
-            },
+            }),
         ),
         (
             "node_registered_3",
-            Event::NodeRegistered {
+            Event::NodeRegistered(NodeRegistered {
                 node: node.clone(),
                 incarnation: 300,
                 boot: u64::MAX,
                 capacity: capacity(),
-            },
+            }),
         ),
         (
             "node_joined",
-            Event::NodeJoined {
+            Event::NodeJoined(NodeJoined {
                 node: node.clone(),
                 key: token("UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"),
                 version: 300,
-            },
+            }),
         ),
-        ("node_forgotten", Event::NodeForgotten { node }),
+        (
+            "node_forgotten",
+            Event::NodeForgotten(NodeForgotten { node }),
+        ),
     ]);
     samples.extend(asked());
     samples.extend(answered());
@@ -603,11 +613,13 @@ pub fn samples() -> Vec<(&'static str, Event)> {
 fn asked() -> Vec<(&'static str, Event)> {
     let reservation = ReservationNo(300);
     let holder = || token("worker-7");
-    let asked = |ask| Event::ResourceAsked {
-        operation: operation(),
-        slot: 12,
-        by_requests: matches!(ask, ResourceAsk::Create { .. }),
-        ask,
+    let asked = |ask| {
+        Event::ResourceAsked(ResourceAsked {
+            operation: operation(),
+            slot: 12,
+            by_requests: matches!(ask, ResourceAsk::Create { .. }),
+            ask,
+        })
     };
     vec![
         (
@@ -653,9 +665,11 @@ fn asked() -> Vec<(&'static str, Event)> {
 
 /// What is answered to it.
 fn answered() -> Vec<(&'static str, Event)> {
-    let decided = |answer| Event::ResourceDecided {
-        request: EventNo(8),
-        answer,
+    let decided = |answer| {
+        Event::ResourceDecided(ResourceDecided {
+            request: EventNo(8),
+            answer,
+        })
     };
     let retire_after = 3672;
     vec![

@@ -1,5 +1,11 @@
 //! The events of the first version, as it filled them. What a sample does not name is what its bytes do not have.
 
+use vocab::fact::{
+    AllocationEnded, AllocationPlaced, AllocationRequested, AllocationStarted, AllocationStopping,
+    AllocationWaiting, CancelDecided, CancelRequested, NodeLost, NodeReady, NodeRegistered,
+    OperationRefused, OperationRepeated, OperationsForgotten, QuotaDenied, QuotaReleased,
+    QuotaReserved, QuotaSet, RateSet, RunReported, TenantSet,
+};
 use vocab::{
     Account, AdminChange, AllocationNo, AllocationSpec, CancelVerdict, EndCause, Event, EventNo,
     GpuRequest, GpuShare, Limits, Millis, NodeCapacity, Operation, PlacementPolicy, QuotaResource,
@@ -50,105 +56,104 @@ pub fn samples() -> Vec<(&'static str, Event)> {
     let allocation = AllocationNo(77);
     let node = token("node-1");
     let refusal = Refusal::over(Rule::QuotaExceeded, "gpu", 8000, 9000);
-    let admin = |change| Event::AdminApplied {
-        operation: operation(),
-        change,
-        version: 3,
-    };
+    let admin = |change: AdminChange| Event::from(change.applied(operation(), 3));
     vec![
         (
             "tenant_set",
-            admin(AdminChange::Tenant {
+            admin(AdminChange::Tenant(TenantSet {
                 tenant: token("team-a"),
                 settings: vocab::TenantSettings::default(),
-            }),
+            })),
         ),
         (
             "quota_set",
-            admin(AdminChange::Quota {
+            admin(AdminChange::Quota(QuotaSet {
                 account: Account::tenant(token("team-a")),
                 resource: QuotaResource::Gpu,
                 limits: Some(Limits::hard(8000)),
                 validity: Validity::default(),
-            }),
+            })),
         ),
         (
             "rate_set",
-            admin(AdminChange::Rate {
+            admin(AdminChange::Rate(RateSet {
                 resource: ResourceKey::parse("gpu:T4").unwrap(),
                 micro_per_unit_hour: 2_500_000,
                 effective_from: Millis(1_704_067_200_000),
-            }),
+            })),
         ),
         (
             "allocation_requested",
-            Event::AllocationRequested {
+            Event::AllocationRequested(AllocationRequested {
                 operation: operation(),
                 spec: spec(),
-            },
+            }),
         ),
         (
             "allocation_requested_bare",
-            Event::AllocationRequested {
+            Event::AllocationRequested(AllocationRequested {
                 operation: bare_operation(),
                 spec: AllocationSpec {
                     name: None,
                     gpu: None,
                     ..spec()
                 },
-            },
+            }),
         ),
         (
             "cancel_requested",
-            Event::CancelRequested {
+            Event::CancelRequested(CancelRequested {
                 operation: operation(),
                 allocation,
-            },
+            }),
         ),
         (
             "operation_refused",
-            Event::OperationRefused {
+            Event::OperationRefused(OperationRefused {
                 operation: bare_operation(),
                 job_set: None,
                 refusal: refusal.clone(),
-            },
+            }),
         ),
         (
             "operation_repeated",
-            Event::OperationRepeated {
+            Event::OperationRepeated(OperationRepeated {
                 tenant: token("team-a"),
                 original: EventNo(5),
                 reply_to: Some(token("r2")),
-            },
+            }),
         ),
         (
             "operations_forgotten",
-            Event::OperationsForgotten {
+            Event::OperationsForgotten(OperationsForgotten {
                 through: EventNo(9),
                 slots_of: None,
                 ended_through: EventNo(0),
                 denied_through: EventNo(0),
-            },
+            }),
         ),
         (
             "quota_reserved",
-            Event::QuotaReserved {
+            Event::QuotaReserved(QuotaReserved {
                 allocation,
                 flags: vocab::QuotaFlags::default(),
                 models: None,
-            },
+            }),
         ),
         (
             "quota_denied",
-            Event::QuotaDenied {
+            Event::QuotaDenied(QuotaDenied {
                 allocation,
                 refusal,
-            },
+            }),
         ),
-        ("quota_released", Event::QuotaReleased { allocation }),
+        (
+            "quota_released",
+            Event::QuotaReleased(QuotaReleased { allocation }),
+        ),
         (
             "allocation_placed",
-            Event::AllocationPlaced {
+            Event::AllocationPlaced(AllocationPlaced {
                 allocation,
                 node: node.clone(),
                 incarnation: 4,
@@ -165,46 +170,46 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                 zones: 0,
                 policy: PlacementPolicy::Default,
                 candidates: Vec::new(),
-            },
+            }),
         ),
         (
             "allocation_waiting",
-            Event::AllocationWaiting {
+            Event::AllocationWaiting(AllocationWaiting {
                 allocation,
                 reason: WaitingReason::NoRoomNow,
                 line: None,
-            },
+            }),
         ),
         (
             "allocation_started",
-            Event::AllocationStarted {
+            Event::AllocationStarted(AllocationStarted {
                 allocation,
                 at: Millis(5),
-            },
+            }),
         ),
         (
             "allocation_stopping",
-            Event::AllocationStopping { allocation },
+            Event::AllocationStopping(AllocationStopping { allocation }),
         ),
         (
             "allocation_ended",
-            Event::AllocationEnded {
+            Event::AllocationEnded(AllocationEnded {
                 allocation,
                 cause: EndCause::NodeLost,
                 at: Millis(6),
-            },
+            }),
         ),
         (
             "cancel_decided",
-            Event::CancelDecided {
+            Event::CancelDecided(CancelDecided {
                 request: EventNo(8),
                 allocation,
                 verdict: CancelVerdict::WasLive,
-            },
+            }),
         ),
         (
             "node_registered",
-            Event::NodeRegistered {
+            Event::NodeRegistered(NodeRegistered {
                 node: node.clone(),
                 incarnation: 4,
                 boot: 4,
@@ -215,31 +220,31 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                     gpu_model: Some(token("P100")),
                     ..NodeCapacity::default()
                 },
-            },
+            }),
         ),
         (
             "node_ready",
-            Event::NodeReady {
+            Event::NodeReady(NodeReady {
                 node: node.clone(),
                 incarnation: 4,
-            },
+            }),
         ),
         (
             "node_lost",
-            Event::NodeLost {
+            Event::NodeLost(NodeLost {
                 node: node.clone(),
                 incarnation: 4,
                 last_seen: Millis(1),
-            },
+            }),
         ),
         (
             "run_reported",
-            Event::RunReported {
+            Event::RunReported(RunReported {
                 allocation,
                 node,
                 state: RunState::Failed,
                 at: Millis(9),
-            },
+            }),
         ),
     ]
 }

@@ -3,8 +3,12 @@
 use super::Nodes;
 use ledger::{Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
-use vocab::{At, Event, Millis, Token};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+use vocab::fact::{NodeForgotten, NodeLost};
+use vocab::{At, Millis, Token};
 
 /// How long an agent that does not know of it is told to register again.
 const TOLD_MS: i64 = 24 * 3_600_000;
@@ -23,14 +27,14 @@ pub(super) fn decide(state: &mut Nodes, draft: &mut Draft) {
     {
         let ready = state.nodes.get(&node).filter(|known| known.ready);
         if let Some(known) = ready {
-            let lost = Event::NodeLost {
+            let lost = NodeLost {
                 node: node.clone(),
                 incarnation: known.incarnation,
                 last_seen: draft.now,
             };
             draft.emit(state, lost);
         }
-        draft.emit(state, Event::NodeForgotten { node });
+        draft.emit(state, NodeForgotten { node });
     }
 }
 
@@ -51,7 +55,7 @@ impl Nodes {
         &mut self,
         at: &At,
         node: &Token,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         match self.nodes.remove(node) {
             Some(known) if !known.ready => {

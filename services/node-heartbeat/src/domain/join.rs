@@ -4,8 +4,9 @@
 use super::{Effect, Nodes, Rules};
 use ledger::{Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use vocab::{At, Event, Millis, NodeApproval, NodeCapacity, Refusal, Rule, Token};
+use std::{collections::BTreeMap, fmt};
+use vocab::fact::NodeJoined;
+use vocab::{At, Millis, NodeApproval, NodeCapacity, Refusal, Rule, Token};
 
 /// How long a user of the bus lasts that a node was given. It asks for the next before that.
 pub const IDENTITY_MS: i64 = 3_600_000;
@@ -61,7 +62,7 @@ pub(super) fn decide(state: &mut Nodes, asked: Box<Join>, draft: &mut Draft) {
         // It has lost the answer, or its user is about to end.
         Ok(None) => {}
         Ok(Some(version)) => {
-            let joined = Event::NodeJoined {
+            let joined = NodeJoined {
                 node: node.clone(),
                 key: key.clone(),
                 version,
@@ -150,7 +151,7 @@ impl Nodes {
         node: &Token,
         key: &Token,
         version: u64,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         match self.approved.get_mut(node) {
             Some(approved) if approved.version == version && approved.key.is_none() => {

@@ -3,8 +3,9 @@
 use super::{Effect, Nodes, Rules};
 use ledger::Draft;
 use std::collections::{BTreeMap, BTreeSet};
+use vocab::fact::NodeLost;
 use vocab::{
-    Event, Millis, Token,
+    Millis, Token,
     sabotage::{self, Bug},
 };
 
@@ -97,7 +98,7 @@ pub(super) fn expire(state: &mut Nodes, rules: &Rules, draft: &mut Draft) {
             state.leases.drop(&node);
             continue;
         };
-        let lost = Event::NodeLost {
+        let lost = NodeLost {
             node,
             incarnation,
             last_seen,

@@ -8,6 +8,13 @@ mod register;
 mod run;
 
 pub use join::{IDENTITY_MS, Join, Joining};
+use vocab::fact::NodeHeartbeatFact as Fact;
+use vocab::fact::{
+    AllocationEnded, AllocationPlaced, AllocationPreempted, AllocationRequested,
+    AllocationRequeued, AllocationStopping, Applied, NodeForgotten, NodeJoined, NodeLost,
+    NodeReady, NodeRegistered, NodeSet, QuotaDenied, RunReported,
+};
+use vocab::inputs;
 
 use forget::Forgotten;
 use join::{Approved, Held};
@@ -17,8 +24,8 @@ use run::Place;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::{
-    AdminChange, AllocationNo, AllocationSpec, At, Event, EventKind, GpuShare, Kinds, Millis,
-    NodeCapacity, Refusal, RunState, Token, Writer,
+    AllocationNo, AllocationSpec, At, GpuShare, Millis, NodeCapacity, Refusal, RunState, Token,
+    Writer,
 };
 
 /// Everything that node-heartbeat knows; all but the leases folded from the ledger.
@@ -164,29 +171,25 @@ impl Nodes {
     }
 }
 
+inputs! {
+    /// What it reads of the other writers.
+    pub enum Input { NodeSet, AllocationRequested, QuotaDenied, AllocationPlaced, AllocationPreempted, AllocationStopping, AllocationRequeued, AllocationEnded }
+}
+
 impl Decider for Nodes {
     type Command = Command;
     type Rules = Rules;
     type Effect = Effect;
+    type By = vocab::fact::NodeHeartbeat;
+    type Input<'a> = Input<'a>;
 
-    const WRITER: Writer = Writer::NodeHeartbeat;
     const STATE_VERSION: u32 = 4;
 
     const READERS: &'static [Writer] = &[Writer::Scheduler];
-    const READS: Kinds = Kinds::of(&[
-        EventKind::NodeSet,
-        EventKind::AllocationRequested,
-        EventKind::QuotaDenied,
-        EventKind::AllocationPlaced,
-        EventKind::AllocationPreempted,
-        EventKind::AllocationStopping,
-        EventKind::AllocationRequeued,
-        EventKind::AllocationEnded,
-    ]);
 
-    fn observe(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
-        match event {
-            Event::AllocationRequested { operation, spec } => {
+    fn observe(&mut self, at: &At, input: Input<'_>) -> Result<(), IllegalEvent> {
+        match input {
+            Input::AllocationRequested(AllocationRequested { operation, spec }) => {
                 let requested = Requested {
                     tenant: operation.tenant.clone(),
                     spec: spec.clone(),
@@ -195,135 +198,79 @@ impl Decider for Nodes {
                 self.requested.insert(AllocationNo(at.no.0), requested);
                 Ok(())
             }
-            Event::QuotaDenied { allocation, .. } => {
+            Input::QuotaDenied(QuotaDenied { allocation, .. }) => {
                 self.requested.remove(allocation);
                 Ok(())
             }
-            Event::AllocationPlaced {
+            Input::AllocationPlaced(AllocationPlaced {
                 allocation,
                 node,
                 incarnation,
                 gpus,
                 zones,
                 ..
-            } => {
+            }) => {
                 let place = Place {
                     node,
                     incarnation: *incarnation,
                     gpus,
                     zones: *zones,
                 };
-                self.assign(at, *allocation, &place, event)
+                self.assign(at, *allocation, &place, &input)
             }
-            Event::AllocationPreempted {
+            Input::AllocationPreempted(AllocationPreempted {
                 allocation,
                 grace_until,
                 ..
-            } => {
+            }) => {
                 self.stop_by(*allocation, *grace_until);
                 Ok(())
             }
-            Event::AllocationStopping { allocation } => self.stop(*allocation, event),
-            Event::AllocationRequeued { allocation, .. } => self.requeue(*allocation, event),
-            Event::AllocationEnded { allocation, .. } => {
+            Input::AllocationStopping(AllocationStopping { allocation }) => {
+                self.stop(*allocation, &input)
+            }
+            Input::AllocationRequeued(AllocationRequeued { allocation, .. }) => {
+                self.requeue(*allocation, &input)
+            }
+            Input::AllocationEnded(AllocationEnded { allocation, .. }) => {
                 self.forget(*allocation);
                 Ok(())
             }
-            Event::AdminApplied {
-                change: AdminChange::Node { node, approval },
+            Input::NodeSet(Applied {
+                change: NodeSet { node, approval },
                 version,
                 ..
-            } => {
+            }) => {
                 self.approve(at, node, approval.as_deref(), *version);
                 Ok(())
             }
-            // Not the nodes' business.
-            Event::AdminApplied { .. }
-            | Event::CancelRequested { .. }
-            | Event::OperationRefused { .. }
-            | Event::OperationRepeated { .. }
-            | Event::OperationsForgotten { .. }
-            | Event::JobSetCancelRequested { .. }
-            | Event::PriorityRequested { .. }
-            | Event::ResourceAsked { .. }
-            | Event::QuotaWaiting { .. }
-            | Event::QuotaReclaimed { .. }
-            | Event::LimitsInForce { .. }
-            | Event::JobSetCancelDecided { .. }
-            | Event::AllocationReprioritised { .. }
-            | Event::PriorityDecided { .. }
-            | Event::ResourceDecided { .. }
-            | Event::ReservationExpired { .. }
-            | Event::QuotaReserved { .. }
-            | Event::QuotaReleased { .. }
-            | Event::AllocationWaiting { .. }
-            | Event::LineExplained { .. }
-            | Event::AllocationNominated { .. }
-            | Event::AllocationStarted { .. }
-            | Event::CancelDecided { .. }
-            | Event::ReservationDecided { .. } => Ok(()),
-            Event::NodeRegistered { .. }
-            | Event::NodeJoined { .. }
-            | Event::NodeForgotten { .. }
-            | Event::NodeReady { .. }
-            | Event::NodeLost { .. }
-            | Event::RunReported { .. } => Err(IllegalEvent::new("an own fact as input", event)),
         }
     }
 
-    fn evolve(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
-        match event {
-            Event::NodeRegistered {
+    fn evolve(&mut self, at: &At, fact: Fact<'_>) -> Result<(), IllegalEvent> {
+        match fact {
+            Fact::NodeRegistered(NodeRegistered {
                 node,
                 incarnation,
                 boot,
                 capacity,
-            } => self.registered(node, (*incarnation, *boot), capacity, event),
-            Event::NodeJoined { node, key, version } => self.joined(node, key, *version, event),
-            Event::NodeForgotten { node } => self.forgotten(at, node, event),
-            Event::NodeReady { node, incarnation } => self.ready(node, *incarnation, event),
-            Event::NodeLost {
+            }) => self.registered(node, (*incarnation, *boot), capacity, &fact),
+            Fact::NodeJoined(NodeJoined { node, key, version }) => {
+                self.joined(node, key, *version, &fact)
+            }
+            Fact::NodeForgotten(NodeForgotten { node }) => self.forgotten(at, node, &fact),
+            Fact::NodeReady(NodeReady { node, incarnation }) => {
+                self.ready(node, *incarnation, &fact)
+            }
+            Fact::NodeLost(NodeLost {
                 node, incarnation, ..
-            } => self.lost(node, *incarnation, event),
-            Event::RunReported {
+            }) => self.lost(node, *incarnation, &fact),
+            Fact::RunReported(RunReported {
                 allocation,
                 state,
                 at,
                 ..
-            } => self.reported(*allocation, *state, *at, event),
-            Event::AdminApplied { .. }
-            | Event::AllocationRequested { .. }
-            | Event::CancelRequested { .. }
-            | Event::OperationRefused { .. }
-            | Event::OperationRepeated { .. }
-            | Event::OperationsForgotten { .. }
-            | Event::JobSetCancelRequested { .. }
-            | Event::PriorityRequested { .. }
-            | Event::ResourceAsked { .. }
-            | Event::QuotaWaiting { .. }
-            | Event::QuotaReclaimed { .. }
-            | Event::LimitsInForce { .. }
-            | Event::JobSetCancelDecided { .. }
-            | Event::AllocationReprioritised { .. }
-            | Event::PriorityDecided { .. }
-            | Event::ResourceDecided { .. }
-            | Event::ReservationExpired { .. }
-            | Event::QuotaReserved { .. }
-            | Event::QuotaDenied { .. }
-            | Event::QuotaReleased { .. }
-            | Event::AllocationPlaced { .. }
-            | Event::AllocationWaiting { .. }
-            | Event::LineExplained { .. }
-            | Event::AllocationPreempted { .. }
-            | Event::AllocationNominated { .. }
-            | Event::AllocationRequeued { .. }
-            | Event::AllocationStarted { .. }
-            | Event::AllocationStopping { .. }
-            | Event::AllocationEnded { .. }
-            | Event::CancelDecided { .. }
-            | Event::ReservationDecided { .. } => {
-                Err(IllegalEvent::new("another writer's fact as own", event))
-            }
+            }) => self.reported(*allocation, *state, *at, &fact),
         }
     }
 

@@ -2,8 +2,9 @@
 
 use super::{Effect, Node, Nodes, Rules};
 use ledger::{Draft, IllegalEvent};
-use std::collections::BTreeSet;
-use vocab::{Event, NodeCapacity, Token};
+use std::{collections::BTreeSet, fmt};
+use vocab::fact::{NodeLost, NodeRegistered};
+use vocab::{NodeCapacity, Token};
 
 /// An older life of the agent is ignored, the current one only heard; a newer one ends the node's former life first. The
 /// incarnation is given here, so that nothing an agent says can use up a name.
@@ -37,7 +38,7 @@ pub(super) fn decide(
             return;
         }
         Some(known) if known.ready => {
-            let lost = Event::NodeLost {
+            let lost = NodeLost {
                 node: node.clone(),
                 incarnation: known.incarnation,
                 last_seen: draft.now,
@@ -48,7 +49,7 @@ pub(super) fn decide(
     }
     // Before they were given, agents chose their incarnations, and some were higher than any event's number.
     let before = state.nodes.get(&node).map_or(0, |known| known.incarnation);
-    let registered = Event::NodeRegistered {
+    let registered = NodeRegistered {
         node: node.clone(),
         incarnation: draft.next_no().0.max(before.saturating_add(1)),
         boot,
@@ -64,7 +65,7 @@ impl Nodes {
         node: &Token,
         (incarnation, boot): (u64, u64),
         capacity: &NodeCapacity,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let before = self.nodes.get(node);
         let newer = |known: &Node| known.incarnation < incarnation && known.boot < boot;
@@ -90,7 +91,7 @@ impl Nodes {
         &mut self,
         node: &Token,
         incarnation: u64,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         match self.nodes.get_mut(node) {
             Some(known) if !known.ready && known.incarnation == incarnation => {
@@ -107,7 +108,7 @@ impl Nodes {
         &mut self,
         node: &Token,
         incarnation: u64,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         match self.nodes.get_mut(node) {
             Some(known) if known.ready && known.incarnation == incarnation => {

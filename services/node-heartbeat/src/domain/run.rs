@@ -2,8 +2,9 @@
 
 use super::{Assignment, Effect, Node, Nodes, Requested, Run};
 use ledger::{Draft, IllegalEvent};
-use std::collections::btree_map::Entry;
-use vocab::{AllocationNo, At, Event, GpuShare, Millis, RunState, Token};
+use std::{collections::btree_map::Entry, fmt};
+use vocab::fact::RunReported;
+use vocab::{AllocationNo, At, GpuShare, Millis, RunState, Token};
 
 /// What an agent says of one of its runs.
 pub(super) struct Report {
@@ -42,7 +43,7 @@ pub(super) fn decide(
         _ if run.knows_of_its_stop(report) => RunState::Stopped,
         state => state,
     };
-    let reported = Event::RunReported {
+    let reported = RunReported {
         allocation: report.allocation,
         node: node.clone(),
         state: said,
@@ -109,7 +110,7 @@ impl Nodes {
         at: &At,
         allocation: AllocationNo,
         place: &Place,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let Place {
             node, incarnation, ..
@@ -167,7 +168,7 @@ impl Nodes {
     pub(super) fn stop(
         &mut self,
         allocation: AllocationNo,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         // Gone with its node: nothing is left to stop.
         let Some(run) = self.runs.get_mut(&allocation) else {
@@ -192,7 +193,7 @@ impl Nodes {
     pub(super) fn requeue(
         &mut self,
         allocation: AllocationNo,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         match self.leave(allocation) {
             Some(run) => {
@@ -223,7 +224,7 @@ impl Nodes {
         allocation: AllocationNo,
         report: RunState,
         at: Millis,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let run = self
             .runs

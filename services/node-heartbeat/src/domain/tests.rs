@@ -4,7 +4,11 @@ mod again;
 mod join;
 
 use super::*;
-use vocab::{EndCause, EventNo, Lsn, Operation, PlacementPolicy};
+use vocab::fact::{
+    AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStopping, NodeForgotten,
+    NodeJoined, NodeLost, NodeReady, NodeRegistered, RunReported,
+};
+use vocab::{EndCause, Event, EventNo, Lsn, Operation, PlacementPolicy};
 
 const LEASE: i64 = 10;
 
@@ -32,19 +36,21 @@ fn capacity() -> NodeCapacity {
 
 fn words(event: &Event) -> String {
     match event {
-        Event::NodeRegistered { node, boot, .. } => format!("{node} registered {boot}"),
-        Event::NodeJoined { node, key, .. } => format!("{node} joined {key}"),
-        Event::NodeForgotten { node } => format!("{node} forgotten"),
-        Event::NodeReady { node, .. } => format!("{node} ready"),
-        Event::NodeLost {
+        Event::NodeRegistered(NodeRegistered { node, boot, .. }) => {
+            format!("{node} registered {boot}")
+        }
+        Event::NodeJoined(NodeJoined { node, key, .. }) => format!("{node} joined {key}"),
+        Event::NodeForgotten(NodeForgotten { node }) => format!("{node} forgotten"),
+        Event::NodeReady(NodeReady { node, .. }) => format!("{node} ready"),
+        Event::NodeLost(NodeLost {
             node, last_seen, ..
-        } => format!("{node} lost, seen {}", last_seen.0),
-        Event::RunReported {
+        }) => format!("{node} lost, seen {}", last_seen.0),
+        Event::RunReported(RunReported {
             allocation,
             state,
             at,
             ..
-        } => format!("{} {state:?} at {}", allocation.0, at.0),
+        }) => format!("{} {state:?} at {}", allocation.0, at.0),
         other => format!("{other:?}"),
     }
 }
@@ -71,7 +77,7 @@ impl Table {
 
     fn observe(&mut self, no: u64, event: Event) {
         let at = self.at(no);
-        self.state.observe(&at, &event).unwrap();
+        self.state.observe_event(&at, &event).unwrap();
     }
 
     fn place(&mut self, no: u64, node: &str, boot: u64) {
@@ -83,13 +89,16 @@ impl Table {
             trace: None,
         };
         let spec = AllocationSpec::plain(token("default"), 1000, 1);
-        self.observe(no, Event::AllocationRequested { operation, spec });
+        self.observe(
+            no,
+            Event::AllocationRequested(AllocationRequested { operation, spec }),
+        );
         self.place_again(no, node, boot);
     }
 
     fn place_again(&mut self, no: u64, node: &str, boot: u64) {
         let incarnation = self.lives[&(token(node), boot)];
-        let placed = Event::AllocationPlaced {
+        let placed = Event::AllocationPlaced(AllocationPlaced {
             allocation: AllocationNo(no),
             node: token(node),
             incarnation,
@@ -97,23 +106,26 @@ impl Table {
             zones: 0,
             policy: PlacementPolicy::Default,
             candidates: Vec::new(),
-        };
+        });
         self.observe(0, placed);
     }
 
     fn requeue(&mut self, no: u64) {
-        let requeued = Event::AllocationRequeued {
+        let requeued = Event::AllocationRequeued(AllocationRequeued {
             allocation: AllocationNo(no),
             cause: EndCause::Failed,
             at: Millis(self.now),
             not_before: Millis(self.now),
-        };
+        });
         self.observe(0, requeued);
     }
 
     fn stop(&mut self, no: u64) {
         let allocation = AllocationNo(no);
-        self.observe(0, Event::AllocationStopping { allocation });
+        self.observe(
+            0,
+            Event::AllocationStopping(AllocationStopping { allocation }),
+        );
     }
 
     fn check(&mut self, now: i64, command: Option<Command>, expected: &[&str]) {
@@ -129,12 +141,12 @@ impl Table {
         self.state.decide(&rules, &mut draft);
         self.next = draft.next_no().0;
         for event in draft.events() {
-            if let Event::NodeRegistered {
+            if let Event::NodeRegistered(NodeRegistered {
                 node,
                 boot,
                 incarnation,
                 ..
-            } = event
+            }) = event
             {
                 self.lives.insert((node.clone(), *boot), *incarnation);
             }

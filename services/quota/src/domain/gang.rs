@@ -8,7 +8,8 @@ use super::{
 use ledger::Draft;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use vocab::{AllocationNo, Event, Refusal, Rule, Token};
+use vocab::fact::QuotaWaiting;
+use vocab::{AllocationNo, Refusal, Rule, Token};
 
 /// A gang's name is its tenant's.
 pub(super) type GangKey = (AccountId, Token);
@@ -151,7 +152,7 @@ impl Quota {
             let refusal = incomplete(size, there);
             draft.emit(
                 self,
-                Event::QuotaWaiting {
+                QuotaWaiting {
                     allocation,
                     refusal,
                 },
@@ -175,7 +176,7 @@ impl Quota {
                 let refusal = incomplete(size, there as u64);
                 draft.emit(
                     self,
-                    Event::QuotaWaiting {
+                    QuotaWaiting {
                         allocation,
                         refusal,
                     },

@@ -32,6 +32,14 @@ mod wait;
 
 pub use meter::Forecast;
 pub use read::{Holding, PoolView};
+use vocab::fact::QuotaFact as Fact;
+use vocab::fact::{
+    AllocationEnded, AllocationPlaced, AllocationReprioritised, AllocationRequested,
+    AllocationRequeued, AllocationStarted, AllocationWaiting, Applied, BudgetSet, LimitsInForce,
+    NodeRegistered, QuotaDenied, QuotaReclaimed, QuotaReleased, QuotaReserved, QuotaSet,
+    QuotaWaiting, RateSet, TenantSet,
+};
+use vocab::inputs;
 
 use books::Books;
 use claim::Claim;
@@ -48,9 +56,7 @@ use std::{
     convert::Infallible,
 };
 use tree::AccountId;
-use vocab::{
-    AdminChange, AllocationNo, At, Event, EventKind, Kinds, Millis, WaitingReason, Writer,
-};
+use vocab::{AllocationNo, At, Millis, WaitingReason};
 
 /// Everything that quota knows, folded from the ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,149 +76,116 @@ pub struct Quota {
     fleet: Fleet,
 }
 
+inputs! {
+    /// What it reads of the other writers.
+    pub enum Input { TenantSet, QuotaSet, BudgetSet, RateSet, AllocationRequested, AllocationPlaced, AllocationStarted, AllocationRequeued, AllocationWaiting, AllocationEnded, AllocationReprioritised, NodeRegistered }
+}
+
 impl Decider for Quota {
     type Command = Infallible;
     type Rules = ();
     type Effect = Infallible;
+    type By = vocab::fact::Quota;
+    type Input<'a> = Input<'a>;
 
-    const WRITER: Writer = Writer::Quota;
     const STATE_VERSION: u32 = 5;
-    const READS: Kinds = Kinds::of(&[
-        EventKind::TenantSet,
-        EventKind::QuotaSet,
-        EventKind::BudgetSet,
-        EventKind::RateSet,
-        EventKind::AllocationRequested,
-        EventKind::AllocationPlaced,
-        EventKind::AllocationStarted,
-        EventKind::AllocationRequeued,
-        EventKind::AllocationWaiting,
-        EventKind::AllocationEnded,
-        EventKind::AllocationReprioritised,
-        EventKind::NodeRegistered,
-    ]);
 
-    fn observe(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
-        match event {
-            Event::AdminApplied { change, .. } => self.administer(at, change),
-            Event::AllocationRequested { operation, spec } => {
-                return self.request(AllocationNo(at.no.0), &operation.tenant, spec, event);
+    fn observe(&mut self, at: &At, input: Input<'_>) -> Result<(), IllegalEvent> {
+        match input {
+            Input::TenantSet(Applied {
+                change: TenantSet { tenant, settings },
+                ..
+            }) => self.treat(tenant, settings, at.now),
+            Input::QuotaSet(Applied {
+                change:
+                    QuotaSet {
+                        account,
+                        resource,
+                        limits,
+                        validity,
+                    },
+                ..
+            }) => self.set_limits(at, account, resource, *limits, *validity),
+            Input::BudgetSet(Applied {
+                change:
+                    BudgetSet {
+                        account,
+                        of,
+                        budget,
+                    },
+                ..
+            }) => self.set_budget(account, of, *budget, at.now),
+            Input::RateSet(Applied {
+                change:
+                    RateSet {
+                        resource,
+                        micro_per_unit_hour,
+                        effective_from,
+                    },
+                ..
+            }) => self
+                .rates
+                .set(resource, *micro_per_unit_hour, *effective_from),
+            Input::AllocationRequested(AllocationRequested { operation, spec }) => {
+                return self.request(AllocationNo(at.no.0), &operation.tenant, spec, &input);
             }
-            Event::AllocationPlaced {
+            Input::AllocationPlaced(AllocationPlaced {
                 allocation, node, ..
-            } => return self.place(at, *allocation, node, event),
-            Event::AllocationStarted {
+            }) => return self.place(at, *allocation, node, &input),
+            Input::AllocationStarted(AllocationStarted {
                 allocation,
                 at: from,
-            } => return self.start(at, *allocation, *from, event),
-            Event::AllocationRequeued {
+            }) => return self.start(at, *allocation, *from, &input),
+            Input::AllocationRequeued(AllocationRequeued {
                 allocation,
                 at: until,
                 ..
-            } => return self.stop(at, *allocation, *until, event),
-            Event::AllocationWaiting {
+            }) => return self.stop(at, *allocation, *until, &input),
+            Input::AllocationWaiting(AllocationWaiting {
                 allocation,
                 reason: WaitingReason::Quota,
                 ..
-            } => self.keep_off(*allocation),
-            Event::AllocationWaiting {
+            }) => self.keep_off(*allocation),
+            Input::AllocationWaiting(AllocationWaiting {
                 allocation, reason, ..
-            } => self.waits_for_fellows(*allocation, *reason == WaitingReason::GangIncomplete),
-            Event::AllocationEnded {
+            }) => self.waits_for_fellows(*allocation, *reason == WaitingReason::GangIncomplete),
+            Input::AllocationEnded(AllocationEnded {
                 allocation,
                 at: until,
                 ..
-            } => self.end(*allocation, *until),
-            Event::AllocationReprioritised {
+            }) => self.end(*allocation, *until),
+            Input::AllocationReprioritised(AllocationReprioritised {
                 allocation,
                 priority,
-            } => self.reprioritise(*allocation, *priority),
-            Event::NodeRegistered { node, capacity, .. } => self.register(node, capacity),
-            // Not the quota's business.
-            Event::CancelRequested { .. }
-            | Event::JobSetCancelRequested { .. }
-            | Event::PriorityRequested { .. }
-            | Event::ResourceAsked { .. }
-            | Event::OperationRefused { .. }
-            | Event::OperationRepeated { .. }
-            | Event::OperationsForgotten { .. }
-            | Event::LineExplained { .. }
-            | Event::AllocationPreempted { .. }
-            | Event::AllocationNominated { .. }
-            | Event::AllocationStopping { .. }
-            | Event::CancelDecided { .. }
-            | Event::JobSetCancelDecided { .. }
-            | Event::PriorityDecided { .. }
-            | Event::ResourceDecided { .. }
-            | Event::ReservationExpired { .. }
-            | Event::ReservationDecided { .. }
-            | Event::NodeJoined { .. }
-            | Event::NodeForgotten { .. }
-            | Event::NodeReady { .. }
-            | Event::NodeLost { .. }
-            | Event::RunReported { .. } => {}
-            Event::QuotaReserved { .. }
-            | Event::QuotaWaiting { .. }
-            | Event::QuotaReclaimed { .. }
-            | Event::LimitsInForce { .. }
-            | Event::QuotaDenied { .. }
-            | Event::QuotaReleased { .. } => {
-                return Err(IllegalEvent::new("an own fact as input", event));
+            }) => self.reprioritise(*allocation, *priority),
+            Input::NodeRegistered(NodeRegistered { node, capacity, .. }) => {
+                self.register(node, capacity)
             }
         }
         Ok(())
     }
 
-    fn evolve(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
-        match event {
-            Event::QuotaReserved {
+    fn evolve(&mut self, at: &At, fact: Fact<'_>) -> Result<(), IllegalEvent> {
+        match fact {
+            Fact::QuotaReserved(QuotaReserved {
                 allocation, models, ..
-            } => self.reserved(at, *allocation, models.as_deref(), event),
-            Event::QuotaWaiting {
+            }) => self.reserved(at, *allocation, models.as_deref(), &fact),
+            Fact::QuotaWaiting(QuotaWaiting {
                 allocation,
                 refusal,
-            } => self.told(at, *allocation, refusal, event),
-            Event::QuotaDenied { allocation, .. } => self.denied(*allocation, event),
-            Event::QuotaReclaimed { allocation, by } => self.reclaimed(at, *allocation, *by, event),
-            Event::QuotaReleased { allocation } => self.released(at, *allocation, event),
-            Event::LimitsInForce {
+            }) => self.told(at, *allocation, refusal, &fact),
+            Fact::QuotaDenied(QuotaDenied { allocation, .. }) => self.denied(*allocation, &fact),
+            Fact::QuotaReclaimed(QuotaReclaimed { allocation, by }) => {
+                self.reclaimed(at, *allocation, *by, &fact)
+            }
+            Fact::QuotaReleased(QuotaReleased { allocation }) => {
+                self.released(at, *allocation, &fact)
+            }
+            Fact::LimitsInForce(LimitsInForce {
                 account,
                 resource,
                 limits,
-            } => self.in_force(at, account, resource, *limits, event),
-            Event::AdminApplied { .. }
-            | Event::AllocationRequested { .. }
-            | Event::CancelRequested { .. }
-            | Event::JobSetCancelRequested { .. }
-            | Event::PriorityRequested { .. }
-            | Event::ResourceAsked { .. }
-            | Event::OperationRefused { .. }
-            | Event::OperationRepeated { .. }
-            | Event::OperationsForgotten { .. }
-            | Event::AllocationPlaced { .. }
-            | Event::AllocationWaiting { .. }
-            | Event::LineExplained { .. }
-            | Event::AllocationPreempted { .. }
-            | Event::AllocationNominated { .. }
-            | Event::AllocationRequeued { .. }
-            | Event::AllocationStarted { .. }
-            | Event::AllocationStopping { .. }
-            | Event::AllocationEnded { .. }
-            | Event::AllocationReprioritised { .. }
-            | Event::CancelDecided { .. }
-            | Event::JobSetCancelDecided { .. }
-            | Event::PriorityDecided { .. }
-            | Event::ResourceDecided { .. }
-            | Event::ReservationExpired { .. }
-            | Event::ReservationDecided { .. }
-            | Event::NodeRegistered { .. }
-            | Event::NodeJoined { .. }
-            | Event::NodeForgotten { .. }
-            | Event::NodeReady { .. }
-            | Event::NodeLost { .. }
-            | Event::RunReported { .. } => {
-                Err(IllegalEvent::new("another writer's fact as own", event))
-            }
+            }) => self.in_force(at, account, resource, *limits, &fact),
         }
     }
 
@@ -237,39 +210,6 @@ impl Decider for Quota {
         let retry = marks.retries.first().map(|(at, _)| *at);
         let now = looks.then_some(Millis(i64::MIN));
         [due, burst, retry, now].into_iter().flatten().min()
-    }
-}
-
-impl Quota {
-    fn administer(&mut self, at: &At, change: &AdminChange) {
-        match change {
-            AdminChange::Tenant { tenant, settings } => self.treat(tenant, settings, at.now),
-            AdminChange::Quota {
-                account,
-                resource,
-                limits,
-                validity,
-            } => self.set_limits(at, account, resource, *limits, *validity),
-            AdminChange::Budget {
-                account,
-                of,
-                budget,
-            } => self.set_budget(account, of, *budget, at.now),
-            AdminChange::Rate {
-                resource,
-                micro_per_unit_hour,
-                effective_from,
-            } => self
-                .rates
-                .set(resource, *micro_per_unit_hour, *effective_from),
-            // Not the quota's business.
-            AdminChange::Queue { .. }
-            | AdminChange::PriorityClass { .. }
-            | AdminChange::Scheduling(_)
-            | AdminChange::Cordon { .. }
-            | AdminChange::Node { .. }
-            | AdminChange::Reservation { .. } => {}
-        }
     }
 }
 

@@ -9,7 +9,9 @@ use super::{
     tree::AccountId,
 };
 use ledger::{Draft, IllegalEvent};
-use vocab::{AllocationNo, At, Event, ReclaimFrom};
+use std::fmt;
+use vocab::fact::QuotaReclaimed;
+use vocab::{AllocationNo, At, ReclaimFrom};
 
 /// Takes back what is above the limits whose bursts are over: the lowest priority first, then the youngest.
 pub(super) fn decide(state: &mut Quota, draft: &mut Draft) {
@@ -28,7 +30,7 @@ pub(super) fn decide(state: &mut Quota, draft: &mut Draft) {
         for allocation in state.above(account, resource) {
             draft.emit(
                 state,
-                Event::QuotaReclaimed {
+                QuotaReclaimed {
                     allocation,
                     by: None,
                 },
@@ -155,7 +157,7 @@ impl Quota {
     ) {
         for allocation in victims {
             let by = Some(by);
-            draft.emit(self, Event::QuotaReclaimed { allocation, by });
+            draft.emit(self, QuotaReclaimed { allocation, by });
         }
     }
 
@@ -164,7 +166,7 @@ impl Quota {
         at: &At,
         allocation: AllocationNo,
         by: Option<AllocationNo>,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         if self.can_stop(allocation).is_none() {
             return Err(IllegalEvent::new("nothing held to take back", event));

@@ -6,14 +6,16 @@ use super::{
     claim::{Hold, Leaves, Stage},
 };
 use ledger::{Draft, IllegalEvent};
-use vocab::{AllocationNo, At, Event, Millis};
+use std::fmt;
+use vocab::fact::QuotaReleased;
+use vocab::{AllocationNo, At, Millis};
 
 pub(super) fn decide(state: &mut Quota, draft: &mut Draft) {
     while let Some(allocation) = state.leaving.first().copied() {
         if draft.full() {
             return;
         }
-        draft.emit(state, Event::QuotaReleased { allocation });
+        draft.emit(state, QuotaReleased { allocation });
     }
 }
 
@@ -24,7 +26,7 @@ impl Quota {
         at: &At,
         allocation: AllocationNo,
         from: Millis,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let hold = self.hold(allocation, event)?;
         if hold.started.is_some() {
@@ -43,7 +45,7 @@ impl Quota {
         at: &At,
         allocation: AllocationNo,
         until: Millis,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let hold = self.hold(allocation, event)?;
         if hold.leaves.is_some() {
@@ -98,7 +100,7 @@ impl Quota {
         &mut self,
         at: &At,
         allocation: AllocationNo,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let hold = self.hold(allocation, event)?;
         let leaves = hold.leaves;
@@ -128,7 +130,7 @@ impl Quota {
     pub(super) fn hold(
         &self,
         allocation: AllocationNo,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<Hold, IllegalEvent> {
         let claim = self.claims.get(&allocation);
         let hold = claim.and_then(|claim| claim.hold());

@@ -7,9 +7,9 @@ use super::{
     resource::ResourceId,
 };
 use ledger::IllegalEvent;
-use std::collections::btree_map;
+use std::{collections::btree_map, fmt};
 use vocab::{
-    Account, AllocationNo, AllocationSpec, At, Event, Millis, NodeCapacity, TenantSettings, Token,
+    Account, AllocationNo, AllocationSpec, At, Millis, NodeCapacity, TenantSettings, Token,
 };
 
 impl Quota {
@@ -19,7 +19,7 @@ impl Quota {
         allocation: AllocationNo,
         tenant: &Token,
         spec: &AllocationSpec,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let btree_map::Entry::Vacant(slot) = self.claims.entry(allocation) else {
             return Err(IllegalEvent::new("asked before", event));
@@ -55,7 +55,7 @@ impl Quota {
         at: &At,
         allocation: AllocationNo,
         node: &Token,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         self.hold(allocation, event)?;
         let model = self.fleet.model(node).cloned();

@@ -15,8 +15,9 @@ use super::{
     tree::AccountId,
 };
 use ledger::{Draft, IllegalEvent};
-use std::collections::BTreeSet;
-use vocab::{AllocationNo, At, Event, Millis, ModelGrant, OnExceed, Refusal, Rule};
+use std::{collections::BTreeSet, fmt};
+use vocab::fact::{QuotaDenied, QuotaReserved, QuotaWaiting};
+use vocab::{AllocationNo, At, Millis, ModelGrant, OnExceed, Refusal, Rule};
 
 /// A cohort, or a tenant outside of any.
 type Group = (Option<CohortId>, Option<AccountId>);
@@ -187,7 +188,7 @@ impl Quota {
 
     fn grant(&mut self, members: &[AllocationNo], grant: &Grant, draft: &mut Draft) {
         for &allocation in members {
-            let reserved = Event::QuotaReserved {
+            let reserved = QuotaReserved {
                 allocation,
                 flags: grant.flags,
                 models: self.model_grant(allocation, grant),
@@ -263,7 +264,7 @@ impl Quota {
                 let refusal = refusal.clone();
                 draft.emit(
                     self,
-                    Event::QuotaWaiting {
+                    QuotaWaiting {
                         allocation,
                         refusal,
                     },
@@ -304,7 +305,7 @@ impl Quota {
             let refusal = refusal.clone();
             draft.emit(
                 self,
-                Event::QuotaDenied {
+                QuotaDenied {
                     allocation,
                     refusal,
                 },
@@ -340,7 +341,7 @@ impl Quota {
         at: &At,
         allocation: AllocationNo,
         models: Option<&ModelGrant>,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         match self.claims.get(&allocation).map(|claim| claim.stage) {
             Some(Stage::Asked) => drop(self.asked.remove(&allocation)),
@@ -363,7 +364,7 @@ impl Quota {
     pub(super) fn denied(
         &mut self,
         allocation: AllocationNo,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         match self.claims.get(&allocation) {
             Some(claim) if claim.again => Err(IllegalEvent::new("granted before", event)),

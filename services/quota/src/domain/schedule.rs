@@ -4,7 +4,9 @@ use super::Quota;
 use super::{resource::ResourceId, tree::AccountId};
 use ledger::{Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
-use vocab::{Account, At, Event, Limits, Millis, QuotaResource, Validity};
+use std::fmt;
+use vocab::fact::LimitsInForce;
+use vocab::{Account, At, Limits, Millis, QuotaResource, Validity};
 
 /// All that was set for one account and resource type and still matters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,7 +113,7 @@ pub(super) fn decide(state: &mut Quota, draft: &mut Draft) {
             .schedules
             .get(&(account, resource))
             .and_then(|schedule| schedule.at(draft.now).in_force());
-        let event = Event::LimitsInForce {
+        let event = LimitsInForce {
             account: state.books.tree.node(account).account.clone(),
             resource: state.books.names.resource(resource),
             limits,
@@ -150,7 +152,7 @@ impl Quota {
         account: &Account,
         resource: &QuotaResource,
         limits: Option<Limits>,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let node = self.books.tree.find(account);
         let id = self.books.names.find(resource);

@@ -7,7 +7,8 @@ use super::{
     meter::Purse,
 };
 use ledger::IllegalEvent;
-use vocab::{Account, AllocationNo, At, BudgetOf, Event, Millis, Refusal, Rule};
+use std::fmt;
+use vocab::{Account, AllocationNo, At, BudgetOf, Millis, Refusal, Rule};
 
 impl Quota {
     pub(super) fn told(
@@ -15,7 +16,7 @@ impl Quota {
         at: &At,
         allocation: AllocationNo,
         refusal: &Refusal,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let place = self
             .place_of(refusal)

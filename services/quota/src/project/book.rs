@@ -5,11 +5,10 @@ use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
+    fmt,
     ops::Bound::{Excluded, Unbounded},
 };
-use vocab::{
-    Account, Event, Limits, Millis, OnExceed, QuotaResource, ReclaimFrom, TenantSettings, Token,
-};
+use vocab::{Account, Limits, Millis, OnExceed, QuotaResource, ReclaimFrom, TenantSettings, Token};
 
 /// What an account holds of one resource type, in its unit, and within which limits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -154,7 +153,7 @@ impl Book {
         claim: &Claim,
         how: Move,
         now: Millis,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         for account in claim.levels() {
             self.apply_any_model(&account, how, claim.any_model(), now, event)?;
@@ -172,7 +171,7 @@ impl Book {
         claim: &Claim,
         before: Option<&[Token]>,
         now: Millis,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let (after, amount) = (claim.counts_on(), claim.gpus());
         if after == before || amount == 0 {
@@ -211,7 +210,7 @@ impl Book {
         how: Move,
         amount: u64,
         now: Millis,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         if amount == 0 {
             return Ok(());
@@ -258,7 +257,7 @@ impl Book {
         how: Move,
         amount: u64,
         now: Millis,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let before = self.holding(key);
         let after = before

@@ -3,10 +3,13 @@
 use super::Change;
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 use vocab::{
-    Account, AllocationNo, AllocationSpec, At, Event, Lsn, Millis, ModelGrant, QuotaResource,
-    Refusal, ResourceKey, ResourceKind, Token,
+    Account, AllocationNo, AllocationSpec, At, Lsn, Millis, ModelGrant, QuotaResource, Refusal,
+    ResourceKey, ResourceKind, Token,
 };
 
 /// An allocation that waits for quota.
@@ -227,7 +230,7 @@ impl Claims {
     fn open(
         &mut self,
         allocation: AllocationNo,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<&mut Claim, IllegalEvent> {
         let claim = self.live.get_mut(&allocation);
         match claim {
@@ -239,7 +242,7 @@ impl Claims {
     fn held(
         &mut self,
         allocation: AllocationNo,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<&mut Claim, IllegalEvent> {
         let claim = self.live.get_mut(&allocation);
         match claim {
@@ -264,7 +267,7 @@ impl Claims {
         allocation: AllocationNo,
         refusal: &Refusal,
         now: Millis,
-        event: &Event,
+        event: &impl fmt::Debug,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
         let claim = self.open(allocation, event)?;
@@ -287,7 +290,7 @@ impl Claims {
         &mut self,
         allocation: AllocationNo,
         models: Option<&ModelGrant>,
-        event: &Event,
+        event: &impl fmt::Debug,
         out: &mut Vec<Change>,
     ) -> Result<&Claim, IllegalEvent> {
         let claim = self.open(allocation, event)?;
@@ -314,7 +317,7 @@ impl Claims {
     pub fn denied(
         &mut self,
         allocation: AllocationNo,
-        event: &Event,
+        event: &impl fmt::Debug,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
         let claim = self.open(allocation, event)?;
@@ -334,7 +337,7 @@ impl Claims {
         &mut self,
         allocation: AllocationNo,
         by: Option<AllocationNo>,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         self.held(allocation, event)?.reclaimed = Some(Reclaimed { by });
         Ok(())
@@ -345,7 +348,7 @@ impl Claims {
         &mut self,
         allocation: AllocationNo,
         now: Millis,
-        event: &Event,
+        event: &impl fmt::Debug,
         out: &mut Vec<Change>,
     ) -> Result<(Claim, bool), IllegalEvent> {
         let claim = self
@@ -414,7 +417,7 @@ impl Claims {
         allocation: AllocationNo,
         said: Millis,
         at: &At,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<&Claim, IllegalEvent> {
         let claim = self.held(allocation, event)?;
         if claim.run().is_some() {
@@ -432,7 +435,7 @@ impl Claims {
     pub fn requeued(
         &mut self,
         allocation: AllocationNo,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<Option<(&Claim, Run)>, IllegalEvent> {
         let claim = self.held(allocation, event)?;
         let run = claim.run();

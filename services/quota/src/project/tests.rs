@@ -68,7 +68,7 @@ fn run(steps: &str) -> Run {
             now: Millis(now),
         };
         let mut changes = Vec::new();
-        if let Err(error) = projection.project(&at, &event, &mut changes) {
+        if let Err(error) = projection.project_event(&at, &event, &mut changes) {
             illegal = Some(error.state);
             break;
         }

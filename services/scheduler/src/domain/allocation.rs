@@ -12,10 +12,10 @@ use super::{
 };
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use std::{collections::VecDeque, fmt};
 use vocab::{
-    AllocationNo, AllocationSpec, EndCause, Event, GpuShare, LineNo, Millis, PreemptionCause,
-    QueueOrder, RunState, Token, WaitingReason,
+    AllocationNo, AllocationSpec, EndCause, GpuShare, LineNo, Millis, PreemptionCause, QueueOrder,
+    RunState, Token, WaitingReason,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -341,7 +341,7 @@ impl Scheduler {
         no: AllocationNo,
         place: &Placed<'_>,
         now: Millis,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let illegal = |state| IllegalEvent::new(state, event);
         let live = self
@@ -399,7 +399,7 @@ impl Scheduler {
         no: AllocationNo,
         reason: WaitingReason,
         now: Millis,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         if reason == WaitingReason::Quota {
             return self.awaits_quota_again(no, now, event);
@@ -445,7 +445,7 @@ impl Scheduler {
         node: &Token,
         incarnation: u64,
         now: Millis,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let illegal = |state| IllegalEvent::new(state, event);
         let live = self
@@ -478,7 +478,7 @@ impl Scheduler {
     pub(super) fn hold_mut(
         &mut self,
         no: AllocationNo,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<&mut Hold, IllegalEvent> {
         match self.live.get_mut(&no).map(|live| &mut live.phase) {
             Some(Phase::Held(hold)) => Ok(hold),
@@ -490,7 +490,7 @@ impl Scheduler {
         &mut self,
         no: AllocationNo,
         at: Millis,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let hold = self.hold_mut(no, event)?;
         if hold.started.replace(at).is_some() {
@@ -503,7 +503,11 @@ impl Scheduler {
         Ok(())
     }
 
-    pub(super) fn stopping(&mut self, no: AllocationNo, event: &Event) -> Result<(), IllegalEvent> {
+    pub(super) fn stopping(
+        &mut self,
+        no: AllocationNo,
+        event: &impl fmt::Debug,
+    ) -> Result<(), IllegalEvent> {
         let hold = self.hold_mut(no, event)?;
         match &mut hold.stop {
             Some(Stop::Preempted { told, .. }) if !*told => *told = true,
@@ -526,7 +530,7 @@ impl Scheduler {
         no: AllocationNo,
         cause: PreemptionCause,
         now: Millis,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let hold = self.hold_mut(no, event)?;
         if hold.stop.is_some() {
@@ -589,7 +593,7 @@ impl Scheduler {
         cause: EndCause,
         now: Millis,
         not_before: Millis,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let node = self.hold_mut(no, event)?.node;
         let gang = self.live.get(&no).and_then(|live| live.gang);
@@ -632,7 +636,7 @@ impl Scheduler {
         no: AllocationNo,
         cause: EndCause,
         now: Millis,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         if !self.live.contains_key(&no) {
             return Err(IllegalEvent::new("no such allocation", event));

@@ -4,7 +4,8 @@ use super::{Scheduler, allocation::Phase};
 use ledger::Draft;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use vocab::{AllocationNo, Dependency, EndCause, Event, EventNo};
+use vocab::fact::AllocationEnded;
+use vocab::{AllocationNo, Dependency, EndCause, EventNo};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dependencies {
@@ -104,7 +105,7 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
         if draft.full() {
             return;
         }
-        let ended = Event::AllocationEnded {
+        let ended = AllocationEnded {
             allocation,
             cause: EndCause::DependencyFailed,
             at: draft.now,

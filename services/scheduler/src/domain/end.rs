@@ -4,9 +4,11 @@ use super::{
     Scheduler,
     allocation::{Hold, Live, Phase},
 };
+use crate::domain::Written;
 use ledger::Draft;
+use vocab::fact::{AllocationEnded, AllocationRequeued, AllocationStarted};
 use vocab::{
-    AllocationNo, EndCause, Event, Millis, RunState,
+    AllocationNo, EndCause, Millis, RunState,
     sabotage::{self, Bug},
 };
 
@@ -40,7 +42,7 @@ pub(super) fn decide_reports(state: &mut Scheduler, draft: &mut Draft) {
         let at = hold.moment(at, draft.now);
         let cause = match report {
             RunState::Started => {
-                draft.emit(state, Event::AllocationStarted { allocation, at });
+                draft.emit(state, AllocationStarted { allocation, at });
                 continue;
             }
             // What was over before its agent was told to stop it did not end for that: it is not run again.
@@ -68,20 +70,22 @@ fn over(
     cause: EndCause,
     at: Millis,
     now: Millis,
-) -> Event {
+) -> Written {
     let live = state.live.get(&allocation);
     match live.and_then(|live| Some((live, live.hold()?))) {
-        Some((live, hold)) if again(live, hold, cause) => Event::AllocationRequeued {
+        Some((live, hold)) if again(live, hold, cause) => AllocationRequeued {
             allocation,
             cause,
             at,
             not_before: Millis(now.0.saturating_add_unsigned(state.pause_ms(live, cause))),
-        },
-        _ => Event::AllocationEnded {
+        }
+        .into(),
+        _ => AllocationEnded {
             allocation,
             cause,
             at,
-        },
+        }
+        .into(),
     }
 }
 

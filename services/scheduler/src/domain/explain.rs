@@ -12,7 +12,8 @@ use super::{
 };
 use ledger::Draft;
 use std::collections::{BTreeMap, BTreeSet};
-use vocab::{AllocationNo, Event, Filter, LineNo, Millis, ResourceKind, WaitingReason};
+use vocab::fact::{AllocationWaiting, LineExplained};
+use vocab::{AllocationNo, Filter, LineNo, Millis, ResourceKind, WaitingReason};
 
 /// What was found when all nodes were looked at for one class.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -118,7 +119,7 @@ impl Scheduler {
         (due, kinds): (&[Share], &Kinds),
         known: &mut BTreeMap<ClassNo, Findings>,
         now: Millis,
-    ) -> Option<Event> {
+    ) -> Option<LineExplained> {
         let line = self.queues.line(line)?;
         let block = self.block_of(line)?;
         let head = line.head()?.allocation;
@@ -158,7 +159,7 @@ impl Scheduler {
         let shortfall = shortfall
             .into_iter()
             .flat_map(|amounts| ResourceKind::ALL.into_iter().zip(amounts));
-        Some(Event::LineExplained {
+        Some(LineExplained {
             line: line.no,
             queue: self.queues.get(queue).name.clone(),
             reason,
@@ -270,7 +271,7 @@ pub(super) fn decide(state: &mut Scheduler, due: Option<Vec<Share>>, draft: &mut
         if let Some((reason, line)) = stands {
             draft.emit(
                 state,
-                Event::AllocationWaiting {
+                AllocationWaiting {
                     allocation,
                     reason,
                     line,

@@ -12,7 +12,8 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZeroU64,
 };
-use vocab::{AllocationNo, Event, LineNo, PreemptionCause, Token};
+use vocab::fact::{AllocationPreempted, AllocationStopping};
+use vocab::{AllocationNo, LineNo, PreemptionCause, Token};
 
 /// Never 0, so that one who is in none needs no room to say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -392,13 +393,13 @@ impl Scheduler {
             .and_then(|live| self.priority_class(live));
         let grace_ms = class.map_or(0, |class| class.grace_ms);
         let grace_until = vocab::Millis(draft.now.0.saturating_add_unsigned(grace_ms));
-        let preempted = Event::AllocationPreempted {
+        let preempted = AllocationPreempted {
             allocation,
             cause,
             by,
             grace_until,
         };
         draft.emit(self, preempted);
-        draft.emit(self, Event::AllocationStopping { allocation });
+        draft.emit(self, AllocationStopping { allocation });
     }
 }

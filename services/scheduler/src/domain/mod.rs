@@ -35,6 +35,17 @@ pub use allocation::{Hold, Live, Phase, Stop};
 pub use class::Amounts;
 pub use fleet::{Node, NodeNo};
 pub use kernel::{Bounds, ReservationView, ResourceState, ResourceView, Space, UnfitBound};
+use vocab::fact::SchedulerFact as Fact;
+use vocab::fact::{
+    AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
+    AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationStarted,
+    AllocationStopping, AllocationWaiting, CancelDecided, CancelRequested, JobSetCancelDecided,
+    JobSetCancelRequested, LimitsInForce, LineExplained, NodeForgotten, NodeLost, NodeReady,
+    NodeRegistered, OperationsForgotten, PriorityDecided, PriorityRequested, QuotaDenied,
+    QuotaReclaimed, QuotaReserved, ReservationDecided, ReservationExpired, ResourceAsked,
+    ResourceDecided, RunReported,
+};
+use vocab::inputs;
 
 use aside::Aside;
 use asked::Asked;
@@ -58,8 +69,8 @@ use std::{
     convert::Infallible,
 };
 use vocab::{
-    AllocationNo, At, EndCause, Event, EventNo, Millis, PriorityClass, Refusal, ReservationNo,
-    SchedulingPolicy, Slot, Token, WaitingReason, Writer,
+    AllocationNo, At, EndCause, EventNo, Millis, PriorityClass, Refusal, ReservationNo,
+    SchedulingPolicy, Slot, Token, WaitingReason,
 };
 
 /// Everything that the scheduler knows, folded from the ledger.
@@ -152,26 +163,39 @@ impl Scheduler {
     }
 }
 
+/// A fact of its own, to be recorded.
+type Written = vocab::fact::Written<vocab::fact::Scheduler>;
+
+inputs! {
+    /// What it reads of the other writers.
+    pub enum Input { TenantSet, QuotaSet, QueueSet, PriorityClassSet, SchedulingSet, CordonSet, ReservationSet, AllocationRequested, CancelRequested, JobSetCancelRequested, PriorityRequested, QuotaReserved, ResourceAsked, LimitsInForce, QuotaReclaimed, QuotaDenied, NodeRegistered, NodeReady, NodeLost, NodeForgotten, RunReported, OperationsForgotten }
+}
+
 impl Decider for Scheduler {
     type Command = Infallible;
     type Rules = Rules;
     type Effect = Infallible;
+    type By = vocab::fact::Scheduler;
+    type Input<'a> = Input<'a>;
 
-    const WRITER: Writer = Writer::Scheduler;
-    const STATE_VERSION: u32 = 5;
+    const STATE_VERSION: u32 = 6;
 
-    fn observe(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
-        match event {
-            Event::AdminApplied {
-                change, version, ..
-            } => self.apply(change, *version),
-            Event::AllocationRequested { operation, spec } => {
+    fn observe(&mut self, at: &At, input: Input<'_>) -> Result<(), IllegalEvent> {
+        match input {
+            Input::TenantSet(set) => self.tenant_set(&set.change),
+            Input::QuotaSet(set) => self.quota_set(&set.change),
+            Input::QueueSet(set) => self.queue_set(&set.change),
+            Input::PriorityClassSet(set) => self.class_set(&set.change),
+            Input::SchedulingSet(set) => self.policy_set(&set.change.policy),
+            Input::CordonSet(set) => self.cordon_set(&set.change),
+            Input::ReservationSet(set) => self.reservation_set(&set.change, set.version),
+            Input::AllocationRequested(AllocationRequested { operation, spec }) => {
                 self.request(AllocationNo(at.no.0), &operation.tenant, spec, at.now);
             }
-            Event::CancelRequested { allocation, .. } => {
+            Input::CancelRequested(CancelRequested { allocation, .. }) => {
                 self.asked.insert(at.no, Asked::Cancel(*allocation));
             }
-            Event::JobSetCancelRequested { operation, job_set } => {
+            Input::JobSetCancelRequested(JobSetCancelRequested { operation, job_set }) => {
                 let asked = Asked::CancelJobSet {
                     tenant: operation.tenant.clone(),
                     job_set: job_set.clone(),
@@ -179,11 +203,11 @@ impl Decider for Scheduler {
                 };
                 self.asked.insert(at.no, asked);
             }
-            Event::PriorityRequested {
+            Input::PriorityRequested(PriorityRequested {
                 operation,
                 target,
                 priority,
-            } => {
+            }) => {
                 let asked = Asked::Priority {
                     tenant: operation.tenant.clone(),
                     target: target.clone(),
@@ -191,95 +215,75 @@ impl Decider for Scheduler {
                 };
                 self.asked.insert(at.no, asked);
             }
-            Event::QuotaReserved {
+            Input::QuotaReserved(QuotaReserved {
                 allocation, models, ..
-            } => self.quota_reserved(*allocation, models.as_deref()),
-            Event::ResourceAsked {
+            }) => self.quota_reserved(*allocation, models.as_deref()),
+            Input::ResourceAsked(ResourceAsked {
                 operation,
                 slot,
                 ask,
                 ..
-            } => self.named.ask(at.no, &operation.tenant, *slot, ask),
-            Event::LimitsInForce {
+            }) => self.named.ask(at.no, &operation.tenant, *slot, ask),
+            Input::LimitsInForce(LimitsInForce {
                 account,
                 resource,
                 limits,
-            } => self.named.limit(account, resource, limits.as_ref()),
-            Event::QuotaReclaimed { allocation, by } => self.quota_reclaimed(*allocation, *by),
-            Event::QuotaDenied { allocation, .. } => self.remove(*allocation, false, at.now),
-            Event::NodeRegistered {
+            }) => self.named.limit(account, resource, limits.as_ref()),
+            Input::QuotaReclaimed(QuotaReclaimed { allocation, by }) => {
+                self.quota_reclaimed(*allocation, *by)
+            }
+            Input::QuotaDenied(QuotaDenied { allocation, .. }) => {
+                self.remove(*allocation, false, at.now)
+            }
+            Input::NodeRegistered(NodeRegistered {
                 node,
                 incarnation,
                 capacity,
                 ..
-            } => self.node_registered(node, *incarnation, capacity),
-            Event::NodeReady { node, .. } => self.node_ready(node, event)?,
-            Event::NodeLost { node, .. } => self.node_lost(node, event)?,
-            Event::NodeForgotten { node } => self.fleet.forget_node(node),
-            Event::RunReported {
+            }) => self.node_registered(node, *incarnation, capacity),
+            Input::NodeReady(NodeReady { node, .. }) => self.node_ready(node, &input)?,
+            Input::NodeLost(NodeLost { node, .. }) => self.node_lost(node, &input)?,
+            Input::NodeForgotten(NodeForgotten { node }) => self.fleet.forget_node(node),
+            Input::RunReported(RunReported {
                 allocation,
                 node,
                 state,
                 at,
-            } => self.report(*allocation, node, *state, *at),
-            Event::OperationsForgotten { ended_through, .. } => {
+            }) => self.report(*allocation, node, *state, *at),
+            Input::OperationsForgotten(OperationsForgotten { ended_through, .. }) => {
                 self.dependencies.forget(*ended_through);
-            }
-            // Not the scheduler's business.
-            Event::NodeJoined { .. }
-            | Event::OperationRefused { .. }
-            | Event::OperationRepeated { .. }
-            | Event::QuotaWaiting { .. }
-            | Event::QuotaReleased { .. } => {}
-            Event::AllocationPlaced { .. }
-            | Event::AllocationWaiting { .. }
-            | Event::LineExplained { .. }
-            | Event::AllocationPreempted { .. }
-            | Event::AllocationNominated { .. }
-            | Event::AllocationRequeued { .. }
-            | Event::ReservationDecided { .. }
-            | Event::AllocationStarted { .. }
-            | Event::AllocationStopping { .. }
-            | Event::AllocationEnded { .. }
-            | Event::CancelDecided { .. }
-            | Event::JobSetCancelDecided { .. }
-            | Event::AllocationReprioritised { .. }
-            | Event::PriorityDecided { .. }
-            | Event::ResourceDecided { .. }
-            | Event::ReservationExpired { .. } => {
-                return Err(IllegalEvent::new("an own fact as input", event));
             }
         }
         Ok(())
     }
 
-    fn evolve(&mut self, at: &At, event: &Event) -> Result<(), IllegalEvent> {
-        match event {
-            Event::AllocationPlaced {
+    fn evolve(&mut self, at: &At, fact: Fact<'_>) -> Result<(), IllegalEvent> {
+        match fact {
+            Fact::AllocationPlaced(AllocationPlaced {
                 allocation,
                 node,
                 incarnation,
                 gpus,
                 zones,
                 ..
-            } => {
+            }) => {
                 let place = allocation::Placed {
                     node,
                     incarnation: *incarnation,
                     gpus,
                     zones: *zones,
                 };
-                self.placed(*allocation, &place, at.now, event)
+                self.placed(*allocation, &place, at.now, &fact)
             }
-            Event::AllocationWaiting {
+            Fact::AllocationWaiting(AllocationWaiting {
                 allocation, reason, ..
-            } => self.waits(*allocation, *reason, at.now, event),
-            Event::LineExplained {
+            }) => self.waits(*allocation, *reason, at.now, &fact),
+            Fact::LineExplained(LineExplained {
                 line,
                 reason,
                 counts,
                 ..
-            } => {
+            }) => {
                 let said = Said {
                     reason: *reason,
                     counts: counts.clone(),
@@ -288,95 +292,78 @@ impl Decider for Scheduler {
                 self.explained(*line, said);
                 Ok(())
             }
-            Event::AllocationPreempted {
+            Fact::AllocationPreempted(AllocationPreempted {
                 allocation, cause, ..
-            } => self.preempted(*allocation, *cause, at.now, event),
-            Event::AllocationNominated {
+            }) => self.preempted(*allocation, *cause, at.now, &fact),
+            Fact::AllocationNominated(AllocationNominated {
                 allocation,
                 node,
                 incarnation,
-            } => self.nominated(*allocation, node, *incarnation, at.now, event),
-            Event::AllocationRequeued {
+            }) => self.nominated(*allocation, node, *incarnation, at.now, &fact),
+            Fact::AllocationRequeued(AllocationRequeued {
                 allocation,
                 cause,
                 not_before,
                 ..
-            } => self.requeued(*allocation, *cause, at.now, *not_before, event),
-            Event::ReservationDecided {
+            }) => self.requeued(*allocation, *cause, at.now, *not_before, &fact),
+            Fact::ReservationDecided(ReservationDecided {
                 reservation,
                 version,
                 nodes,
-            } => {
+            }) => {
                 self.reservation_decided(reservation, *version, nodes);
                 Ok(())
             }
-            Event::AllocationStarted { allocation, at } => self.started(*allocation, *at, event),
-            Event::AllocationStopping { allocation } => self.stopping(*allocation, event),
-            Event::AllocationEnded {
+            Fact::AllocationStarted(AllocationStarted { allocation, at }) => {
+                self.started(*allocation, *at, &fact)
+            }
+            Fact::AllocationStopping(AllocationStopping { allocation }) => {
+                self.stopping(*allocation, &fact)
+            }
+            Fact::AllocationEnded(AllocationEnded {
                 allocation, cause, ..
-            } => {
-                self.ended(*allocation, *cause, at.now, event)?;
+            }) => {
+                self.ended(*allocation, *cause, at.now, &fact)?;
                 if *cause == EndCause::Finished {
                     self.dependencies.finished(at.no, *allocation);
                 }
                 Ok(())
             }
-            Event::CancelDecided {
+            Fact::CancelDecided(CancelDecided {
                 request,
                 allocation,
                 ..
-            } => {
+            }) => {
                 self.cancel_decided(*allocation);
-                self.asked_is_done(*request, event).map(|_| ())
+                self.asked_is_done(*request, &fact).map(|_| ())
             }
-            Event::JobSetCancelDecided { request, .. } => {
-                self.job_set_cancel_decided(*request, event)
+            Fact::JobSetCancelDecided(JobSetCancelDecided { request, .. }) => {
+                self.job_set_cancel_decided(*request, &fact)
             }
-            Event::AllocationReprioritised {
+            Fact::AllocationReprioritised(AllocationReprioritised {
                 allocation,
                 priority,
-            } => self.reprioritised(*allocation, *priority, event),
-            Event::PriorityDecided { request, .. } => self.priority_decided(*request, event),
-            Event::ResourceDecided { request, answer } => {
+            }) => self.reprioritised(*allocation, *priority, &fact),
+            Fact::PriorityDecided(PriorityDecided { request, .. }) => {
+                self.priority_decided(*request, &fact)
+            }
+            Fact::ResourceDecided(ResourceDecided { request, answer }) => {
                 let decided = self.named.decided(at.no, *request, answer);
                 decided
                     .map(|_| ())
-                    .map_err(|unfit| IllegalEvent::new(unfit, event))
+                    .map_err(|unfit| IllegalEvent::new(unfit, &fact))
             }
-            Event::ReservationExpired {
+            Fact::ReservationExpired(ReservationExpired {
                 tenant,
                 reservation,
                 slot,
                 retire_after,
                 ..
-            } => {
+            }) => {
                 let expired = self
                     .named
                     .expired(tenant, *reservation, (*slot, *retire_after));
-                expired.map_err(|unfit| IllegalEvent::new(unfit, event))
-            }
-            Event::AdminApplied { .. }
-            | Event::AllocationRequested { .. }
-            | Event::CancelRequested { .. }
-            | Event::OperationRefused { .. }
-            | Event::OperationRepeated { .. }
-            | Event::OperationsForgotten { .. }
-            | Event::JobSetCancelRequested { .. }
-            | Event::PriorityRequested { .. }
-            | Event::ResourceAsked { .. }
-            | Event::QuotaWaiting { .. }
-            | Event::QuotaReclaimed { .. }
-            | Event::LimitsInForce { .. }
-            | Event::QuotaReserved { .. }
-            | Event::QuotaDenied { .. }
-            | Event::QuotaReleased { .. }
-            | Event::NodeRegistered { .. }
-            | Event::NodeJoined { .. }
-            | Event::NodeForgotten { .. }
-            | Event::NodeReady { .. }
-            | Event::NodeLost { .. }
-            | Event::RunReported { .. } => {
-                Err(IllegalEvent::new("another writer's fact as own", event))
+                expired.map_err(|unfit| IllegalEvent::new(unfit, &fact))
             }
         }
     }
@@ -500,7 +487,7 @@ impl Scheduler {
                 .get(allocation)
                 .is_some_and(|live| live.phase == Phase::InGang);
             if left {
-                let waiting = Event::AllocationWaiting {
+                let waiting = AllocationWaiting {
                     allocation: *allocation,
                     reason: WaitingReason::GangNoRoom,
                     line: None,

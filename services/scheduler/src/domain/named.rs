@@ -13,8 +13,9 @@ use super::{
 use ledger::Draft;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use vocab::fact::{ReservationExpired, ResourceDecided};
 use vocab::{
-    Account, Event, EventNo, Limits, Millis, QuotaResource, Refusal, ReservationNo, ResourceAnswer,
+    Account, EventNo, Limits, Millis, QuotaResource, Refusal, ReservationNo, ResourceAnswer,
     ResourceAsk, Slot, Token,
 };
 
@@ -176,7 +177,7 @@ pub(super) fn decide(state: &mut Scheduler, rules: &Rules, draft: &mut Draft) {
             .space
             .decide(&asked.ask, slot, tenant.limit, &rules.bounds);
         let request = asked.no;
-        draft.emit(state, Event::ResourceDecided { request, answer });
+        draft.emit(state, ResourceDecided { request, answer });
     }
     if by_requests {
         for tenant in state.named.overdue.clone() {
@@ -231,7 +232,7 @@ fn expire(state: &mut Scheduler, tenant: &Token, through: Slot, rules: &Rules, d
         else {
             return;
         };
-        let expired = Event::ReservationExpired {
+        let expired = ReservationExpired {
             tenant: tenant.clone(),
             reservation,
             slot,

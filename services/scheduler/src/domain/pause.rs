@@ -2,14 +2,15 @@
 
 use super::Scheduler;
 use ledger::Draft;
-use vocab::{Event, WaitingReason};
+use vocab::WaitingReason;
+use vocab::fact::AllocationWaiting;
 
 pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
     while let Some((until, allocation)) = state.pauses.first().copied() {
         if until > draft.now || draft.full() {
             return;
         }
-        let waiting = Event::AllocationWaiting {
+        let waiting = AllocationWaiting {
             allocation,
             reason: WaitingReason::FairShare,
             line: None,

@@ -14,7 +14,8 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
 };
-use vocab::{AllocationNo, Candidate, Event, PlacementPolicy, Token, WaitingReason};
+use vocab::fact::AllocationPlaced;
+use vocab::{AllocationNo, Candidate, PlacementPolicy, Token, WaitingReason};
 
 /// A place that was found; nothing stands on the ledger yet.
 #[derive(Debug, Clone)]
@@ -396,7 +397,7 @@ impl Scheduler {
     }
 
     /// The placement as a fact, with the best few nodes as they stand just before it.
-    pub(super) fn placed_event(&mut self, place: Place, aside: &Aside) -> Event {
+    pub(super) fn placed_event(&mut self, place: Place, aside: &Aside) -> AllocationPlaced {
         let best = self.best_nodes(place.allocation, None, aside, 1 + RUNNERS_UP);
         let named = |(node, value): (NodeNo, Value)| Candidate {
             node: self.fleet.node(node).name.clone(),
@@ -412,7 +413,7 @@ impl Scheduler {
             .map(named)
             .collect();
         let node = self.fleet.node(place.node);
-        Event::AllocationPlaced {
+        AllocationPlaced {
             allocation: place.allocation,
             node: node.name.clone(),
             incarnation: node.incarnation,

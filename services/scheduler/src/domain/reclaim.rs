@@ -19,9 +19,13 @@ use super::{
 };
 use ledger::{Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+use vocab::fact::AllocationWaiting;
 use vocab::{
-    AllocationNo, Event, Millis, ModelGrant, PreemptionCause, Token, WaitingReason,
+    AllocationNo, Millis, ModelGrant, PreemptionCause, Token, WaitingReason,
     sabotage::{self, Bug},
 };
 
@@ -137,7 +141,7 @@ impl Scheduler {
         &mut self,
         no: AllocationNo,
         now: Millis,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let illegal = |state| IllegalEvent::new(state, event);
         let live = self.live.get(&no);
@@ -217,7 +221,7 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
                 state.evict(allocation, PreemptionCause::Quota, by, draft);
             }
             Some(false) => {
-                let waiting = Event::AllocationWaiting {
+                let waiting = AllocationWaiting {
                     allocation,
                     reason: WaitingReason::Quota,
                     line: None,

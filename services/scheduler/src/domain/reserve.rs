@@ -10,7 +10,8 @@ use super::{
 use ledger::Draft;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use vocab::{AdvanceReservation, AllocationNo, Event, Millis, PreemptionCause, Token};
+use vocab::fact::ReservationDecided;
+use vocab::{AdvanceReservation, AllocationNo, Millis, PreemptionCause, Token};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservations {
@@ -214,7 +215,7 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
             .into_iter()
             .map(|no| state.fleet.node(no).name.clone())
             .collect();
-        let decided = Event::ReservationDecided {
+        let decided = ReservationDecided {
             reservation: name,
             version,
             nodes,
@@ -229,7 +230,7 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
         .map(|(name, granted)| (name.clone(), granted.version))
         .collect();
     for (reservation, version) in over {
-        let decided = Event::ReservationDecided {
+        let decided = ReservationDecided {
             reservation,
             version,
             nodes: Vec::new(),
@@ -240,7 +241,7 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
     let replaced = granted.iter().filter_map(|(name, granted)| {
         let nodes = state.replaced(name, granted)?;
         let name_of = |no: NodeNo| state.fleet.node(no).name.clone();
-        Some(Event::ReservationDecided {
+        Some(ReservationDecided {
             reservation: name.clone(),
             version: granted.version,
             nodes: nodes.into_iter().map(name_of).collect(),

@@ -9,53 +9,51 @@ use super::{
     queues::Key,
 };
 use ledger::IllegalEvent;
-use vocab::{AdminChange, Event, LineNo, NodeCapacity, Token, Validity};
+use std::fmt;
+use vocab::fact::{CordonSet, PriorityClassSet, QueueSet, QuotaSet, ReservationSet, TenantSet};
+use vocab::{LineNo, NodeCapacity, SchedulingPolicy, Token, Validity};
 
 impl Scheduler {
-    pub(super) fn apply(&mut self, change: &AdminChange, version: u64) {
+    pub(super) fn queue_set(&mut self, set: &QueueSet) {
+        self.queues.set(&set.queue, &set.settings);
+        self.order_anew();
+        self.try_everything();
+    }
+
+    pub(super) fn class_set(&mut self, set: &PriorityClassSet) {
+        let (class, settings) = (set.class.clone(), set.settings.clone());
+        self.priority_classes.insert(class, settings);
+        self.recount_firm();
+        self.try_everything();
+    }
+
+    pub(super) fn policy_set(&mut self, policy: &SchedulingPolicy) {
+        self.policy = policy.clone();
+        self.order_anew();
+        self.try_everything();
+    }
+
+    pub(super) fn cordon_set(&mut self, set: &CordonSet) {
+        self.fleet.set_cordon(&set.node, set.cordoned);
+        self.try_anew();
+    }
+
+    pub(super) fn reservation_set(&mut self, set: &ReservationSet, version: u64) {
+        self.reservations
+            .ask(&set.reservation, version, &set.wanted);
         self.epoch = Epoch::default();
-        match change {
-            AdminChange::Queue { queue, settings } => {
-                self.queues.set(queue, settings);
-                self.order_anew();
-                self.try_everything();
-            }
-            AdminChange::PriorityClass { class, settings } => {
-                self.priority_classes
-                    .insert(class.clone(), settings.clone());
-                self.recount_firm();
-                self.try_everything();
-            }
-            AdminChange::Scheduling(policy) => {
-                self.policy = policy.clone();
-                self.order_anew();
-                self.try_everything();
-            }
-            AdminChange::Cordon { node, cordoned } => {
-                self.fleet.set_cordon(node, *cordoned);
-                self.blocked.sweep.anew();
-            }
-            AdminChange::Reservation {
-                reservation,
-                wanted,
-            } => self.reservations.ask(reservation, version, wanted),
-            AdminChange::Tenant { tenant, settings } => {
-                self.queues.weigh(tenant, settings.weight_milli);
-                self.blocked.sweep.anew();
-            }
-            AdminChange::Quota {
-                account,
-                resource,
-                limits,
-                validity,
-            } => {
-                // What holds from a later moment on, or until one, quota says when it does.
-                if *validity == Validity::default() {
-                    self.named.limit(account, resource, limits.as_ref());
-                }
-            }
-            // Not the scheduler's business.
-            AdminChange::Budget { .. } | AdminChange::Rate { .. } | AdminChange::Node { .. } => {}
+    }
+
+    pub(super) fn tenant_set(&mut self, set: &TenantSet) {
+        self.queues.weigh(&set.tenant, set.settings.weight_milli);
+        self.try_anew();
+    }
+
+    pub(super) fn quota_set(&mut self, set: &QuotaSet) {
+        // What holds from a later moment on, or until one, quota says when it does.
+        if set.validity == Validity::default() {
+            let limits = set.limits.as_ref();
+            self.named.limit(&set.account, &set.resource, limits);
         }
     }
 
@@ -91,25 +89,30 @@ impl Scheduler {
                 }
             }
         }
-        self.epoch = Epoch::default();
-        self.blocked.sweep.anew();
+        self.try_anew();
     }
 
-    pub(super) fn node_ready(&mut self, node: &Token, event: &Event) -> Result<(), IllegalEvent> {
+    pub(super) fn node_ready(
+        &mut self,
+        node: &Token,
+        event: &impl fmt::Debug,
+    ) -> Result<(), IllegalEvent> {
         let node = self.fleet.find(node);
         let node = node.ok_or_else(|| IllegalEvent::new("no such node", event))?;
         self.fleet.set_ready(node, true);
-        self.epoch = Epoch::default();
-        self.blocked.sweep.anew();
+        self.try_anew();
         Ok(())
     }
 
-    pub(super) fn node_lost(&mut self, node: &Token, event: &Event) -> Result<(), IllegalEvent> {
+    pub(super) fn node_lost(
+        &mut self,
+        node: &Token,
+        event: &impl fmt::Debug,
+    ) -> Result<(), IllegalEvent> {
         let node = self.fleet.find(node);
         let node = node.ok_or_else(|| IllegalEvent::new("no such node", event))?;
         self.fleet.set_ready(node, false);
-        self.epoch = Epoch::default();
-        self.blocked.sweep.anew();
+        self.try_anew();
         self.lost.extend(&self.fleet.node(node).holds);
         Ok(())
     }
@@ -151,7 +154,13 @@ impl Scheduler {
         }
     }
 
+    fn try_anew(&mut self) {
+        self.epoch = Epoch::default();
+        self.blocked.sweep.anew();
+    }
+
     fn try_everything(&mut self) {
+        self.epoch = Epoch::default();
         self.queues.free_all();
         *self.blocked = Blocked::default();
     }

@@ -12,6 +12,7 @@ pub use differences::{
     Difference, Differences, Kind, NodesUsed, Preempted, QueueDifference, Requested, Shares,
     Standing,
 };
+use vocab::fact::{AllocationRequested, CordonSet, NodeLost, NodeRegistered, QuotaReserved};
 
 use super::Scheduler;
 use course::Course;
@@ -68,48 +69,46 @@ impl Course {
     fn apply(&mut self, change: &Change) -> Result<(), WhatIfError> {
         match change {
             Change::Admin(change) => {
-                if let AdminChange::Cordon { node, .. } = change {
+                if let AdminChange::Cordon(CordonSet { node, .. }) = change {
                     self.known(node)?;
                 }
                 let version = self.next_input().0;
-                self.observe(&Event::AdminApplied {
-                    operation: asked_by(operator()),
-                    change: change.clone(),
-                    version,
-                })?;
+                let operation = asked_by(operator());
+                let applied = change.clone().applied(operation, version);
+                self.observe(&applied.into())?;
             }
             Change::AddNodes { like, names } => {
                 for node in names {
                     if capacity(&self.state, node).is_some() {
                         return Err(WhatIfError::NodeExists(node.clone()));
                     }
-                    self.observe(&Event::NodeRegistered {
+                    self.observe(&Event::NodeRegistered(NodeRegistered {
                         node: node.clone(),
                         incarnation: INCARNATION,
                         boot: INCARNATION,
                         capacity: (**like).clone(),
-                    })?;
+                    }))?;
                 }
             }
             Change::RemoveNode(node) => {
                 let incarnation = self.known(node)?;
-                self.observe(&Event::NodeLost {
+                self.observe(&Event::NodeLost(NodeLost {
                     node: node.clone(),
                     incarnation,
                     last_seen: self.now,
-                })?;
+                }))?;
             }
             Change::Request { tenant, spec } => {
                 let allocation = AllocationNo(self.next_input().0);
-                self.observe(&Event::AllocationRequested {
+                self.observe(&Event::AllocationRequested(AllocationRequested {
                     operation: asked_by(tenant.clone()),
                     spec: (**spec).clone(),
-                })?;
-                self.observe(&Event::QuotaReserved {
+                }))?;
+                self.observe(&Event::QuotaReserved(QuotaReserved {
                     allocation,
                     flags: vocab::QuotaFlags::default(),
                     models: None,
-                })?;
+                }))?;
             }
         }
         Ok(())

@@ -2,12 +2,14 @@
 
 use super::{
     fact::{Over, PreemptionRow},
+    life::Life,
     state::{AllocationState, Place, Preemption},
 };
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use vocab::{AllocationNo, AllocationSpec, At, EndCause, Event, Lsn, Millis, Token};
+use vocab::fact::{AllocationEnded, AllocationReprioritised, AllocationRequeued};
+use vocab::{AllocationNo, AllocationSpec, At, EndCause, Lsn, Millis, Token};
 
 /// An allocation as it stands after the event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,61 +51,35 @@ impl AllocationRow {
     pub(super) fn turn(
         &mut self,
         at: &At,
-        event: &Event,
+        life: Life<'_>,
     ) -> Result<Option<PreemptionRow>, IllegalEvent> {
-        let next = self.state.next(at, event)?;
-        let preemption = match event {
-            Event::AllocationPreempted { .. } => {
-                self.preempted(next.preemption(), next.place(), None)
-            }
-            Event::AllocationRequeued { cause, at, .. } => {
+        let next = self.state.next(at, life)?;
+        let preemption = match life {
+            Life::AllocationPreempted(_) => self.preempted(next.preemption(), next.place(), None),
+            Life::AllocationRequeued(AllocationRequeued { cause, at, .. }) => {
                 self.attempts = self.attempts.saturating_add(1);
                 self.last_cause = Some(*cause);
                 let over = Over::new(*cause, *at, true);
                 self.preempted(self.state.preemption(), self.state.place(), Some(over))
             }
-            Event::AllocationReprioritised { priority, .. } => {
+            Life::AllocationReprioritised(AllocationReprioritised { priority, .. }) => {
                 Arc::make_mut(&mut self.spec).priority = *priority;
                 None
             }
-            Event::AllocationEnded { cause, at, .. } => {
+            Life::AllocationEnded(AllocationEnded { cause, at, .. }) => {
                 let over = Over::new(*cause, *at, false);
                 self.preempted(self.state.preemption(), self.state.place(), Some(over))
             }
-            // Begins no preemption, and ends none; most are not about an allocation at all.
-            Event::QuotaReserved { .. }
-            | Event::QuotaDenied { .. }
-            | Event::AllocationPlaced { .. }
-            | Event::AllocationWaiting { .. }
-            | Event::AllocationNominated { .. }
-            | Event::AllocationStarted { .. }
-            | Event::AllocationStopping { .. }
-            | Event::AdminApplied { .. }
-            | Event::AllocationRequested { .. }
-            | Event::CancelRequested { .. }
-            | Event::OperationRefused { .. }
-            | Event::OperationRepeated { .. }
-            | Event::OperationsForgotten { .. }
-            | Event::JobSetCancelRequested { .. }
-            | Event::PriorityRequested { .. }
-            | Event::ResourceAsked { .. }
-            | Event::QuotaWaiting { .. }
-            | Event::QuotaReclaimed { .. }
-            | Event::LimitsInForce { .. }
-            | Event::JobSetCancelDecided { .. }
-            | Event::PriorityDecided { .. }
-            | Event::ResourceDecided { .. }
-            | Event::ReservationExpired { .. }
-            | Event::QuotaReleased { .. }
-            | Event::LineExplained { .. }
-            | Event::ReservationDecided { .. }
-            | Event::CancelDecided { .. }
-            | Event::NodeRegistered { .. }
-            | Event::NodeJoined { .. }
-            | Event::NodeForgotten { .. }
-            | Event::NodeReady { .. }
-            | Event::NodeLost { .. }
-            | Event::RunReported { .. } => None,
+            // Begins no preemption, and ends none.
+            Life::QuotaReserved(_)
+            | Life::QuotaWaiting(_)
+            | Life::QuotaReclaimed(_)
+            | Life::QuotaDenied(_)
+            | Life::AllocationPlaced(_)
+            | Life::AllocationWaiting(_)
+            | Life::AllocationNominated(_)
+            | Life::AllocationStarted(_)
+            | Life::AllocationStopping(_) => None,
         };
         self.state = next;
         self.lsn = at.lsn;

@@ -1,10 +1,11 @@
 //! The history: what was decided about an allocation or a line, and why.
 
-use super::state::Preemption;
+use super::{life::Life, state::Preemption};
 use serde::{Deserialize, Serialize};
+use vocab::fact::LineExplained;
 use vocab::{
-    AllocationNo, At, Candidate, EndCause, Event, Filter, GpuShare, LineNo, Lsn, Millis,
-    PlacementPolicy, PreemptionCause, Refusal, ResourceKind, Token, WaitingReason,
+    AllocationNo, At, Candidate, EndCause, Filter, GpuShare, LineNo, Lsn, Millis, PlacementPolicy,
+    PreemptionCause, Refusal, ResourceKind, Token, WaitingReason,
 };
 
 /// Where a fact stands on the ledger.
@@ -130,153 +131,77 @@ impl Fact {
 }
 
 impl Entry {
-    /// None when the event explains nothing by itself.
-    pub(super) fn of(at: &At, event: &Event) -> Option<Self> {
-        let of = |allocation: &AllocationNo| Subject::Allocation(*allocation);
-        let (subject, fact) = match event {
-            Event::AllocationWaiting {
-                allocation,
-                reason,
-                line,
-            } => {
-                let (reason, line) = (*reason, *line);
-                (of(allocation), Fact::Waiting { reason, line })
+    /// None when the fact explains nothing by itself.
+    pub(super) fn of(at: &At, life: Life<'_>) -> Option<Self> {
+        let fact = match life {
+            Life::AllocationWaiting(fact) => Fact::Waiting {
+                reason: fact.reason,
+                line: fact.line,
+            },
+            Life::AllocationPlaced(fact) => Fact::Placed {
+                node: fact.node.clone(),
+                gpus: fact.gpus.clone(),
+                zones: fact.zones,
+                policy: fact.policy,
+                candidates: fact.candidates.clone(),
+            },
+            Life::AllocationNominated(fact) => Fact::Nominated {
+                node: fact.node.clone(),
+            },
+            Life::AllocationPreempted(fact) => Fact::Preempted {
+                cause: fact.cause,
+                by: fact.by,
+                grace_until: fact.grace_until,
+            },
+            Life::AllocationRequeued(fact) => Fact::Requeued {
+                cause: fact.cause,
+                at: fact.at,
+                not_before: fact.not_before,
+            },
+            Life::AllocationEnded(fact) => Fact::Ended {
+                cause: fact.cause,
+                at: fact.at,
+            },
+            Life::QuotaWaiting(fact) => Fact::QuotaWaiting {
+                refusal: fact.refusal.clone(),
+            },
+            Life::QuotaDenied(fact) => Fact::QuotaDenied {
+                refusal: fact.refusal.clone(),
+            },
+            Life::QuotaReclaimed(fact) => Fact::QuotaReclaimed { by: fact.by },
+            Life::AllocationReprioritised(fact) => Fact::Reprioritised {
+                priority: fact.priority,
+            },
+            Life::QuotaReserved(_) | Life::AllocationStarted(_) | Life::AllocationStopping(_) => {
+                return None;
             }
-            Event::LineExplained {
-                line,
-                queue,
-                reason,
-                head,
-                counts,
-                shortfall,
-                share_ppm,
-                fair_share_ppm,
-            } => {
-                let fact = Fact::Line {
-                    reason: *reason,
-                    head: Some(*head),
-                    counts: counts.clone(),
-                    shortfall: shortfall.clone(),
-                    share_ppm: *share_ppm,
-                    fair_share_ppm: *fair_share_ppm,
-                };
-                let (line, queue) = (*line, queue.clone());
-                (Subject::Line { line, queue }, fact)
-            }
-            Event::AllocationPlaced {
-                allocation,
-                node,
-                gpus,
-                zones,
-                policy,
-                candidates,
-                ..
-            } => {
-                let fact = Fact::Placed {
-                    node: node.clone(),
-                    gpus: gpus.clone(),
-                    zones: *zones,
-                    policy: *policy,
-                    candidates: candidates.clone(),
-                };
-                (of(allocation), fact)
-            }
-            Event::AllocationNominated {
-                allocation, node, ..
-            } => (of(allocation), Fact::Nominated { node: node.clone() }),
-            Event::AllocationPreempted {
-                allocation,
-                cause,
-                by,
-                grace_until,
-            } => {
-                let (cause, by, grace_until) = (*cause, *by, *grace_until);
-                let fact = Fact::Preempted {
-                    cause,
-                    by,
-                    grace_until,
-                };
-                (of(allocation), fact)
-            }
-            Event::AllocationRequeued {
-                allocation,
-                cause,
-                at,
-                not_before,
-            } => {
-                let (cause, at, not_before) = (*cause, *at, *not_before);
-                let fact = Fact::Requeued {
-                    cause,
-                    at,
-                    not_before,
-                };
-                (of(allocation), fact)
-            }
-            Event::AllocationEnded {
-                allocation,
-                cause,
-                at,
-            } => {
-                let (cause, at) = (*cause, *at);
-                (of(allocation), Fact::Ended { cause, at })
-            }
-            Event::QuotaWaiting {
-                allocation,
-                refusal,
-            } => {
-                let refusal = refusal.clone();
-                (of(allocation), Fact::QuotaWaiting { refusal })
-            }
-            Event::QuotaDenied {
-                allocation,
-                refusal,
-            } => {
-                let refusal = refusal.clone();
-                (of(allocation), Fact::QuotaDenied { refusal })
-            }
-            Event::QuotaReclaimed { allocation, by } => {
-                (of(allocation), Fact::QuotaReclaimed { by: *by })
-            }
-            Event::AllocationReprioritised {
-                allocation,
-                priority,
-            } => {
-                let priority = *priority;
-                (of(allocation), Fact::Reprioritised { priority })
-            }
-            Event::AdminApplied { .. }
-            | Event::AllocationRequested { .. }
-            | Event::CancelRequested { .. }
-            | Event::OperationRefused { .. }
-            | Event::OperationRepeated { .. }
-            | Event::OperationsForgotten { .. }
-            | Event::JobSetCancelRequested { .. }
-            | Event::PriorityRequested { .. }
-            | Event::ResourceAsked { .. }
-            | Event::LimitsInForce { .. }
-            | Event::JobSetCancelDecided { .. }
-            | Event::PriorityDecided { .. }
-            | Event::ResourceDecided { .. }
-            | Event::ReservationExpired { .. }
-            | Event::QuotaReserved { .. }
-            | Event::QuotaReleased { .. }
-            | Event::ReservationDecided { .. }
-            | Event::AllocationStarted { .. }
-            | Event::AllocationStopping { .. }
-            | Event::CancelDecided { .. }
-            | Event::NodeRegistered { .. }
-            | Event::NodeJoined { .. }
-            | Event::NodeForgotten { .. }
-            | Event::NodeReady { .. }
-            | Event::NodeLost { .. }
-            | Event::RunReported { .. } => return None,
         };
         Some(Self {
             position: Position::of(at),
             at: at.now,
-            subject,
+            subject: Subject::Allocation(life.allocation()),
             fact,
         })
+    }
+
+    pub(super) fn of_line(at: &At, line: &LineExplained) -> Self {
+        let fact = Fact::Line {
+            reason: line.reason,
+            head: Some(line.head),
+            counts: line.counts.clone(),
+            shortfall: line.shortfall.clone(),
+            share_ppm: line.share_ppm,
+            fair_share_ppm: line.fair_share_ppm,
+        };
+        Self {
+            position: Position::of(at),
+            at: at.now,
+            subject: Subject::Line {
+                line: line.line,
+                queue: line.queue.clone(),
+            },
+            fact,
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 use super::Change;
 use crate::domain::Named;
 use ledger::IllegalEvent;
-use vocab::{At, Event, ReservationNo, ReservationState, ResourceAnswer, ResourceAsk, Slot, Token};
+use vocab::fact::{ReservationExpired, ResourceDecided};
+use vocab::{At, ReservationNo, ReservationState, ResourceAnswer, ResourceAsk, Slot, Token};
 
 /// A resource; of which state it is, its reservation says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,14 +38,12 @@ pub struct SpaceRow {
 pub(super) fn decided(
     named: &mut Named,
     at: &At,
-    event: &Event,
+    fact: &ResourceDecided,
     out: &mut Vec<Change>,
 ) -> Result<(), IllegalEvent> {
-    let Event::ResourceDecided { request, answer } = event else {
-        return Ok(());
-    };
+    let ResourceDecided { request, answer } = fact;
     let asked = named.decided(at.no, *request, answer);
-    let asked = asked.map_err(|unfit| IllegalEvent::new(unfit, event))?;
+    let asked = asked.map_err(|unfit| IllegalEvent::new(unfit, fact))?;
     match (answer, &asked.ask) {
         (ResourceAnswer::Refused(_), _) => {}
         (_, ResourceAsk::Create { resource }) => resources(named, &asked.tenant, [resource], out),
@@ -70,22 +69,19 @@ pub(super) fn decided(
 /// The rows that an expiry changes.
 pub(super) fn expired(
     named: &mut Named,
-    event: &Event,
+    fact: &ReservationExpired,
     out: &mut Vec<Change>,
 ) -> Result<(), IllegalEvent> {
-    let Event::ReservationExpired {
+    let ReservationExpired {
         tenant,
         reservation: no,
         slot,
         retire_after,
         ..
-    } = event
-    else {
-        return Ok(());
-    };
+    } = fact;
     named
         .expired(tenant, *no, (*slot, *retire_after))
-        .map_err(|unfit| IllegalEvent::new(unfit, event))?;
+        .map_err(|unfit| IllegalEvent::new(unfit, fact))?;
     reservation(named, tenant, *no, out);
     space(named, tenant, out);
     Ok(())

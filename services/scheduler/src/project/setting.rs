@@ -1,9 +1,7 @@
 //! What operators have set, and what became of the reservations that they asked for.
 
 use serde::{Deserialize, Serialize};
-use vocab::{
-    AdminChange, AdvanceReservation, Millis, PriorityClass, QueueSettings, SchedulingPolicy, Token,
-};
+use vocab::{AdvanceReservation, Millis, PriorityClass, QueueSettings, SchedulingPolicy, Token};
 
 /// A setting as it is from `at` on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,48 +37,6 @@ pub enum SettingRow {
         at: Millis,
     },
     Reservation(ReservationRow),
-}
-
-impl SettingRow {
-    /// None for what other services keep, and for reservations, of which more has to be known.
-    pub(super) fn of(change: &AdminChange, at: Millis, version: u64) -> Option<Self> {
-        match change {
-            AdminChange::Queue { queue, settings } => Some(Self::Queue {
-                queue: queue.clone(),
-                settings: settings.clone(),
-                version,
-                at,
-            }),
-            AdminChange::PriorityClass { class, settings } => Some(Self::PriorityClass {
-                class: class.clone(),
-                settings: settings.clone(),
-                version,
-                at,
-            }),
-            AdminChange::Scheduling(policy) => Some(Self::Policy {
-                policy: policy.clone(),
-                version,
-                at,
-            }),
-            AdminChange::Cordon { node, cordoned } => Some(Self::Cordon {
-                node: node.clone(),
-                cordoned: *cordoned,
-                version,
-                at,
-            }),
-            AdminChange::Tenant { tenant, settings } => Some(Self::TenantWeight {
-                tenant: tenant.clone(),
-                weight_milli: settings.weight_milli,
-                version,
-                at,
-            }),
-            AdminChange::Quota { .. }
-            | AdminChange::Rate { .. }
-            | AdminChange::Budget { .. }
-            | AdminChange::Node { .. }
-            | AdminChange::Reservation { .. } => None,
-        }
-    }
 }
 
 /// An advance reservation and where it stands.

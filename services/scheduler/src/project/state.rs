@@ -1,10 +1,14 @@
 //! The states of an allocation, and the one after a fact.
 
-use super::fact::Position;
+use super::{fact::Position, life::Life};
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
+use vocab::fact::{
+    AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
+    AllocationRequeued, AllocationStarted, AllocationWaiting, QuotaDenied, QuotaWaiting,
+};
 use vocab::{
-    AllocationNo, At, EndCause, Event, GpuShare, LineNo, Millis, PreemptionCause, Refusal, Token,
+    AllocationNo, At, EndCause, GpuShare, LineNo, Millis, PreemptionCause, Refusal, Token,
     WaitingReason,
 };
 
@@ -134,70 +138,77 @@ impl AllocationState {
     }
 
     /// The state after `event`.
-    pub(super) fn next(&self, at: &At, event: &Event) -> Result<Self, IllegalEvent> {
+    pub(super) fn next(&self, at: &At, life: Life<'_>) -> Result<Self, IllegalEvent> {
         use AllocationState::{Denied, Ended, Held, Nominated, Queued, Requested};
-        Ok(match (self, event) {
-            (Requested { .. }, Event::QuotaReserved { .. }) => Queued {
+        Ok(match (self, life) {
+            (Requested { .. }, Life::QuotaReserved(_)) => Queued {
                 reason: None,
                 line: None,
                 since: at.now,
                 not_before: None,
             },
-            (Requested { .. }, Event::QuotaWaiting { refusal, .. }) => Requested {
+            (Requested { .. }, Life::QuotaWaiting(QuotaWaiting { refusal, .. })) => Requested {
                 refusal: Some(refusal.clone()),
             },
-            (Requested { .. }, Event::QuotaDenied { refusal, .. }) => Denied {
+            (Requested { .. }, Life::QuotaDenied(QuotaDenied { refusal, .. })) => Denied {
                 refusal: refusal.clone(),
                 at: at.now,
             },
             // The scheduler will say what that does to it.
             (
                 Requested { .. } | Queued { .. } | Nominated { .. } | Held { .. },
-                Event::QuotaReclaimed { .. },
+                Life::QuotaReclaimed(_),
             )
             | (
                 Requested { .. } | Queued { .. } | Nominated { .. } | Held { .. },
-                Event::AllocationReprioritised { .. },
+                Life::AllocationReprioritised(_),
             ) => self.clone(),
-            (Queued { .. } | Nominated { .. }, Event::AllocationWaiting { reason, .. })
-                if *reason == WaitingReason::Quota =>
-            {
-                Requested { refusal: None }
-            }
-            (Queued { not_before, .. }, Event::AllocationWaiting { reason, line, .. }) => Queued {
+            (
+                Queued { .. } | Nominated { .. },
+                Life::AllocationWaiting(AllocationWaiting { reason, .. }),
+            ) if *reason == WaitingReason::Quota => Requested { refusal: None },
+            (
+                Queued { not_before, .. },
+                Life::AllocationWaiting(AllocationWaiting { reason, line, .. }),
+            ) => Queued {
                 reason: Some(*reason),
                 line: *line,
                 since: at.now,
                 not_before: not_before.filter(|_| *reason == WaitingReason::Backoff),
             },
             // Told once more that its node is being cleared.
-            (Nominated { .. }, Event::AllocationWaiting { reason, .. })
+            (Nominated { .. }, Life::AllocationWaiting(AllocationWaiting { reason, .. }))
                 if *reason == WaitingReason::Nominated =>
             {
                 self.clone()
             }
-            (Nominated { .. }, Event::AllocationWaiting { reason, line, .. }) => Queued {
-                reason: Some(*reason),
-                line: *line,
-                since: at.now,
-                not_before: None,
-            },
-            (Queued { .. }, Event::AllocationNominated { node, .. }) => Nominated {
-                node: node.clone(),
-                since: at.now,
-            },
-            (Queued { .. } | Nominated { .. }, Event::AllocationPlaced { node, gpus, .. }) => {
-                Held {
-                    place: Place {
-                        node: node.clone(),
-                        gpus: gpus.clone(),
-                        placed_at: at.now,
-                        started_at: None,
-                    },
-                    stop: None,
+            (Nominated { .. }, Life::AllocationWaiting(AllocationWaiting { reason, line, .. })) => {
+                Queued {
+                    reason: Some(*reason),
+                    line: *line,
+                    since: at.now,
+                    not_before: None,
                 }
             }
-            (Held { place, stop }, Event::AllocationStarted { at, .. })
+            (Queued { .. }, Life::AllocationNominated(AllocationNominated { node, .. })) => {
+                Nominated {
+                    node: node.clone(),
+                    since: at.now,
+                }
+            }
+            (
+                Queued { .. } | Nominated { .. },
+                Life::AllocationPlaced(AllocationPlaced { node, gpus, .. }),
+            ) => Held {
+                place: Place {
+                    node: node.clone(),
+                    gpus: gpus.clone(),
+                    placed_at: at.now,
+                    started_at: None,
+                },
+                stop: None,
+            },
+            (Held { place, stop }, Life::AllocationStarted(AllocationStarted { at, .. }))
                 if place.started_at.is_none() =>
             {
                 Held {
@@ -208,18 +219,18 @@ impl AllocationState {
                     stop: stop.clone(),
                 }
             }
-            (Held { place, stop: None }, Event::AllocationStopping { .. }) => Held {
+            (Held { place, stop: None }, Life::AllocationStopping(_)) => Held {
                 place: place.clone(),
                 stop: Some(Stop::Cancelled),
             },
             (
                 Held { place, stop: None },
-                Event::AllocationPreempted {
+                Life::AllocationPreempted(AllocationPreempted {
                     cause,
                     by,
                     grace_until,
                     ..
-                },
+                }),
             ) => Held {
                 place: place.clone(),
                 stop: Some(Stop::Preempted {
@@ -238,7 +249,7 @@ impl AllocationState {
                     place,
                     stop: Some(Stop::Preempted { preemption, told }),
                 },
-                Event::AllocationStopping { .. },
+                Life::AllocationStopping(_),
             ) if !told => Held {
                 place: place.clone(),
                 stop: Some(Stop::Preempted {
@@ -246,7 +257,7 @@ impl AllocationState {
                     told: true,
                 }),
             },
-            (Held { .. }, Event::AllocationRequeued { not_before, .. }) => {
+            (Held { .. }, Life::AllocationRequeued(AllocationRequeued { not_before, .. })) => {
                 let not_before = (*not_before > at.now).then_some(*not_before);
                 Queued {
                     reason: not_before.map(|_| WaitingReason::Backoff),
@@ -257,7 +268,7 @@ impl AllocationState {
             }
             (
                 Requested { .. } | Queued { .. } | Nominated { .. } | Held { .. },
-                Event::AllocationEnded { cause, at, .. },
+                Life::AllocationEnded(AllocationEnded { cause, at, .. }),
             ) => Ended {
                 place: self.place().cloned(),
                 cause: *cause,
@@ -271,7 +282,7 @@ impl AllocationState {
                 | Ended { .. }
                 | Denied { .. },
                 _,
-            ) => return Err(IllegalEvent::new(self.name(), event)),
+            ) => return Err(IllegalEvent::new(self.name(), &life)),
         })
     }
 }

@@ -1,9 +1,16 @@
 use super::*;
 use std::fmt::Write;
+use vocab::fact::{
+    AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
+    AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationStarted,
+    AllocationStopping, AllocationWaiting, LineExplained, QueueSet, QuotaDenied, QuotaReclaimed,
+    QuotaReleased, QuotaReserved, QuotaWaiting, ReservationDecided, ReservationExpired,
+    ReservationSet, ResourceAsked, ResourceDecided, TenantSet,
+};
 use vocab::{
-    AdvanceReservation, AllocationSpec, EndCause, EventNo, Filter, LineNo, Lsn, Millis, Operation,
-    PlacementPolicy, PreemptionCause, QueueSettings, Refusal, ReservationNo, ResourceAnswer,
-    ResourceAsk, ResourceKind, Rule, WaitingReason,
+    AdminChange, AdvanceReservation, AllocationSpec, EndCause, Event, EventNo, Filter, LineNo, Lsn,
+    Millis, Operation, PlacementPolicy, PreemptionCause, QueueSettings, Refusal, ReservationNo,
+    ResourceAnswer, ResourceAsk, ResourceKind, Rule, WaitingReason,
 };
 
 fn token(text: &str) -> Token {
@@ -21,11 +28,7 @@ fn operation() -> Operation {
 }
 
 fn admin(change: AdminChange, version: u64) -> Event {
-    Event::AdminApplied {
-        operation: operation(),
-        change,
-        version,
-    }
+    change.applied(operation(), version).into()
 }
 
 fn reservation(wanted: bool, version: u64) -> Event {
@@ -36,72 +39,80 @@ fn reservation(wanted: bool, version: u64) -> Event {
         nodes: 1,
         selector: Vec::new(),
     };
-    let change = AdminChange::Reservation {
+    let change = AdminChange::Reservation(ReservationSet {
         reservation: token("r"),
         wanted: wanted.then_some(terms),
-    };
+    });
     admin(change, version)
 }
 
 fn decided(version: u64, nodes: &[&str]) -> Event {
-    Event::ReservationDecided {
+    Event::ReservationDecided(ReservationDecided {
         reservation: token("r"),
         version,
         nodes: nodes.iter().map(|node| token(node)).collect(),
-    }
+    })
 }
 
 /// A fact, about allocation 1 where it is about one.
 fn event(step: &str) -> Event {
     let allocation = AllocationNo(1);
-    let waiting = |reason, line: Option<u64>| Event::AllocationWaiting {
-        allocation,
-        reason,
-        line: line.map(LineNo),
+    let waiting = |reason, line: Option<u64>| {
+        Event::AllocationWaiting(AllocationWaiting {
+            allocation,
+            reason,
+            line: line.map(LineNo),
+        })
     };
-    let ended = |cause| Event::AllocationEnded {
-        allocation,
-        cause,
-        at: Millis(200),
+    let ended = |cause| {
+        Event::AllocationEnded(AllocationEnded {
+            allocation,
+            cause,
+            at: Millis(200),
+        })
     };
-    let requeued = |cause, not_before| Event::AllocationRequeued {
-        allocation,
-        cause,
-        at: Millis(150),
-        not_before: Millis(not_before),
+    let requeued = |cause, not_before| {
+        Event::AllocationRequeued(AllocationRequeued {
+            allocation,
+            cause,
+            at: Millis(150),
+            not_before: Millis(not_before),
+        })
     };
-    let asked = |ask| Event::ResourceAsked {
-        operation: operation(),
-        slot: 3,
-        by_requests: true,
-        ask,
+    let asked = |ask| {
+        Event::ResourceAsked(ResourceAsked {
+            operation: operation(),
+            slot: 3,
+            by_requests: true,
+            ask,
+        })
     };
     // All requests of these tests have this number.
     let request = EventNo(1);
-    let decided_of = |answer| Event::ResourceDecided { request, answer };
+    let decided_of = |answer| Event::ResourceDecided(ResourceDecided { request, answer });
     match step {
-        "requested" => Event::AllocationRequested {
+        "requested" => Event::AllocationRequested(AllocationRequested {
             operation: operation(),
             spec: AllocationSpec::plain(token("j"), 7, 8),
-        },
-        "reserved" => Event::QuotaReserved {
+        }),
+        "reserved" => Event::QuotaReserved(QuotaReserved {
             allocation,
             flags: vocab::QuotaFlags::default(),
             models: None,
-        },
-        "waits for quota" => Event::QuotaWaiting {
+        }),
+        "waits for quota" => Event::QuotaWaiting(QuotaWaiting {
             allocation,
             refusal: Refusal::over(Rule::QuotaExceeded, "t cpu", 5, 7),
-        },
-        "taken back" => Event::QuotaReclaimed {
+        }),
+        "taken back" => Event::QuotaReclaimed(QuotaReclaimed {
             allocation,
             by: Some(AllocationNo(9)),
-        },
+        }),
         "without quota" => waiting(WaitingReason::Quota, None),
-        "reprioritised" => Event::AllocationReprioritised {
+        "reprioritised" => Event::AllocationReprioritised(AllocationReprioritised {
             allocation,
             priority: -4,
-        },
+        }),
         "create" => asked(ResourceAsk::Create {
             resource: token("a"),
         }),
@@ -125,28 +136,28 @@ fn event(step: &str) -> Event {
             Rule::AlreadyExists,
             "resource",
         ))),
-        "expired" => Event::ReservationExpired {
+        "expired" => Event::ReservationExpired(ReservationExpired {
             tenant: token("t"),
             reservation: ReservationNo(1),
             slot: 5,
             epoch: 2,
             retire_after: 9,
-        },
-        "denied" => Event::QuotaDenied {
+        }),
+        "denied" => Event::QuotaDenied(QuotaDenied {
             allocation,
             refusal: Refusal::new(Rule::QuotaExceeded, "cpu"),
-        },
+        }),
         "waiting" => waiting(WaitingReason::NoRoomNow, Some(4)),
         "depends" => waiting(WaitingReason::Dependency, None),
         "pauses" => waiting(WaitingReason::Backoff, None),
         "back" => waiting(WaitingReason::FairShare, None),
         "still nominated" => waiting(WaitingReason::Nominated, None),
-        "nominated" => Event::AllocationNominated {
+        "nominated" => Event::AllocationNominated(AllocationNominated {
             allocation,
             node: token("n"),
             incarnation: 1,
-        },
-        "placed" => Event::AllocationPlaced {
+        }),
+        "placed" => Event::AllocationPlaced(AllocationPlaced {
             allocation,
             node: token("n"),
             incarnation: 1,
@@ -154,25 +165,25 @@ fn event(step: &str) -> Event {
             zones: 0,
             policy: PlacementPolicy::Default,
             candidates: Vec::new(),
-        },
-        "started" => Event::AllocationStarted {
+        }),
+        "started" => Event::AllocationStarted(AllocationStarted {
             allocation,
             at: Millis(100),
-        },
-        "preempted" => Event::AllocationPreempted {
+        }),
+        "preempted" => Event::AllocationPreempted(AllocationPreempted {
             allocation,
             cause: PreemptionCause::FairShare,
             by: Some(AllocationNo(9)),
             grace_until: Millis(99),
-        },
-        "stopping" => Event::AllocationStopping { allocation },
+        }),
+        "stopping" => Event::AllocationStopping(AllocationStopping { allocation }),
         "requeued" => requeued(EndCause::Preempted, 0),
         "lost" => requeued(EndCause::NodeLost, 0),
         "failed" => requeued(EndCause::Failed, 1000),
         "ended" => ended(EndCause::Finished),
         "cancelled" => ended(EndCause::Cancelled),
-        "released" => Event::QuotaReleased { allocation },
-        "explained" => Event::LineExplained {
+        "released" => Event::QuotaReleased(QuotaReleased { allocation }),
+        "explained" => Event::LineExplained(LineExplained {
             line: LineNo(4),
             queue: token("q"),
             reason: WaitingReason::NoRoomNow,
@@ -181,19 +192,19 @@ fn event(step: &str) -> Event {
             shortfall: vec![(ResourceKind::Cpu, 2000)],
             share_ppm: 1,
             fair_share_ppm: 2,
-        },
+        }),
         "queue" => admin(
-            AdminChange::Queue {
+            AdminChange::Queue(QueueSet {
                 queue: token("q"),
                 settings: QueueSettings::default(),
-            },
+            }),
             3,
         ),
         "tenant" => admin(
-            AdminChange::Tenant {
+            AdminChange::Tenant(TenantSet {
                 tenant: token("t"),
                 settings: vocab::TenantSettings::default(),
-            },
+            }),
             1,
         ),
         "asked" => reservation(true, 1),
@@ -257,7 +268,7 @@ fn changes(projection: &mut WarmProjection, steps: &str) -> Result<Vec<Change>, 
             now: Millis(i as i64 + 1),
         };
         let mut facts = Vec::new();
-        projection.project(&at, &event(step), &mut facts)?;
+        projection.project_event(&at, &event(step), &mut facts)?;
         projection.end_batch(&mut out);
         out.append(&mut facts);
     }

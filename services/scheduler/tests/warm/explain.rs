@@ -3,6 +3,11 @@
 use super::*;
 use ledger::Projection;
 use scheduler::project::{Entry, Fact, Outcome, Over, WarmProjection};
+use vocab::fact::{
+    AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
+    AllocationRequested, AllocationRequeued, AllocationStopping, AllocationWaiting, LineExplained,
+    QuotaReserved,
+};
 use vocab::{At, Candidate, Event, EventNo, Filter, Operation, PlacementPolicy, ResourceKind};
 
 /// A ledger of one event per frame, each a second after the one before, and the tables behind it.
@@ -37,7 +42,9 @@ impl Cell {
             now: Millis(T0_MS + (self.lsn as i64 - 1) * 1000 + ms),
         };
         let mut changes = Vec::new();
-        self.projection.project(&at, &event, &mut changes).unwrap();
+        self.projection
+            .project_event(&at, &event, &mut changes)
+            .unwrap();
         self.projection.end_batch(&mut changes);
         let batch = Batch {
             ledger: LEDGER,
@@ -62,30 +69,33 @@ impl Cell {
         };
         let mut spec = AllocationSpec::plain(token("j"), 4000, 1 << 30);
         spec.queue = Some(token("shared"));
-        self.say(Event::AllocationRequested { operation, spec })
-            .await;
+        self.say(Event::AllocationRequested(AllocationRequested {
+            operation,
+            spec,
+        }))
+        .await;
         let allocation = AllocationNo(self.lsn);
         let flags = vocab::QuotaFlags::default();
-        self.say(Event::QuotaReserved {
+        self.say(Event::QuotaReserved(QuotaReserved {
             allocation,
             flags,
             models: None,
-        })
+        }))
         .await;
         allocation
     }
 
     async fn wait(&mut self, allocation: AllocationNo, line: u64) {
-        let waiting = Event::AllocationWaiting {
+        let waiting = Event::AllocationWaiting(AllocationWaiting {
             allocation,
             reason: WaitingReason::NoRoomNow,
             line: Some(LineNo(line)),
-        };
+        });
         self.say(waiting).await;
     }
 
     async fn line(&mut self, line: u64, head: AllocationNo, cpu: u32) {
-        let explained = Event::LineExplained {
+        let explained = Event::LineExplained(LineExplained {
             line: LineNo(line),
             queue: token("shared"),
             reason: WaitingReason::NoRoomNow,
@@ -94,7 +104,7 @@ impl Cell {
             shortfall: vec![(ResourceKind::Cpu, 2000), (ResourceKind::Memory, 1 << 40)],
             share_ppm: 10_000,
             fair_share_ppm: 500_000,
-        };
+        });
         self.say(explained).await;
     }
 
@@ -103,7 +113,7 @@ impl Cell {
             node: token(node),
             score,
         };
-        let placed = Event::AllocationPlaced {
+        let placed = Event::AllocationPlaced(AllocationPlaced {
             allocation,
             node: token("n1"),
             incarnation: 1,
@@ -111,20 +121,21 @@ impl Cell {
             zones: 3,
             policy: PlacementPolicy::Fgd,
             candidates: vec![candidate("n1", 900), candidate("n2", u32::MAX)],
-        };
+        });
         self.say(placed).await;
     }
 
     async fn preempt(&mut self, allocation: AllocationNo, by: Option<AllocationNo>) -> Millis {
         let grace_until = Millis(T0_MS + 3_600_000);
-        let preempted = Event::AllocationPreempted {
+        let preempted = Event::AllocationPreempted(AllocationPreempted {
             allocation,
             cause: PreemptionCause::Priority,
             by,
             grace_until,
-        };
+        });
         self.say(preempted).await;
-        self.say(Event::AllocationStopping { allocation }).await;
+        self.say(Event::AllocationStopping(AllocationStopping { allocation }))
+            .await;
         grace_until
     }
 
@@ -212,27 +223,27 @@ async fn every_fact_is_read_as_it_was_written() {
     let scratch = ready("facts").await;
     let mut cell = Cell::new(&scratch).await;
     let one = cell.request("t").await; // 1, 2
-    let nominated = Event::AllocationNominated {
+    let nominated = Event::AllocationNominated(AllocationNominated {
         allocation: one,
         node: token("n1"),
         incarnation: 1,
-    };
+    });
     cell.say(nominated).await; // 3
     cell.place(one).await; // 4
     let grace_until = cell.preempt(one, Some(one)).await; // 5, 6
     let (at, not_before) = (Millis(T0_MS), Millis(T0_MS + 60_000));
-    let requeued = Event::AllocationRequeued {
+    let requeued = Event::AllocationRequeued(AllocationRequeued {
         allocation: one,
         cause: EndCause::Failed,
         at,
         not_before,
-    };
+    });
     cell.say(requeued).await; // 7
-    let ended = Event::AllocationEnded {
+    let ended = Event::AllocationEnded(AllocationEnded {
         allocation: one,
         cause: EndCause::DependencyFailed,
         at,
-    };
+    });
     cell.say(ended).await; // 8
     let facts: Vec<_> = cell
         .explain(one, None)
@@ -291,12 +302,12 @@ async fn a_preemption_says_what_it_freed_and_names_no_other_tenants_allocation()
     assert!(cell.preemptions("other").await.is_empty());
 
     let stopped = Millis(T0_MS + 1);
-    let requeued = Event::AllocationRequeued {
+    let requeued = Event::AllocationRequeued(AllocationRequeued {
         allocation: victim,
         cause: EndCause::Preempted,
         at: stopped,
         not_before: stopped,
-    };
+    });
     cell.say(requeued).await;
     let found = cell.preemptions("t").await;
     let over = Over {
@@ -345,11 +356,11 @@ async fn what_was_said_long_ago_is_forgotten() {
         count.fetch_one(pool).await.unwrap()
     };
     assert_eq!(counts(&cell.pool).await, 3);
-    let nominated = Event::AllocationNominated {
+    let nominated = Event::AllocationNominated(AllocationNominated {
         allocation: one,
         node: token("n1"),
         incarnation: 1,
-    };
+    });
     // All three are too old by now; two go for each that comes.
     cell.say_after(store::RETENTION_MS + 1000, nominated).await;
     assert_eq!(counts(&cell.pool).await, 2);

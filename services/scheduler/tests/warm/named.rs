@@ -7,6 +7,7 @@ use scheduler::{
     project::WarmProjection,
 };
 use store::{Looked, NamedResource};
+use vocab::fact::{ResourceAsked, TenantSet};
 use vocab::{
     At, Event, EventNo, Operation, ReservationNo, ReservationState, ResourceAsk, Slot,
     TenantSettings,
@@ -72,15 +73,17 @@ impl Cell {
         for ask in asks {
             self.lsn += 1;
             self.asked += 1;
-            let event = Event::ResourceAsked {
+            let event = Event::ResourceAsked(ResourceAsked {
                 operation: operation(tenant),
                 slot,
                 by_requests: true,
                 ask: ask.clone(),
-            };
+            });
             let at = self.at(EventNo(self.asked), 0);
-            self.state.observe(&at, &event).unwrap();
-            self.projection.project(&at, &event, &mut changes).unwrap();
+            self.state.observe_event(&at, &event).unwrap();
+            self.projection
+                .project_event(&at, &event, &mut changes)
+                .unwrap();
             self.projection.end_batch(&mut changes);
         }
         self.lsn += 1;
@@ -90,7 +93,9 @@ impl Cell {
         assert_eq!(draft.illegal(), None);
         for (event, index) in draft.events().zip(0..) {
             let at = self.at(EventNo(first.0 + u64::from(index)), index);
-            self.projection.project(&at, event, &mut changes).unwrap();
+            self.projection
+                .project_event(&at, event, &mut changes)
+                .unwrap();
             self.projection.end_batch(&mut changes);
         }
         self.own = draft.next_no();
@@ -250,21 +255,19 @@ async fn the_weight_of_a_tenant_shows_where_its_queue_is_not_set() {
         weight_milli: 2500,
         ..TenantSettings::default()
     };
-    let event = Event::AdminApplied {
-        operation: operation("_operator"),
-        change: vocab::AdminChange::Tenant {
-            tenant: token("t"),
-            settings,
-        },
-        version: 1,
-    };
+    let event = vocab::AdminChange::Tenant(TenantSet {
+        tenant: token("t"),
+        settings,
+    })
+    .applied(operation("_operator"), 1)
+    .into();
     let at = At {
         lsn: Lsn(1),
         index: 0,
         no: EventNo(1),
         now: Millis(1),
     };
-    projection.project(&at, &event, &mut changes).unwrap();
+    projection.project_event(&at, &event, &mut changes).unwrap();
     projection.end_batch(&mut changes);
     let mut sink = store::sink(pool.clone(), CELL);
     sink.resume(LEDGER).await.unwrap();

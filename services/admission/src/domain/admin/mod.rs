@@ -9,6 +9,7 @@ mod reservation;
 mod scheduling;
 mod tenant;
 
+use super::settings::Sets;
 pub use node::ApprovalRequest;
 pub use priority_class::ClassRequest;
 pub use queue::QueueRequest;
@@ -16,6 +17,7 @@ pub use quota::{AccountRequest, BudgetRequest, QuotaRequest};
 pub use reservation::ReservationRequest;
 pub use scheduling::SchedulingRequest;
 pub use tenant::TenantRequest;
+use vocab::fact::{CordonSet, NodeSet, ReservationSet, SchedulingSet};
 
 use super::{
     Admission,
@@ -77,11 +79,13 @@ impl Admission {
             )?,
             ChangeRequest::Queue(request) => self.check_queue_settings(request)?,
             ChangeRequest::PriorityClass(request) => request.check()?,
-            ChangeRequest::Scheduling(request) => AdminChange::Scheduling(request.check()?),
-            ChangeRequest::Cordon { node, cordoned } => AdminChange::Cordon {
+            ChangeRequest::Scheduling(request) => AdminChange::Scheduling(SchedulingSet {
+                policy: request.check()?,
+            }),
+            ChangeRequest::Cordon { node, cordoned } => AdminChange::Cordon(CordonSet {
                 node: token(node, "node")?,
                 cordoned: *cordoned,
-            },
+            }),
             ChangeRequest::Reservation {
                 reservation,
                 wanted,
@@ -89,20 +93,20 @@ impl Admission {
                 let reservation = token(reservation, "reservation")?;
                 let wanted = wanted.as_ref();
                 let wanted = wanted.map(|wanted| self.check_reservation(wanted, now));
-                AdminChange::Reservation {
+                AdminChange::Reservation(ReservationSet {
                     reservation,
                     wanted: wanted.transpose()?,
-                }
+                })
             }
             ChangeRequest::Node { node, approved } => {
                 let approved = approved.as_deref().map(|request| request.check(now));
-                AdminChange::Node {
+                AdminChange::Node(NodeSet {
                     node: token(node, "node")?,
                     approval: approved.transpose()?.map(Box::new),
-                }
+                })
             }
         };
-        let current = self.settings.version(&change);
+        let current = self.settings.version(&change.setting());
         match expected {
             Some(expected) if expected != current => Err(Refusal::over(
                 Rule::VersionConflict,

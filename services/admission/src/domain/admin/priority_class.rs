@@ -2,6 +2,7 @@
 
 use super::placement;
 use crate::domain::check::{amount, token};
+use vocab::fact::PriorityClassSet;
 use vocab::{AdminChange, AllocationSpec, PriorityClass, Refusal, Rule};
 
 /// A class as it was written.
@@ -29,6 +30,9 @@ impl ClassRequest {
             grace_ms: amount(self.grace_ms, PriorityClass::GRACE_MS_MAX, "grace_ms")?,
             placement: self.placement.map(placement).transpose()?,
         };
-        Ok(AdminChange::PriorityClass { class, settings })
+        Ok(AdminChange::PriorityClass(PriorityClassSet {
+            class,
+            settings,
+        }))
     }
 }

@@ -5,6 +5,7 @@ use crate::domain::{
     Admission,
     check::{amount, by_name, given_name, names, numbered, optional, small_quantity},
 };
+use vocab::fact::QueueSet;
 use vocab::{AdminChange, Limits, QueueOrder, QueueSettings, Refusal, ResourceKind, Rule, Token};
 
 /// A queue's settings as they were written.
@@ -66,7 +67,7 @@ impl Admission {
             order,
             placement: request.placement.map(placement).transpose()?,
         };
-        Ok(AdminChange::Queue { queue, settings })
+        Ok(AdminChange::Queue(QueueSet { queue, settings }))
     }
 
     /// The parent was set, is not below the queue, and leaves the queue and all below it within the depth.

@@ -4,6 +4,7 @@ use crate::domain::{
     Admission,
     check::{amount, given_name, numbered, optional, quantity},
 };
+use vocab::fact::{BudgetSet, QuotaSet};
 use vocab::{
     Account, AdminChange, Budget, BudgetOf, Limits, Millis, Period, QuotaResource, Refusal, Rule,
     Validity,
@@ -93,12 +94,12 @@ impl Admission {
             // The kernel of reservations counts them by tenant, and refuses at the limit.
             return Err(Refusal::new(Rule::NotSupported, "resource"));
         }
-        Ok(AdminChange::Quota {
+        Ok(AdminChange::Quota(QuotaSet {
             account,
             resource,
             limits,
             validity,
-        })
+        }))
     }
 
     pub(super) fn check_budget(&self, request: &BudgetRequest) -> Result<AdminChange, Refusal> {
@@ -113,11 +114,11 @@ impl Admission {
                     .ok_or_else(|| invalid("period"))?,
             }),
         };
-        Ok(AdminChange::Budget {
+        Ok(AdminChange::Budget(BudgetSet {
             account,
             of,
             budget,
-        })
+        }))
     }
 }
 

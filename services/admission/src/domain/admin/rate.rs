@@ -1,6 +1,7 @@
 //! Rates.
 
 use crate::domain::{Admission, check::amount};
+use vocab::fact::RateSet;
 use vocab::{AdminChange, HOUR_MS, Millis, Refusal, ResourceKey, Rule};
 
 /// A million of the currency per unit and hour.
@@ -19,11 +20,11 @@ impl Admission {
         let micro_per_unit_hour = amount(micro_per_unit_hour, RATE_MAX, "micro_per_unit_hour")?;
         let first = !self.settings.rate_was_set(&resource);
         check_effective(effective_from, first, now)?;
-        Ok(AdminChange::Rate {
+        Ok(AdminChange::Rate(RateSet {
             resource,
             micro_per_unit_hour,
             effective_from,
-        })
+        }))
     }
 }
 

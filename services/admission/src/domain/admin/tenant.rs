@@ -1,6 +1,7 @@
 //! Tenants, and how they are treated.
 
 use crate::domain::check::{amount, given_name, names, numbered, optional, small_quantity};
+use vocab::fact::TenantSet;
 use vocab::{
     AdminChange, AllocationSpec, Limits, OnExceed, QueueSettings, ReclaimFrom, Refusal, Rule,
     TenantSettings,
@@ -80,9 +81,9 @@ impl TenantRequest {
                 "default_memory_bytes",
             )?,
         };
-        Ok(AdminChange::Tenant {
+        Ok(AdminChange::Tenant(TenantSet {
             tenant: given_name(&self.tenant, "tenant")?,
             settings,
-        })
+        }))
     }
 }

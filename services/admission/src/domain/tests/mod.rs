@@ -11,7 +11,12 @@ mod submit;
 mod tenants;
 
 use super::*;
-use vocab::{AllocationSpec, CellNo, EndCause, EventNo, Lsn};
+use vocab::fact::{
+    AllocationEnded, AllocationRequeued, CancelRequested, Inputs, JobSetCancelRequested,
+    OperationRefused, OperationRepeated, OperationsForgotten, PriorityRequested, QuotaDenied,
+    ResourceAsked, SettingFact,
+};
+use vocab::{AllocationSpec, CellNo, EndCause, Event, EventNo, Lsn};
 
 const WINDOW: i64 = 100;
 /// What each has of its own of both kinds of room.
@@ -47,35 +52,45 @@ fn submit() -> SubmitRequest {
 }
 
 fn words(event: &Event) -> String {
+    if let Some(set) = SettingFact::of(event) {
+        return format!("applied {}", set.asked().1);
+    }
     match event {
-        Event::AdminApplied { version, .. } => format!("applied {version}"),
-        Event::AllocationRequested { .. } => "requested".into(),
-        Event::CancelRequested { allocation, .. } => format!("cancel {}", allocation.0),
-        Event::OperationRefused { refusal, .. } => {
+        Event::AllocationRequested(_) => "requested".into(),
+        Event::CancelRequested(CancelRequested { allocation, .. }) => {
+            format!("cancel {}", allocation.0)
+        }
+        Event::OperationRefused(OperationRefused { refusal, .. }) => {
             format!("{} {}", refusal.rule.name(), refusal.subject)
         }
-        Event::OperationRepeated { original, .. } => format!("repeated {}", original.0),
-        Event::OperationsForgotten {
+        Event::OperationRepeated(OperationRepeated { original, .. }) => {
+            format!("repeated {}", original.0)
+        }
+        Event::OperationsForgotten(OperationsForgotten {
             through,
             slots_of,
             ended_through: EventNo(0),
             denied_through: EventNo(0),
-        } => match slots_of {
+        }) => match slots_of {
             None => format!("forgotten {}", through.0),
             Some(tenant) => format!("{tenant} forgotten {}", through.0),
         },
-        Event::OperationsForgotten {
+        Event::OperationsForgotten(OperationsForgotten {
             through,
             ended_through,
             denied_through,
             ..
-        } => {
+        }) => {
             let (ended, denied) = (ended_through.0, denied_through.0);
             format!("forgotten {} ended {ended} denied {denied}", through.0)
         }
-        Event::JobSetCancelRequested { job_set, .. } => format!("cancel all of {job_set}"),
-        Event::PriorityRequested { priority, .. } => format!("priority {priority}"),
-        Event::ResourceAsked { slot, .. } => format!("asked in {slot}"),
+        Event::JobSetCancelRequested(JobSetCancelRequested { job_set, .. }) => {
+            format!("cancel all of {job_set}")
+        }
+        Event::PriorityRequested(PriorityRequested { priority, .. }) => {
+            format!("priority {priority}")
+        }
+        Event::ResourceAsked(ResourceAsked { slot, .. }) => format!("asked in {slot}"),
         other => format!("{other:?}"),
     }
 }
@@ -177,7 +192,7 @@ impl Table {
             no: EventNo(self.others),
             now: Millis(self.now),
         };
-        self.state.observe(&at, event).unwrap();
+        self.state.observe_event(&at, event).unwrap();
         self.recount();
     }
 
@@ -194,27 +209,27 @@ impl Table {
     }
 
     fn ended_by(&mut self, allocation: u64, cause: EndCause) {
-        self.observe(&Event::AllocationEnded {
+        self.observe(&Event::AllocationEnded(AllocationEnded {
             allocation: AllocationNo(allocation),
             cause,
             at: Millis(self.now),
-        });
+        }));
     }
 
     fn denied(&mut self, allocation: u64) {
-        self.observe(&Event::QuotaDenied {
+        self.observe(&Event::QuotaDenied(QuotaDenied {
             allocation: AllocationNo(allocation),
             refusal: Refusal::new(Rule::QuotaExceeded, "cpu"),
-        });
+        }));
     }
 
     fn requeued(&mut self, allocation: u64) {
-        self.observe(&Event::AllocationRequeued {
+        self.observe(&Event::AllocationRequeued(AllocationRequeued {
             allocation: AllocationNo(allocation),
             cause: EndCause::NodeLost,
             at: Millis(self.now),
             not_before: Millis(self.now + 1000),
-        });
+        }));
     }
 
     fn tick(&mut self, now: i64, expected: &[&str]) {

@@ -1,7 +1,11 @@
 //! Operations that are no submits: which answer goes where, and what a repeat finds.
 
 use super::*;
-use vocab::{ReservationNo, ResourceAsk};
+use vocab::fact::{
+    JobSetCancelDecided, JobSetCancelRequested, OperationRepeated, OperationsForgotten,
+    PriorityDecided, PriorityRequested, ReservationExpired, ResourceAsked, ResourceDecided,
+};
+use vocab::{Event, ReservationNo, ResourceAsk};
 
 /// One step: its event has the number that it says, and a frame of its own.
 struct Steps {
@@ -26,7 +30,7 @@ impl Steps {
             now: Millis(1),
         };
         let mut items = Vec::new();
-        self.feed.project(&at, &event, &mut items).unwrap();
+        self.feed.project_event(&at, &event, &mut items).unwrap();
         items
     }
 
@@ -55,64 +59,70 @@ fn operation(reply_to: &str) -> Operation {
 }
 
 fn repeated(original: u64, reply_to: &str) -> Event {
-    Event::OperationRepeated {
+    Event::OperationRepeated(OperationRepeated {
         tenant: token("t"),
         original: EventNo(original),
         reply_to: Some(token(reply_to)),
-    }
+    })
 }
 
 fn asked(reply_to: &str, by_requests: bool) -> Event {
-    Event::ResourceAsked {
+    Event::ResourceAsked(ResourceAsked {
         operation: operation(reply_to),
         slot: 3,
         by_requests,
         ask: ResourceAsk::Create {
             resource: token("r"),
         },
-    }
+    })
 }
 
 fn answered(request: u64, answer: ResourceAnswer) -> Event {
-    Event::ResourceDecided {
+    Event::ResourceDecided(ResourceDecided {
         request: EventNo(request),
         answer,
-    }
+    })
 }
 
 fn forgotten(through: u64, slots_of: Option<&str>) -> Event {
-    Event::OperationsForgotten {
+    Event::OperationsForgotten(OperationsForgotten {
         through: EventNo(through),
         slots_of: slots_of.map(token),
         ended_through: EventNo(0),
         denied_through: EventNo(0),
-    }
+    })
 }
 
 #[test]
 fn a_job_set_and_a_priority_are_answered_when_they_are_decided() {
     let mut steps = Steps::new();
-    let request = Event::JobSetCancelRequested {
+    let request = Event::JobSetCancelRequested(JobSetCancelRequested {
         operation: operation("a"),
         job_set: token("j"),
-    };
+    });
     steps.check(1, request, "");
     steps.check(2, repeated(1, "b"), "");
-    let decided = || Event::JobSetCancelDecided {
-        request: EventNo(1),
-        allocations: 4,
+    let decided = || {
+        Event::JobSetCancelDecided(JobSetCancelDecided {
+            request: EventNo(1),
+            allocations: 4,
+        })
     };
     steps.check(9, decided(), "j[a+b]: -> 4 cancelled");
     steps.check(9, decided(), "");
-    let request = |no| Event::PriorityRequested {
-        operation: operation("a"),
-        target: PriorityTarget::Allocation(AllocationNo(no)),
-        priority: 3,
+    let request = |no| {
+        Event::PriorityRequested(PriorityRequested {
+            operation: operation("a"),
+            target: PriorityTarget::Allocation(AllocationNo(no)),
+            priority: 3,
+        })
     };
-    let decided = |request, refusal| Event::PriorityDecided {
-        request: EventNo(request),
-        allocations: 1,
-        refusal,
+    let decided = |request, refusal| {
+        Event::PriorityDecided(PriorityDecided {
+            request: EventNo(request),
+            allocations: 1,
+            refusal,
+        })
     };
     steps.check(3, request(77), "");
     steps.check(9, decided(3, None), "_none[a]: -> 1 set");
@@ -158,13 +168,13 @@ fn resources_have_a_feed_of_their_own() {
         let decided = answered(no, answer);
         steps.check(50 + no, decided, &format!("_reservations[a]: {expected}"));
     }
-    let expired = Event::ReservationExpired {
+    let expired = Event::ReservationExpired(ReservationExpired {
         tenant: token("t"),
         reservation: ReservationNo(52),
         slot: 9,
         epoch: 2,
         retire_after: 20,
-    };
+    });
     steps.check(60, expired, "_reservations[]: expired 52 epoch 2");
 }
 

@@ -10,7 +10,12 @@ use ledger::{
 };
 use schemas::v1;
 use std::collections::BTreeMap;
-use vocab::{CellNo, Gang, GpuRequest, GpuShare, Most};
+use vocab::fact::{
+    AllocationEnded, AllocationPlaced, AllocationPreempted, AllocationReprioritised,
+    AllocationRequested, AllocationRequeued, AllocationStarted, AllocationStopping,
+    AllocationWaiting, QuotaDenied, QuotaReserved, QuotaWaiting,
+};
+use vocab::{CellNo, Event, Gang, GpuRequest, GpuShare, Most};
 
 const CELL: CellNo = CellNo(3);
 const ALLOCATIONS: u64 = 8;
@@ -124,10 +129,10 @@ fn next(
     if model.life != Life::Over && random.chance(100) {
         let priority = random.below(100) as i32;
         model.priority = priority;
-        return Some(Event::AllocationReprioritised {
+        return Some(Event::AllocationReprioritised(AllocationReprioritised {
             allocation,
             priority,
-        });
+        }));
     }
     match model.life {
         Life::Asked => Some(asked(allocation, model, random)),
@@ -144,25 +149,25 @@ fn asked(allocation: AllocationNo, model: &mut Model, random: &mut Seeded) -> Ev
         0 => {
             model.over(Stands::Denied(refusal_to_proto(&refusal)));
             model.life = Life::Over;
-            Event::QuotaDenied {
+            Event::QuotaDenied(QuotaDenied {
                 allocation,
                 refusal,
-            }
+            })
         }
         1 => {
             model.waits(&Waiting::for_quota(&refusal));
-            Event::QuotaWaiting {
+            Event::QuotaWaiting(QuotaWaiting {
                 allocation,
                 refusal,
-            }
+            })
         }
         _ => {
             model.life = Life::Waits;
-            Event::QuotaReserved {
+            Event::QuotaReserved(QuotaReserved {
                 allocation,
                 flags: QuotaFlags::SOFT,
                 models: None,
-            }
+            })
         }
     }
 }
@@ -174,11 +179,11 @@ fn waits(allocation: AllocationNo, model: &mut Model, now: Millis, random: &mut 
             let all = WaitingReason::ALL;
             let reason = all[random.below(all.len() as u64) as usize];
             model.waits(&Waiting::of(reason));
-            Event::AllocationWaiting {
+            Event::AllocationWaiting(AllocationWaiting {
                 allocation,
                 reason,
                 line: None,
-            }
+            })
         }
         _ => {
             let gpus = vec![GpuShare {
@@ -191,7 +196,7 @@ fn waits(allocation: AllocationNo, model: &mut Model, now: Millis, random: &mut 
             });
             model.stands = Stands::Placed;
             model.life = Life::Placed;
-            Event::AllocationPlaced {
+            Event::AllocationPlaced(AllocationPlaced {
                 allocation,
                 node: token("n"),
                 incarnation: 1,
@@ -199,7 +204,7 @@ fn waits(allocation: AllocationNo, model: &mut Model, now: Millis, random: &mut 
                 zones: 0,
                 policy: PlacementPolicy::Default,
                 candidates: Vec::new(),
-            }
+            })
         }
     }
 }
@@ -210,15 +215,15 @@ fn on_node(allocation: AllocationNo, model: &mut Model, now: Millis, random: &mu
             model.started = Some(now);
             model.stands = Stands::Started;
             model.life = Life::Runs;
-            Event::AllocationStarted {
+            Event::AllocationStarted(AllocationStarted {
                 allocation,
                 at: now,
-            }
+            })
         }
         0 | 1 => ended(allocation, model, EndCause::Failed, now),
         2 => {
             model.stands = Stands::Stopping;
-            Event::AllocationStopping { allocation }
+            Event::AllocationStopping(AllocationStopping { allocation })
         }
         3 => {
             let cause = PreemptionCause::Quota;
@@ -227,12 +232,12 @@ fn on_node(allocation: AllocationNo, model: &mut Model, now: Millis, random: &mu
                 cause: cause as i32,
                 grace_until_ms: grace_until.0,
             });
-            Event::AllocationPreempted {
+            Event::AllocationPreempted(AllocationPreempted {
                 allocation,
                 cause,
                 by: None,
                 grace_until,
-            }
+            })
         }
         _ => {
             let (cause, not_before) = (EndCause::NodeLost, now.plus(10));
@@ -242,12 +247,12 @@ fn on_node(allocation: AllocationNo, model: &mut Model, now: Millis, random: &mu
                 not_before_ms: not_before.0,
             }));
             model.life = Life::Waits;
-            Event::AllocationRequeued {
+            Event::AllocationRequeued(AllocationRequeued {
                 allocation,
                 cause,
                 at: now,
                 not_before,
-            }
+            })
         }
     }
 }
@@ -260,11 +265,11 @@ fn ended(allocation: AllocationNo, model: &mut Model, cause: EndCause, now: Mill
         ended_ms: now.0,
     }));
     model.life = Life::Over;
-    Event::AllocationEnded {
+    Event::AllocationEnded(AllocationEnded {
         allocation,
         cause,
         at: now,
-    }
+    })
 }
 
 fn requested(random: &mut Seeded) -> (Event, AllocationSpec) {
@@ -276,10 +281,10 @@ fn requested(random: &mut Seeded) -> (Event, AllocationSpec) {
         reply_to: None,
         trace: None,
     };
-    let event = Event::AllocationRequested {
+    let event = Event::AllocationRequested(AllocationRequested {
         operation,
         spec: spec.clone(),
-    };
+    });
     (event, spec)
 }
 
@@ -311,7 +316,7 @@ fn the_feed_alone_says_where_every_allocation_stands() {
                 now,
             };
             let mut items = Vec::new();
-            feed.project(&at, &event, &mut items).unwrap();
+            feed.project_event(&at, &event, &mut items).unwrap();
             for item in items.iter().filter(|item| item.in_feed) {
                 told.take(&tenant_event(item, CELL));
             }

@@ -1,6 +1,8 @@
 //! Allocations with several runs, one after the other.
 
 use super::*;
+use vocab::Event;
+use vocab::fact::{AllocationEnded, AllocationPlaced, AllocationRequeued};
 
 /// 7 has failed on n and is there again, with revision 2; the clock is at 10.
 fn placed_again() -> Table {
@@ -114,29 +116,33 @@ fn only_what_waits_is_placed_or_queued_again() {
     let mut t = placed_again();
     let at = t.at(0);
     let mut illegal = |event: Event| {
-        let found = t.state.observe(&at, &event);
+        let found = t.state.observe_event(&at, &event);
         found.map_err(|illegal| illegal.state)
     };
-    let placed = |no| Event::AllocationPlaced {
-        allocation: AllocationNo(no),
-        node: token("n"),
-        incarnation: 1,
-        gpus: Vec::new(),
-        zones: 0,
-        policy: PlacementPolicy::Default,
-        candidates: Vec::new(),
+    let placed = |no| {
+        Event::AllocationPlaced(AllocationPlaced {
+            allocation: AllocationNo(no),
+            node: token("n"),
+            incarnation: 1,
+            gpus: Vec::new(),
+            zones: 0,
+            policy: PlacementPolicy::Default,
+            candidates: Vec::new(),
+        })
     };
-    let requeued = |no| Event::AllocationRequeued {
-        allocation: AllocationNo(no),
-        cause: EndCause::Failed,
-        at: Millis(0),
-        not_before: Millis(0),
+    let requeued = |no| {
+        Event::AllocationRequeued(AllocationRequeued {
+            allocation: AllocationNo(no),
+            cause: EndCause::Failed,
+            at: Millis(0),
+            not_before: Millis(0),
+        })
     };
-    let ended = Event::AllocationEnded {
+    let ended = Event::AllocationEnded(AllocationEnded {
         allocation: AllocationNo(7),
         cause: EndCause::Failed,
         at: Millis(0),
-    };
+    });
     let twice = Err("not requested, or placed already");
     assert_eq!(illegal(placed(7)), twice);
     assert_eq!(illegal(ended), Ok(()));

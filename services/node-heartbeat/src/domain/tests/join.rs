@@ -2,7 +2,8 @@
 
 use super::*;
 use proptest::prelude::*;
-use vocab::NodeApproval;
+use vocab::fact::{NodeRegistered, NodeSet};
+use vocab::{AdminChange, Event, NodeApproval};
 
 impl Table {
     fn required() -> Self {
@@ -26,15 +27,11 @@ impl Table {
             reply_to: None,
             trace: None,
         };
-        let change = AdminChange::Node {
+        let change = AdminChange::Node(NodeSet {
             node: token(node),
             approval: approval.map(Box::new),
-        };
-        let set = Event::AdminApplied {
-            operation,
-            change,
-            version,
-        };
+        });
+        let set = change.applied(operation, version).into();
         self.observe(0, set);
     }
 }
@@ -283,7 +280,7 @@ proptest! {
             t.state.decide(&rules, &mut draft);
             t.next = draft.next_no().0;
             for event in draft.events() {
-                if let Event::NodeRegistered { incarnation, .. } = event {
+                if let Event::NodeRegistered(NodeRegistered { incarnation, .. }) = event {
                     prop_assert!(*incarnation > last, "{} again", incarnation);
                     last = *incarnation;
                     prop_assert!(expected);

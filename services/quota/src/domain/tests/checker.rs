@@ -4,9 +4,14 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashMap},
 };
+use vocab::fact::{
+    AllocationEnded, AllocationPlaced, AllocationReprioritised, AllocationRequested,
+    AllocationRequeued, AllocationStarted, AllocationWaiting, LimitsInForce, NodeRegistered,
+    QuotaDenied, QuotaReclaimed, QuotaReleased, QuotaReserved, QuotaSet, QuotaWaiting, TenantSet,
+};
 use vocab::{
-    Account, AdminChange, AllocationNo, AllocationSpec, Event, Limits, Millis, ModelChoice,
-    ModelGrant, QuotaResource, Refusal, Rule, TenantSettings, Token, Validity,
+    Account, AllocationNo, AllocationSpec, Event, Limits, Millis, ModelChoice, ModelGrant,
+    QuotaResource, Refusal, Rule, TenantSettings, Token, Validity,
 };
 
 /// cpu, memory, gpu, gpu:T4, gpu:V100, storage, pods, extended:fpga; the last is GPUs of any model.
@@ -183,8 +188,9 @@ impl Checker {
 
     pub fn input(&mut self, no: u64, event: &Event, now: Millis) {
         match event {
-            Event::AdminApplied { change, .. } => self.admin(change, now),
-            Event::AllocationRequested { operation, spec } => {
+            Event::TenantSet(set) => self.tenant_set(&set.change, now),
+            Event::QuotaSet(set) => self.quota_set(&set.change, now),
+            Event::AllocationRequested(AllocationRequested { operation, spec }) => {
                 let path = self.path(&spec.account(&operation.tenant));
                 let tenant = path[path.len() - 1];
                 let gang = spec.gang.as_ref().map(|gang| self.join(tenant, gang, no));
@@ -209,20 +215,22 @@ impl Checker {
                 };
                 self.allocs.insert(no, alloc);
             }
-            Event::NodeRegistered { node, capacity, .. } => {
+            Event::NodeRegistered(NodeRegistered { node, capacity, .. }) => {
                 let model = capacity.gpu_model.as_ref().map(model_index);
                 let model =
                     model.filter(|_| capacity.gpu_model != Some(Token::new("P100").unwrap()));
                 self.fleet.insert(node.clone(), model);
             }
-            Event::AllocationPlaced {
+            Event::AllocationPlaced(AllocationPlaced {
                 allocation, node, ..
-            } => {
+            }) => {
                 let model = self.fleet[node];
                 self.counts_on(allocation.0, model.as_slice(), now);
             }
-            Event::AllocationStarted { allocation, .. } => self.started(allocation.0, true),
-            Event::AllocationRequeued { allocation, .. } => {
+            Event::AllocationStarted(AllocationStarted { allocation, .. }) => {
+                self.started(allocation.0, true)
+            }
+            Event::AllocationRequeued(AllocationRequeued { allocation, .. }) => {
                 self.started(allocation.0, false);
                 let alloc = self.allocs.get_mut(&allocation.0).unwrap();
                 alloc.gone |= alloc.reclaimed;
@@ -231,19 +239,19 @@ impl Checker {
                     self.counts_on(allocation.0, &unbound, now);
                 }
             }
-            Event::AllocationWaiting { allocation, .. } => {
+            Event::AllocationWaiting(AllocationWaiting { allocation, .. }) => {
                 let alloc = self.allocs.get_mut(&allocation.0).unwrap();
                 alloc.gone |= alloc.reclaimed || alloc.by_model;
             }
-            Event::AllocationReprioritised {
+            Event::AllocationReprioritised(AllocationReprioritised {
                 allocation,
                 priority,
-            } => {
+            }) => {
                 if let Some(alloc) = self.allocs.get_mut(&allocation.0) {
                     alloc.priority = *priority;
                 }
             }
-            Event::AllocationEnded { allocation, .. } => {
+            Event::AllocationEnded(AllocationEnded { allocation, .. }) => {
                 self.leave(allocation.0);
                 if let Some(alloc) = self.allocs.get_mut(&allocation.0) {
                     alloc.gone = true;
@@ -300,29 +308,20 @@ impl Checker {
         }
     }
 
-    fn admin(&mut self, change: &AdminChange, now: Millis) {
-        match change {
-            AdminChange::Tenant { tenant, settings } => {
-                let at = self.account(&Account::tenant(tenant.clone()));
-                self.tenants.insert(at, settings.clone());
-                (0..TYPES).for_each(|r| self.clocks(at, r, false, now));
-            }
-            AdminChange::Quota {
-                account,
-                resource,
-                limits,
-                validity,
-            } => {
-                let key = (self.account(account), index(resource));
-                let sets = self.sets.entry(key).or_default();
-                sets.push((*validity, *limits, now));
-                // While an override holds, only what quota says is in force.
-                if *validity == Validity::default() && !self.overridden.contains(&key) {
-                    self.sums[key.0].limits[key.1] = *limits;
-                    self.clocks(key.0, key.1, false, now);
-                }
-            }
-            _ => {}
+    fn tenant_set(&mut self, set: &TenantSet, now: Millis) {
+        let at = self.account(&Account::tenant(set.tenant.clone()));
+        self.tenants.insert(at, set.settings.clone());
+        (0..TYPES).for_each(|r| self.clocks(at, r, false, now));
+    }
+
+    fn quota_set(&mut self, set: &QuotaSet, now: Millis) {
+        let key = (self.account(&set.account), index(&set.resource));
+        let sets = self.sets.entry(key).or_default();
+        sets.push((set.validity, set.limits, now));
+        // While an override holds, only what quota says is in force.
+        if set.validity == Validity::default() && !self.overridden.contains(&key) {
+            self.sums[key.0].limits[key.1] = set.limits;
+            self.clocks(key.0, key.1, false, now);
         }
     }
 
@@ -451,9 +450,9 @@ impl Checker {
 
     pub fn own(&mut self, event: &Event, now: Millis) {
         match event {
-            Event::QuotaReserved {
+            Event::QuotaReserved(QuotaReserved {
                 allocation, models, ..
-            } => {
+            }) => {
                 let alloc = self.allocs.get(&allocation.0);
                 let alloc = alloc.expect("granted, not asked");
                 assert!(!alloc.held && !alloc.gone, "{allocation:?} granted twice");
@@ -475,10 +474,10 @@ impl Checker {
                 self.shift(allocation.0, true, now);
                 self.grants += 1;
             }
-            Event::QuotaDenied {
+            Event::QuotaDenied(QuotaDenied {
                 allocation,
                 refusal,
-            } => {
+            }) => {
                 self.leave(allocation.0);
                 let alloc = self
                     .allocs
@@ -497,15 +496,15 @@ impl Checker {
                 assert!(!self.plain || !fits, "it fits: {refusal}");
                 self.denials += 1;
             }
-            Event::QuotaWaiting {
+            Event::QuotaWaiting(QuotaWaiting {
                 allocation,
                 refusal,
-            } => {
+            }) => {
                 let alloc = self.allocs.get_mut(&allocation.0).unwrap();
                 assert!(!alloc.held);
                 alloc.told = Some(refusal.clone());
             }
-            Event::QuotaReleased { allocation } => {
+            Event::QuotaReleased(QuotaReleased { allocation }) => {
                 let alloc = self
                     .allocs
                     .get_mut(&allocation.0)
@@ -527,12 +526,14 @@ impl Checker {
                 debug_assert!(ended);
                 self.allocs.get_mut(&allocation.0).unwrap().gone = false;
             }
-            Event::QuotaReclaimed { allocation, by } => self.reclaimed(*allocation, *by, now),
-            Event::LimitsInForce {
+            Event::QuotaReclaimed(QuotaReclaimed { allocation, by }) => {
+                self.reclaimed(*allocation, *by, now)
+            }
+            Event::LimitsInForce(LimitsInForce {
                 account,
                 resource,
                 limits,
-            } => {
+            }) => {
                 let key = (self.account(account), index(resource));
                 assert_eq!(*limits, self.in_force(key, now), "{event:?} at {now:?}");
                 let over = |(v, _, set): &Set| {

@@ -8,6 +8,7 @@ use super::{
 use crate::domain::Quota;
 use ledger::{Decider, Draft, memory::Seeded};
 use std::collections::BTreeMap;
+use vocab::fact::{AllocationRequested, QuotaReserved, QuotaSet, TenantSet};
 use vocab::{
     Account, AdminChange, AllocationNo, AllocationSpec, At, Dependency, Event, EventNo, Gang,
     GpuRequest, Limits, Lsn, Millis, ModelGrant, OnExceed, QuotaResource, ReclaimFrom,
@@ -123,7 +124,7 @@ impl History {
                 no: EventNo(no),
                 now: self.world.now,
             };
-            twin.observe(&at, &event).unwrap();
+            twin.observe_event(&at, &event).unwrap();
         }
         self.checker.input(no, &event, self.world.now);
         self.world.observe(no, &event);
@@ -193,7 +194,10 @@ impl History {
             ..TenantSettings::default()
         };
         let tenant = token(&format!("t{tenant}"));
-        self.observe(0, admin(AdminChange::Tenant { tenant, settings }));
+        self.observe(
+            0,
+            admin(AdminChange::Tenant(TenantSet { tenant, settings })),
+        );
     }
 
     fn any_limit(&mut self, account: &str, validity: Validity) {
@@ -215,12 +219,12 @@ impl History {
             lend: random.chance(300).then(|| random.below(8) * unit),
         };
         self.sets += 1;
-        let change = AdminChange::Quota {
+        let change = AdminChange::Quota(QuotaSet {
             account: Account::parse(account).unwrap(),
             resource: QuotaResource::parse(resource).unwrap(),
             limits: random.chance(900).then_some(limits),
             validity,
-        };
+        });
         self.observe(0, admin(change));
     }
 
@@ -291,7 +295,10 @@ impl History {
         if let Some(gpu) = &spec.gpu {
             self.gpus.insert(no, (gpu.clone(), None));
         }
-        self.observe(no, Event::AllocationRequested { operation, spec });
+        self.observe(
+            no,
+            Event::AllocationRequested(AllocationRequested { operation, spec }),
+        );
         self.live.insert(no, (Phase::Asked, false));
         self.order.push(no);
     }
@@ -417,22 +424,22 @@ impl History {
                 continue;
             };
             match event {
-                Event::QuotaReserved { models, .. } => {
+                Event::QuotaReserved(QuotaReserved { models, .. }) => {
                     if let Some((_, grant)) = self.gpus.get_mut(&no.0) {
                         *grant = models.as_deref().cloned();
                     }
                     self.live.insert(no.0, (Phase::Reserved, false));
                 }
-                Event::QuotaDenied { .. } => {
+                Event::QuotaDenied(_) => {
                     self.live.remove(&no.0);
                 }
-                Event::QuotaReclaimed { .. } => {
+                Event::QuotaReclaimed(_) => {
                     self.taken.push(no.0);
                     if let Some((_, reclaimed)) = self.live.get_mut(&no.0) {
                         *reclaimed = true;
                     }
                 }
-                Event::QuotaReleased { .. } if !self.live.contains_key(&no.0) => {
+                Event::QuotaReleased(_) if !self.live.contains_key(&no.0) => {
                     self.checker.forget(no.0);
                 }
                 _ => {}

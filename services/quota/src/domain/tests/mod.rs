@@ -16,6 +16,9 @@ mod words;
 
 use super::Quota;
 use ledger::{Decider, Draft, Snapshot};
+use vocab::fact::{
+    LimitsInForce, QuotaDenied, QuotaReclaimed, QuotaReleased, QuotaReserved, QuotaWaiting,
+};
 use vocab::{Account, At, Event, EventNo, Lsn, Millis, QuotaFlags, QuotaResource, Token};
 
 /// A state, and what it takes to write on its ledger.
@@ -44,7 +47,7 @@ impl World {
             no: EventNo(no),
             now: self.now,
         };
-        self.state.observe(&at, event).unwrap();
+        self.state.observe_event(&at, event).unwrap();
     }
 
     /// Decides until nothing is left; the first draft is all there is, unless it was full.
@@ -153,11 +156,11 @@ fn answer(world: &World, question: &str) -> String {
 /// An own event as people say it.
 fn said(event: &Event) -> String {
     match event {
-        Event::QuotaReserved {
+        Event::QuotaReserved(QuotaReserved {
             allocation,
             flags,
             models,
-        } => {
+        }) => {
             let names = [
                 (QuotaFlags::SOFT, " soft"),
                 (QuotaFlags::BURST, " burst"),
@@ -178,24 +181,24 @@ fn said(event: &Event) -> String {
             });
             format!("{} reserved{set}{models}", allocation.0)
         }
-        Event::QuotaDenied {
+        Event::QuotaDenied(QuotaDenied {
             allocation,
             refusal,
-        } => format!("{} denied {refusal}", allocation.0),
-        Event::QuotaWaiting {
+        }) => format!("{} denied {refusal}", allocation.0),
+        Event::QuotaWaiting(QuotaWaiting {
             allocation,
             refusal,
-        } => format!("{} waits {refusal}", allocation.0),
-        Event::QuotaReclaimed { allocation, by } => match by {
+        }) => format!("{} waits {refusal}", allocation.0),
+        Event::QuotaReclaimed(QuotaReclaimed { allocation, by }) => match by {
             Some(by) => format!("{} reclaimed by {}", allocation.0, by.0),
             None => format!("{} reclaimed", allocation.0),
         },
-        Event::QuotaReleased { allocation } => format!("{} released", allocation.0),
-        Event::LimitsInForce {
+        Event::QuotaReleased(QuotaReleased { allocation }) => format!("{} released", allocation.0),
+        Event::LimitsInForce(LimitsInForce {
             account,
             resource,
             limits,
-        } => match limits {
+        }) => match limits {
             Some(limits) => format!("{account} {resource} now {}", limits.hard),
             None => format!("{account} {resource} now none"),
         },

@@ -8,6 +8,7 @@ use super::{
     words::{event, operation, token},
 };
 use ledger::{Decider, memory::Seeded};
+use vocab::fact::{AllocationRequested, LimitsInForce};
 use vocab::{AllocationNo, AllocationSpec, Dependency, Event, Gang, GpuRequest};
 
 const SMALL: Shape = Shape {
@@ -84,7 +85,7 @@ fn what_others_ask_and_what_is_impossible_changes_nothing() {
             match step {
                 Step::Observed(no, event) => {
                     noise.world.observe(no, &event);
-                    if let Event::AllocationRequested { .. } = *event {
+                    if let Event::AllocationRequested(_) = *event {
                         noise.make(no);
                     }
                 }
@@ -119,8 +120,10 @@ impl Noise {
             };
             let operation = operation(&token(&tenant));
             self.own.push(no);
-            self.world
-                .observe(no, &Event::AllocationRequested { operation, spec });
+            self.world.observe(
+                no,
+                &Event::AllocationRequested(AllocationRequested { operation, spec }),
+            );
         }
         match self.random.below(12) {
             0 => self.step("tenant z wait cohort=zz"),
@@ -204,7 +207,7 @@ impl Noise {
         let mut others = Vec::new();
         for event in events {
             let mine = match (&event, event.allocation(vocab::EventNo(0))) {
-                (Event::LimitsInForce { account, .. }, _) => {
+                (Event::LimitsInForce(LimitsInForce { account, .. }), _) => {
                     ["y", "z"].contains(&account.tenant.as_str())
                 }
                 (_, Some(no)) => self.own.contains(&no.0),

@@ -5,6 +5,11 @@
 //! `place 1 n`, `start 1`, `requeue 1`, `off 1` (kept off by the scheduler), `lacks 1` (waits for fellows), `end 1`, `prio 1 5`, `node n T4`,
 //! `budget a cpu 100 hour`, `rate gpu:T4 3600000 0`. GPUs are whole ones.
 
+use vocab::fact::{
+    AllocationEnded, AllocationPlaced, AllocationReprioritised, AllocationRequested,
+    AllocationRequeued, AllocationStarted, AllocationWaiting, BudgetSet, NodeRegistered, QuotaSet,
+    RateSet, TenantSet,
+};
 use vocab::{
     Account, AdminChange, AllocationNo, AllocationSpec, Budget, BudgetOf, Dependency, EndCause,
     Event, Gang, GpuRequest, Limits, Millis, NodeCapacity, OnExceed, Operation, Period,
@@ -32,11 +37,7 @@ pub fn operation(tenant: &Token) -> Operation {
 }
 
 pub fn admin(change: AdminChange) -> Event {
-    Event::AdminApplied {
-        operation: operation(&token("_operator")),
-        change,
-        version: 1,
-    }
+    change.applied(operation(&token("_operator")), 1).into()
 }
 
 /// The event, and the number that it has if it is a request.
@@ -48,7 +49,7 @@ pub fn event(step: &str, now: Millis) -> (u64, Event) {
         ["limit", account, resource, ref rest @ ..] => limit(account, resource, rest),
         ["tenant", tenant, ref rest @ ..] => settings(tenant, rest),
         ["ask", _, account, ref rest @ ..] => ask(account, rest),
-        ["budget", account, of, ref rest @ ..] => admin(AdminChange::Budget {
+        ["budget", account, of, ref rest @ ..] => admin(AdminChange::Budget(BudgetSet {
             account: Account::parse(account).unwrap(),
             of: BudgetOf::parse(of).unwrap(),
             budget: match rest {
@@ -59,13 +60,13 @@ pub fn event(step: &str, now: Millis) -> (u64, Event) {
                 }),
                 other => panic!("{other:?}"),
             },
-        }),
-        ["rate", resource, rate, from] => admin(AdminChange::Rate {
+        })),
+        ["rate", resource, rate, from] => admin(AdminChange::Rate(RateSet {
             resource: ResourceKey::parse(resource).unwrap(),
             micro_per_unit_hour: number(rate),
             effective_from: Millis(from.parse().unwrap()),
-        }),
-        ["node", node, model] => Event::NodeRegistered {
+        })),
+        ["node", node, model] => Event::NodeRegistered(NodeRegistered {
             node: token(node),
             incarnation: 1,
             boot: 1,
@@ -73,8 +74,8 @@ pub fn event(step: &str, now: Millis) -> (u64, Event) {
                 gpu_model: Some(token(model)),
                 ..NodeCapacity::default()
             },
-        },
-        ["place", _, node] => Event::AllocationPlaced {
+        }),
+        ["place", _, node] => Event::AllocationPlaced(AllocationPlaced {
             allocation,
             node: token(node),
             incarnation: 1,
@@ -82,36 +83,36 @@ pub fn event(step: &str, now: Millis) -> (u64, Event) {
             zones: 0,
             policy: PlacementPolicy::default(),
             candidates: Vec::new(),
-        },
-        ["start", _] => Event::AllocationStarted {
+        }),
+        ["start", _] => Event::AllocationStarted(AllocationStarted {
             allocation,
             at: now,
-        },
-        ["requeue", _] => Event::AllocationRequeued {
+        }),
+        ["requeue", _] => Event::AllocationRequeued(AllocationRequeued {
             allocation,
             cause: EndCause::Preempted,
             at: now,
             not_before: now,
-        },
-        ["off", _] => Event::AllocationWaiting {
+        }),
+        ["off", _] => Event::AllocationWaiting(AllocationWaiting {
             allocation,
             reason: WaitingReason::Quota,
             line: None,
-        },
-        ["lacks", _] => Event::AllocationWaiting {
+        }),
+        ["lacks", _] => Event::AllocationWaiting(AllocationWaiting {
             allocation,
             reason: WaitingReason::GangIncomplete,
             line: None,
-        },
-        ["end", _] => Event::AllocationEnded {
+        }),
+        ["end", _] => Event::AllocationEnded(AllocationEnded {
             allocation,
             cause: EndCause::Finished,
             at: now,
-        },
-        ["prio", _, priority] => Event::AllocationReprioritised {
+        }),
+        ["prio", _, priority] => Event::AllocationReprioritised(AllocationReprioritised {
             allocation,
             priority: priority.parse().unwrap(),
-        },
+        }),
         _ => panic!("no such step: {step}"),
     };
     (no, event)
@@ -138,12 +139,12 @@ fn limit(account: &str, resource: &str, rest: &[&str]) -> Event {
             Some(other) => panic!("{other:?}"),
         }
     }
-    admin(AdminChange::Quota {
+    admin(AdminChange::Quota(QuotaSet {
         account: Account::parse(account).unwrap(),
         resource: QuotaResource::parse(resource).unwrap(),
         limits: (!none).then_some(limits),
         validity,
-    })
+    }))
 }
 
 fn settings(tenant: &str, rest: &[&str]) -> Event {
@@ -159,7 +160,7 @@ fn settings(tenant: &str, rest: &[&str]) -> Event {
         }
     }
     let tenant = token(tenant);
-    admin(AdminChange::Tenant { tenant, settings })
+    admin(AdminChange::Tenant(TenantSet { tenant, settings }))
 }
 
 fn ask(account: &str, rest: &[&str]) -> Event {
@@ -202,5 +203,5 @@ fn ask(account: &str, rest: &[&str]) -> Event {
         }
     }
     let operation = operation(&account.tenant);
-    Event::AllocationRequested { operation, spec }
+    Event::AllocationRequested(AllocationRequested { operation, spec })
 }

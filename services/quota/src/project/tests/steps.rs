@@ -1,10 +1,16 @@
 //! One word for each event.
 
 use super::*;
+use vocab::fact::{
+    AllocationEnded, AllocationPlaced, AllocationReprioritised, AllocationRequested,
+    AllocationRequeued, AllocationStarted, BudgetSet, LimitsInForce, NodeReady, NodeRegistered,
+    QuotaDenied, QuotaReclaimed, QuotaReleased, QuotaReserved, QuotaSet, QuotaWaiting, RateSet,
+    ReservationExpired, ResourceAsked, ResourceDecided, TenantSet,
+};
 use vocab::{
-    AllocationSpec, Budget, EndCause, GpuRequest, ModelGrant, NodeCapacity, Operation, Period,
-    PlacementPolicy, QuotaFlags, Refusal, ReservationNo, ResourceAnswer, ResourceAsk, ResourceKey,
-    Rule, TenantSettings,
+    AdminChange, AllocationSpec, Budget, EndCause, Event, GpuRequest, ModelGrant, NodeCapacity,
+    Operation, Period, PlacementPolicy, QuotaFlags, Refusal, ReservationNo, ResourceAnswer,
+    ResourceAsk, ResourceKey, Rule, TenantSettings,
 };
 
 fn token(text: &str) -> Token {
@@ -61,17 +67,15 @@ fn limits(words: &[&str]) -> Option<Limits> {
 }
 
 fn admin(change: AdminChange, words: &[&str]) -> Event {
-    Event::AdminApplied {
-        operation: operation("_operator"),
-        change,
-        version: option(words, "v").unwrap_or(1),
-    }
+    change
+        .applied(operation("_operator"), option(words, "v").unwrap_or(1))
+        .into()
 }
 
 fn setting(verb: &str, words: &[&str]) -> Option<Event> {
     let account = || Account::parse(words[0]).unwrap();
     let change = match verb {
-        "limit" => AdminChange::Quota {
+        "limit" => AdminChange::Quota(QuotaSet {
             account: account(),
             resource: QuotaResource::parse(words[1]).unwrap(),
             limits: limits(&words[2..]),
@@ -79,39 +83,41 @@ fn setting(verb: &str, words: &[&str]) -> Option<Event> {
                 from: option(words, "from").map(Millis),
                 until: option(words, "until").map(Millis),
             },
-        },
-        "tenant" => AdminChange::Tenant {
+        }),
+        "tenant" => AdminChange::Tenant(TenantSet {
             tenant: token(words[0]),
             settings: TenantSettings {
                 cohort: option::<String>(words, "cohort").map(|name| token(&name)),
                 preemptible: !words.contains(&"never"),
                 ..TenantSettings::default()
             },
-        },
-        "budget" => AdminChange::Budget {
+        }),
+        "budget" => AdminChange::Budget(BudgetSet {
             account: account(),
             of: BudgetOf::parse(words[1]).unwrap(),
             budget: words[2].parse().ok().map(|amount| Budget {
                 amount,
                 period: Period::parse(words[3]).unwrap(),
             }),
-        },
-        "rate" => AdminChange::Rate {
+        }),
+        "rate" => AdminChange::Rate(RateSet {
             resource: ResourceKey::parse(words[0]).unwrap(),
             micro_per_unit_hour: words[1].parse().unwrap(),
             effective_from: Millis(option(words, "from").unwrap_or(0)),
-        },
+        }),
         _ => return None,
     };
     Some(admin(change, words))
 }
 
 fn resource(verb: &str, no: u64, words: &[&str]) -> Option<Event> {
-    let ask = |ask| Event::ResourceAsked {
-        operation: operation(words[1]),
-        slot: 0,
-        by_requests: false,
-        ask,
+    let ask = |ask| {
+        Event::ResourceAsked(ResourceAsked {
+            operation: operation(words[1]),
+            slot: 0,
+            by_requests: false,
+            ask,
+        })
     };
     let reservation = || ReservationNo(words[2].parse().unwrap());
     let holder = || token("h");
@@ -129,7 +135,7 @@ fn resource(verb: &str, no: u64, words: &[&str]) -> Option<Event> {
         "reclaim" => ask(ResourceAsk::Reclaim {
             reservation: reservation(),
         }),
-        "answer" => Event::ResourceDecided {
+        "answer" => Event::ResourceDecided(ResourceDecided {
             request: EventNo(words[1].parse().unwrap()),
             answer: match words[2] {
                 "reserved" => ResourceAnswer::Reserved { deadline: 1 },
@@ -140,14 +146,14 @@ fn resource(verb: &str, no: u64, words: &[&str]) -> Option<Event> {
                 "reclaimed" => ResourceAnswer::Reclaimed { retire_after: 9 },
                 _ => ResourceAnswer::Refused(Refusal::new(Rule::ResourceBusy, "")),
             },
-        },
-        "expired" => Event::ReservationExpired {
+        }),
+        "expired" => Event::ReservationExpired(ReservationExpired {
             tenant: token(words[1]),
             reservation: ReservationNo(no),
             slot: 1,
             epoch: 2,
             retire_after: 9,
-        },
+        }),
         _ => return None,
     })
 }
@@ -158,7 +164,7 @@ fn life(verb: &str, no: u64, words: &[&str]) -> Event {
     // An agent that is far ahead: its moment is moved to the frame's.
     let at = Millis(number(1).unwrap_or(i64::MAX));
     match verb {
-        "reserved" => Event::QuotaReserved {
+        "reserved" => Event::QuotaReserved(QuotaReserved {
             allocation,
             flags: QuotaFlags::default(),
             models: words.get(1).map(|models| {
@@ -166,37 +172,37 @@ fn life(verb: &str, no: u64, words: &[&str]) -> Event {
                 let except = Vec::new();
                 Box::new(ModelGrant { counts_on, except })
             }),
-        },
-        "denied" => Event::QuotaDenied {
+        }),
+        "denied" => Event::QuotaDenied(QuotaDenied {
             allocation,
             refusal: Refusal::new(Rule::QuotaExceeded, "gpu"),
-        },
-        "waits" => Event::QuotaWaiting {
+        }),
+        "waits" => Event::QuotaWaiting(QuotaWaiting {
             allocation,
             refusal: Refusal::over(Rule::QuotaExceeded, "gpu", 8000, number(1).unwrap() as u64),
-        },
-        "reclaimed" => Event::QuotaReclaimed {
+        }),
+        "reclaimed" => Event::QuotaReclaimed(QuotaReclaimed {
             allocation,
             by: number(1).map(|by| AllocationNo(by as u64)),
-        },
-        "released" => Event::QuotaReleased { allocation },
-        "started" => Event::AllocationStarted { allocation, at },
-        "requeued" => Event::AllocationRequeued {
+        }),
+        "released" => Event::QuotaReleased(QuotaReleased { allocation }),
+        "started" => Event::AllocationStarted(AllocationStarted { allocation, at }),
+        "requeued" => Event::AllocationRequeued(AllocationRequeued {
             allocation,
             cause: EndCause::NodeLost,
             at,
             not_before: Millis(0),
-        },
-        "ended" => Event::AllocationEnded {
+        }),
+        "ended" => Event::AllocationEnded(AllocationEnded {
             allocation,
             cause: EndCause::Finished,
             at,
-        },
-        "priority" => Event::AllocationReprioritised {
+        }),
+        "priority" => Event::AllocationReprioritised(AllocationReprioritised {
             allocation,
             priority: number(1).unwrap() as i32,
-        },
-        "placed" => Event::AllocationPlaced {
+        }),
+        "placed" => Event::AllocationPlaced(AllocationPlaced {
             allocation,
             node: token(words[1]),
             incarnation: 1,
@@ -204,7 +210,7 @@ fn life(verb: &str, no: u64, words: &[&str]) -> Event {
             zones: 0,
             policy: PlacementPolicy::default(),
             candidates: Vec::new(),
-        },
+        }),
         other => panic!("{other}"),
     }
 }
@@ -218,17 +224,17 @@ pub fn event(step: &str) -> (u64, Event) {
     let event = match *verb {
         "ask" => {
             let account = Account::parse(words[1]).unwrap();
-            Event::AllocationRequested {
+            Event::AllocationRequested(AllocationRequested {
                 operation: operation(account.tenant.as_str()),
                 spec: spec(&account, &words[2..]),
-            }
+            })
         }
-        "in-force" => Event::LimitsInForce {
+        "in-force" => Event::LimitsInForce(LimitsInForce {
             account: Account::parse(words[0]).unwrap(),
             resource: QuotaResource::parse(words[1]).unwrap(),
             limits: limits(&words[2..]),
-        },
-        "node" => Event::NodeRegistered {
+        }),
+        "node" => Event::NodeRegistered(NodeRegistered {
             node: token(words[0]),
             incarnation: 1,
             boot: 1,
@@ -236,11 +242,11 @@ pub fn event(step: &str) -> (u64, Event) {
                 gpu_model: words.get(1).map(|model| token(model)),
                 ..NodeCapacity::default()
             },
-        },
-        "tick" => Event::NodeReady {
+        }),
+        "tick" => Event::NodeReady(NodeReady {
             node: token("n"),
             incarnation: 1,
-        },
+        }),
         verb => setting(verb, words)
             .or_else(|| resource(verb, no, words))
             .unwrap_or_else(|| life(verb, no, words)),

@@ -1,18 +1,20 @@
 //! Cancel: what waits ends at once, what is on a node is asked to stop.
 
+use crate::domain::Written;
 use crate::domain::{
     Scheduler,
     allocation::{Phase, Stop},
 };
 use ledger::Draft;
-use vocab::{AllocationNo, CancelVerdict, EndCause, Event, EventNo};
+use vocab::fact::{AllocationEnded, AllocationStopping, CancelDecided};
+use vocab::{AllocationNo, CancelVerdict, EndCause, EventNo};
 
 pub fn decide(
     state: &mut Scheduler,
     request: EventNo,
     allocation: AllocationNo,
     draft: &mut Draft,
-) -> Event {
+) -> CancelDecided {
     let verdict = match cancelled(state, allocation, draft) {
         Some(event) => {
             draft.emit(state, event);
@@ -21,7 +23,7 @@ pub fn decide(
         None if state.live.contains_key(&allocation) => CancelVerdict::WasLive,
         None => CancelVerdict::HadEnded,
     };
-    Event::CancelDecided {
+    CancelDecided {
         request,
         allocation,
         verdict,
@@ -29,20 +31,24 @@ pub fn decide(
 }
 
 /// What a cancel does to it; nothing if it has ended or is stopping already.
-pub fn cancelled(state: &Scheduler, allocation: AllocationNo, draft: &Draft) -> Option<Event> {
+pub fn cancelled(state: &Scheduler, allocation: AllocationNo, draft: &Draft) -> Option<Written> {
     match &state.live.get(&allocation)?.phase {
         Phase::Held(hold) if hold.stop.is_some() => None,
-        Phase::Held(_) => Some(Event::AllocationStopping { allocation }),
+        Phase::Held(_) => Some(AllocationStopping { allocation }.into()),
         Phase::AwaitingQuota(_)
         | Phase::AwaitingOthers
         | Phase::Pausing(_)
         | Phase::Queued(..)
         | Phase::InGang
-        | Phase::Nominated(_) => Some(Event::AllocationEnded {
-            allocation,
-            cause: EndCause::Cancelled,
-            at: draft.now,
-        }),
+        | Phase::Nominated(_) => {
+            let (cause, at) = (EndCause::Cancelled, draft.now);
+            let ended = AllocationEnded {
+                allocation,
+                cause,
+                at,
+            };
+            Some(ended.into())
+        }
     }
 }
 

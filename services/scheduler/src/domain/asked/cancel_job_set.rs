@@ -3,7 +3,9 @@
 use super::{Asked, cancel::cancelled};
 use crate::domain::Scheduler;
 use ledger::{Draft, IllegalEvent};
-use vocab::{AllocationNo, Event, EventNo, Token};
+use std::fmt;
+use vocab::fact::JobSetCancelDecided;
+use vocab::{AllocationNo, EventNo, Token};
 
 /// What has come of it; none if it goes on in the next frame. What is done can be seen from the state: it has ended, or
 /// is stopping.
@@ -12,7 +14,7 @@ pub fn decide(
     request: EventNo,
     (tenant, job_set): (&Token, &Token),
     draft: &mut Draft,
-) -> Option<Event> {
+) -> Option<JobSetCancelDecided> {
     let members = state.in_job_set(tenant, job_set, AllocationNo(request.0));
     let mut stopping = 0;
     for allocation in members {
@@ -28,7 +30,7 @@ pub fn decide(
         Some(Asked::CancelJobSet { ended, .. }) => *ended,
         Some(Asked::Cancel(_) | Asked::Priority { .. }) | None => 0,
     };
-    Some(Event::JobSetCancelDecided {
+    Some(JobSetCancelDecided {
         request,
         allocations: ended + stopping,
     })
@@ -56,7 +58,7 @@ impl Scheduler {
     pub fn job_set_cancel_decided(
         &mut self,
         request: EventNo,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         match self.asked_is_done(request, event)? {
             Asked::CancelJobSet {

@@ -5,10 +5,11 @@ mod cancel;
 mod cancel_job_set;
 mod priority;
 
-use super::Scheduler;
+use super::{Scheduler, Written};
 use ledger::{Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
-use vocab::{AllocationNo, Event, EventNo, PriorityTarget, Token};
+use std::fmt;
+use vocab::{AllocationNo, EventNo, PriorityTarget, Token};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Asked {
@@ -34,15 +35,19 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
         }
         let request = *request;
         let decided = match asked.clone() {
-            Asked::Cancel(allocation) => Some(cancel::decide(state, request, allocation, draft)),
+            Asked::Cancel(allocation) => {
+                Some(cancel::decide(state, request, allocation, draft).into())
+            }
             Asked::CancelJobSet {
                 tenant, job_set, ..
-            } => cancel_job_set::decide(state, request, (&tenant, &job_set), draft),
+            } => cancel_job_set::decide(state, request, (&tenant, &job_set), draft)
+                .map(Written::from),
             Asked::Priority {
                 tenant,
                 target,
                 priority,
-            } => priority::decide(state, request, &tenant, (&target, priority), draft),
+            } => priority::decide(state, request, &tenant, (&target, priority), draft)
+                .map(Written::from),
         };
         match decided {
             Some(event) => draft.emit(state, event),
@@ -56,7 +61,7 @@ impl Scheduler {
     pub(super) fn asked_is_done(
         &mut self,
         request: EventNo,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<Asked, IllegalEvent> {
         let asked = self.asked.remove(&request);
         asked.ok_or_else(|| IllegalEvent::new("no such request", event))

@@ -3,7 +3,9 @@
 use super::Asked;
 use crate::domain::{Scheduler, allocation::Phase, preempt::Epoch, queues::Key};
 use ledger::{Draft, IllegalEvent};
-use vocab::{AllocationNo, Event, EventNo, LineNo, PriorityTarget, Refusal, Rule, Token};
+use std::fmt;
+use vocab::fact::{AllocationReprioritised, PriorityDecided};
+use vocab::{AllocationNo, EventNo, LineNo, PriorityTarget, Refusal, Rule, Token};
 
 /// What has come of it; none if it goes on in the next frame. Those that have the priority are done.
 pub fn decide(
@@ -12,11 +14,11 @@ pub fn decide(
     tenant: &Token,
     (target, priority): (&PriorityTarget, i32),
     draft: &mut Draft,
-) -> Option<Event> {
+) -> Option<PriorityDecided> {
     let targets = match targets(state, request, tenant, target) {
         Ok(targets) => targets,
         Err(refusal) => {
-            return Some(Event::PriorityDecided {
+            return Some(PriorityDecided {
                 request,
                 allocations: 0,
                 refusal: Some(refusal),
@@ -30,14 +32,14 @@ pub fn decide(
         let has = state.live.get(allocation).map(|live| live.priority);
         if has != Some(priority) {
             let allocation = *allocation;
-            let event = Event::AllocationReprioritised {
+            let event = AllocationReprioritised {
                 allocation,
                 priority,
             };
             draft.emit(state, event);
         }
     }
-    Some(Event::PriorityDecided {
+    Some(PriorityDecided {
         request,
         allocations: targets.len() as u64,
         refusal: None,
@@ -78,7 +80,7 @@ impl Scheduler {
         &mut self,
         no: AllocationNo,
         priority: i32,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let live = self
             .live
@@ -114,7 +116,7 @@ impl Scheduler {
     pub fn priority_decided(
         &mut self,
         request: EventNo,
-        event: &Event,
+        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         match self.asked_is_done(request, event)? {
             Asked::Priority { .. } => Ok(()),

@@ -26,6 +26,7 @@ pub use nominees::decide as decide_nominated;
 pub use rate::Rate;
 use sweep::Strength;
 pub use sweep::Sweep;
+use vocab::fact::AllocationNominated;
 
 use super::{
     Scheduler,
@@ -44,7 +45,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 use vocab::{
-    AllocationNo, Event, LineNo, Millis, PriorityClass, WaitingReason,
+    AllocationNo, LineNo, Millis, PriorityClass, WaitingReason,
     sabotage::{self, Bug},
 };
 
@@ -319,7 +320,7 @@ fn carry_out(state: &mut Scheduler, plan: Plan, draft: &mut Draft) {
     }
     for (allocation, node) in plan.places {
         let there = state.fleet.node(node);
-        let nominated = Event::AllocationNominated {
+        let nominated = AllocationNominated {
             allocation,
             node: there.name.clone(),
             incarnation: there.incarnation,

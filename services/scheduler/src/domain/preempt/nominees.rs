@@ -13,8 +13,9 @@ use super::{
 };
 use ledger::Draft;
 use std::collections::{BTreeMap, BTreeSet};
+use vocab::fact::AllocationWaiting;
 use vocab::{
-    AllocationNo, Event, WaitingReason,
+    AllocationNo, WaitingReason,
     sabotage::{self, Bug},
 };
 
@@ -97,7 +98,7 @@ impl Scheduler {
     fn withdraw(&mut self, members: Vec<AllocationNo>, draft: &mut Draft) {
         for allocation in members {
             let (reason, line) = (WaitingReason::NoRoomNow, None);
-            let waiting = Event::AllocationWaiting {
+            let waiting = AllocationWaiting {
                 allocation,
                 reason,
                 line,

@@ -1,6 +1,8 @@
 //! What is asked about allocations that are there: cancels of a whole job set, and changes of priority.
 
 use super::*;
+use vocab::Event;
+use vocab::fact::{JobSetCancelDecided, TenantSet};
 
 fn of_set(job_set: &str, cores: u64) -> AllocationSpec {
     AllocationSpec {
@@ -89,12 +91,14 @@ fn a_large_job_set_is_cancelled_over_several_frames() {
         }
         for event in &events {
             match event {
-                Event::AllocationEnded { .. } => ended += 1,
-                Event::AllocationStopping { .. } => stopping += 1,
+                Event::AllocationEnded(_) => ended += 1,
+                Event::AllocationStopping(_) => stopping += 1,
                 _ => {}
             }
         }
-        if let Some(Event::JobSetCancelDecided { allocations, .. }) = events.last() {
+        if let Some(Event::JobSetCancelDecided(JobSetCancelDecided { allocations, .. })) =
+            events.last()
+        {
             break *allocations;
         }
         assert!(!events.is_empty());
@@ -233,10 +237,10 @@ fn the_weight_of_a_tenant_is_that_of_its_queue_unless_that_was_set() {
             weight_milli,
             ..vocab::TenantSettings::default()
         };
-        w.admin(AdminChange::Tenant {
+        w.admin(AdminChange::Tenant(TenantSet {
             tenant: token(tenant),
             settings,
-        });
+        }));
     };
     let held = |before: &[u32], set: Option<u32>, after: &[u32]| {
         let mut w = World::new();

@@ -2,6 +2,7 @@
 //! `s` a job of 1 core and 4 GiB.
 
 use super::*;
+use vocab::fact::CordonSet;
 
 fn s() -> AllocationSpec {
     class(job(1, 4), 0)
@@ -196,9 +197,11 @@ fn row_12_large_jobs_cordons_and_taints() {
     w.settle();
     assert_eq!((w.on_nodes(&large), w.on_nodes(&small)), (0, 2));
     assert_eq!(w.reason(large[0]), "larger_than_any_node");
-    let cordon = |cordoned| AdminChange::Cordon {
-        node: token("n"),
-        cordoned,
+    let cordon = |cordoned| {
+        AdminChange::Cordon(CordonSet {
+            node: token("n"),
+            cordoned,
+        })
     };
     w.admin(cordon(true));
     let later = w.submit("a", 1, job(2, 4));

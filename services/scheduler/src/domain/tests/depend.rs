@@ -3,6 +3,8 @@
 use super::*;
 use ledger::memory::Seeded;
 use std::collections::BTreeMap;
+use vocab::Event;
+use vocab::fact::{AllocationEnded, AllocationPlaced, OperationsForgotten, QuotaDenied};
 
 fn after(on: &[(u64, bool)]) -> AllocationSpec {
     let dependency = |(no, success): &(u64, bool)| vocab::Dependency {
@@ -17,17 +19,17 @@ fn after(on: &[(u64, bool)]) -> AllocationSpec {
 
 /// Admission says what it does not know any more.
 fn forgets(w: &mut World, ended_through: u64) {
-    w.observe(Event::OperationsForgotten {
+    w.observe(Event::OperationsForgotten(OperationsForgotten {
         through: EventNo(0),
         slots_of: None,
         ended_through: EventNo(ended_through),
         denied_through: EventNo(0),
-    });
+    }));
 }
 
 /// The number of the event that ended it.
 fn ended_by(w: &World, no: u64) -> u64 {
-    let is = |event: &Event| matches!(event, Event::AllocationEnded { allocation, .. } if allocation.0 == no);
+    let is = |event: &Event| matches!(event, Event::AllocationEnded(AllocationEnded { allocation, .. }) if allocation.0 == no);
     1 + w.said.iter().position(is).expect("it has ended") as u64
 }
 
@@ -56,10 +58,10 @@ fn what_became_of_others_is_known_until_admission_forgets_it() {
     };
     let (placed, doomed) = ("1 on n", "1 ended dependency_failed");
     let denied = w.request("t", job(1, 1));
-    w.observe(Event::QuotaDenied {
+    w.observe(Event::QuotaDenied(QuotaDenied {
         allocation: AllocationNo(denied),
         refusal: Refusal::new(Rule::QuotaExceeded, "cpu"),
-    });
+    }));
     let rows = [
         (jobs[0], true, placed),
         (jobs[3], true, placed),
@@ -93,10 +95,10 @@ fn many_failures_of_others_make_none_of_ours_a_success() {
     // More than was once remembered of all tenants together.
     for _ in 0..66_000 {
         let no = w.request("other", job(1, 1));
-        w.observe(Event::QuotaDenied {
+        w.observe(Event::QuotaDenied(QuotaDenied {
             allocation: AllocationNo(no),
             refusal: Refusal::new(Rule::QuotaExceeded, "cpu"),
-        });
+        }));
     }
     let late = w.submit("t", 1, after(&[(first, true)]))[0];
     let events = spoken(&w.settle());
@@ -122,7 +124,7 @@ fn forty_thousand_dependents_are_cancelled() {
     let said = w.settle();
     let ended = said
         .iter()
-        .filter(|event| matches!(event, Event::AllocationEnded { .. }));
+        .filter(|event| matches!(event, Event::AllocationEnded(_)));
     assert_eq!(ended.count(), MANY);
     assert_eq!(waits_for(&w), 0);
     assert_eq!(w.state.live().len(), 1);
@@ -190,7 +192,7 @@ fn nothing_starts_before_it_may_and_nothing_is_doomed_that_may() {
             }
             for event in w.settle() {
                 match event {
-                    Event::AllocationPlaced { allocation, .. } => {
+                    Event::AllocationPlaced(AllocationPlaced { allocation, .. }) => {
                         let (_, on) = &known[&allocation.0];
                         for (other, success) in on {
                             let course = known[other].0;
@@ -202,9 +204,9 @@ fn nothing_starts_before_it_may_and_nothing_is_doomed_that_may() {
                             assert!(fine, "seed {seed}: {} starts after {other}", allocation.0);
                         }
                     }
-                    Event::AllocationEnded {
+                    Event::AllocationEnded(AllocationEnded {
                         allocation, cause, ..
-                    } => {
+                    }) => {
                         if cause == EndCause::DependencyFailed {
                             doomed += 1;
                             let (_, on) = &known[&allocation.0];

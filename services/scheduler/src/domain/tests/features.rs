@@ -1,7 +1,8 @@
 //! Each feature once, as its users see it.
 
 use super::*;
-use vocab::{AdvanceReservation, Filter, GroupTerm, NumaPolicy, ResourceKind, Spread};
+use vocab::fact::{AllocationPlaced, LineExplained, ReservationSet};
+use vocab::{AdvanceReservation, Event, Filter, GroupTerm, NumaPolicy, ResourceKind, Spread};
 
 fn nodes_of(w: &World, of: &[u64]) -> Vec<String> {
     let mut nodes: Vec<_> = of.iter().filter_map(|no| w.node_of(*no)).collect();
@@ -138,7 +139,7 @@ fn reserved_nodes_are_for_their_queue_in_their_time() {
     let mut w = World::new();
     w.nodes(&["n1", "n2"]);
     let (from, until) = (Millis(w.now.0 + 100_000), Millis(w.now.0 + 200_000));
-    w.admin(AdminChange::Reservation {
+    w.admin(AdminChange::Reservation(ReservationSet {
         reservation: token("demo"),
         wanted: Some(AdvanceReservation {
             queue: token("a"),
@@ -147,7 +148,7 @@ fn reserved_nodes_are_for_their_queue_in_their_time() {
             nodes: 1,
             selector: Vec::new(),
         }),
-    });
+    }));
     let granted = spoken(&w.settle());
     assert_eq!(granted.len(), 1);
     let reserved = granted[0].replace("demo has [", "").replace(']', "");
@@ -174,7 +175,7 @@ fn reserved_nodes_are_for_their_queue_in_their_time() {
     w.now = until;
     assert_eq!(spoken(&w.settle()), ["demo has []"]);
     // More nodes than there are.
-    w.admin(AdminChange::Reservation {
+    w.admin(AdminChange::Reservation(ReservationSet {
         reservation: token("large"),
         wanted: Some(AdvanceReservation {
             queue: token("a"),
@@ -183,7 +184,7 @@ fn reserved_nodes_are_for_their_queue_in_their_time() {
             nodes: 3,
             selector: Vec::new(),
         }),
-    });
+    }));
     assert_eq!(spoken(&w.settle()), ["large has []"]);
 }
 
@@ -225,7 +226,7 @@ fn devices_and_zones_are_in_the_placement() {
     for spec in jobs {
         w.submit("t", 1, spec);
         placed.extend(w.settle().into_iter().filter_map(|event| match event {
-            Event::AllocationPlaced { gpus, zones, .. } => {
+            Event::AllocationPlaced(AllocationPlaced { gpus, zones, .. }) => {
                 let devices: Vec<_> = gpus.iter().map(|share| share.device).collect();
                 Some(format!("{devices:?} in {zones:02b}"))
             }
@@ -249,12 +250,12 @@ fn a_line_is_explained_by_filters_and_what_is_missing() {
     w.settle();
     w.submit("a", 3, gpus(job(4, 4), 2, 1000));
     let said = w.settle().into_iter().find_map(|event| match event {
-        Event::LineExplained {
+        Event::LineExplained(LineExplained {
             reason,
             counts,
             shortfall,
             ..
-        } => Some((reason, counts, shortfall)),
+        }) => Some((reason, counts, shortfall)),
         _ => None,
     });
     let (reason, counts, shortfall) = said.unwrap();
@@ -278,7 +279,7 @@ fn a_line_is_explained_by_filters_and_what_is_missing() {
         .settle()
         .iter()
         .filter_map(|event| match event {
-            Event::LineExplained { reason, .. } => Some(reason.name()),
+            Event::LineExplained(LineExplained { reason, .. }) => Some(reason.name()),
             _ => None,
         })
         .collect();

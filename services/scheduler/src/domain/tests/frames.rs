@@ -1,6 +1,7 @@
 //! A frame's work is bounded, what it leaves for the next is done there, and nothing is put off twice.
 
 use super::*;
+use vocab::Event;
 
 /// A node that is full of what may go, and one who may make it go.
 fn crowded() -> World {
@@ -18,7 +19,7 @@ fn spent(w: &mut World) -> Vec<Event> {
 }
 
 fn is_preempted(event: &Event) -> bool {
-    matches!(event, Event::AllocationPreempted { .. })
+    matches!(event, Event::AllocationPreempted(_))
 }
 
 #[test]
@@ -37,7 +38,7 @@ fn an_explanation_is_put_off_by_a_full_frame_and_not_by_the_next() {
     w.node("n", 1, capacity(8, 64, 0));
     w.submit("a", 1, job(9, 1));
     let told = |events: &[Event]| {
-        let waits = |event: &&Event| matches!(event, Event::AllocationWaiting { .. });
+        let waits = |event: &&Event| matches!(event, Event::AllocationWaiting(_));
         events.iter().filter(waits).count()
     };
     assert_eq!(told(&spent(&mut w)), 0);
@@ -55,7 +56,7 @@ fn some_are_placed_however_long_it_took_to_see_whose_turn_it_is() {
     }
     let placed = w.decide_with(|draft| draft.spend(Draft::WORK_MAX - 1));
     let placed = placed.iter();
-    let placed = placed.filter(|event| matches!(event, Event::AllocationPlaced { .. }));
+    let placed = placed.filter(|event| matches!(event, Event::AllocationPlaced(_)));
     assert_eq!(placed.count(), 8);
 }
 

@@ -5,7 +5,11 @@
 use super::*;
 use crate::domain::fleet::{Moves, Others, keeps_off};
 use proptest::prelude::*;
-use vocab::{AdvanceReservation, GroupTerm, Operator, ResourceKind, Spread};
+use vocab::fact::{
+    AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
+    AllocationRequeued, AllocationWaiting, CordonSet, ReservationDecided, ReservationSet,
+};
+use vocab::{AdvanceReservation, Event, GroupTerm, Operator, ResourceKind, Spread};
 
 #[derive(Debug, Clone)]
 struct Setting {
@@ -354,10 +358,10 @@ impl Run {
                     self.cordoned.remove(&name);
                 }
                 let cordoned = *cordoned;
-                self.world.admin(AdminChange::Cordon {
+                self.world.admin(AdminChange::Cordon(CordonSet {
                     node: token(&name),
                     cordoned,
-                });
+                }));
             }
             Step::Finish(of, well) => {
                 let on = self
@@ -388,7 +392,7 @@ impl Run {
             }
             Step::Reserve { queue, after } => {
                 let from = Millis(self.world.now.0 + i64::from(*after) * 20_000);
-                self.world.admin(AdminChange::Reservation {
+                self.world.admin(AdminChange::Reservation(ReservationSet {
                     reservation: token("demo"),
                     wanted: Some(AdvanceReservation {
                         queue: token(&queue_name(*queue)),
@@ -397,7 +401,7 @@ impl Run {
                         nodes: 1,
                         selector: Vec::new(),
                     }),
-                });
+                }));
             }
             Step::Wait(ms) => self.world.now.0 += i64::from(*ms),
             Step::Decide => drop(self.decide()),
@@ -428,7 +432,7 @@ impl Run {
         self.limits_hold();
         // One who was withdrawn may leave another where it may not be.
         let withdrawn = events.iter().any(|event| {
-            matches!(event, Event::AllocationWaiting { allocation, .. } if nominated.contains(allocation))
+            matches!(event, Event::AllocationWaiting(AllocationWaiting { allocation, .. }) if nominated.contains(allocation))
         });
         if !withdrawn {
             let now = self.kept_off();
@@ -437,11 +441,11 @@ impl Run {
         }
         for event in &events {
             // What counts by model asks again, and has quota at once.
-            if let Event::AllocationWaiting {
+            if let Event::AllocationWaiting(AllocationWaiting {
                 allocation,
                 reason: WaitingReason::Quota,
                 ..
-            } = event
+            }) = event
             {
                 let except = self.seen.except[&allocation.0];
                 self.world.grant_but(allocation.0, except);
@@ -477,9 +481,9 @@ impl Run {
 
     fn saw(&mut self, event: &Event, frame: &[Event]) {
         match event {
-            Event::AllocationPlaced {
+            Event::AllocationPlaced(AllocationPlaced {
                 allocation, node, ..
-            } => {
+            }) => {
                 assert!(
                     !self.seen.over.contains(&allocation.0),
                     "{allocation:?} runs again"
@@ -488,17 +492,17 @@ impl Run {
                 self.seen.nominated.remove(&allocation.0);
                 self.seen.held.insert(allocation.0, node.clone());
             }
-            Event::AllocationNominated {
+            Event::AllocationNominated(AllocationNominated {
                 allocation, node, ..
-            } => {
+            }) => {
                 self.seen.nominated.insert(allocation.0, node.clone());
             }
-            Event::AllocationWaiting { allocation, .. } => {
+            Event::AllocationWaiting(AllocationWaiting { allocation, .. }) => {
                 self.seen.nominated.remove(&allocation.0);
             }
-            Event::AllocationRequeued {
+            Event::AllocationRequeued(AllocationRequeued {
                 allocation, cause, ..
-            } => {
+            }) => {
                 let finished = self.seen.finished.remove(&allocation.0);
                 assert!(
                     !finished || *cause != EndCause::Preempted,
@@ -506,14 +510,14 @@ impl Run {
                 );
                 self.seen.held.remove(&allocation.0);
             }
-            Event::AllocationEnded { allocation, .. } => {
+            Event::AllocationEnded(AllocationEnded { allocation, .. }) => {
                 self.seen.nominated.remove(&allocation.0);
                 self.seen.held.remove(&allocation.0);
                 self.seen.over.insert(allocation.0);
             }
-            Event::AllocationPreempted { allocation, .. } => {
+            Event::AllocationPreempted(AllocationPreempted { allocation, .. }) => {
                 let placed = frame.iter().any(|other| {
-                    matches!(other, Event::AllocationPlaced { allocation: placed, .. } if placed == allocation)
+                    matches!(other, Event::AllocationPlaced(AllocationPlaced { allocation: placed, .. }) if placed == allocation)
                 });
                 assert!(
                     !placed,
@@ -608,7 +612,7 @@ impl Run {
             let events = self.decide();
             preemptions += events
                 .iter()
-                .filter(|event| matches!(event, Event::AllocationPreempted { .. }))
+                .filter(|event| matches!(event, Event::AllocationPreempted(_)))
                 .count();
             assert!(preemptions <= 4 * live * (live + 1), "no rest");
             let stopping = crate::domain::what_if::told_to_stop(&self.world.state);
@@ -710,7 +714,7 @@ fn places_for(state: &mut Scheduler, members: &[AllocationNo], min: usize, found
 
 /// Explanations are told again with new numbers now and then; everything else is a decision.
 fn decisions<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Event> {
-    let told = |event: &&Event| !matches!(event, Event::LineExplained { .. });
+    let told = |event: &&Event| !matches!(event, Event::LineExplained(_));
     events.filter(told).cloned().collect()
 }
 
@@ -732,23 +736,25 @@ fn outcomes(setting: &Setting, steps: &[Step], odd: Option<&[(u8, u8)]>) -> Vec<
             .collect();
         for event in std::mem::take(&mut run.world.said) {
             let (text, no) = match &event {
-                Event::AllocationPlaced {
+                Event::AllocationPlaced(AllocationPlaced {
                     allocation,
                     node,
                     gpus,
                     ..
-                } => (format!("on {node} {gpus:?}"), allocation),
-                Event::AllocationPreempted {
+                }) => (format!("on {node} {gpus:?}"), allocation),
+                Event::AllocationPreempted(AllocationPreempted {
                     allocation, cause, ..
-                } => (format!("preempted {}", cause.name()), allocation),
-                Event::AllocationNominated {
+                }) => (format!("preempted {}", cause.name()), allocation),
+                Event::AllocationNominated(AllocationNominated {
                     allocation, node, ..
-                } => (format!("nominated {node}"), allocation),
-                Event::AllocationRequeued { allocation, .. } => ("requeued".into(), allocation),
-                Event::AllocationEnded {
+                }) => (format!("nominated {node}"), allocation),
+                Event::AllocationRequeued(AllocationRequeued { allocation, .. }) => {
+                    ("requeued".into(), allocation)
+                }
+                Event::AllocationEnded(AllocationEnded {
                     allocation, cause, ..
-                } => (format!("ended {}", cause.name()), allocation),
-                Event::ReservationDecided { nodes, .. } => {
+                }) => (format!("ended {}", cause.name()), allocation),
+                Event::ReservationDecided(ReservationDecided { nodes, .. }) => {
                     said.push(format!("reserved {nodes:?}"));
                     continue;
                 }
@@ -838,7 +844,7 @@ proptest! {
             w.submit(&queue_name(queue), 1, class(spec, 0));
             jobs += 1;
             let events = w.settle();
-            let preempted = |event: &&Event| matches!(event, Event::AllocationPreempted { .. });
+            let preempted = |event: &&Event| matches!(event, Event::AllocationPreempted(_));
             prop_assert!(events.iter().filter(preempted).count() <= jobs * (jobs - 1), "no rest");
         }
     }

@@ -2,7 +2,10 @@
 //! job of 1 core and 4 GiB, `@k` its priority class.
 
 use super::*;
-use vocab::{AdvanceReservation, GroupTerm, ResourceKind, Spread};
+use vocab::fact::{
+    AllocationPlaced, AllocationPreempted, AllocationWaiting, LineExplained, ReservationSet,
+};
+use vocab::{AdvanceReservation, Event, GroupTerm, ResourceKind, Spread};
 
 fn s(value: i32) -> AllocationSpec {
     class(job(1, 4), value)
@@ -31,7 +34,7 @@ fn limited(w: &mut World, queue: &str, cores: u64) {
 }
 
 fn preemptions(events: &[Event]) -> usize {
-    let preempted = |event: &&Event| matches!(event, Event::AllocationPreempted { .. });
+    let preempted = |event: &&Event| matches!(event, Event::AllocationPreempted(_));
     events.iter().filter(preempted).count()
 }
 
@@ -335,11 +338,13 @@ fn what_had_finished_when_it_was_preempted_is_not_run_again() {
 fn nothing_is_placed_to_be_preempted_at_once() {
     let in_one_frame = |events: &[Event]| {
         let placed = |no: &AllocationNo| {
-            let this = |event: &&Event| matches!(event, Event::AllocationPlaced { allocation, .. } if allocation == no);
+            let this = |event: &&Event| matches!(event, Event::AllocationPlaced(AllocationPlaced { allocation, .. }) if allocation == no);
             events.iter().any(|event| this(&event))
         };
         events.iter().any(|event| match event {
-            Event::AllocationPreempted { allocation, .. } => placed(allocation),
+            Event::AllocationPreempted(AllocationPreempted { allocation, .. }) => {
+                placed(allocation)
+            }
             _ => false,
         })
     };
@@ -531,7 +536,7 @@ fn a_gang_never_starts_with_less_than_it_needs() {
 
 fn reserve(w: &mut World, queue: &str, from_ms: i64, nodes: u32) {
     let from = Millis(w.now.0 + from_ms);
-    w.admin(AdminChange::Reservation {
+    w.admin(AdminChange::Reservation(ReservationSet {
         reservation: token("demo"),
         wanted: Some(AdvanceReservation {
             queue: token(queue),
@@ -540,7 +545,7 @@ fn reserve(w: &mut World, queue: &str, from_ms: i64, nodes: u32) {
             nodes,
             selector: Vec::new(),
         }),
-    });
+    }));
 }
 
 #[test]
@@ -597,13 +602,15 @@ fn more_than_may_go_in_a_minute_go_after_a_minute_without_any() {
     assert_eq!((w.on_nodes(&large), w.on_nodes(&low)), (0, 31));
     let told = |w: &World| {
         let told = w.said.iter().rev().find_map(|event| match event {
-            Event::AllocationWaiting {
+            Event::AllocationWaiting(AllocationWaiting {
                 allocation, reason, ..
-            } if allocation.0 == large[0] => Some(*reason),
+            }) if allocation.0 == large[0] => Some(*reason),
             _ => None,
         });
         let explained = w.said.iter().rev().find_map(|event| match event {
-            Event::LineExplained { head, reason, .. } if head.0 == large[0] => Some(*reason),
+            Event::LineExplained(LineExplained { head, reason, .. }) if head.0 == large[0] => {
+                Some(*reason)
+            }
             _ => None,
         });
         (told.unwrap(), explained.unwrap())
@@ -706,7 +713,9 @@ fn nobody_comes_where_that_keeps_a_nominee_off() {
         let said = w.decide();
         assert_eq!(w.on_nodes(&beside), 0, "{value}");
         let kept = |event: &Event| match event {
-            Event::LineExplained { counts, .. } => counts == &[(vocab::Filter::Backfill, 2)],
+            Event::LineExplained(LineExplained { counts, .. }) => {
+                counts == &[(vocab::Filter::Backfill, 2)]
+            }
             _ => false,
         };
         assert!(said.iter().any(kept), "{said:?}");
@@ -849,7 +858,7 @@ fn members_of_a_gang_come_as_they_were_planned_to() {
 #[test]
 fn what_is_not_said_in_one_frame_is_said_in_the_next() {
     let told = |events: &[Event]| {
-        let waits = |event: &&Event| matches!(event, Event::AllocationWaiting { .. });
+        let waits = |event: &&Event| matches!(event, Event::AllocationWaiting(_));
         events.iter().filter(waits).count()
     };
     let mut w = World::new();

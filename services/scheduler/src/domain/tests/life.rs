@@ -1,6 +1,11 @@
 //! The life of allocations: what stands on the ledger, then what the scheduler adds to it.
 
 use super::*;
+use vocab::Event;
+use vocab::fact::{
+    AllocationEnded, AllocationPlaced, AllocationStarted, AllocationStopping, QuotaDenied,
+    RunReported,
+};
 
 fn small(cores: u64) -> AllocationSpec {
     job(cores, 1)
@@ -36,10 +41,10 @@ fn nothing_is_placed_before_quota_has_granted_it() {
     w.grant(first);
     check(&mut w, &[first], &["1 on n"]);
     let second = w.request("t", small(1));
-    w.observe(Event::QuotaDenied {
+    w.observe(Event::QuotaDenied(QuotaDenied {
         allocation: AllocationNo(second),
         refusal: Refusal::new(Rule::QuotaExceeded, "cpu"),
-    });
+    }));
     check(&mut w, &[], &[]);
     assert_eq!(w.state.live().len(), 1);
 }
@@ -189,22 +194,26 @@ fn an_event_that_does_not_fit_is_refused_and_changes_nothing() {
     let waiting = w.submit("t", 1, small(3));
     w.settle();
     let before = w.state.clone();
-    let placed = |allocation, node: &str, gpus: Vec<vocab::GpuShare>| Event::AllocationPlaced {
-        allocation: AllocationNo(allocation),
-        node: token(node),
-        incarnation: 1,
-        gpus,
-        zones: 0,
-        policy: vocab::PlacementPolicy::Default,
-        candidates: Vec::new(),
+    let placed = |allocation, node: &str, gpus: Vec<vocab::GpuShare>| {
+        Event::AllocationPlaced(AllocationPlaced {
+            allocation: AllocationNo(allocation),
+            node: token(node),
+            incarnation: 1,
+            gpus,
+            zones: 0,
+            policy: vocab::PlacementPolicy::Default,
+            candidates: Vec::new(),
+        })
     };
-    let ended = Event::AllocationEnded {
+    let ended = Event::AllocationEnded(AllocationEnded {
         allocation: AllocationNo(999),
         cause: EndCause::Finished,
         at: Millis(0),
-    };
-    let stopping = |allocation| Event::AllocationStopping {
-        allocation: AllocationNo(allocation),
+    });
+    let stopping = |allocation| {
+        Event::AllocationStopping(AllocationStopping {
+            allocation: AllocationNo(allocation),
+        })
     };
     let events = [
         placed(jobs[0], "n", Vec::new()),
@@ -222,7 +231,7 @@ fn an_event_that_does_not_fit_is_refused_and_changes_nothing() {
             no: EventNo(0),
             now: w.now,
         };
-        assert!(w.state.evolve(&at, &event).is_err(), "{event:?}");
+        assert!(w.state.evolve_event(&at, &event).is_err(), "{event:?}");
         assert_eq!(w.state, before);
     }
 }
@@ -335,16 +344,15 @@ fn a_runs_moments_are_inside_what_the_scheduler_knows() {
         let placed = w.now;
         let mut found = Vec::new();
         for (state, at) in [(RunState::Started, start), (RunState::Finished, end)] {
-            w.observe(Event::RunReported {
+            w.observe(Event::RunReported(RunReported {
                 allocation: AllocationNo(no),
                 node: token("n"),
                 state,
                 at: placed.plus(at),
-            });
+            }));
             found.extend(w.decide().iter().filter_map(|event| match event {
-                Event::AllocationStarted { at, .. } | Event::AllocationEnded { at, .. } => {
-                    Some(at.0 - placed.0)
-                }
+                Event::AllocationStarted(AllocationStarted { at, .. })
+                | Event::AllocationEnded(AllocationEnded { at, .. }) => Some(at.0 - placed.0),
                 _ => None,
             }));
         }

@@ -15,8 +15,16 @@ mod reclaim;
 mod what_if;
 
 use super::*;
+use vocab::fact::{
+    AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
+    AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationStarted,
+    AllocationStopping, AllocationWaiting, CancelDecided, CancelRequested, CordonSet,
+    JobSetCancelDecided, JobSetCancelRequested, NodeLost, NodeRegistered, PriorityClassSet,
+    PriorityDecided, PriorityRequested, QueueSet, QuotaReclaimed, QuotaReserved,
+    ReservationDecided, RunReported, SchedulingSet,
+};
 use vocab::{
-    AdminChange, AllocationSpec, EndCause, Gang, GpuRequest, Lsn, ModelGrant, NodeCapacity,
+    AdminChange, AllocationSpec, EndCause, Event, Gang, GpuRequest, Lsn, ModelGrant, NodeCapacity,
     Operation, PlacementRules, PriorityTarget, QueueSettings, Refusal, Requirement, Rule, RunState,
 };
 
@@ -118,7 +126,7 @@ impl World {
             rules: Rules::default(),
         };
         for value in 0..=3 {
-            world.admin(AdminChange::PriorityClass {
+            world.admin(AdminChange::PriorityClass(PriorityClassSet {
                 class: token(&format!("p{value}")),
                 settings: PriorityClass {
                     value,
@@ -127,7 +135,7 @@ impl World {
                     grace_ms: 1000,
                     placement: None,
                 },
-            });
+            }));
         }
         world
     }
@@ -141,41 +149,37 @@ impl World {
             no: EventNo(no),
             now: self.now,
         };
-        self.state.observe(&at, &event).unwrap();
+        self.state.observe_event(&at, &event).unwrap();
         no
     }
 
     pub fn admin(&mut self, change: AdminChange) {
         let version = self.next_request;
-        self.observe(Event::AdminApplied {
-            operation: operation("_operator"),
-            change,
-            version,
-        });
+        self.observe(change.applied(operation("_operator"), version).into());
     }
 
     pub fn policy(&mut self, change: impl FnOnce(&mut SchedulingPolicy)) {
         let mut policy = SchedulingPolicy::default();
         change(&mut policy);
-        self.admin(AdminChange::Scheduling(policy));
+        self.admin(AdminChange::Scheduling(SchedulingSet { policy }));
     }
 
     pub fn queue(&mut self, name: &str, change: impl FnOnce(&mut QueueSettings)) {
         let mut settings = QueueSettings::default();
         change(&mut settings);
-        self.admin(AdminChange::Queue {
+        self.admin(AdminChange::Queue(QueueSet {
             queue: token(name),
             settings,
-        });
+        }));
     }
 
     pub fn node(&mut self, name: &str, incarnation: u64, capacity: NodeCapacity) {
-        self.observe(Event::NodeRegistered {
+        self.observe(Event::NodeRegistered(NodeRegistered {
             node: token(name),
             incarnation,
             boot: incarnation,
             capacity,
-        });
+        }));
     }
 
     /// Nodes of 32 cores and 256 GiB.
@@ -186,18 +190,18 @@ impl World {
     }
 
     pub fn lose(&mut self, name: &str) {
-        self.observe(Event::NodeLost {
+        self.observe(Event::NodeLost(NodeLost {
             node: token(name),
             incarnation: 1,
             last_seen: Millis(0),
-        });
+        }));
     }
 
     pub fn request(&mut self, tenant: &str, spec: AllocationSpec) -> u64 {
-        self.observe(Event::AllocationRequested {
+        self.observe(Event::AllocationRequested(AllocationRequested {
             operation: operation(tenant),
             spec,
-        })
+        }))
     }
 
     pub fn grant(&mut self, no: u64) {
@@ -212,18 +216,18 @@ impl World {
     }
 
     fn grant_of(&mut self, no: u64, models: Option<Box<ModelGrant>>) {
-        self.observe(Event::QuotaReserved {
+        self.observe(Event::QuotaReserved(QuotaReserved {
             allocation: AllocationNo(no),
             flags: vocab::QuotaFlags::default(),
             models,
-        });
+        }));
     }
 
     pub fn reclaim(&mut self, no: u64, by: Option<u64>) {
-        self.observe(Event::QuotaReclaimed {
+        self.observe(Event::QuotaReclaimed(QuotaReclaimed {
             allocation: AllocationNo(no),
             by: by.map(AllocationNo),
-        });
+        }));
     }
 
     pub fn submit(&mut self, tenant: &str, count: usize, spec: AllocationSpec) -> Vec<u64> {
@@ -253,25 +257,25 @@ impl World {
     }
 
     pub fn cancel(&mut self, no: u64) -> u64 {
-        self.observe(Event::CancelRequested {
+        self.observe(Event::CancelRequested(CancelRequested {
             operation: operation("t"),
             allocation: AllocationNo(no),
-        })
+        }))
     }
 
     pub fn cancel_job_set(&mut self, tenant: &str, job_set: &str) -> u64 {
-        self.observe(Event::JobSetCancelRequested {
+        self.observe(Event::JobSetCancelRequested(JobSetCancelRequested {
             operation: operation(tenant),
             job_set: token(job_set),
-        })
+        }))
     }
 
     pub fn prioritise(&mut self, tenant: &str, target: PriorityTarget, priority: i32) -> u64 {
-        self.observe(Event::PriorityRequested {
+        self.observe(Event::PriorityRequested(PriorityRequested {
             operation: operation(tenant),
             target,
             priority,
-        })
+        }))
     }
 
     /// By an agent that knows of the stop if there is one.
@@ -292,12 +296,12 @@ impl World {
 
     pub fn report_by_itself(&mut self, no: u64, node: &str, state: RunState) {
         let at = self.now;
-        self.observe(Event::RunReported {
+        self.observe(Event::RunReported(RunReported {
             allocation: AllocationNo(no),
             node: token(node),
             state,
             at,
-        });
+        }));
     }
 
     /// One round of decisions a millisecond later.
@@ -344,10 +348,10 @@ impl World {
             .map(|node| node.name.clone())
             .collect();
         for node in names {
-            self.admin(AdminChange::Cordon {
+            self.admin(AdminChange::Cordon(CordonSet {
                 node,
                 cordoned: true,
-            });
+            }));
         }
     }
 
@@ -378,9 +382,9 @@ impl World {
         };
         let said = line.and_then(|line| self.state.queues.line(line)?.said.as_ref());
         let told = self.said.iter().rev().find_map(|event| match event {
-            Event::AllocationWaiting {
+            Event::AllocationWaiting(AllocationWaiting {
                 allocation, reason, ..
-            } if allocation.0 == no => Some(*reason),
+            }) if allocation.0 == no => Some(*reason),
             _ => None,
         });
         let reason = said.map(|said| said.reason).or(told);
@@ -391,58 +395,62 @@ impl World {
 /// An event in a few words.
 pub fn words(event: &Event) -> Option<String> {
     Some(match event {
-        Event::AllocationPlaced {
+        Event::AllocationPlaced(AllocationPlaced {
             allocation,
             node,
             gpus,
             ..
-        } => gpus
+        }) => gpus
             .iter()
             .fold(format!("{} on {node}", allocation.0), |text, share| {
                 format!("{text} {}:{}", share.device, share.milli)
             }),
-        Event::AllocationWaiting {
+        Event::AllocationWaiting(AllocationWaiting {
             allocation, reason, ..
-        } => format!("{} waits {}", allocation.0, reason.name()),
-        Event::AllocationStarted { allocation, .. } => format!("{} started", allocation.0),
-        Event::AllocationStopping { allocation } => format!("{} stopping", allocation.0),
-        Event::AllocationPreempted {
+        }) => format!("{} waits {}", allocation.0, reason.name()),
+        Event::AllocationStarted(AllocationStarted { allocation, .. }) => {
+            format!("{} started", allocation.0)
+        }
+        Event::AllocationStopping(AllocationStopping { allocation }) => {
+            format!("{} stopping", allocation.0)
+        }
+        Event::AllocationPreempted(AllocationPreempted {
             allocation, cause, ..
-        } => format!("{} preempted {}", allocation.0, cause.name()),
-        Event::AllocationNominated {
+        }) => format!("{} preempted {}", allocation.0, cause.name()),
+        Event::AllocationNominated(AllocationNominated {
             allocation, node, ..
-        } => format!("{} nominated {node}", allocation.0),
-        Event::AllocationRequeued {
+        }) => format!("{} nominated {node}", allocation.0),
+        Event::AllocationRequeued(AllocationRequeued {
             allocation, cause, ..
-        } => format!("{} requeued {}", allocation.0, cause.name()),
-        Event::AllocationEnded {
+        }) => format!("{} requeued {}", allocation.0, cause.name()),
+        Event::AllocationEnded(AllocationEnded {
             allocation, cause, ..
-        } => format!("{} ended {}", allocation.0, cause.name()),
-        Event::CancelDecided { verdict, .. } => format!("cancel {verdict:?}"),
-        Event::JobSetCancelDecided { allocations, .. } => {
+        }) => format!("{} ended {}", allocation.0, cause.name()),
+        Event::CancelDecided(CancelDecided { verdict, .. }) => format!("cancel {verdict:?}"),
+        Event::JobSetCancelDecided(JobSetCancelDecided { allocations, .. }) => {
             format!("job set cancel of {allocations}")
         }
-        Event::AllocationReprioritised {
+        Event::AllocationReprioritised(AllocationReprioritised {
             allocation,
             priority,
-        } => format!("{} has priority {priority}", allocation.0),
-        Event::PriorityDecided {
+        }) => format!("{} has priority {priority}", allocation.0),
+        Event::PriorityDecided(PriorityDecided {
             allocations,
             refusal: None,
             ..
-        } => format!("priority of {allocations}"),
-        Event::PriorityDecided {
+        }) => format!("priority of {allocations}"),
+        Event::PriorityDecided(PriorityDecided {
             refusal: Some(refusal),
             ..
-        } => format!("priority: {refusal}"),
-        Event::ReservationDecided {
+        }) => format!("priority: {refusal}"),
+        Event::ReservationDecided(ReservationDecided {
             reservation, nodes, ..
-        } => {
+        }) => {
             let nodes: Vec<_> = nodes.iter().map(Token::as_str).collect();
             format!("{reservation} has [{}]", nodes.join(" "))
         }
         // Of a line, not of an allocation: tests of explanations look at them.
-        Event::LineExplained { .. } => return None,
+        Event::LineExplained(_) => return None,
         other => format!("{other:?}"),
     })
 }

@@ -8,7 +8,10 @@
 //! ```
 
 use super::*;
-use vocab::{Account, Limits, QuotaResource, ReservationNo, ResourceAnswer, ResourceAsk, Validity};
+use vocab::fact::{LimitsInForce, QuotaSet, ReservationExpired, ResourceAsked, ResourceDecided};
+use vocab::{
+    Account, Event, Limits, QuotaResource, ReservationNo, ResourceAnswer, ResourceAsk, Validity,
+};
 
 struct Desk {
     w: World,
@@ -77,12 +80,12 @@ impl Desk {
             },
             other => panic!("{other}"),
         };
-        self.w.observe(Event::ResourceAsked {
+        self.w.observe(Event::ResourceAsked(ResourceAsked {
             operation: operation(tenant),
             slot: number(words[0]),
             by_requests: self.w.rules.slot_ms == 0,
             ask,
-        });
+        }));
         if words[1] == "reserve" {
             // It is the next that is decided, if it is granted.
             let next = ReservationNo(self.w.next_own);
@@ -104,7 +107,7 @@ impl Desk {
 
     fn words(&self, event: &Event) -> String {
         match event {
-            Event::ResourceDecided { answer, .. } => match answer {
+            Event::ResourceDecided(ResourceDecided { answer, .. }) => match answer {
                 ResourceAnswer::Created => "created".into(),
                 ResourceAnswer::Reserved { deadline } => format!("until {deadline}"),
                 ResourceAnswer::Confirmed => "confirmed".into(),
@@ -118,13 +121,13 @@ impl Desk {
                 }
                 ResourceAnswer::Refused(refusal) => refusal.rule.name().into(),
             },
-            Event::ReservationExpired {
+            Event::ReservationExpired(ReservationExpired {
                 reservation,
                 slot,
                 epoch,
                 retire_after,
                 ..
-            } => {
+            }) => {
                 let name = self.numbers.iter().find(|(_, no)| *no == reservation);
                 let name = name.map_or("?", |(name, _)| name);
                 format!("{name} expired at {slot} epoch {epoch} through {retire_after}")
@@ -415,11 +418,13 @@ fn by_the_clock_it_expires_late_or_on_time_and_never_early() {
 
 #[test]
 fn a_tenants_limit_is_of_live_reservations() {
-    let limit = |account: &str, hard: Option<u64>, validity| AdminChange::Quota {
-        account: Account::parse(account).unwrap(),
-        resource: QuotaResource::Reservations,
-        limits: hard.map(Limits::hard),
-        validity,
+    let limit = |account: &str, hard: Option<u64>, validity| {
+        AdminChange::Quota(QuotaSet {
+            account: Account::parse(account).unwrap(),
+            resource: QuotaResource::Reservations,
+            limits: hard.map(Limits::hard),
+            validity,
+        })
     };
     let mut desk = check_four("0 reserve x ann 9 a -> until 9");
     let later = Validity {
@@ -431,11 +436,11 @@ fn a_tenants_limit_is_of_live_reservations() {
     desk.w.admin(limit("t", Some(3), later));
     desk.check("t", "0 reserve y ann 9 b -> quota_exceeded");
     desk.check("t", "0 reserve y ann 9 a -> resource_busy");
-    desk.w.observe(Event::LimitsInForce {
+    desk.w.observe(Event::LimitsInForce(LimitsInForce {
         account: Account::parse("t").unwrap(),
         resource: QuotaResource::Reservations,
         limits: Some(Limits::hard(3)),
-    });
+    }));
     desk.check("t", "0 reserve y ann 9 b -> until 9");
     desk.w.admin(limit("t", None, Validity::default()));
     desk.check("t", "0 reserve z ann 8 c -> until 8");
@@ -470,7 +475,7 @@ fn many_expire_in_several_frames() {
         frames += 1;
         let expiries = events
             .iter()
-            .filter(|event| matches!(event, Event::ReservationExpired { .. }));
+            .filter(|event| matches!(event, Event::ReservationExpired(_)));
         expired += expiries.count() as u64;
     }
     assert!(frames > 1);
@@ -489,17 +494,17 @@ fn an_answer_to_another_request_is_illegal() {
         no: EventNo(99),
         now: desk.w.now,
     };
-    let event = Event::ResourceDecided {
+    let event = Event::ResourceDecided(ResourceDecided {
         request: EventNo(1),
         answer: ResourceAnswer::Created,
-    };
-    assert!(desk.w.state.clone().evolve(&at, &event).is_err());
-    let expired = Event::ReservationExpired {
+    });
+    assert!(desk.w.state.clone().evolve_event(&at, &event).is_err());
+    let expired = Event::ReservationExpired(ReservationExpired {
         tenant: token("t"),
         reservation: ReservationNo(1),
         slot: 3,
         epoch: 2,
         retire_after: 7,
-    };
-    assert!(desk.w.state.clone().evolve(&at, &expired).is_err());
+    });
+    assert!(desk.w.state.clone().evolve_event(&at, &expired).is_err());
 }

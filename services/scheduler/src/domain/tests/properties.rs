@@ -3,6 +3,11 @@
 use super::*;
 use crate::domain::fair::{Claim, Share, fair_shares};
 use proptest::prelude::*;
+use vocab::Event;
+use vocab::fact::{
+    AllocationEnded, AllocationPlaced, AllocationPreempted, AllocationRequeued, AllocationWaiting,
+    CancelDecided, CordonSet, JobSetCancelDecided, OperationsForgotten, PriorityDecided,
+};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -151,13 +156,13 @@ struct Model {
 impl Model {
     fn saw(&mut self, event: &Event) {
         match event {
-            Event::AllocationPlaced {
+            Event::AllocationPlaced(AllocationPlaced {
                 allocation,
                 node,
                 incarnation,
                 gpus,
                 ..
-            } => {
+            }) => {
                 assert!(
                     self.open.contains_key(&allocation.0),
                     "{allocation:?} is not open"
@@ -171,12 +176,12 @@ impl Model {
                     "placed twice"
                 );
             }
-            Event::AllocationRequeued { allocation, .. } => {
+            Event::AllocationRequeued(AllocationRequeued { allocation, .. }) => {
                 assert!(self.held.remove(&allocation.0).is_some());
             }
-            Event::AllocationWaiting {
+            Event::AllocationWaiting(AllocationWaiting {
                 allocation, reason, ..
-            } => {
+            }) => {
                 assert!(!self.without_quota.contains(&allocation.0));
                 let taken_back = self.reclaimed.remove(&allocation.0);
                 assert_eq!(*reason == WaitingReason::Quota, taken_back);
@@ -184,12 +189,12 @@ impl Model {
                     self.without_quota.insert(allocation.0);
                 }
             }
-            Event::CancelDecided { request, .. }
-            | Event::JobSetCancelDecided { request, .. }
-            | Event::PriorityDecided { request, .. } => {
+            Event::CancelDecided(CancelDecided { request, .. })
+            | Event::JobSetCancelDecided(JobSetCancelDecided { request, .. })
+            | Event::PriorityDecided(PriorityDecided { request, .. }) => {
                 assert!(self.asked.remove(&request.0), "decided twice");
             }
-            Event::AllocationEnded { allocation, .. } => {
+            Event::AllocationEnded(AllocationEnded { allocation, .. }) => {
                 self.reclaimed.remove(&allocation.0);
                 self.without_quota.remove(&allocation.0);
                 self.held.remove(&allocation.0);
@@ -238,7 +243,7 @@ impl Model {
 
 /// Explanations are told again with new numbers now and then; everything else is a decision.
 fn decisions(draft: &Draft) -> Vec<Event> {
-    let told = |event: &&Event| !matches!(event, Event::LineExplained { .. });
+    let told = |event: &&Event| !matches!(event, Event::LineExplained(_));
     draft.events().filter(told).cloned().collect()
 }
 
@@ -292,10 +297,10 @@ impl Run {
                     w.lose(&name(node));
                 }
             }
-            Step::Cordon(node, cordoned) => w.admin(AdminChange::Cordon {
+            Step::Cordon(node, cordoned) => w.admin(AdminChange::Cordon(CordonSet {
                 node: token(&name(node)),
                 cordoned: *cordoned,
-            }),
+            })),
             Step::Submit { queue, spec, value } => {
                 let asked = restart(classed(a_spec(*spec), *spec, *value), spec ^ value);
                 self.submit(*queue, 1, asked);
@@ -393,7 +398,7 @@ impl Run {
         bare.decide(&self.world.rules, &mut draft);
         let expected = decisions(&draft);
         let events = self.world.decide();
-        let told = |event: &&Event| !matches!(event, Event::LineExplained { .. });
+        let told = |event: &&Event| !matches!(event, Event::LineExplained(_));
         let found: Vec<_> = events.iter().filter(told).cloned().collect();
         let first = found
             .iter()
@@ -436,12 +441,12 @@ impl Run {
 
     fn no_one_goes_for_a_lower_one(&self, events: &[Event]) {
         for event in events {
-            if let Event::AllocationPreempted {
+            if let Event::AllocationPreempted(AllocationPreempted {
                 allocation,
                 by: Some(by),
                 cause,
                 ..
-            } = event
+            }) = event
             {
                 if *cause == vocab::PreemptionCause::Quota {
                     // That is quota's matter.
@@ -474,14 +479,14 @@ proptest! {
         // The same log gives the same state.
         let mut folded = again(&run.world.state);
         prop_assert_eq!(&folded, &run.world.state);
-        folded.observe(
+        folded.observe_event(
             &At { lsn: Lsn(0), index: 0, no: EventNo(0), now: run.world.now },
-            &Event::OperationsForgotten {
+            &Event::OperationsForgotten(OperationsForgotten {
                 through: EventNo(0),
                 slots_of: None,
                 ended_through: EventNo(0),
                 denied_through: EventNo(0),
-            },
+            }),
         ).unwrap();
         prop_assert_eq!(ledger::state_digest(&folded), ledger::state_digest(&run.world.state));
     }

@@ -1,6 +1,8 @@
 //! Quota that is taken back, wherever its allocation stands.
 
 use super::*;
+use vocab::Event;
+use vocab::fact::AllocationWaiting;
 
 fn small(cores: u64) -> AllocationSpec {
     class(job(cores, 1), 0)
@@ -308,17 +310,17 @@ fn what_was_not_taken_back_cannot_wait_for_quota() {
     let jobs = w.submit("t", 1, small(4));
     w.settle();
     let before = w.state.clone();
-    let event = Event::AllocationWaiting {
+    let event = Event::AllocationWaiting(AllocationWaiting {
         allocation: AllocationNo(jobs[0]),
         reason: WaitingReason::Quota,
         line: None,
-    };
+    });
     let at = At {
         lsn: Lsn(0),
         index: 0,
         no: EventNo(0),
         now: w.now,
     };
-    assert!(w.state.evolve(&at, &event).is_err());
+    assert!(w.state.evolve_event(&at, &event).is_err());
     assert_eq!(w.state, before);
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::domain::what_if::{self, Change, Preempted, Standing, WhatIfError};
+use vocab::fact::{CordonSet, QueueSet};
 
 fn standing(standing: &Standing) -> String {
     match standing {
@@ -93,13 +94,13 @@ fn request(tenant: &str, spec: AllocationSpec) -> Change {
 }
 
 fn weight(queue: &str, weight_milli: u32) -> Change {
-    Change::Admin(AdminChange::Queue {
+    Change::Admin(AdminChange::Queue(QueueSet {
         queue: token(queue),
         settings: QueueSettings {
             weight_milli,
             ..QueueSettings::default()
         },
-    })
+    }))
 }
 
 #[test]
@@ -217,9 +218,9 @@ fn another_policy_chooses_other_nodes() {
     };
     w.policy(|settings| *settings = policy(vocab::PlacementPolicy::BestFit));
     w.submit("t", 2, job(4, 1));
-    let spread = Change::Admin(AdminChange::Scheduling(policy(
-        vocab::PlacementPolicy::Spread,
-    )));
+    let spread = Change::Admin(AdminChange::Scheduling(SchedulingSet {
+        policy: policy(vocab::PlacementPolicy::Spread),
+    }));
     check_undecided(
         &w,
         std::slice::from_ref(&spread),
@@ -262,10 +263,10 @@ fn a_cordon_and_a_gang_are_seen_together() {
     ];
     check(&mut w, &gang, &expected);
     check(&mut w, &gang[..1], &["request 1 gang_incomplete"]);
-    let cordon = Change::Admin(AdminChange::Cordon {
+    let cordon = Change::Admin(AdminChange::Cordon(CordonSet {
         node: token("n1"),
         cordoned: true,
-    });
+    }));
     let [one, other] = gang;
     let expected = [
         "request 1 gang_no_room cordoned:1",

@@ -4,6 +4,7 @@ use super::first_extra;
 use crate::domain::{Rules, Scheduler};
 use ledger::{Decider, Draft, IllegalEvent};
 use std::{collections::BTreeMap, fmt};
+use vocab::fact::{AllocationEnded, AllocationPreempted, RunReported};
 use vocab::{
     AllocationNo, At, EndCause, Event, EventNo, Lsn, Millis, PreemptionCause, RunState, Token,
 };
@@ -93,7 +94,7 @@ impl Course {
             now: self.now,
         };
         self.next_input = EventNo(at.no.0 + 1);
-        self.state.observe(&at, event)
+        self.state.observe_event(&at, event)
     }
 
     /// Decides until nothing moves; what is told to stop has stopped by the next round.
@@ -113,12 +114,12 @@ impl Course {
                 return Ok(());
             }
             for (allocation, node) in stopping {
-                self.observe(&Event::RunReported {
+                self.observe(&Event::RunReported(RunReported {
                     allocation,
                     node,
                     state: RunState::Stopped,
                     at: self.now,
-                })?;
+                }))?;
             }
         }
         Err(WhatIfError::NotSettled { rounds: ROUNDS_MAX })
@@ -126,18 +127,18 @@ impl Course {
 
     /// Who had to go, and what is over. Where everybody stands is read from the state.
     fn note(&mut self, event: &Event) {
-        if let Event::AllocationPreempted {
+        if let Event::AllocationPreempted(AllocationPreempted {
             allocation,
             cause,
             by,
             ..
-        } = event
+        }) = event
         {
             self.preempted.insert(*allocation, (*cause, *by));
         }
-        if let Event::AllocationEnded {
+        if let Event::AllocationEnded(AllocationEnded {
             allocation, cause, ..
-        } = event
+        }) = event
         {
             self.ended.insert(*allocation, *cause);
         }
