@@ -1,0 +1,36 @@
+//! The domain's own types as protobuf messages: `#[derive(Wire)]` writes and reads their bytes, the same as prost's for
+//! messages of the same shape, without a second tree of types.
+
+// The derive names this crate; so it can be used in here, too.
+extern crate self as wire;
+
+mod codec;
+mod descriptor;
+mod error;
+mod message;
+mod schema;
+mod value;
+
+pub use codec::{Codec, Explicit, OrDefault, Pair, Pairs, Plain};
+pub use descriptor::{
+    EnumDescriptor, EnumValue, FieldDescriptor, Kind, Label, MessageDescriptor, OneofDescriptor,
+    Shape,
+};
+pub use error::{Fault, WireError};
+pub use message::{Depth, Message, Oneof};
+pub use schema::differences;
+pub use value::{Text, Value};
+pub use wire_derive::Wire;
+
+/// What the derived code calls, and what a `Codec` or `Value` by hand may.
+pub mod raw {
+    pub use crate::codec::{finish, present, read_chosen, shape_of};
+    pub use crate::message::{
+        each_field, message_field_len, open, same_numbers, write_key, write_message_head,
+    };
+    pub use crate::value::{
+        delimited_len, read_bytes, read_number, read_parsed, read_text, read_varint, write_bytes,
+    };
+    pub use prost::bytes::BufMut;
+    pub use prost::encoding::{WireType, encode_varint, encoded_len_varint, key_len};
+}
