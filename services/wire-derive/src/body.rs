@@ -168,27 +168,16 @@ impl Body {
         Ok(())
     }
 
-    pub fn len(&self) -> TokenStream {
-        let lens = self.leaves.iter().map(|leaf| {
-            let Leaf { reference, .. } = leaf;
-            let number = leaf.numbers[0];
-            match &leaf.codec {
-                Some(codec) => quote!(<#codec as ::wire::Codec<_>>::field_len(#reference, #number)),
-                None => quote!(::wire::Oneof::field_len(#reference)),
-            }
-        });
-        quote!(0 #(+ #lens)*)
-    }
-
+    /// From the last field to the first.
     pub fn write(&self) -> TokenStream {
-        let writes = self.leaves.iter().map(|leaf| {
+        let writes = self.leaves.iter().rev().map(|leaf| {
             let Leaf { reference, .. } = leaf;
             let number = leaf.numbers[0];
             match &leaf.codec {
                 Some(codec) => {
-                    quote!(<#codec as ::wire::Codec<_>>::write_field(#reference, #number, buf);)
+                    quote!(<#codec as ::wire::Codec<_>>::write_field(#reference, #number, out);)
                 }
-                None => quote!(::wire::Oneof::write_field(#reference, buf);),
+                None => quote!(::wire::Oneof::write_field(#reference, out);),
             }
         });
         quote!(#(#writes)*)
@@ -202,23 +191,20 @@ impl Body {
         let arms = self.leaves.iter().map(|leaf| {
             let Leaf { slot, path, ty, .. } = leaf;
             let numbers = &leaf.numbers;
-            match &leaf.codec {
+            let merge = match &leaf.codec {
                 Some(codec) => quote! {
-                    #(#numbers)|* => <#codec as ::wire::Codec<#ty>>::merge_field(
-                        &mut #slot, wire, buf, depth,
-                    ).map_err(|error| error.at(#path))?,
+                    <#codec as ::wire::Codec<#ty>>::merge_field(&mut #slot, input)
                 },
                 None => quote! {
-                    #(#numbers)|* => <#ty as ::wire::Oneof>::merge_field(
-                        &mut #slot, number, wire, buf, depth,
-                    ).map_err(|error| error.at(#path))?,
+                    <#ty as ::wire::Oneof>::merge_field(&mut #slot, number, input)
                 },
-            }
+            };
+            quote!(#(#numbers)|* => #merge.map_err(|error| error.at(#path))?,)
         });
         let Self { name, rebuild, .. } = self;
         let take = match self.leaves.is_empty() {
-            true => quote!(|_, _, _| ::core::result::Result::Ok(false)),
-            false => quote!(|number, wire, buf| {
+            true => quote!(|_, _| ::core::result::Result::Ok(false)),
+            false => quote!(|number, input| {
                 match number {
                     #(#arms)*
                     _ => return ::core::result::Result::Ok(false),

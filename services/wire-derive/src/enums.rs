@@ -65,12 +65,8 @@ pub fn numbers(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Re
         },
         &quote!(Self::from_number(0)),
         &quote!(self.number() == 0),
-        &quote!(::wire::raw::encoded_len_varint(self.number() as u64)),
-        &quote!(::wire::raw::encode_varint(self.number() as u64, buf)),
-        &quote! {
-            let _ = depth;
-            ::wire::raw::read_number(wire, buf, Self::from_number)
-        },
+        &quote!(out.varint(self.number() as u64)),
+        &quote!(::wire::raw::read_number(input, Self::from_number)),
     );
     Ok(quote! {
         #[automatically_derived]
@@ -104,7 +100,6 @@ struct Parts {
     numbers: Vec<u32>,
     fields: Vec<TokenStream>,
     parts: Vec<TokenStream>,
-    lens: Vec<TokenStream>,
     writes: Vec<TokenStream>,
     merges: Vec<TokenStream>,
     checks: Vec<TokenStream>,
@@ -132,7 +127,6 @@ pub fn oneof(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Resu
         numbers,
         fields,
         parts,
-        lens,
         writes,
         merges,
         checks,
@@ -150,15 +144,14 @@ pub fn oneof(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Resu
                 fields: &[],
                 oneofs: &[#oneof],
             }),
-            &quote!(::wire::Oneof::field_len(self)),
-            &quote!(::wire::Oneof::write_field(self, buf)),
+            &quote!(::wire::Oneof::write_field(self, out)),
             &quote! {
                 let mut slot = ::core::option::Option::None;
-                ::wire::raw::each_field(body, depth, #proto, |number, wire, buf| {
+                ::wire::raw::each_field(body, depth, #proto, |number, input| {
                     if !<Self as ::wire::Oneof>::NUMBERS.contains(&number) {
                         return ::core::result::Result::Ok(false);
                     }
-                    <Self as ::wire::Oneof>::merge_field(&mut slot, number, wire, buf, depth)
+                    <Self as ::wire::Oneof>::merge_field(&mut slot, number, input)
                         .map_err(|error| error.at(#path))?;
                     ::core::result::Result::Ok(true)
                 })?;
@@ -173,21 +166,15 @@ pub fn oneof(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Resu
             const FIELDS: &'static [::wire::FieldDescriptor] = &[#(#fields),*];
             const PARTS: &'static [&'static [::wire::FieldDescriptor]] = &[#(#parts),*];
 
-            fn field_len(&self) -> usize {
-                match self { #(#lens)* }
-            }
-
-            fn write_field(&self, buf: &mut impl ::wire::raw::BufMut) {
+            fn write_field(&self, out: &mut impl ::wire::Out) {
                 match self { #(#writes)* }
             }
 
             fn merge_field(
                 slot: &mut ::core::option::Option<Self>,
                 number: u32,
-                wire: ::wire::raw::WireType,
-                buf: &mut &[u8],
-                depth: ::wire::Depth,
-            ) -> ::core::result::Result<(), ::wire::WireError> {
+                input: ::wire::Input,
+            ) -> ::wire::Result<()> {
                 match number {
                     #(#merges)*
                     _ => return ::core::result::Result::Err(::wire::Fault::Invalid.into()),
@@ -261,10 +248,8 @@ impl Parts {
         let (member, ty) = only;
         let oneof = quote!(<#ty as ::wire::Oneof>);
         self.parts.push(quote!(#oneof::FIELDS));
-        self.lens
-            .push(quote!(Self::#ident { #member: inner } => #oneof::field_len(inner),));
         self.writes
-            .push(quote!(Self::#ident { #member: inner } => #oneof::write_field(inner, buf),));
+            .push(quote!(Self::#ident { #member: inner } => #oneof::write_field(inner, out),));
         self.merges.push(quote! {
             #(#numbers)|* => {
                 let mut inner = match ::core::option::Option::take(slot) {
@@ -273,7 +258,7 @@ impl Parts {
                     }
                     _ => ::core::option::Option::None,
                 };
-                #oneof::merge_field(&mut inner, number, wire, buf, depth)?;
+                #oneof::merge_field(&mut inner, number, input)?;
                 *slot = inner.map(|inner| Self::#ident { #member: inner });
             }
         });
@@ -297,19 +282,16 @@ impl Parts {
         self.fields
             .push(field_descriptor(number, name, doc, &shape));
         let pattern = quote!(Self::#ident { #member: value });
-        self.lens.push(quote! {
-            #pattern => ::wire::raw::key_len(#number) + <#ty as ::wire::Value>::value_len(value),
-        });
         self.writes.push(quote! {
             #pattern => {
-                ::wire::raw::write_key::<#ty>(#number, buf);
-                <#ty as ::wire::Value>::write(value, buf);
+                <#ty as ::wire::Value>::write(value, out);
+                out.key(#number, <#ty as ::wire::Value>::KIND.wire_type());
             }
         });
         self.merges.push(quote! {
             #number => {
                 let seen = ::core::matches!(slot, ::core::option::Option::Some(Self::#ident { .. }));
-                let value = ::wire::raw::read_chosen::<#ty>(seen, wire, buf, depth)
+                let value = ::wire::raw::read_chosen::<#ty>(seen, input)
                     .map_err(|error| error.at(#path))?;
                 *slot = ::core::option::Option::Some(Self::#ident { #member: value });
             }
@@ -335,21 +317,15 @@ impl Parts {
         });
         self.fields
             .push(field_descriptor(number, name, doc, &shape));
-        let (len, write) = (body.len(), body.write());
+        let write = body.write();
         let read = body.read(&quote!(Self::#ident));
-        self.lens.push(quote! {
-            #pattern => ::wire::raw::message_field_len(#number, #len),
-        });
         self.writes.push(quote! {
-            #pattern => {
-                ::wire::raw::write_message_head(#number, #len, buf);
-                #write
-            }
+            #pattern => out.field(#number, |out| { #write }),
         });
         self.merges.push(quote! {
             #number => {
                 let seen = ::core::matches!(slot, ::core::option::Option::Some(Self::#ident { .. }));
-                let (body, depth) = ::wire::raw::open(seen, wire, buf, depth)
+                let (body, depth) = input.message(seen)
                     .map_err(|error| error.at(#path))?;
                 *slot = ::core::option::Option::Some({ #read });
             }

@@ -59,11 +59,10 @@ fn derive(input: &DeriveInput) -> Result<TokenStream> {
 }
 
 fn message(name: &Ident, body: &Body, doc: &str) -> TokenStream {
-    let (len, write, read) = (body.len(), body.write(), body.read(&quote!(Self)));
+    let (write, read) = (body.write(), body.read(&quote!(Self)));
     let message = message_impl(
         name,
         &body.descriptor(doc),
-        &len,
         &write,
         &quote!(::core::result::Result::Ok({ #read })),
     );
@@ -75,7 +74,6 @@ fn message(name: &Ident, body: &Body, doc: &str) -> TokenStream {
 fn message_impl(
     name: &Ident,
     descriptor: &TokenStream,
-    len: &TokenStream,
     write: &TokenStream,
     read: &TokenStream,
 ) -> TokenStream {
@@ -87,13 +85,9 @@ fn message_impl(
         },
         &quote!(::core::option::Option::None),
         &quote!(false),
-        &quote!(::wire::raw::delimited_len(::wire::Message::body_len(self))),
+        &quote!(out.delimited(|out| ::wire::Message::write_body(self, out))),
         &quote! {
-            ::wire::raw::encode_varint(::wire::Message::body_len(self) as u64, buf);
-            ::wire::Message::write_body(self, buf);
-        },
-        &quote! {
-            let (body, depth) = ::wire::raw::open(false, wire, buf, depth)?;
+            let (body, depth) = input.message(false)?;
             let message = <Self as ::wire::Message>::read_body(body, depth)?;
             ::core::result::Result::Ok(::core::option::Option::Some(message))
         },
@@ -103,18 +97,11 @@ fn message_impl(
         impl ::wire::Message for #name {
             const DESCRIPTOR: &'static ::wire::MessageDescriptor = &#descriptor;
 
-            fn body_len(&self) -> usize {
-                #len
-            }
-
-            fn write_body(&self, buf: &mut impl ::wire::raw::BufMut) {
+            fn write_body(&self, out: &mut impl ::wire::Out) {
                 #write
             }
 
-            fn read_body(
-                body: &[u8],
-                depth: ::wire::Depth,
-            ) -> ::core::result::Result<Self, ::wire::WireError> {
+            fn read_body(body: &[u8], depth: ::wire::Depth) -> ::wire::Result<Self> {
                 #read
             }
         }
@@ -129,7 +116,6 @@ fn value_impl(
     constants: &TokenStream,
     zero: &TokenStream,
     is_zero: &TokenStream,
-    len: &TokenStream,
     write: &TokenStream,
     read: &TokenStream,
 ) -> TokenStream {
@@ -146,19 +132,11 @@ fn value_impl(
                 #is_zero
             }
 
-            fn value_len(&self) -> usize {
-                #len
-            }
-
-            fn write(&self, buf: &mut impl ::wire::raw::BufMut) {
+            fn write(&self, out: &mut impl ::wire::Out) {
                 #write
             }
 
-            fn read(
-                wire: ::wire::raw::WireType,
-                buf: &mut &[u8],
-                depth: ::wire::Depth,
-            ) -> ::core::result::Result<::core::option::Option<Self>, ::wire::WireError> {
+            fn read(input: ::wire::Input) -> ::wire::Result<::core::option::Option<Self>> {
                 #read
             }
         }
@@ -181,9 +159,8 @@ fn transparent(name: &Ident, data: &DataStruct) -> Result<TokenStream> {
         &quote!(const KIND: ::wire::Kind = #inner::KIND;),
         &quote!(#inner::zero().map(#wrap)),
         &quote!(#inner::is_zero(&self.#member)),
-        &quote!(#inner::value_len(&self.#member)),
-        &quote!(#inner::write(&self.#member, buf)),
-        &quote!(::core::result::Result::Ok(#inner::read(wire, buf, depth)?.map(#wrap))),
+        &quote!(#inner::write(&self.#member, out)),
+        &quote!(::core::result::Result::Ok(#inner::read(input)?.map(#wrap))),
     ))
 }
 
@@ -195,17 +172,8 @@ fn text(name: &Ident) -> TokenStream {
         ),
         &quote!(::core::option::Option::None),
         &quote!(false),
-        &quote!(::wire::raw::delimited_len(
-            ::wire::Text::as_text(self).len()
-        )),
-        &quote!(::wire::raw::write_bytes(
-            ::wire::Text::as_text(self).as_bytes(),
-            buf
-        )),
-        &quote! {
-            let _ = depth;
-            ::wire::raw::read_parsed(wire, buf)
-        },
+        &quote!(out.bytes(::wire::Text::as_text(self).as_bytes())),
+        &quote!(::wire::raw::read_parsed(input)),
     )
 }
 
@@ -221,10 +189,9 @@ fn via(name: &Ident, other: &Type) -> TokenStream {
         },
         &quote!(#inner::zero().and_then(|other| #from(other).ok())),
         &quote!(#inner::is_zero(&#to)),
-        &quote!(#inner::value_len(&#to)),
-        &quote!(#inner::write(&#to, buf)),
+        &quote!(#inner::write(&#to, out)),
         &quote! {
-            match #inner::read(wire, buf, depth)? {
+            match #inner::read(input)? {
                 ::core::option::Option::None => ::core::result::Result::Ok(::core::option::Option::None),
                 ::core::option::Option::Some(other) => match #from(other) {
                     ::core::result::Result::Ok(value) => {

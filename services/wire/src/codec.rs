@@ -1,12 +1,11 @@
 //! How a field holds its values: alone, at most one, any number.
 
-use crate::message::{each_field, open, write_key, write_message_head};
-use crate::value::{delimited_len, read_bytes};
+use crate::message::each_field;
 use crate::{
-    Depth, Fault, FieldDescriptor, Kind, Label, MessageDescriptor, Shape, Value, WireError,
+    Fault, FieldDescriptor, Input, Kind, Label, MessageDescriptor, Out, Result, Shape, Value,
+    WireError,
 };
-use prost::bytes::BufMut;
-use prost::encoding::{WireType, key_len};
+use prost::encoding::WireType;
 use std::marker::PhantomData;
 
 /// How a field of the type `T` is written and read. `#[wire(n)]` is `Plain`, `optional` is `Explicit`, `default` is
@@ -14,16 +13,9 @@ use std::marker::PhantomData;
 pub trait Codec<T> {
     const SHAPE: Shape;
 
-    /// With its key; 0 when it is left out.
-    fn field_len(value: &T, number: u32) -> usize;
-    fn write_field(value: &T, number: u32, buf: &mut impl BufMut);
+    fn write_field(value: &T, number: u32, out: &mut impl Out);
     /// The field was read; `slot` is what it was before, none at first.
-    fn merge_field(
-        slot: &mut Option<T>,
-        wire: WireType,
-        buf: &mut &[u8],
-        depth: Depth,
-    ) -> Result<(), WireError>;
+    fn merge_field(slot: &mut Option<T>, input: Input) -> Result<()>;
     /// What it is when it was not read; none where it has to be there.
     fn absent() -> Option<T>;
 }
@@ -39,45 +31,31 @@ pub const fn shape_of<C: Codec<T>, S, T>(_: fn(&S) -> &T) -> Shape {
 }
 
 /// For the derive: what was read, or what an absent field stands for.
-pub fn finish<C: Codec<T>, T>(slot: Option<T>, field: &'static str) -> Result<T, WireError> {
+pub fn finish<C: Codec<T>, T>(slot: Option<T>, field: &'static str) -> Result<T> {
     present(slot.or_else(C::absent), field)
 }
 
 /// For the derive: the oneof that was read.
-pub fn present<T>(slot: Option<T>, field: &'static str) -> Result<T, WireError> {
+pub fn present<T>(slot: Option<T>, field: &'static str) -> Result<T> {
     slot.ok_or_else(|| WireError::from(Fault::Missing).at(field))
 }
 
-fn len<T: Value>(value: &T, number: u32) -> usize {
-    key_len(number) + value.value_len()
-}
-
-fn write<T: Value>(value: &T, number: u32, buf: &mut impl BufMut) {
-    write_key::<T>(number, buf);
-    value.write(buf);
+fn write<T: Value>(value: &T, number: u32, out: &mut impl Out) {
+    value.write(out);
+    out.key(number, T::KIND.wire_type());
 }
 
 /// Where protobuf would put two messages together, there is one too many: no writer says one in two pieces.
-fn read_once<T: Value>(
-    seen: bool,
-    wire: WireType,
-    buf: &mut &[u8],
-    depth: Depth,
-) -> Result<Option<T>, WireError> {
+fn read_once<T: Value>(seen: bool, input: Input) -> Result<Option<T>> {
     match seen && T::KIND.is_message() {
         true => Err(Fault::Repeated.into()),
-        false => T::read(wire, buf, depth),
+        false => T::read(input),
     }
 }
 
 /// For the derive: the value of a oneof, where 0 is a value and no text is none.
-pub fn read_chosen<T: Value>(
-    seen: bool,
-    wire: WireType,
-    buf: &mut &[u8],
-    depth: Depth,
-) -> Result<T, WireError> {
-    Ok(read_once(seen, wire, buf, depth)?.ok_or(Fault::Invalid)?)
+pub fn read_chosen<T: Value>(seen: bool, input: Input) -> Result<T> {
+    Ok(read_once(seen, input)?.ok_or(Fault::Invalid)?)
 }
 
 /// What proto3 does when nothing is said: what is 0 or empty is left out. In an `Option`, 0 and the empty text are none.
@@ -86,26 +64,14 @@ pub struct Plain;
 impl<T: Value> Codec<T> for Plain {
     const SHAPE: Shape = shape::<T>(Label::Implicit);
 
-    fn field_len(value: &T, number: u32) -> usize {
-        if value.is_zero() {
-            return 0;
-        }
-        len(value, number)
-    }
-
-    fn write_field(value: &T, number: u32, buf: &mut impl BufMut) {
+    fn write_field(value: &T, number: u32, out: &mut impl Out) {
         if !value.is_zero() {
-            write(value, number, buf);
+            write(value, number, out);
         }
     }
 
-    fn merge_field(
-        slot: &mut Option<T>,
-        wire: WireType,
-        buf: &mut &[u8],
-        depth: Depth,
-    ) -> Result<(), WireError> {
-        *slot = read_once(slot.is_some(), wire, buf, depth)?;
+    fn merge_field(slot: &mut Option<T>, input: Input) -> Result<()> {
+        *slot = read_once(slot.is_some(), input)?;
         Ok(())
     }
 
@@ -120,23 +86,14 @@ impl<T: Value> Codec<Option<T>> for Plain {
         shape::<T>(Label::Implicit)
     };
 
-    fn field_len(value: &Option<T>, number: u32) -> usize {
-        value.as_ref().map_or(0, |v| Self::field_len(v, number))
-    }
-
-    fn write_field(value: &Option<T>, number: u32, buf: &mut impl BufMut) {
+    fn write_field(value: &Option<T>, number: u32, out: &mut impl Out) {
         if let Some(value) = value {
-            Self::write_field(value, number, buf);
+            Self::write_field(value, number, out);
         }
     }
 
-    fn merge_field(
-        slot: &mut Option<Option<T>>,
-        wire: WireType,
-        buf: &mut &[u8],
-        depth: Depth,
-    ) -> Result<(), WireError> {
-        let read: Option<T> = read_once(slot.is_some(), wire, buf, depth)?;
+    fn merge_field(slot: &mut Option<Option<T>>, input: Input) -> Result<()> {
+        let read: Option<T> = read_once(slot.is_some(), input)?;
         *slot = Some(read.filter(|value| !value.is_zero()));
         Ok(())
     }
@@ -150,41 +107,28 @@ impl<T: Value> Codec<Option<T>> for Plain {
 impl<T: Value> Codec<Vec<T>> for Plain {
     const SHAPE: Shape = shape::<T>(Label::Repeated);
 
-    fn field_len(values: &Vec<T>, number: u32) -> usize {
-        let len: usize = values.iter().map(T::value_len).sum();
-        match (values.is_empty(), T::KIND.wire_type()) {
-            (true, _) => 0,
-            (_, WireType::Varint) => key_len(number) + delimited_len(len),
-            _ => key_len(number) * values.len() + len,
-        }
-    }
-
-    fn write_field(values: &Vec<T>, number: u32, buf: &mut impl BufMut) {
+    fn write_field(values: &Vec<T>, number: u32, out: &mut impl Out) {
+        let from_the_end = values.iter().rev();
         if T::KIND.wire_type() != WireType::Varint {
-            return values.iter().for_each(|value| write(value, number, buf));
-        }
-        if !values.is_empty() {
-            let len: usize = values.iter().map(T::value_len).sum();
-            write_message_head(number, len, buf);
-            values.iter().for_each(|value| value.write(buf));
+            from_the_end.for_each(|value| write(value, number, out));
+        } else if !values.is_empty() {
+            out.field(number, |out| {
+                from_the_end.for_each(|value| value.write(out))
+            });
         }
     }
 
-    fn merge_field(
-        slot: &mut Option<Vec<T>>,
-        wire: WireType,
-        buf: &mut &[u8],
-        depth: Depth,
-    ) -> Result<(), WireError> {
+    fn merge_field(slot: &mut Option<Vec<T>>, input: Input) -> Result<()> {
         let values = slot.get_or_insert_default();
-        if T::KIND.wire_type() == WireType::Varint && wire == WireType::LengthDelimited {
-            let mut packed = read_bytes(wire, buf)?;
-            while !packed.is_empty() {
-                let value = T::read(WireType::Varint, &mut packed, depth)?;
-                values.push(value.ok_or(Fault::Invalid)?);
-            }
-        } else {
-            values.push(T::read(wire, buf, depth)?.ok_or(Fault::Invalid)?);
+        let wire = T::KIND.wire_type();
+        if wire == WireType::LengthDelimited || input.wire == wire {
+            values.push(T::read(input)?.ok_or(Fault::Invalid)?);
+            return Ok(());
+        }
+        let depth = input.depth;
+        let buf = &mut input.bytes()?;
+        while !buf.is_empty() {
+            values.push(T::read(Input { wire, buf, depth })?.ok_or(Fault::Invalid)?);
         }
         Ok(())
     }
@@ -200,23 +144,14 @@ pub struct Explicit;
 impl<T: Value> Codec<Option<T>> for Explicit {
     const SHAPE: Shape = shape::<T>(Label::Optional);
 
-    fn field_len(value: &Option<T>, number: u32) -> usize {
-        value.as_ref().map_or(0, |value| len(value, number))
-    }
-
-    fn write_field(value: &Option<T>, number: u32, buf: &mut impl BufMut) {
+    fn write_field(value: &Option<T>, number: u32, out: &mut impl Out) {
         if let Some(value) = value {
-            write(value, number, buf);
+            write(value, number, out);
         }
     }
 
-    fn merge_field(
-        slot: &mut Option<Option<T>>,
-        wire: WireType,
-        buf: &mut &[u8],
-        depth: Depth,
-    ) -> Result<(), WireError> {
-        *slot = Some(Some(read_chosen(slot.is_some(), wire, buf, depth)?));
+    fn merge_field(slot: &mut Option<Option<T>>, input: Input) -> Result<()> {
+        *slot = Some(Some(read_chosen(slot.is_some(), input)?));
         Ok(())
     }
 
@@ -231,26 +166,14 @@ pub struct OrDefault;
 impl<T: Value + Default + PartialEq> Codec<T> for OrDefault {
     const SHAPE: Shape = shape::<T>(Label::Implicit);
 
-    fn field_len(value: &T, number: u32) -> usize {
-        if *value == T::default() {
-            return 0;
-        }
-        len(value, number)
-    }
-
-    fn write_field(value: &T, number: u32, buf: &mut impl BufMut) {
+    fn write_field(value: &T, number: u32, out: &mut impl Out) {
         if *value != T::default() {
-            write(value, number, buf);
+            write(value, number, out);
         }
     }
 
-    fn merge_field(
-        slot: &mut Option<T>,
-        wire: WireType,
-        buf: &mut &[u8],
-        depth: Depth,
-    ) -> Result<(), WireError> {
-        Plain::merge_field(slot, wire, buf, depth)
+    fn merge_field(slot: &mut Option<T>, input: Input) -> Result<()> {
+        Plain::merge_field(slot, input)
     }
 
     fn absent() -> Option<T> {
@@ -315,13 +238,6 @@ where
     };
 }
 
-fn pair_len<A, B>((a, b): &(A, B)) -> usize
-where
-    Plain: Codec<A> + Codec<B>,
-{
-    Plain::field_len(a, 1) + Plain::field_len(b, 2)
-}
-
 impl<P: Pair, A, B> Codec<Vec<(A, B)>> for Pairs<P>
 where
     Plain: Codec<A> + Codec<B>,
@@ -331,33 +247,23 @@ where
         kind: Kind::Message(|| &Described::<P, A, B>::MESSAGE),
     };
 
-    fn field_len(values: &Vec<(A, B)>, number: u32) -> usize {
-        let len = |pair| key_len(number) + delimited_len(pair_len(pair));
-        values.iter().map(len).sum()
-    }
-
-    fn write_field(values: &Vec<(A, B)>, number: u32, buf: &mut impl BufMut) {
-        for pair in values {
-            write_message_head(number, pair_len(pair), buf);
-            Plain::write_field(&pair.0, 1, buf);
-            Plain::write_field(&pair.1, 2, buf);
+    fn write_field(values: &Vec<(A, B)>, number: u32, out: &mut impl Out) {
+        for (a, b) in values.iter().rev() {
+            out.field(number, |out| {
+                Plain::write_field(b, 2, out);
+                Plain::write_field(a, 1, out);
+            });
         }
     }
 
-    fn merge_field(
-        slot: &mut Option<Vec<(A, B)>>,
-        wire: WireType,
-        buf: &mut &[u8],
-        depth: Depth,
-    ) -> Result<(), WireError> {
-        let (body, depth) = open(false, wire, buf, depth)?;
-        let [_, first] = P::FIRST;
-        let [_, second] = P::SECOND;
+    fn merge_field(slot: &mut Option<Vec<(A, B)>>, input: Input) -> Result<()> {
+        let (body, depth) = input.message(false)?;
+        let ([_, first], [_, second]) = (P::FIRST, P::SECOND);
         let (mut a, mut b) = (None, None);
-        each_field(body, depth, P::NAME, |number, wire, buf| {
+        each_field(body, depth, P::NAME, |number, input| {
             match number {
-                1 => Plain::merge_field(&mut a, wire, buf, depth).map_err(|e| e.at(first))?,
-                2 => Plain::merge_field(&mut b, wire, buf, depth).map_err(|e| e.at(second))?,
+                1 => Plain::merge_field(&mut a, input).map_err(|error| error.at(first))?,
+                2 => Plain::merge_field(&mut b, input).map_err(|error| error.at(second))?,
                 _ => return Ok(false),
             }
             Ok(true)

@@ -2,6 +2,8 @@
 
 use prost::DecodeError;
 
+pub type Result<T> = std::result::Result<T, WireError>;
+
 /// The bytes are not a message, or it has a value that no writer of this or an earlier version has put there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {fault}")]

@@ -8,6 +8,7 @@ mod codec;
 mod descriptor;
 mod error;
 mod message;
+mod out;
 mod schema;
 mod value;
 
@@ -16,21 +17,16 @@ pub use descriptor::{
     EnumDescriptor, EnumValue, FieldDescriptor, Kind, Label, MessageDescriptor, OneofDescriptor,
     Shape,
 };
-pub use error::{Fault, WireError};
+pub use error::{Fault, Result, WireError};
 pub use message::{Depth, Message, Oneof};
+pub use out::Out;
 pub use schema::differences;
-pub use value::{Text, Value};
+pub use value::{Input, Text, Value};
 pub use wire_derive::Wire;
 
 /// What the derived code calls, and what a `Codec` or `Value` by hand may.
 pub mod raw {
     pub use crate::codec::{finish, present, read_chosen, shape_of};
-    pub use crate::message::{
-        each_field, message_field_len, open, same_numbers, write_key, write_message_head,
-    };
-    pub use crate::value::{
-        delimited_len, read_bytes, read_number, read_parsed, read_text, read_varint, write_bytes,
-    };
-    pub use prost::bytes::BufMut;
-    pub use prost::encoding::{WireType, encode_varint, encoded_len_varint, key_len};
+    pub use crate::message::{each_field, same_numbers};
+    pub use crate::value::{read_number, read_parsed};
 }

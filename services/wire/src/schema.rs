@@ -1,7 +1,7 @@
 //! Whether the derived types are what the .proto files say.
 
 use crate::{
-    EnumDescriptor, FieldDescriptor, Kind, Label, Message, MessageDescriptor, Wire, WireError,
+    EnumDescriptor, FieldDescriptor, Kind, Label, Message, MessageDescriptor, Result, Wire,
 };
 
 // What is needed of google/protobuf/descriptor.proto. Its numbers are none of them negative, so that `u32` reads them.
@@ -229,7 +229,7 @@ impl Comparison<'_> {
 pub fn differences(
     message: &'static MessageDescriptor,
     file_descriptor_set: &[u8],
-) -> Result<Vec<String>, WireError> {
+) -> Result<Vec<String>> {
     let set = FileDescriptorSet::decode(file_descriptor_set)?;
     let mut schema = Schema::default();
     for file in &set.file {

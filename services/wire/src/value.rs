@@ -1,14 +1,10 @@
 //! Single values: numbers, texts, bytes, messages.
 
-use crate::{Depth, Fault, Kind, WireError};
-use prost::bytes::BufMut;
-use prost::encoding::{
-    WireType, check_wire_type, decode_varint, encode_varint, encoded_len_varint,
-};
+use crate::{Depth, Fault, Kind, Out, Result};
+use prost::encoding::{WireType, check_wire_type, decode_varint};
 use std::borrow::Cow;
 
-/// What a field can hold one of. Lengths and bytes are those of the value without its key, but with its length where it has
-/// one.
+/// What a field can hold one of. It is written without its key, but with its length where it has one.
 pub trait Value: Sized {
     const KIND: Kind;
     /// It says nothing by itself of what its 0 would be in an `Option`, so that the field has to say `optional`.
@@ -18,10 +14,9 @@ pub trait Value: Sized {
     fn zero() -> Option<Self>;
     /// Left out of a field that does not have to say it.
     fn is_zero(&self) -> bool;
-    fn value_len(&self) -> usize;
-    fn write(&self, buf: &mut impl BufMut);
+    fn write(&self, out: &mut impl Out);
     /// None: it was 0 or empty, and no value is. Such a field counts as absent.
-    fn read(wire: WireType, buf: &mut &[u8], depth: Depth) -> Result<Option<Self>, WireError>;
+    fn read(input: Input) -> Result<Option<Self>>;
 }
 
 /// What is a `string` in messages: a name, or something else that is written as one. `#[derive(Wire)] #[wire(text)]` makes a
@@ -31,48 +26,53 @@ pub trait Text: Sized {
     fn parse_text(text: &str) -> Option<Self>;
 }
 
-pub fn delimited_len(len: usize) -> usize {
-    encoded_len_varint(len as u64) + len
+/// One field as it lies in the bytes: how it is written, where it begins, and how deep it is.
+pub struct Input<'a, 'b> {
+    pub wire: WireType,
+    pub buf: &'a mut &'b [u8],
+    pub depth: Depth,
 }
 
-pub fn write_bytes(bytes: &[u8], buf: &mut impl BufMut) {
-    encode_varint(bytes.len() as u64, buf);
-    buf.put_slice(bytes);
-}
+impl<'b> Input<'_, 'b> {
+    pub fn varint(self) -> Result<u64> {
+        check_wire_type(WireType::Varint, self.wire)?;
+        Ok(decode_varint(self.buf)?)
+    }
 
-/// The bytes of a text, of bytes, or of a message, where they lie.
-pub fn read_bytes<'a>(wire: WireType, buf: &mut &'a [u8]) -> Result<&'a [u8], WireError> {
-    check_wire_type(WireType::LengthDelimited, wire)?;
-    let len = usize::try_from(decode_varint(buf)?).map_err(|_| Fault::Truncated)?;
-    let (bytes, rest) = buf.split_at_checked(len).ok_or(Fault::Truncated)?;
-    *buf = rest;
-    Ok(bytes)
-}
+    /// The bytes of a text, of bytes, or of a message, where they lie.
+    pub fn bytes(self) -> Result<&'b [u8]> {
+        check_wire_type(WireType::LengthDelimited, self.wire)?;
+        let len = usize::try_from(decode_varint(self.buf)?).map_err(|_| Fault::Truncated)?;
+        let (bytes, rest) = self.buf.split_at_checked(len).ok_or(Fault::Truncated)?;
+        *self.buf = rest;
+        Ok(bytes)
+    }
 
-pub fn read_text<'a>(wire: WireType, buf: &mut &'a [u8]) -> Result<&'a str, WireError> {
-    Ok(std::str::from_utf8(read_bytes(wire, buf)?).map_err(|_| Fault::Invalid)?)
-}
+    pub fn text(self) -> Result<&'b str> {
+        Ok(std::str::from_utf8(self.bytes()?).map_err(|_| Fault::Invalid)?)
+    }
 
-pub fn read_varint(wire: WireType, buf: &mut &[u8]) -> Result<u64, WireError> {
-    check_wire_type(WireType::Varint, wire)?;
-    Ok(decode_varint(buf)?)
+    /// The body of a message and its depth. No message is in two pieces: one that was `seen` is refused.
+    pub fn message(self, seen: bool) -> Result<(&'b [u8], Depth)> {
+        if seen {
+            return Err(Fault::Repeated.into());
+        }
+        let depth = self.depth;
+        Ok((self.bytes()?, depth.inner()?))
+    }
 }
 
 /// For the derive: a text that is none when it is empty.
-pub fn read_parsed<T: Text>(wire: WireType, buf: &mut &[u8]) -> Result<Option<T>, WireError> {
-    match read_text(wire, buf)? {
+pub fn read_parsed<T: Text>(input: Input) -> Result<Option<T>> {
+    match input.text()? {
         "" => Ok(None),
         text => Ok(Some(T::parse_text(text).ok_or(Fault::Invalid)?)),
     }
 }
 
 /// For the derive: the value of an enum; 0 is none where no value has it.
-pub fn read_number<T>(
-    wire: WireType,
-    buf: &mut &[u8],
-    from_number: impl Fn(i32) -> Option<T>,
-) -> Result<Option<T>, WireError> {
-    let number = read_varint(wire, buf)? as i32;
+pub fn read_number<T>(input: Input, from_number: impl Fn(i32) -> Option<T>) -> Result<Option<T>> {
+    let number = input.varint()? as i32;
     match from_number(number) {
         None if number != 0 => Err(Fault::Invalid.into()),
         value => Ok(value),
@@ -95,18 +95,13 @@ macro_rules! numbers {
                 *self == Self::default()
             }
 
-            fn value_len(&self) -> usize {
+            fn write(&self, out: &mut impl Out) {
                 let $number = *self;
-                encoded_len_varint($to)
+                out.varint($to);
             }
 
-            fn write(&self, buf: &mut impl BufMut) {
-                let $number = *self;
-                encode_varint($to, buf);
-            }
-
-            fn read(wire: WireType, buf: &mut &[u8], _: Depth) -> Result<Option<Self>, WireError> {
-                let $raw = read_varint(wire, buf)?;
+            fn read(input: Input) -> Result<Option<Self>> {
+                let $raw = input.varint()?;
                 Ok(Some($from))
             }
         }
@@ -137,16 +132,12 @@ impl Value for String {
         self.is_empty()
     }
 
-    fn value_len(&self) -> usize {
-        delimited_len(self.len())
+    fn write(&self, out: &mut impl Out) {
+        out.bytes(self.as_bytes());
     }
 
-    fn write(&self, buf: &mut impl BufMut) {
-        write_bytes(self.as_bytes(), buf);
-    }
-
-    fn read(wire: WireType, buf: &mut &[u8], _: Depth) -> Result<Option<Self>, WireError> {
-        Ok(Some(read_text(wire, buf)?.to_owned()))
+    fn read(input: Input) -> Result<Option<Self>> {
+        Ok(Some(input.text()?.to_owned()))
     }
 }
 
@@ -162,16 +153,12 @@ impl<const N: usize> Value for [u8; N] {
         false
     }
 
-    fn value_len(&self) -> usize {
-        delimited_len(N)
+    fn write(&self, out: &mut impl Out) {
+        out.bytes(self);
     }
 
-    fn write(&self, buf: &mut impl BufMut) {
-        write_bytes(self, buf);
-    }
-
-    fn read(wire: WireType, buf: &mut &[u8], _: Depth) -> Result<Option<Self>, WireError> {
-        match read_bytes(wire, buf)? {
+    fn read(input: Input) -> Result<Option<Self>> {
+        match input.bytes()? {
             [] => Ok(None),
             bytes => Ok(Some(bytes.try_into().map_err(|_| Fault::Invalid)?)),
         }
@@ -190,15 +177,11 @@ impl<T: Value> Value for Box<T> {
         (**self).is_zero()
     }
 
-    fn value_len(&self) -> usize {
-        (**self).value_len()
+    fn write(&self, out: &mut impl Out) {
+        (**self).write(out);
     }
 
-    fn write(&self, buf: &mut impl BufMut) {
-        (**self).write(buf);
-    }
-
-    fn read(wire: WireType, buf: &mut &[u8], depth: Depth) -> Result<Option<Self>, WireError> {
-        Ok(T::read(wire, buf, depth)?.map(Self::new))
+    fn read(input: Input) -> Result<Option<Self>> {
+        Ok(T::read(input)?.map(Self::new))
     }
 }

@@ -29,7 +29,7 @@ where
     P: prost::Message + Default + Debug,
 {
     let bytes = value.encode_to_vec();
-    assert_eq!(bytes.len(), value.body_len());
+    assert_eq!(bytes.len(), value.encoded_len());
     let theirs = P::decode(bytes.as_slice()).expect("prost reads it");
     assert_eq!(theirs.encode_to_vec(), bytes, "{value:?} and {theirs:?}");
     assert_eq!(T::decode(&bytes).as_ref(), Ok(value));
