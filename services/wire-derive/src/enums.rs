@@ -187,6 +187,36 @@ pub fn oneof(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Resu
     })
 }
 
+/// Another oneof stands for it.
+pub fn oneof_via(name: &Ident, other: &Type) -> TokenStream {
+    let oneof = quote!(<#other as ::wire::Oneof>);
+    let to = quote!(<#other as ::core::convert::From<&Self>>::from);
+    quote! {
+        #[automatically_derived]
+        impl ::wire::Oneof for #name {
+            const NUMBERS: &'static [u32] = #oneof::NUMBERS;
+            const FIELDS: &'static [::wire::FieldDescriptor] = #oneof::FIELDS;
+            const PARTS: &'static [&'static [::wire::FieldDescriptor]] = #oneof::PARTS;
+
+            fn write_field(&self, out: &mut impl ::wire::Out) {
+                #oneof::write_field(&#to(self), out)
+            }
+
+            fn merge_field(
+                slot: &mut ::core::option::Option<Self>,
+                number: u32,
+                input: ::wire::Input,
+            ) -> ::wire::Result<()> {
+                let mut other = slot.as_ref().map(#to);
+                #oneof::merge_field(&mut other, number, input)?;
+                let value = other.map(<Self as ::core::convert::TryFrom<#other>>::try_from);
+                *slot = value.transpose().map_err(|_| ::wire::Fault::Invalid)?;
+                ::core::result::Result::Ok(())
+            }
+        }
+    }
+}
+
 /// The only field, by its name or by its place.
 fn only(variant: &Variant) -> Result<(TokenStream, &Type)> {
     let mut fields = variant.fields.iter();

@@ -33,8 +33,12 @@ fn derive(input: &DeriveInput) -> Result<TokenStream> {
         return Ok(text(name));
     }
     if let Some(other) = options.ty("via")? {
+        let oneof = options.flag("oneof")?;
         options.done()?;
-        return Ok(via(name, &other));
+        return Ok(match oneof {
+            true => enums::oneof_via(name, &other),
+            false => via(name, &other),
+        });
     }
     match &input.data {
         Data::Struct(data) if options.flag("transparent")? => {
@@ -204,4 +208,105 @@ fn via(name: &Ident, other: &Type) -> TokenStream {
             }
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn refused(source: &str, expected: &str) {
+        let input = syn::parse_str(source).expect("it is a type");
+        let error = derive(&input).expect_err("it is refused");
+        assert_eq!(error.to_string(), expected, "{source}");
+    }
+
+    #[test]
+    fn what_cannot_be_is_said() {
+        let number = "a number is missing: `#[wire(1)]`";
+        refused("struct A { a: u32 }", number);
+        refused("struct A { #[wire(optional)] a: Option<u32> }", number);
+        refused("#[wire(oneof)] enum A { B(u32) }", number);
+        refused("#[wire(oneof)] enum A { #[wire(1)] B { c: u32 } }", number);
+        refused(
+            "struct A { #[wire(flatten(b))] a: B }",
+            "a number is missing: `b = 1`",
+        );
+        refused("enum A { B = 1, C }", "its number is missing: `C = 1`");
+        refused(
+            "struct A { #[wire(oneof())] a: B }",
+            "`oneof` needs its numbers",
+        );
+        refused(
+            "struct A { #[wire(1)] a: u32, #[wire(1)] b: u32 }",
+            "number 1 is there twice in A",
+        );
+        refused(
+            "struct A { #[wire(flatten(b = 1))] a: B, #[wire(oneof(2, 1))] c: C }",
+            "number 1 is there twice in A",
+        );
+        refused(
+            "#[wire(oneof)] enum A { #[wire(1)] B(u32), #[wire(oneof(2, 1))] C(D) }",
+            "number 1 is there twice in A",
+        );
+        for number in ["0", "536870912"] {
+            refused(
+                &format!("struct A {{ #[wire({number})] a: u32 }}"),
+                "fields have numbers from 1 to 2^29 - 1",
+            );
+        }
+        refused(
+            "struct A { #[wire(19500)] a: u32 }",
+            "protobuf keeps this number",
+        );
+        refused(
+            "struct A(u32);",
+            "a message has named fields; a newtype is `#[wire(transparent)]`",
+        );
+        refused(
+            "#[wire(transparent)] struct A(u32, u32);",
+            "a newtype has one field",
+        );
+        refused(
+            "struct A<T> { #[wire(1)] a: T }",
+            "generic types are not supported",
+        );
+        refused("union A { a: u32 }", "unions are not supported");
+        refused(
+            "enum A { B(u32) }",
+            "variants with data make a oneof: `#[wire(oneof)]` on the enum",
+        );
+        refused(
+            "enum A { B = -1 }",
+            "a number is needed, from 0 to 2^31 - 1",
+        );
+        refused(
+            "#[wire(oneof)] enum A { #[wire(1)] B(u32, u32) }",
+            "one field is needed here",
+        );
+        refused(
+            "struct A { #[wire(flatten(b = 1))] a: (u32, u32) }",
+            "only a struct can be flattened",
+        );
+        refused(
+            "struct A { #[wire(1, optional, default)] a: u32 }",
+            "a field is `optional` or left out when it is its `default`, not both",
+        );
+        refused(
+            "struct A { #[wire(1, optional, with = B)] a: u32 }",
+            "this codec is the only one",
+        );
+        refused(
+            "struct A { #[wire(1, text)] a: u32 }",
+            "`text` does not apply here, or stands here twice",
+        );
+        refused(
+            "struct A { #[wire(1, 2)] a: u32 }",
+            "`a number` does not apply here, or stands here twice",
+        );
+        refused(
+            "struct A { #[wire(1, name = b)] a: u32 }",
+            "`name = \"…\"` is needed",
+        );
+    }
 }

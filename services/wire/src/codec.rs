@@ -164,7 +164,13 @@ impl<T: Value> Codec<Option<T>> for Explicit {
 pub struct OrDefault;
 
 impl<T: Value + Default + PartialEq> Codec<T> for OrDefault {
-    const SHAPE: Shape = shape::<T>(Label::Implicit);
+    const SHAPE: Shape = {
+        assert!(
+            T::KIND.is_message(),
+            "only messages have defaults of their own"
+        );
+        shape::<T>(Label::Implicit)
+    };
 
     fn write_field(value: &T, number: u32, out: &mut impl Out) {
         if *value != T::default() {

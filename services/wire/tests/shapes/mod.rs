@@ -373,8 +373,39 @@ pub struct TenantSettings {
     pub cohort: Option<Token>,
     #[wire(2)]
     pub weight_milli: u32,
+    #[wire(3)]
+    pub preemptible: bool,
+    #[wire(4)]
+    pub on_exceed: OnExceed,
+    #[wire(5)]
+    pub reclaim: ReclaimFrom,
+    #[wire(6)]
+    pub rate_milli: u64,
+    #[wire(7)]
+    pub rate_burst: u64,
+    #[wire(8)]
+    pub allocations_max: u64,
+    #[wire(9)]
+    pub priority_classes: Vec<Token>,
     #[wire(10)]
     pub priority_max: i32,
+    #[wire(11)]
+    pub default_cpu_milli: u64,
+    #[wire(12)]
+    pub default_memory_bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Wire)]
+pub enum OnExceed {
+    Refuse = 0,
+    Wait = 1,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Wire)]
+pub enum ReclaimFrom {
+    Any = 0,
+    LowerPriority = 1,
+    Never = 2,
 }
 
 impl Default for TenantSettings {
@@ -382,7 +413,16 @@ impl Default for TenantSettings {
         Self {
             cohort: None,
             weight_milli: 1000,
+            preemptible: true,
+            on_exceed: OnExceed::Refuse,
+            reclaim: ReclaimFrom::Any,
+            rate_milli: 0,
+            rate_burst: 0,
+            allocations_max: 0,
+            priority_classes: Vec::new(),
             priority_max: 1_000_000,
+            default_cpu_milli: 0,
+            default_memory_bytes: 0,
         }
     }
 }
@@ -562,7 +602,25 @@ impl From<bool> for CancelVerdict {
     }
 }
 
-/// A oneof of the domain that stands in another one's place.
+/// What an operator set. The contract has a message for each of the things that can be set.
+#[derive(Debug, Clone, PartialEq, Eq, Wire)]
+#[wire(oneof, via = AdminSet)]
+pub struct Admin {
+    pub operation: Operation,
+    pub change: AdminChange,
+    pub version: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AdminChange {
+    Tenant {
+        tenant: Token,
+        settings: TenantSettings,
+    },
+    /// None: without limits.
+    Quota(Account, QuotaResource, Option<Limits>, Validity),
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
 #[wire(oneof)]
 pub enum AdminSet {
@@ -572,12 +630,80 @@ pub enum AdminSet {
     QuotaSet(QuotaSet),
 }
 
+impl From<&Admin> for AdminSet {
+    fn from(admin: &Admin) -> Self {
+        let (operation, version) = (admin.operation.clone(), admin.version);
+        match admin.change.clone() {
+            AdminChange::Tenant { tenant, settings } => Self::TenantSet(TenantSet {
+                operation,
+                tenant,
+                version,
+                settings,
+            }),
+            AdminChange::Quota(account, resource, limits, validity) => {
+                let limit = limits.as_ref().map_or(0, |limits| limits.hard);
+                Self::QuotaSet(QuotaSet {
+                    operation,
+                    account,
+                    resource,
+                    limit,
+                    version,
+                    unlimited: limits.is_none(),
+                    limits: limits.filter(|limits| *limits != Limits::hard(limit)),
+                    validity,
+                })
+            }
+        }
+    }
+}
+
+impl TryFrom<AdminSet> for Admin {
+    type Error = ();
+
+    fn try_from(set: AdminSet) -> Result<Self, ()> {
+        Ok(match set {
+            AdminSet::TenantSet(set) => Self {
+                operation: set.operation,
+                version: set.version,
+                change: AdminChange::Tenant {
+                    tenant: set.tenant,
+                    settings: set.settings,
+                },
+            },
+            AdminSet::QuotaSet(set) if set.unlimited && set.limit != 0 => return Err(()),
+            AdminSet::QuotaSet(set) => Self {
+                operation: set.operation,
+                version: set.version,
+                change: AdminChange::Quota(
+                    set.account,
+                    set.resource,
+                    (!set.unlimited).then(|| set.limits.unwrap_or(Limits::hard(set.limit))),
+                    set.validity,
+                ),
+            },
+        })
+    }
+}
+
+impl Limits {
+    fn hard(hard: u64) -> Self {
+        Self {
+            hard,
+            soft: None,
+            burst: None,
+            burst_ms: 0,
+            borrow: None,
+            lend: None,
+        }
+    }
+}
+
 /// One fact.
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
 #[wire(oneof = "kind", message)]
 pub enum Event {
     #[wire(oneof(1, 2))]
-    Admin(AdminSet),
+    AdminApplied(Admin),
     #[wire(4)]
     AllocationRequested {
         #[wire(1)]
@@ -756,7 +882,7 @@ macro_rules! numbered {
     )*};
 }
 
-numbered!(Operator NumaPolicy PlacementPolicy WaitingReason Filter Rule);
+numbered!(OnExceed ReclaimFrom Operator NumaPolicy PlacementPolicy WaitingReason Filter Rule);
 
 macro_rules! newtypes {
     ($($type:ident)*) => {$(
@@ -811,7 +937,7 @@ structs! {
     Limits { hard soft burst burst_ms borrow lend }
     QuotaSet { operation account resource limit version limits validity unlimited }
     LimitsInForce { account resource limits }
-    TenantSet { operation tenant version settings }
+    Admin { operation change version }
     LineExplained { line queue reason head counts shortfall share_ppm fair_share_ppm }
     Topology { zones distances links }
     Zone { cpu_milli memory_bytes gpus }
@@ -836,7 +962,16 @@ impl Random for TenantSettings {
             _ => Self {
                 cohort: Random::random(dice),
                 weight_milli: Random::random(dice),
+                preemptible: Random::random(dice),
+                on_exceed: Random::random(dice),
+                reclaim: Random::random(dice),
+                rate_milli: Random::random(dice),
+                rate_burst: Random::random(dice),
+                allocations_max: Random::random(dice),
+                priority_classes: Random::random(dice),
                 priority_max: Random::random(dice),
+                default_cpu_milli: Random::random(dice),
+                default_memory_bytes: Random::random(dice),
             },
         }
     }
@@ -876,13 +1011,13 @@ variants! {
         |_| Self::WasLive,
         |_| Self::HadEnded,
     }
-    AdminSet {
-        |d| Self::TenantSet(any(d)),
-        |d| Self::QuotaSet(any(d)),
+    AdminChange {
+        |d| Self::Tenant { tenant: any(d), settings: any(d) },
+        |d| Self::Quota(any(d), any(d), any(d), any(d)),
     }
     Event {
         |d| Self::QuotaReleased { allocation: any(d) },
-        |d| Self::Admin(any(d)),
+        |d| Self::AdminApplied(any(d)),
         |d| Self::AllocationRequested { operation: any(d), spec: any(d) },
         |d| Self::PriorityRequested { priority: any(d), operation: any(d), target: any(d) },
         |d| Self::ResourceAsked { operation: any(d), slot: any(d), by_requests: any(d), ask: any(d) },
