@@ -1,5 +1,29 @@
-//! The domain's own types as protobuf messages: `#[derive(Wire)]` writes and reads their bytes, the same as prost's for
-//! messages of the same shape, without a second tree of types.
+#![doc = include_str!("../README.md")]
+//!
+//! What would be lost is an error when it is compiled:
+//!
+//! ```compile_fail
+//! #[derive(wire::Wire)]
+//! struct Limits {
+//!     #[wire(1)]
+//!     soft: Option<u64>,
+//! }
+//! ```
+//!
+//! ```compile_fail
+//! #[derive(wire::Wire)]
+//! #[wire(oneof)]
+//! enum Target {
+//!     #[wire(1)]
+//!     No(u64),
+//! }
+//!
+//! #[derive(wire::Wire)]
+//! struct Change {
+//!     #[wire(oneof(1, 2))]
+//!     target: Target,
+//! }
+//! ```
 
 // The derive names this crate; so it can be used in here, too.
 extern crate self as wire;

@@ -9,6 +9,10 @@ pub trait Out {
     fn put(&mut self, bytes: &[u8]);
 
     fn varint(&mut self, number: u64) {
+        // Most are keys and lengths of names.
+        if number < 0x80 {
+            return self.put(&[number as u8]);
+        }
         let mut bytes = [0; 10];
         encode_varint(number, &mut bytes.as_mut_slice());
         self.put(&bytes[..encoded_len_varint(number)]);

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use schemas::v1;
 use shapes::*;
 use std::fmt::Debug;
-use wire::{Message, Oneof};
+use wire::{Codec, Fault, Input, Kind, Label, Message, Oneof, Out, Shape, Wire};
 
 /// The contract's event, as far as ours goes.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -279,7 +279,10 @@ fn nothing_is_written_where_nothing_is_to_be_said() {
         ..TenantSettings::default()
     };
     // Key, length, and the three fields that are not 0.
-    assert_eq!(bytes(said) - bytes(TenantSettings::default()), 2 + 3 + 2 + 4);
+    assert_eq!(
+        bytes(said) - bytes(TenantSettings::default()),
+        2 + 3 + 2 + 4
+    );
     // 0 is no line.
     let waiting = |line| Event::AllocationWaiting {
         allocation: AllocationNo(1),
@@ -302,6 +305,47 @@ fn numbers_are_read_packed_or_one_by_one() {
         (&both, vec![10, 21, 10, 21]),
     ] {
         assert_eq!(Topology::decode(bytes).map(|it| it.distances), Ok(expected));
+    }
+}
+
+/// An hour as text, to show a codec by hand.
+struct Hour;
+
+impl Codec<u64> for Hour {
+    const SHAPE: Shape = Shape {
+        label: Label::Implicit,
+        kind: Kind::String,
+    };
+
+    fn write_field(value: &u64, number: u32, out: &mut impl Out) {
+        out.field(number, |out| out.put(format!("{value}h").as_bytes()));
+    }
+
+    fn merge_field(slot: &mut Option<u64>, input: Input) -> wire::Result<()> {
+        let hour = input.text()?.strip_suffix('h');
+        *slot = Some(hour.and_then(|it| it.parse().ok()).ok_or(Fault::Invalid)?);
+        Ok(())
+    }
+
+    fn absent() -> Option<u64> {
+        None
+    }
+}
+
+#[derive(Debug, PartialEq, Wire)]
+struct Opening {
+    #[wire(1, with = Hour)]
+    from: u64,
+}
+
+#[test]
+fn a_codec_may_be_written_by_hand() {
+    let bytes = Opening { from: 17 }.encode_to_vec();
+    assert_eq!(bytes, [0x0a, 3, b'1', b'7', b'h']);
+    assert_eq!(Opening::decode(&bytes), Ok(Opening { from: 17 }));
+    for bad in [&[][..], &[0x0a, 1, b'h'], &[0x0a, 2, b'1', b'7'], &[8, 17]] {
+        let error = Opening::decode(bad).expect_err("it is refused");
+        assert_eq!(error.field, "Opening.from");
     }
 }
 
