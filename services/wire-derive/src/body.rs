@@ -2,8 +2,9 @@
 
 use crate::options::{Options, doc};
 use proc_macro2::{Span, TokenStream};
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
+use syn::spanned::Spanned;
 use syn::{Error, Field, Ident, Result, Type};
 
 /// What is one field on the wire, or one oneof.
@@ -34,17 +35,17 @@ pub struct Body {
 }
 
 /// The codec that the options ask for.
-fn codec(options: &mut Options) -> Result<TokenStream> {
+fn codec(options: &mut Options, span: Span) -> Result<TokenStream> {
     let explicit = options.flag("optional")?;
     let default = options.flag("default")?;
     match (options.ty("with")?, explicit, default) {
-        (None, true, false) => Ok(quote!(::wire::Explicit)),
-        (None, false, true) => Ok(quote!(::wire::OrDefault)),
-        (None, false, false) => Ok(quote!(::wire::Plain)),
+        (None, true, false) => Ok(quote_spanned!(span=> ::wire::Explicit)),
+        (None, false, true) => Ok(quote_spanned!(span=> ::wire::OrDefault)),
+        (None, false, false) => Ok(quote_spanned!(span=> ::wire::Plain)),
         (Some(codec), false, false) => Ok(quote!(#codec)),
         (Some(other), ..) => Err(Error::new_spanned(other, "this codec is the only one")),
         (None, true, true) => Err(Error::new(
-            Span::call_site(),
+            span,
             "a field is `optional` or left out when it is its `default`, not both",
         )),
     }
@@ -89,9 +90,16 @@ impl Body {
             };
             let mut built = TokenStream::new();
             for (part, options) in Options::by_name(parts)? {
-                let shape = |codec: &TokenStream| quote!(::wire::raw::shape_of::<#codec, #ty, _>(|it| &it.#part));
+                let shape = |codec: &TokenStream| quote_spanned!(part.span()=> ::wire::raw::shape_of::<#codec, #ty, _>(|it| &it.#part));
                 let reference = quote!(&(#reference).#part);
-                let leaf = self.leaf(options, &part, reference, quote!(_), String::new(), shape)?;
+                let leaf = self.leaf(
+                    options,
+                    &part,
+                    reference,
+                    quote_spanned!(part.span()=> _),
+                    String::new(),
+                    shape,
+                )?;
                 built.extend(quote!(#part: #leaf,));
             }
             return Ok(quote!(#owner { #built }));
@@ -117,7 +125,9 @@ impl Body {
             });
             return Ok(built);
         }
-        let shape = |codec: &TokenStream| quote!(<#codec as ::wire::Codec<#ty>>::SHAPE);
+        // What the compiler says of the field's type is said of it where it stands.
+        let shape =
+            |codec: &TokenStream| quote_spanned!(ty.span()=> <#codec as ::wire::Codec<#ty>>::SHAPE);
         let doc = doc(&field.attrs);
         self.leaf(options, member, reference, quote!(#ty), doc, shape)
     }
@@ -132,13 +142,13 @@ impl Body {
         shape: impl Fn(&TokenStream) -> TokenStream,
     ) -> Result<TokenStream> {
         let number = options.number()?;
-        let codec = codec(&mut options)?;
+        let codec = codec(&mut options, ty.span())?;
         let name = options.text("name")?;
         options.done()?;
         let name = name.unwrap_or_else(|| member.unraw().to_string());
         let slot = format_ident!("__slot_{}", self.leaves.len());
         let path = format!("{}.{name}", self.name);
-        let built = quote!(::wire::raw::finish::<#codec, _>(#slot, #path)?);
+        let built = quote_spanned!(ty.span()=> ::wire::raw::finish::<#codec, _>(#slot, #path)?);
         self.leaves.push(Leaf {
             numbers: vec![number],
             span: member.span(),
@@ -171,11 +181,11 @@ impl Body {
     /// From the last field to the first.
     pub fn write(&self) -> TokenStream {
         let writes = self.leaves.iter().rev().map(|leaf| {
-            let Leaf { reference, .. } = leaf;
+            let Leaf { reference, ty, .. } = leaf;
             let number = leaf.numbers[0];
             match &leaf.codec {
                 Some(codec) => {
-                    quote!(<#codec as ::wire::Codec<_>>::write_field(#reference, #number, out);)
+                    quote_spanned!(ty.span()=> <#codec as ::wire::Codec<_>>::write_field(#reference, #number, out);)
                 }
                 None => quote!(::wire::Oneof::write_field(#reference, out);),
             }
@@ -192,7 +202,7 @@ impl Body {
             let Leaf { slot, path, ty, .. } = leaf;
             let numbers = &leaf.numbers;
             let merge = match &leaf.codec {
-                Some(codec) => quote! {
+                Some(codec) => quote_spanned! {ty.span()=>
                     <#codec as ::wire::Codec<#ty>>::merge_field(&mut #slot, input)
                 },
                 None => quote! {
@@ -267,7 +277,7 @@ pub fn oneof_descriptor(name: &str, ty: &TokenStream) -> TokenStream {
 pub fn oneof_check(ty: &TokenStream, numbers: &[u32]) -> TokenStream {
     let mut numbers = numbers.to_vec();
     numbers.sort_unstable();
-    quote! {
+    quote_spanned! {ty.span()=>
         const _: () = ::core::assert!(
             ::wire::raw::same_numbers(<#ty as ::wire::Oneof>::NUMBERS, &[#(#numbers),*]),
             "`oneof(…)` does not have the numbers of the oneof",

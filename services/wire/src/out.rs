@@ -5,7 +5,8 @@ use prost::encoding::{WireType, encode_varint, encoded_len_varint};
 
 /// Each call puts its bytes before those of the calls before it.
 pub trait Out {
-    fn len(&self) -> usize;
+    /// How many bytes there are.
+    fn written(&self) -> usize;
     fn put(&mut self, bytes: &[u8]);
 
     fn varint(&mut self, number: u64) {
@@ -30,9 +31,9 @@ pub trait Out {
 
     /// What `body` writes, and its length.
     fn delimited(&mut self, body: impl FnOnce(&mut Self)) {
-        let before = self.len();
+        let before = self.written();
         body(self);
-        self.varint((self.len() - before) as u64);
+        self.varint((self.written() - before) as u64);
     }
 
     /// The same as a field.
@@ -46,7 +47,7 @@ pub trait Out {
 pub struct Backwards(pub Vec<u8>);
 
 impl Out for Backwards {
-    fn len(&self) -> usize {
+    fn written(&self) -> usize {
         self.0.len()
     }
 
@@ -59,7 +60,7 @@ impl Out for Backwards {
 pub struct Count(pub usize);
 
 impl Out for Count {
-    fn len(&self) -> usize {
+    fn written(&self) -> usize {
         self.0
     }
 

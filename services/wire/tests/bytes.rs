@@ -16,6 +16,7 @@ struct ProstEvent {
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
+#[allow(clippy::large_enum_variant)]
 enum ProstKind {
     #[prost(message, tag = "1")]
     TenantSet(v1::TenantSet),

@@ -60,7 +60,11 @@ fn each_bad_value_is_named() {
     // Enums: with a 0 of their own and without.
     refused::<PlacementRules>(&[varint(7, &[3])], "PlacementRules.numa", Invalid);
     let label = bytes(1, b"l");
-    refused::<Requirement>(&[label.clone()], "Requirement.operator", Missing);
+    refused::<Requirement>(
+        std::slice::from_ref(&label),
+        "Requirement.operator",
+        Missing,
+    );
     refused::<Requirement>(
         &[label.clone(), varint(2, &[0])],
         "Requirement.operator",
@@ -82,7 +86,7 @@ fn each_bad_value_is_named() {
         Repeated,
     );
     refused::<QuotaSet>(&[bytes(1, b"")], "Operation.tenant", Missing);
-    refused::<QuotaSet>(&[operation.clone()], "QuotaSet.tenant", Missing);
+    refused::<QuotaSet>(std::slice::from_ref(&operation), "QuotaSet.tenant", Missing);
     refused::<QuotaSet>(
         &[operation.clone(), bytes(6, b".")],
         "QuotaSet.team",
