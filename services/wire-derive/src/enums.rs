@@ -1,0 +1,365 @@
+//! Enums: by number where no variant has data, and oneofs.
+
+use crate::body::{Body, field_descriptor, oneof_check, oneof_descriptor};
+use crate::options::{Options, doc, snake};
+use crate::{message_impl, value_impl};
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::ext::IdentExt;
+use syn::{DataEnum, DeriveInput, Error, Expr, ExprLit, Fields, Ident, Lit, Result, Type, Variant};
+
+/// Within a macro by example, a literal may stand in a group that nobody sees.
+fn number(value: &Expr) -> Result<i32> {
+    match value {
+        Expr::Group(group) => number(&group.expr),
+        Expr::Lit(ExprLit {
+            lit: Lit::Int(number),
+            ..
+        }) => number.base10_parse(),
+        other => Err(Error::new_spanned(
+            other,
+            "a number is needed, from 0 to 2^31 - 1",
+        )),
+    }
+}
+
+pub fn numbers(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Result<TokenStream> {
+    let name = &input.ident;
+    let proto = options.text("name")?;
+    let proto = proto.unwrap_or_else(|| name.unraw().to_string());
+    let prefix = options.text("prefix")?;
+    let prefix = prefix.unwrap_or_else(|| snake(name).to_uppercase() + "_");
+    options.done()?;
+    let (mut variants, mut numbers, mut descriptors) = (Vec::new(), Vec::new(), Vec::new());
+    for variant in &data.variants {
+        let ident = &variant.ident;
+        if !matches!(variant.fields, Fields::Unit) {
+            let text = "variants with data make a oneof: `#[wire(oneof)]` on the enum";
+            return Err(Error::new_spanned(variant, text));
+        }
+        let Some((_, value)) = &variant.discriminant else {
+            let text = format!("its number is missing: `{ident} = 1`");
+            return Err(Error::new_spanned(variant, text));
+        };
+        let number = number(value)?;
+        let mut options = Options::of(&variant.attrs, ident.span())?;
+        let proto = options.text("name")?;
+        options.done()?;
+        let proto = proto.unwrap_or_else(|| prefix.clone() + &snake(ident).to_uppercase());
+        let doc = doc(&variant.attrs);
+        variants.push(ident);
+        numbers.push(number);
+        descriptors.push(quote!(::wire::EnumValue { number: #number, name: #proto, doc: #doc }));
+    }
+    let count = variants.len();
+    let doc = doc(&input.attrs);
+    let value = value_impl(
+        name,
+        &quote! {
+            const KIND: ::wire::Kind = ::wire::Kind::Enum(&::wire::EnumDescriptor {
+                name: #proto,
+                doc: #doc,
+                values: &[#(#descriptors),*],
+            });
+            const BARE: bool = Self::from_number(0).is_some();
+        },
+        &quote!(Self::from_number(0)),
+        &quote!(self.number() == 0),
+        &quote!(out.varint(self.number() as u64)),
+        &quote!(::wire::raw::read_number(input, Self::from_number)),
+    );
+    Ok(quote! {
+        #[automatically_derived]
+        #[allow(dead_code)]
+        impl #name {
+            /// In the order in which they are declared.
+            pub const ALL: [Self; #count] = [#(Self::#variants),*];
+
+            /// The number on the wire.
+            pub const fn number(&self) -> i32 {
+                match self {
+                    #(Self::#variants => #numbers,)*
+                }
+            }
+
+            /// None: no value has this number.
+            pub const fn from_number(number: i32) -> ::core::option::Option<Self> {
+                match number {
+                    #(#numbers => ::core::option::Option::Some(Self::#variants),)*
+                    _ => ::core::option::Option::None,
+                }
+            }
+        }
+        #value
+    })
+}
+
+/// What each variant adds.
+#[derive(Default)]
+struct Parts {
+    numbers: Vec<u32>,
+    fields: Vec<TokenStream>,
+    parts: Vec<TokenStream>,
+    writes: Vec<TokenStream>,
+    merges: Vec<TokenStream>,
+    checks: Vec<TokenStream>,
+}
+
+pub fn oneof(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Result<TokenStream> {
+    let name = &input.ident;
+    let group = options.flag_or_text("oneof")?;
+    let message = options.flag("message")?;
+    let proto = options.text("name")?;
+    let proto = proto.unwrap_or_else(|| name.unraw().to_string());
+    options.done()?;
+    let mut parts = Parts::default();
+    for variant in &data.variants {
+        let before = parts.numbers.len();
+        parts.take(&proto, variant)?;
+        let (seen, new) = parts.numbers.split_at(before);
+        if let Some(number) = new.iter().find(|number| seen.contains(number)) {
+            let text = format!("number {number} is there twice in {proto}");
+            return Err(Error::new(variant.ident.span(), text));
+        }
+    }
+    parts.numbers.sort_unstable();
+    let Parts {
+        numbers,
+        fields,
+        parts,
+        writes,
+        merges,
+        checks,
+    } = parts;
+    let as_message = message.then(|| {
+        let group = group.unwrap_or_else(|| "kind".into());
+        let path = format!("{proto}.{group}");
+        let doc = doc(&input.attrs);
+        let oneof = oneof_descriptor(&group, &quote!(Self));
+        message_impl(
+            name,
+            &quote!(::wire::MessageDescriptor {
+                name: #proto,
+                doc: #doc,
+                fields: &[],
+                oneofs: &[#oneof],
+            }),
+            &quote!(::wire::Oneof::write_field(self, out)),
+            &quote! {
+                let mut slot = ::core::option::Option::None;
+                ::wire::raw::each_field(body, depth, #proto, |number, input| {
+                    if !<Self as ::wire::Oneof>::NUMBERS.contains(&number) {
+                        return ::core::result::Result::Ok(false);
+                    }
+                    <Self as ::wire::Oneof>::merge_field(&mut slot, number, input)
+                        .map_err(|error| error.at(#path))?;
+                    ::core::result::Result::Ok(true)
+                })?;
+                ::wire::raw::present(slot, #path)
+            },
+        )
+    });
+    Ok(quote! {
+        #[automatically_derived]
+        impl ::wire::Oneof for #name {
+            const NUMBERS: &'static [u32] = &[#(#numbers),*];
+            const FIELDS: &'static [::wire::FieldDescriptor] = &[#(#fields),*];
+            const PARTS: &'static [&'static [::wire::FieldDescriptor]] = &[#(#parts),*];
+
+            fn write_field(&self, out: &mut impl ::wire::Out) {
+                match self { #(#writes)* }
+            }
+
+            fn merge_field(
+                slot: &mut ::core::option::Option<Self>,
+                number: u32,
+                input: ::wire::Input,
+            ) -> ::wire::Result<()> {
+                match number {
+                    #(#merges)*
+                    _ => return ::core::result::Result::Err(::wire::Fault::Invalid.into()),
+                }
+                ::core::result::Result::Ok(())
+            }
+        }
+        #as_message
+        #(#checks)*
+    })
+}
+
+/// Another oneof stands for it.
+pub fn oneof_via(name: &Ident, other: &Type) -> TokenStream {
+    let oneof = quote!(<#other as ::wire::Oneof>);
+    let to = quote!(<#other as ::core::convert::From<&Self>>::from);
+    quote! {
+        #[automatically_derived]
+        impl ::wire::Oneof for #name {
+            const NUMBERS: &'static [u32] = #oneof::NUMBERS;
+            const FIELDS: &'static [::wire::FieldDescriptor] = #oneof::FIELDS;
+            const PARTS: &'static [&'static [::wire::FieldDescriptor]] = #oneof::PARTS;
+
+            fn write_field(&self, out: &mut impl ::wire::Out) {
+                #oneof::write_field(&#to(self), out)
+            }
+
+            fn merge_field(
+                slot: &mut ::core::option::Option<Self>,
+                number: u32,
+                input: ::wire::Input,
+            ) -> ::wire::Result<()> {
+                let mut other = slot.as_ref().map(#to);
+                #oneof::merge_field(&mut other, number, input)?;
+                let value = other.map(<Self as ::core::convert::TryFrom<#other>>::try_from);
+                *slot = value.transpose().map_err(|_| ::wire::Fault::Invalid)?;
+                ::core::result::Result::Ok(())
+            }
+        }
+    }
+}
+
+/// The only field, by its name or by its place.
+fn only(variant: &Variant) -> Result<(TokenStream, &Type)> {
+    let mut fields = variant.fields.iter();
+    let (Some(field), None) = (fields.next(), fields.next()) else {
+        return Err(Error::new_spanned(variant, "one field is needed here"));
+    };
+    match &field.ident {
+        Some(member) => Ok((quote!(#member), &field.ty)),
+        None => Ok((quote!(0), &field.ty)),
+    }
+}
+
+impl Parts {
+    fn take(&mut self, oneof: &str, variant: &Variant) -> Result<()> {
+        let ident = &variant.ident;
+        let mut options = Options::of(&variant.attrs, ident.span())?;
+        if let Some(numbers) = options.numbers("oneof")? {
+            options.done()?;
+            return self.part(ident, only(variant)?, numbers);
+        }
+        let number = options.number()?;
+        self.numbers.push(number);
+        let bare = options.flag("bare")?;
+        let name = options.text("name")?.unwrap_or_else(|| snake(ident));
+        let path = format!("{oneof}.{name}");
+        if bare || matches!(variant.fields, Fields::Unnamed(_)) {
+            options.done()?;
+            let doc = doc(&variant.attrs);
+            self.value(ident, only(variant)?, number, [&name, &path, &doc]);
+            return Ok(());
+        }
+        let message = options.text("message")?;
+        options.done()?;
+        let message = message.unwrap_or_else(|| ident.unraw().to_string());
+        let variable = |member: &Ident| quote::format_ident!("__{}", member.unraw());
+        let reference = |member: &Ident| {
+            let variable = variable(member);
+            quote!(#variable)
+        };
+        let body = Body::new(message, &variant.fields, reference)?;
+        let bound = variant.fields.iter().flat_map(|field| &field.ident);
+        let bound = bound.map(|member| {
+            let variable = variable(member);
+            quote!(#member: #variable)
+        });
+        let pattern = quote!(Self::#ident { #(#bound),* });
+        self.message(
+            ident,
+            &pattern,
+            number,
+            &body,
+            [&name, &path, &doc(&variant.attrs)],
+        );
+        Ok(())
+    }
+
+    /// A oneof of the domain within this one.
+    fn part(&mut self, ident: &Ident, only: (TokenStream, &Type), numbers: Vec<u32>) -> Result<()> {
+        let (member, ty) = only;
+        let oneof = quote!(<#ty as ::wire::Oneof>);
+        self.parts.push(quote!(#oneof::FIELDS));
+        self.writes
+            .push(quote!(Self::#ident { #member: inner } => #oneof::write_field(inner, out),));
+        self.merges.push(quote! {
+            #(#numbers)|* => {
+                let mut inner = match ::core::option::Option::take(slot) {
+                    ::core::option::Option::Some(Self::#ident { #member: inner }) => {
+                        ::core::option::Option::Some(inner)
+                    }
+                    _ => ::core::option::Option::None,
+                };
+                #oneof::merge_field(&mut inner, number, input)?;
+                *slot = inner.map(|inner| Self::#ident { #member: inner });
+            }
+        });
+        self.checks.push(oneof_check(&quote!(#ty), &numbers));
+        self.numbers.extend(numbers);
+        Ok(())
+    }
+
+    /// A field that is one value, whichever it is; always written.
+    fn value(
+        &mut self,
+        ident: &Ident,
+        (member, ty): (TokenStream, &Type),
+        number: u32,
+        [name, path, doc]: [&str; 3],
+    ) {
+        let shape = quote!(::wire::Shape {
+            label: ::wire::Label::Implicit,
+            kind: <#ty as ::wire::Value>::KIND,
+        });
+        self.fields
+            .push(field_descriptor(number, name, doc, &shape));
+        let pattern = quote!(Self::#ident { #member: value });
+        self.writes.push(quote! {
+            #pattern => {
+                <#ty as ::wire::Value>::write(value, out);
+                out.key(#number, <#ty as ::wire::Value>::KIND.wire_type());
+            }
+        });
+        self.merges.push(quote! {
+            #number => {
+                let seen = ::core::matches!(slot, ::core::option::Option::Some(Self::#ident { .. }));
+                let value = ::wire::raw::read_chosen::<#ty>(seen, input)
+                    .map_err(|error| error.at(#path))?;
+                *slot = ::core::option::Option::Some(Self::#ident { #member: value });
+            }
+        });
+    }
+
+    /// A field that is a message of its own, whose fields are those of the variant.
+    fn message(
+        &mut self,
+        ident: &Ident,
+        pattern: &TokenStream,
+        number: u32,
+        body: &Body,
+        [name, path, doc]: [&str; 3],
+    ) {
+        let descriptor = body.descriptor("");
+        let shape = quote!(::wire::Shape {
+            label: ::wire::Label::Implicit,
+            kind: ::wire::Kind::Message(|| {
+                const MESSAGE: ::wire::MessageDescriptor = #descriptor;
+                &MESSAGE
+            }),
+        });
+        self.fields
+            .push(field_descriptor(number, name, doc, &shape));
+        let write = body.write();
+        let read = body.read(&quote!(Self::#ident));
+        self.writes.push(quote! {
+            #pattern => out.field(#number, |out| { #write }),
+        });
+        self.merges.push(quote! {
+            #number => {
+                let seen = ::core::matches!(slot, ::core::option::Option::Some(Self::#ident { .. }));
+                let (body, depth) = input.message(seen)
+                    .map_err(|error| error.at(#path))?;
+                *slot = ::core::option::Option::Some({ #read });
+            }
+        });
+        self.checks.push(body.checks());
+    }
+}

@@ -1,0 +1,56 @@
+#![doc = include_str!("../README.md")]
+//!
+//! What would be lost is an error when it is compiled:
+//!
+//! ```compile_fail
+//! #[derive(wire::Wire)]
+//! struct Limits {
+//!     #[wire(1)]
+//!     soft: Option<u64>,
+//! }
+//! ```
+//!
+//! ```compile_fail
+//! #[derive(wire::Wire)]
+//! #[wire(oneof)]
+//! enum Target {
+//!     #[wire(1)]
+//!     No(u64),
+//! }
+//!
+//! #[derive(wire::Wire)]
+//! struct Change {
+//!     #[wire(oneof(1, 2))]
+//!     target: Target,
+//! }
+//! ```
+
+// The derive names this crate; so it can be used in here, too.
+extern crate self as wire;
+
+mod codec;
+mod descriptor;
+mod error;
+mod message;
+mod out;
+mod schema;
+mod value;
+
+pub use codec::{Codec, Explicit, OrDefault, Pair, Pairs, Plain};
+pub use descriptor::{
+    EnumDescriptor, EnumValue, FieldDescriptor, Kind, Label, MessageDescriptor, OneofDescriptor,
+    Shape,
+};
+pub use error::{Fault, Result, WireError};
+pub use message::{Depth, Message, Oneof};
+pub use out::Out;
+pub use schema::differences;
+pub use value::{Input, Text, Value};
+pub use wire_derive::Wire;
+
+/// What the derived code calls, and what a `Codec` or `Value` by hand may.
+pub mod raw {
+    pub use crate::codec::{finish, present, read_chosen, shape_of};
+    pub use crate::message::{each_field, same_numbers};
+    pub use crate::value::{read_number, read_parsed};
+}

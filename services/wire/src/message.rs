@@ -1,0 +1,84 @@
+//! Messages and oneofs: what the derive writes for structs and for enums with data.
+
+use crate::out::{Backwards, Count};
+use crate::{Fault, FieldDescriptor, Input, MessageDescriptor, Out, Result, WireError};
+use prost::encoding::{DecodeContext, decode_key, skip_field};
+
+/// How many more messages may lie in each other; prost allows as many.
+#[derive(Debug, Clone, Copy)]
+pub struct Depth(u32);
+
+impl Depth {
+    pub const MAX: Self = Self(100);
+
+    pub fn inner(self) -> Result<Self> {
+        Ok(Self(self.0.checked_sub(1).ok_or(Fault::TooDeep)?))
+    }
+}
+
+pub trait Message: Sized {
+    const DESCRIPTOR: &'static MessageDescriptor;
+
+    fn write_body(&self, out: &mut impl Out);
+    fn read_body(body: &[u8], depth: Depth) -> Result<Self>;
+
+    fn encode_to_vec(&self) -> Vec<u8> {
+        let mut out = Backwards(Vec::new());
+        self.write_body(&mut out);
+        out.0.reverse();
+        out.0
+    }
+
+    fn encoded_len(&self) -> usize {
+        let mut out = Count(0);
+        self.write_body(&mut out);
+        out.0
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self> {
+        Self::read_body(bytes, Depth::MAX)
+    }
+}
+
+/// Fields of a message of which it has exactly one.
+pub trait Oneof: Sized {
+    /// In their order.
+    const NUMBERS: &'static [u32];
+    const FIELDS: &'static [FieldDescriptor];
+    /// Oneofs that stand in this one.
+    const PARTS: &'static [&'static [FieldDescriptor]];
+
+    fn write_field(&self, out: &mut impl Out);
+    /// One of `NUMBERS` was read; the last one counts.
+    fn merge_field(slot: &mut Option<Self>, number: u32, input: Input) -> Result<()>;
+}
+
+/// Goes through the fields of a message and skips those that `take` does not know, which says so and leaves them.
+pub fn each_field(
+    mut body: &[u8],
+    depth: Depth,
+    message: &'static str,
+    mut take: impl FnMut(u32, Input) -> Result<bool>,
+) -> Result<()> {
+    let buf = &mut body;
+    while !buf.is_empty() {
+        let (number, wire) = decode_key(buf).map_err(|error| WireError::from(error).at(message))?;
+        if !take(number, Input { wire, buf, depth })? {
+            // It lies one deeper, as a message would; groups in it are counted from there.
+            let skipped = depth
+                .inner()
+                .and_then(|_| Ok(skip_field(wire, number, buf, DecodeContext::default())?));
+            skipped.map_err(|error| error.at(message))?;
+        }
+    }
+    Ok(())
+}
+
+/// For the derive: whether a field's numbers are those of its oneof.
+pub const fn same_numbers(a: &[u32], b: &[u32]) -> bool {
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
+    }
+    at == a.len() && at == b.len()
+}

@@ -1,0 +1,187 @@
+//! Single values: numbers, texts, bytes, messages.
+
+use crate::{Depth, Fault, Kind, Out, Result};
+use prost::encoding::{WireType, check_wire_type, decode_varint};
+use std::borrow::Cow;
+
+/// What a field can hold one of. It is written without its key, but with its length where it has one.
+pub trait Value: Sized {
+    const KIND: Kind;
+    /// It says nothing by itself of what its 0 would be in an `Option`, so that the field has to say `optional`.
+    const BARE: bool = false;
+
+    /// What an absent field stands for; none where a field has to be there.
+    fn zero() -> Option<Self>;
+    /// Left out of a field that does not have to say it.
+    fn is_zero(&self) -> bool;
+    fn write(&self, out: &mut impl Out);
+    /// None: it was 0 or empty, and no value is. Such a field counts as absent.
+    fn read(input: Input) -> Result<Option<Self>>;
+}
+
+/// What is a `string` in messages: a name, or something else that is written as one. `#[derive(Wire)] #[wire(text)]` makes a
+/// field's value of it. Nothing is written as an empty text.
+pub trait Text: Sized {
+    fn as_text(&self) -> Cow<'_, str>;
+    fn parse_text(text: &str) -> Option<Self>;
+}
+
+/// One field as it lies in the bytes: how it is written, where it begins, and how deep it is.
+pub struct Input<'a, 'b> {
+    pub wire: WireType,
+    pub buf: &'a mut &'b [u8],
+    pub depth: Depth,
+}
+
+impl<'b> Input<'_, 'b> {
+    pub fn varint(self) -> Result<u64> {
+        check_wire_type(WireType::Varint, self.wire)?;
+        Ok(decode_varint(self.buf)?)
+    }
+
+    /// The bytes of a text, of bytes, or of a message, where they lie.
+    pub fn bytes(self) -> Result<&'b [u8]> {
+        check_wire_type(WireType::LengthDelimited, self.wire)?;
+        let len = usize::try_from(decode_varint(self.buf)?).map_err(|_| Fault::Truncated)?;
+        let (bytes, rest) = self.buf.split_at_checked(len).ok_or(Fault::Truncated)?;
+        *self.buf = rest;
+        Ok(bytes)
+    }
+
+    pub fn text(self) -> Result<&'b str> {
+        Ok(std::str::from_utf8(self.bytes()?).map_err(|_| Fault::Invalid)?)
+    }
+
+    /// The body of a message and its depth. No message is in two pieces: one that was `seen` is refused.
+    pub fn message(self, seen: bool) -> Result<(&'b [u8], Depth)> {
+        if seen {
+            return Err(Fault::Repeated.into());
+        }
+        let depth = self.depth;
+        Ok((self.bytes()?, depth.inner()?))
+    }
+}
+
+/// For the derive: a text that is none when it is empty.
+pub fn read_parsed<T: Text>(input: Input) -> Result<Option<T>> {
+    match input.text()? {
+        "" => Ok(None),
+        text => Ok(Some(T::parse_text(text).ok_or(Fault::Invalid)?)),
+    }
+}
+
+/// For the derive: the value of an enum; 0 is none where no value has it.
+pub fn read_number<T>(input: Input, from_number: impl Fn(i32) -> Option<T>) -> Result<Option<T>> {
+    let number = input.varint()? as i32;
+    match from_number(number) {
+        None if number != 0 => Err(Fault::Invalid.into()),
+        value => Ok(value),
+    }
+}
+
+/// A type that is a number: how it becomes a varint, and what a varint is of it. More bits than the message's type has are
+/// dropped, as prost does; what is too much for a narrower type here is refused.
+macro_rules! numbers {
+    ($($type:ty: $kind:ident, $number:ident => $to:expr, $raw:ident => $from:expr;)*) => {$(
+        impl Value for $type {
+            const KIND: Kind = Kind::$kind;
+            const BARE: bool = true;
+
+            fn zero() -> Option<Self> {
+                Some(Self::default())
+            }
+
+            fn is_zero(&self) -> bool {
+                *self == Self::default()
+            }
+
+            fn write(&self, out: &mut impl Out) {
+                let $number = *self;
+                out.varint($to);
+            }
+
+            fn read(input: Input) -> Result<Option<Self>> {
+                let $raw = input.varint()?;
+                Ok(Some($from))
+            }
+        }
+    )*};
+}
+
+numbers! {
+    u8: Uint32, number => number.into(), raw => (raw as u32).try_into().map_err(|_| Fault::Invalid)?;
+    u16: Uint32, number => number.into(), raw => (raw as u32).try_into().map_err(|_| Fault::Invalid)?;
+    u32: Uint32, number => number.into(), raw => raw as u32;
+    u64: Uint64, number => number, raw => raw;
+    i64: Int64, number => number as u64, raw => raw as i64;
+    // Zigzag: 0, -1, 1, -2, …
+    i32: Sint32, number => u64::from(((number << 1) ^ (number >> 31)) as u32),
+        raw => ((raw as u32 >> 1) as i32) ^ -((raw & 1) as i32);
+    bool: Bool, number => number.into(), raw => raw != 0;
+}
+
+impl Value for String {
+    const KIND: Kind = Kind::String;
+    const BARE: bool = true;
+
+    fn zero() -> Option<Self> {
+        Some(Self::new())
+    }
+
+    fn is_zero(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn write(&self, out: &mut impl Out) {
+        out.bytes(self.as_bytes());
+    }
+
+    fn read(input: Input) -> Result<Option<Self>> {
+        Ok(Some(input.text()?.to_owned()))
+    }
+}
+
+/// Exactly so many, or none, which is no value.
+impl<const N: usize> Value for [u8; N] {
+    const KIND: Kind = Kind::Bytes;
+
+    fn zero() -> Option<Self> {
+        None
+    }
+
+    fn is_zero(&self) -> bool {
+        false
+    }
+
+    fn write(&self, out: &mut impl Out) {
+        out.bytes(self);
+    }
+
+    fn read(input: Input) -> Result<Option<Self>> {
+        match input.bytes()? {
+            [] => Ok(None),
+            bytes => Ok(Some(bytes.try_into().map_err(|_| Fault::Invalid)?)),
+        }
+    }
+}
+
+impl<T: Value> Value for Box<T> {
+    const KIND: Kind = T::KIND;
+    const BARE: bool = T::BARE;
+
+    fn zero() -> Option<Self> {
+        T::zero().map(Self::new)
+    }
+
+    fn is_zero(&self) -> bool {
+        (**self).is_zero()
+    }
+
+    fn write(&self, out: &mut impl Out) {
+        (**self).write(out);
+    }
+
+    fn read(input: Input) -> Result<Option<Self>> {
+        Ok(T::read(input)?.map(Self::new))
+    }
+}

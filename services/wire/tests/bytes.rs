@@ -1,0 +1,417 @@
+//! The bytes are prost's, in both directions. The other side are the messages that prost makes of the .proto files.
+
+mod shapes;
+
+use proptest::prelude::*;
+use schemas::v1;
+use shapes::*;
+use std::fmt::Debug;
+use wire::{Codec, Fault, Input, Kind, Label, Message, Oneof, Out, Shape, Wire};
+
+/// The contract's event, as far as ours goes.
+#[derive(Clone, PartialEq, prost::Message)]
+struct ProstEvent {
+    #[prost(oneof = "ProstKind", tags = "1, 2, 4, 16, 17, 22, 25, 41, 45, 46, 54")]
+    kind: Option<ProstKind>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+#[allow(clippy::large_enum_variant)]
+enum ProstKind {
+    #[prost(message, tag = "1")]
+    TenantSet(v1::TenantSet),
+    #[prost(message, tag = "2")]
+    QuotaSet(v1::QuotaSet),
+    #[prost(message, tag = "4")]
+    AllocationRequested(v1::AllocationRequested),
+    #[prost(message, tag = "16")]
+    PriorityRequested(v1::PriorityRequested),
+    #[prost(message, tag = "17")]
+    ResourceAsked(v1::ResourceAsked),
+    #[prost(message, tag = "22")]
+    QuotaReleased(v1::QuotaReleased),
+    #[prost(message, tag = "25")]
+    LimitsInForce(v1::LimitsInForce),
+    #[prost(message, tag = "41")]
+    AllocationWaiting(v1::AllocationWaiting),
+    #[prost(message, tag = "45")]
+    CancelDecided(v1::CancelDecided),
+    #[prost(message, tag = "46")]
+    LineExplained(v1::LineExplained),
+    #[prost(message, tag = "54")]
+    ResourceDecided(v1::ResourceDecided),
+}
+
+/// Values are made of these; a shorter list makes smaller ones.
+fn dice() -> impl Strategy<Value = Vec<u64>> {
+    proptest::collection::vec(any::<u64>(), 0..250)
+}
+
+/// A place in the bytes and what is to be there instead; the last part says how.
+fn damage() -> impl Strategy<Value = Vec<(usize, u8, u8)>> {
+    proptest::collection::vec((any::<usize>(), any::<u8>(), 0..4u8), 0..4)
+}
+
+fn random<T: Random>(dice: &[u64]) -> T {
+    T::random(&mut Dice(dice.iter()))
+}
+
+/// What we write is what prost writes of what it reads there, and we read it back.
+fn agree<T, P>(value: &T) -> Vec<u8>
+where
+    T: Message + PartialEq + Debug,
+    P: prost::Message + Default + Debug,
+{
+    let bytes = value.encode_to_vec();
+    assert_eq!(bytes.len(), value.encoded_len());
+    let theirs = P::decode(bytes.as_slice()).expect("prost reads it");
+    assert_eq!(theirs.encode_to_vec(), bytes, "{value:?} and {theirs:?}");
+    assert_eq!(T::decode(&bytes).as_ref(), Ok(value));
+    bytes
+}
+
+/// What is no message for prost is none for us; what is one for both is the same. We refuse more.
+fn agree_on_any<T: Message + Debug, P: prost::Message + Default + Debug>(bytes: &[u8]) {
+    if let Ok(ours) = T::decode(bytes) {
+        let theirs = P::decode(bytes).expect("prost refuses what we read");
+        assert_eq!(
+            theirs.encode_to_vec(),
+            ours.encode_to_vec(),
+            "{ours:?} and {theirs:?}"
+        );
+    }
+}
+
+fn damaged(mut bytes: Vec<u8>, damage: &[(usize, u8, u8)]) -> Vec<u8> {
+    for &(at, byte, how) in damage {
+        let at = at % (bytes.len() + 1);
+        match how {
+            0 => bytes.truncate(at),
+            1 => bytes.insert(at, byte),
+            2 if at < bytes.len() => bytes[at] = byte,
+            // Fields once more, from anywhere to the end.
+            _ => bytes.extend_from_within(at..),
+        }
+    }
+    bytes
+}
+
+proptest! {
+    #[test]
+    fn messages_have_the_bytes_of_prost(dice in dice(), damage in damage()) {
+        fn both<T: Message + Random + PartialEq + Debug, P: prost::Message + Default + Debug>(
+            dice: &[u64],
+            damage: &[(usize, u8, u8)],
+        ) {
+            let bytes = agree::<T, P>(&random::<T>(dice));
+            agree_on_any::<T, P>(&damaged(bytes, damage));
+        }
+        both::<Operation, v1::Operation>(&dice, &damage);
+        both::<AllocationSpec, v1::AllocationSpec>(&dice, &damage);
+        both::<PlacementRules, v1::PlacementRules>(&dice, &damage);
+        both::<ClassSettings, v1::PriorityClass>(&dice, &damage);
+        both::<Limits, v1::Limits>(&dice, &damage);
+        both::<QuotaSet, v1::QuotaSet>(&dice, &damage);
+        both::<LimitsInForce, v1::LimitsInForce>(&dice, &damage);
+        both::<LineExplained, v1::LineExplained>(&dice, &damage);
+        both::<Topology, v1::Topology>(&dice, &damage);
+        both::<Refusal, v1::Refusal>(&dice, &damage);
+    }
+
+    #[test]
+    fn events_have_the_bytes_of_prost(dice in dice()) {
+        let event: Event = random(&dice);
+        agree::<Event, v1::Event>(&event);
+        agree::<Event, ProstEvent>(&event);
+    }
+
+    #[test]
+    fn damaged_events_are_read_as_prost_does(dice in dice(), damage in damage()) {
+        let bytes = damaged(random::<Event>(&dice).encode_to_vec(), &damage);
+        if let Ok(Event::AdminApplied(_)) = Event::decode(&bytes) {
+            // What says its default, or the hard limit twice, is written otherwise.
+            prop_assert!(<ProstEvent as prost::Message>::decode(bytes.as_slice()).is_ok());
+        } else {
+            agree_on_any::<Event, ProstEvent>(&bytes);
+        }
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        agree_on_any::<AllocationSpec, v1::AllocationSpec>(&bytes);
+        agree_on_any::<Topology, v1::Topology>(&bytes);
+        agree_on_any::<Limits, v1::Limits>(&bytes);
+        agree_on_any::<ClassSettings, v1::PriorityClass>(&bytes);
+        agree_on_any::<Event, ProstEvent>(&bytes);
+    }
+
+    /// Nothing but small varints: these are messages far more often.
+    #[test]
+    fn few_bytes_are_read_as_prost_does(bytes in proptest::collection::vec(0..50u8, 0..40)) {
+        agree_on_any::<Topology, v1::Topology>(&bytes);
+        agree_on_any::<Limits, v1::Limits>(&bytes);
+        agree_on_any::<ClassSettings, v1::PriorityClass>(&bytes);
+    }
+}
+
+/// The random ones show that nothing is lost; this shows that it is in its place.
+#[test]
+fn values_are_where_prost_has_them() {
+    let token = |text: &str| Token::new(text).expect("a token");
+    let text = |text: &str| text.to_owned();
+    let operation = Operation {
+        tenant: token("t"),
+        operation_id: None,
+        digest: [0; 16],
+        reply_to: Some(token("r")),
+        trace: Some(TraceContext {
+            trace_id: [1; 16],
+            span_id: [2; 8],
+            flags: 3,
+        }),
+    };
+    let trace = [[1; 16].as_slice(), &[2; 8], &[3]].concat();
+    let theirs = v1::Operation {
+        tenant: text("t"),
+        operation_id: text(""),
+        digest: vec![0; 16],
+        reply_to: text("r"),
+        trace,
+    };
+    let same = |ours: Vec<u8>, theirs: &dyn Fn() -> Vec<u8>| assert_eq!(ours, theirs());
+    same(operation.encode_to_vec(), &|| {
+        prost::Message::encode_to_vec(&theirs)
+    });
+    let quota = QuotaSet {
+        operation,
+        account: Account {
+            tenant: token("a"),
+            team: Some(token("b")),
+            namespace: Some(token("c")),
+        },
+        resource: QuotaResource::GpuModel(token("T4")),
+        limit: 7,
+        version: 8,
+        limits: Some(Limits {
+            hard: 0,
+            soft: Some(0),
+            burst: None,
+            burst_ms: 9,
+            borrow: Some(10),
+            lend: None,
+        }),
+        validity: Validity {
+            from: Some(Millis(0)),
+            until: Some(Millis(-1)),
+        },
+        unlimited: true,
+    };
+    let theirs = v1::QuotaSet {
+        operation: Some(theirs),
+        tenant: text("a"),
+        resource: text("gpu:T4"),
+        limit: 7,
+        version: 8,
+        team: text("b"),
+        namespace: text("c"),
+        limits: Some(v1::Limits {
+            hard: 0,
+            soft: Some(0),
+            burst: None,
+            burst_ms: 9,
+            borrow: Some(10),
+            lend: None,
+        }),
+        from_ms: Some(0),
+        until_ms: Some(-1),
+        unlimited: true,
+    };
+    same(quota.encode_to_vec(), &|| {
+        prost::Message::encode_to_vec(&theirs)
+    });
+    let event = Event::AdminApplied(Admin {
+        operation: quota.operation,
+        version: quota.version,
+        change: AdminChange::Quota(quota.account, quota.resource, quota.limits, quota.validity),
+    });
+    let theirs = v1::Event {
+        kind: Some(v1::event::Kind::QuotaSet(v1::QuotaSet {
+            // The hard limit is said twice.
+            limit: 0,
+            unlimited: false,
+            ..theirs
+        })),
+    };
+    same(event.encode_to_vec(), &|| {
+        prost::Message::encode_to_vec(&theirs)
+    });
+    let decided = Event::CancelDecided {
+        request: 1,
+        allocation: AllocationNo(2),
+        verdict: CancelVerdict::WasLive,
+    };
+    let theirs = v1::Event {
+        kind: Some(v1::event::Kind::CancelDecided(v1::CancelDecided {
+            request: 1,
+            allocation: 2,
+            was_live: true,
+        })),
+    };
+    same(decided.encode_to_vec(), &|| {
+        prost::Message::encode_to_vec(&theirs)
+    });
+}
+
+#[test]
+fn nothing_is_written_where_nothing_is_to_be_said() {
+    let bytes = |settings: TenantSettings| {
+        let set = TenantSet {
+            operation: random(&[]),
+            tenant: random(&[]),
+            version: 0,
+            settings,
+        };
+        let bytes = set.encode_to_vec();
+        assert_eq!(TenantSet::decode(&bytes), Ok(set));
+        bytes.len()
+    };
+    let said = TenantSettings {
+        weight_milli: 999,
+        ..TenantSettings::default()
+    };
+    // Key, length, and the three fields that are not 0.
+    assert_eq!(
+        bytes(said) - bytes(TenantSettings::default()),
+        2 + 3 + 2 + 4
+    );
+    // 0 is no line.
+    let waiting = |line| Event::AllocationWaiting {
+        allocation: AllocationNo(1),
+        reason: WaitingReason::Quota,
+        line,
+    };
+    let bytes = waiting(Some(LineNo(0))).encode_to_vec();
+    assert_eq!(bytes, waiting(None).encode_to_vec());
+    assert_eq!(Event::decode(&bytes), Ok(waiting(None)));
+}
+
+#[test]
+fn numbers_are_read_packed_or_one_by_one() {
+    let packed = [0x12, 2, 10, 21];
+    let single = [0x10, 10, 0x10, 21];
+    let both = [packed.as_slice(), &single].concat();
+    for (bytes, expected) in [
+        (&packed[..], vec![10, 21]),
+        (&single, vec![10, 21]),
+        (&both, vec![10, 21, 10, 21]),
+    ] {
+        assert_eq!(Topology::decode(bytes).map(|it| it.distances), Ok(expected));
+    }
+}
+
+/// An hour as text, to show a codec by hand.
+struct Hour;
+
+impl Codec<u64> for Hour {
+    const SHAPE: Shape = Shape {
+        label: Label::Implicit,
+        kind: Kind::String,
+    };
+
+    fn write_field(value: &u64, number: u32, out: &mut impl Out) {
+        out.field(number, |out| out.put(format!("{value}h").as_bytes()));
+    }
+
+    fn merge_field(slot: &mut Option<u64>, input: Input) -> wire::Result<()> {
+        let hour = input.text()?.strip_suffix('h');
+        *slot = Some(hour.and_then(|it| it.parse().ok()).ok_or(Fault::Invalid)?);
+        Ok(())
+    }
+
+    fn absent() -> Option<u64> {
+        None
+    }
+}
+
+#[derive(Debug, PartialEq, Wire)]
+struct Opening {
+    #[wire(1, with = Hour)]
+    from: u64,
+}
+
+#[test]
+fn a_codec_may_be_written_by_hand() {
+    let bytes = Opening { from: 17 }.encode_to_vec();
+    assert_eq!(bytes, [0x0a, 3, b'1', b'7', b'h']);
+    assert_eq!(Opening::decode(&bytes), Ok(Opening { from: 17 }));
+    for bad in [&[][..], &[0x0a, 1, b'h'], &[0x0a, 2, b'1', b'7'], &[8, 17]] {
+        let error = Opening::decode(bad).expect_err("it is refused");
+        assert_eq!(error.field, "Opening.from");
+    }
+}
+
+#[test]
+fn enums_know_their_values() {
+    assert_eq!(
+        Filter::ALL,
+        [Filter::NotReady, Filter::Capacity, Filter::Backfill]
+    );
+    assert_eq!(Filter::ALL.map(|filter| filter.number()), [1, 6, 16]);
+    assert_eq!(Filter::from_number(16), Some(Filter::Backfill));
+    assert_eq!(Filter::from_number(0), None);
+    assert_eq!(NumaPolicy::from_number(0), Some(NumaPolicy::None));
+}
+
+#[test]
+fn oneofs_know_their_numbers() {
+    assert_eq!(ResourceAsk::NUMBERS, [3, 4, 5, 6, 7, 8]);
+    assert_eq!(Event::NUMBERS, [1, 2, 4, 16, 17, 22, 25, 41, 45, 46, 54]);
+}
+
+#[test]
+fn descriptors_are_the_schema() {
+    let check = |message| {
+        let found = wire::differences(message, schemas::FILE_DESCRIPTOR_SET);
+        assert_eq!(found, Ok(Vec::new()));
+    };
+    check(Operation::DESCRIPTOR);
+    check(AllocationSpec::DESCRIPTOR);
+    check(ClassSettings::DESCRIPTOR);
+    check(QuotaSet::DESCRIPTOR);
+    check(LimitsInForce::DESCRIPTOR);
+    check(Topology::DESCRIPTOR);
+    let found = wire::differences(Event::DESCRIPTOR, schemas::FILE_DESCRIPTOR_SET).unwrap();
+    for line in [
+        "Event: `NodeSet node_set = 18 in kind` only in the schema",
+        "WaitingReason: `QUOTA = 15` only in the schema",
+        "WaitingReason: `QUOTA_OF_THE_TENANT = 15` only in the derived type",
+        "Rule: `ALREADY_EXISTS = 43` only in the schema",
+    ] {
+        assert!(found.iter().any(|it| it == line), "{line}: {found:#?}");
+    }
+    // Apart from what the copies leave out, and a name that is wrong on purpose.
+    let left_out = ["Event: ", "Rule: ", "WaitingReason: ", "Filter: "];
+    let others = found
+        .iter()
+        .filter(|it| !left_out.iter().any(|name| it.starts_with(name)));
+    assert_eq!(others.collect::<Vec<_>>(), Vec::<&String>::new());
+    let other_event = |it: &String| it.starts_with("Event: ") && it.ends_with("derived type");
+    assert!(!found.iter().any(other_event));
+}
+
+#[test]
+fn descriptors_have_the_doc_comments() {
+    assert_eq!(Operation::DESCRIPTOR.doc, "Who asked.");
+    assert_eq!(
+        Operation::DESCRIPTOR.fields[0].doc,
+        "A tenant, or `_operator`."
+    );
+    let extended = AllocationSpec::DESCRIPTOR
+        .fields
+        .iter()
+        .find(|it| it.number == 9);
+    let wire::Kind::Message(pair) = extended.expect("it is there").shape.kind else {
+        panic!("a pair is a message");
+    };
+    assert_eq!(pair().doc, "A name and an amount.");
+}
