@@ -14,7 +14,7 @@ use async_nats::jetstream;
 use bytes::Bytes;
 use chassis::{Clock, Stamp, Stopwatch};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use ledger::wire::capacity_to_proto;
+use ledger::proto::capacity_to_proto;
 use node_heartbeat::RUNS_MAX;
 use prost::Message;
 use schemas::{

@@ -2,7 +2,7 @@
 
 use crate::suite::{Outcome, Suite, eventually, id, small};
 use client::{Allocations, Client, Of, Position, Stands, Submit};
-use ledger::wire::spec_to_proto;
+use ledger::proto::spec_to_proto;
 use schemas::v1::{AllocationSpec, RunPhase};
 use std::collections::BTreeMap;
 use vocab::fact::{

@@ -21,7 +21,7 @@ use futures::{
     future::{BoxFuture, FutureExt},
     stream::FuturesUnordered,
 };
-use ledger::wire::refusal_to_proto;
+use ledger::proto::refusal_to_proto;
 use prost::Message;
 use schemas::{
     subjects::{QUERY_VERBS, Subjects},

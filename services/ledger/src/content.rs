@@ -1,11 +1,12 @@
 //! What a record says, read once for all readers of a process: its head, its digest, and each event when the first of
 //! them wants it.
 
-use crate::{frame::Digest, wire};
+use crate::frame::Digest;
 use bytes::Bytes;
 use prost::Message;
 use std::sync::{Arc, OnceLock};
 use vocab::{Event, EventKind, Kinds};
+use wire::Message as _;
 
 /// The contract's `Frame` with its events as they were written, so that those alone are decoded that somebody reads.
 #[derive(Clone, PartialEq, Message)]
@@ -107,7 +108,8 @@ impl Content {
         for cell in self.cells.iter().filter(|cell| read.has(cell.kind)) {
             if cell.event.get().is_none() {
                 // Another reader may have been faster, with the same.
-                let _ = cell.event.set(wire::event_from_bytes(cell.bytes.clone())?);
+                let event = Event::decode(&cell.bytes).map_err(|error| error.to_string())?;
+                let _ = cell.event.set(event);
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! What a deciding service's domain offers, and the draft that it decides into.
 
-use crate::{frame, wire};
+use crate::frame;
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt;
 use vocab::fact::{Inputs, Writes, Written};
@@ -191,7 +191,7 @@ impl Draft {
             self.illegal = Some(illegal);
             return;
         }
-        frame::push_event(&mut self.encoded, &wire::event_to_proto(&event));
+        frame::push_event(&mut self.encoded, &event);
         self.next = EventNo(self.next.0 + 1);
         self.spend(Self::EVENT_WORK);
         self.events.push((at, event));

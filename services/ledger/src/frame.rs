@@ -7,7 +7,6 @@ use crate::{
 };
 use bytes::Bytes;
 use prost::Message;
-use schemas::v1;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
@@ -15,6 +14,7 @@ use vocab::{
     At, Event, EventNo, Kinds, Lsn, Millis, Token, Writer,
     sabotage::{self, Bug},
 };
+use wire::Message as _;
 
 /// SHA-256 of an encoded frame.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -309,8 +309,9 @@ fn decode(record: &Record, head: &Head, read: Kinds) -> Result<(Frame, Head), Ch
 const EVENTS: u32 = 9;
 
 /// Adds an event to those of a frame in the making, as they stand there.
-pub(crate) fn push_event(events: &mut Vec<u8>, event: &v1::Event) {
-    prost::encoding::message::encode(EVENTS, event, events);
+pub(crate) fn push_event(events: &mut Vec<u8>, event: &Event) {
+    let event = event.encode_to_vec();
+    prost::encoding::bytes::encode(EVENTS, &event, events);
 }
 
 /// A frame that continues `head`, and the head that it makes (its position is not known yet).

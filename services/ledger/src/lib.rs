@@ -16,12 +16,12 @@ pub mod jetstream;
 mod leader;
 pub mod memory;
 mod projector;
+pub mod proto;
 mod repair;
 mod replica;
 mod safety;
 mod snapshot;
 mod verify;
-pub mod wire;
 
 pub use bus::{
     AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Stored, Tail, Time, Witness,

@@ -3,7 +3,7 @@
 use crate::domain::{Assignment, Command, Join};
 use ledger::{
     DoorRecord,
-    wire::{capacity_from_proto, refusal_to_proto, shares_to_proto, spec_to_proto},
+    proto::{capacity_from_proto, refusal_to_proto, shares_to_proto, spec_to_proto},
 };
 use prost::Message;
 use schemas::v1::{self, join_reply, node_report};

@@ -2,6 +2,7 @@
 
 use crate::{Millis, ResourceKind, Token};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 
 /// A tenant, one of its teams, or a namespace of a team.
@@ -59,7 +60,10 @@ impl fmt::Display for Account {
 }
 
 /// A resource type that limits speak of.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
+#[wire(text)]
 pub enum QuotaResource {
     /// In millicores.
     Cpu,
@@ -157,18 +161,24 @@ impl fmt::Display for QuotaResource {
 }
 
 /// What an account may hold of one resource type, in its unit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct Limits {
     /// No more than this, but for what it borrows or bursts.
+    #[wire(1)]
     pub hard: u64,
     /// Above this it is flagged; not above `hard`.
+    #[wire(2, optional)]
     pub soft: Option<u64>,
     /// Up to this for `burst_ms` at a stretch; not below `hard`.
+    #[wire(3, optional)]
     pub burst: Option<u64>,
+    #[wire(4)]
     pub burst_ms: u64,
     /// Tenants in a cohort: how much beyond `hard` it may take of what the others lend; none: all of it.
+    #[wire(5, optional)]
     pub borrow: Option<u64>,
     /// Tenants in a cohort: how much of `hard` the others may take while it is not used; none: all of it.
+    #[wire(6, optional)]
     pub lend: Option<u64>,
 }
 
@@ -196,29 +206,41 @@ pub struct Validity {
 }
 
 /// How a tenant is treated at the door, by quota, and beside others.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct TenantSettings {
     /// Tenants of one cohort lend each other what they do not use.
+    #[wire(1)]
     pub cohort: Option<Token>,
     /// Weight of the tenant's own queue, unless an operator has set that queue; thousandths, 1..=1_000_000.
+    #[wire(2)]
     pub weight_milli: u32,
     /// What it borrows may be taken back by the lender. Otherwise it cannot borrow.
+    #[wire(3)]
     pub preemptible: bool,
+    #[wire(4)]
     pub on_exceed: OnExceed,
     /// From whom it takes back what it has lent.
+    #[wire(5)]
     pub reclaim: ReclaimFrom,
     /// Requests per second at the door, in thousandths; 0: any number.
+    #[wire(6)]
     pub rate_milli: u64,
     /// Requests that may come at once, after a pause; 0: a second's worth.
+    #[wire(7)]
     pub rate_burst: u64,
     /// Allocations that have not ended; 0: as many as the cell takes.
+    #[wire(8)]
     pub allocations_max: u64,
     /// The priority classes that it may use; empty: any. Sorted.
+    #[wire(9)]
     pub priority_classes: Vec<Token>,
     /// The highest priority that it may ask for without a class.
+    #[wire(10)]
     pub priority_max: i32,
     /// What a request that names none asks for; 0: it has to name some.
+    #[wire(11)]
     pub default_cpu_milli: u64,
+    #[wire(12)]
     pub default_memory_bytes: u64,
 }
 
@@ -256,7 +278,18 @@ impl TenantSettings {
 
 /// What becomes of a request beyond a limit. Stable numbers, the same as the contract's.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    wire::Wire,
 )]
 pub enum OnExceed {
     #[default]
@@ -266,8 +299,6 @@ pub enum OnExceed {
 }
 
 impl OnExceed {
-    pub const ALL: [Self; 2] = [Self::Refuse, Self::Wait];
-
     pub fn name(self) -> &'static str {
         match self {
             Self::Refuse => "refuse",
@@ -278,7 +309,18 @@ impl OnExceed {
 
 /// From whom a lender takes back. Stable numbers, the same as the contract's.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    wire::Wire,
 )]
 pub enum ReclaimFrom {
     /// Whoever borrows.
@@ -291,8 +333,6 @@ pub enum ReclaimFrom {
 }
 
 impl ReclaimFrom {
-    pub const ALL: [Self; 3] = [Self::Any, Self::LowerPriority, Self::Never];
-
     pub fn name(self) -> &'static str {
         match self {
             Self::Any => "any",
@@ -303,7 +343,10 @@ impl ReclaimFrom {
 }
 
 /// What a budget counts.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
+#[wire(text)]
 pub enum BudgetOf {
     /// Millionths of the currency, by the rates.
     Money,
@@ -329,7 +372,9 @@ impl BudgetOf {
 }
 
 /// The stretches of time that a budget is for, in UTC. Stable numbers, the same as the contract's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
 pub enum Period {
     Hour = 1,
     Day = 2,
@@ -340,8 +385,6 @@ pub enum Period {
 }
 
 impl Period {
-    pub const ALL: [Self; 4] = [Self::Hour, Self::Day, Self::Week, Self::Month];
-
     pub fn name(self) -> &'static str {
         match self {
             Self::Hour => "hour",
@@ -407,10 +450,32 @@ fn year_and_month(days: i64) -> (i64, i64) {
 }
 
 /// What an account may use up in every period.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct Budget {
+    #[wire(1)]
     pub amount: u64,
+    #[wire(2)]
     pub period: Period,
+}
+
+impl wire::Text for QuotaResource {
+    fn as_text(&self) -> Cow<'_, str> {
+        Cow::Owned(self.to_string())
+    }
+
+    fn parse_text(text: &str) -> Option<Self> {
+        Self::parse(text)
+    }
+}
+
+impl wire::Text for BudgetOf {
+    fn as_text(&self) -> Cow<'_, str> {
+        Cow::Borrowed(self.name())
+    }
+
+    fn parse_text(text: &str) -> Option<Self> {
+        Self::parse(text)
+    }
 }
 
 #[cfg(test)]

@@ -1,20 +1,33 @@
 //! What a node has, and what an operator lets it say of that.
 
+use crate::spec::ExtendedAmount;
 use crate::{AllocationSpec, Millis, Refusal, ResourceKind, Rule, Taint, Token, Topology};
 use serde::{Deserialize, Serialize};
 
+wire::pair!(pub Label { name, value });
+
 /// What a node brings in.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
 pub struct NodeCapacity {
+    #[wire(1)]
     pub cpu_milli: u64,
+    #[wire(2)]
     pub memory_bytes: u64,
+    #[wire(3)]
     pub gpus: u16,
+    #[wire(4)]
     pub gpu_model: Option<Token>,
     /// Sorted by name, one value each.
+    #[wire(5, with = wire::Pairs<Label>)]
     pub labels: Vec<(Token, Token)>,
+    #[wire(6)]
     pub taints: Vec<Taint>,
     /// Sorted by name.
+    #[wire(7, with = wire::Pairs<ExtendedAmount>)]
     pub extended: Vec<(Token, u64)>,
+    #[wire(8)]
     pub topology: Option<Box<Topology>>,
 }
 
@@ -102,13 +115,18 @@ impl Topology {
 }
 
 /// What an operator lets a node be, and who may speak for it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
 pub struct NodeApproval {
     /// The most that it may register with; without taints and topology, which it says of itself.
+    #[wire(1)]
     pub capacity: NodeCapacity,
     /// SHA-256 of the token by which it joins.
+    #[wire(2)]
     pub token: [u8; 32],
     /// From then on nobody joins by the token who has not yet.
+    #[wire(3, name = "until_ms")]
     pub until: Millis,
 }
 

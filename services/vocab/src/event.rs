@@ -49,7 +49,8 @@ pub struct At {
 }
 
 /// W3C trace context in its binary form: trace id, span id, flags.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, wire::Wire)]
+#[wire(via = [u8; 25])]
 pub struct TraceContext {
     pub trace_id: [u8; 16],
     pub span_id: [u8; 8],
@@ -57,41 +58,57 @@ pub struct TraceContext {
 }
 
 /// Who asked, and how to answer. The number of the event that carries it identifies the operation from then on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct Operation {
     /// A tenant, or `_operator`.
+    #[wire(1)]
     pub tenant: Token,
     /// The client's idempotency key; none when the message could not be read that far.
+    #[wire(2)]
     pub operation_id: Option<Token>,
     /// First 16 bytes of SHA-256 over the request as it was written; one that says a slot is encoded anew without it.
+    #[wire(3)]
     pub digest: [u8; 16],
+    #[wire(4)]
     pub reply_to: Option<Token>,
     /// Present only when sampled.
+    #[wire(5)]
     pub trace: Option<TraceContext>,
 }
 
 /// A device of the node and how many thousandths of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, wire::Wire,
+)]
 pub struct GpuShare {
+    #[wire(1)]
     pub device: u16,
+    #[wire(2)]
     pub milli: u16,
 }
 
 /// Counts the lines of the queues: allocations of one queue that ask for the same, under the same rules, wait in one line
 /// for the same reasons.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
+#[wire(transparent)]
 pub struct LineNo(pub u64);
 
 /// A node that was considered, and how well the policy thought of it; higher is better.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct Candidate {
+    #[wire(1)]
     pub node: Token,
+    #[wire(2)]
     pub score: u32,
 }
 
 /// What kept a node from taking an allocation; the first that did, in this order. Stable numbers, the same as the
 /// contract's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
 pub enum Filter {
     NotReady = 1,
     Cordoned = 2,
@@ -113,24 +130,6 @@ pub enum Filter {
 }
 
 impl Filter {
-    pub const ALL: [Self; 15] = [
-        Self::NotReady,
-        Self::Cordoned,
-        Self::Selector,
-        Self::Taint,
-        Self::GpuModel,
-        Self::Capacity,
-        Self::Reserved,
-        Self::Cpu,
-        Self::Memory,
-        Self::Gpu,
-        Self::Extended,
-        Self::Numa,
-        Self::Affinity,
-        Self::Spread,
-        Self::Backfill,
-    ];
-
     pub fn name(self) -> &'static str {
         match self {
             Self::NotReady => "not_ready",
@@ -153,7 +152,9 @@ impl Filter {
 }
 
 /// For whose sake an allocation had to go. Stable numbers, the same as the contract's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
 pub enum PreemptionCause {
     /// Of higher priority.
     Priority = 1,
@@ -168,14 +169,6 @@ pub enum PreemptionCause {
 }
 
 impl PreemptionCause {
-    pub const ALL: [Self; 5] = [
-        Self::Priority,
-        Self::FairShare,
-        Self::Gang,
-        Self::Reservation,
-        Self::Quota,
-    ];
-
     pub fn name(self) -> &'static str {
         match self {
             Self::Priority => "priority",
@@ -188,7 +181,10 @@ impl PreemptionCause {
 }
 
 /// Why an allocation waits. Stable numbers, the same as the contract's `WaitingReason`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
+#[wire(prefix = "")]
 pub enum WaitingReason {
     NoNodeReady = 1,
     NoNodeOfModel = 2,
@@ -221,25 +217,6 @@ pub enum WaitingReason {
 }
 
 impl WaitingReason {
-    pub const ALL: [Self; 16] = [
-        Self::NoNodeReady,
-        Self::NoNodeOfModel,
-        Self::LargerThanAnyNode,
-        Self::NoRoomNow,
-        Self::NoNodeMatches,
-        Self::FairShare,
-        Self::QueueLimit,
-        Self::Backoff,
-        Self::Dependency,
-        Self::GangIncomplete,
-        Self::GangNoRoom,
-        Self::OverLimit,
-        Self::NoUniformLabel,
-        Self::Nominated,
-        Self::Quota,
-        Self::PreemptionLimit,
-    ];
-
     pub fn name(self) -> &'static str {
         match self {
             Self::NoNodeReady => "no_node_ready",
@@ -263,7 +240,10 @@ impl WaitingReason {
 }
 
 /// How an allocation ended. Stable numbers, the same as the contract's `EndCause`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
+#[wire(prefix = "")]
 pub enum EndCause {
     Finished = 1,
     Failed = 2,
@@ -276,16 +256,6 @@ pub enum EndCause {
 }
 
 impl EndCause {
-    pub const ALL: [Self; 7] = [
-        Self::Finished,
-        Self::Failed,
-        Self::Cancelled,
-        Self::NodeLost,
-        Self::RejectedByNode,
-        Self::Preempted,
-        Self::DependencyFailed,
-    ];
-
     pub fn name(self) -> &'static str {
         match self {
             Self::Finished => "finished",
@@ -300,7 +270,10 @@ impl EndCause {
 }
 
 /// What a node's agent says of a run. Stable numbers, the same as the contract's `RunState`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
+#[wire(prefix = "RUN")]
 pub enum RunState {
     Started = 1,
     /// It ended by itself: its agent had not been told to stop it.
@@ -312,18 +285,9 @@ pub enum RunState {
     Stopped = 5,
 }
 
-impl RunState {
-    pub const ALL: [Self; 5] = [
-        Self::Started,
-        Self::Finished,
-        Self::Failed,
-        Self::Rejected,
-        Self::Stopped,
-    ];
-}
-
 /// What the scheduler found when it took up a cancel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+#[wire(via = bool)]
 pub enum CancelVerdict {
     /// It has ended by this, or is being stopped.
     WasLive,
@@ -332,15 +296,19 @@ pub enum CancelVerdict {
 }
 
 /// What a change of priority is for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+#[wire(oneof)]
 pub enum PriorityTarget {
+    #[wire(2)]
     Allocation(AllocationNo),
     /// All of it that has not ended.
+    #[wire(3)]
     JobSet(Token),
 }
 
 /// What is remarkable about quota that was granted. Bits, the same as the contract's.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+#[wire(transparent)]
 pub struct QuotaFlags(pub u32);
 
 impl QuotaFlags {
@@ -362,10 +330,49 @@ impl QuotaFlags {
 
 /// What was granted to a request that may run on more than one model of GPUs. Once it is on a node it counts on the model of
 /// that node; when its run is over without its end, it asks for quota again.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
 pub struct ModelGrant {
     /// It counts on these as long as it is on no node. Sorted.
+    #[wire(1)]
     pub counts_on: Vec<Token>,
     /// There is no quota left of these: it does not run on them. Sorted.
+    #[wire(2)]
     pub except: Vec<Token>,
+}
+
+/// Trace id, span id, flags.
+impl From<&TraceContext> for [u8; 25] {
+    fn from(trace: &TraceContext) -> Self {
+        let mut bytes = [trace.flags; 25];
+        bytes[..16].copy_from_slice(&trace.trace_id);
+        bytes[16..24].copy_from_slice(&trace.span_id);
+        bytes
+    }
+}
+
+impl From<[u8; 25]> for TraceContext {
+    fn from(bytes: [u8; 25]) -> Self {
+        Self {
+            trace_id: std::array::from_fn(|at| bytes[at]),
+            span_id: std::array::from_fn(|at| bytes[16 + at]),
+            flags: bytes[24],
+        }
+    }
+}
+
+impl From<&CancelVerdict> for bool {
+    fn from(verdict: &CancelVerdict) -> Self {
+        matches!(verdict, CancelVerdict::WasLive)
+    }
+}
+
+impl From<bool> for CancelVerdict {
+    fn from(was_live: bool) -> Self {
+        match was_live {
+            true => Self::WasLive,
+            false => Self::HadEnded,
+        }
+    }
 }

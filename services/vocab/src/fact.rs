@@ -93,8 +93,9 @@ macro_rules! facts {
         }
 
         /// One fact.
-        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-        pub enum Event { $($($name(of_kind::$name),)*)* }
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+        #[wire(oneof = "kind", message)]
+        pub enum Event { $($(#[wire($number)] $name(of_kind::$name),)*)* }
 
         /// The number of a fact's message on the wire.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -12,8 +12,20 @@ pub struct Lsn(pub u64);
 
 /// Number of an event among all events of its writer, from 1.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    wire::Wire,
 )]
+#[wire(transparent)]
 pub struct EventNo(pub u64);
 
 /// Number of a cell, from 1.
@@ -22,8 +34,20 @@ pub struct CellNo(pub u64);
 
 /// An allocation inside its cell: the number of its `AllocationRequested`.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    wire::Wire,
 )]
+#[wire(transparent)]
 pub struct AllocationNo(pub u64);
 
 impl AllocationNo {

@@ -1,6 +1,6 @@
 //! The words that all services share: ids, quantities, time, refusals and the facts of the ledger.
 //!
-//! No IO, no clock, no async, no generated types. The contract crate has the same words as messages; `ledger::wire`
+//! No IO, no clock, no async, no generated types. The contract crate has the same words as messages; `ledger::proto`
 //! is the one place that converts between the two.
 
 mod account;

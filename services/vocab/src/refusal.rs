@@ -4,12 +4,18 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The broken rule; `subject`, `limit` and `actual` say what it was about.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
 pub struct Refusal {
+    #[wire(1)]
     pub rule: Rule,
     /// The field, resource or feature; never the offending value.
+    #[wire(2)]
     pub subject: String,
+    #[wire(3)]
     pub limit: u64,
+    #[wire(4)]
     pub actual: u64,
 }
 
@@ -31,12 +37,11 @@ impl Refusal {
 macro_rules! rules {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal, $retryable:literal;)*) => {
         /// Stable numbers, the same as the contract's `Rule`.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire)]
+        #[wire(prefix = "")]
         pub enum Rule { $($(#[$doc])* $name = $number,)* }
 
         impl Rule {
-            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
-
             /// The name on reports and metrics, in snake case.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
@@ -164,19 +169,6 @@ rules! {
     JoinTokenExpired = 68, "join_token_expired", false;
     /// Who spoke for the node before can do so until the moment `limit`; `actual` is now.
     NodeNameHeld = 69, "node_name_held", true;
-}
-
-impl Rule {
-    pub fn number(self) -> i32 {
-        self as i32
-    }
-
-    pub fn from_number(number: i32) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|rule| rule.number() == number)
-    }
 }
 
 impl fmt::Display for Refusal {

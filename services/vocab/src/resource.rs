@@ -9,8 +9,20 @@ pub type Slot = u64;
 
 /// A reservation inside its cell: the number of the scheduler's event that granted it.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    wire::Wire,
 )]
+#[wire(transparent)]
 pub struct ReservationNo(pub u64);
 
 impl ReservationNo {
@@ -27,57 +39,71 @@ impl ReservationNo {
 }
 
 /// What is asked about named resources.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+#[wire(oneof)]
 pub enum ResourceAsk {
-    Create {
-        resource: Token,
-    },
+    #[wire(3, bare)]
+    Create { resource: Token },
     /// All of them or none, until the deadline or until they are confirmed.
+    #[wire(4, message = "ReserveAsk")]
     Reserve {
+        #[wire(1)]
         resources: Vec<Token>,
+        #[wire(2)]
         holder: Token,
+        #[wire(3)]
         ttl_slots: u64,
     },
     /// Held without a deadline from now on.
+    #[wire(5, message = "HolderAsk")]
     Confirm {
+        #[wire(1)]
         reservation: ReservationNo,
+        #[wire(2)]
         holder: Token,
+        #[wire(3)]
         epoch: u64,
     },
+    #[wire(6, message = "HolderAsk")]
     Release {
+        #[wire(1)]
         reservation: ReservationNo,
+        #[wire(2)]
         holder: Token,
+        #[wire(3)]
         epoch: u64,
     },
     /// Withdraws the holder's authority; its resources are not free before they are reclaimed.
-    Revoke {
-        reservation: ReservationNo,
-    },
-    Reclaim {
-        reservation: ReservationNo,
-    },
+    #[wire(7, bare)]
+    Revoke { reservation: ReservationNo },
+    #[wire(8, bare)]
+    Reclaim { reservation: ReservationNo },
 }
 
 /// What came of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+#[wire(oneof)]
 pub enum ResourceAnswer {
+    #[wire(2, message = "ResourceDecided.Created")]
     Created,
     /// The reservation's number is that of the event that says so. Its epoch is 1.
-    Reserved {
-        deadline: Slot,
-    },
+    #[wire(3, bare)]
+    Reserved { deadline: Slot },
+    #[wire(4, message = "ResourceDecided.Confirmed")]
     Confirmed,
     /// What has ended is remembered up to and with `retire_after`.
+    #[wire(5, message = "ReservationEnd")]
     Released {
+        #[wire(1)]
         epoch: u64,
+        #[wire(2)]
         retire_after: Slot,
     },
-    Revoked {
-        epoch: u64,
-    },
-    Reclaimed {
-        retire_after: Slot,
-    },
+    #[wire(6, bare)]
+    Revoked { epoch: u64 },
+    #[wire(7, bare)]
+    Reclaimed { retire_after: Slot },
+    #[wire(8)]
     Refused(Refusal),
 }
 

@@ -4,19 +4,28 @@ use crate::Token;
 use serde::{Deserialize, Serialize};
 
 /// All of them must hold. The words are those of Kubernetes, the meaning too unless said.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
 pub struct PlacementRules {
     /// Node selector and required node affinity.
+    #[wire(1)]
     pub selector: Vec<Requirement>,
+    #[wire(2)]
     pub tolerations: Vec<Toleration>,
     /// The group it belongs to, of which other allocations of the tenant can speak.
+    #[wire(3)]
     pub group: Option<Token>,
     /// Only in a domain where such a group runs (or would run: the first of its own group may go anywhere).
+    #[wire(4)]
     pub near: Vec<GroupTerm>,
     /// Only in a domain where no such group runs.
+    #[wire(5)]
     pub apart: Vec<GroupTerm>,
     /// Its own group, spread over the domains of a label.
+    #[wire(6)]
     pub spread: Vec<Spread>,
+    #[wire(7)]
     pub numa: NumaPolicy,
 }
 
@@ -28,16 +37,23 @@ impl PlacementRules {
 }
 
 /// What a node's label must be like.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
 pub struct Requirement {
+    #[wire(1)]
     pub label: Token,
+    #[wire(2)]
     pub operator: Operator,
     /// Empty with `Exists` and `Missing`.
+    #[wire(3)]
     pub values: Vec<Token>,
 }
 
 /// Stable numbers, the same as the contract's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
 pub enum Operator {
     In = 1,
     /// Holds for a node without the label, too.
@@ -46,22 +62,26 @@ pub enum Operator {
     Missing = 4,
 }
 
-impl Operator {
-    pub const ALL: [Self; 4] = [Self::In, Self::NotIn, Self::Exists, Self::Missing];
-}
-
 /// Keeps off whoever does not tolerate it; what runs already stays.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
 pub struct Taint {
+    #[wire(1)]
     pub key: Token,
+    #[wire(2)]
     pub value: Option<Token>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
 pub struct Toleration {
     /// None: every taint.
+    #[wire(1)]
     pub key: Option<Token>,
     /// None: every value.
+    #[wire(2)]
     pub value: Option<Token>,
 }
 
@@ -73,25 +93,44 @@ impl Toleration {
 }
 
 /// A group of the same tenant within one domain.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
 pub struct GroupTerm {
+    #[wire(1)]
     pub group: Token,
     /// The label whose values are the domains; none: each node is one.
+    #[wire(2)]
     pub domain: Option<Token>,
 }
 
 /// No domain may have more than `skew_max` members above the domain with the fewest.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
 pub struct Spread {
     /// As in `GroupTerm`.
+    #[wire(1)]
     pub domain: Option<Token>,
     /// At least 1.
+    #[wire(2)]
     pub skew_max: u32,
 }
 
 /// Stable numbers, the same as the contract's.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    wire::Wire,
 )]
 pub enum NumaPolicy {
     /// Wherever there is room; devices by the fewest free.
@@ -103,18 +142,24 @@ pub enum NumaPolicy {
     Single = 2,
 }
 
-impl NumaPolicy {
-    pub const ALL: [Self; 3] = [Self::None, Self::BestEffort, Self::Single];
+wire::pair! {
+    /// Two devices with a direct link.
+    pub DeviceLink { low, high }
 }
 
 /// A node's NUMA zones and the direct links between its devices.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
 pub struct Topology {
     /// 1..=8. Their sums are the node's capacity, each device is in one of them.
+    #[wire(1)]
     pub zones: Vec<Zone>,
     /// Zone to zone, row by row; 10 is local, as the firmware's table has it.
+    #[wire(2)]
     pub distances: Vec<u8>,
     /// Pairs of devices with a direct link, lower index first.
+    #[wire(3, with = wire::Pairs<DeviceLink>)]
     pub links: Vec<(u8, u8)>,
 }
 
@@ -123,10 +168,15 @@ impl Topology {
     pub const LINKS_MAX: usize = 120;
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
 pub struct Zone {
+    #[wire(1)]
     pub cpu_milli: u64,
+    #[wire(2)]
     pub memory_bytes: u64,
     /// Bit n: device n.
+    #[wire(3)]
     pub gpus: u16,
 }

@@ -1,21 +1,28 @@
 //! What operators set for the scheduler: queues, priority classes, the cell's policy, reserved nodes.
 
+use crate::spec::ResourceAmount;
 use crate::{Millis, Requirement, ResourceKind, Token};
 use serde::{Deserialize, Serialize};
 
 /// How a queue shares with its siblings, and what it may hold.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct QueueSettings {
     /// None: at the root.
+    #[wire(1)]
     pub parent: Option<Token>,
     /// The share that it is due beside its siblings, in thousandths; 1 / priority factor. 1..=1_000_000.
+    #[wire(2)]
     pub weight_milli: u32,
     /// No more than this at a time, with all below it; each type once.
+    #[wire(3, with = wire::Pairs<ResourceAmount>)]
     pub limits: Vec<(ResourceKind, u64)>,
     /// Who may submit to it beside the tenant of its name; sorted.
+    #[wire(4)]
     pub tenants: Vec<Token>,
+    #[wire(5)]
     pub order: QueueOrder,
     /// None: the cell's.
+    #[wire(6, optional)]
     pub placement: Option<PlacementPolicy>,
 }
 
@@ -41,7 +48,18 @@ impl QueueSettings {
 
 /// Order inside a queue among equal priorities. Stable numbers, the same as the contract's.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    wire::Wire,
 )]
 pub enum QueueOrder {
     /// First come, first served.
@@ -54,8 +72,6 @@ pub enum QueueOrder {
 }
 
 impl QueueOrder {
-    pub const ALL: [Self; 3] = [Self::Fcfs, Self::Sjf, Self::SmallestArea];
-
     pub fn name(self) -> &'static str {
         match self {
             Self::Fcfs => "fcfs",
@@ -67,7 +83,18 @@ impl QueueOrder {
 
 /// How the nodes that fit are ranked. Stable numbers, the same as the contract's.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    wire::Wire,
 )]
 pub enum PlacementPolicy {
     /// Our own.
@@ -80,14 +107,6 @@ pub enum PlacementPolicy {
 }
 
 impl PlacementPolicy {
-    pub const ALL: [Self; 5] = [
-        Self::Default,
-        Self::BestFit,
-        Self::Spread,
-        Self::GpuPacking,
-        Self::Fgd,
-    ];
-
     pub fn name(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -104,17 +123,22 @@ impl PlacementPolicy {
 }
 
 /// What a priority is worth against others.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct PriorityClass {
     /// The priority of its allocations.
+    #[wire(1)]
     pub value: i32,
     /// It may be sent back to the queue for others.
+    #[wire(2)]
     pub preemptible: bool,
     /// It may send preemptible allocations of lower value back.
+    #[wire(3)]
     pub preempts: bool,
     /// Time between being told to stop and being expected to have stopped.
+    #[wire(4)]
     pub grace_ms: u64,
     /// None: the queue's.
+    #[wire(5, optional)]
     pub placement: Option<PlacementPolicy>,
 }
 
@@ -124,24 +148,33 @@ impl PriorityClass {
 }
 
 /// The cell's scheduling policy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct SchedulingPolicy {
+    #[wire(1)]
     pub placement: PlacementPolicy,
     /// How fast past use is forgiven; 0: it never counts.
+    #[wire(2)]
     pub half_life_ms: u64,
     /// A queue below its fair share takes from queues above theirs.
+    #[wire(3)]
     pub fair_share_preemption: bool,
     /// A queue that holds no more than this part of its fair share is safe from preemption; thousandths, 0..=1000.
+    #[wire(4)]
     pub protected_milli: u32,
     /// Preemptions in any minute, at the most; 0: none at all.
+    #[wire(5)]
     pub preemptions_per_minute: u32,
     /// Waiting this long weighs as much as one more of priority; 0: waiting does not count.
+    #[wire(6)]
     pub aging_ms: u64,
     /// The first that does not fit is promised the earliest place that run-time estimates allow; others go before it only
     /// where they do not delay it.
+    #[wire(7)]
     pub backfill: bool,
     /// Pause before the first retry; doubles with each.
+    #[wire(8)]
     pub backoff_ms: u64,
+    #[wire(9)]
     pub backoff_ms_max: u64,
 }
 
@@ -162,15 +195,20 @@ impl Default for SchedulingPolicy {
 }
 
 /// Whole nodes for one queue in an interval.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct AdvanceReservation {
+    #[wire(1)]
     pub queue: Token,
     /// From this moment, included.
+    #[wire(2, name = "from_ms")]
     pub from: Millis,
     /// Up to this moment, not included.
+    #[wire(3, name = "until_ms")]
     pub until: Millis,
+    #[wire(4)]
     pub nodes: u32,
     /// What the nodes must be like.
+    #[wire(5)]
     pub selector: Vec<Requirement>,
 }
 

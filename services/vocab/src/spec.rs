@@ -2,37 +2,70 @@
 
 use crate::{Account, AllocationNo, PlacementRules, Token};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 
+wire::pair! {
+    /// A resource of the operator's own kind, and how much of it.
+    pub ExtendedAmount { name, amount }
+}
+
+wire::pair! {
+    /// In the unit of the type.
+    pub ResourceAmount { resource, amount }
+}
+
 /// What one allocation asks for; all of it on one node.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
 pub struct AllocationSpec {
+    #[wire(1)]
     pub job_set: Token,
+    #[wire(2)]
     pub name: Option<Token>,
     /// Higher goes first. With a priority class it is the class's value.
+    #[wire(3)]
     pub priority: i32,
+    #[wire(4)]
     pub cpu_milli: u64,
+    #[wire(5)]
     pub memory_bytes: u64,
+    #[wire(6)]
     pub gpu: Option<GpuRequest>,
     /// None: the tenant's own, which has the tenant's name.
+    #[wire(7)]
     pub queue: Option<Token>,
     /// None: not preemptible, and preempts nothing.
+    #[wire(8)]
     pub priority_class: Option<Token>,
     /// Extended resources by name, sorted, none of them 0.
+    #[wire(9, with = wire::Pairs<ExtendedAmount>)]
     pub extended: Vec<(Token, u64)>,
     /// Where it may run; none: anywhere.
+    #[wire(10)]
     pub rules: Option<Box<PlacementRules>>,
+    #[wire(11)]
     pub gang: Option<Gang>,
     /// Starts only after these, which are the same tenant's.
+    #[wire(12)]
     pub depends_on: Vec<Dependency>,
+    #[wire(flatten(retries = 13, never(14, name = "never_requeue")))]
     pub restart: Restart,
     /// How long it will run at the most, as the tenant believes; 0: not known. Never a limit.
+    #[wire(15)]
     pub run_time_ms: u64,
     /// The account below the tenant that its quota is of.
+    #[wire(16)]
     pub team: Option<Token>,
     /// Only with a team.
+    #[wire(17)]
     pub namespace: Option<Token>,
     /// What a run may take at the most where there is some left; not below what is asked for.
+    #[wire(flatten(
+        cpu_milli(18, name = "cpu_milli_most"),
+        memory_bytes(19, name = "memory_bytes_most")
+    ))]
     pub most: Most,
 }
 
@@ -69,22 +102,32 @@ impl QosClass {
 }
 
 /// All or nothing: at least `min` of its `size` members are placed at once, or none.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
 pub struct Gang {
     /// Names the gang among the tenant's.
+    #[wire(1)]
     pub name: Token,
     /// Members to wait for before the first try, 1..=1024.
+    #[wire(2)]
     pub size: u32,
     /// 1..=size.
+    #[wire(3)]
     pub min: u32,
     /// All members run on nodes with one value of this label.
+    #[wire(4)]
     pub uniform_label: Option<Token>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
 pub struct Dependency {
+    #[wire(1)]
     pub allocation: AllocationNo,
     /// It must have finished; otherwise any end will do.
+    #[wire(2)]
     pub success: bool,
 }
 
@@ -166,12 +209,17 @@ impl AllocationSpec {
 }
 
 /// `count` devices of one node, `milli` thousandths of each.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
 pub struct GpuRequest {
+    #[wire(1)]
     pub count: u16,
     /// 1..=1000; below 1000 only when `count` is 1.
+    #[wire(2)]
     pub milli: u16,
     /// Allowed models, sorted; empty means any.
+    #[wire(3)]
     pub models: Vec<Token>,
 }
 
@@ -186,7 +234,10 @@ impl GpuRequest {
 }
 
 /// A resource type of quotas and bills.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
+#[wire(text)]
 pub enum ResourceKind {
     /// In millicores.
     Cpu,
@@ -221,7 +272,10 @@ impl ResourceKind {
 }
 
 /// What a rate is for: a resource type, or one GPU model.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
+#[wire(text)]
 pub struct ResourceKey {
     pub kind: ResourceKind,
     /// Only with `ResourceKind::Gpu`.
@@ -248,6 +302,26 @@ impl fmt::Display for ResourceKey {
             None => f.write_str(self.kind.name()),
             Some(model) => write!(f, "{}:{model}", self.kind.name()),
         }
+    }
+}
+
+impl wire::Text for ResourceKind {
+    fn as_text(&self) -> Cow<'_, str> {
+        Cow::Borrowed(self.name())
+    }
+
+    fn parse_text(text: &str) -> Option<Self> {
+        Self::parse(text)
+    }
+}
+
+impl wire::Text for ResourceKey {
+    fn as_text(&self) -> Cow<'_, str> {
+        Cow::Owned(self.to_string())
+    }
+
+    fn parse_text(text: &str) -> Option<Self> {
+        Self::parse(text)
     }
 }
 

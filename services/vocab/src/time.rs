@@ -6,8 +6,20 @@ pub const HOUR_MS: i64 = 3_600_000;
 
 /// Unix milliseconds of the cell's clock, which may be a recorded one.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    wire::Wire,
 )]
+#[wire(transparent)]
 pub struct Millis(pub i64);
 
 impl Millis {

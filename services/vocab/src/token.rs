@@ -2,11 +2,15 @@
 
 use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
-use std::{borrow::Borrow, fmt};
+use std::{
+    borrow::{Borrow, Cow},
+    fmt,
+};
 
 /// A name of 1 to 64 characters from `[A-Za-z0-9_-]`. It can stand in a subject, a file name or a URL as it is.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire)]
 #[serde(try_from = "CompactString", into = "CompactString")]
+#[wire(text)]
 pub struct Token(CompactString);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -69,6 +73,16 @@ impl fmt::Display for Token {
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", &self.0)
+    }
+}
+
+impl wire::Text for Token {
+    fn as_text(&self) -> Cow<'_, str> {
+        Cow::Borrowed(&self.0)
+    }
+
+    fn parse_text(text: &str) -> Option<Self> {
+        Self::new(text).ok()
     }
 }
 

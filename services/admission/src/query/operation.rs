@@ -5,7 +5,7 @@
 
 use crate::store::{self, StoredOperation, StoredRefusal};
 use chassis::query::{Asked, Trouble, Verb};
-use ledger::wire::refusal_to_proto;
+use ledger::proto::refusal_to_proto;
 use schemas::v1::{
     self, OperationQuery, OperationReply, OperationState, OperationView, outcome::Result as Reply,
     submitted::State as Stands,

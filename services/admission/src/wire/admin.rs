@@ -5,7 +5,7 @@ use crate::domain::{
     AccountRequest, ApprovalRequest, BudgetRequest, ChangeRequest, ClassRequest, QueueRequest,
     QuotaRequest, ReservationRequest, SchedulingRequest, TenantRequest, Verb,
 };
-use ledger::wire::capacity_from_proto;
+use ledger::proto::capacity_from_proto;
 use schemas::v1::{self, request};
 use vocab::{Refusal, Rule};
 

@@ -1,10 +1,7 @@
 //! What tenants are told.
 
 use crate::feed::{FeedItem, FeedKind, Outcome, OutcomeKind, SubmitState, Waiting};
-use ledger::wire::{
-    cause_number, preemption_number, refusal_to_proto, shares_to_proto, spec_to_proto,
-    waiting_number,
-};
+use ledger::proto::{refusal_to_proto, shares_to_proto, spec_to_proto};
 use prost::Message;
 use schemas::v1::{
     self, outcome::Result as Reply, submitted::State as Stands, tenant_event::Kind as Told,
@@ -109,7 +106,7 @@ fn told(kind: &FeedKind, cell: CellNo) -> (Told, Option<Millis>) {
         }
         FeedKind::Preempted { cause, grace_until } => {
             let preempted = v1::Preempted {
-                cause: preemption_number(*cause),
+                cause: cause.number(),
                 grace_until_ms: grace_until.0,
             };
             (Told::Preempted(preempted), None)
@@ -120,7 +117,7 @@ fn told(kind: &FeedKind, cell: CellNo) -> (Told, Option<Millis>) {
             not_before,
         } => {
             let requeued = v1::Requeued {
-                cause: cause_number(*cause),
+                cause: cause.number(),
                 ended_ms: at.0,
                 not_before_ms: not_before.0,
             };
@@ -158,7 +155,7 @@ fn placed(node: &Token, gpus: &[GpuShare]) -> v1::Placed {
 fn waiting(waiting: &Waiting) -> v1::Waiting {
     let quota = waiting.quota.as_ref();
     v1::Waiting {
-        reason: waiting_number(waiting.reason),
+        reason: waiting.reason.number(),
         quota: quota.map(refusal_to_proto),
         explanation: quota.map(ToString::to_string).unwrap_or_default(),
     }
@@ -166,7 +163,7 @@ fn waiting(waiting: &Waiting) -> v1::Waiting {
 
 fn ended(cause: EndCause, started: Option<Millis>, at: Millis) -> v1::Ended {
     v1::Ended {
-        cause: cause_number(cause),
+        cause: cause.number(),
         started_ms: started.map_or(0, |at| at.0),
         ended_ms: at.0,
     }

@@ -53,7 +53,7 @@ impl Ledger {
             prev_lsn: at.0,
             prev_digest: digest,
             first_event_no: next,
-            events: events.iter().map(event_to_proto).collect(),
+            events: events.iter().map(read).collect(),
             leader: vec![0; 16],
             ..v1::Frame::default()
         };

@@ -1,10 +1,10 @@
 //! Frames of every version decode for ever. `schemas/golden/events.txt` holds one encoded sample of each event as the
 //! first version wrote it; lines are added, never changed.
 
-use ledger::wire::{event_from_proto, event_to_proto};
 use prost::Message;
 use schemas::v1;
-use vocab::EventKind;
+use vocab::{Event, EventKind};
+use wire::Message as _;
 
 mod added;
 mod samples;
@@ -27,13 +27,13 @@ fn every_golden_event_still_says_what_it_said() {
     let lines: Vec<&str> = GOLDEN.lines().filter(|l| !l.starts_with('#')).collect();
     for line in &lines {
         let (name, bytes) = line.split_once(' ').unwrap();
-        let decoded = v1::Event::decode(&unhex(bytes)[..]).unwrap();
+        let decoded = Event::decode(&unhex(bytes)).unwrap();
         let (_, expected) = samples.iter().find(|(n, _)| *n == name).unwrap();
-        assert_eq!(&event_from_proto(decoded).unwrap(), expected, "{name}");
+        assert_eq!(&decoded, expected, "{name}");
     }
     let encoded = samples
         .iter()
-        .map(|(name, event)| format!("{name} {}", hex(&event_to_proto(event).encode_to_vec())));
+        .map(|(name, event)| format!("{name} {}", hex(&event.encode_to_vec())));
     let missing: Vec<String> = encoded
         .filter(|line| !lines.contains(&line.as_str()))
         .collect();
@@ -49,7 +49,7 @@ fn an_event_begins_with_the_number_of_its_kind() {
     let mut samples = samples::samples();
     samples.extend(added::samples());
     for (name, event) in samples {
-        let bytes = event_to_proto(&event).encode_to_vec();
+        let bytes = event.encode_to_vec();
         let key = prost::encoding::decode_varint(&mut &bytes[..]).unwrap();
         let kind = EventKind::from_number(key >> 3).expect(name);
         assert_eq!(kind.writer(), event.writer(), "{name}");
@@ -59,7 +59,8 @@ fn an_event_begins_with_the_number_of_its_kind() {
 #[test]
 fn an_event_without_a_kind_or_with_an_unknown_value_is_refused() {
     use v1::event::Kind;
-    let refused = |kind| event_from_proto(v1::Event { kind }).is_err();
+    let bytes = |kind| prost::Message::encode_to_vec(&v1::Event { kind });
+    let refused = |kind| Event::decode(&bytes(kind)).is_err();
     assert!(refused(None));
     let waiting = v1::AllocationWaiting {
         allocation: 1,
@@ -90,4 +91,10 @@ fn an_event_without_a_kind_or_with_an_unknown_value_is_refused() {
         ..Default::default()
     };
     assert!(refused(Some(Kind::LineExplained(explained))));
+}
+
+#[test]
+fn events_are_what_the_schema_says() {
+    let found = wire::differences(Event::DESCRIPTOR, schemas::FILE_DESCRIPTOR_SET);
+    assert_eq!(found, Ok(Vec::new()));
 }

@@ -2,7 +2,7 @@
 
 use crate::store::{self, Allocation};
 use chassis::query::{Asked, Trouble, Verb};
-use ledger::wire::{cause_number, refusal_to_proto, shares_to_proto, waiting_number};
+use ledger::proto::{refusal_to_proto, shares_to_proto};
 use schemas::v1::{self, AllocationQuery, AllocationReply, AllocationState, AllocationView};
 use sqlx::PgPool;
 use vocab::{AllocationId, Lsn, Millis, Refusal, Rule, WaitingReason};
@@ -58,7 +58,7 @@ fn view(found: &Allocation, reason: Option<WaitingReason>, lsn: Lsn) -> Allocati
         priority: found.priority,
         started_ms: if over { 0 } else { ms(found.started_at) },
         ended: found.end_cause.map(|cause| v1::Ended {
-            cause: cause_number(cause),
+            cause: cause.number(),
             started_ms: ms(found.started_at),
             ended_ms: ms(found.ended_at),
         }),
@@ -69,12 +69,12 @@ fn view(found: &Allocation, reason: Option<WaitingReason>, lsn: Lsn) -> Allocati
 fn waiting(quota: Option<&Refusal>, reason: Option<WaitingReason>) -> Option<v1::Waiting> {
     match (quota, reason) {
         (Some(refusal), _) => Some(v1::Waiting {
-            reason: waiting_number(WaitingReason::Quota),
+            reason: WaitingReason::Quota.number(),
             quota: Some(refusal_to_proto(refusal)),
             explanation: refusal.to_string(),
         }),
         (None, Some(reason)) => Some(v1::Waiting {
-            reason: waiting_number(reason),
+            reason: reason.number(),
             ..v1::Waiting::default()
         }),
         (None, None) => None,

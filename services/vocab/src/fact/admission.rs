@@ -7,8 +7,14 @@ use crate::{
     Refusal, ResourceAsk, ResourceKey, SchedulingPolicy, Slot, TenantSettings, Token, Validity,
 };
 use serde::{Deserialize, Serialize};
+use wire::raw::{each_field, finish};
+use wire::{
+    Codec, Depth, FieldDescriptor, Input, Kind, Message, MessageDescriptor, Out, Plain, Value,
+};
 
 /// An operator's change on the ledger. Each thing that can be set counts its own versions.
+///
+/// On the wire it is a message of the name of its fact: the operation is 1, the version 2, the change 3.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied<Change> {
     pub operation: Operation,
@@ -16,72 +22,108 @@ pub struct Applied<Change> {
     pub version: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+#[wire(name = "TenantSet.Change")]
 pub struct TenantSet {
+    #[wire(1)]
     pub tenant: Token,
+    #[wire(2, default)]
     pub settings: TenantSettings,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+#[wire(name = "QuotaSet.Change")]
 pub struct QuotaSet {
+    #[wire(flatten(tenant = 1, team = 2, namespace = 3))]
     pub account: Account,
+    #[wire(4)]
     pub resource: QuotaResource,
     /// None: without limits of its own, as if they had never been set.
+    #[wire(5)]
     pub limits: Option<Limits>,
+    #[wire(flatten(
+        from(6, optional, name = "from_ms"),
+        until(7, optional, name = "until_ms")
+    ))]
     pub validity: Validity,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+#[wire(name = "BudgetSet.Change")]
 pub struct BudgetSet {
+    #[wire(flatten(tenant = 1, team = 2, namespace = 3))]
     pub account: Account,
+    #[wire(4)]
     pub of: BudgetOf,
     /// None takes it back.
+    #[wire(5)]
     pub budget: Option<Budget>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+#[wire(name = "RateSet.Change")]
 pub struct RateSet {
+    #[wire(1)]
     pub resource: ResourceKey,
+    #[wire(2)]
     pub micro_per_unit_hour: u64,
+    #[wire(3, name = "effective_from_ms")]
     pub effective_from: Millis,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+#[wire(name = "QueueSet.Change")]
 pub struct QueueSet {
+    #[wire(1)]
     pub queue: Token,
+    #[wire(2)]
     pub settings: QueueSettings,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+#[wire(name = "PriorityClassSet.Change")]
 pub struct PriorityClassSet {
+    #[wire(1, name = "priority_class")]
     pub class: Token,
+    #[wire(2)]
     pub settings: PriorityClass,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+#[wire(name = "SchedulingSet.Change")]
 pub struct SchedulingSet {
+    #[wire(1)]
     pub policy: SchedulingPolicy,
 }
 
 /// A cordoned node keeps what runs on it and takes nothing new.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+#[wire(name = "CordonSet.Change")]
 pub struct CordonSet {
+    #[wire(1)]
     pub node: Token,
+    #[wire(2)]
     pub cordoned: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+#[wire(name = "ReservationSet.Change")]
 pub struct ReservationSet {
+    #[wire(1)]
     pub reservation: Token,
     /// None takes it back.
+    #[wire(2)]
     pub wanted: Option<AdvanceReservation>,
 }
 
 /// Who may join the cell under this name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+#[wire(name = "NodeSet.Change")]
 pub struct NodeSet {
+    #[wire(1)]
     pub node: Token,
     /// None: the node is forgotten.
+    #[wire(2)]
     pub approval: Option<Box<NodeApproval>>,
 }
 
@@ -134,6 +176,93 @@ impl<'a> SettingFact<'a> {
     }
 }
 
+/// A change of a setting, as the content of its fact.
+pub trait Setting: Message + Value {
+    const FACT: &'static str;
+    const DESCRIPTOR: MessageDescriptor;
+}
+
+macro_rules! settings {
+    ($($name:ident)*) => {
+        $(
+            impl Setting for $name {
+                const FACT: &'static str = stringify!($name);
+                const DESCRIPTOR: MessageDescriptor = MessageDescriptor {
+                    name: Self::FACT,
+                    doc: "",
+                    fields: &[
+                        field::<Operation>(1, "operation"),
+                        field::<u64>(2, "version"),
+                        field::<Self>(3, "change"),
+                    ],
+                    oneofs: &[],
+                };
+            }
+        )*
+    };
+}
+
+settings!(TenantSet QuotaSet BudgetSet RateSet QueueSet PriorityClassSet SchedulingSet CordonSet ReservationSet NodeSet);
+
+const fn field<T: Value>(number: u32, name: &'static str) -> FieldDescriptor {
+    let shape = <Plain as Codec<T>>::SHAPE;
+    FieldDescriptor {
+        number,
+        name,
+        doc: "",
+        shape,
+    }
+}
+
+impl<C: Setting> Message for Applied<C> {
+    const DESCRIPTOR: &'static MessageDescriptor = &<C as Setting>::DESCRIPTOR;
+
+    fn write_body(&self, out: &mut impl Out) {
+        Plain::write_field(&self.change, 3, out);
+        Plain::write_field(&self.version, 2, out);
+        Plain::write_field(&self.operation, 1, out);
+    }
+
+    fn read_body(body: &[u8], depth: Depth) -> wire::Result<Self> {
+        let (mut operation, mut version, mut change) = (None, None, None);
+        each_field(body, depth, C::FACT, |number, input| {
+            match number {
+                1 => Plain::merge_field(&mut operation, input)?,
+                2 => Plain::merge_field(&mut version, input)?,
+                3 => Plain::merge_field(&mut change, input)?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        Ok(Self {
+            operation: finish::<Plain, _>(operation, "operation")?,
+            change: finish::<Plain, _>(change, "change")?,
+            version: finish::<Plain, _>(version, "version")?,
+        })
+    }
+}
+
+impl<C: Setting> Value for Applied<C> {
+    const KIND: Kind = Kind::Message(|| <Self as Message>::DESCRIPTOR);
+
+    fn zero() -> Option<Self> {
+        None
+    }
+
+    fn is_zero(&self) -> bool {
+        false
+    }
+
+    fn write(&self, out: &mut impl Out) {
+        out.delimited(|out| self.write_body(out));
+    }
+
+    fn read(input: Input) -> wire::Result<Option<Self>> {
+        let (body, depth) = input.message(false)?;
+        Ok(Some(Self::read_body(body, depth)?))
+    }
+}
+
 /// What an operator may change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AdminChange {
@@ -164,65 +293,88 @@ impl AdminChange {
 }
 
 /// The allocation's number is this event's number.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct AllocationRequested {
+    #[wire(1)]
     pub operation: Operation,
+    #[wire(2)]
     pub spec: AllocationSpec,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct CancelRequested {
+    #[wire(1)]
     pub operation: Operation,
+    #[wire(2)]
     pub allocation: AllocationNo,
 }
 
 /// All of a job set that was accepted before this and has not ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct JobSetCancelRequested {
+    #[wire(1)]
     pub operation: Operation,
+    #[wire(2)]
     pub job_set: Token,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct PriorityRequested {
+    #[wire(1)]
     pub operation: Operation,
+    #[wire(oneof(2, 3))]
     pub target: PriorityTarget,
+    #[wire(4)]
     pub priority: i32,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct ResourceAsked {
+    #[wire(1)]
     pub operation: Operation,
+    #[wire(2)]
     pub slot: Slot,
     /// The slot is the request's and not the clock's; its operation id is then remembered for a window of slots.
+    #[wire(9)]
     pub by_requests: bool,
+    #[wire(oneof(3, 4, 5, 6, 7, 8))]
     pub ask: ResourceAsk,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct OperationRefused {
+    #[wire(1)]
     pub operation: Operation,
+    #[wire(2)]
     pub job_set: Option<Token>,
+    #[wire(3)]
     pub refusal: Refusal,
 }
 
 /// The same operation with the same content came again; `original` carried the first.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct OperationRepeated {
+    #[wire(1)]
     pub tenant: Token,
+    #[wire(2)]
     pub original: EventNo,
+    #[wire(3)]
     pub reply_to: Option<Token>,
 }
 
 /// The retention window of all operations up to this event number is over.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct OperationsForgotten {
+    #[wire(1)]
     pub through: EventNo,
     /// Only of those of this tenant whose window is counted in slots; none: of all others.
+    #[wire(2)]
     pub slots_of: Option<Token>,
     /// So is that of the allocations that ended by the scheduler's events up to this number: nobody can be asked to
     /// start after them any more.
+    #[wire(3)]
     pub ended_through: EventNo,
     /// The same of those that were denied, by quota's events.
+    #[wire(4)]
     pub denied_through: EventNo,
 }

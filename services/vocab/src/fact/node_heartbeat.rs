@@ -4,50 +4,67 @@ use crate::{AllocationNo, Millis, NodeCapacity, RunState, Token};
 use serde::{Deserialize, Serialize};
 
 /// Ready from here on, with this capacity.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct NodeRegistered {
+    #[wire(1)]
     pub node: Token,
     /// Given by the cell, and never twice: this event's own number, or the one behind the node's last.
+    #[wire(2)]
     pub incarnation: u64,
     /// The life of its agent, by the agent's own count.
+    #[wire(4)]
     pub boot: u64,
+    #[wire(3)]
     pub capacity: NodeCapacity,
 }
 
 /// Whoever has the key speaks for the node from here on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct NodeJoined {
+    #[wire(1)]
     pub node: Token,
     /// The public key of its user on the bus.
+    #[wire(2)]
     pub key: Token,
     /// Of the approval whose token it had.
+    #[wire(3)]
     pub version: u64,
 }
 
 /// The cell knows nothing of it any more; it was lost before.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct NodeForgotten {
+    #[wire(1)]
     pub node: Token,
 }
 
 /// A lost node came back with the same capacity and nothing running.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct NodeReady {
+    #[wire(1)]
     pub node: Token,
+    #[wire(2)]
     pub incarnation: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct NodeLost {
+    #[wire(1)]
     pub node: Token,
+    #[wire(2)]
     pub incarnation: u64,
+    #[wire(3, name = "last_seen_ms")]
     pub last_seen: Millis,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct RunReported {
+    #[wire(1)]
     pub allocation: AllocationNo,
+    #[wire(2)]
     pub node: Token,
+    #[wire(3)]
     pub state: RunState,
+    #[wire(4, name = "at_ms")]
     pub at: Millis,
 }

@@ -6,7 +6,7 @@ use crate::wire::tenant_event;
 use client::{AllocationState, Allocations, Stands};
 use ledger::{
     memory::Seeded,
-    wire::{refusal_to_proto, shares_to_proto, spec_to_proto},
+    proto::{refusal_to_proto, shares_to_proto, spec_to_proto},
 };
 use schemas::v1;
 use std::collections::BTreeMap;
