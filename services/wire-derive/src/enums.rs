@@ -70,7 +70,6 @@ pub fn numbers(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Re
     );
     Ok(quote! {
         #[automatically_derived]
-        #[allow(dead_code)]
         impl #name {
             /// In the order in which they are declared.
             pub const ALL: [Self; #count] = [#(Self::#variants),*];
@@ -90,6 +89,8 @@ pub fn numbers(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Re
                 }
             }
         }
+        // An enum that nobody goes through is no mistake: this uses the list.
+        const _: usize = #name::ALL.len();
         #value
     })
 }

@@ -1,10 +1,10 @@
 //! The bytes are prost's, in both directions. The other side are the messages that prost makes of the .proto files.
 
-mod shapes;
+mod common;
 
+use common::*;
 use proptest::prelude::*;
 use schemas::v1;
-use shapes::*;
 use std::fmt::Debug;
 use wire::{Codec, Fault, Input, Kind, Label, Message, Oneof, Out, Shape, Wire};
 
@@ -293,6 +293,9 @@ fn nothing_is_written_where_nothing_is_to_be_said() {
     let bytes = waiting(Some(LineNo(0))).encode_to_vec();
     assert_eq!(bytes, waiting(None).encode_to_vec());
     assert_eq!(Event::decode(&bytes), Ok(waiting(None)));
+    // It is none where somebody writes it, too.
+    let said = [0xca, 2, 6, 8, 1, 16, 15, 24, 0];
+    assert_eq!(Event::decode(&said), Ok(waiting(None)));
 }
 
 #[test]
@@ -306,6 +309,49 @@ fn numbers_are_read_packed_or_one_by_one() {
         (&both, vec![10, 21, 10, 21]),
     ] {
         assert_eq!(Topology::decode(bytes).map(|it| it.distances), Ok(expected));
+    }
+}
+
+#[derive(Debug, PartialEq, Wire)]
+struct Around {
+    #[wire(3)]
+    between: u32,
+    #[wire(oneof(5, 2))]
+    chosen: Chosen,
+}
+
+#[derive(Debug, PartialEq, Wire)]
+#[wire(oneof)]
+enum Chosen {
+    #[wire(5)]
+    High(u32),
+    #[wire(2)]
+    Low(u32),
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct ProstAround {
+    #[prost(uint32, tag = "3")]
+    between: u32,
+    #[prost(oneof = "ProstChosen", tags = "5, 2")]
+    chosen: Option<ProstChosen>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+enum ProstChosen {
+    #[prost(uint32, tag = "5")]
+    High(u32),
+    #[prost(uint32, tag = "2")]
+    Low(u32),
+}
+
+/// As prost has it: all of it stands where the lowest number would.
+#[test]
+fn a_oneof_stands_at_its_lowest_number() {
+    for (chosen, number) in [(Chosen::High(1), 5), (Chosen::Low(1), 2)] {
+        let around = Around { between: 9, chosen };
+        let bytes = agree::<Around, ProstAround>(&around);
+        assert_eq!(bytes, [number << 3, 1, 3 << 3, 9]);
     }
 }
 

@@ -1,8 +1,8 @@
 //! What is refused, and by which name.
 
-mod shapes;
+mod common;
 
-use shapes::*;
+use common::*;
 use wire::{Fault, Message, Wire, WireError};
 
 fn key(number: u8, wire: u8) -> u8 {
@@ -42,6 +42,9 @@ fn each_bad_value_is_named() {
     refused::<Operation>(&with(bytes(2, b"a.b")), "Operation.operation_id", Invalid);
     refused::<Operation>(&with(bytes(3, &[7; 15])), "Operation.digest", Invalid);
     refused::<Operation>(&[bytes(1, b"t")], "Operation.digest", Missing);
+    refused::<Operation>(&with(bytes(3, b"")), "Operation.digest", Missing);
+    let untraced = Operation::decode(&with(bytes(5, b"")).concat());
+    assert_eq!(untraced.map(|it| it.trace), Ok(None));
     refused::<Operation>(&with(bytes(5, &[7; 26])), "Operation.trace", Invalid);
     refused::<Operation>(
         &with(vec![key(4, 2), 200, 1]),
