@@ -11,7 +11,6 @@ use common::{CELL, Database, Journal, Outcome};
 use ledger::{
     Bus, Digest, NoObserver, Projector,
     memory::{Faults, MemoryBus, Seeded},
-    wire,
 };
 use prost::Message;
 use schemas::v1;
@@ -39,7 +38,7 @@ impl Pen {
             prev_lsn: head.map_or(0, |(_, lsn, _)| lsn.0),
             prev_digest: head.map_or(vec![], |(_, _, digest)| digest.0.to_vec()),
             first_event_no: head.map_or(1, |(frame, ..)| frame.first_event_no + 1),
-            events: vec![wire::event_to_proto(event)],
+            events: vec![v1::Event::decode(&wire::Message::encode_to_vec(event)[..])?],
             leader: vec![0; 16],
             ..v1::Frame::default()
         };

@@ -273,7 +273,7 @@ impl EndCause {
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
 )]
-#[wire(prefix = "RUN")]
+#[wire(prefix = "RUN_")]
 pub enum RunState {
     Started = 1,
     /// It ended by itself: its agent had not been told to stop it.

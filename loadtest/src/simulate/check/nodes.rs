@@ -227,7 +227,7 @@ impl Checker {
         step: u64,
     ) -> Result<(), Violation> {
         let before = self.nodes.now(&e.node);
-        let boot = e.boot.unwrap_or(e.incarnation);
+        let boot = e.boot;
         let newer = before.is_none_or(|known| {
             !known.ready && known.incarnation < e.incarnation && known.boot < boot
         });

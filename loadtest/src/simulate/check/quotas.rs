@@ -190,15 +190,17 @@ impl Quotas {
     fn change(&mut self, next: &Arrived, kind: &Kind) {
         match kind {
             Kind::TenantSet(e) => {
-                let settings = e.settings.clone().unwrap_or_else(settings::usual);
-                self.tenants.insert(e.tenant.clone(), settings);
-                self.settle_tenant(&e.tenant, next.now);
+                let change = e.change.clone().unwrap_or_default();
+                let settings = change.settings.unwrap_or_else(settings::usual);
+                self.tenants.insert(change.tenant.clone(), settings);
+                self.settle_tenant(&change.tenant, next.now);
             }
             Kind::QuotaSet(e) => {
-                let account = settings::account(&e.tenant, &e.team, &e.namespace);
-                let key = (account, e.resource.clone());
-                let limits = settings::limits_of(e);
-                self.in_force.set(&key, limits, e.from_ms, e.until_ms);
+                let change = e.change.clone().unwrap_or_default();
+                let account = settings::account(&change.tenant, &change.team, &change.namespace);
+                let key = (account, change.resource);
+                let (from, until) = (change.from_ms, change.until_ms);
+                self.in_force.set(&key, change.limits, from, until);
                 self.settle(&key, false, next.now);
             }
             Kind::BudgetSet(e) => self.budgets.set(e, next.lsn),

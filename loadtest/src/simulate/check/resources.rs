@@ -1,7 +1,7 @@
 //! Named resources: everything that was asked is decided in its order, as the history checker's naive model of the
 //! reservation kernel decides it.
 
-use super::{Invariant, Place, Violation, settings};
+use super::{Invariant, Place, Violation, };
 use crate::history::{Answer, Bounds, Decision, Model};
 use schemas::v1::{self, event::Kind, resource_asked, resource_decided};
 use std::collections::{BTreeMap, VecDeque};
@@ -160,10 +160,11 @@ impl Resources {
     /// An operator's change, which may limit how many a tenant has.
     pub fn administered(&mut self, at: &Place, kind: &Kind) {
         if let Kind::QuotaSet(e) = kind
-            && e.resource == "reservations"
+            && let Some(change) = &e.change
+            && change.resource == "reservations"
         {
-            let limit = settings::limits_of(e).map(|limits| limits.hard);
-            self.tenant(&e.tenant).limits.push((at.lsn, limit));
+            let limit = change.limits.map(|limits| limits.hard);
+            self.tenant(&change.tenant).limits.push((at.lsn, limit));
         }
     }
 

@@ -2,8 +2,6 @@
 
 mod same;
 
-pub use same::limits_of;
-
 use super::Place;
 use schemas::v1::{self, event::Kind, request::Verb};
 use std::collections::BTreeMap;
@@ -110,30 +108,36 @@ impl Settings {
         let (same, version) = same::same(verb, kind)?;
         match kind {
             Kind::TenantSet(e) => {
-                let settings = e.settings.clone().unwrap_or_else(usual);
-                let history = self.tenants.entry(e.tenant.clone()).or_default();
+                let change = e.change.clone().unwrap_or_default();
+                let settings = change.settings.unwrap_or_else(usual);
+                let history = self.tenants.entry(change.tenant).or_default();
                 history.push((at.lsn, settings));
             }
             Kind::PriorityClassSet(e) => {
-                let history = self.classes.entry(e.priority_class.clone()).or_default();
-                history.push((at.lsn, e.settings.unwrap_or_default()));
+                let change = e.change.clone().unwrap_or_default();
+                let history = self.classes.entry(change.priority_class).or_default();
+                history.push((at.lsn, change.settings.unwrap_or_default()));
             }
             Kind::QueueSet(e) => {
-                let history = self.queues.entry(e.queue.clone()).or_default();
-                history.push((at.lsn, e.settings.clone().unwrap_or_default()));
+                let change = e.change.clone().unwrap_or_default();
+                let history = self.queues.entry(change.queue).or_default();
+                history.push((at.lsn, change.settings.unwrap_or_default()));
             }
             Kind::SchedulingSet(e) => {
-                let policy = e.policy.unwrap_or_default();
+                let change = e.change.clone().unwrap_or_default();
+                let policy = change.policy.unwrap_or_default();
                 self.policies.push((at.lsn, policy));
             }
             Kind::CordonSet(e) => {
-                let history = self.cordons.entry(e.node.clone()).or_default();
-                history.push((at.lsn, e.cordoned));
+                let change = e.change.clone().unwrap_or_default();
+                let history = self.cordons.entry(change.node).or_default();
+                history.push((at.lsn, change.cordoned));
             }
             Kind::NodeSet(e) => {
-                let approval = e.approval.clone();
+                let change = e.change.clone().unwrap_or_default();
+                let approval = change.approval;
                 let capacity = approval.map(|it| it.capacity.unwrap_or_default());
-                let history = self.nodes.entry(e.node.clone()).or_default();
+                let history = self.nodes.entry(change.node).or_default();
                 history.push((at.lsn, capacity));
             }
             _ => {}

@@ -7,7 +7,6 @@ use clap::Parser;
 use ledger::{
     Digest,
     memory::{Faults, MemoryBus},
-    wire::event_to_proto,
 };
 use prost::Message;
 use schemas::v1;
@@ -31,6 +30,11 @@ fn parse(line: &str) -> WhatIf {
 
 fn token(text: &str) -> Token {
     Token::new(text).unwrap()
+}
+
+fn read(event: &Event) -> v1::Event {
+    let bytes = wire::Message::encode_to_vec(event);
+    v1::Event::decode(&bytes[..]).unwrap()
 }
 
 /// Writes frames as leaders do, each a second after the one before.

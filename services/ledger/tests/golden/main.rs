@@ -1,7 +1,6 @@
 //! Frames of every version decode for ever. `schemas/golden/events.txt` holds one encoded sample of each event as the
 //! first version wrote it; lines are added, never changed.
 
-use prost::Message;
 use schemas::v1;
 use vocab::{Event, EventKind};
 use wire::Message as _;

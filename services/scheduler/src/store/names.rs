@@ -59,7 +59,7 @@ pub fn qos(text: &str) -> Result<QosClass, OutOfRange> {
 }
 
 pub fn rule(text: &str) -> Result<Rule, OutOfRange> {
-    known("rule", Rule::ALL, Rule::name, text)
+    known("rule", &Rule::ALL, Rule::name, text)
 }
 
 pub fn reservation_state(text: &str) -> Result<ReservationState, OutOfRange> {

@@ -42,9 +42,10 @@ fn period_from(period: i32, now: i64) -> i64 {
 
 impl Budgets {
     pub fn set(&mut self, e: &v1::BudgetSet, lsn: u64) {
-        let account = settings::account(&e.tenant, &e.team, &e.namespace);
-        let key = (account, e.of.clone());
-        let Some(budget) = e.budget else {
+        let change = e.change.clone().unwrap_or_default();
+        let account = settings::account(&change.tenant, &change.team, &change.namespace);
+        let key = (account, change.of);
+        let Some(budget) = change.budget else {
             self.set.remove(&key);
             return;
         };

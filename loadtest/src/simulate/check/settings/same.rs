@@ -14,15 +14,17 @@ pub fn same(verb: &Verb, kind: &Kind) -> Option<(bool, u64)> {
         (Verb::SetQuota(asked), Kind::QuotaSet(e)) => (same_quota(asked, e), e.version),
         (Verb::SetBudget(asked), Kind::BudgetSet(e)) => (same_budget(asked, e), e.version),
         (Verb::SetRate(asked), Kind::RateSet(e)) => {
-            let same = e.resource == asked.resource
-                && e.micro_per_unit_hour == positive(asked.micro_per_unit_hour)
-                && e.effective_from_ms == asked.effective_from_ms;
+            let change = e.change.clone().unwrap_or_default();
+            let same = change.resource == asked.resource
+                && change.micro_per_unit_hour == positive(asked.micro_per_unit_hour)
+                && change.effective_from_ms == asked.effective_from_ms;
             (same, e.version)
         }
         (Verb::SetQueue(asked), Kind::QueueSet(e)) => {
-            let settings = e.settings.clone().unwrap_or_default();
+            let change = e.change.clone().unwrap_or_default();
+            let settings = change.settings.unwrap_or_default();
             let weight = asked.weight_milli.unwrap_or(1000);
-            let same = e.queue == asked.queue
+            let same = change.queue == asked.queue
                 && settings.parent == asked.parent
                 && i64::from(settings.weight_milli) == weight
                 && settings.order == asked.order
@@ -30,6 +32,7 @@ pub fn same(verb: &Verb, kind: &Kind) -> Option<(bool, u64)> {
             (same, e.version)
         }
         (Verb::SetPriorityClass(asked), Kind::PriorityClassSet(e)) => {
+            let change = e.change.clone().unwrap_or_default();
             let class = v1::PriorityClass {
                 value: asked.value,
                 preemptible: asked.preemptible,
@@ -37,26 +40,32 @@ pub fn same(verb: &Verb, kind: &Kind) -> Option<(bool, u64)> {
                 grace_ms: positive(asked.grace_ms),
                 placement: asked.placement,
             };
-            let same =
-                e.priority_class == asked.priority_class && e.settings.unwrap_or_default() == class;
+            let same = change.priority_class == asked.priority_class
+                && change.settings.unwrap_or_default() == class;
             (same, e.version)
         }
         (Verb::SetScheduling(asked), Kind::SchedulingSet(e)) => {
-            let policy = e.policy.unwrap_or_default();
+            let change = e.change.clone().unwrap_or_default();
+            let policy = change.policy.unwrap_or_default();
             let same = policy.placement == asked.placement && policy.backfill == asked.backfill;
             (same, e.version)
         }
         (Verb::SetCordon(asked), Kind::CordonSet(e)) => {
-            let same = (&e.node, e.cordoned) == (&asked.node, asked.cordoned);
+            let change = e.change.clone().unwrap_or_default();
+            let same = (&change.node, change.cordoned) == (&asked.node, asked.cordoned);
             (same, e.version)
         }
         (Verb::SetNode(asked), Kind::NodeSet(e)) => {
+            let change = e.change.clone().unwrap_or_default();
             let approved = asked.approved.clone().map(|it| v1::NodeApproval {
                 capacity: it.capacity,
                 token: it.token_digest,
                 until_ms: it.token_until_ms,
             });
-            (e.node == asked.node && e.approval == approved, e.version)
+            (
+                change.node == asked.node && change.approval == approved,
+                e.version,
+            )
         }
         _ => return None,
     })
@@ -84,16 +93,8 @@ fn same_tenant(asked: &v1::SetTenant, e: &v1::TenantSet) -> bool {
         default_cpu_milli: positive(asked.default_cpu_milli),
         default_memory_bytes: positive(asked.default_memory_bytes),
     };
-    e.tenant == asked.tenant && e.settings.clone().unwrap_or_else(usual) == wanted
-}
-
-/// The limits that an event sets; none: there are none any more.
-pub fn limits_of(e: &v1::QuotaSet) -> Option<v1::Limits> {
-    let hard = v1::Limits {
-        hard: e.limit,
-        ..v1::Limits::default()
-    };
-    (!e.unlimited).then(|| e.limits.unwrap_or(hard))
+    let change = e.change.clone().unwrap_or_default();
+    change.tenant == asked.tenant && change.settings.unwrap_or_else(usual) == wanted
 }
 
 fn same_quota(asked: &v1::SetQuota, e: &v1::QuotaSet) -> bool {
@@ -106,11 +107,12 @@ fn same_quota(asked: &v1::SetQuota, e: &v1::QuotaSet) -> bool {
         lend: asked.lend.map(positive),
     };
     let wanted = (!asked.unlimited).then_some(wanted);
-    account(&e.tenant, &e.team, &e.namespace)
+    let change = e.change.clone().unwrap_or_default();
+    account(&change.tenant, &change.team, &change.namespace)
         == account(&asked.tenant, &asked.team, &asked.namespace)
-        && e.resource == asked.resource
-        && limits_of(e) == wanted
-        && (e.from_ms, e.until_ms) == (asked.from_ms, asked.until_ms)
+        && change.resource == asked.resource
+        && change.limits == wanted
+        && (change.from_ms, change.until_ms) == (asked.from_ms, asked.until_ms)
 }
 
 fn same_budget(asked: &v1::SetBudget, e: &v1::BudgetSet) -> bool {
@@ -118,8 +120,9 @@ fn same_budget(asked: &v1::SetBudget, e: &v1::BudgetSet) -> bool {
         amount: positive(amount),
         period: asked.period,
     });
-    account(&e.tenant, &e.team, &e.namespace)
+    let change = e.change.clone().unwrap_or_default();
+    account(&change.tenant, &change.team, &change.namespace)
         == account(&asked.tenant, &asked.team, &asked.namespace)
-        && e.of == asked.of
-        && e.budget == wanted
+        && change.of == asked.of
+        && change.budget == wanted
 }
