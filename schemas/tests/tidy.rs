@@ -157,10 +157,9 @@ fn generated_types_stand_in_wire() {
     let allowed = [
         "/wire.rs",
         "/src/wire/",
+        "/ledger/src/proto/",
         "/client/",
         "/cli/",
-        "/ledger/src/frame.rs",
-        "/ledger/src/decider.rs",
         "/src/query",
         "/tests/",
     ];

@@ -124,7 +124,7 @@ impl Settings {
                 history.push((at.lsn, change.settings.unwrap_or_default()));
             }
             Kind::SchedulingSet(e) => {
-                let change = e.change.clone().unwrap_or_default();
+                let change = e.change.unwrap_or_default();
                 let policy = change.policy.unwrap_or_default();
                 self.policies.push((at.lsn, policy));
             }

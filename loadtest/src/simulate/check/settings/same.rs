@@ -45,7 +45,7 @@ pub fn same(verb: &Verb, kind: &Kind) -> Option<(bool, u64)> {
             (same, e.version)
         }
         (Verb::SetScheduling(asked), Kind::SchedulingSet(e)) => {
-            let change = e.change.clone().unwrap_or_default();
+            let change = e.change.unwrap_or_default();
             let policy = change.policy.unwrap_or_default();
             let same = policy.placement == asked.placement && policy.backfill == asked.backfill;
             (same, e.version)
