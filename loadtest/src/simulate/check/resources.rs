@@ -1,7 +1,7 @@
 //! Named resources: everything that was asked is decided in its order, as the history checker's naive model of the
 //! reservation kernel decides it.
 
-use super::{Invariant, Place, Violation, };
+use super::{Invariant, Place, Violation};
 use crate::history::{Answer, Bounds, Decision, Model};
 use schemas::v1::{self, event::Kind, resource_asked, resource_decided};
 use std::collections::{BTreeMap, VecDeque};
