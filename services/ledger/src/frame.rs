@@ -310,8 +310,7 @@ const EVENTS: u32 = 9;
 
 /// Adds an event to those of a frame in the making, as they stand there.
 pub(crate) fn push_event(events: &mut Vec<u8>, event: &Event) {
-    let event = event.encode_to_vec();
-    prost::encoding::bytes::encode(EVENTS, &event, events);
+    event.append_field(EVENTS, events);
 }
 
 /// A frame that continues `head`, and the head that it makes (its position is not known yet).

@@ -16,6 +16,13 @@ impl Depth {
     }
 }
 
+/// What `write` writes is put behind `bytes`.
+fn backwards(bytes: &mut Vec<u8>, write: impl FnOnce(&mut Backwards<'_>)) {
+    let before = bytes.len();
+    write(&mut Backwards(bytes));
+    bytes[before..].reverse();
+}
+
 pub trait Message: Sized {
     const DESCRIPTOR: &'static MessageDescriptor;
 
@@ -23,10 +30,16 @@ pub trait Message: Sized {
     fn read_body(body: &[u8], depth: Depth) -> Result<Self>;
 
     fn encode_to_vec(&self) -> Vec<u8> {
-        let mut out = Backwards(Vec::new());
-        self.write_body(&mut out);
-        out.0.reverse();
-        out.0
+        let mut bytes = Vec::new();
+        backwards(&mut bytes, |out| self.write_body(out));
+        bytes
+    }
+
+    /// Puts it behind `bytes` as a field of this number, with its length.
+    fn append_field(&self, number: u32, bytes: &mut Vec<u8>) {
+        backwards(bytes, |out| {
+            out.field(number, |out| self.write_body(out));
+        });
     }
 
     fn encoded_len(&self) -> usize {

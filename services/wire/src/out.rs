@@ -43,10 +43,10 @@ pub trait Out {
     }
 }
 
-/// The bytes, the last one first.
-pub struct Backwards(pub Vec<u8>);
+/// Behind what is there, the last byte first.
+pub struct Backwards<'a>(pub &'a mut Vec<u8>);
 
-impl Out for Backwards {
+impl Out for Backwards<'_> {
     fn written(&self) -> usize {
         self.0.len()
     }

@@ -102,6 +102,10 @@ where
 {
     let bytes = value.encode_to_vec();
     assert_eq!(bytes.len(), value.encoded_len());
+    let (mut field, mut their_field) = (vec![7], vec![7]);
+    value.append_field(9, &mut field);
+    prost::encoding::bytes::encode(9, &bytes, &mut their_field);
+    assert_eq!(field, their_field);
     let theirs = P::decode(bytes.as_slice()).expect("prost reads it");
     assert_eq!(theirs.encode_to_vec(), bytes, "{value:?} and {theirs:?}");
     assert_eq!(T::decode(&bytes).as_ref(), Ok(value));

@@ -3,8 +3,8 @@
 use super::*;
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationReprioritised, AllocationRequested,
-    AllocationRequeued, AllocationStarted, BudgetSet, LimitsInForce, NodeReady, NodeRegistered,
-    QuotaDenied, QuotaReclaimed, QuotaReleased, QuotaReserved, QuotaSet, QuotaWaiting, RateSet,
+    AllocationRequeued, AllocationStarted, BudgetSet, LimitsInForce, NodeRegistered, QuotaDenied,
+    QuotaReclaimed, QuotaReleased, QuotaReserved, QuotaSet, QuotaWaiting, RateSet,
     ReservationExpired, ResourceAsked, ResourceDecided, TenantSet,
 };
 use vocab::{
@@ -243,9 +243,12 @@ pub fn event(step: &str) -> (u64, Event) {
                 ..NodeCapacity::default()
             },
         }),
-        "tick" => Event::NodeReady(NodeReady {
-            node: token("n"),
+        // It is read, and changes nothing.
+        "tick" => Event::NodeRegistered(NodeRegistered {
+            node: token("another"),
             incarnation: 1,
+            boot: 1,
+            capacity: NodeCapacity::default(),
         }),
         verb => setting(verb, words)
             .or_else(|| resource(verb, no, words))
