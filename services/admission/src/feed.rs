@@ -226,7 +226,32 @@ impl Feed {
 }
 
 inputs! {
-    pub enum Input { ..SettingFact, AllocationRequested, CancelRequested, JobSetCancelRequested, PriorityRequested, ResourceAsked, OperationRefused, OperationRepeated, OperationsForgotten, QuotaWaiting, QuotaDenied, AllocationPlaced, AllocationWaiting, AllocationReprioritised, AllocationStarted, AllocationStopping, AllocationPreempted, AllocationRequeued, AllocationEnded, CancelDecided, JobSetCancelDecided, PriorityDecided, ResourceDecided, ReservationExpired }
+    pub enum Input {
+        ..SettingFact,
+        AllocationRequested,
+        CancelRequested,
+        JobSetCancelRequested,
+        PriorityRequested,
+        ResourceAsked,
+        OperationRefused,
+        OperationRepeated,
+        OperationsForgotten,
+        QuotaWaiting,
+        QuotaDenied,
+        AllocationPlaced,
+        AllocationWaiting,
+        AllocationReprioritised,
+        AllocationStarted,
+        AllocationStopping,
+        AllocationPreempted,
+        AllocationRequeued,
+        AllocationEnded,
+        CancelDecided,
+        JobSetCancelDecided,
+        PriorityDecided,
+        ResourceDecided,
+        ReservationExpired,
+    }
 }
 
 impl Projection for Feed {

@@ -322,7 +322,25 @@ impl WarmProjection {
 }
 
 inputs! {
-    pub enum Input { ..SettingFact, AllocationRequested, CancelRequested, JobSetCancelRequested, PriorityRequested, ResourceAsked, OperationRefused, OperationsForgotten, QuotaDenied, AllocationPlaced, AllocationWaiting, QuotaWaiting, AllocationEnded, CancelDecided, JobSetCancelDecided, PriorityDecided, ResourceDecided }
+    pub enum Input {
+        ..SettingFact,
+        AllocationRequested,
+        CancelRequested,
+        JobSetCancelRequested,
+        PriorityRequested,
+        ResourceAsked,
+        OperationRefused,
+        OperationsForgotten,
+        QuotaDenied,
+        AllocationPlaced,
+        AllocationWaiting,
+        QuotaWaiting,
+        AllocationEnded,
+        CancelDecided,
+        JobSetCancelDecided,
+        PriorityDecided,
+        ResourceDecided,
+    }
 }
 
 impl Projection for WarmProjection {

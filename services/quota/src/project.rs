@@ -193,7 +193,28 @@ impl WarmProjection {
 }
 
 inputs! {
-    pub enum Input { TenantSet, QuotaSet, BudgetSet, RateSet, AllocationRequested, ResourceAsked, QuotaReserved, QuotaDenied, QuotaReleased, QuotaWaiting, QuotaReclaimed, LimitsInForce, AllocationPlaced, AllocationStarted, AllocationRequeued, AllocationEnded, AllocationReprioritised, ResourceDecided, ReservationExpired, NodeRegistered }
+    pub enum Input {
+        TenantSet,
+        QuotaSet,
+        BudgetSet,
+        RateSet,
+        AllocationRequested,
+        ResourceAsked,
+        QuotaReserved,
+        QuotaDenied,
+        QuotaReleased,
+        QuotaWaiting,
+        QuotaReclaimed,
+        LimitsInForce,
+        AllocationPlaced,
+        AllocationStarted,
+        AllocationRequeued,
+        AllocationEnded,
+        AllocationReprioritised,
+        ResourceDecided,
+        ReservationExpired,
+        NodeRegistered,
+    }
 }
 
 impl Projection for WarmProjection {

@@ -173,7 +173,16 @@ impl Nodes {
 
 inputs! {
     /// What it reads of the other writers.
-    pub enum Input { NodeSet, AllocationRequested, QuotaDenied, AllocationPlaced, AllocationPreempted, AllocationStopping, AllocationRequeued, AllocationEnded }
+    pub enum Input {
+        NodeSet,
+        AllocationRequested,
+        QuotaDenied,
+        AllocationPlaced,
+        AllocationPreempted,
+        AllocationStopping,
+        AllocationRequeued,
+        AllocationEnded,
+    }
 }
 
 impl Decider for Nodes {

@@ -78,7 +78,20 @@ pub struct Quota {
 
 inputs! {
     /// What it reads of the other writers.
-    pub enum Input { TenantSet, QuotaSet, BudgetSet, RateSet, AllocationRequested, AllocationPlaced, AllocationStarted, AllocationRequeued, AllocationWaiting, AllocationEnded, AllocationReprioritised, NodeRegistered }
+    pub enum Input {
+        TenantSet,
+        QuotaSet,
+        BudgetSet,
+        RateSet,
+        AllocationRequested,
+        AllocationPlaced,
+        AllocationStarted,
+        AllocationRequeued,
+        AllocationWaiting,
+        AllocationEnded,
+        AllocationReprioritised,
+        NodeRegistered,
+    }
 }
 
 impl Decider for Quota {

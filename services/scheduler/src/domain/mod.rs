@@ -168,7 +168,30 @@ type Written = vocab::fact::Written<vocab::fact::Scheduler>;
 
 inputs! {
     /// What it reads of the other writers.
-    pub enum Input { TenantSet, QuotaSet, QueueSet, PriorityClassSet, SchedulingSet, CordonSet, ReservationSet, AllocationRequested, CancelRequested, JobSetCancelRequested, PriorityRequested, QuotaReserved, ResourceAsked, LimitsInForce, QuotaReclaimed, QuotaDenied, NodeRegistered, NodeReady, NodeLost, NodeForgotten, RunReported, OperationsForgotten }
+    pub enum Input {
+        TenantSet,
+        QuotaSet,
+        QueueSet,
+        PriorityClassSet,
+        SchedulingSet,
+        CordonSet,
+        ReservationSet,
+        AllocationRequested,
+        CancelRequested,
+        JobSetCancelRequested,
+        PriorityRequested,
+        QuotaReserved,
+        ResourceAsked,
+        LimitsInForce,
+        QuotaReclaimed,
+        QuotaDenied,
+        NodeRegistered,
+        NodeReady,
+        NodeLost,
+        NodeForgotten,
+        RunReported,
+        OperationsForgotten,
+    }
 }
 
 impl Decider for Scheduler {
