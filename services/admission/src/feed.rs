@@ -6,13 +6,7 @@ mod item;
 mod operations;
 
 pub use item::{FeedItem, FeedKind, FeedPosition, Outcome, OutcomeKind, SubmitState, Waiting};
-use vocab::fact::{
-    AllocationEnded, AllocationPlaced, AllocationPreempted, AllocationReprioritised,
-    AllocationRequested, AllocationRequeued, AllocationStarted, AllocationStopping,
-    AllocationWaiting, CancelDecided, CancelRequested, JobSetCancelDecided, JobSetCancelRequested,
-    OperationRefused, OperationRepeated, OperationsForgotten, PriorityDecided, PriorityRequested,
-    QuotaDenied, QuotaWaiting, ReservationExpired, ResourceAsked, ResourceDecided, SettingFact,
-};
+use vocab::fact::{AllocationEnded, SettingFact};
 use vocab::inputs;
 
 use crate::domain::is_kept;
@@ -226,8 +220,8 @@ impl Feed {
 }
 
 inputs! {
-    pub enum Input {
-        ..SettingFact,
+    /// What the door has taken up, refused or forgotten.
+    pub enum Asked {
         AllocationRequested,
         CancelRequested,
         JobSetCancelRequested,
@@ -236,6 +230,12 @@ inputs! {
         OperationRefused,
         OperationRepeated,
         OperationsForgotten,
+    }
+}
+
+inputs! {
+    /// What becomes of an allocation.
+    pub enum Life {
         QuotaWaiting,
         QuotaDenied,
         AllocationPlaced,
@@ -246,11 +246,185 @@ inputs! {
         AllocationPreempted,
         AllocationRequeued,
         AllocationEnded,
+    }
+}
+
+inputs! {
+    /// What came of other requests, and of reservations.
+    pub enum Decided {
         CancelDecided,
         JobSetCancelDecided,
         PriorityDecided,
         ResourceDecided,
         ReservationExpired,
+    }
+}
+
+inputs! {
+    pub enum Input {
+        ..SettingFact,
+        ..Asked,
+        ..Life,
+        ..Decided,
+    }
+}
+
+impl Feed {
+    fn asked(&mut self, at: &At, asked: Asked<'_>, out: &mut Vec<FeedItem>) {
+        match asked {
+            Asked::AllocationRequested(fact) => {
+                self.requested(at, &fact.operation, &fact.spec, out);
+            }
+            Asked::CancelRequested(fact) => {
+                let job_set = self.job_set_of(fact.allocation);
+                (self.operations).open(at.no, &fact.operation, job_set, false);
+            }
+            Asked::JobSetCancelRequested(fact) => {
+                let job_set = fact.job_set.clone();
+                (self.operations).open(at.no, &fact.operation, job_set, false);
+            }
+            Asked::PriorityRequested(fact) => {
+                let job_set = match &fact.target {
+                    PriorityTarget::Allocation(allocation) => self.job_set_of(*allocation),
+                    PriorityTarget::JobSet(job_set) => job_set.clone(),
+                };
+                (self.operations).open(at.no, &fact.operation, job_set, false);
+            }
+            Asked::ResourceAsked(fact) => {
+                let (operation, by_slots) = (&fact.operation, fact.by_requests);
+                (self.operations).open(at.no, operation, of_reservations(), by_slots);
+            }
+            Asked::OperationRefused(fact) => {
+                let job_set = fact.job_set.clone().unwrap_or_else(no_job_set);
+                (self.operations).open(at.no, &fact.operation, job_set, false);
+                self.answer(at, at.no, OutcomeKind::Refused(fact.refusal.clone()), out);
+            }
+            Asked::OperationRepeated(fact) => {
+                if let Some(reply_to) = &fact.reply_to {
+                    self.repeat(at, &fact.tenant, fact.original, reply_to, out);
+                }
+            }
+            Asked::OperationsForgotten(fact) => {
+                (self.operations).forget(fact.through, fact.slots_of.as_ref());
+            }
+        }
+    }
+
+    fn lives(&mut self, at: &At, life: Life<'_>, out: &mut Vec<FeedItem>) {
+        match life {
+            Life::QuotaWaiting(fact) => {
+                self.waits(at, fact.allocation, Waiting::for_quota(&fact.refusal), out);
+            }
+            Life::QuotaDenied(fact) => {
+                let (allocation, refusal) = (fact.allocation, &fact.refusal);
+                let kind = OutcomeKind::Refused(refusal.clone());
+                if !self.answer(at, EventNo(allocation.0), kind, out) {
+                    self.tell(at, allocation, FeedKind::Denied(refusal.clone()), out);
+                }
+                self.live.remove(&allocation);
+            }
+            Life::AllocationPlaced(fact) => {
+                let (node, gpus) = (fact.node.clone(), fact.gpus.clone());
+                let state = SubmitState::Placed {
+                    node: node.clone(),
+                    gpus: gpus.clone(),
+                };
+                self.submitted(at, fact.allocation, state, out);
+                let placed = FeedKind::Placed { node, gpus };
+                self.tell(at, fact.allocation, placed, out);
+            }
+            Life::AllocationWaiting(fact) => {
+                self.waits(at, fact.allocation, Waiting::of(fact.reason), out);
+            }
+            Life::AllocationReprioritised(fact) => {
+                let changed = FeedKind::PriorityChanged(fact.priority);
+                self.tell(at, fact.allocation, changed, out);
+            }
+            Life::AllocationStarted(fact) => {
+                self.runs(fact.allocation, Some(fact.at));
+                let started = FeedKind::Started { at: fact.at };
+                self.tell(at, fact.allocation, started, out);
+            }
+            Life::AllocationStopping(fact) => {
+                self.tell(at, fact.allocation, FeedKind::Stopping, out);
+            }
+            // By whom is not told: it may be another tenant's.
+            Life::AllocationPreempted(fact) => {
+                let preempted = FeedKind::Preempted {
+                    cause: fact.cause,
+                    grace_until: fact.grace_until,
+                };
+                self.tell(at, fact.allocation, preempted, out);
+            }
+            Life::AllocationRequeued(fact) => {
+                self.runs(fact.allocation, None);
+                let requeued = FeedKind::Requeued {
+                    cause: fact.cause,
+                    at: fact.at,
+                    not_before: fact.not_before,
+                };
+                self.tell(at, fact.allocation, requeued, out);
+            }
+            Life::AllocationEnded(fact) => self.ended(at, fact, out),
+        }
+    }
+
+    fn ended(&mut self, at: &At, fact: &AllocationEnded, out: &mut Vec<FeedItem>) {
+        let (allocation, cause, moment) = (fact.allocation, fact.cause, fact.at);
+        let state = SubmitState::Ended { cause, at: moment };
+        self.submitted(at, allocation, state, out);
+        let started = self.live.get(&allocation).and_then(|told| told.started);
+        let ended = FeedKind::Ended {
+            cause,
+            started,
+            at: moment,
+        };
+        self.tell(at, allocation, ended, out);
+        self.live.remove(&allocation);
+    }
+
+    fn decided(&mut self, at: &At, fact: Decided<'_>, out: &mut Vec<FeedItem>) {
+        let (request, kind) = match fact {
+            Decided::CancelDecided(fact) => {
+                let allocation = fact.allocation;
+                let kind = match fact.verdict {
+                    CancelVerdict::WasLive => OutcomeKind::Cancelled { allocation },
+                    CancelVerdict::HadEnded => {
+                        OutcomeKind::Refused(Refusal::new(Rule::AllocationEnded, "allocation_id"))
+                    }
+                };
+                (fact.request, kind)
+            }
+            Decided::JobSetCancelDecided(fact) => {
+                let allocations = fact.allocations;
+                (fact.request, OutcomeKind::JobSetCancelled { allocations })
+            }
+            Decided::PriorityDecided(fact) => {
+                let allocations = fact.allocations;
+                let kind = match &fact.refusal {
+                    Some(refusal) => OutcomeKind::Refused(refusal.clone()),
+                    None => OutcomeKind::PrioritySet { allocations },
+                };
+                (fact.request, kind)
+            }
+            Decided::ResourceDecided(fact) => (fact.request, decided(at, &fact.answer)),
+            Decided::ReservationExpired(fact) => {
+                let (reservation, epoch) = (fact.reservation, fact.epoch);
+                out.push(FeedItem {
+                    position: position(at, true),
+                    now: at.now,
+                    tenant: fact.tenant.clone(),
+                    job_set: of_reservations(),
+                    allocation: None,
+                    name: None,
+                    kind: FeedKind::Expired { reservation, epoch },
+                    reply_to: Vec::new(),
+                    in_feed: true,
+                });
+                return;
+            }
+        };
+        self.answer(at, request, kind, out);
     }
 }
 
@@ -273,212 +447,9 @@ impl Projection for Feed {
                 self.operations.open(at.no, operation, no_job_set(), false);
                 self.answer(at, at.no, OutcomeKind::Applied { version }, out);
             }
-            Input::AllocationRequested(AllocationRequested { operation, spec }) => {
-                self.requested(at, operation, spec, out);
-            }
-            Input::CancelRequested(CancelRequested {
-                operation,
-                allocation,
-            }) => {
-                let job_set = self.job_set_of(*allocation);
-                self.operations.open(at.no, operation, job_set, false);
-            }
-            Input::JobSetCancelRequested(JobSetCancelRequested { operation, job_set }) => {
-                self.operations
-                    .open(at.no, operation, job_set.clone(), false);
-            }
-            Input::PriorityRequested(PriorityRequested {
-                operation,
-                target,
-                priority: _,
-            }) => {
-                let job_set = match target {
-                    PriorityTarget::Allocation(allocation) => self.job_set_of(*allocation),
-                    PriorityTarget::JobSet(job_set) => job_set.clone(),
-                };
-                self.operations.open(at.no, operation, job_set, false);
-            }
-            Input::ResourceAsked(ResourceAsked {
-                operation,
-                by_requests,
-                slot: _,
-                ask: _,
-            }) => {
-                self.operations
-                    .open(at.no, operation, of_reservations(), *by_requests);
-            }
-            Input::OperationRefused(OperationRefused {
-                operation,
-                job_set,
-                refusal,
-            }) => {
-                let job_set = job_set.clone().unwrap_or_else(no_job_set);
-                self.operations.open(at.no, operation, job_set, false);
-                self.answer(at, at.no, OutcomeKind::Refused(refusal.clone()), out);
-            }
-            Input::OperationRepeated(OperationRepeated {
-                tenant,
-                original,
-                reply_to,
-            }) => {
-                if let Some(reply_to) = reply_to {
-                    self.repeat(at, tenant, *original, reply_to, out);
-                }
-            }
-            Input::OperationsForgotten(OperationsForgotten {
-                through, slots_of, ..
-            }) => {
-                self.operations.forget(*through, slots_of.as_ref());
-            }
-            Input::QuotaWaiting(QuotaWaiting {
-                allocation,
-                refusal,
-            }) => self.waits(at, *allocation, Waiting::for_quota(refusal), out),
-            Input::QuotaDenied(QuotaDenied {
-                allocation,
-                refusal,
-            }) => {
-                let kind = OutcomeKind::Refused(refusal.clone());
-                if !self.answer(at, EventNo(allocation.0), kind, out) {
-                    self.tell(at, *allocation, FeedKind::Denied(refusal.clone()), out);
-                }
-                self.live.remove(allocation);
-            }
-            Input::AllocationPlaced(AllocationPlaced {
-                allocation,
-                node,
-                gpus,
-                ..
-            }) => {
-                let (node, gpus) = (node.clone(), gpus.clone());
-                let state = SubmitState::Placed {
-                    node: node.clone(),
-                    gpus: gpus.clone(),
-                };
-                self.submitted(at, *allocation, state, out);
-                self.tell(at, *allocation, FeedKind::Placed { node, gpus }, out);
-            }
-            Input::AllocationWaiting(AllocationWaiting {
-                allocation, reason, ..
-            }) => self.waits(at, *allocation, Waiting::of(*reason), out),
-            Input::AllocationReprioritised(AllocationReprioritised {
-                allocation,
-                priority,
-            }) => self.tell(at, *allocation, FeedKind::PriorityChanged(*priority), out),
-            Input::AllocationStarted(AllocationStarted {
-                allocation,
-                at: moment,
-            }) => {
-                self.runs(*allocation, Some(*moment));
-                self.tell(at, *allocation, FeedKind::Started { at: *moment }, out);
-            }
-            Input::AllocationStopping(AllocationStopping { allocation }) => {
-                self.tell(at, *allocation, FeedKind::Stopping, out);
-            }
-            Input::AllocationPreempted(AllocationPreempted {
-                allocation,
-                cause,
-                grace_until,
-                // Whoever it is, it may be another tenant's.
-                by: _,
-            }) => {
-                let (cause, grace_until) = (*cause, *grace_until);
-                let preempted = FeedKind::Preempted { cause, grace_until };
-                self.tell(at, *allocation, preempted, out);
-            }
-            Input::AllocationRequeued(AllocationRequeued {
-                allocation,
-                cause,
-                at: moment,
-                not_before,
-            }) => {
-                self.runs(*allocation, None);
-                let requeued = FeedKind::Requeued {
-                    cause: *cause,
-                    at: *moment,
-                    not_before: *not_before,
-                };
-                self.tell(at, *allocation, requeued, out);
-            }
-            Input::AllocationEnded(AllocationEnded {
-                allocation,
-                cause,
-                at: moment,
-            }) => {
-                let (cause, moment) = (*cause, *moment);
-                let state = SubmitState::Ended { cause, at: moment };
-                self.submitted(at, *allocation, state, out);
-                let started = self.live.get(allocation).and_then(|told| told.started);
-                let ended = FeedKind::Ended {
-                    cause,
-                    started,
-                    at: moment,
-                };
-                self.tell(at, *allocation, ended, out);
-                self.live.remove(allocation);
-            }
-            Input::CancelDecided(CancelDecided {
-                request,
-                allocation,
-                verdict,
-            }) => {
-                let kind = match verdict {
-                    CancelVerdict::WasLive => OutcomeKind::Cancelled {
-                        allocation: *allocation,
-                    },
-                    CancelVerdict::HadEnded => {
-                        OutcomeKind::Refused(Refusal::new(Rule::AllocationEnded, "allocation_id"))
-                    }
-                };
-                self.answer(at, *request, kind, out);
-            }
-            Input::JobSetCancelDecided(JobSetCancelDecided {
-                request,
-                allocations,
-            }) => {
-                let allocations = *allocations;
-                self.answer(
-                    at,
-                    *request,
-                    OutcomeKind::JobSetCancelled { allocations },
-                    out,
-                );
-            }
-            Input::PriorityDecided(PriorityDecided {
-                request,
-                allocations,
-                refusal,
-            }) => {
-                let kind = match refusal {
-                    Some(refusal) => OutcomeKind::Refused(refusal.clone()),
-                    None => OutcomeKind::PrioritySet {
-                        allocations: *allocations,
-                    },
-                };
-                self.answer(at, *request, kind, out);
-            }
-            Input::ResourceDecided(ResourceDecided { request, answer }) => {
-                self.answer(at, *request, decided(at, answer), out);
-            }
-            Input::ReservationExpired(ReservationExpired {
-                tenant,
-                reservation,
-                epoch,
-                ..
-            }) => out.push(FeedItem {
-                position: position(at, true),
-                now: at.now,
-                tenant: tenant.clone(),
-                job_set: of_reservations(),
-                allocation: None,
-                name: None,
-                kind: FeedKind::Expired {
-                    reservation: *reservation,
-                    epoch: *epoch,
-                },
-                reply_to: Vec::new(),
-                in_feed: true,
-            }),
+            Input::Asked(asked) => self.asked(at, asked, out),
+            Input::Life(life) => self.lives(at, life, out),
+            Input::Decided(fact) => self.decided(at, fact, out),
         }
         Ok(())
     }

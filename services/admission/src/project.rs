@@ -4,12 +4,7 @@ use crate::domain::is_kept;
 use ledger::{Batching, IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use vocab::fact::{
-    AllocationEnded, AllocationPlaced, AllocationRequested, AllocationWaiting, CancelDecided,
-    CancelRequested, JobSetCancelDecided, JobSetCancelRequested, OperationRefused,
-    OperationsForgotten, PriorityDecided, PriorityRequested, QuotaDenied, QuotaWaiting,
-    ResourceAsked, ResourceDecided, SettingFact,
-};
+use vocab::fact::{OperationsForgotten, SettingFact};
 use vocab::inputs;
 use vocab::{
     AllocationNo, At, CancelVerdict, EventNo, Millis, Operation, Refusal, ReservationNo,
@@ -322,8 +317,8 @@ impl WarmProjection {
 }
 
 inputs! {
-    pub enum Input {
-        ..SettingFact,
+    /// What the door has taken up, refused or forgotten.
+    pub enum Asked {
         AllocationRequested,
         CancelRequested,
         JobSetCancelRequested,
@@ -331,15 +326,125 @@ inputs! {
         ResourceAsked,
         OperationRefused,
         OperationsForgotten,
+    }
+}
+
+inputs! {
+    /// What came of it.
+    pub enum Decided {
         QuotaDenied,
+        QuotaWaiting,
         AllocationPlaced,
         AllocationWaiting,
-        QuotaWaiting,
         AllocationEnded,
         CancelDecided,
         JobSetCancelDecided,
         PriorityDecided,
         ResourceDecided,
+    }
+}
+
+inputs! {
+    pub enum Input {
+        ..SettingFact,
+        ..Asked,
+        ..Decided,
+    }
+}
+
+impl WarmProjection {
+    fn took_up(&mut self, at: &At, asked: Asked<'_>, out: &mut Vec<Change>) {
+        let (operation, verb, allocation) = match asked {
+            Asked::AllocationRequested(fact) => {
+                let allocation = AllocationNo(at.no.0);
+                let row = self.asked(at, &fact.operation, Verb::Submit, Some(allocation));
+                self.submits.insert(allocation, row);
+                return;
+            }
+            Asked::CancelRequested(fact) => (&fact.operation, Verb::Cancel, Some(fact.allocation)),
+            Asked::JobSetCancelRequested(fact) => (&fact.operation, Verb::CancelJobSet, None),
+            Asked::PriorityRequested(fact) => (&fact.operation, Verb::SetPriority, None),
+            Asked::ResourceAsked(fact) => {
+                let row = self.asked(at, &fact.operation, Verb::of(&fact.ask), None);
+                let by_slots = fact.by_requests;
+                self.others.insert(at.no, OperationRow { by_slots, ..row });
+                return;
+            }
+            Asked::OperationRefused(fact) => {
+                let state = OperationState::Decided {
+                    at: at.now,
+                    outcome: Outcome::Refused(fact.refusal.clone()),
+                };
+                self.at_once(OperationRow::new(at, &fact.operation, None, None, state));
+                return;
+            }
+            Asked::OperationsForgotten(fact) => return self.forgot(fact, out),
+        };
+        let row = self.asked(at, operation, verb, allocation);
+        self.others.insert(at.no, row);
+    }
+
+    fn forgot(&mut self, fact: &OperationsForgotten, out: &mut Vec<Change>) {
+        let (through, slots_of) = (fact.through, fact.slots_of.clone());
+        // The window of no submit is counted in slots.
+        if slots_of.is_none() {
+            let later = AllocationNo(through.0 + 1);
+            self.submits = self.submits.split_off(&later);
+        }
+        let old = self.others.range(..=through);
+        let forgotten = old.filter(|(_, row)| {
+            row.by_slots == slots_of.is_some()
+                && slots_of.as_ref().is_none_or(|of| *of == row.tenant)
+        });
+        for no in forgotten.map(|(no, _)| *no).collect::<Vec<_>>() {
+            self.others.remove(&no);
+        }
+        out.push(Change::Forgotten { through, slots_of });
+    }
+
+    /// Of a submit the first of these is the outcome.
+    fn outcome(&mut self, at: &At, decided: Decided<'_>) {
+        let (request, outcome) = match decided {
+            Decided::QuotaDenied(fact) => {
+                let outcome = Outcome::Refused(fact.refusal.clone());
+                return self.submit_decided(fact.allocation, at, outcome);
+            }
+            Decided::AllocationPlaced(fact) => {
+                return self.submit_decided(fact.allocation, at, Outcome::Placed);
+            }
+            Decided::AllocationWaiting(fact) => {
+                return self.submit_decided(fact.allocation, at, Outcome::Waiting);
+            }
+            Decided::QuotaWaiting(fact) => {
+                return self.submit_decided(fact.allocation, at, Outcome::Waiting);
+            }
+            Decided::AllocationEnded(fact) => {
+                return self.submit_decided(fact.allocation, at, Outcome::Ended);
+            }
+            Decided::CancelDecided(fact) => {
+                let outcome = match fact.verdict {
+                    CancelVerdict::WasLive => Outcome::Cancelled,
+                    CancelVerdict::HadEnded => {
+                        Outcome::Refused(Refusal::new(Rule::AllocationEnded, "allocation_id"))
+                    }
+                };
+                (fact.request, outcome)
+            }
+            Decided::JobSetCancelDecided(fact) => {
+                let allocations = fact.allocations;
+                (fact.request, Outcome::JobSetCancelled { allocations })
+            }
+            Decided::PriorityDecided(fact) => {
+                let allocations = fact.allocations;
+                let outcome = match &fact.refusal {
+                    Some(refusal) => Outcome::Refused(refusal.clone()),
+                    None => Outcome::PrioritySet { allocations },
+                };
+                (fact.request, outcome)
+            }
+            Decided::ResourceDecided(fact) => (fact.request, Outcome::of(&fact.answer, at.no)),
+        };
+        self.other_decided(request, at, outcome);
     }
 }
 
@@ -359,119 +464,8 @@ impl Projection for WarmProjection {
     ) -> Result<(), IllegalEvent> {
         match input {
             Input::SettingFact(set) => self.applied(at, set, out),
-            Input::AllocationRequested(AllocationRequested { operation, .. }) => {
-                let allocation = AllocationNo(at.no.0);
-                let row = self.asked(at, operation, Verb::Submit, Some(allocation));
-                self.submits.insert(allocation, row);
-            }
-            Input::CancelRequested(CancelRequested {
-                operation,
-                allocation,
-            }) => {
-                let row = self.asked(at, operation, Verb::Cancel, Some(*allocation));
-                self.others.insert(at.no, row);
-            }
-            Input::JobSetCancelRequested(JobSetCancelRequested { operation, .. }) => {
-                let row = self.asked(at, operation, Verb::CancelJobSet, None);
-                self.others.insert(at.no, row);
-            }
-            Input::PriorityRequested(PriorityRequested { operation, .. }) => {
-                let row = self.asked(at, operation, Verb::SetPriority, None);
-                self.others.insert(at.no, row);
-            }
-            Input::ResourceAsked(ResourceAsked {
-                operation,
-                by_requests,
-                ask,
-                ..
-            }) => {
-                let row = OperationRow {
-                    by_slots: *by_requests,
-                    ..self.asked(at, operation, Verb::of(ask), None)
-                };
-                self.others.insert(at.no, row);
-            }
-            Input::OperationRefused(OperationRefused {
-                operation, refusal, ..
-            }) => {
-                let state = OperationState::Decided {
-                    at: at.now,
-                    outcome: Outcome::Refused(refusal.clone()),
-                };
-                self.at_once(OperationRow::new(at, operation, None, None, state));
-            }
-            Input::OperationsForgotten(OperationsForgotten {
-                through, slots_of, ..
-            }) => {
-                // The window of no submit is counted in slots.
-                if slots_of.is_none() {
-                    let later = AllocationNo(through.0 + 1);
-                    self.submits = self.submits.split_off(&later);
-                }
-                let old = self.others.range(..=*through);
-                let forgotten = old.filter(|(_, row)| {
-                    row.by_slots == slots_of.is_some()
-                        && slots_of.as_ref().is_none_or(|of| *of == row.tenant)
-                });
-                for no in forgotten.map(|(no, _)| *no).collect::<Vec<_>>() {
-                    self.others.remove(&no);
-                }
-                out.push(Change::Forgotten {
-                    through: *through,
-                    slots_of: slots_of.clone(),
-                });
-            }
-            // The first of these is the outcome.
-            Input::QuotaDenied(QuotaDenied {
-                allocation,
-                refusal,
-            }) => self.submit_decided(*allocation, at, Outcome::Refused(refusal.clone())),
-            Input::AllocationPlaced(AllocationPlaced { allocation, .. }) => {
-                self.submit_decided(*allocation, at, Outcome::Placed);
-            }
-            Input::AllocationWaiting(AllocationWaiting { allocation, .. })
-            | Input::QuotaWaiting(QuotaWaiting { allocation, .. }) => {
-                self.submit_decided(*allocation, at, Outcome::Waiting);
-            }
-            Input::AllocationEnded(AllocationEnded { allocation, .. }) => {
-                self.submit_decided(*allocation, at, Outcome::Ended);
-            }
-            Input::CancelDecided(CancelDecided {
-                request, verdict, ..
-            }) => {
-                let outcome = match verdict {
-                    CancelVerdict::WasLive => Outcome::Cancelled,
-                    CancelVerdict::HadEnded => {
-                        Outcome::Refused(Refusal::new(Rule::AllocationEnded, "allocation_id"))
-                    }
-                };
-                self.other_decided(*request, at, outcome);
-            }
-            Input::JobSetCancelDecided(JobSetCancelDecided {
-                request,
-                allocations,
-            }) => {
-                let allocations = *allocations;
-                let outcome = Outcome::JobSetCancelled { allocations };
-                self.other_decided(*request, at, outcome);
-            }
-            Input::PriorityDecided(PriorityDecided {
-                request,
-                allocations,
-                refusal,
-            }) => {
-                let outcome = match refusal {
-                    Some(refusal) => Outcome::Refused(refusal.clone()),
-                    None => Outcome::PrioritySet {
-                        allocations: *allocations,
-                    },
-                };
-                self.other_decided(*request, at, outcome);
-            }
-            Input::ResourceDecided(ResourceDecided { request, answer }) => {
-                let outcome = Outcome::of(answer, at.no);
-                self.other_decided(*request, at, outcome);
-            }
+            Input::Asked(asked) => self.took_up(at, asked, out),
+            Input::Decided(decided) => self.outcome(at, decided),
         }
         Ok(())
     }
@@ -498,7 +492,10 @@ impl Projection for WarmProjection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vocab::fact::{QuotaReserved, TenantSet};
+    use vocab::fact::{
+        AllocationEnded, AllocationPlaced, AllocationRequested, AllocationWaiting, CancelDecided,
+        CancelRequested, OperationRefused, QuotaDenied, QuotaReserved, TenantSet,
+    };
     use vocab::{
         AdminChange, AllocationSpec, EndCause, Event, Lsn, PlacementPolicy, WaitingReason,
     };

@@ -17,10 +17,8 @@ pub use claim::{Reclaimed, WaitingState};
 pub use hours::HourRow;
 pub use plan::Planned;
 use vocab::fact::{
-    AllocationEnded, AllocationPlaced, AllocationReprioritised, AllocationRequested,
-    AllocationRequeued, AllocationStarted, Applied, BudgetSet, LimitsInForce, NodeRegistered,
-    QuotaDenied, QuotaReclaimed, QuotaReleased, QuotaReserved, QuotaSet, QuotaWaiting, RateSet,
-    ReservationExpired, ResourceAsked, ResourceDecided, TenantSet,
+    AllocationEnded, AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStarted,
+    Applied, BudgetSet, LimitsInForce, QuotaReleased, QuotaReserved, QuotaSet,
 };
 use vocab::inputs;
 
@@ -32,9 +30,7 @@ use plan::Plans;
 use reservations::Reservations;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
-use vocab::{
-    Account, AllocationNo, At, BudgetOf, Limits, Millis, ModelGrant, QuotaResource, Token, Validity,
-};
+use vocab::{Account, AllocationNo, At, BudgetOf, Millis, QuotaResource, Token, Validity};
 
 /// What a limit is of.
 pub type Key = (Account, QuotaResource);
@@ -74,14 +70,10 @@ impl WarmProjection {
     }
 
     /// What is for a time is in force only when quota says so, and what is set below it waits until it is over.
-    fn set_limits(
-        &mut self,
-        key: Key,
-        limits: Option<Limits>,
-        validity: Validity,
-        version: u64,
-        out: &mut Vec<Change>,
-    ) {
+    fn set_limits(&mut self, set: &Applied<QuotaSet>, out: &mut Vec<Change>) {
+        let version = set.version;
+        let (limits, validity) = (set.change.limits, set.change.validity);
+        let key = (set.change.account.clone(), set.change.resource.clone());
         self.book.set_version(&key, version);
         if validity == Validity::default() && !self.plans.overridden(&key) {
             self.book.set_limits(&key, limits, self.now);
@@ -96,14 +88,12 @@ impl WarmProjection {
 
     fn started(
         &mut self,
-        allocation: AllocationNo,
-        said: Millis,
+        fact: &AllocationStarted,
         at: &At,
-        event: &impl fmt::Debug,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
-        let claim = self.claims.started(allocation, said, at, event)?;
-        self.book.apply(claim, Move::Start, self.now, event)?;
+        let claim = self.claims.started(fact.allocation, fact.at, at, fact)?;
+        self.book.apply(claim, Move::Start, self.now, fact)?;
         if let Some(run) = claim.run() {
             self.budgets
                 .begun(&claim.account, &claim.used(), run.since, self.now, out);
@@ -114,27 +104,25 @@ impl WarmProjection {
     /// A run that was over before it started has used nothing.
     fn requeued(
         &mut self,
-        allocation: AllocationNo,
-        said: Millis,
+        fact: &AllocationRequeued,
         at: &At,
-        event: &impl fmt::Debug,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
-        if let Some((claim, run)) = self.claims.requeued(allocation, event)? {
-            self.book.apply(claim, Move::Requeue, self.now, event)?;
-            self.stop(allocation, run, said, at, out);
+        let allocation = fact.allocation;
+        if let Some((claim, run)) = self.claims.requeued(allocation, fact)? {
+            self.book.apply(claim, Move::Requeue, self.now, fact)?;
+            self.stop(allocation, run, fact.at, at, out);
         }
         if let Some((claim, before)) = self.claims.may_choose_again(allocation) {
-            self.book
-                .recount(claim, before.as_deref(), self.now, event)?;
+            (self.book).recount(claim, before.as_deref(), self.now, fact)?;
         }
         Ok(())
     }
 
     /// What is held stays held until quota gives it back, but nothing more is spent.
-    fn ended(&mut self, allocation: AllocationNo, said: Millis, at: &At, out: &mut Vec<Change>) {
-        if let Some(run) = self.claims.ended(allocation, at, out) {
-            self.stop(allocation, run, said, at, out);
+    fn ended(&mut self, fact: &AllocationEnded, at: &At, out: &mut Vec<Change>) {
+        if let Some(run) = self.claims.ended(fact.allocation, at, out) {
+            self.stop(fact.allocation, run, fact.at, at, out);
         }
     }
 
@@ -155,28 +143,61 @@ impl WarmProjection {
 
     fn reserved(
         &mut self,
-        allocation: AllocationNo,
-        models: Option<&ModelGrant>,
-        event: &impl fmt::Debug,
+        fact: &QuotaReserved,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
-        let claim = self.claims.reserved(allocation, models, event, out)?;
-        self.book.apply(claim, Move::Reserve, self.now, event)
+        let models = fact.models.as_deref();
+        let claim = (self.claims).reserved(fact.allocation, models, fact, out)?;
+        self.book.apply(claim, Move::Reserve, self.now, fact)
     }
 
     fn released(
         &mut self,
-        allocation: AllocationNo,
-        event: &impl fmt::Debug,
+        fact: &QuotaReleased,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
-        let (claim, used) = self.claims.released(allocation, self.now, event, out)?;
+        let (claim, used) = (self.claims).released(fact.allocation, self.now, fact, out)?;
         let how = if used {
             Move::ReleaseUsed
         } else {
             Move::ReleaseReserved
         };
-        self.book.apply(&claim, how, self.now, event)
+        self.book.apply(&claim, how, self.now, fact)
+    }
+
+    fn in_force(
+        &mut self,
+        fact: &LimitsInForce,
+        at: &At,
+        out: &mut Vec<Change>,
+    ) -> Result<(), IllegalEvent> {
+        let key = (fact.account.clone(), fact.resource.clone());
+        if !self.book.was_set(&key) {
+            return Err(IllegalEvent::new("no limits planned", fact));
+        }
+        self.plans.in_force(&key, at.now, out);
+        self.book.set_limits(&key, fact.limits, self.now);
+        Ok(())
+    }
+
+    fn placed(&mut self, fact: &AllocationPlaced, at: &At) -> Result<(), IllegalEvent> {
+        let model = self.models.get(&fact.node).cloned();
+        match self.claims.placed(fact.allocation, model, at) {
+            Some((claim, before)) => (self.book).recount(claim, before.as_deref(), self.now, fact),
+            None => Ok(()),
+        }
+    }
+
+    fn set_budget(&mut self, set: &Applied<BudgetSet>, out: &mut Vec<Change>) {
+        let BudgetSet {
+            account,
+            of,
+            budget,
+        } = &set.change;
+        let key = (account.clone(), of.clone());
+        let runs = self.claims.runs(account);
+        let budget = (*budget, set.version);
+        self.budgets.set(key, budget, &runs, self.now, out);
     }
 
     fn reservations_changed(
@@ -233,131 +254,50 @@ impl Projection for WarmProjection {
     ) -> Result<(), IllegalEvent> {
         self.advance(at, out);
         match input {
-            Input::TenantSet(Applied {
-                change: TenantSet { tenant, settings },
-                version,
-                ..
-            }) => {
-                let row = TenantRow::of(tenant, settings, *version);
+            Input::TenantSet(set) => {
+                let row = TenantRow::of(&set.change.tenant, &set.change.settings, set.version);
                 self.book.set_tenant(row, self.now, out);
             }
-            Input::QuotaSet(Applied {
-                change:
-                    QuotaSet {
-                        account,
-                        resource,
-                        limits,
-                        validity,
-                    },
-                version,
-                ..
-            }) => {
-                let key = (account.clone(), resource.clone());
-                self.set_limits(key, *limits, *validity, *version, out);
-            }
-            Input::BudgetSet(Applied {
-                change:
-                    BudgetSet {
-                        account,
-                        of,
-                        budget,
-                    },
-                version,
-                ..
-            }) => {
-                let key = (account.clone(), of.clone());
-                let runs = self.claims.runs(account);
-                self.budgets
-                    .set(key, (*budget, *version), &runs, self.now, out);
-            }
-            Input::RateSet(Applied {
-                change:
-                    RateSet {
-                        resource,
-                        micro_per_unit_hour,
-                        effective_from,
-                    },
-                ..
-            }) => {
-                let price = (*micro_per_unit_hour, *effective_from);
-                self.budgets.set_price(resource, price, self.now, out);
+            Input::QuotaSet(set) => self.set_limits(set, out),
+            Input::BudgetSet(set) => self.set_budget(set, out),
+            Input::RateSet(Applied { change, .. }) => {
+                let price = (change.micro_per_unit_hour, change.effective_from);
+                (self.budgets).set_price(&change.resource, price, self.now, out);
             }
             Input::AllocationRequested(AllocationRequested { operation, spec }) => {
                 let claim = Claim::of(&operation.tenant, spec, at.lsn);
                 self.claims.asked(AllocationNo(at.no.0), claim);
             }
-            Input::QuotaWaiting(QuotaWaiting {
-                allocation,
-                refusal,
-            }) => self
-                .claims
-                .waits(*allocation, refusal, self.now, &input, out)?,
-            Input::QuotaReserved(QuotaReserved {
-                allocation, models, ..
-            }) => self.reserved(*allocation, models.as_deref(), &input, out)?,
-            Input::QuotaDenied(QuotaDenied { allocation, .. }) => {
-                self.claims.denied(*allocation, &input, out)?
+            Input::QuotaWaiting(fact) => {
+                (self.claims).waits(fact.allocation, &fact.refusal, self.now, fact, out)?;
             }
-            Input::QuotaReclaimed(QuotaReclaimed { allocation, by }) => {
-                self.claims.reclaimed(*allocation, *by, &input)?;
+            Input::QuotaReserved(fact) => self.reserved(fact, out)?,
+            Input::QuotaDenied(fact) => self.claims.denied(fact.allocation, fact, out)?,
+            Input::QuotaReclaimed(fact) => self.claims.reclaimed(fact.allocation, fact.by, fact)?,
+            Input::QuotaReleased(fact) => self.released(fact, out)?,
+            Input::LimitsInForce(fact) => self.in_force(fact, at, out)?,
+            Input::AllocationPlaced(fact) => self.placed(fact, at)?,
+            Input::AllocationStarted(fact) => self.started(fact, at, out)?,
+            Input::AllocationRequeued(fact) => self.requeued(fact, at, out)?,
+            Input::AllocationEnded(fact) => self.ended(fact, at, out),
+            Input::AllocationReprioritised(fact) => {
+                (self.claims).reprioritised(fact.allocation, fact.priority, out);
             }
-            Input::QuotaReleased(QuotaReleased { allocation }) => {
-                self.released(*allocation, &input, out)?
+            Input::ResourceAsked(fact) => {
+                (self.reservations).asked(at.no, &fact.operation.tenant, &fact.ask);
             }
-            Input::LimitsInForce(LimitsInForce {
-                account,
-                resource,
-                limits,
-            }) => {
-                let key = (account.clone(), resource.clone());
-                if !self.book.was_set(&key) {
-                    return Err(IllegalEvent::new("no limits planned", &input));
-                }
-                self.plans.in_force(&key, at.now, out);
-                self.book.set_limits(&key, *limits, self.now);
+            Input::ResourceDecided(fact) => {
+                let changed = (self.reservations).decided(fact.request, &fact.answer, at.no);
+                self.reservations_changed(changed, fact)?;
             }
-            Input::AllocationPlaced(AllocationPlaced {
-                allocation, node, ..
-            }) => {
-                let model = self.models.get(node).cloned();
-                if let Some((claim, before)) = self.claims.placed(*allocation, model, at) {
-                    self.book
-                        .recount(claim, before.as_deref(), self.now, &input)?;
-                }
+            Input::ReservationExpired(fact) => {
+                let changed = self.reservations.expired(fact.reservation);
+                self.reservations_changed(changed, fact)?;
             }
-            Input::AllocationStarted(AllocationStarted {
-                allocation,
-                at: said,
-            }) => self.started(*allocation, *said, at, &input, out)?,
-            Input::AllocationRequeued(AllocationRequeued {
-                allocation,
-                at: said,
-                ..
-            }) => self.requeued(*allocation, *said, at, &input, out)?,
-            Input::AllocationEnded(AllocationEnded {
-                allocation,
-                at: said,
-                ..
-            }) => self.ended(*allocation, *said, at, out),
-            Input::AllocationReprioritised(AllocationReprioritised {
-                allocation,
-                priority,
-            }) => self.claims.reprioritised(*allocation, *priority, out),
-            Input::ResourceAsked(ResourceAsked { operation, ask, .. }) => {
-                self.reservations.asked(at.no, &operation.tenant, ask);
-            }
-            Input::ResourceDecided(ResourceDecided { request, answer }) => {
-                let changed = self.reservations.decided(*request, answer, at.no);
-                self.reservations_changed(changed, &input)?;
-            }
-            Input::ReservationExpired(ReservationExpired { reservation, .. }) => {
-                let changed = self.reservations.expired(*reservation);
-                self.reservations_changed(changed, &input)?;
-            }
-            Input::NodeRegistered(NodeRegistered { node, capacity, .. }) => {
-                match &capacity.gpu_model {
-                    Some(model) => self.models.insert(node.clone(), model.clone()),
-                    None => self.models.remove(node),
+            Input::NodeRegistered(fact) => {
+                match &fact.capacity.gpu_model {
+                    Some(model) => self.models.insert(fact.node.clone(), model.clone()),
+                    None => self.models.remove(&fact.node),
                 };
             }
         }

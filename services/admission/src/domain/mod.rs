@@ -122,11 +122,11 @@ impl Decider for Admission {
             Fact::CordonSet(set) => self.set(set, at),
             Fact::ReservationSet(set) => self.set(set, at),
             Fact::NodeSet(set) => self.set(set, at),
-            Fact::AllocationRequested(AllocationRequested { operation, spec }) => {
-                self.taken_up(operation, at);
+            Fact::AllocationRequested(fact) => {
+                self.taken_up(&fact.operation, at);
                 let no = AllocationNo(at.no.0);
-                let (tenant, room) = (&operation.tenant, &mut self.room);
-                self.allocations.requested(no, tenant, spec, room);
+                let (tenant, room) = (&fact.operation.tenant, &mut self.room);
+                self.allocations.requested(no, tenant, &fact.spec, room);
                 Ok(())
             }
             Fact::CancelRequested(CancelRequested { operation, .. })
@@ -135,56 +135,24 @@ impl Decider for Admission {
                 self.taken_up(operation, at);
                 Ok(())
             }
-            Fact::ResourceAsked(ResourceAsked {
-                operation,
-                slot,
-                by_requests: true,
-                ..
-            }) => {
-                self.take(&operation.tenant, at.now);
-                let room = &mut self.room;
-                self.operations.remember_by_slot(operation, at, *slot, room);
-                self.slots.insert(operation.tenant.clone(), *slot);
+            Fact::ResourceAsked(fact) => {
+                self.resource_asked(fact, at);
                 Ok(())
             }
-            Fact::ResourceAsked(ResourceAsked { operation, .. }) => {
-                self.taken_up(operation, at);
-                Ok(())
-            }
-            Fact::OperationRefused(OperationRefused {
-                operation, refusal, ..
-            }) => {
+            Fact::OperationRefused(fact) => {
+                let operation = &fact.operation;
                 self.take(&operation.tenant, at.now);
-                if is_kept(refusal.rule) {
+                if is_kept(fact.refusal.rule) {
                     self.operations.remember(operation, at, &mut self.room);
                 }
                 Ok(())
             }
-            Fact::OperationRepeated(OperationRepeated { tenant, .. }) => {
-                self.take(tenant, at.now);
+            Fact::OperationRepeated(fact) => {
+                self.take(&fact.tenant, at.now);
                 Ok(())
             }
-            Fact::OperationsForgotten(OperationsForgotten {
-                through,
-                slots_of: Some(tenant),
-                ..
-            }) => {
-                let room = &mut self.room;
-                self.operations.forget_by_slot(tenant, *through, room);
-                Ok(())
-            }
-            Fact::OperationsForgotten(OperationsForgotten {
-                through,
-                slots_of: None,
-                ended_through,
-                denied_through,
-            }) => {
-                let over = Over {
-                    ended: *ended_through,
-                    denied: *denied_through,
-                };
-                self.operations.forget(*through, &mut self.room);
-                self.allocations.forget(over, &mut self.room);
+            Fact::OperationsForgotten(fact) => {
+                self.forgotten(fact);
                 Ok(())
             }
         }
@@ -264,6 +232,30 @@ impl Decider for Admission {
 }
 
 impl Admission {
+    fn resource_asked(&mut self, fact: &ResourceAsked, at: &At) {
+        let operation = &fact.operation;
+        if !fact.by_requests {
+            return self.taken_up(operation, at);
+        }
+        self.take(&operation.tenant, at.now);
+        let room = &mut self.room;
+        (self.operations).remember_by_slot(operation, at, fact.slot, room);
+        self.slots.insert(operation.tenant.clone(), fact.slot);
+    }
+
+    fn forgotten(&mut self, fact: &OperationsForgotten) {
+        let room = &mut self.room;
+        if let Some(tenant) = &fact.slots_of {
+            return self.operations.forget_by_slot(tenant, fact.through, room);
+        }
+        self.operations.forget(fact.through, room);
+        let over = Over {
+            ended: fact.ended_through,
+            denied: fact.denied_through,
+        };
+        self.allocations.forget(over, room);
+    }
+
     fn set<C: Sets + fmt::Debug>(&mut self, set: &Applied<C>, at: &At) -> Result<(), IllegalEvent> {
         (self.operations).remember(&set.operation, at, &mut self.room);
         self.settings.apply(set)

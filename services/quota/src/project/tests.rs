@@ -9,7 +9,7 @@ mod waiting;
 
 use super::*;
 use std::fmt::Write;
-use vocab::{EventNo, Lsn};
+use vocab::{EventNo, Limits, Lsn};
 
 /// The tables, as the sink would have them.
 #[derive(Default)]

@@ -13,10 +13,12 @@ use super::{
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
 use std::{collections::VecDeque, fmt};
-use vocab::{
-    AllocationNo, AllocationSpec, EndCause, GpuShare, LineNo, Millis, PreemptionCause, QueueOrder,
-    RunState, Token, WaitingReason,
+use vocab::fact::{
+    AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
+    AllocationRequested, AllocationRequeued, AllocationStarted, AllocationStopping,
+    AllocationWaiting, RunReported,
 };
+use vocab::{AllocationNo, At, EndCause, LineNo, Millis, QueueOrder, RunState, WaitingReason};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PriorityNo(pub u32);
@@ -86,14 +88,6 @@ pub enum Stop {
     },
 }
 
-/// What a placement says.
-pub(super) struct Placed<'a> {
-    pub node: &'a Token,
-    pub incarnation: u64,
-    pub gpus: &'a [GpuShare],
-    pub zones: u8,
-}
-
 impl Hold {
     /// An agent's moment as it is recorded: not before the placement or the start, nor after now. What is outside is a
     /// difference of clocks, and whoever counts the run's time (quota's budgets, the bill, the tenant) counts the same.
@@ -142,13 +136,8 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn request(
-        &mut self,
-        no: AllocationNo,
-        tenant: &Token,
-        spec: &AllocationSpec,
-        now: Millis,
-    ) {
+    pub(super) fn request(&mut self, fact: &AllocationRequested, at: &At) {
+        let (no, tenant, spec) = (AllocationNo(at.no.0), &fact.operation.tenant, &fact.spec);
         let class = Class::of(tenant, spec, &mut self.fleet.models);
         let queue = self.queues.enter(spec.queue.as_ref().unwrap_or(tenant));
         let priority_class = spec.priority_class.as_ref();
@@ -168,7 +157,7 @@ impl Scheduler {
             never_requeue: spec.restart.never,
             by_model: false,
             avoid: None,
-            requested: now,
+            requested: at.now,
             run_time_ms: spec.run_time_ms,
             phase: Phase::AwaitingQuota(None),
         };
@@ -177,14 +166,15 @@ impl Scheduler {
     }
 
     /// A report counts only from the node that holds the allocation; anything else is late.
-    pub(super) fn report(&mut self, no: AllocationNo, node: &Token, state: RunState, at: Millis) {
-        let Some(node) = self.fleet.find(node) else {
+    pub(super) fn report(&mut self, fact: &RunReported) {
+        let no = fact.allocation;
+        let Some(node) = self.fleet.find(&fact.node) else {
             return;
         };
         if let Some(Phase::Held(hold)) = self.live.get_mut(&no).map(|live| &mut live.phase)
             && hold.node == node
         {
-            hold.reports.push_back((state, at));
+            hold.reports.push_back((fact.state, fact.at));
             self.reported.insert(no);
         }
     }
@@ -338,12 +328,11 @@ impl Scheduler {
 
     pub(super) fn placed(
         &mut self,
-        no: AllocationNo,
-        place: &Placed<'_>,
+        fact: &AllocationPlaced,
         now: Millis,
-        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
-        let illegal = |state| IllegalEvent::new(state, event);
+        let no = fact.allocation;
+        let illegal = |state| IllegalEvent::new(state, fact);
         let live = self
             .live
             .get(&no)
@@ -356,16 +345,16 @@ impl Scheduler {
         let (class, queue, gang, used) = (live.class, live.queue, live.gang, self.used(live));
         let node = self
             .fleet
-            .find(place.node)
+            .find(&fact.node)
             .ok_or_else(|| illegal("no such node"))?;
         let there = self.fleet.node(node);
-        if !there.ready || there.incarnation != place.incarnation {
+        if !there.ready || there.incarnation != fact.incarnation {
             return Err(illegal("no such ready node"));
         }
         let class = self.classes.get(class.0);
         let spot = Spot {
-            gpus: place.gpus.to_vec(),
-            zones: place.zones,
+            gpus: fact.gpus.clone(),
+            zones: fact.zones,
         };
         let taken = self.fleet.take(node, no, class, &spot).map_err(illegal)?;
         self.leave_waiting(no);
@@ -379,7 +368,7 @@ impl Scheduler {
         }
         let hold = Hold {
             node,
-            incarnation: place.incarnation,
+            incarnation: fact.incarnation,
             taken,
             placed: now,
             started: None,
@@ -396,22 +385,21 @@ impl Scheduler {
     /// in line.
     pub(super) fn waits(
         &mut self,
-        no: AllocationNo,
-        reason: WaitingReason,
+        fact: &AllocationWaiting,
         now: Millis,
-        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
+        let (no, reason) = (fact.allocation, fact.reason);
         if reason == WaitingReason::Quota {
-            return self.awaits_quota_again(no, now, event);
+            return self.awaits_quota_again(no, now, fact);
         }
         let live = self
             .live
             .get(&no)
-            .ok_or_else(|| IllegalEvent::new("no such allocation", event))?;
+            .ok_or_else(|| IllegalEvent::new("no such allocation", fact))?;
         let queue = live.queue;
         match live.phase {
             Phase::Held(_) | Phase::AwaitingQuota(_) => {
-                return Err(IllegalEvent::new("not waiting", event));
+                return Err(IllegalEvent::new("not waiting", fact));
             }
             Phase::Nominated(_) if reason != WaitingReason::Nominated => {
                 let used = self.used(live);
@@ -441,13 +429,11 @@ impl Scheduler {
 
     pub(super) fn nominated(
         &mut self,
-        no: AllocationNo,
-        node: &Token,
-        incarnation: u64,
+        fact: &AllocationNominated,
         now: Millis,
-        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
-        let illegal = |state| IllegalEvent::new(state, event);
+        let no = fact.allocation;
+        let illegal = |state| IllegalEvent::new(state, fact);
         let live = self
             .live
             .get(&no)
@@ -458,9 +444,9 @@ impl Scheduler {
         let (queue, class, used) = (live.queue, live.class, self.used(live));
         let node = self
             .fleet
-            .find(node)
+            .find(&fact.node)
             .ok_or_else(|| illegal("no such node"))?;
-        if self.fleet.node(node).incarnation != incarnation {
+        if self.fleet.node(node).incarnation != fact.incarnation {
             return Err(illegal("another incarnation"));
         }
         self.leave_waiting(no);
@@ -486,15 +472,11 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn started(
-        &mut self,
-        no: AllocationNo,
-        at: Millis,
-        event: &impl fmt::Debug,
-    ) -> Result<(), IllegalEvent> {
-        let hold = self.hold_mut(no, event)?;
-        if hold.started.replace(at).is_some() {
-            return Err(IllegalEvent::new("started already", event));
+    pub(super) fn started(&mut self, fact: &AllocationStarted) -> Result<(), IllegalEvent> {
+        let no = fact.allocation;
+        let hold = self.hold_mut(no, fact)?;
+        if hold.started.replace(fact.at).is_some() {
+            return Err(IllegalEvent::new("started already", fact));
         }
         hold.reports.pop_front();
         if hold.reports.is_empty() {
@@ -503,15 +485,12 @@ impl Scheduler {
         Ok(())
     }
 
-    pub(super) fn stopping(
-        &mut self,
-        no: AllocationNo,
-        event: &impl fmt::Debug,
-    ) -> Result<(), IllegalEvent> {
-        let hold = self.hold_mut(no, event)?;
+    pub(super) fn stopping(&mut self, fact: &AllocationStopping) -> Result<(), IllegalEvent> {
+        let no = fact.allocation;
+        let hold = self.hold_mut(no, fact)?;
         match &mut hold.stop {
             Some(Stop::Preempted { told, .. }) if !*told => *told = true,
-            Some(_) => return Err(IllegalEvent::new("stopping already", event)),
+            Some(_) => return Err(IllegalEvent::new("stopping already", fact)),
             stop @ None => *stop = Some(Stop::Cancelled),
         }
         let node = hold.node;
@@ -527,14 +506,13 @@ impl Scheduler {
     /// From here on its queue does not have it any more, though it still has its node.
     pub(super) fn preempted(
         &mut self,
-        no: AllocationNo,
-        cause: PreemptionCause,
+        fact: &AllocationPreempted,
         now: Millis,
-        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
-        let hold = self.hold_mut(no, event)?;
+        let no = fact.allocation;
+        let hold = self.hold_mut(no, fact)?;
         if hold.stop.is_some() {
-            return Err(IllegalEvent::new("stopping already", event));
+            return Err(IllegalEvent::new("stopping already", fact));
         }
         hold.stop = Some(Stop::Preempted {
             told: false,
@@ -546,7 +524,7 @@ impl Scheduler {
         let (queue, used, gang) = (live.queue, self.used(live), live.gang);
         self.queues
             .goes(queue, &used, now, self.policy.half_life_ms);
-        if !self.goes_for_quota(cause, gang) {
+        if !self.goes_for_quota(fact.cause, gang) {
             self.rate.preempted(now);
         }
         self.reclaims.stops(no);
@@ -589,13 +567,11 @@ impl Scheduler {
 
     pub(super) fn requeued(
         &mut self,
-        no: AllocationNo,
-        cause: EndCause,
+        fact: &AllocationRequeued,
         now: Millis,
-        not_before: Millis,
-        event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
-        let node = self.hold_mut(no, event)?.node;
+        let (no, cause) = (fact.allocation, fact.cause);
+        let node = self.hold_mut(no, fact)?.node;
         let gang = self.live.get(&no).and_then(|live| live.gang);
         if cause != EndCause::Preempted {
             self.epoch = Epoch::default();
@@ -615,7 +591,7 @@ impl Scheduler {
             }
             _ => {}
         }
-        let pause = (not_before > now).then_some(not_before);
+        let pause = (fact.not_before > now).then_some(fact.not_before);
         if self.reclaims.stopped(no, live.by_model) {
             self.await_quota(no, pause);
         } else if let Some(until) = pause {
@@ -631,21 +607,19 @@ impl Scheduler {
         Ok(())
     }
 
-    pub(super) fn ended(
-        &mut self,
-        no: AllocationNo,
-        cause: EndCause,
-        now: Millis,
-        event: &impl fmt::Debug,
-    ) -> Result<(), IllegalEvent> {
+    pub(super) fn ended(&mut self, fact: &AllocationEnded, at: &At) -> Result<(), IllegalEvent> {
+        let (no, cause) = (fact.allocation, fact.cause);
         if !self.live.contains_key(&no) {
-            return Err(IllegalEvent::new("no such allocation", event));
+            return Err(IllegalEvent::new("no such allocation", fact));
         }
         self.epoch = Epoch::default();
         if cause == EndCause::Cancelled {
             self.counts_as_cancelled(no);
         }
-        self.remove(no, cause == EndCause::Finished, now);
+        self.remove(no, cause == EndCause::Finished, at.now);
+        if cause == EndCause::Finished {
+            self.dependencies.finished(at.no, no);
+        }
         Ok(())
     }
 

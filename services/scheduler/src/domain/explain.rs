@@ -171,9 +171,13 @@ impl Scheduler {
         })
     }
 
-    pub(super) fn explained(&mut self, line: LineNo, said: Said) {
-        if let Some(line) = self.queues.line_mut(line) {
-            line.said = Some(said);
+    pub(super) fn explained(&mut self, fact: &LineExplained, now: Millis) {
+        if let Some(line) = self.queues.line_mut(fact.line) {
+            line.said = Some(Said {
+                reason: fact.reason,
+                counts: fact.counts.clone(),
+                at: now,
+            });
         }
     }
 

@@ -35,16 +35,8 @@ pub use allocation::{Hold, Live, Phase, Stop};
 pub use class::Amounts;
 pub use fleet::{Node, NodeNo};
 pub use kernel::{Bounds, ReservationView, ResourceState, ResourceView, Space, UnfitBound};
+use vocab::fact::AllocationWaiting;
 use vocab::fact::SchedulerFact as Fact;
-use vocab::fact::{
-    AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
-    AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationStarted,
-    AllocationStopping, AllocationWaiting, CancelDecided, CancelRequested, JobSetCancelDecided,
-    JobSetCancelRequested, LimitsInForce, LineExplained, NodeForgotten, NodeLost, NodeReady,
-    NodeRegistered, OperationsForgotten, PriorityDecided, PriorityRequested, QuotaDenied,
-    QuotaReclaimed, QuotaReserved, ReservationDecided, ReservationExpired, ResourceAsked,
-    ResourceDecided, RunReported,
-};
 use vocab::inputs;
 
 use aside::Aside;
@@ -60,7 +52,7 @@ use ledger::{Decider, Draft, IllegalEvent};
 use levels::Levels;
 pub(crate) use named::Named;
 use preempt::{Epoch, Rate};
-use queues::{Queues, Said};
+use queues::Queues;
 use reclaim::Reclaims;
 use reserve::Reservations;
 use serde::{Deserialize, Serialize};
@@ -69,8 +61,8 @@ use std::{
     convert::Infallible,
 };
 use vocab::{
-    AllocationNo, At, EndCause, EventNo, Millis, PriorityClass, Refusal, ReservationNo,
-    SchedulingPolicy, Slot, Token, WaitingReason,
+    AllocationNo, At, EventNo, Millis, PriorityClass, Refusal, ReservationNo, SchedulingPolicy,
+    Slot, Token, WaitingReason,
 };
 
 /// Everything that the scheduler knows, folded from the ledger.
@@ -212,181 +204,84 @@ impl Decider for Scheduler {
             Input::SchedulingSet(set) => self.policy_set(&set.change.policy),
             Input::CordonSet(set) => self.cordon_set(&set.change),
             Input::ReservationSet(set) => self.reservation_set(&set.change, set.version),
-            Input::AllocationRequested(AllocationRequested { operation, spec }) => {
-                self.request(AllocationNo(at.no.0), &operation.tenant, spec, at.now);
+            Input::AllocationRequested(fact) => self.request(fact, at),
+            Input::CancelRequested(fact) => {
+                self.asked.insert(at.no, Asked::Cancel(fact.allocation));
             }
-            Input::CancelRequested(CancelRequested { allocation, .. }) => {
-                self.asked.insert(at.no, Asked::Cancel(*allocation));
-            }
-            Input::JobSetCancelRequested(JobSetCancelRequested { operation, job_set }) => {
+            Input::JobSetCancelRequested(fact) => {
                 let asked = Asked::CancelJobSet {
-                    tenant: operation.tenant.clone(),
-                    job_set: job_set.clone(),
+                    tenant: fact.operation.tenant.clone(),
+                    job_set: fact.job_set.clone(),
                     ended: 0,
                 };
                 self.asked.insert(at.no, asked);
             }
-            Input::PriorityRequested(PriorityRequested {
-                operation,
-                target,
-                priority,
-            }) => {
+            Input::PriorityRequested(fact) => {
                 let asked = Asked::Priority {
-                    tenant: operation.tenant.clone(),
-                    target: target.clone(),
-                    priority: *priority,
+                    tenant: fact.operation.tenant.clone(),
+                    target: fact.target.clone(),
+                    priority: fact.priority,
                 };
                 self.asked.insert(at.no, asked);
             }
-            Input::QuotaReserved(QuotaReserved {
-                allocation, models, ..
-            }) => self.quota_reserved(*allocation, models.as_deref()),
-            Input::ResourceAsked(ResourceAsked {
-                operation,
-                slot,
-                ask,
-                ..
-            }) => self.named.ask(at.no, &operation.tenant, *slot, ask),
-            Input::LimitsInForce(LimitsInForce {
-                account,
-                resource,
-                limits,
-            }) => self.named.limit(account, resource, limits.as_ref()),
-            Input::QuotaReclaimed(QuotaReclaimed { allocation, by }) => {
-                self.quota_reclaimed(*allocation, *by)
+            Input::ResourceAsked(fact) => {
+                let tenant = &fact.operation.tenant;
+                self.named.ask(at.no, tenant, fact.slot, &fact.ask);
             }
-            Input::QuotaDenied(QuotaDenied { allocation, .. }) => {
-                self.remove(*allocation, false, at.now)
+            Input::OperationsForgotten(fact) => self.dependencies.forget(fact.ended_through),
+            Input::QuotaReserved(fact) => {
+                self.quota_reserved(fact.allocation, fact.models.as_deref());
             }
-            Input::NodeRegistered(NodeRegistered {
-                node,
-                incarnation,
-                capacity,
-                ..
-            }) => self.node_registered(node, *incarnation, capacity),
-            Input::NodeReady(NodeReady { node, .. }) => self.node_ready(node, &input)?,
-            Input::NodeLost(NodeLost { node, .. }) => self.node_lost(node, &input)?,
-            Input::NodeForgotten(NodeForgotten { node }) => self.fleet.forget_node(node),
-            Input::RunReported(RunReported {
-                allocation,
-                node,
-                state,
-                at,
-            }) => self.report(*allocation, node, *state, *at),
-            Input::OperationsForgotten(OperationsForgotten { ended_through, .. }) => {
-                self.dependencies.forget(*ended_through);
+            Input::QuotaReclaimed(fact) => self.quota_reclaimed(fact.allocation, fact.by),
+            Input::QuotaDenied(fact) => self.remove(fact.allocation, false, at.now),
+            Input::LimitsInForce(fact) => {
+                let limits = fact.limits.as_ref();
+                self.named.limit(&fact.account, &fact.resource, limits);
             }
+            Input::NodeRegistered(fact) => {
+                self.node_registered(&fact.node, fact.incarnation, &fact.capacity);
+            }
+            Input::NodeReady(fact) => self.node_ready(fact)?,
+            Input::NodeLost(fact) => self.node_lost(fact)?,
+            Input::NodeForgotten(fact) => self.fleet.forget_node(&fact.node),
+            Input::RunReported(fact) => self.report(fact),
         }
         Ok(())
     }
 
     fn evolve(&mut self, at: &At, fact: Fact<'_>) -> Result<(), IllegalEvent> {
         match fact {
-            Fact::AllocationPlaced(AllocationPlaced {
-                allocation,
-                node,
-                incarnation,
-                gpus,
-                zones,
-                ..
-            }) => {
-                let place = allocation::Placed {
-                    node,
-                    incarnation: *incarnation,
-                    gpus,
-                    zones: *zones,
-                };
-                self.placed(*allocation, &place, at.now, &fact)
-            }
-            Fact::AllocationWaiting(AllocationWaiting {
-                allocation, reason, ..
-            }) => self.waits(*allocation, *reason, at.now, &fact),
-            Fact::LineExplained(LineExplained {
-                line,
-                reason,
-                counts,
-                ..
-            }) => {
-                let said = Said {
-                    reason: *reason,
-                    counts: counts.clone(),
-                    at: at.now,
-                };
-                self.explained(*line, said);
+            Fact::AllocationPlaced(fact) => self.placed(fact, at.now),
+            Fact::AllocationWaiting(fact) => self.waits(fact, at.now),
+            Fact::AllocationPreempted(fact) => self.preempted(fact, at.now),
+            Fact::AllocationNominated(fact) => self.nominated(fact, at.now),
+            Fact::AllocationRequeued(fact) => self.requeued(fact, at.now),
+            Fact::AllocationStarted(fact) => self.started(fact),
+            Fact::AllocationStopping(fact) => self.stopping(fact),
+            Fact::AllocationEnded(fact) => self.ended(fact, at),
+            Fact::AllocationReprioritised(fact) => self.reprioritised(fact),
+            Fact::CancelDecided(fact) => self.cancel_decided(fact),
+            Fact::JobSetCancelDecided(fact) => self.job_set_cancel_decided(fact),
+            Fact::PriorityDecided(fact) => self.priority_decided(fact),
+            Fact::LineExplained(fact) => {
+                self.explained(fact, at.now);
                 Ok(())
             }
-            Fact::AllocationPreempted(AllocationPreempted {
-                allocation, cause, ..
-            }) => self.preempted(*allocation, *cause, at.now, &fact),
-            Fact::AllocationNominated(AllocationNominated {
-                allocation,
-                node,
-                incarnation,
-            }) => self.nominated(*allocation, node, *incarnation, at.now, &fact),
-            Fact::AllocationRequeued(AllocationRequeued {
-                allocation,
-                cause,
-                not_before,
-                ..
-            }) => self.requeued(*allocation, *cause, at.now, *not_before, &fact),
-            Fact::ReservationDecided(ReservationDecided {
-                reservation,
-                version,
-                nodes,
-            }) => {
-                self.reservation_decided(reservation, *version, nodes);
+            Fact::ReservationDecided(fact) => {
+                self.reservation_decided(fact);
                 Ok(())
             }
-            Fact::AllocationStarted(AllocationStarted { allocation, at }) => {
-                self.started(*allocation, *at, &fact)
-            }
-            Fact::AllocationStopping(AllocationStopping { allocation }) => {
-                self.stopping(*allocation, &fact)
-            }
-            Fact::AllocationEnded(AllocationEnded {
-                allocation, cause, ..
-            }) => {
-                self.ended(*allocation, *cause, at.now, &fact)?;
-                if *cause == EndCause::Finished {
-                    self.dependencies.finished(at.no, *allocation);
-                }
-                Ok(())
-            }
-            Fact::CancelDecided(CancelDecided {
-                request,
-                allocation,
-                ..
-            }) => {
-                self.cancel_decided(*allocation);
-                self.asked_is_done(*request, &fact).map(|_| ())
-            }
-            Fact::JobSetCancelDecided(JobSetCancelDecided { request, .. }) => {
-                self.job_set_cancel_decided(*request, &fact)
-            }
-            Fact::AllocationReprioritised(AllocationReprioritised {
-                allocation,
-                priority,
-            }) => self.reprioritised(*allocation, *priority, &fact),
-            Fact::PriorityDecided(PriorityDecided { request, .. }) => {
-                self.priority_decided(*request, &fact)
-            }
-            Fact::ResourceDecided(ResourceDecided { request, answer }) => {
-                let decided = self.named.decided(at.no, *request, answer);
+            Fact::ResourceDecided(fact) => {
+                let decided = self.named.decided(at.no, fact.request, &fact.answer);
                 decided
                     .map(|_| ())
-                    .map_err(|unfit| IllegalEvent::new(unfit, &fact))
+                    .map_err(|unfit| IllegalEvent::new(unfit, fact))
             }
-            Fact::ReservationExpired(ReservationExpired {
-                tenant,
-                reservation,
-                slot,
-                retire_after,
-                ..
-            }) => {
-                let expired = self
-                    .named
-                    .expired(tenant, *reservation, (*slot, *retire_after));
-                expired.map_err(|unfit| IllegalEvent::new(unfit, &fact))
+            Fact::ReservationExpired(fact) => {
+                let (slot, retire_after) = (fact.slot, fact.retire_after);
+                self.named
+                    .expired(&fact.tenant, fact.reservation, (slot, retire_after))
+                    .map_err(|unfit| IllegalEvent::new(unfit, fact))
             }
         }
     }

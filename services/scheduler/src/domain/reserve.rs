@@ -73,7 +73,8 @@ impl Reservations {
 }
 
 impl Scheduler {
-    pub(super) fn reservation_decided(&mut self, name: &Token, version: u64, nodes: &[Token]) {
+    pub(super) fn reservation_decided(&mut self, fact: &ReservationDecided) {
+        let (name, version, nodes) = (&fact.reservation, fact.version, &fact.nodes);
         let wanted = match self.reservations.asked.get(name) {
             Some((asked, _)) if *asked == version => self.reservations.asked.remove(name),
             _ => None,

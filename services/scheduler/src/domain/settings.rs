@@ -9,8 +9,9 @@ use super::{
     queues::Key,
 };
 use ledger::IllegalEvent;
-use std::fmt;
-use vocab::fact::{CordonSet, PriorityClassSet, QueueSet, QuotaSet, ReservationSet, TenantSet};
+use vocab::fact::{
+    CordonSet, NodeLost, NodeReady, PriorityClassSet, QueueSet, QuotaSet, ReservationSet, TenantSet,
+};
 use vocab::{LineNo, NodeCapacity, SchedulingPolicy, Token, Validity};
 
 impl Scheduler {
@@ -92,25 +93,17 @@ impl Scheduler {
         self.try_anew();
     }
 
-    pub(super) fn node_ready(
-        &mut self,
-        node: &Token,
-        event: &impl fmt::Debug,
-    ) -> Result<(), IllegalEvent> {
-        let node = self.fleet.find(node);
-        let node = node.ok_or_else(|| IllegalEvent::new("no such node", event))?;
+    pub(super) fn node_ready(&mut self, fact: &NodeReady) -> Result<(), IllegalEvent> {
+        let node = self.fleet.find(&fact.node);
+        let node = node.ok_or_else(|| IllegalEvent::new("no such node", fact))?;
         self.fleet.set_ready(node, true);
         self.try_anew();
         Ok(())
     }
 
-    pub(super) fn node_lost(
-        &mut self,
-        node: &Token,
-        event: &impl fmt::Debug,
-    ) -> Result<(), IllegalEvent> {
-        let node = self.fleet.find(node);
-        let node = node.ok_or_else(|| IllegalEvent::new("no such node", event))?;
+    pub(super) fn node_lost(&mut self, fact: &NodeLost) -> Result<(), IllegalEvent> {
+        let node = self.fleet.find(&fact.node);
+        let node = node.ok_or_else(|| IllegalEvent::new("no such node", fact))?;
         self.fleet.set_ready(node, false);
         self.try_anew();
         self.lost.extend(&self.fleet.node(node).holds);

@@ -5,7 +5,7 @@ use crate::domain::{
     Scheduler,
     allocation::{Phase, Stop},
 };
-use ledger::Draft;
+use ledger::{Draft, IllegalEvent};
 use vocab::fact::{AllocationEnded, AllocationStopping, CancelDecided};
 use vocab::{AllocationNo, CancelVerdict, EndCause, EventNo};
 
@@ -54,7 +54,12 @@ pub fn cancelled(state: &Scheduler, allocation: AllocationNo, draft: &Draft) -> 
 
 impl Scheduler {
     /// One that is being preempted will not be queued again.
-    pub fn cancel_decided(&mut self, no: AllocationNo) {
+    pub fn cancel_decided(&mut self, fact: &CancelDecided) -> Result<(), IllegalEvent> {
+        self.will_not_be_queued_again(fact.allocation);
+        self.asked_is_done(fact.request, fact).map(|_| ())
+    }
+
+    pub(super) fn will_not_be_queued_again(&mut self, no: AllocationNo) {
         if let Some(Phase::Held(hold)) = self.live.get_mut(&no).map(|live| &mut live.phase)
             && let Some(Stop::Preempted { cancelled, .. }) = &mut hold.stop
         {

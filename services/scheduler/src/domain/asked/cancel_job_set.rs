@@ -3,7 +3,6 @@
 use super::{Asked, cancel::cancelled};
 use crate::domain::Scheduler;
 use ledger::{Draft, IllegalEvent};
-use std::fmt;
 use vocab::fact::JobSetCancelDecided;
 use vocab::{AllocationNo, EventNo, Token};
 
@@ -57,20 +56,19 @@ impl Scheduler {
 
     pub fn job_set_cancel_decided(
         &mut self,
-        request: EventNo,
-        event: &impl fmt::Debug,
+        fact: &JobSetCancelDecided,
     ) -> Result<(), IllegalEvent> {
-        match self.asked_is_done(request, event)? {
+        match self.asked_is_done(fact.request, fact)? {
             Asked::CancelJobSet {
                 tenant, job_set, ..
             } => {
-                for no in self.in_job_set(&tenant, &job_set, AllocationNo(request.0)) {
-                    self.cancel_decided(no);
+                for no in self.in_job_set(&tenant, &job_set, AllocationNo(fact.request.0)) {
+                    self.will_not_be_queued_again(no);
                 }
                 Ok(())
             }
             Asked::Cancel(_) | Asked::Priority { .. } => {
-                Err(IllegalEvent::new("another request", event))
+                Err(IllegalEvent::new("another request", fact))
             }
         }
     }

@@ -3,7 +3,6 @@
 use super::Asked;
 use crate::domain::{Scheduler, allocation::Phase, preempt::Epoch, queues::Key};
 use ledger::{Draft, IllegalEvent};
-use std::fmt;
 use vocab::fact::{AllocationReprioritised, PriorityDecided};
 use vocab::{AllocationNo, EventNo, LineNo, PriorityTarget, Refusal, Rule, Token};
 
@@ -76,18 +75,14 @@ fn targets(
 
 impl Scheduler {
     /// It stands elsewhere in its line, or its gang does if it stands there by this member.
-    pub fn reprioritised(
-        &mut self,
-        no: AllocationNo,
-        priority: i32,
-        event: &impl fmt::Debug,
-    ) -> Result<(), IllegalEvent> {
+    pub fn reprioritised(&mut self, fact: &AllocationReprioritised) -> Result<(), IllegalEvent> {
+        let no = fact.allocation;
         let live = self
             .live
             .get_mut(&no)
             .filter(|live| live.priority_class.is_none())
-            .ok_or_else(|| IllegalEvent::new("no such allocation without a class", event))?;
-        live.priority = priority;
+            .ok_or_else(|| IllegalEvent::new("no such allocation without a class", fact))?;
+        live.priority = fact.priority;
         let stands: Option<(LineNo, Key)> = match live.phase {
             Phase::Queued(line, key) => Some((line, key)),
             Phase::InGang => live.gang.and_then(|gang| self.gangs.unit(gang)),
@@ -113,15 +108,11 @@ impl Scheduler {
         Ok(())
     }
 
-    pub fn priority_decided(
-        &mut self,
-        request: EventNo,
-        event: &impl fmt::Debug,
-    ) -> Result<(), IllegalEvent> {
-        match self.asked_is_done(request, event)? {
+    pub fn priority_decided(&mut self, fact: &PriorityDecided) -> Result<(), IllegalEvent> {
+        match self.asked_is_done(fact.request, fact)? {
             Asked::Priority { .. } => Ok(()),
             Asked::Cancel(_) | Asked::CancelJobSet { .. } => {
-                Err(IllegalEvent::new("another request", event))
+                Err(IllegalEvent::new("another request", fact))
             }
         }
     }
