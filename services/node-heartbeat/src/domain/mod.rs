@@ -9,18 +9,13 @@ mod run;
 
 pub use join::{IDENTITY_MS, Join, Joining};
 use vocab::fact::NodeHeartbeatFact as Fact;
-use vocab::fact::{
-    AllocationEnded, AllocationPlaced, AllocationPreempted, AllocationRequested,
-    AllocationRequeued, AllocationStopping, Applied, NodeForgotten, NodeJoined, NodeLost,
-    NodeReady, NodeRegistered, NodeSet, QuotaDenied, RunReported,
-};
+use vocab::fact::{AllocationRequested, Applied};
 use vocab::inputs;
 
 use forget::Forgotten;
 use join::{Approved, Held};
 use lease::Leases;
 use ledger::{Decider, Draft, IllegalEvent};
-use run::Place;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::{
@@ -205,81 +200,30 @@ impl Decider for Nodes {
                     again: false,
                 };
                 self.requested.insert(AllocationNo(at.no.0), requested);
-                Ok(())
             }
-            Input::QuotaDenied(QuotaDenied { allocation, .. }) => {
-                self.requested.remove(allocation);
-                Ok(())
+            Input::QuotaDenied(fact) => {
+                self.requested.remove(&fact.allocation);
             }
-            Input::AllocationPlaced(AllocationPlaced {
-                allocation,
-                node,
-                incarnation,
-                gpus,
-                zones,
-                ..
-            }) => {
-                let place = Place {
-                    node,
-                    incarnation: *incarnation,
-                    gpus,
-                    zones: *zones,
-                };
-                self.assign(at, *allocation, &place, &input)
-            }
-            Input::AllocationPreempted(AllocationPreempted {
-                allocation,
-                grace_until,
-                ..
-            }) => {
-                self.stop_by(*allocation, *grace_until);
-                Ok(())
-            }
-            Input::AllocationStopping(AllocationStopping { allocation }) => {
-                self.stop(*allocation, &input)
-            }
-            Input::AllocationRequeued(AllocationRequeued { allocation, .. }) => {
-                self.requeue(*allocation, &input)
-            }
-            Input::AllocationEnded(AllocationEnded { allocation, .. }) => {
-                self.forget(*allocation);
-                Ok(())
-            }
+            Input::AllocationPlaced(fact) => return self.assign(at, fact),
+            Input::AllocationPreempted(fact) => self.stop_by(fact.allocation, fact.grace_until),
+            Input::AllocationStopping(fact) => return self.stop(fact.allocation, fact),
+            Input::AllocationRequeued(fact) => return self.requeue(fact.allocation, fact),
+            Input::AllocationEnded(fact) => self.forget(fact.allocation),
             Input::NodeSet(Applied {
-                change: NodeSet { node, approval },
-                version,
-                ..
-            }) => {
-                self.approve(at, node, approval.as_deref(), *version);
-                Ok(())
-            }
+                change, version, ..
+            }) => self.approve(at, &change.node, change.approval.as_deref(), *version),
         }
+        Ok(())
     }
 
     fn evolve(&mut self, at: &At, fact: Fact<'_>) -> Result<(), IllegalEvent> {
         match fact {
-            Fact::NodeRegistered(NodeRegistered {
-                node,
-                incarnation,
-                boot,
-                capacity,
-            }) => self.registered(node, (*incarnation, *boot), capacity, &fact),
-            Fact::NodeJoined(NodeJoined { node, key, version }) => {
-                self.joined(node, key, *version, &fact)
-            }
-            Fact::NodeForgotten(NodeForgotten { node }) => self.forgotten(at, node, &fact),
-            Fact::NodeReady(NodeReady { node, incarnation }) => {
-                self.ready(node, *incarnation, &fact)
-            }
-            Fact::NodeLost(NodeLost {
-                node, incarnation, ..
-            }) => self.lost(node, *incarnation, &fact),
-            Fact::RunReported(RunReported {
-                allocation,
-                state,
-                at,
-                ..
-            }) => self.reported(*allocation, *state, *at, &fact),
+            Fact::NodeRegistered(fact) => self.registered(fact),
+            Fact::NodeJoined(fact) => self.joined(&fact.node, &fact.key, fact.version, fact),
+            Fact::NodeForgotten(fact) => self.forgotten(at, &fact.node, fact),
+            Fact::NodeReady(fact) => self.ready(&fact.node, fact.incarnation, fact),
+            Fact::NodeLost(fact) => self.lost(&fact.node, fact.incarnation, fact),
+            Fact::RunReported(fact) => self.reported(fact.allocation, fact.state, fact.at, fact),
         }
     }
 

@@ -60,24 +60,19 @@ pub(super) fn decide(
 }
 
 impl Nodes {
-    pub(super) fn registered(
-        &mut self,
-        node: &Token,
-        (incarnation, boot): (u64, u64),
-        capacity: &NodeCapacity,
-        event: &impl fmt::Debug,
-    ) -> Result<(), IllegalEvent> {
+    pub(super) fn registered(&mut self, fact: &NodeRegistered) -> Result<(), IllegalEvent> {
+        let (node, incarnation, boot) = (&fact.node, fact.incarnation, fact.boot);
         let before = self.nodes.get(node);
         let newer = |known: &Node| known.incarnation < incarnation && known.boot < boot;
         if before.is_some_and(|known| known.ready || !newer(known)) {
-            return Err(IllegalEvent::new("registered already", event));
+            return Err(IllegalEvent::new("registered already", fact));
         }
         self.is_back(node);
         let fresh = Node {
             incarnation,
             boot,
             ready: true,
-            capacity: capacity.clone(),
+            capacity: fact.capacity.clone(),
             // Begins anew with each life. How far a former one was counted depends on what its leader had read when the
             // node was lost, and a leader that was fenced meanwhile may have told its agent of more.
             revision: 0,

@@ -3,8 +3,8 @@
 use super::{Assignment, Effect, Node, Nodes, Requested, Run};
 use ledger::{Draft, IllegalEvent};
 use std::{collections::btree_map::Entry, fmt};
-use vocab::fact::RunReported;
-use vocab::{AllocationNo, At, GpuShare, Millis, RunState, Token};
+use vocab::fact::{AllocationPlaced, RunReported};
+use vocab::{AllocationNo, At, Millis, RunState, Token};
 
 /// What an agent says of one of its runs.
 pub(super) struct Report {
@@ -52,14 +52,6 @@ pub(super) fn decide(
     draft.emit(state, reported);
 }
 
-/// Where an allocation was placed.
-pub(super) struct Place<'a> {
-    pub node: &'a Token,
-    pub incarnation: u64,
-    pub gpus: &'a [GpuShare],
-    pub zones: u8,
-}
-
 impl Run {
     pub(super) fn requested(self, again: bool) -> Requested {
         Requested {
@@ -105,18 +97,10 @@ impl Nodes {
     }
 
     /// A placement on a node that was lost or forgotten meanwhile is void; the scheduler learns of the loss and decides again.
-    pub(super) fn assign(
-        &mut self,
-        at: &At,
-        allocation: AllocationNo,
-        place: &Place,
-        event: &impl fmt::Debug,
-    ) -> Result<(), IllegalEvent> {
-        let Place {
-            node, incarnation, ..
-        } = *place;
+    pub(super) fn assign(&mut self, at: &At, fact: &AllocationPlaced) -> Result<(), IllegalEvent> {
+        let (allocation, node, incarnation) = (fact.allocation, &fact.node, fact.incarnation);
         let Entry::Occupied(requested) = self.requested.entry(allocation) else {
-            return Err(IllegalEvent::new("not requested, or placed already", event));
+            return Err(IllegalEvent::new("not requested, or placed already", fact));
         };
         let known = self.nodes.get_mut(node);
         let there = |known: &&mut Node| known.ready && known.incarnation == incarnation;
@@ -135,11 +119,11 @@ impl Nodes {
             allocation,
             tenant,
             spec,
-            gpus: place.gpus.to_vec(),
+            gpus: fact.gpus.clone(),
             placed: at.now,
             stop: false,
             stop_by: None,
-            zones: place.zones,
+            zones: fact.zones,
         };
         self.effects.push(Effect::Assign {
             node: node.clone(),

@@ -32,13 +32,8 @@ mod wait;
 
 pub use meter::Forecast;
 pub use read::{Holding, PoolView};
+use vocab::fact::Applied;
 use vocab::fact::QuotaFact as Fact;
-use vocab::fact::{
-    AllocationEnded, AllocationPlaced, AllocationReprioritised, AllocationRequested,
-    AllocationRequeued, AllocationStarted, AllocationWaiting, Applied, BudgetSet, LimitsInForce,
-    NodeRegistered, QuotaDenied, QuotaReclaimed, QuotaReleased, QuotaReserved, QuotaSet,
-    QuotaWaiting, RateSet, TenantSet,
-};
 use vocab::inputs;
 
 use books::Books;
@@ -105,100 +100,61 @@ impl Decider for Quota {
 
     fn observe(&mut self, at: &At, input: Input<'_>) -> Result<(), IllegalEvent> {
         match input {
-            Input::TenantSet(Applied {
-                change: TenantSet { tenant, settings },
-                ..
-            }) => self.treat(tenant, settings, at.now),
-            Input::QuotaSet(Applied {
-                change:
-                    QuotaSet {
-                        account,
-                        resource,
-                        limits,
-                        validity,
-                    },
-                ..
-            }) => self.set_limits(at, account, resource, *limits, *validity),
-            Input::BudgetSet(Applied {
-                change:
-                    BudgetSet {
-                        account,
-                        of,
-                        budget,
-                    },
-                ..
-            }) => self.set_budget(account, of, *budget, at.now),
-            Input::RateSet(Applied {
-                change:
-                    RateSet {
-                        resource,
-                        micro_per_unit_hour,
-                        effective_from,
-                    },
-                ..
-            }) => self
-                .rates
-                .set(resource, *micro_per_unit_hour, *effective_from),
-            Input::AllocationRequested(AllocationRequested { operation, spec }) => {
-                return self.request(AllocationNo(at.no.0), &operation.tenant, spec, &input);
+            Input::TenantSet(Applied { change, .. }) => {
+                self.treat(&change.tenant, &change.settings, at.now);
             }
-            Input::AllocationPlaced(AllocationPlaced {
-                allocation, node, ..
-            }) => return self.place(at, *allocation, node, &input),
-            Input::AllocationStarted(AllocationStarted {
-                allocation,
-                at: from,
-            }) => return self.start(at, *allocation, *from, &input),
-            Input::AllocationRequeued(AllocationRequeued {
-                allocation,
-                at: until,
-                ..
-            }) => return self.stop(at, *allocation, *until, &input),
-            Input::AllocationWaiting(AllocationWaiting {
-                allocation,
-                reason: WaitingReason::Quota,
-                ..
-            }) => self.keep_off(*allocation),
-            Input::AllocationWaiting(AllocationWaiting {
-                allocation, reason, ..
-            }) => self.waits_for_fellows(*allocation, *reason == WaitingReason::GangIncomplete),
-            Input::AllocationEnded(AllocationEnded {
-                allocation,
-                at: until,
-                ..
-            }) => self.end(*allocation, *until),
-            Input::AllocationReprioritised(AllocationReprioritised {
-                allocation,
-                priority,
-            }) => self.reprioritise(*allocation, *priority),
-            Input::NodeRegistered(NodeRegistered { node, capacity, .. }) => {
-                self.register(node, capacity)
+            Input::QuotaSet(Applied { change, .. }) => {
+                let (account, resource) = (&change.account, &change.resource);
+                self.set_limits(at, account, resource, change.limits, change.validity);
             }
+            Input::BudgetSet(Applied { change, .. }) => {
+                self.set_budget(&change.account, &change.of, change.budget, at.now);
+            }
+            Input::RateSet(Applied { change, .. }) => {
+                let (price, from) = (change.micro_per_unit_hour, change.effective_from);
+                self.rates.set(&change.resource, price, from);
+            }
+            Input::AllocationRequested(fact) => {
+                let tenant = &fact.operation.tenant;
+                return self.request(AllocationNo(at.no.0), tenant, &fact.spec, fact);
+            }
+            Input::AllocationPlaced(fact) => {
+                return self.place(at, fact.allocation, &fact.node, fact);
+            }
+            Input::AllocationStarted(fact) => {
+                return self.start(at, fact.allocation, fact.at, fact);
+            }
+            Input::AllocationRequeued(fact) => {
+                return self.stop(at, fact.allocation, fact.at, fact);
+            }
+            Input::AllocationWaiting(fact) if fact.reason == WaitingReason::Quota => {
+                self.keep_off(fact.allocation);
+            }
+            Input::AllocationWaiting(fact) => {
+                let for_fellows = fact.reason == WaitingReason::GangIncomplete;
+                self.waits_for_fellows(fact.allocation, for_fellows);
+            }
+            Input::AllocationEnded(fact) => self.end(fact.allocation, fact.at),
+            Input::AllocationReprioritised(fact) => {
+                self.reprioritise(fact.allocation, fact.priority);
+            }
+            Input::NodeRegistered(fact) => self.register(&fact.node, &fact.capacity),
         }
         Ok(())
     }
 
     fn evolve(&mut self, at: &At, fact: Fact<'_>) -> Result<(), IllegalEvent> {
         match fact {
-            Fact::QuotaReserved(QuotaReserved {
-                allocation, models, ..
-            }) => self.reserved(at, *allocation, models.as_deref(), &fact),
-            Fact::QuotaWaiting(QuotaWaiting {
-                allocation,
-                refusal,
-            }) => self.told(at, *allocation, refusal, &fact),
-            Fact::QuotaDenied(QuotaDenied { allocation, .. }) => self.denied(*allocation, &fact),
-            Fact::QuotaReclaimed(QuotaReclaimed { allocation, by }) => {
-                self.reclaimed(at, *allocation, *by, &fact)
+            Fact::QuotaReserved(fact) => {
+                self.reserved(at, fact.allocation, fact.models.as_deref(), fact)
             }
-            Fact::QuotaReleased(QuotaReleased { allocation }) => {
-                self.released(at, *allocation, &fact)
+            Fact::QuotaWaiting(fact) => self.told(at, fact.allocation, &fact.refusal, fact),
+            Fact::QuotaDenied(fact) => self.denied(fact.allocation, fact),
+            Fact::QuotaReclaimed(fact) => self.reclaimed(at, fact.allocation, fact.by, fact),
+            Fact::QuotaReleased(fact) => self.released(at, fact.allocation, fact),
+            Fact::LimitsInForce(fact) => {
+                self.in_force(at, &fact.account, &fact.resource, fact.limits, fact)
             }
-            Fact::LimitsInForce(LimitsInForce {
-                account,
-                resource,
-                limits,
-            }) => self.in_force(at, account, resource, *limits, &fact),
         }
     }
 
