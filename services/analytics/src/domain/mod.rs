@@ -13,7 +13,7 @@ mod node;
 pub use change::{Account, Amounts, Change, Entry, Fact, Interval, Rate};
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStarted,
-    Applied, NodeLost, NodeReady, NodeRegistered, QuotaDenied, SchedulerFact,
+    Applied, NodeLost, NodeReady, NodeRegistered, QuotaDenied,
 };
 use vocab::inputs;
 
@@ -88,9 +88,28 @@ impl Usage {
 }
 
 inputs! {
-    /// Whatever the scheduler says moves the books' clock.
+    /// Whatever the scheduler says of allocations moves the books' clock.
+    pub enum Said {
+        AllocationPlaced,
+        AllocationWaiting,
+        AllocationStarted,
+        AllocationStopping,
+        AllocationEnded,
+        AllocationPreempted,
+        AllocationNominated,
+        AllocationRequeued,
+        AllocationReprioritised,
+        LineExplained,
+        ReservationDecided,
+        CancelDecided,
+        JobSetCancelDecided,
+        PriorityDecided,
+    }
+}
+
+inputs! {
     pub enum Input {
-        ..SchedulerFact,
+        ..Said,
         AllocationRequested,
         QuotaDenied,
         RateSet,
@@ -108,7 +127,7 @@ impl Usage {
 
     fn scheduled(
         &mut self,
-        fact: SchedulerFact<'_>,
+        fact: Said<'_>,
         now: Millis,
         outbox: &mut Outbox<'_>,
     ) -> Result<(), IllegalEvent> {
@@ -116,7 +135,7 @@ impl Usage {
             allocations, nodes, ..
         } = self;
         match fact {
-            SchedulerFact::AllocationPlaced(AllocationPlaced {
+            Said::AllocationPlaced(AllocationPlaced {
                 allocation,
                 node,
                 incarnation,
@@ -125,33 +144,31 @@ impl Usage {
                 let place = (node, *incarnation);
                 allocations.placed(nodes, *allocation, place, now, outbox, &fact)?;
             }
-            SchedulerFact::AllocationStarted(AllocationStarted { allocation, at }) => {
+            Said::AllocationStarted(AllocationStarted { allocation, at }) => {
                 allocations.started(nodes, *allocation, *at, now, outbox, &fact)?;
             }
-            SchedulerFact::AllocationEnded(AllocationEnded {
+            Said::AllocationEnded(AllocationEnded {
                 allocation,
                 cause,
                 at,
             }) => allocations.ended(nodes, *allocation, (*cause, *at), now, outbox),
-            SchedulerFact::AllocationRequeued(AllocationRequeued {
+            Said::AllocationRequeued(AllocationRequeued {
                 allocation,
                 cause,
                 at,
                 ..
             }) => allocations.requeued(nodes, *allocation, (*cause, *at), now, outbox, &fact)?,
             // Nothing is held or used by these.
-            SchedulerFact::AllocationWaiting(_)
-            | SchedulerFact::AllocationStopping(_)
-            | SchedulerFact::CancelDecided(_)
-            | SchedulerFact::LineExplained(_)
-            | SchedulerFact::AllocationPreempted(_)
-            | SchedulerFact::AllocationNominated(_)
-            | SchedulerFact::ReservationDecided(_)
-            | SchedulerFact::JobSetCancelDecided(_)
-            | SchedulerFact::AllocationReprioritised(_)
-            | SchedulerFact::PriorityDecided(_)
-            | SchedulerFact::ResourceDecided(_)
-            | SchedulerFact::ReservationExpired(_) => {}
+            Said::AllocationWaiting(_)
+            | Said::AllocationStopping(_)
+            | Said::CancelDecided(_)
+            | Said::LineExplained(_)
+            | Said::AllocationPreempted(_)
+            | Said::AllocationNominated(_)
+            | Said::ReservationDecided(_)
+            | Said::JobSetCancelDecided(_)
+            | Said::AllocationReprioritised(_)
+            | Said::PriorityDecided(_) => {}
         }
         Ok(())
     }
@@ -183,7 +200,7 @@ impl Projection for Usage {
             changes: out,
         };
         match input {
-            Input::SchedulerFact(fact) => {
+            Input::Said(fact) => {
                 self.advance(at.now, outbox)?;
                 self.scheduled(fact, at.now, outbox)?;
             }
