@@ -269,12 +269,11 @@ pub fn oneof_descriptor(name: &str, ty: &TokenStream) -> TokenStream {
         ::wire::OneofDescriptor {
             name: #name,
             fields: <#ty as ::wire::Oneof>::FIELDS,
-            parts: <#ty as ::wire::Oneof>::PARTS,
         }
     }
 }
 
-pub fn oneof_check(ty: &TokenStream, numbers: &[u32]) -> TokenStream {
+fn oneof_check(ty: &TokenStream, numbers: &[u32]) -> TokenStream {
     let mut numbers = numbers.to_vec();
     numbers.sort_unstable();
     quote_spanned! {ty.span()=>

@@ -1,6 +1,6 @@
 //! Enums: by number where no variant has data, and oneofs.
 
-use crate::body::{Body, field_descriptor, oneof_check, oneof_descriptor};
+use crate::body::{Body, field_descriptor, oneof_descriptor};
 use crate::options::{Options, doc, snake};
 use crate::{message_impl, value_impl};
 use proc_macro2::TokenStream;
@@ -100,7 +100,6 @@ pub fn numbers(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Re
 struct Parts {
     numbers: Vec<u32>,
     fields: Vec<TokenStream>,
-    parts: Vec<TokenStream>,
     writes: Vec<TokenStream>,
     merges: Vec<TokenStream>,
     checks: Vec<TokenStream>,
@@ -115,19 +114,12 @@ pub fn oneof(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Resu
     options.done()?;
     let mut parts = Parts::default();
     for variant in &data.variants {
-        let before = parts.numbers.len();
         parts.take(&proto, variant)?;
-        let (seen, new) = parts.numbers.split_at(before);
-        if let Some(number) = new.iter().find(|number| seen.contains(number)) {
-            let text = format!("number {number} is there twice in {proto}");
-            return Err(Error::new(variant.ident.span(), text));
-        }
     }
     parts.numbers.sort_unstable();
     let Parts {
         numbers,
         fields,
-        parts,
         writes,
         merges,
         checks,
@@ -165,7 +157,6 @@ pub fn oneof(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Resu
         impl ::wire::Oneof for #name {
             const NUMBERS: &'static [u32] = &[#(#numbers),*];
             const FIELDS: &'static [::wire::FieldDescriptor] = &[#(#fields),*];
-            const PARTS: &'static [&'static [::wire::FieldDescriptor]] = &[#(#parts),*];
 
             fn write_field(&self, out: &mut impl ::wire::Out) {
                 match self { #(#writes)* }
@@ -188,36 +179,6 @@ pub fn oneof(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Resu
     })
 }
 
-/// Another oneof stands for it.
-pub fn oneof_via(name: &Ident, other: &Type) -> TokenStream {
-    let oneof = quote!(<#other as ::wire::Oneof>);
-    let to = quote!(<#other as ::core::convert::From<&Self>>::from);
-    quote! {
-        #[automatically_derived]
-        impl ::wire::Oneof for #name {
-            const NUMBERS: &'static [u32] = #oneof::NUMBERS;
-            const FIELDS: &'static [::wire::FieldDescriptor] = #oneof::FIELDS;
-            const PARTS: &'static [&'static [::wire::FieldDescriptor]] = #oneof::PARTS;
-
-            fn write_field(&self, out: &mut impl ::wire::Out) {
-                #oneof::write_field(&#to(self), out)
-            }
-
-            fn merge_field(
-                slot: &mut ::core::option::Option<Self>,
-                number: u32,
-                input: ::wire::Input,
-            ) -> ::wire::Result<()> {
-                let mut other = slot.as_ref().map(#to);
-                #oneof::merge_field(&mut other, number, input)?;
-                let value = other.map(<Self as ::core::convert::TryFrom<#other>>::try_from);
-                *slot = value.transpose().map_err(|_| ::wire::Fault::Invalid)?;
-                ::core::result::Result::Ok(())
-            }
-        }
-    }
-}
-
 /// The only field, by its name or by its place.
 fn only(variant: &Variant) -> Result<(TokenStream, &Type)> {
     let mut fields = variant.fields.iter();
@@ -234,11 +195,11 @@ impl Parts {
     fn take(&mut self, oneof: &str, variant: &Variant) -> Result<()> {
         let ident = &variant.ident;
         let mut options = Options::of(&variant.attrs, ident.span())?;
-        if let Some(numbers) = options.numbers("oneof")? {
-            options.done()?;
-            return self.part(ident, only(variant)?, numbers);
-        }
         let number = options.number()?;
+        if self.numbers.contains(&number) {
+            let text = format!("number {number} is there twice in {oneof}");
+            return Err(Error::new(ident.span(), text));
+        }
         self.numbers.push(number);
         let bare = options.flag("bare")?;
         let name = options.text("name")?.unwrap_or_else(|| snake(ident));
@@ -271,30 +232,6 @@ impl Parts {
             &body,
             [&name, &path, &doc(&variant.attrs)],
         );
-        Ok(())
-    }
-
-    /// A oneof of the domain within this one.
-    fn part(&mut self, ident: &Ident, only: (TokenStream, &Type), numbers: Vec<u32>) -> Result<()> {
-        let (member, ty) = only;
-        let oneof = quote!(<#ty as ::wire::Oneof>);
-        self.parts.push(quote!(#oneof::FIELDS));
-        self.writes
-            .push(quote!(Self::#ident { #member: inner } => #oneof::write_field(inner, out),));
-        self.merges.push(quote! {
-            #(#numbers)|* => {
-                let mut inner = match ::core::option::Option::take(slot) {
-                    ::core::option::Option::Some(Self::#ident { #member: inner }) => {
-                        ::core::option::Option::Some(inner)
-                    }
-                    _ => ::core::option::Option::None,
-                };
-                #oneof::merge_field(&mut inner, number, input)?;
-                *slot = inner.map(|inner| Self::#ident { #member: inner });
-            }
-        });
-        self.checks.push(oneof_check(&quote!(#ty), &numbers));
-        self.numbers.extend(numbers);
         Ok(())
     }
 

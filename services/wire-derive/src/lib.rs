@@ -33,12 +33,8 @@ fn derive(input: &DeriveInput) -> Result<TokenStream> {
         return Ok(text(name));
     }
     if let Some(other) = options.ty("via")? {
-        let oneof = options.flag("oneof")?;
         options.done()?;
-        return Ok(match oneof {
-            true => enums::oneof_via(name, &other),
-            false => via(name, &other),
-        });
+        return Ok(via(name, &other));
     }
     match &input.data {
         Data::Struct(data) if options.flag("transparent")? => {
@@ -246,7 +242,7 @@ mod tests {
             "number 1 is there twice in A",
         );
         refused(
-            "#[wire(oneof)] enum A { #[wire(1)] B(u32), #[wire(oneof(2, 1))] C(D) }",
+            "#[wire(oneof)] enum A { #[wire(1)] B(u32), #[wire(1)] C(D) }",
             "number 1 is there twice in A",
         );
         for number in ["0", "536870912"] {

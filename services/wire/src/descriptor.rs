@@ -16,8 +16,6 @@ pub struct MessageDescriptor {
 pub struct OneofDescriptor {
     pub name: &'static str,
     pub fields: &'static [FieldDescriptor],
-    /// Oneofs of the domain that stand in this one of the message's.
-    pub parts: &'static [&'static [FieldDescriptor]],
 }
 
 #[derive(Debug, Clone, Copy)]

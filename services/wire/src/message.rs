@@ -58,8 +58,6 @@ pub trait Oneof: Sized {
     /// In their order.
     const NUMBERS: &'static [u32];
     const FIELDS: &'static [FieldDescriptor];
-    /// Oneofs that stand in this one.
-    const PARTS: &'static [&'static [FieldDescriptor]];
 
     fn write_field(&self, out: &mut impl Out);
     /// One of `NUMBERS` was read; the last one counts.
