@@ -105,9 +105,8 @@ impl Body {
             return Ok(quote!(#owner { #built }));
         }
         if let Some(numbers) = options.numbers("oneof")? {
-            let name = options.text("name")?;
             options.done()?;
-            let name = name.unwrap_or_else(|| member.unraw().to_string());
+            let name = member.unraw().to_string();
             let slot = format_ident!("__slot_{}", self.leaves.len());
             let path = format!("{}.{name}", self.name);
             let built = quote!(::wire::raw::present(#slot, #path)?);

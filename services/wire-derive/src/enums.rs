@@ -25,8 +25,7 @@ fn number(value: &Expr) -> Result<i32> {
 
 pub fn numbers(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Result<TokenStream> {
     let name = &input.ident;
-    let proto = options.text("name")?;
-    let proto = proto.unwrap_or_else(|| name.unraw().to_string());
+    let proto = name.unraw().to_string();
     let prefix = options.text("prefix")?;
     let prefix = prefix.unwrap_or_else(|| snake(name).to_uppercase() + "_");
     options.done()?;
@@ -42,10 +41,8 @@ pub fn numbers(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Re
             return Err(Error::new_spanned(variant, text));
         };
         let number = number(value)?;
-        let mut options = Options::of(&variant.attrs, ident.span())?;
-        let proto = options.text("name")?;
-        options.done()?;
-        let proto = proto.unwrap_or_else(|| prefix.clone() + &snake(ident).to_uppercase());
+        Options::of(&variant.attrs, ident.span())?.done()?;
+        let proto = prefix.clone() + &snake(ident).to_uppercase();
         let doc = doc(&variant.attrs);
         variants.push(ident);
         numbers.push(number);
@@ -107,10 +104,11 @@ struct Parts {
 
 pub fn oneof(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Result<TokenStream> {
     let name = &input.ident;
-    let group = options.flag_or_text("oneof")?;
-    let message = options.flag("message")?;
-    let proto = options.text("name")?;
-    let proto = proto.unwrap_or_else(|| name.unraw().to_string());
+    let group = match options.flag("message")? {
+        true => options.text("oneof")?,
+        false => options.flag("oneof").map(|_| None)?,
+    };
+    let proto = name.unraw().to_string();
     options.done()?;
     let mut parts = Parts::default();
     for variant in &data.variants {
@@ -124,8 +122,7 @@ pub fn oneof(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Resu
         merges,
         checks,
     } = parts;
-    let as_message = message.then(|| {
-        let group = group.unwrap_or_else(|| "kind".into());
+    let as_message = group.map(|group| {
         let path = format!("{proto}.{group}");
         let doc = doc(&input.attrs);
         let oneof = oneof_descriptor(&group, &quote!(Self));
@@ -202,7 +199,7 @@ impl Parts {
         }
         self.numbers.push(number);
         let bare = options.flag("bare")?;
-        let name = options.text("name")?.unwrap_or_else(|| snake(ident));
+        let name = snake(ident);
         let path = format!("{oneof}.{name}");
         if bare || matches!(variant.fields, Fields::Unnamed(_)) {
             options.done()?;

@@ -85,18 +85,6 @@ impl Options {
         self.items.iter().any(|item| item.key == key)
     }
 
-    /// `key` or `key = "…"`.
-    pub fn flag_or_text(&mut self, key: &str) -> Result<Option<String>> {
-        match self.take(key).map(|item| (item.span, item.argument)) {
-            None | Some((_, Argument::Nothing)) => Ok(None),
-            Some((_, Argument::Text(text))) => Ok(Some(text.value())),
-            Some((span, _)) => Err(Error::new(
-                span,
-                format!("`{key}` takes a name at the most"),
-            )),
-        }
-    }
-
     pub fn flag(&mut self, key: &str) -> Result<bool> {
         match self.take(key) {
             None => Ok(false),

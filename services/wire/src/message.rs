@@ -1,6 +1,6 @@
 //! Messages and oneofs: what the derive writes for structs and for enums with data.
 
-use crate::out::{Backwards, Count};
+use crate::out::Backwards;
 use crate::{Fault, FieldDescriptor, Input, MessageDescriptor, Out, Result, WireError};
 use prost::encoding::{DecodeContext, decode_key, skip_field};
 
@@ -40,12 +40,6 @@ pub trait Message: Sized {
         backwards(bytes, |out| {
             out.field(number, |out| self.write_body(out));
         });
-    }
-
-    fn encoded_len(&self) -> usize {
-        let mut out = Count(0);
-        self.write_body(&mut out);
-        out.0
     }
 
     fn decode(bytes: &[u8]) -> Result<Self> {

@@ -431,8 +431,8 @@ impl Default for TenantSettings {
 #[wire(prefix = "")]
 pub enum WaitingReason {
     NoNodeReady = 1,
-    #[wire(name = "QUOTA_OF_THE_TENANT")]
-    Quota = 15,
+    // Called otherwise than in the contract.
+    TenantQuota = 15,
     PreemptionLimit = 16,
 }
 
