@@ -1,7 +1,7 @@
 //! Enums: by number where no variant has data, and oneofs.
 
 use crate::body::{Body, field_descriptor, oneof_descriptor};
-use crate::options::{Options, doc, snake};
+use crate::options::{Options, snake};
 use crate::{message_impl, value_impl};
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -43,19 +43,16 @@ pub fn numbers(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Re
         let number = number(value)?;
         Options::of(&variant.attrs, ident.span())?.done()?;
         let proto = prefix.clone() + &snake(ident).to_uppercase();
-        let doc = doc(&variant.attrs);
         variants.push(ident);
         numbers.push(number);
-        descriptors.push(quote!(::wire::EnumValue { number: #number, name: #proto, doc: #doc }));
+        descriptors.push(quote!(::wire::EnumValue { number: #number, name: #proto }));
     }
     let count = variants.len();
-    let doc = doc(&input.attrs);
     let value = value_impl(
         name,
         &quote! {
             const KIND: ::wire::Kind = ::wire::Kind::Enum(&::wire::EnumDescriptor {
                 name: #proto,
-                doc: #doc,
                 values: &[#(#descriptors),*],
             });
             const BARE: bool = Self::from_number(0).is_some();
@@ -124,13 +121,11 @@ pub fn oneof(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Resu
     } = parts;
     let as_message = group.map(|group| {
         let path = format!("{proto}.{group}");
-        let doc = doc(&input.attrs);
         let oneof = oneof_descriptor(&group, &quote!(Self));
         message_impl(
             name,
             &quote!(::wire::MessageDescriptor {
                 name: #proto,
-                doc: #doc,
                 fields: &[],
                 oneofs: &[#oneof],
             }),
@@ -203,8 +198,7 @@ impl Parts {
         let path = format!("{oneof}.{name}");
         if bare || matches!(variant.fields, Fields::Unnamed(_)) {
             options.done()?;
-            let doc = doc(&variant.attrs);
-            self.value(ident, only(variant)?, number, [&name, &path, &doc]);
+            self.value(ident, only(variant)?, number, [&name, &path]);
             return Ok(());
         }
         let message = options.text("message")?;
@@ -222,13 +216,7 @@ impl Parts {
             quote!(#member: #variable)
         });
         let pattern = quote!(Self::#ident { #(#bound),* });
-        self.message(
-            ident,
-            &pattern,
-            number,
-            &body,
-            [&name, &path, &doc(&variant.attrs)],
-        );
+        self.message(ident, &pattern, number, &body, [&name, &path]);
         Ok(())
     }
 
@@ -238,14 +226,13 @@ impl Parts {
         ident: &Ident,
         (member, ty): (TokenStream, &Type),
         number: u32,
-        [name, path, doc]: [&str; 3],
+        [name, path]: [&str; 2],
     ) {
         let shape = quote!(::wire::Shape {
             label: ::wire::Label::Implicit,
             kind: <#ty as ::wire::Value>::KIND,
         });
-        self.fields
-            .push(field_descriptor(number, name, doc, &shape));
+        self.fields.push(field_descriptor(number, name, &shape));
         let pattern = quote!(Self::#ident { #member: value });
         self.writes.push(quote! {
             #pattern => {
@@ -270,9 +257,9 @@ impl Parts {
         pattern: &TokenStream,
         number: u32,
         body: &Body,
-        [name, path, doc]: [&str; 3],
+        [name, path]: [&str; 2],
     ) {
-        let descriptor = body.descriptor("");
+        let descriptor = body.descriptor();
         let shape = quote!(::wire::Shape {
             label: ::wire::Label::Implicit,
             kind: ::wire::Kind::Message(|| {
@@ -280,8 +267,7 @@ impl Parts {
                 &MESSAGE
             }),
         });
-        self.fields
-            .push(field_descriptor(number, name, doc, &shape));
+        self.fields.push(field_descriptor(number, name, &shape));
         let write = body.write();
         let read = body.read(&quote!(Self::#ident));
         self.writes.push(quote! {

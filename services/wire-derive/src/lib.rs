@@ -5,7 +5,7 @@ mod enums;
 mod options;
 
 use body::Body;
-use options::{Options, doc};
+use options::Options;
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::ext::IdentExt;
@@ -50,7 +50,7 @@ fn derive(input: &DeriveInput) -> Result<TokenStream> {
             options.done()?;
             let proto = proto.unwrap_or_else(|| name.unraw().to_string());
             let body = Body::new(proto, &fields.named, |member| quote!(&self.#member))?;
-            Ok(message(name, &body, &doc(&input.attrs)))
+            Ok(message(name, &body))
         }
         Data::Enum(data) if options.has("oneof") => enums::oneof(input, data, options),
         Data::Enum(data) => enums::numbers(input, data, options),
@@ -58,11 +58,11 @@ fn derive(input: &DeriveInput) -> Result<TokenStream> {
     }
 }
 
-fn message(name: &Ident, body: &Body, doc: &str) -> TokenStream {
+fn message(name: &Ident, body: &Body) -> TokenStream {
     let (write, read) = (body.write(), body.read(&quote!(Self)));
     let message = message_impl(
         name,
-        &body.descriptor(doc),
+        &body.descriptor(),
         &write,
         &quote!(::core::result::Result::Ok({ #read })),
     );

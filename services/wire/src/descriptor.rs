@@ -6,7 +6,6 @@ use prost::encoding::WireType;
 pub struct MessageDescriptor {
     /// As the .proto file has it; `Outer.Inner` where it stands in another one.
     pub name: &'static str,
-    pub doc: &'static str,
     /// In the order of their numbers; without those of oneofs.
     pub fields: &'static [FieldDescriptor],
     pub oneofs: &'static [OneofDescriptor],
@@ -22,7 +21,6 @@ pub struct OneofDescriptor {
 pub struct FieldDescriptor {
     pub number: u32,
     pub name: &'static str,
-    pub doc: &'static str,
     pub shape: Shape,
 }
 
@@ -71,7 +69,6 @@ impl Kind {
 #[derive(Debug, Clone, Copy)]
 pub struct EnumDescriptor {
     pub name: &'static str,
-    pub doc: &'static str,
     /// Without `…_UNSPECIFIED = 0`, which no value stands for.
     pub values: &'static [EnumValue],
 }
@@ -80,5 +77,4 @@ pub struct EnumDescriptor {
 pub struct EnumValue {
     pub number: i32,
     pub name: &'static str,
-    pub doc: &'static str,
 }

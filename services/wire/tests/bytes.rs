@@ -482,20 +482,3 @@ fn descriptors_are_the_schema() {
     let other_event = |it: &String| it.starts_with("Event: ") && it.ends_with("derived type");
     assert!(!found.iter().any(other_event));
 }
-
-#[test]
-fn descriptors_have_the_doc_comments() {
-    assert_eq!(Operation::DESCRIPTOR.doc, "Who asked.");
-    assert_eq!(
-        Operation::DESCRIPTOR.fields[0].doc,
-        "A tenant, or `_operator`."
-    );
-    let extended = AllocationSpec::DESCRIPTOR
-        .fields
-        .iter()
-        .find(|it| it.number == 9);
-    let wire::Kind::Message(pair) = extended.expect("it is there").shape.kind else {
-        panic!("a pair is a message");
-    };
-    assert_eq!(pair().doc, "A name and an amount.");
-}
