@@ -1,6 +1,6 @@
 //! The fields of a message, whether it is a struct or a variant of an enum.
 
-use crate::options::{Options, doc};
+use crate::options::Options;
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
@@ -20,7 +20,6 @@ struct Leaf {
     name: String,
     /// `Message.field`.
     path: String,
-    doc: String,
     /// None: a oneof.
     codec: Option<TokenStream>,
     shape: TokenStream,
@@ -97,7 +96,6 @@ impl Body {
                     &part,
                     reference,
                     quote_spanned!(part.span()=> _),
-                    String::new(),
                     shape,
                 )?;
                 built.extend(quote!(#part: #leaf,));
@@ -105,9 +103,8 @@ impl Body {
             return Ok(quote!(#owner { #built }));
         }
         if let Some(numbers) = options.numbers("oneof")? {
-            let name = options.text("name")?;
             options.done()?;
-            let name = name.unwrap_or_else(|| member.unraw().to_string());
+            let name = member.unraw().to_string();
             let slot = format_ident!("__slot_{}", self.leaves.len());
             let path = format!("{}.{name}", self.name);
             let built = quote!(::wire::raw::present(#slot, #path)?);
@@ -119,7 +116,6 @@ impl Body {
                 ty: quote!(#ty),
                 name,
                 path,
-                doc: doc(&field.attrs),
                 codec: None,
                 shape: TokenStream::new(),
             });
@@ -128,8 +124,7 @@ impl Body {
         // What the compiler says of the field's type is said of it where it stands.
         let shape =
             |codec: &TokenStream| quote_spanned!(ty.span()=> <#codec as ::wire::Codec<#ty>>::SHAPE);
-        let doc = doc(&field.attrs);
-        self.leaf(options, member, reference, quote!(#ty), doc, shape)
+        self.leaf(options, member, reference, quote!(#ty), shape)
     }
 
     fn leaf(
@@ -138,7 +133,6 @@ impl Body {
         member: &Ident,
         reference: TokenStream,
         ty: TokenStream,
-        doc: String,
         shape: impl Fn(&TokenStream) -> TokenStream,
     ) -> Result<TokenStream> {
         let number = options.number()?;
@@ -157,7 +151,6 @@ impl Body {
             ty,
             name,
             path,
-            doc,
             shape: shape(&codec),
             codec: Some(codec),
         });
@@ -236,14 +229,12 @@ impl Body {
         quote!(#(#checks)*)
     }
 
-    pub fn descriptor(&self, doc: &str) -> TokenStream {
+    pub fn descriptor(&self) -> TokenStream {
         let (fields, oneofs): (Vec<_>, Vec<_>) =
             self.leaves.iter().partition(|leaf| leaf.codec.is_some());
         let fields = fields.into_iter().map(|leaf| {
-            let Leaf {
-                name, doc, shape, ..
-            } = leaf;
-            field_descriptor(leaf.numbers[0], name, doc, shape)
+            let Leaf { name, shape, .. } = leaf;
+            field_descriptor(leaf.numbers[0], name, shape)
         });
         let oneofs = oneofs
             .into_iter()
@@ -252,7 +243,6 @@ impl Body {
         quote! {
             ::wire::MessageDescriptor {
                 name: #name,
-                doc: #doc,
                 fields: &[#(#fields),*],
                 oneofs: &[#(#oneofs),*],
             }
@@ -260,8 +250,8 @@ impl Body {
     }
 }
 
-pub fn field_descriptor(number: u32, name: &str, doc: &str, shape: &TokenStream) -> TokenStream {
-    quote!(::wire::FieldDescriptor { number: #number, name: #name, doc: #doc, shape: #shape })
+pub fn field_descriptor(number: u32, name: &str, shape: &TokenStream) -> TokenStream {
+    quote!(::wire::FieldDescriptor { number: #number, name: #name, shape: #shape })
 }
 
 pub fn oneof_descriptor(name: &str, ty: &TokenStream) -> TokenStream {
@@ -269,12 +259,11 @@ pub fn oneof_descriptor(name: &str, ty: &TokenStream) -> TokenStream {
         ::wire::OneofDescriptor {
             name: #name,
             fields: <#ty as ::wire::Oneof>::FIELDS,
-            parts: <#ty as ::wire::Oneof>::PARTS,
         }
     }
 }
 
-pub fn oneof_check(ty: &TokenStream, numbers: &[u32]) -> TokenStream {
+fn oneof_check(ty: &TokenStream, numbers: &[u32]) -> TokenStream {
     let mut numbers = numbers.to_vec();
     numbers.sort_unstable();
     quote_spanned! {ty.span()=>

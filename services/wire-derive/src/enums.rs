@@ -1,7 +1,7 @@
 //! Enums: by number where no variant has data, and oneofs.
 
-use crate::body::{Body, field_descriptor, oneof_check, oneof_descriptor};
-use crate::options::{Options, doc, snake};
+use crate::body::{Body, field_descriptor, oneof_descriptor};
+use crate::options::{Options, snake};
 use crate::{message_impl, value_impl};
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -25,8 +25,7 @@ fn number(value: &Expr) -> Result<i32> {
 
 pub fn numbers(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Result<TokenStream> {
     let name = &input.ident;
-    let proto = options.text("name")?;
-    let proto = proto.unwrap_or_else(|| name.unraw().to_string());
+    let proto = name.unraw().to_string();
     let prefix = options.text("prefix")?;
     let prefix = prefix.unwrap_or_else(|| snake(name).to_uppercase() + "_");
     options.done()?;
@@ -42,23 +41,18 @@ pub fn numbers(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Re
             return Err(Error::new_spanned(variant, text));
         };
         let number = number(value)?;
-        let mut options = Options::of(&variant.attrs, ident.span())?;
-        let proto = options.text("name")?;
-        options.done()?;
-        let proto = proto.unwrap_or_else(|| prefix.clone() + &snake(ident).to_uppercase());
-        let doc = doc(&variant.attrs);
+        Options::of(&variant.attrs, ident.span())?.done()?;
+        let proto = prefix.clone() + &snake(ident).to_uppercase();
         variants.push(ident);
         numbers.push(number);
-        descriptors.push(quote!(::wire::EnumValue { number: #number, name: #proto, doc: #doc }));
+        descriptors.push(quote!(::wire::EnumValue { number: #number, name: #proto }));
     }
     let count = variants.len();
-    let doc = doc(&input.attrs);
     let value = value_impl(
         name,
         &quote! {
             const KIND: ::wire::Kind = ::wire::Kind::Enum(&::wire::EnumDescriptor {
                 name: #proto,
-                doc: #doc,
                 values: &[#(#descriptors),*],
             });
             const BARE: bool = Self::from_number(0).is_some();
@@ -100,7 +94,6 @@ pub fn numbers(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Re
 struct Parts {
     numbers: Vec<u32>,
     fields: Vec<TokenStream>,
-    parts: Vec<TokenStream>,
     writes: Vec<TokenStream>,
     merges: Vec<TokenStream>,
     checks: Vec<TokenStream>,
@@ -108,40 +101,31 @@ struct Parts {
 
 pub fn oneof(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Result<TokenStream> {
     let name = &input.ident;
-    let group = options.flag_or_text("oneof")?;
-    let message = options.flag("message")?;
-    let proto = options.text("name")?;
-    let proto = proto.unwrap_or_else(|| name.unraw().to_string());
+    let group = match options.flag("message")? {
+        true => options.text("oneof")?,
+        false => options.flag("oneof").map(|_| None)?,
+    };
+    let proto = name.unraw().to_string();
     options.done()?;
     let mut parts = Parts::default();
     for variant in &data.variants {
-        let before = parts.numbers.len();
         parts.take(&proto, variant)?;
-        let (seen, new) = parts.numbers.split_at(before);
-        if let Some(number) = new.iter().find(|number| seen.contains(number)) {
-            let text = format!("number {number} is there twice in {proto}");
-            return Err(Error::new(variant.ident.span(), text));
-        }
     }
     parts.numbers.sort_unstable();
     let Parts {
         numbers,
         fields,
-        parts,
         writes,
         merges,
         checks,
     } = parts;
-    let as_message = message.then(|| {
-        let group = group.unwrap_or_else(|| "kind".into());
+    let as_message = group.map(|group| {
         let path = format!("{proto}.{group}");
-        let doc = doc(&input.attrs);
         let oneof = oneof_descriptor(&group, &quote!(Self));
         message_impl(
             name,
             &quote!(::wire::MessageDescriptor {
                 name: #proto,
-                doc: #doc,
                 fields: &[],
                 oneofs: &[#oneof],
             }),
@@ -165,7 +149,6 @@ pub fn oneof(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Resu
         impl ::wire::Oneof for #name {
             const NUMBERS: &'static [u32] = &[#(#numbers),*];
             const FIELDS: &'static [::wire::FieldDescriptor] = &[#(#fields),*];
-            const PARTS: &'static [&'static [::wire::FieldDescriptor]] = &[#(#parts),*];
 
             fn write_field(&self, out: &mut impl ::wire::Out) {
                 match self { #(#writes)* }
@@ -188,36 +171,6 @@ pub fn oneof(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Resu
     })
 }
 
-/// Another oneof stands for it.
-pub fn oneof_via(name: &Ident, other: &Type) -> TokenStream {
-    let oneof = quote!(<#other as ::wire::Oneof>);
-    let to = quote!(<#other as ::core::convert::From<&Self>>::from);
-    quote! {
-        #[automatically_derived]
-        impl ::wire::Oneof for #name {
-            const NUMBERS: &'static [u32] = #oneof::NUMBERS;
-            const FIELDS: &'static [::wire::FieldDescriptor] = #oneof::FIELDS;
-            const PARTS: &'static [&'static [::wire::FieldDescriptor]] = #oneof::PARTS;
-
-            fn write_field(&self, out: &mut impl ::wire::Out) {
-                #oneof::write_field(&#to(self), out)
-            }
-
-            fn merge_field(
-                slot: &mut ::core::option::Option<Self>,
-                number: u32,
-                input: ::wire::Input,
-            ) -> ::wire::Result<()> {
-                let mut other = slot.as_ref().map(#to);
-                #oneof::merge_field(&mut other, number, input)?;
-                let value = other.map(<Self as ::core::convert::TryFrom<#other>>::try_from);
-                *slot = value.transpose().map_err(|_| ::wire::Fault::Invalid)?;
-                ::core::result::Result::Ok(())
-            }
-        }
-    }
-}
-
 /// The only field, by its name or by its place.
 fn only(variant: &Variant) -> Result<(TokenStream, &Type)> {
     let mut fields = variant.fields.iter();
@@ -234,19 +187,18 @@ impl Parts {
     fn take(&mut self, oneof: &str, variant: &Variant) -> Result<()> {
         let ident = &variant.ident;
         let mut options = Options::of(&variant.attrs, ident.span())?;
-        if let Some(numbers) = options.numbers("oneof")? {
-            options.done()?;
-            return self.part(ident, only(variant)?, numbers);
-        }
         let number = options.number()?;
+        if self.numbers.contains(&number) {
+            let text = format!("number {number} is there twice in {oneof}");
+            return Err(Error::new(ident.span(), text));
+        }
         self.numbers.push(number);
         let bare = options.flag("bare")?;
-        let name = options.text("name")?.unwrap_or_else(|| snake(ident));
+        let name = snake(ident);
         let path = format!("{oneof}.{name}");
         if bare || matches!(variant.fields, Fields::Unnamed(_)) {
             options.done()?;
-            let doc = doc(&variant.attrs);
-            self.value(ident, only(variant)?, number, [&name, &path, &doc]);
+            self.value(ident, only(variant)?, number, [&name, &path]);
             return Ok(());
         }
         let message = options.text("message")?;
@@ -264,37 +216,7 @@ impl Parts {
             quote!(#member: #variable)
         });
         let pattern = quote!(Self::#ident { #(#bound),* });
-        self.message(
-            ident,
-            &pattern,
-            number,
-            &body,
-            [&name, &path, &doc(&variant.attrs)],
-        );
-        Ok(())
-    }
-
-    /// A oneof of the domain within this one.
-    fn part(&mut self, ident: &Ident, only: (TokenStream, &Type), numbers: Vec<u32>) -> Result<()> {
-        let (member, ty) = only;
-        let oneof = quote!(<#ty as ::wire::Oneof>);
-        self.parts.push(quote!(#oneof::FIELDS));
-        self.writes
-            .push(quote!(Self::#ident { #member: inner } => #oneof::write_field(inner, out),));
-        self.merges.push(quote! {
-            #(#numbers)|* => {
-                let mut inner = match ::core::option::Option::take(slot) {
-                    ::core::option::Option::Some(Self::#ident { #member: inner }) => {
-                        ::core::option::Option::Some(inner)
-                    }
-                    _ => ::core::option::Option::None,
-                };
-                #oneof::merge_field(&mut inner, number, input)?;
-                *slot = inner.map(|inner| Self::#ident { #member: inner });
-            }
-        });
-        self.checks.push(oneof_check(&quote!(#ty), &numbers));
-        self.numbers.extend(numbers);
+        self.message(ident, &pattern, number, &body, [&name, &path]);
         Ok(())
     }
 
@@ -304,14 +226,13 @@ impl Parts {
         ident: &Ident,
         (member, ty): (TokenStream, &Type),
         number: u32,
-        [name, path, doc]: [&str; 3],
+        [name, path]: [&str; 2],
     ) {
         let shape = quote!(::wire::Shape {
             label: ::wire::Label::Implicit,
             kind: <#ty as ::wire::Value>::KIND,
         });
-        self.fields
-            .push(field_descriptor(number, name, doc, &shape));
+        self.fields.push(field_descriptor(number, name, &shape));
         let pattern = quote!(Self::#ident { #member: value });
         self.writes.push(quote! {
             #pattern => {
@@ -336,9 +257,9 @@ impl Parts {
         pattern: &TokenStream,
         number: u32,
         body: &Body,
-        [name, path, doc]: [&str; 3],
+        [name, path]: [&str; 2],
     ) {
-        let descriptor = body.descriptor("");
+        let descriptor = body.descriptor();
         let shape = quote!(::wire::Shape {
             label: ::wire::Label::Implicit,
             kind: ::wire::Kind::Message(|| {
@@ -346,8 +267,7 @@ impl Parts {
                 &MESSAGE
             }),
         });
-        self.fields
-            .push(field_descriptor(number, name, doc, &shape));
+        self.fields.push(field_descriptor(number, name, &shape));
         let write = body.write();
         let read = body.read(&quote!(Self::#ident));
         self.writes.push(quote! {

@@ -5,11 +5,11 @@ mod enums;
 mod options;
 
 use body::Body;
-use options::{Options, doc};
+use options::Options;
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::ext::IdentExt;
-use syn::{Data, DataStruct, DeriveInput, Error, Fields, Ident, Result, Type};
+use syn::{Data, DataStruct, DeriveInput, Error, Field, Fields, Ident, Result, Type};
 
 #[proc_macro_derive(Wire, attributes(wire))]
 pub fn wire(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
@@ -33,12 +33,8 @@ fn derive(input: &DeriveInput) -> Result<TokenStream> {
         return Ok(text(name));
     }
     if let Some(other) = options.ty("via")? {
-        let oneof = options.flag("oneof")?;
         options.done()?;
-        return Ok(match oneof {
-            true => enums::oneof_via(name, &other),
-            false => via(name, &other),
-        });
+        return Ok(via(name, &other));
     }
     match &input.data {
         Data::Struct(data) if options.flag("transparent")? => {
@@ -54,7 +50,7 @@ fn derive(input: &DeriveInput) -> Result<TokenStream> {
             options.done()?;
             let proto = proto.unwrap_or_else(|| name.unraw().to_string());
             let body = Body::new(proto, &fields.named, |member| quote!(&self.#member))?;
-            Ok(message(name, &body, &doc(&input.attrs)))
+            Ok(message(name, &body))
         }
         Data::Enum(data) if options.has("oneof") => enums::oneof(input, data, options),
         Data::Enum(data) => enums::numbers(input, data, options),
@@ -62,11 +58,11 @@ fn derive(input: &DeriveInput) -> Result<TokenStream> {
     }
 }
 
-fn message(name: &Ident, body: &Body, doc: &str) -> TokenStream {
+fn message(name: &Ident, body: &Body) -> TokenStream {
     let (write, read) = (body.write(), body.read(&quote!(Self)));
     let message = message_impl(
         name,
-        &body.descriptor(doc),
+        &body.descriptor(),
         &write,
         &quote!(::core::result::Result::Ok({ #read })),
     );
@@ -148,23 +144,22 @@ fn value_impl(
 }
 
 fn transparent(name: &Ident, data: &DataStruct) -> Result<TokenStream> {
-    let mut fields = data.fields.iter();
-    let (Some(field), None) = (fields.next(), fields.next()) else {
-        return Err(Error::new_spanned(name, "a newtype has one field"));
+    let fields = match &data.fields {
+        Fields::Unnamed(fields) => fields.unnamed.iter().collect(),
+        _ => Vec::new(),
     };
-    let ty = &field.ty;
+    let [Field { ty, .. }] = fields[..] else {
+        let text = "a newtype has one field, which has no name";
+        return Err(Error::new_spanned(name, text));
+    };
     let inner = quote!(<#ty as ::wire::Value>);
-    let (member, wrap) = match &field.ident {
-        Some(member) => (quote!(#member), quote!(|inner| Self { #member: inner })),
-        None => (quote!(0), quote!(Self)),
-    };
     Ok(value_impl(
         name,
         &quote!(const KIND: ::wire::Kind = #inner::KIND;),
-        &quote!(#inner::zero().map(#wrap)),
-        &quote!(#inner::is_zero(&self.#member)),
-        &quote!(#inner::write(&self.#member, out)),
-        &quote!(::core::result::Result::Ok(#inner::read(input)?.map(#wrap))),
+        &quote!(#inner::zero().map(Self)),
+        &quote!(#inner::is_zero(&self.0)),
+        &quote!(#inner::write(&self.0, out)),
+        &quote!(::core::result::Result::Ok(#inner::read(input)?.map(Self))),
     ))
 }
 
@@ -183,7 +178,7 @@ fn text(name: &Ident) -> TokenStream {
 
 fn via(name: &Ident, other: &Type) -> TokenStream {
     let to = quote!(<#other as ::core::convert::From<&Self>>::from(self));
-    let from = quote!(<Self as ::core::convert::TryFrom<#other>>::try_from);
+    let from = quote!(<Self as ::core::convert::From<#other>>::from);
     let inner = quote!(<#other as ::wire::Value>);
     value_impl(
         name,
@@ -191,22 +186,10 @@ fn via(name: &Ident, other: &Type) -> TokenStream {
             const KIND: ::wire::Kind = #inner::KIND;
             const BARE: bool = #inner::BARE;
         },
-        &quote!(#inner::zero().and_then(|other| #from(other).ok())),
+        &quote!(#inner::zero().map(#from)),
         &quote!(#inner::is_zero(&#to)),
         &quote!(#inner::write(&#to, out)),
-        &quote! {
-            match #inner::read(input)? {
-                ::core::option::Option::None => ::core::result::Result::Ok(::core::option::Option::None),
-                ::core::option::Option::Some(other) => match #from(other) {
-                    ::core::result::Result::Ok(value) => {
-                        ::core::result::Result::Ok(::core::option::Option::Some(value))
-                    }
-                    ::core::result::Result::Err(_) => {
-                        ::core::result::Result::Err(::wire::Fault::Invalid.into())
-                    }
-                },
-            }
-        },
+        &quote!(::core::result::Result::Ok(#inner::read(input)?.map(#from))),
     )
 }
 
@@ -246,7 +229,7 @@ mod tests {
             "number 1 is there twice in A",
         );
         refused(
-            "#[wire(oneof)] enum A { #[wire(1)] B(u32), #[wire(oneof(2, 1))] C(D) }",
+            "#[wire(oneof)] enum A { #[wire(1)] B(u32), #[wire(1)] C(D) }",
             "number 1 is there twice in A",
         );
         for number in ["0", "536870912"] {
@@ -265,7 +248,19 @@ mod tests {
         );
         refused(
             "#[wire(transparent)] struct A(u32, u32);",
-            "a newtype has one field",
+            "a newtype has one field, which has no name",
+        );
+        refused(
+            "#[wire(transparent)] struct A { a: u32 }",
+            "a newtype has one field, which has no name",
+        );
+        refused(
+            "#[wire(oneof, message)] enum A { #[wire(1)] B(u32) }",
+            "`oneof = \"…\"` is needed",
+        );
+        refused(
+            "#[wire(oneof = \"kind\")] enum A { #[wire(1)] B(u32) }",
+            "`oneof` takes nothing",
         );
         refused(
             "struct A<T> { #[wire(1)] a: T }",

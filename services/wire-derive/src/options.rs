@@ -4,7 +4,7 @@ use proc_macro2::{Span, TokenStream};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Error, Expr, ExprLit, Ident, Lit, LitInt, LitStr, Meta, Result, Token, Type};
+use syn::{Attribute, Error, Ident, LitInt, LitStr, Result, Token, Type};
 
 /// `5`, `optional`, `name = "…"`, `with = Type`, `flatten(…)`.
 struct Item {
@@ -83,18 +83,6 @@ impl Options {
 
     pub fn has(&self, key: &str) -> bool {
         self.items.iter().any(|item| item.key == key)
-    }
-
-    /// `key` or `key = "…"`.
-    pub fn flag_or_text(&mut self, key: &str) -> Result<Option<String>> {
-        match self.take(key).map(|item| (item.span, item.argument)) {
-            None | Some((_, Argument::Nothing)) => Ok(None),
-            Some((_, Argument::Text(text))) => Ok(Some(text.value())),
-            Some((span, _)) => Err(Error::new(
-                span,
-                format!("`{key}` takes a name at the most"),
-            )),
-        }
     }
 
     pub fn flag(&mut self, key: &str) -> Result<bool> {
@@ -210,22 +198,6 @@ fn field_number(number: &LitInt) -> Result<u32> {
             "fields have numbers from 1 to 2^29 - 1",
         )),
     }
-}
-
-/// The doc comment as text.
-pub fn doc(attributes: &[Attribute]) -> String {
-    let line = |attribute: &Attribute| match &attribute.meta {
-        Meta::NameValue(meta) if meta.path.is_ident("doc") => match &meta.value {
-            Expr::Lit(ExprLit {
-                lit: Lit::Str(text),
-                ..
-            }) => Some(text.value().trim().to_owned()),
-            _ => None,
-        },
-        _ => None,
-    };
-    let lines: Vec<_> = attributes.iter().filter_map(line).collect();
-    lines.join("\n")
 }
 
 /// `JobSet` is `job_set`.

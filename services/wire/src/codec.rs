@@ -190,7 +190,6 @@ impl<T: Value + Default + PartialEq> Codec<T> for OrDefault {
 /// A message of two fields, numbers 1 and 2, that is a tuple in the domain. `pair!` declares one.
 pub trait Pair {
     const NAME: &'static str;
-    const DOC: &'static str;
     /// `field` and `Message.field`.
     const FIRST: [&'static str; 2];
     const SECOND: [&'static str; 2];
@@ -200,13 +199,12 @@ pub trait Pair {
 /// `#[wire(5, with = wire::Pairs<FilterCount>)] counts: Vec<(Filter, u32)>`.
 #[macro_export]
 macro_rules! pair {
-    ($(#[doc = $doc:literal])* $vis:vis $name:ident { $first:ident, $second:ident }) => {
-        $(#[doc = $doc])*
+    ($(#[$meta:meta])* $vis:vis $name:ident { $first:ident, $second:ident }) => {
+        $(#[$meta])*
         $vis struct $name;
 
         impl $crate::Pair for $name {
             const NAME: &'static str = stringify!($name);
-            const DOC: &'static str = concat!($($doc, "\n"),*).trim_ascii();
             const FIRST: [&'static str; 2] =
                 [stringify!($first), concat!(stringify!($name), ".", stringify!($first))];
             const SECOND: [&'static str; 2] =
@@ -225,18 +223,15 @@ where
 {
     const MESSAGE: MessageDescriptor = MessageDescriptor {
         name: P::NAME,
-        doc: P::DOC,
         fields: &[
             FieldDescriptor {
                 number: 1,
                 name: P::FIRST[0],
-                doc: "",
                 shape: <Plain as Codec<A>>::SHAPE,
             },
             FieldDescriptor {
                 number: 2,
                 name: P::SECOND[0],
-                doc: "",
                 shape: <Plain as Codec<B>>::SHAPE,
             },
         ],

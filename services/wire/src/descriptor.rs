@@ -6,7 +6,6 @@ use prost::encoding::WireType;
 pub struct MessageDescriptor {
     /// As the .proto file has it; `Outer.Inner` where it stands in another one.
     pub name: &'static str,
-    pub doc: &'static str,
     /// In the order of their numbers; without those of oneofs.
     pub fields: &'static [FieldDescriptor],
     pub oneofs: &'static [OneofDescriptor],
@@ -16,15 +15,12 @@ pub struct MessageDescriptor {
 pub struct OneofDescriptor {
     pub name: &'static str,
     pub fields: &'static [FieldDescriptor],
-    /// Oneofs of the domain that stand in this one of the message's.
-    pub parts: &'static [&'static [FieldDescriptor]],
 }
 
 #[derive(Debug, Clone, Copy)]
 pub struct FieldDescriptor {
     pub number: u32,
     pub name: &'static str,
-    pub doc: &'static str,
     pub shape: Shape,
 }
 
@@ -73,7 +69,6 @@ impl Kind {
 #[derive(Debug, Clone, Copy)]
 pub struct EnumDescriptor {
     pub name: &'static str,
-    pub doc: &'static str,
     /// Without `…_UNSPECIFIED = 0`, which no value stands for.
     pub values: &'static [EnumValue],
 }
@@ -82,5 +77,4 @@ pub struct EnumDescriptor {
 pub struct EnumValue {
     pub number: i32,
     pub name: &'static str,
-    pub doc: &'static str,
 }

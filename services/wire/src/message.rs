@@ -1,6 +1,6 @@
 //! Messages and oneofs: what the derive writes for structs and for enums with data.
 
-use crate::out::{Backwards, Count};
+use crate::out::Backwards;
 use crate::{Fault, FieldDescriptor, Input, MessageDescriptor, Out, Result, WireError};
 use prost::encoding::{DecodeContext, decode_key, skip_field};
 
@@ -42,12 +42,6 @@ pub trait Message: Sized {
         });
     }
 
-    fn encoded_len(&self) -> usize {
-        let mut out = Count(0);
-        self.write_body(&mut out);
-        out.0
-    }
-
     fn decode(bytes: &[u8]) -> Result<Self> {
         Self::read_body(bytes, Depth::MAX)
     }
@@ -58,8 +52,6 @@ pub trait Oneof: Sized {
     /// In their order.
     const NUMBERS: &'static [u32];
     const FIELDS: &'static [FieldDescriptor];
-    /// Oneofs that stand in this one.
-    const PARTS: &'static [&'static [FieldDescriptor]];
 
     fn write_field(&self, out: &mut impl Out);
     /// One of `NUMBERS` was read; the last one counts.

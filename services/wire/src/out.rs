@@ -55,16 +55,3 @@ impl Out for Backwards<'_> {
         self.0.extend(bytes.iter().rev());
     }
 }
-
-/// Only how many there are.
-pub struct Count(pub usize);
-
-impl Out for Count {
-    fn written(&self) -> usize {
-        self.0
-    }
-
-    fn put(&mut self, bytes: &[u8]) {
-        self.0 += bytes.len();
-    }
-}

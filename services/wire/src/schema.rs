@@ -161,8 +161,7 @@ impl Comparison<'_> {
 
     fn message(&mut self, message: &'static MessageDescriptor) {
         let oneofs = message.oneofs.iter().flat_map(|oneof| {
-            let parts = oneof.parts.iter().copied().flatten();
-            let fields = oneof.fields.iter().chain(parts);
+            let fields = oneof.fields.iter();
             fields.map(|field| (field, Some(oneof.name)))
         });
         let fields = message.fields.iter().map(|field| (field, None));

@@ -189,7 +189,6 @@ macro_rules! settings {
                 const FACT: &'static str = stringify!($name);
                 const DESCRIPTOR: MessageDescriptor = MessageDescriptor {
                     name: Self::FACT,
-                    doc: "",
                     fields: &[
                         field::<Operation>(1, "operation"),
                         field::<u64>(2, "version"),
@@ -209,7 +208,6 @@ const fn field<T: Value>(number: u32, name: &'static str) -> FieldDescriptor {
     FieldDescriptor {
         number,
         name,
-        doc: "",
         shape,
     }
 }

@@ -431,8 +431,8 @@ impl Default for TenantSettings {
 #[wire(prefix = "")]
 pub enum WaitingReason {
     NoNodeReady = 1,
-    #[wire(name = "QUOTA_OF_THE_TENANT")]
-    Quota = 15,
+    // Called otherwise than in the contract.
+    TenantQuota = 15,
     PreemptionLimit = 16,
 }
 
@@ -602,108 +602,14 @@ impl From<bool> for CancelVerdict {
     }
 }
 
-/// What an operator set. The contract has a message for each of the things that can be set.
-#[derive(Debug, Clone, PartialEq, Eq, Wire)]
-#[wire(oneof, via = AdminSet)]
-pub struct Admin {
-    pub operation: Operation,
-    pub change: AdminChange,
-    pub version: u64,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AdminChange {
-    Tenant {
-        tenant: Token,
-        settings: TenantSettings,
-    },
-    /// None: without limits.
-    Quota(Account, QuotaResource, Option<Limits>, Validity),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Wire)]
-#[wire(oneof)]
-pub enum AdminSet {
-    #[wire(1)]
-    TenantSet(TenantSet),
-    #[wire(2)]
-    QuotaSet(QuotaSet),
-}
-
-impl From<&Admin> for AdminSet {
-    fn from(admin: &Admin) -> Self {
-        let (operation, version) = (admin.operation.clone(), admin.version);
-        match admin.change.clone() {
-            AdminChange::Tenant { tenant, settings } => Self::TenantSet(TenantSet {
-                operation,
-                tenant,
-                version,
-                settings,
-            }),
-            AdminChange::Quota(account, resource, limits, validity) => {
-                let limit = limits.as_ref().map_or(0, |limits| limits.hard);
-                Self::QuotaSet(QuotaSet {
-                    operation,
-                    account,
-                    resource,
-                    limit,
-                    version,
-                    unlimited: limits.is_none(),
-                    limits: limits.filter(|limits| *limits != Limits::hard(limit)),
-                    validity,
-                })
-            }
-        }
-    }
-}
-
-impl TryFrom<AdminSet> for Admin {
-    type Error = ();
-
-    fn try_from(set: AdminSet) -> Result<Self, ()> {
-        Ok(match set {
-            AdminSet::TenantSet(set) => Self {
-                operation: set.operation,
-                version: set.version,
-                change: AdminChange::Tenant {
-                    tenant: set.tenant,
-                    settings: set.settings,
-                },
-            },
-            AdminSet::QuotaSet(set) if set.unlimited && set.limit != 0 => return Err(()),
-            AdminSet::QuotaSet(set) => Self {
-                operation: set.operation,
-                version: set.version,
-                change: AdminChange::Quota(
-                    set.account,
-                    set.resource,
-                    (!set.unlimited).then(|| set.limits.unwrap_or(Limits::hard(set.limit))),
-                    set.validity,
-                ),
-            },
-        })
-    }
-}
-
-impl Limits {
-    fn hard(hard: u64) -> Self {
-        Self {
-            hard,
-            soft: None,
-            burst: None,
-            burst_ms: 0,
-            borrow: None,
-            lend: None,
-        }
-    }
-}
-
 /// One fact.
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
 #[wire(oneof = "kind", message)]
 pub enum Event {
-    #[wire(oneof(1, 2))]
-    AdminApplied(Admin),
+    #[wire(1)]
+    TenantSet(TenantSet),
+    #[wire(2)]
+    QuotaSet(QuotaSet),
     #[wire(4)]
     AllocationRequested {
         #[wire(1)]
@@ -937,7 +843,7 @@ structs! {
     Limits { hard soft burst burst_ms borrow lend }
     QuotaSet { operation account resource limit version limits validity unlimited }
     LimitsInForce { account resource limits }
-    Admin { operation change version }
+    TenantSet { operation tenant version settings }
     LineExplained { line queue reason head counts shortfall share_ppm fair_share_ppm }
     Topology { zones distances links }
     Zone { cpu_milli memory_bytes gpus }
@@ -1011,13 +917,10 @@ variants! {
         |_| Self::WasLive,
         |_| Self::HadEnded,
     }
-    AdminChange {
-        |d| Self::Tenant { tenant: any(d), settings: any(d) },
-        |d| Self::Quota(any(d), any(d), any(d), any(d)),
-    }
     Event {
         |d| Self::QuotaReleased { allocation: any(d) },
-        |d| Self::AdminApplied(any(d)),
+        |d| Self::TenantSet(any(d)),
+        |d| Self::QuotaSet(any(d)),
         |d| Self::AllocationRequested { operation: any(d), spec: any(d) },
         |d| Self::PriorityRequested { priority: any(d), operation: any(d), target: any(d) },
         |d| Self::ResourceAsked { operation: any(d), slot: any(d), by_requests: any(d), ask: any(d) },
