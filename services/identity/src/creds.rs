@@ -10,7 +10,7 @@ use std::{
 
 /// Between two tries to get a connection back, at the most. The library's own wait grows to 4 s, by which the bus may have
 /// been there for long.
-pub const RECONNECT_MAX: Duration = Duration::from_millis(250);
+const RECONNECT_MAX: Duration = Duration::from_millis(250);
 
 const TOKEN: &str = "NATS USER JWT";
 const SEED: &str = "USER NKEY SEED";
@@ -128,8 +128,8 @@ fn back_soon(options: ConnectOptions) -> ConnectOptions {
     options.reconnect_delay_callback(reconnect_delay)
 }
 
-/// At once, then after twice as long each time.
-fn reconnect_delay(attempts: usize) -> Duration {
+/// Before a try to get a connection back, the first of which is 1: at once, then after twice as long each time.
+pub fn reconnect_delay(attempts: usize) -> Duration {
     let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
     let longer = 2_u64.checked_pow(doublings).map(Duration::from_millis);
     match attempts {

@@ -11,7 +11,7 @@ mod domain;
 pub mod files;
 mod trust;
 
-pub use creds::{BadCreds, Creds, CredsError, RECONNECT_MAX, connect, connect_as_nobody, prove};
+pub use creds::{BadCreds, Creds, CredsError, connect, connect_as_nobody, prove, reconnect_delay};
 pub use directory::{Directory, DirectoryError, Plan};
 pub use domain::mint::{MintError, NodeSigner, is_user_key, node_user};
 pub use domain::party::{CLAIMS_DELETE, CLAIMS_UPDATE};

@@ -17,7 +17,6 @@ use std::marker::PhantomData;
 
 /// A fact of one kind.
 pub trait Fact: Into<Event> {
-    const KIND: EventKind;
     /// Nobody else can record it.
     type By: Writes;
 }
@@ -162,7 +161,6 @@ macro_rules! facts {
                 }
 
                 impl Fact for of_kind::$name {
-                    const KIND: EventKind = EventKind::$name;
                     type By = $writer;
                 }
             )*

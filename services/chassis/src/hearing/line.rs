@@ -1,8 +1,6 @@
 //! One connection after the other.
 
-use std::time::Duration;
-
-use identity::RECONNECT_MAX;
+use identity::reconnect_delay;
 use tokio::sync::mpsc;
 
 use super::{Heard, Talk, Wanted, talk::Unheard};
@@ -10,8 +8,6 @@ use crate::config::NatsConfig;
 use crate::connect::NatsEvents;
 use crate::health::ComponentHandle;
 use crate::shutdown::Shutdown;
-
-const AGAIN_FIRST: Duration = Duration::from_millis(50);
 
 pub(super) struct Line {
     pub service: &'static str,
@@ -25,8 +21,9 @@ pub(super) struct Line {
 impl Line {
     /// Tries until it works. None when the service is to stop.
     pub(super) async fn connect(&self) -> Option<Talk> {
-        let mut wait = AGAIN_FIRST;
+        let mut attempts = 0;
         loop {
+            attempts += 1;
             let trying = Talk::begin(self.service, &self.config, &self.wanted);
             let why = tokio::select! {
                 () = self.shutdown.requested() => return None,
@@ -42,7 +39,7 @@ impl Line {
             self.away(&why);
             tokio::select! {
                 () = self.shutdown.requested() => return None,
-                () = tokio::time::sleep(wait) => wait = (wait * 2).min(RECONNECT_MAX),
+                () = tokio::time::sleep(reconnect_delay(attempts)) => {}
             }
         }
     }

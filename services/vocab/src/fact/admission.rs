@@ -127,68 +127,49 @@ pub struct NodeSet {
     pub approval: Option<Box<NodeApproval>>,
 }
 
-crate::inputs! {
-    /// Any change of a setting.
-    pub enum SettingFact {
-        TenantSet,
-        QuotaSet,
-        BudgetSet,
-        RateSet,
-        QueueSet,
-        PriorityClassSet,
-        SchedulingSet,
-        CordonSet,
-        ReservationSet,
-        NodeSet,
-    }
-}
-
-impl<'a> SettingFact<'a> {
-    /// What was asked for.
-    pub fn change(self) -> AdminChange {
-        macro_rules! change {
-            ($($name:ident => $change:ident)*) => {
-                match self { $(Self::$name(set) => AdminChange::$change(set.change.clone()),)* }
-            };
-        }
-        change!(
-            TenantSet => Tenant
-            QuotaSet => Quota
-            BudgetSet => Budget
-            RateSet => Rate
-            QueueSet => Queue
-            PriorityClassSet => PriorityClass
-            SchedulingSet => Scheduling
-            CordonSet => Cordon
-            ReservationSet => Reservation
-            NodeSet => Node
-        )
-    }
-
-    /// Who asked for it, and the version that it has.
-    pub fn asked(self) -> (&'a Operation, u64) {
-        macro_rules! asked {
-            ($($name:ident)*) => {
-                match self { $(Self::$name(set) => (&set.operation, set.version),)* }
-            };
-        }
-        asked!(TenantSet QuotaSet BudgetSet RateSet QueueSet PriorityClassSet SchedulingSet CordonSet ReservationSet NodeSet)
-    }
-}
-
 /// A change of a setting, as the content of its fact.
 pub trait Setting: Message + Value {
-    const FACT: &'static str;
     const DESCRIPTOR: MessageDescriptor;
+    /// `Message.field` of the operation, the version and the change.
+    const FIELDS: [&'static str; 3];
 }
 
 macro_rules! settings {
-    ($($name:ident)*) => {
+    ($($setting:ident: $name:ident,)*) => {
+        /// What an operator may change.
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        pub enum AdminChange { $($setting($name),)* }
+
+        impl AdminChange {
+            /// The change as a fact.
+            pub fn applied(self, operation: Operation, version: u64) -> Written<Admission> {
+                match self {
+                    $(Self::$setting(change) => Applied { operation, change, version }.into(),)*
+                }
+            }
+        }
+
+        crate::inputs! {
+            /// Any change of a setting.
+            pub enum SettingFact { $($name,)* }
+        }
+
+        impl<'a> SettingFact<'a> {
+            /// What was asked for.
+            pub fn change(self) -> AdminChange {
+                match self { $(Self::$name(set) => AdminChange::$setting(set.change.clone()),)* }
+            }
+
+            /// Who asked for it, and the version that it has.
+            pub fn asked(self) -> (&'a Operation, u64) {
+                match self { $(Self::$name(set) => (&set.operation, set.version),)* }
+            }
+        }
+
         $(
             impl Setting for $name {
-                const FACT: &'static str = stringify!($name);
                 const DESCRIPTOR: MessageDescriptor = MessageDescriptor {
-                    name: Self::FACT,
+                    name: stringify!($name),
                     fields: &[
                         field::<Operation>(1, "operation"),
                         field::<u64>(2, "version"),
@@ -196,12 +177,28 @@ macro_rules! settings {
                     ],
                     oneofs: &[],
                 };
+                const FIELDS: [&'static str; 3] = [
+                    concat!(stringify!($name), ".operation"),
+                    concat!(stringify!($name), ".version"),
+                    concat!(stringify!($name), ".change"),
+                ];
             }
         )*
     };
 }
 
-settings!(TenantSet QuotaSet BudgetSet RateSet QueueSet PriorityClassSet SchedulingSet CordonSet ReservationSet NodeSet);
+settings! {
+    Tenant: TenantSet,
+    Quota: QuotaSet,
+    Budget: BudgetSet,
+    Rate: RateSet,
+    Queue: QueueSet,
+    PriorityClass: PriorityClassSet,
+    Scheduling: SchedulingSet,
+    Cordon: CordonSet,
+    Reservation: ReservationSet,
+    Node: NodeSet,
+}
 
 const fn field<T: Value>(number: u32, name: &'static str) -> FieldDescriptor {
     let shape = <Plain as Codec<T>>::SHAPE;
@@ -223,19 +220,25 @@ impl<C: Setting> Message for Applied<C> {
 
     fn read_body(body: &[u8], depth: Depth) -> wire::Result<Self> {
         let (mut operation, mut version, mut change) = (None, None, None);
-        each_field(body, depth, C::FACT, |number, input| {
-            match number {
-                1 => Plain::merge_field(&mut operation, input)?,
-                2 => Plain::merge_field(&mut version, input)?,
-                3 => Plain::merge_field(&mut change, input)?,
-                _ => return Ok(false),
-            }
-            Ok(true)
-        })?;
+        let [of_operation, of_version, of_change] = C::FIELDS;
+        each_field(
+            body,
+            depth,
+            <C as Setting>::DESCRIPTOR.name,
+            |number, input| {
+                let (read, field) = match number {
+                    1 => (Plain::merge_field(&mut operation, input), of_operation),
+                    2 => (Plain::merge_field(&mut version, input), of_version),
+                    3 => (Plain::merge_field(&mut change, input), of_change),
+                    _ => return Ok(false),
+                };
+                read.map_err(|error| error.at(field)).map(|()| true)
+            },
+        )?;
         Ok(Self {
-            operation: finish::<Plain, _>(operation, "operation")?,
-            change: finish::<Plain, _>(change, "change")?,
-            version: finish::<Plain, _>(version, "version")?,
+            operation: finish::<Plain, _>(operation, of_operation)?,
+            version: finish::<Plain, _>(version, of_version)?,
+            change: finish::<Plain, _>(change, of_change)?,
         })
     }
 }
@@ -258,35 +261,6 @@ impl<C: Setting> Value for Applied<C> {
     fn read(input: Input) -> wire::Result<Option<Self>> {
         let (body, depth) = input.message(false)?;
         Ok(Some(Self::read_body(body, depth)?))
-    }
-}
-
-/// What an operator may change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum AdminChange {
-    Tenant(TenantSet),
-    Quota(QuotaSet),
-    Budget(BudgetSet),
-    Rate(RateSet),
-    Queue(QueueSet),
-    PriorityClass(PriorityClassSet),
-    Scheduling(SchedulingSet),
-    Cordon(CordonSet),
-    Reservation(ReservationSet),
-    Node(NodeSet),
-}
-
-impl AdminChange {
-    /// The change as a fact.
-    pub fn applied(self, operation: Operation, version: u64) -> Written<Admission> {
-        macro_rules! applied {
-            ($($name:ident)*) => {
-                match self {
-                    $(Self::$name(change) => Applied { operation, change, version }.into(),)*
-                }
-            };
-        }
-        applied!(Tenant Quota Budget Rate Queue PriorityClass Scheduling Cordon Reservation Node)
     }
 }
 
