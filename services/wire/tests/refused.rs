@@ -1,8 +1,7 @@
 //! What is refused, and by which name.
 
-mod common;
-
-use common::*;
+use vocab::fact::*;
+use vocab::*;
 use wire::{Fault, Message, Wire, WireError};
 
 fn key(number: u8, wire: u8) -> u8 {
@@ -79,25 +78,29 @@ fn each_bad_value_is_named() {
         Invalid,
     );
     refused::<Requirement>(&[label, bytes(3, b"")], "Requirement.values", Invalid);
-    refused::<ClassSettings>(&[varint(5, &[9])], "PriorityClass.placement", Invalid);
+    refused::<PriorityClass>(&[varint(5, &[9])], "PriorityClass.placement", Invalid);
     // Messages: missing, twice, bad inside.
     let operation = bytes(1, &operation().concat());
-    refused::<QuotaSet>(&[], "QuotaSet.operation", Missing);
-    refused::<QuotaSet>(
-        &[operation.clone(), operation.clone()],
-        "QuotaSet.operation",
-        Repeated,
-    );
-    refused::<QuotaSet>(&[bytes(1, b"")], "Operation.tenant", Missing);
-    refused::<QuotaSet>(std::slice::from_ref(&operation), "QuotaSet.tenant", Missing);
-    refused::<QuotaSet>(
-        &[operation.clone(), bytes(6, b".")],
-        "QuotaSet.team",
+    type Set = Applied<QuotaSet>;
+    let change = |parts: &[Vec<u8>]| bytes(3, &parts.concat());
+    refused::<Set>(&[], "QuotaSet.operation", Missing);
+    let twice = [operation.clone(), operation.clone()];
+    refused::<Set>(&twice, "QuotaSet.operation", Repeated);
+    refused::<Set>(&[bytes(1, b"")], "Operation.tenant", Missing);
+    refused::<Set>(std::slice::from_ref(&operation), "QuotaSet.change", Missing);
+    refused::<QuotaSet>(&[], "QuotaSet.Change.tenant", Missing);
+    refused::<Set>(
+        &[operation.clone(), change(&[bytes(2, b".")])],
+        "QuotaSet.Change.team",
         Invalid,
     );
-    refused::<QuotaSet>(&[bytes(3, b"gpu")], "QuotaSet.resource", Invalid);
-    let limits = bytes(8, b"");
-    refused::<QuotaSet>(&[limits.clone(), limits], "QuotaSet.limits", Repeated);
+    refused::<QuotaSet>(&[bytes(4, b"gpus")], "QuotaSet.Change.resource", Invalid);
+    let limits = bytes(5, b"");
+    refused::<QuotaSet>(
+        &[limits.clone(), limits],
+        "QuotaSet.Change.limits",
+        Repeated,
+    );
     // Oneofs.
     let event = |number: u8, body: &[Vec<u8>]| {
         [vec![key(number, 2)], {
@@ -107,7 +110,8 @@ fn each_bad_value_is_named() {
         .concat()
     };
     refused::<Event>(&[], "Event.kind", Missing);
-    refused::<Event>(&[varint(15, &[1])], "Event.kind", Missing);
+    // 19 is no kind.
+    refused::<Event>(&[vec![0x98, 1, 1]], "Event.kind", Missing);
     refused::<Event>(&[event(4, &[])], "AllocationRequested.operation", Missing);
     let long = |number: u16, body: Vec<u8>| {
         let key = number << 3 | 2;
@@ -122,7 +126,8 @@ fn each_bad_value_is_named() {
         "PriorityRequested.target",
         Missing,
     );
-    let set = event(2, &[operation.clone(), bytes(2, b"t"), bytes(3, b"cpu")]);
+    let cpu = change(&[bytes(1, b"t"), bytes(4, b"cpu")]);
+    let set = event(2, &[operation.clone(), cpu]);
     assert!(Event::decode(&set).is_ok());
     refused::<Event>(&[set.clone(), set], "Event.quota_set", Repeated);
     let target = [operation.clone(), bytes(3, b"")].concat();
@@ -145,7 +150,7 @@ fn the_last_one_of_a_oneof_counts() {
         let body = parts.concat();
         let bytes = [vec![0xb2, 3, body.len() as u8], body].concat();
         match Event::decode(&bytes) {
-            Ok(Event::ResourceDecided { answer, .. }) => answer,
+            Ok(Event::ResourceDecided(ResourceDecided { answer, .. })) => answer,
             other => panic!("{other:?}"),
         }
     };
