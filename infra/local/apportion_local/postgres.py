@@ -183,7 +183,8 @@ def roles_sql(passwords, test_role):
             f"CREATE ROLE {schema} LOGIN CONNECTION LIMIT {CONNECTIONS_PER_SERVICE} PASSWORD '{passwords[schema]}';",
             f"CREATE SCHEMA {schema} AUTHORIZATION {schema};",
             f"ALTER ROLE {schema} SET search_path = {schema};",
-            f"GRANT CONNECT ON DATABASE {DATABASE} TO {schema};",
+            # What its tables are to be, it makes as temporary tables, to compare.
+            f"GRANT CONNECT, TEMPORARY ON DATABASE {DATABASE} TO {schema};",
             f"GRANT USAGE ON SCHEMA {schema} TO {READER};",
             f"ALTER DEFAULT PRIVILEGES FOR ROLE {schema} IN SCHEMA {schema} GRANT SELECT ON TABLES TO {READER};",
         ]

@@ -115,7 +115,7 @@ impl Service for AdmissionService {
         let pool = ctx.postgres()?;
         let (feed, warm) = (
             publish::FeedSink::new(publish::JetStreamFeed::new(&bus), cell),
-            store::sink(pool.clone(), cell),
+            store::sink(pool.clone(), cell).on_drift(ctx.on_drift()),
         );
         let client = ctx.nats().await?;
         let queries = Queries::new(ctx.subjects())

@@ -4,13 +4,21 @@ use admission::{
     project::{Change, OperationRow, OperationState, Outcome, TenantRow, Verb},
     store,
 };
-use chassis::warm::{WarmError, scratch::Scratch};
+use chassis::warm::{
+    WarmError,
+    scratch::{Scratch, check_migration},
+};
 use ledger::{Batch, LedgerId, Sink, SinkError};
 use sqlx::{Executor, PgPool};
 use vocab::{AllocationNo, CellNo, EventNo, Lsn, Millis, Refusal, Rule, Token};
 
 const CELL: CellNo = CellNo(3);
 const LEDGER: LedgerId = LedgerId(1);
+
+#[test]
+fn the_migration_is_made_of_the_rows() {
+    check_migration("admission", store::TABLES, "");
+}
 
 fn token(text: &str) -> Token {
     Token::new(text).unwrap()

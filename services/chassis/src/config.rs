@@ -9,9 +9,11 @@ use std::fs;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use toml::de::DeTable;
 
 pub use self::error::ConfigError;
@@ -19,6 +21,7 @@ use self::raw::{Raw, SecretFiles};
 pub use self::secret::Secret;
 use crate::clock::Clock;
 use crate::tls::{self, BadAuthority};
+use crate::warm::OnDrift;
 
 /// Everything one service is told; `T` is its own `[service]` table.
 #[derive(Clone, Debug)]
@@ -151,6 +154,8 @@ pub struct PostgresConfig {
     pub password: Option<Secret>,
     /// Whose certificate the server has. With it a connection is made by TLS or not at all.
     pub ca_file: Option<PathBuf>,
+    /// What to do about tables that are not as the service wants them.
+    pub on_drift: OnDrift,
 }
 
 /// The `[clickhouse]` table.
@@ -172,6 +177,22 @@ impl NatsConfig {
     /// How to connect. Creds and authority are read for it.
     pub fn options(&self) -> Result<async_nats::ConnectOptions, BadAuthority> {
         tls::trusting(identity::connect(&self.creds), self.ca_file.as_deref())
+    }
+}
+
+impl PostgresConfig {
+    /// How to connect, with the service's schema found first.
+    pub fn options(&self) -> Result<PgConnectOptions, sqlx::Error> {
+        let options = PgConnectOptions::from_str(self.url.reveal())?;
+        let options = options.options([("search_path", self.schema.as_str())]);
+        let options = match &self.password {
+            Some(password) => options.password(password.reveal()),
+            None => options,
+        };
+        Ok(match &self.ca_file {
+            Some(path) => options.ssl_mode(PgSslMode::VerifyFull).ssl_root_cert(path),
+            None => options,
+        })
     }
 }
 

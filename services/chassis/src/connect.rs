@@ -1,6 +1,5 @@
 //! Connections to the three servers, made the same way by every service.
 
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use sqlx::PgPool;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
+use sqlx::postgres::PgPoolOptions;
 
 use crate::config::{ClickhouseConfig, NatsConfig, PostgresConfig};
 use crate::error::BootError;
@@ -205,18 +204,8 @@ pub(crate) fn postgres(
     service: &'static str,
     config: &PostgresConfig,
 ) -> Result<PgPool, BootError> {
-    let options = PgConnectOptions::from_str(config.url.reveal()).map_err(BootError::Postgres)?;
-    let options = options
-        .application_name(&format!("apportion-{service}"))
-        .options([("search_path", config.schema.as_str())]);
-    let options = match &config.password {
-        Some(password) => options.password(password.reveal()),
-        None => options,
-    };
-    let options = match &config.ca_file {
-        Some(path) => options.ssl_mode(PgSslMode::VerifyFull).ssl_root_cert(path),
-        None => options,
-    };
+    let options = config.options().map_err(BootError::Postgres)?;
+    let options = options.application_name(&format!("apportion-{service}"));
     Ok(PgPoolOptions::new()
         .max_connections(POSTGRES_CONNECTIONS_MAX)
         .acquire_timeout(POSTGRES_ACQUIRE_TIMEOUT)

@@ -21,6 +21,7 @@ use crate::http::{Page, Server};
 use crate::metrics::Metrics;
 use crate::shutdown::Shutdown;
 use crate::telemetry::{Journey, init_logs};
+use crate::warm::OnDrift;
 use crate::watch::{Followers, Watches};
 
 /// Spans that cannot be sent by then are given up.
@@ -129,6 +130,12 @@ impl<T> Context<T> {
             .as_ref()
             .ok_or_else(|| self.missing("postgres"))?;
         connect::postgres(self.service, config)
+    }
+
+    /// What to do about tables of Postgres that are not as the service wants them.
+    pub fn on_drift(&self) -> OnDrift {
+        let postgres = self.servers.postgres.as_ref();
+        postgres.map_or_else(OnDrift::default, |config| config.on_drift)
     }
 
     /// A client for the configured server, and the name of the database. It connects when it is used.

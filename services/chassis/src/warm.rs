@@ -3,20 +3,23 @@
 //! A batch and the position that it leads to are one transaction, so a repeat, a crash or a second projector can neither
 //! skip nor double a change. Everything here can be lost: it is rebuilt from the ledger.
 
-mod copy;
 mod fault;
-mod value;
+mod position;
+mod rows;
+pub mod schema;
 
 #[cfg(feature = "scratch")]
 pub mod scratch;
 
-pub use copy::CopyRows;
 pub use fault::WarmError;
-pub use value::{Moment, OutOfRange, bigint, unsigned};
+pub use position::Position;
+pub use rows::{insert, merge, update};
+pub use table::{Moment, OutOfRange, bigint, unsigned};
 
 use ledger::{Batch, Digest, LedgerId, Resume, Sink, SinkError, Witness};
-use sqlx::{Connection, PgConnection, PgPool, Postgres, Transaction, migrate::Migrator};
+use sqlx::{Connection, PgConnection, PgPool, Postgres, Transaction};
 use std::{future::Future, time::Duration};
+use table::Row;
 use vocab::Lsn;
 
 /// Rows that go into one statement: beyond about a thousand it is not faster, only larger.
@@ -24,8 +27,8 @@ pub const ROWS_MAX: usize = 1000;
 
 /// A batch takes milliseconds; by then the server is gone, and the answer with it.
 const APPLY_DEADLINE: Duration = Duration::from_secs(30);
-/// Another process may be migrating first.
-const MIGRATE_DEADLINE: Duration = Duration::from_secs(120);
+/// Another process may be making the tables first.
+const ENSURE_DEADLINE: Duration = Duration::from_secs(120);
 
 /// A crash of the server may take back the last commits, together with their position: they are applied again, and the
 /// disk is left to the bus, whose syncs decisions wait for. A projector that hangs in the middle is put out, because its
@@ -42,8 +45,8 @@ pub trait WarmState: Send + Sync + 'static {
     /// Names the position.
     const NAME: &'static str;
 
-    /// The service's migrations; one of them makes `projection_position`.
-    fn migrator() -> &'static Migrator;
+    /// What makes the service's tables, among them `projection_position`.
+    const DDL: &'static str;
 
     /// Writes one batch. What it changes is taken back when it fails.
     fn write(
@@ -56,12 +59,25 @@ pub trait WarmState: Send + Sync + 'static {
     fn wipe(&self, tx: &mut PgConnection) -> impl Future<Output = Result<(), WarmError>> + Send;
 }
 
+/// What a service does about tables that are not as it wants them, of which it has said so.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnDrift {
+    /// It goes on.
+    #[default]
+    Warn,
+    /// It ends.
+    Refuse,
+}
+
 /// Applies batches to Postgres. Survives its absence: what fails is to be tried again.
 #[derive(Debug)]
 pub struct PgSink<T> {
     pool: PgPool,
     tables: T,
-    migrated: bool,
+    /// The tables are there.
+    ensured: bool,
+    on_drift: OnDrift,
     /// The last failure that was logged as an error, so that retries do not repeat it.
     reported: Option<String>,
 }
@@ -72,23 +88,36 @@ impl<T: WarmState> PgSink<T> {
         Self {
             pool,
             tables,
-            migrated: false,
+            ensured: false,
+            on_drift: OnDrift::default(),
             reported: None,
         }
     }
 
-    /// On a connection of its own: when this ends early, closing it gives up sqlx's lock on the migrations.
-    async fn migrate(&self) -> Result<(), WarmError> {
+    /// What to do about tables that are not as the service wants them.
+    pub fn on_drift(mut self, on_drift: OnDrift) -> Self {
+        self.on_drift = on_drift;
+        self
+    }
+
+    /// On a connection of its own: when this ends early, closing it ends the transaction and its lock.
+    async fn ensure(&self) -> Result<(), WarmError> {
         let mut connection = self.pool.acquire().await?.detach();
-        T::migrator().run_direct(&mut connection).await?;
+        let drifts = schema::ensure(&mut connection, T::DDL).await?;
         connection.close().await?;
-        Ok(())
+        for drift in &drifts {
+            tracing::warn!(projection = T::NAME, %drift, "tables have drifted");
+        }
+        match (self.on_drift, drifts.len()) {
+            (OnDrift::Refuse, 1..) => Err(WarmError::Drifted(drifts)),
+            _ => Ok(()),
+        }
     }
 
     async fn try_resume(&mut self, ledger: LedgerId) -> Result<Resume, WarmError> {
-        if !self.migrated {
-            within(MIGRATE_DEADLINE, self.migrate()).await?;
-            self.migrated = true;
+        if !self.ensured {
+            within(ENSURE_DEADLINE, self.ensure()).await?;
+            self.ensured = true;
         }
         within(APPLY_DEADLINE, self.position(ledger)).await
     }
@@ -103,14 +132,18 @@ impl<T: WarmState> PgSink<T> {
         .bind(ledger.0)
         .execute(&mut *tx)
         .await?;
-        let (created, lsn, digest): (i64, i64, Option<Vec<u8>>) = sqlx::query_as(
-            "SELECT ledger_created, lsn, digest FROM projection_position WHERE name = $1 FOR UPDATE",
-        )
-        .bind(T::NAME)
-        .fetch_one(&mut *tx)
-        .await?;
+        let read = table::select(Position::TABLE) + " WHERE name = $1 FOR UPDATE";
+        let Position {
+            ledger_created: created,
+            lsn,
+            digest,
+            ..
+        } = sqlx::query_as(&read)
+            .bind(T::NAME)
+            .fetch_one(&mut *tx)
+            .await?;
         let found = if inserted.rows_affected() == 0 && created == ledger.0 {
-            (Lsn(unsigned("lsn", lsn)?), digest.and_then(whole))
+            (lsn, digest.map(Digest))
         } else {
             tracing::info!(
                 projection = T::NAME,
@@ -183,8 +216,11 @@ impl<T: WarmState> PgSink<T> {
         if let WarmError::Moved = error {
             return SinkError::Moved;
         }
+        if let WarmError::Drifted(_) = error {
+            return SinkError::Refused(error.to_string());
+        }
         if error.tables_missing() {
-            self.migrated = false;
+            self.ensured = false;
         }
         let text = error.to_string();
         if !error.passes() && self.reported.as_ref() != Some(&text) {
@@ -213,7 +249,7 @@ impl<T: WarmState> Sink for PgSink<T> {
 
     async fn apply(&mut self, batch: &Batch<T::Change>) -> Result<(), SinkError> {
         // Tables that somebody dropped come back empty, and with them position 0.
-        if !self.migrated {
+        if !self.ensured {
             return Err(SinkError::Moved);
         }
         match self.try_apply(batch).await {
@@ -226,30 +262,19 @@ impl<T: WarmState> Sink for PgSink<T> {
     }
 }
 
-/// None if it is of another length, which the table refuses.
-fn whole(digest: Vec<u8>) -> Option<Digest> {
-    digest.try_into().ok().map(Digest)
-}
-
 /// What a schema's tables bear witness of, for who only reads them; none if they are of another ledger, or not there.
 pub async fn witness(
     pool: &PgPool,
     schema: &str,
     ledger: LedgerId,
 ) -> Result<Option<Witness>, WarmError> {
-    let row = sqlx::query_as::<_, (i64, Option<Vec<u8>>)>(
-        "SELECT lsn, digest FROM projection_position WHERE ledger_created = $1",
-    )
-    .bind(ledger.0)
-    .fetch_optional(pool)
-    .await?;
-    let Some((lsn, digest)) = row else {
-        return Ok(None);
-    };
-    Ok(Some(Witness {
+    let read = table::select(Position::TABLE) + " WHERE ledger_created = $1";
+    let row = sqlx::query_as(&read).bind(ledger.0);
+    let row: Option<Position> = row.fetch_optional(pool).await?;
+    Ok(row.map(|Position { lsn, digest, .. }| Witness {
         who: format!("the tables of {schema}"),
-        lsn: Lsn(unsigned("lsn", lsn)?),
-        digest: digest.and_then(whole),
+        lsn,
+        digest: digest.map(Digest),
     }))
 }
 

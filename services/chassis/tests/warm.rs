@@ -1,8 +1,8 @@
 //! The sink against a real Postgres: exactly once, through everything that may go wrong.
 
-use chassis::warm::{Moment, PgSink, WarmError, WarmState, bigint, scratch::Scratch};
+use chassis::warm::{Moment, OnDrift, PgSink, WarmError, WarmState, bigint, scratch::Scratch};
 use ledger::{Batch, Digest, LedgerId, Resume, Sink, SinkError};
-use sqlx::{Connection, Executor, PgConnection, PgPool, migrate::Migrator};
+use sqlx::{Connection, Executor, PgConnection, PgPool};
 use std::time::Duration;
 use vocab::{Lsn, Millis};
 
@@ -21,11 +21,7 @@ impl WarmState for Counters {
     type Change = Add;
 
     const NAME: &'static str = "counters";
-
-    fn migrator() -> &'static Migrator {
-        static MIGRATOR: Migrator = sqlx::migrate!("tests/warm");
-        &MIGRATOR
-    }
+    const DDL: &'static str = include_str!("warm/counters.sql");
 
     async fn write(&self, tx: &mut PgConnection, changes: &[Add]) -> Result<(), WarmError> {
         for add in changes {
@@ -108,7 +104,7 @@ async fn of_projectors_at_once_one_applies_each_batch() {
     for _ in 0..4 {
         let pool = scratch.another_pool();
         tasks.spawn(async move {
-            // Also the migrations are run by all of them at once.
+            // Also the tables are made by all of them at once.
             let mut sink = PgSink::new(pool, Counters);
             let mut applied = 0;
             loop {
@@ -130,8 +126,8 @@ async fn of_projectors_at_once_one_applies_each_batch() {
 }
 
 #[tokio::test]
-async fn migrations_of_many_processes_run_once() {
-    let scratch = Scratch::open("migrations").await;
+async fn tables_of_many_processes_are_made_once() {
+    let scratch = Scratch::open("ensured").await;
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..4 {
         let pool = scratch.another_pool();
@@ -178,7 +174,7 @@ async fn a_dropped_schema_is_made_anew() {
     assert_eq!(sink.apply(&batch(0, 3, 5)).await, Ok(()));
     scratch
         .pool()
-        .execute("DROP TABLE projection_position, counters, _sqlx_migrations")
+        .execute("DROP TABLE projection_position, counters")
         .await
         .unwrap();
     let away = sink.apply(&batch(3, 4, 1)).await;
@@ -187,6 +183,20 @@ async fn a_dropped_schema_is_made_anew() {
     assert_eq!(sink.resume(LEDGER).await, at(0));
     assert_eq!(sink.apply(&batch(0, 4, 6)).await, Ok(()));
     assert_eq!(counter(&scratch.pool()).await, Some(6));
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn drift_may_be_refused() {
+    let scratch = Scratch::open("drifted").await;
+    ready(&scratch).await;
+    let change = "ALTER TABLE counters ADD more text";
+    scratch.pool().execute(change).await.unwrap();
+    ready(&scratch).await;
+    let mut sink = PgSink::new(scratch.pool(), Counters).on_drift(OnDrift::Refuse);
+    let refused = "the tables have drifted:\n  counters.more: column extra";
+    let refused = Err(SinkError::Refused(refused.to_owned()));
+    assert_eq!(sink.resume(LEDGER).await, refused);
     scratch.close().await;
 }
 

@@ -54,7 +54,7 @@ enum Command {
         #[command(subcommand)]
         command: tls::TlsCommand,
     },
-    /// Hand out the contract.
+    /// Hand out the contract; make the tables of the services, or compare them.
     Schema {
         #[command(subcommand)]
         command: schema::SchemaCommand,
@@ -157,7 +157,7 @@ async fn run(args: Args) -> Result<(), Failure> {
         Command::Cell { command } => cell::run(command).await,
         Command::Bus { command } => command.run(&args.stack).await,
         Command::Tls { command } => tls::run(command),
-        Command::Schema { command } => schema::run(command),
+        Command::Schema { command } => command.run(&args.stack).await,
         Command::Serve(serve) => serve.run().await,
         Command::Submit(submit) => submit.run(&stack()?).await,
         Command::Cancel(cancel) => cancel.run(&stack()?).await,
@@ -225,6 +225,8 @@ mod tests {
             "quota tree",
             "quota tree a",
             "quota history a gpu:T4 --hours 48",
+            "schema ensure --config-dir d",
+            "schema diff --json",
             "verify --copy d",
             "ledger copy --to d --follow",
             "tls init --dir d --host nats --host 10.0.0.7",

@@ -1,8 +1,25 @@
-//! The contract, for programs in other languages.
+//! The contract, for programs in other languages, and the tables that the services write.
 
 use crate::Failure;
-use clap::Subcommand;
-use std::{fs, path::PathBuf};
+use admission::{AdmissionService, store::AdmissionTables};
+use analytics::{AnalyticsService, store::Store};
+use chassis::{
+    Config, PostgresConfig, Service,
+    stack::Stack,
+    warm::{WarmError, WarmState, schema},
+};
+use clap::{Args, Subcommand};
+use node_heartbeat::{NodeHeartbeatService, store::NodeTables};
+use quota::{QuotaService, store::QuotaTables};
+use scheduler::{SchedulerService, store::SchedulerTables};
+use serde_json::{Value, json};
+use sqlx::{Connection, PgConnection};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+use table::Drift;
+use vocab::CellNo;
 
 #[derive(Subcommand)]
 pub enum SchemaCommand {
@@ -12,10 +29,158 @@ pub enum SchemaCommand {
         #[arg(long)]
         out: PathBuf,
     },
+    /// Make the tables of the services that are missing, and say what else is not as it is to be.
+    Ensure(Tables),
+    /// Say how the tables of the services differ from what this version wants; nothing is changed.
+    Diff(Tables),
 }
 
-pub fn run(command: SchemaCommand) -> Result<(), Failure> {
-    let SchemaCommand::Descriptors { out } = command;
-    fs::write(&out, schemas::FILE_DESCRIPTOR_SET)
-        .map_err(|error| format!("{}: {error}", out.display()).into())
+#[derive(Args)]
+pub struct Tables {
+    /// Directory with one configuration per service, named <service>.toml; without it, the running stack's.
+    #[arg(long)]
+    config_dir: Option<PathBuf>,
+    /// Every difference as an object of a JSON array.
+    #[arg(long)]
+    json: bool,
+}
+
+impl SchemaCommand {
+    pub async fn run(self, stack: &Path) -> Result<(), Failure> {
+        match self {
+            Self::Descriptors { out } => fs::write(&out, schemas::FILE_DESCRIPTOR_SET)
+                .map_err(|error| format!("{}: {error}", out.display()).into()),
+            Self::Ensure(tables) => {
+                let dir = tables.dir(stack)?;
+                usage(&dir)?.migrate().await?;
+                report(warm(&dir, Way::Ensure).await?, tables.json)
+            }
+            Self::Diff(tables) => report(warm(&tables.dir(stack)?, Way::Diff).await?, tables.json),
+        }
+    }
+}
+
+impl Tables {
+    fn dir(&self, stack: &Path) -> Result<PathBuf, Failure> {
+        Ok(match &self.config_dir {
+            Some(dir) => dir.clone(),
+            None => {
+                let stack: Stack = crate::stack::read(stack)?;
+                stack.state_dir.join("config")
+            }
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    Ensure,
+    Diff,
+}
+
+/// What is to be said of a service's tables.
+struct Found {
+    service: &'static str,
+    drift: Drift,
+}
+
+async fn warm(dir: &Path, way: Way) -> Result<Vec<Found>, Failure> {
+    let mut found = of::<AdmissionService, AdmissionTables>(dir, way).await?;
+    found.extend(of::<QuotaService, QuotaTables>(dir, way).await?);
+    found.extend(of::<SchedulerService, SchedulerTables>(dir, way).await?);
+    found.extend(of::<NodeHeartbeatService, NodeTables>(dir, way).await?);
+    Ok(found)
+}
+
+async fn of<S: Service, T: WarmState>(dir: &Path, way: Way) -> Result<Vec<Found>, Failure> {
+    let missing = || format!("{}: its configuration has no table [postgres]", S::NAME);
+    let config = load::<S>(dir)?.postgres.ok_or_else(missing)?;
+    let drifts = drifts::<T>(&config, way).await;
+    let drifts = drifts.map_err(|error| format!("{}: {error}", S::NAME))?;
+    let service = S::NAME;
+    let found = drifts.into_iter().map(|drift| Found { service, drift });
+    Ok(found.collect())
+}
+
+async fn drifts<T: WarmState>(config: &PostgresConfig, way: Way) -> Result<Vec<Drift>, WarmError> {
+    let mut connection = PgConnection::connect_with(&config.options()?).await?;
+    let drifts = match way {
+        Way::Ensure => schema::ensure(&mut connection, T::DDL).await?,
+        Way::Diff => schema::diff(&mut connection, T::DDL).await?,
+    };
+    connection.close().await?;
+    Ok(drifts)
+}
+
+fn usage(dir: &Path) -> Result<Store, Failure> {
+    let config = load::<AnalyticsService>(dir)?;
+    let cell = CellNo(config.cell.number);
+    let table = config.clickhouse;
+    let table = table.ok_or("analytics: its configuration has no table [clickhouse]")?;
+    let client = chassis::tls::clickhouse(&table.url, table.ca_file.as_deref())?
+        .with_user(&table.user)
+        .with_password(table.password.reveal());
+    Ok(Store::new(client, &table.database, cell))
+}
+
+fn load<S: Service>(dir: &Path) -> Result<Config<S::Settings>, Failure> {
+    Ok(Config::load(&dir.join(format!("{}.toml", S::NAME)))?)
+}
+
+/// Fails when anything differs, for who looks at the exit code alone.
+fn report(found: Vec<Found>, as_json: bool) -> Result<(), Failure> {
+    if as_json {
+        let all: Vec<Value> = found.iter().map(object).collect();
+        println!("{}", serde_json::to_string_pretty(&all)?);
+    } else {
+        for Found { service, drift } in &found {
+            println!("{service}: {drift}");
+        }
+    }
+    match found.len() {
+        0 if as_json => Ok(()),
+        0 => {
+            println!("The tables are as this version wants them.");
+            Ok(())
+        }
+        count => Err(format!("the tables differ in {count} places").into()),
+    }
+}
+
+fn object(Found { service, drift }: &Found) -> Value {
+    json!({
+        "service": service,
+        "table": drift.subject.table,
+        "what": drift.subject.what.name(),
+        "name": drift.subject.name,
+        "kind": drift.kind(),
+        "expected": drift.expected,
+        "found": drift.found,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use table::{Subject, What};
+
+    #[test]
+    fn a_difference_is_an_object() {
+        let subject = Subject {
+            table: "nodes".into(),
+            what: What::Type,
+            name: "boot".into(),
+        };
+        let drift = Drift {
+            subject,
+            expected: Some("numeric(20,0)".into()),
+            found: None,
+        };
+        let expected = json!({
+            "service": "quota", "table": "nodes", "what": "type", "name": "boot", "kind": "missing",
+            "expected": "numeric(20,0)", "found": null,
+        });
+        let service = "quota";
+        assert_eq!(object(&Found { service, drift }), expected);
+    }
 }

@@ -129,6 +129,9 @@ pub enum SinkError {
     /// Another projector has moved the position.
     #[error("sink moved on by another projector")]
     Moved,
+    /// No retry can mend it: the projector ends.
+    #[error("sink refused: {0}")]
+    Refused(String),
 }
 
 /// Where changes go. Applies a batch together with its position, at once or so that a repeat does no harm.
@@ -156,6 +159,8 @@ pub enum ProjectorError {
     Illegal { lsn: Lsn, illegal: IllegalEvent },
     #[error(transparent)]
     Bus(BusError),
+    #[error("{0}")]
+    Sink(String),
 }
 
 /// What the shell wants to know of a projector's work.
@@ -322,7 +327,7 @@ where
     async fn term(&mut self) -> Result<std::convert::Infallible, Stop> {
         let ledger = self.bus.ledger_id().await.map_err(Stop::Bus)?;
         self.ledger = Some(ledger);
-        let resume = self.sink_position(ledger).await;
+        let resume = self.sink_position(ledger).await?;
         let read = self.witness(&resume);
         // Before anything is folded: who is about to lead waits for it.
         if let Err(error) = bears_out(&self.bus, &read).await {
@@ -448,7 +453,7 @@ where
                 }
                 () = &mut look => {}
             }
-            let found = self.sink_position(ledger).await;
+            let found = self.sink_position(ledger).await?;
             if found.through < *after {
                 return Err(Stop::Moved);
             }
@@ -505,16 +510,22 @@ where
                 self.observer.applied(self.fold.chain.last(), 0)
             }
             Ok(_) | Err(SinkError::Moved) => return Err(Stop::Moved),
-            Err(error) => self.observer.retrying(&error.to_string()),
+            Err(SinkError::Refused(why)) => return Err(Stop::Fatal(ProjectorError::Sink(why))),
+            Err(error @ SinkError::Unavailable(_)) => self.observer.retrying(&error.to_string()),
         }
         Ok(())
     }
 
-    async fn sink_position(&mut self, ledger: LedgerId) -> Resume {
+    async fn sink_position(&mut self, ledger: LedgerId) -> Result<Resume, Stop> {
         loop {
             match self.sink.resume(ledger).await {
-                Ok(resume) => return resume,
-                Err(error) => self.observer.retrying(&error.to_string()),
+                Ok(resume) => return Ok(resume),
+                Err(SinkError::Refused(why)) => {
+                    return Err(Stop::Fatal(ProjectorError::Sink(why)));
+                }
+                Err(error @ (SinkError::Moved | SinkError::Unavailable(_))) => {
+                    self.observer.retrying(&error.to_string());
+                }
             }
             self.time.pause(RETRY_MS).await;
         }
@@ -634,6 +645,9 @@ where
             match self.sink.apply(batch).await {
                 Ok(()) => return Ok(()),
                 Err(SinkError::Moved) => return Err(Stop::Moved),
+                Err(SinkError::Refused(why)) => {
+                    return Err(Stop::Fatal(ProjectorError::Sink(why)));
+                }
                 Err(error @ SinkError::Unavailable(_)) => {
                     self.observer.retrying(&error.to_string());
                 }

@@ -82,7 +82,7 @@ impl Service for NodeHeartbeatService {
             ..Deciding::on_ledger(rules, vec![mark.clone()])
         };
         let agents = Agents::new(&ctx, bus.subjects().clone()).await?;
-        let warm = store::sink(ctx.postgres()?);
+        let warm = store::sink(ctx.postgres()?).on_drift(ctx.on_drift());
         tokio::try_join!(
             ctx.decide::<Nodes>(&bus, deciding),
             ctx.project::<project::WarmProjection, _>(&bus, warm, &mark),

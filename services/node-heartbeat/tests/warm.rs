@@ -1,6 +1,9 @@
 //! Node-heartbeat's tables against a real Postgres.
 
-use chassis::warm::{WarmError, WarmState, scratch::Scratch};
+use chassis::warm::{
+    WarmError, WarmState,
+    scratch::{Scratch, check_migration},
+};
 use ledger::{Batch, LedgerId, Sink, SinkError};
 use node_heartbeat::{
     project::{ApprovalRow, Change, NodeRow, NodeState},
@@ -61,6 +64,11 @@ async fn ready(name: &str) -> Scratch {
     let mut sink = store::sink(scratch.pool());
     sink.resume(LedgerId(1)).await.unwrap();
     scratch
+}
+
+#[test]
+fn the_migration_is_made_of_the_rows() {
+    check_migration("node-heartbeat", store::TABLES, "");
 }
 
 #[tokio::test]

@@ -43,7 +43,7 @@ impl Service for QuotaService {
 
     async fn run(ctx: Context<Settings>) -> Result<(), Failure> {
         let bus = ctx.ledger().await?;
-        let sink = store::sink(ctx.postgres()?);
+        let sink = store::sink(ctx.postgres()?).on_drift(ctx.on_drift());
         let mark = Mark::default();
         tokio::try_join!(
             ctx.decide::<Quota>(&bus, Deciding::on_ledger((), vec![mark.clone()])),

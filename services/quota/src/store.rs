@@ -16,14 +16,27 @@ pub use tenants::{tenant, tenants};
 pub use waiting::{WaitingRow, waiting};
 
 use crate::project::{Change, WarmProjection};
-use chassis::warm::{PgSink, WarmError, WarmState};
+use chassis::warm::{PgSink, Position, WarmError, WarmState};
 use ledger::Projection;
-use sqlx::{PgConnection, PgPool, migrate::Migrator};
+use sqlx::{PgConnection, PgPool};
 use std::collections::BTreeMap;
+use table::{Row, Table};
 
 /// The tables of `schemas/postgres/quota`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct QuotaTables;
+
+/// They are made of the rows, and [`VIEWS`] of them.
+pub const TABLES: &[&Table] = &[
+    Position::TABLE,
+    accounts::Quota::TABLE,
+    planned::Plan::TABLE,
+    tenants::Tenant::TABLE,
+    history::Hour::TABLE,
+    budgets::Spending::TABLE,
+    waiting::Waiting::TABLE,
+];
+pub const VIEWS: &str = include_str!("store/views.sql");
 
 /// Where the projection's changes go.
 pub fn sink(pool: PgPool) -> PgSink<QuotaTables> {
@@ -34,11 +47,7 @@ impl WarmState for QuotaTables {
     type Change = Change;
 
     const NAME: &'static str = WarmProjection::NAME;
-
-    fn migrator() -> &'static Migrator {
-        static MIGRATOR: Migrator = sqlx::migrate!("../../schemas/postgres/quota");
-        &MIGRATOR
-    }
+    const DDL: &'static str = include_str!("../../../schemas/postgres/quota/0001_tables.sql");
 
     async fn write(&self, tx: &mut PgConnection, changes: &[Change]) -> Result<(), WarmError> {
         // A statement may not touch a row twice: of each row only the last state is written.
@@ -73,9 +82,7 @@ impl WarmState for QuotaTables {
         accounts::write(tx, accounts).await?;
         history::write(tx, hours).await?;
         planned::write(tx, plans).await?;
-        for row in tenants.into_values() {
-            tenants::upsert(tx, row).await?;
-        }
+        tenants::write(tx, tenants.into_values()).await?;
         budgets::write(tx, budgets).await?;
         waiting::write(tx, waiting).await
     }

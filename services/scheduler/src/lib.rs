@@ -131,7 +131,7 @@ impl Service for SchedulerService {
                 },
                 &mark,
             );
-        let sink = store::sink(pool, cell);
+        let sink = store::sink(pool, cell).on_drift(ctx.on_drift());
         tokio::try_join!(
             ctx.decide::<Scheduler>(&bus, Deciding::on_ledger(rules, vec![mark.clone()])),
             ctx.project::<project::WarmProjection, _>(&bus, sink, &mark),

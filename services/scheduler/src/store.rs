@@ -15,17 +15,22 @@ mod settings;
 pub use allocations::{Allocation, allocation, changed_behind};
 pub use explain::{Explanation, explain, waits_for};
 pub use history::RETENTION_MS;
-pub use named::{Looked, NamedReservation, NamedResource, named_reservation, named_resource};
+pub use named::{
+    Looked, NamedReservation, NamedResource, Space, named_reservation, named_resource,
+};
 pub use preemptions::{PreemptionEvent, preemptions};
 pub use queue::{PlaceInQueue, Queued, Standing, queue};
 pub use queues::{Held, QueueState, Share, queues};
 pub use reservations::reservations;
 
 use crate::project::{Change, WarmProjection, Written};
-use chassis::warm::{PgSink, ROWS_MAX, WarmError, WarmState};
+use chassis::warm::{
+    OutOfRange, PgSink, Position, ROWS_MAX, WarmError, WarmState, insert, merge, update,
+};
 use ledger::Projection;
-use sqlx::{PgConnection, PgPool, migrate::Migrator};
+use sqlx::{PgConnection, PgPool};
 use std::collections::BTreeMap;
+use table::{Row, Table};
 use vocab::CellNo;
 
 /// The tables of `schemas/postgres/scheduler`.
@@ -33,6 +38,37 @@ use vocab::CellNo;
 pub struct SchedulerTables {
     /// Part of every allocation's id.
     pub cell: CellNo,
+}
+
+/// They are made of the rows, and [`VIEWS`] of them.
+pub const TABLES: &[&Table] = &[
+    Position::TABLE,
+    allocations::Record::TABLE,
+    queue::Record::TABLE,
+    settings::Queue::TABLE,
+    settings::Class::TABLE,
+    settings::Policy::TABLE,
+    settings::Cordon::TABLE,
+    settings::Weight::TABLE,
+    reservations::Record::TABLE,
+    preemptions::Record::TABLE,
+    history::Record::TABLE,
+    named::Resource::TABLE,
+    named::Reservation::TABLE,
+    Space::TABLE,
+];
+pub const VIEWS: &str = include_str!("store/views.sql");
+
+impl SchedulerTables {
+    fn allocations<'a>(
+        &self,
+        written: &[&'a Written],
+    ) -> Result<Vec<allocations::Record<'a>>, OutOfRange> {
+        let written = written.iter();
+        written
+            .map(|one| allocations::Record::of(self.cell, one))
+            .collect()
+    }
 }
 
 /// Where the projection's changes go.
@@ -44,11 +80,7 @@ impl WarmState for SchedulerTables {
     type Change = Change;
 
     const NAME: &'static str = WarmProjection::NAME;
-
-    fn migrator() -> &'static Migrator {
-        static MIGRATOR: Migrator = sqlx::migrate!("../../schemas/postgres/scheduler");
-        &MIGRATOR
-    }
+    const DDL: &'static str = include_str!("../../../schemas/postgres/scheduler/0001_tables.sql");
 
     async fn write(&self, tx: &mut PgConnection, changes: &[Change]) -> Result<(), WarmError> {
         // A statement may not touch a row twice: of what replaces a row only the last is written.
@@ -74,10 +106,8 @@ impl WarmState for SchedulerTables {
         }
         let (first, changed): (Vec<&Written>, Vec<_>) =
             allocations.into_values().partition(|written| written.first);
-        allocations::insert(tx, self.cell, &first).await?;
-        for written in changed.chunks(ROWS_MAX) {
-            allocations::update(tx, self.cell, written).await?;
-        }
+        insert(tx, &self.allocations(&first)?).await?;
+        update(tx, &self.allocations(&changed)?).await?;
         for written in first.chunks(ROWS_MAX) {
             queue::upsert(tx, self.cell, written).await?;
         }
@@ -85,13 +115,12 @@ impl WarmState for SchedulerTables {
             queue::upsert(tx, self.cell, written).await?;
             queue::leave(tx, self.cell, written).await?;
         }
-        let preemptions: Vec<_> = preemptions.into_values().collect();
-        for rows in preemptions.chunks(ROWS_MAX) {
-            preemptions::upsert(tx, self.cell, rows).await?;
-        }
-        for rows in entries.chunks(ROWS_MAX) {
-            history::insert(tx, self.cell, rows).await?;
-        }
+        let preemptions = preemptions.into_values();
+        let preemptions = preemptions.map(|row| preemptions::Record::of(self.cell, row));
+        merge(tx, &preemptions.collect::<Vec<_>>()).await?;
+        let explanations = entries.iter();
+        let explanations = explanations.map(|entry| history::Record::of(self.cell, entry));
+        merge(tx, &explanations.collect::<Vec<_>>()).await?;
         let told = first.iter().chain(&changed).flat_map(|one| &one.told);
         let said: Vec<_> = entries.iter().copied().chain(told).collect();
         history::forget(tx, &said).await?;

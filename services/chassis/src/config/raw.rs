@@ -12,6 +12,7 @@ use super::{
 };
 use super::{Secret, TelemetryConfig, rules};
 use crate::tls;
+use crate::warm::OnDrift;
 
 #[derive(Deserialize)]
 #[serde(
@@ -62,6 +63,8 @@ pub(super) struct RawPostgres {
     schema: String,
     password_file: Option<PathBuf>,
     ca_file: Option<PathBuf>,
+    #[serde(default)]
+    on_drift: OnDrift,
 }
 
 #[derive(Deserialize)]
@@ -270,6 +273,7 @@ impl RawPostgres {
             schema: self.schema,
             password,
             ca_file,
+            on_drift: self.on_drift,
         })
     }
 }

@@ -2,8 +2,9 @@
 
 use super::OutOfRange;
 use crate::tls::is_distrust;
-use sqlx::{migrate::MigrateError, postgres::PgDatabaseError};
+use sqlx::postgres::PgDatabaseError;
 use std::time::Duration;
+use table::{Drift, RowError};
 
 /// Why warm state was not written. The same batch is tried again in every case: no other one may go first.
 #[derive(Debug, thiserror::Error)]
@@ -11,9 +12,9 @@ pub enum WarmError {
     /// The database, or the way to it.
     #[error("{}", said(.0))]
     Database(#[from] sqlx::Error),
-    /// The migrations do not fit what is there.
-    #[error("migration: {}", said(.0))]
-    Migrate(#[from] MigrateError),
+    /// The tables are not as the service wants them, and it is set to refuse that.
+    #[error("the tables have drifted:{}", lines(.0))]
+    Drifted(Vec<Drift>),
     /// A value that the column cannot hold.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
@@ -31,16 +32,12 @@ impl WarmError {
     pub fn passes(&self) -> bool {
         match self {
             Self::TimedOut(_) | Self::Moved => true,
-            Self::OutOfRange(_) => false,
+            Self::OutOfRange(_) | Self::Drifted(_) => false,
             Self::Database(error) => passes(error),
-            Self::Migrate(
-                MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _),
-            ) => passes(error),
-            Self::Migrate(_) => false,
         }
     }
 
-    /// Somebody has dropped them; when the whole schema went, the migrations bring them back.
+    /// Somebody has dropped them; they are made anew.
     pub(super) fn tables_missing(&self) -> bool {
         const UNDEFINED_TABLE: &str = "42P01";
         self.sqlstate() == Some(UNDEFINED_TABLE)
@@ -63,13 +60,23 @@ impl WarmError {
 
     fn refusal(&self) -> Option<&PgDatabaseError> {
         match self {
-            Self::Database(error)
-            | Self::Migrate(
-                MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _),
-            ) => error.as_database_error()?.try_downcast_ref(),
+            Self::Database(error) => error.as_database_error()?.try_downcast_ref(),
             _ => None,
         }
     }
+}
+
+impl From<RowError> for WarmError {
+    fn from(error: RowError) -> Self {
+        match error {
+            RowError::OutOfRange(bad) => Self::OutOfRange(bad),
+            other => Self::Database(sqlx::Error::Encode(Box::new(other))),
+        }
+    }
+}
+
+fn lines(drifts: &[Drift]) -> String {
+    drifts.iter().map(|drift| format!("\n  {drift}")).collect()
 }
 
 /// With the setting by which a server is not believed.
@@ -132,7 +139,7 @@ mod tests {
         let io = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
         assert!(WarmError::from(sqlx::Error::Io(io)).passes());
         assert!(WarmError::from(sqlx::Error::PoolTimedOut).passes());
-        assert!(!WarmError::from(MigrateError::VersionMismatch(2)).passes());
+        assert!(!WarmError::Drifted(Vec::new()).passes());
         assert!(!WarmError::from(OutOfRange::new("lsn", u64::MAX)).passes());
     }
 }

@@ -5,9 +5,11 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use std::{
+    path::Path,
     str::FromStr,
     sync::atomic::{AtomicU32, Ordering},
 };
+use table::Table;
 
 /// An empty schema. [`Scratch::close`] drops it; after a failed test it stays for a look.
 #[derive(Debug)]
@@ -62,6 +64,25 @@ impl Scratch {
         self.pool.execute(&*drop).await.expect("its own schema");
         self.pool.close().await;
     }
+}
+
+/// Holds the migration of a service against the rows that it is made of; with `APPORTION_WRITE=1` it is written anew.
+pub fn check_migration(service: &str, tables: &[&Table], more: &str) {
+    let made = format!(
+        "-- Made of the rows in services/{service}/src/store by APPORTION_WRITE=1 cargo test -p {service} --test warm\n\n{}{more}",
+        table::ddl(tables),
+    );
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let path = root.join(format!("schemas/postgres/{service}/0001_tables.sql"));
+    if std::env::var_os("APPORTION_WRITE").is_some_and(|value| value == "1") {
+        std::fs::write(&path, &made).expect("the checkout can be written");
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        made == found,
+        "{} is not what the rows say; `APPORTION_WRITE=1 cargo test -p {service} --test warm` writes it anew",
+        path.display()
+    );
 }
 
 fn pool(options: PgConnectOptions) -> PgPool {

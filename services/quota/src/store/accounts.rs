@@ -1,14 +1,146 @@
 //! The table `resource_quotas`, and the view `quota_cohort`.
 
 use super::{
-    keys::{self, Keys, LimitColumns, LimitRecord},
+    keys::{self, Below, Keys},
     parted,
 };
 use crate::project::{AccountState, Key, Peak};
-use chassis::warm::{Moment, OutOfRange, ROWS_MAX, WarmError, bigint, unsigned};
+use chassis::warm::{OutOfRange, ROWS_MAX, WarmError, merge, unsigned};
 use sqlx::{PgConnection, PgPool};
 use std::collections::BTreeMap;
-use vocab::{Account, QuotaResource, Token};
+use table::{Row, Table};
+use vocab::{Account, Limits, Millis, QuotaResource, Token};
+
+/// Limits and what is taken of them, in the resource's unit: millicores, bytes, thousandths of a GPU.
+#[derive(Table)]
+#[table(name = "resource_quotas", key(tenant, team, namespace, resource))]
+#[table(check(peak_is_the_most, "used_peak >= used"))]
+#[table(check(peak_has_its_time, "(used_peak = 0) = (peak_at IS NULL)"))]
+#[table(check(namespace_only_with_team, "namespace = '' OR team <> ''"))]
+#[table(check(limits_have_a_version, "hard IS NULL OR version > 0"))]
+#[table(check(
+    limits_only_with_hard,
+    "hard IS NOT NULL OR (soft IS NULL AND burst IS NULL AND borrow IS NULL AND lend IS NULL)"
+))]
+#[table(check(soft_not_above_hard, "soft <= hard"))]
+#[table(check(burst_not_below_hard, "burst >= hard"))]
+#[table(check(burst_has_its_time, "(burst IS NULL) = (burst_ms = 0)"))]
+#[table(check(
+    soft_since_while_above,
+    "(soft_since IS NOT NULL) = (soft IS NOT NULL AND reserved::numeric + used > soft)"
+))]
+#[table(check(
+    over_since_while_above,
+    "(over_since IS NOT NULL) = (hard IS NOT NULL AND reserved::numeric + used > hard)"
+))]
+#[table(check(
+    borrowed_only_beyond_hard,
+    "borrowed = 0 OR (team = '' AND hard IS NOT NULL AND borrowed::numeric <= reserved::numeric + used - hard)"
+))]
+#[table(check(borrowed_within_the_most, "borrowed <= borrow"))]
+pub struct Quota {
+    #[table(check = "tenant ~ '^[A-Za-z0-9_-]{1,64}$'")]
+    tenant: Token,
+    /// '' for the tenant's own account.
+    team: Below,
+    /// '' for the team's own account, or the tenant's.
+    namespace: Below,
+    resource: QuotaResource,
+    /// None until an operator sets one. May be lowered below what is in use, so nothing compares the two.
+    #[table(check = "hard >= 0")]
+    hard: Option<u64>,
+    /// Above this an account is flagged.
+    #[table(check = "soft >= 0")]
+    soft: Option<u64>,
+    /// Up to this for `burst_ms` at a stretch.
+    burst: Option<u64>,
+    #[table(check = "burst_ms >= 0")]
+    burst_ms: u64,
+    /// How much of what others of the cohort lend it may take; NULL: all of it.
+    #[table(check = "borrow >= 0")]
+    borrow: Option<u64>,
+    /// How much of `hard` others of the cohort may take; NULL: all of it.
+    #[table(check = "lend >= 0")]
+    lend: Option<u64>,
+    /// Of the limit; 0 while there is none.
+    #[table(check = "version >= 0")]
+    version: u64,
+    /// Granted, not started.
+    #[table(check = "reserved >= 0")]
+    reserved: u64,
+    /// Running.
+    #[table(check = "used >= 0")]
+    used: u64,
+    /// The most that was ever in use, and since when.
+    #[table(check = "used_peak >= 0")]
+    used_peak: u64,
+    peak_at: Option<Millis>,
+    /// Above `soft` since then without a break.
+    soft_since: Option<Millis>,
+    /// The same above `hard`.
+    over_since: Option<Millis>,
+    /// What a tenant of a cohort holds beyond `hard`, as far as it may borrow.
+    #[table(check = "borrowed >= 0")]
+    borrowed: u64,
+    changed_at: Millis,
+}
+
+impl Quota {
+    fn of(((account, resource), state): (&Key, &AccountState)) -> Self {
+        let of = |value: fn(Limits) -> Option<u64>| state.limits.and_then(value);
+        Self {
+            tenant: account.tenant.clone(),
+            team: Below(account.team.clone()),
+            namespace: Below(account.namespace.clone()),
+            resource: resource.clone(),
+            hard: of(|limits| Some(limits.hard)),
+            soft: of(|limits| limits.soft),
+            burst: of(|limits| limits.burst),
+            burst_ms: state.limits.map_or(0, |limits| limits.burst_ms),
+            borrow: of(|limits| limits.borrow),
+            lend: of(|limits| limits.lend),
+            version: state.version,
+            reserved: state.reserved,
+            used: state.used,
+            used_peak: state.peak.map_or(0, |peak| peak.used),
+            peak_at: state.peak.map(|peak| peak.at),
+            soft_since: state.soft_since,
+            over_since: state.over_since,
+            borrowed: state.borrowed,
+            changed_at: state.changed_at,
+        }
+    }
+}
+
+impl From<Quota> for AccountRow {
+    fn from(row: Quota) -> Self {
+        Self {
+            account: keys::account(row.tenant, row.team, row.namespace),
+            resource: row.resource,
+            state: AccountState {
+                limits: row.hard.map(|hard| Limits {
+                    hard,
+                    soft: row.soft,
+                    burst: row.burst,
+                    burst_ms: row.burst_ms,
+                    borrow: row.borrow,
+                    lend: row.lend,
+                }),
+                version: row.version,
+                reserved: row.reserved,
+                used: row.used,
+                peak: row.peak_at.map(|at| Peak {
+                    used: row.used_peak,
+                    at,
+                }),
+                soft_since: row.soft_since,
+                over_since: row.over_since,
+                borrowed: row.borrowed,
+                changed_at: row.changed_at,
+            },
+        }
+    }
+}
 
 /// One account's part of one resource type.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,78 +168,11 @@ pub async fn write(
     rows: BTreeMap<&Key, Option<&AccountState>>,
 ) -> Result<(), WarmError> {
     let (written, gone) = parted(rows);
-    for rows in written.chunks(ROWS_MAX) {
-        upsert(tx, rows).await?;
-    }
+    let written: Vec<Quota> = written.into_iter().map(Quota::of).collect();
+    merge(tx, &written).await?;
     for keys in gone.chunks(ROWS_MAX) {
         delete(tx, keys).await?;
     }
-    Ok(())
-}
-
-async fn upsert(tx: &mut PgConnection, rows: &[(&Key, &AccountState)]) -> Result<(), WarmError> {
-    let mut keys = Keys::default();
-    let mut limits = LimitColumns::default();
-    let count = rows.len();
-    let mut versions = Vec::with_capacity(count);
-    let mut reserved = Vec::with_capacity(count);
-    let mut used = Vec::with_capacity(count);
-    let mut peaks = Vec::with_capacity(count);
-    let mut peak_times = Vec::with_capacity(count);
-    let mut soft_since = Vec::with_capacity(count);
-    let mut over_since = Vec::with_capacity(count);
-    let mut borrowed = Vec::with_capacity(count);
-    let mut changed = Vec::with_capacity(count);
-    for (key, state) in rows {
-        let peak = state.peak;
-        keys.push(key);
-        limits.push(state.limits)?;
-        versions.push(bigint("version", state.version)?);
-        reserved.push(bigint("reserved", state.reserved)?);
-        used.push(bigint("used", state.used)?);
-        peaks.push(bigint("used_peak", peak.map_or(0, |peak| peak.used))?);
-        peak_times.push(peak.map(|peak| Moment::try_from(peak.at)).transpose()?);
-        soft_since.push(state.soft_since.map(Moment::try_from).transpose()?);
-        over_since.push(state.over_since.map(Moment::try_from).transpose()?);
-        borrowed.push(bigint("borrowed", state.borrowed)?);
-        changed.push(Moment::try_from(state.changed_at)?);
-    }
-    sqlx::query!(
-        "INSERT INTO resource_quotas
-             (tenant, team, namespace, resource, hard, soft, burst, burst_ms, borrow, lend, version, reserved, used,
-              used_peak, peak_at, soft_since, over_since, borrowed, changed_at)
-         SELECT * FROM UNNEST($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
-                              $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[],
-                              $14::bigint[], $15::timestamptz[], $16::timestamptz[], $17::timestamptz[],
-                              $18::bigint[], $19::timestamptz[])
-         ON CONFLICT (tenant, team, namespace, resource) DO UPDATE SET
-             hard = excluded.hard, soft = excluded.soft, burst = excluded.burst, burst_ms = excluded.burst_ms,
-             borrow = excluded.borrow, lend = excluded.lend, version = excluded.version,
-             reserved = excluded.reserved, used = excluded.used, used_peak = excluded.used_peak,
-             peak_at = excluded.peak_at, soft_since = excluded.soft_since, over_since = excluded.over_since,
-             borrowed = excluded.borrowed, changed_at = excluded.changed_at",
-        &keys.accounts.tenants as _,
-        &keys.accounts.teams as _,
-        &keys.accounts.namespaces as _,
-        &keys.resources,
-        &limits.hard as _,
-        &limits.soft as _,
-        &limits.burst as _,
-        &limits.burst_ms,
-        &limits.borrow as _,
-        &limits.lend as _,
-        &versions,
-        &reserved,
-        &used,
-        &peaks,
-        &peak_times as _,
-        &soft_since as _,
-        &over_since as _,
-        &borrowed,
-        &changed as _,
-    )
-    .execute(tx)
-    .await?;
     Ok(())
 }
 
@@ -146,50 +211,16 @@ async fn read(
     tenant: Option<&Token>,
     below: Option<(&str, &str)>,
 ) -> Result<Vec<AccountRow>, WarmError> {
-    let records = sqlx::query!(
-        r#"SELECT tenant, team, namespace, resource, hard, soft, burst, burst_ms, borrow, lend, version, reserved, used,
-                  used_peak, peak_at AS "peak_at: Moment", soft_since AS "soft_since: Moment",
-                  over_since AS "over_since: Moment", borrowed, changed_at AS "changed_at: Moment"
-           FROM resource_quotas
-           WHERE ($1::text IS NULL OR tenant = $1) AND ($2::text IS NULL OR (team, namespace) = ($2, $3))
-           ORDER BY tenant, team, namespace, resource"#,
-        tenant.map(Token::as_str),
-        below.map(|(team, _)| team),
-        below.map(|(_, namespace)| namespace),
-    )
-    .fetch_all(pool)
-    .await?;
-    let rows = records.into_iter().map(|record| {
-        let peak_used = unsigned("used_peak", record.used_peak)?;
-        let limits = LimitRecord {
-            hard: record.hard,
-            soft: record.soft,
-            burst: record.burst,
-            burst_ms: record.burst_ms,
-            borrow: record.borrow,
-            lend: record.lend,
-        };
-        let state = AccountState {
-            limits: limits.limits()?,
-            version: unsigned("version", record.version)?,
-            reserved: unsigned("reserved", record.reserved)?,
-            used: unsigned("used", record.used)?,
-            peak: record.peak_at.map(|at| Peak {
-                used: peak_used,
-                at: at.into(),
-            }),
-            soft_since: record.soft_since.map(Into::into),
-            over_since: record.over_since.map(Into::into),
-            borrowed: unsigned("borrowed", record.borrowed)?,
-            changed_at: record.changed_at.into(),
-        };
-        Ok(AccountRow {
-            account: keys::account(&record.tenant, &record.team, &record.namespace)?,
-            resource: keys::resource(&record.resource)?,
-            state,
-        })
-    });
-    rows.collect()
+    let query = table::select(Quota::TABLE)
+        + " WHERE ($1::text IS NULL OR tenant = $1) AND ($2::text IS NULL OR (team, namespace) = ($2, $3))
+            ORDER BY tenant, team, namespace, resource";
+    let rows: Vec<Quota> = sqlx::query_as(&query)
+        .bind(tenant.map(Token::as_str))
+        .bind(below.map(|(team, _)| team))
+        .bind(below.map(|(_, namespace)| namespace))
+        .fetch_all(pool)
+        .await?;
+    Ok(rows.into_iter().map(AccountRow::from).collect())
 }
 
 /// All cohorts, by name and resource.

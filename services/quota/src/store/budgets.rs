@@ -1,87 +1,106 @@
 //! The table `quota_budgets`.
 
 use super::{
-    keys::{self, Accounts},
+    keys::{self, Accounts, Below},
     parted,
 };
 use crate::project::BudgetState;
-use chassis::warm::{Moment, OutOfRange, ROWS_MAX, WarmError, bigint, unsigned};
+use chassis::warm::{ROWS_MAX, WarmError, merge};
 use sqlx::{PgConnection, PgPool};
 use std::collections::BTreeMap;
-use vocab::{Account, Budget, BudgetOf, Period};
+use table::{Row, Table};
+use vocab::{Account, Budget, BudgetOf, Millis, Period, Token};
 
 type BudgetKey = (Account, BudgetOf);
+
+/// Budgets and how fast they are used up.
+#[derive(Table)]
+#[table(name = "quota_budgets", key(tenant, team, namespace, budget_of))]
+#[table(check(namespace_only_with_team, "namespace = '' OR team <> ''"))]
+#[table(check(as_of_in_its_period, "period_start <= as_of AND as_of < period_end"))]
+#[table(check(
+    exhausted_in_its_period,
+    "period_start <= exhausted_at AND exhausted_at < period_end"
+))]
+#[table(check(
+    exhausted_when_spent,
+    "spent < amount OR exhausted_at <= as_of IS TRUE"
+))]
+pub struct Spending {
+    #[table(check = "tenant ~ '^[A-Za-z0-9_-]{1,64}$'")]
+    tenant: Token,
+    /// '' for the tenant's own account.
+    team: Below,
+    /// '' for the team's own account, or the tenant's.
+    namespace: Below,
+    /// money in millionths of the currency; the others in the resource's unit times hours.
+    #[table(check = "budget_of IN ('money', 'cpu', 'memory', 'gpu')")]
+    budget_of: BudgetOf,
+    period: Period,
+    #[table(check = "amount >= 0")]
+    amount: u64,
+    #[table(check = "version > 0")]
+    version: u64,
+    /// The period that `as_of` is in, in UTC.
+    period_start: Millis,
+    period_end: Millis,
+    /// Up to `as_of`, rounded down.
+    #[table(check = "spent >= 0 AND scale(spent) = 0")]
+    spent: u128,
+    as_of: Millis,
+    /// What an hour takes of it, by what runs at `as_of`; rounded down.
+    #[table(check = "burn >= 0 AND scale(burn) = 0")]
+    burn: u128,
+    /// When nothing is left of it, or has been since; NULL: it lasts for the period.
+    exhausted_at: Option<Millis>,
+}
+
+impl Spending {
+    fn of(((account, budget_of), state): (&BudgetKey, &BudgetState)) -> Self {
+        Self {
+            tenant: account.tenant.clone(),
+            team: Below(account.team.clone()),
+            namespace: Below(account.namespace.clone()),
+            budget_of: budget_of.clone(),
+            period: state.budget.period,
+            amount: state.budget.amount,
+            version: state.version,
+            period_start: state.period.0,
+            period_end: state.period.1,
+            spent: state.spent,
+            as_of: state.as_of,
+            burn: state.burn,
+            exhausted_at: state.exhausted_at,
+        }
+    }
+
+    fn state(self) -> (BudgetOf, BudgetState) {
+        let state = BudgetState {
+            budget: Budget {
+                amount: self.amount,
+                period: self.period,
+            },
+            version: self.version,
+            period: (self.period_start, self.period_end),
+            spent: self.spent,
+            as_of: self.as_of,
+            burn: self.burn,
+            exhausted_at: self.exhausted_at,
+        };
+        (self.budget_of, state)
+    }
+}
 
 pub async fn write(
     tx: &mut PgConnection,
     rows: BTreeMap<&BudgetKey, Option<&BudgetState>>,
 ) -> Result<(), WarmError> {
     let (written, gone) = parted(rows);
-    for rows in written.chunks(ROWS_MAX) {
-        upsert(tx, rows).await?;
-    }
+    let written: Vec<Spending> = written.into_iter().map(Spending::of).collect();
+    merge(tx, &written).await?;
     for keys in gone.chunks(ROWS_MAX) {
         delete(tx, keys).await?;
     }
-    Ok(())
-}
-
-async fn upsert(
-    tx: &mut PgConnection,
-    rows: &[(&BudgetKey, &BudgetState)],
-) -> Result<(), WarmError> {
-    let mut accounts = Accounts::default();
-    let count = rows.len();
-    let mut of = Vec::with_capacity(count);
-    let mut periods = Vec::with_capacity(count);
-    let mut amounts = Vec::with_capacity(count);
-    let mut versions = Vec::with_capacity(count);
-    let mut starts = Vec::with_capacity(count);
-    let mut ends = Vec::with_capacity(count);
-    let mut spent = Vec::with_capacity(count);
-    let mut as_of = Vec::with_capacity(count);
-    let mut burn = Vec::with_capacity(count);
-    let mut exhausted = Vec::with_capacity(count);
-    for ((account, budget_of), state) in rows {
-        accounts.push(account);
-        of.push(budget_of.name());
-        periods.push(state.budget.period.name());
-        amounts.push(bigint("amount", state.budget.amount)?);
-        versions.push(bigint("version", state.version)?);
-        starts.push(Moment::try_from(state.period.0)?);
-        ends.push(Moment::try_from(state.period.1)?);
-        spent.push(state.spent.to_string());
-        as_of.push(Moment::try_from(state.as_of)?);
-        burn.push(state.burn.to_string());
-        exhausted.push(state.exhausted_at.map(Moment::try_from).transpose()?);
-    }
-    sqlx::query!(
-        "INSERT INTO quota_budgets
-             (tenant, team, namespace, budget_of, period, amount, version, period_start, period_end, spent, as_of, burn,
-              exhausted_at)
-         SELECT * FROM UNNEST($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[],
-                              $8::timestamptz[], $9::timestamptz[], $10::text[]::numeric[], $11::timestamptz[],
-                              $12::text[]::numeric[], $13::timestamptz[])
-         ON CONFLICT (tenant, team, namespace, budget_of) DO UPDATE SET
-             period = excluded.period, amount = excluded.amount, version = excluded.version,
-             period_start = excluded.period_start, period_end = excluded.period_end, spent = excluded.spent,
-             as_of = excluded.as_of, burn = excluded.burn, exhausted_at = excluded.exhausted_at",
-        &accounts.tenants as _,
-        &accounts.teams as _,
-        &accounts.namespaces as _,
-        &of as _,
-        &periods as _,
-        &amounts,
-        &versions,
-        &starts as _,
-        &ends as _,
-        &spent,
-        &as_of as _,
-        &burn,
-        &exhausted as _,
-    )
-    .execute(tx)
-    .await?;
     Ok(())
 }
 
@@ -112,35 +131,13 @@ pub async fn budgets(
     pool: &PgPool,
     account: &Account,
 ) -> Result<Vec<(BudgetOf, BudgetState)>, WarmError> {
-    let records = sqlx::query!(
-        r#"SELECT budget_of, period, amount, version, period_start AS "period_start: Moment",
-                  period_end AS "period_end: Moment", spent::text AS "spent!", as_of AS "as_of: Moment",
-                  burn::text AS "burn!", exhausted_at AS "exhausted_at: Moment"
-           FROM quota_budgets WHERE (tenant, team, namespace) = ($1, $2, $3) ORDER BY budget_of"#,
-        account.tenant.as_str(),
-        keys::name(account.team.as_ref()),
-        keys::name(account.namespace.as_ref()),
-    )
-    .fetch_all(pool)
-    .await?;
-    let rows = records.into_iter().map(|record| {
-        let of = BudgetOf::parse(&record.budget_of)
-            .ok_or_else(|| OutOfRange::new("budget_of", &record.budget_of))?;
-        let period = Period::parse(&record.period)
-            .ok_or_else(|| OutOfRange::new("period", &record.period))?;
-        let state = BudgetState {
-            budget: Budget {
-                amount: unsigned("amount", record.amount)?,
-                period,
-            },
-            version: unsigned("version", record.version)?,
-            period: (record.period_start.into(), record.period_end.into()),
-            spent: keys::whole("spent", &record.spent)?,
-            as_of: record.as_of.into(),
-            burn: keys::whole("burn", &record.burn)?,
-            exhausted_at: record.exhausted_at.map(Into::into),
-        };
-        Ok((of, state))
-    });
-    rows.collect()
+    let query = table::select(Spending::TABLE)
+        + " WHERE (tenant, team, namespace) = ($1, $2, $3) ORDER BY budget_of";
+    let rows: Vec<Spending> = sqlx::query_as(&query)
+        .bind(account.tenant.as_str())
+        .bind(keys::name(account.team.as_ref()))
+        .bind(keys::name(account.namespace.as_ref()))
+        .fetch_all(pool)
+        .await?;
+    Ok(rows.into_iter().map(Spending::state).collect())
 }

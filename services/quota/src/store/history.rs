@@ -1,11 +1,12 @@
 //! The table `quota_usage_history`.
 
-use super::keys::{self, Keys};
+use super::keys::{self, Below};
 use crate::project::{HourRow, Key};
-use chassis::warm::{Moment, OutOfRange, ROWS_MAX, WarmError, bigint, unsigned};
+use chassis::warm::{Moment, WarmError, merge};
 use sqlx::{PgConnection, PgPool};
 use std::collections::BTreeMap;
-use vocab::{Account, HOUR_MS, Millis, QuotaResource};
+use table::{Row, Table};
+use vocab::{Account, HOUR_MS, Millis, QuotaResource, Token};
 
 /// What was longer ago than this is forgotten: 400 days of the ledger's clock, so that a month can be put beside the same
 /// month of the year before.
@@ -14,70 +15,104 @@ pub const RETENTION_MS: i64 = 400 * 24 * HOUR_MS;
 /// A batch forgets up to this many times what it brings, so that forgetting catches up and is never long.
 const FORGOTTEN_PER_ROW: i64 = 2;
 
+/// What was held in each hour, for trends. An account that held nothing in an hour has no row of it.
+#[derive(Table)]
+#[table(
+    name = "quota_usage_history",
+    key(tenant, team, namespace, resource, hour)
+)]
+#[table(check(namespace_only_with_team, "namespace = '' OR team <> ''"))]
+#[table(check(least_not_above_most, "used_min <= used_max"))]
+#[table(check(covers_its_hours, "covered_ms BETWEEN 0 AND hours * 3600000::bigint"))]
+#[table(check(
+    many_hours_only_when_over,
+    "hours = 1 OR covered_ms = hours * 3600000::bigint"
+))]
+#[table(check(many_hours_only_unchanged, "hours = 1 OR used_min = used_max"))]
+#[table(check(
+    average_between_least_and_most,
+    "used_ms BETWEEN used_min::numeric * covered_ms AND used_max::numeric * covered_ms"
+))]
+// For what is too old.
+#[table(index(by_hour, on "hour"))]
+pub struct Hour {
+    #[table(check = "tenant ~ '^[A-Za-z0-9_-]{1,64}$'")]
+    tenant: Token,
+    /// '' for the tenant's own account.
+    team: Below,
+    /// '' for the team's own account, or the tenant's.
+    namespace: Below,
+    resource: QuotaResource,
+    /// In UTC.
+    #[table(check = "extract(epoch FROM hour) % 3600 = 0")]
+    hour: Millis,
+    /// More than one where nothing has changed for as long, and nothing else happened in the cell.
+    #[table(check = "hours > 0")]
+    hours: u32,
+    #[table(check = "used_min >= 0")]
+    used_min: u64,
+    used_max: u64,
+    /// The sum of what was in use, times the milliseconds that it was; over all of the hours.
+    #[table(check = "used_ms >= 0 AND scale(used_ms) = 0")]
+    used_ms: u128,
+    /// The milliseconds that the row speaks of: until an hour is over, those up to its last change.
+    covered_ms: u64,
+    #[table(check = "reserved_max >= 0")]
+    reserved_max: u64,
+    /// At the end of what the row speaks of; NULL: there was none.
+    #[table(check = "hard >= 0")]
+    hard: Option<u64>,
+}
+
+impl Hour {
+    fn of(((account, resource), _): (&Key, Millis), row: &HourRow) -> Self {
+        Self {
+            tenant: account.tenant.clone(),
+            team: Below(account.team.clone()),
+            namespace: Below(account.namespace.clone()),
+            resource: resource.clone(),
+            hour: row.hour,
+            hours: row.hours,
+            used_min: row.used_min,
+            used_max: row.used_max,
+            used_ms: row.used_ms,
+            covered_ms: row.covered_ms,
+            reserved_max: row.reserved_max,
+            hard: row.hard,
+        }
+    }
+}
+
+impl From<Hour> for HourRow {
+    fn from(row: Hour) -> Self {
+        Self {
+            hour: row.hour,
+            hours: row.hours,
+            used_min: row.used_min,
+            used_max: row.used_max,
+            used_ms: row.used_ms,
+            covered_ms: row.covered_ms,
+            reserved_max: row.reserved_max,
+            hard: row.hard,
+        }
+    }
+}
+
 pub async fn write(
     tx: &mut PgConnection,
     rows: BTreeMap<(&Key, Millis), &HourRow>,
 ) -> Result<(), WarmError> {
-    let rows: Vec<_> = rows.into_iter().map(|((key, _), row)| (key, row)).collect();
-    for rows in rows.chunks(ROWS_MAX) {
-        upsert(tx, rows).await?;
-    }
+    let rows: Vec<Hour> = rows
+        .into_iter()
+        .map(|(key, row)| Hour::of(key, row))
+        .collect();
+    merge(tx, &rows).await?;
     forget(tx, &rows).await
 }
 
-async fn upsert(tx: &mut PgConnection, rows: &[(&Key, &HourRow)]) -> Result<(), WarmError> {
-    let mut keys = Keys::default();
-    let count = rows.len();
-    let mut begin = Vec::with_capacity(count);
-    let mut hours = Vec::with_capacity(count);
-    let mut used_min = Vec::with_capacity(count);
-    let mut used_max = Vec::with_capacity(count);
-    let mut used_ms = Vec::with_capacity(count);
-    let mut covered = Vec::with_capacity(count);
-    let mut reserved = Vec::with_capacity(count);
-    let mut hard = Vec::with_capacity(count);
-    for (key, row) in rows {
-        keys.push(key);
-        begin.push(Moment::try_from(row.hour)?);
-        hours.push(i32::try_from(row.hours).map_err(|_| OutOfRange::new("hours", row.hours))?);
-        used_min.push(bigint("used_min", row.used_min)?);
-        used_max.push(bigint("used_max", row.used_max)?);
-        used_ms.push(row.used_ms.to_string());
-        covered.push(bigint("covered_ms", row.covered_ms)?);
-        reserved.push(bigint("reserved_max", row.reserved_max)?);
-        hard.push(row.hard.map(|hard| bigint("hard", hard)).transpose()?);
-    }
-    sqlx::query!(
-        "INSERT INTO quota_usage_history
-             (tenant, team, namespace, resource, hour, hours, used_min, used_max, used_ms, covered_ms, reserved_max, hard)
-         SELECT * FROM UNNEST($1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[], $6::integer[],
-                              $7::bigint[], $8::bigint[], $9::text[]::numeric[], $10::bigint[], $11::bigint[],
-                              $12::bigint[])
-         ON CONFLICT (tenant, team, namespace, resource, hour) DO UPDATE SET
-             hours = excluded.hours, used_min = excluded.used_min, used_max = excluded.used_max,
-             used_ms = excluded.used_ms, covered_ms = excluded.covered_ms, reserved_max = excluded.reserved_max,
-             hard = excluded.hard",
-        &keys.accounts.tenants as _,
-        &keys.accounts.teams as _,
-        &keys.accounts.namespaces as _,
-        &keys.resources,
-        &begin as _,
-        &hours,
-        &used_min,
-        &used_max,
-        &used_ms,
-        &covered,
-        &reserved,
-        &hard as _,
-    )
-    .execute(tx)
-    .await?;
-    Ok(())
-}
-
 /// Forgets what is too old beside `rows`. Costs one look at the oldest row as long as nothing is.
-async fn forget(tx: &mut PgConnection, rows: &[(&Key, &HourRow)]) -> Result<(), WarmError> {
-    let Some(newest) = rows.iter().map(|(_, row)| row.hour).max() else {
+async fn forget(tx: &mut PgConnection, rows: &[Hour]) -> Result<(), WarmError> {
+    let Some(newest) = rows.iter().map(|row| row.hour).max() else {
         return Ok(());
     };
     let before = Millis(newest.0.saturating_sub(RETENTION_MS));
@@ -101,37 +136,22 @@ pub async fn history(
     resource: &QuotaResource,
     from: Millis,
 ) -> Result<Vec<HourRow>, WarmError> {
-    let records = sqlx::query!(
-        r#"SELECT hour AS "hour: Moment", hours, used_min, used_max, used_ms::text AS "used_ms!", covered_ms,
-                  reserved_max, hard
-           FROM quota_usage_history
-           WHERE (tenant, team, namespace, resource) = ($1, $2, $3, $4)
-                 AND hour >= coalesce((SELECT max(hour) FROM quota_usage_history
-                                       WHERE (tenant, team, namespace, resource) = ($1, $2, $3, $4) AND hour <= $5),
-                                      $5)
-           ORDER BY hour"#,
-        account.tenant.as_str(),
-        keys::name(account.team.as_ref()),
-        keys::name(account.namespace.as_ref()),
-        resource.to_string(),
-        Moment::try_from(from)? as _,
-    )
-    .fetch_all(pool)
-    .await?;
-    let mut rows = Vec::with_capacity(records.len());
-    for record in records {
-        let row = HourRow {
-            hour: record.hour.into(),
-            hours: u32::try_from(record.hours)
-                .map_err(|_| OutOfRange::new("hours", record.hours))?,
-            used_min: unsigned("used_min", record.used_min)?,
-            used_max: unsigned("used_max", record.used_max)?,
-            used_ms: keys::whole("used_ms", &record.used_ms)?,
-            covered_ms: unsigned("covered_ms", record.covered_ms)?,
-            reserved_max: unsigned("reserved_max", record.reserved_max)?,
-            hard: record.hard.map(|hard| unsigned("hard", hard)).transpose()?,
-        };
-        rows.extend(row.each_hour().filter(|row| row.hour.plus(HOUR_MS) > from));
-    }
-    Ok(rows)
+    let query = table::select(Hour::TABLE)
+        + " WHERE (tenant, team, namespace, resource) = ($1, $2, $3, $4)
+                  AND hour >= coalesce((SELECT max(hour) FROM quota_usage_history
+                                        WHERE (tenant, team, namespace, resource) = ($1, $2, $3, $4) AND hour <= $5),
+                                       $5)
+            ORDER BY hour";
+    let rows: Vec<Hour> = sqlx::query_as(&query)
+        .bind(account.tenant.as_str())
+        .bind(keys::name(account.team.as_ref()))
+        .bind(keys::name(account.namespace.as_ref()))
+        .bind(resource.to_string())
+        .bind(Moment::try_from(from)?)
+        .fetch_all(pool)
+        .await?;
+    let hours = rows
+        .into_iter()
+        .flat_map(|row| HourRow::from(row).each_hour());
+    Ok(hours.filter(|row| row.hour.plus(HOUR_MS) > from).collect())
 }

@@ -1,8 +1,9 @@
 //! Columns that name accounts and resources, and values that tables hold as text.
 
 use crate::project::Key;
-use chassis::warm::{OutOfRange, bigint, unsigned};
-use vocab::{Account, Limits, QuotaResource, Token};
+use chassis::warm::OutOfRange;
+use table::{PgType, Read, RowError, Value, Written, types};
+use vocab::{Account, QuotaResource, Token};
 
 /// The columns that an account is.
 #[derive(Debug, Default)]
@@ -35,73 +36,39 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// The columns that limits are.
-#[derive(Debug, Default)]
-pub struct LimitColumns {
-    pub hard: Vec<Option<i64>>,
-    pub soft: Vec<Option<i64>>,
-    pub burst: Vec<Option<i64>>,
-    pub burst_ms: Vec<i64>,
-    pub borrow: Vec<Option<i64>>,
-    pub lend: Vec<Option<i64>>,
-}
+/// The name of an account below a tenant; '' for none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Below(pub Option<Token>);
 
-impl LimitColumns {
-    pub fn push(&mut self, limits: Option<Limits>) -> Result<(), OutOfRange> {
-        let column = |what, value: Option<u64>| value.map(|value| bigint(what, value)).transpose();
-        let of = |value: fn(Limits) -> Option<u64>| limits.and_then(value);
-        self.hard
-            .push(column("hard", of(|limits| Some(limits.hard)))?);
-        self.soft.push(column("soft", of(|limits| limits.soft))?);
-        self.burst.push(column("burst", of(|limits| limits.burst))?);
-        let burst_ms = limits.map_or(0, |limits| limits.burst_ms);
-        self.burst_ms.push(bigint("burst_ms", burst_ms)?);
-        self.borrow
-            .push(column("borrow", of(|limits| limits.borrow))?);
-        self.lend.push(column("lend", of(|limits| limits.lend))?);
-        Ok(())
+impl Value for Below {
+    const TYPE: PgType = types::TEXT;
+
+    fn check(column: &str) -> Option<String> {
+        Some(format!("{column} ~ '^[A-Za-z0-9_-]{{0,64}}$'"))
+    }
+
+    fn write(&self, column: &'static str, out: &mut Vec<u8>) -> Result<Written, RowError> {
+        name(self.0.as_ref()).write(column, out)
     }
 }
 
-/// Limits as a row has them.
-#[derive(Debug, Clone, Copy)]
-pub struct LimitRecord {
-    pub hard: Option<i64>,
-    pub soft: Option<i64>,
-    pub burst: Option<i64>,
-    pub burst_ms: i64,
-    pub borrow: Option<i64>,
-    pub lend: Option<i64>,
-}
+impl Read for Below {
+    type Stored = String;
 
-impl LimitRecord {
-    pub fn limits(self) -> Result<Option<Limits>, OutOfRange> {
-        let Some(hard) = self.hard else {
-            return Ok(None);
-        };
-        let column =
-            |what, value: Option<i64>| value.map(|value| unsigned(what, value)).transpose();
-        Ok(Some(Limits {
-            hard: unsigned("hard", hard)?,
-            soft: column("soft", self.soft)?,
-            burst: column("burst", self.burst)?,
-            burst_ms: unsigned("burst_ms", self.burst_ms)?,
-            borrow: column("borrow", self.borrow)?,
-            lend: column("lend", self.lend)?,
-        }))
+    fn read(stored: String, column: &'static str) -> Result<Self, OutOfRange> {
+        match stored.as_str() {
+            "" => Ok(Self(None)),
+            name => token(column, name).map(|token| Self(Some(token))),
+        }
     }
 }
 
-pub fn account(tenant: &str, team: &str, namespace: &str) -> Result<Account, OutOfRange> {
-    let below = |what, text: &str| match text {
-        "" => Ok(None),
-        text => token(what, text).map(Some),
-    };
-    Ok(Account {
-        tenant: token("tenant", tenant)?,
-        team: below("team", team)?,
-        namespace: below("namespace", namespace)?,
-    })
+pub fn account(tenant: Token, Below(team): Below, Below(namespace): Below) -> Account {
+    Account {
+        tenant,
+        team,
+        namespace,
+    }
 }
 
 pub fn resource(text: &str) -> Result<QuotaResource, OutOfRange> {

@@ -1,14 +1,108 @@
 //! The table `quota_limits_planned`.
 
 use super::{
-    keys::{self, Keys, LimitColumns, LimitRecord},
+    keys::{self, Below, Keys},
     parted,
 };
 use crate::project::{Key, Planned};
-use chassis::warm::{Moment, ROWS_MAX, WarmError, bigint, unsigned};
+use chassis::warm::{ROWS_MAX, WarmError, bigint, merge};
 use sqlx::{PgConnection, PgPool};
 use std::collections::BTreeMap;
-use vocab::{Account, QuotaResource, Validity};
+use table::{Row, Table};
+use vocab::{Account, Limits, Millis, QuotaResource, Token, Validity};
+
+/// Limits that are to come, and overrides until they are over.
+#[derive(Table)]
+#[table(
+    name = "quota_limits_planned",
+    key(tenant, team, namespace, resource, version),
+    fixed
+)]
+#[table(check(namespace_only_with_team, "namespace = '' OR team <> ''"))]
+#[table(check(
+    planned_for_a_time,
+    "valid_from IS NOT NULL OR valid_until IS NOT NULL"
+))]
+#[table(check(begins_before_it_ends, "valid_from < valid_until"))]
+#[table(check(
+    limits_only_with_hard,
+    "hard IS NOT NULL OR (soft IS NULL AND burst IS NULL AND borrow IS NULL AND lend IS NULL)"
+))]
+#[table(check(soft_not_above_hard, "soft <= hard"))]
+#[table(check(burst_not_below_hard, "burst >= hard"))]
+#[table(check(burst_has_its_time, "(burst IS NULL) = (burst_ms = 0)"))]
+pub struct Plan {
+    #[table(check = "tenant ~ '^[A-Za-z0-9_-]{1,64}$'")]
+    tenant: Token,
+    /// '' for the tenant's own account.
+    team: Below,
+    /// '' for the team's own account, or the tenant's.
+    namespace: Below,
+    resource: QuotaResource,
+    /// Of the change that set it.
+    #[table(check = "version > 0")]
+    version: u64,
+    /// NULL: at once.
+    valid_from: Option<Millis>,
+    /// NULL: for good.
+    valid_until: Option<Millis>,
+    /// NULL: no limits.
+    #[table(check = "hard >= 0")]
+    hard: Option<u64>,
+    #[table(check = "soft >= 0")]
+    soft: Option<u64>,
+    burst: Option<u64>,
+    #[table(check = "burst_ms >= 0")]
+    burst_ms: u64,
+    #[table(check = "borrow >= 0")]
+    borrow: Option<u64>,
+    #[table(check = "lend >= 0")]
+    lend: Option<u64>,
+}
+
+impl Plan {
+    fn of((((account, resource), version), planned): (Version<'_>, &Planned)) -> Self {
+        let of = |value: fn(Limits) -> Option<u64>| planned.limits.and_then(value);
+        Self {
+            tenant: account.tenant.clone(),
+            team: Below(account.team.clone()),
+            namespace: Below(account.namespace.clone()),
+            resource: resource.clone(),
+            version,
+            valid_from: planned.validity.from,
+            valid_until: planned.validity.until,
+            hard: of(|limits| Some(limits.hard)),
+            soft: of(|limits| limits.soft),
+            burst: of(|limits| limits.burst),
+            burst_ms: planned.limits.map_or(0, |limits| limits.burst_ms),
+            borrow: of(|limits| limits.borrow),
+            lend: of(|limits| limits.lend),
+        }
+    }
+}
+
+impl From<Plan> for PlannedRow {
+    fn from(row: Plan) -> Self {
+        Self {
+            resource: row.resource,
+            version: row.version,
+            planned: Planned {
+                limits: row.hard.map(|hard| Limits {
+                    hard,
+                    soft: row.soft,
+                    burst: row.burst,
+                    burst_ms: row.burst_ms,
+                    borrow: row.borrow,
+                    lend: row.lend,
+                }),
+                validity: Validity {
+                    from: row.valid_from,
+                    until: row.valid_until,
+                },
+            },
+        }
+    }
+}
 
 /// A change of limits that is to come, or an override that is not over.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,52 +120,11 @@ pub async fn write(
     rows: BTreeMap<Version<'_>, Option<&Planned>>,
 ) -> Result<(), WarmError> {
     let (written, gone) = parted(rows);
-    for rows in written.chunks(ROWS_MAX) {
-        upsert(tx, rows).await?;
-    }
+    let written: Vec<Plan> = written.into_iter().map(Plan::of).collect();
+    merge(tx, &written).await?;
     for keys in gone.chunks(ROWS_MAX) {
         delete(tx, keys).await?;
     }
-    Ok(())
-}
-
-async fn upsert(tx: &mut PgConnection, rows: &[(Version<'_>, &Planned)]) -> Result<(), WarmError> {
-    let mut keys = Keys::default();
-    let mut limits = LimitColumns::default();
-    let mut versions = Vec::with_capacity(rows.len());
-    let mut from = Vec::with_capacity(rows.len());
-    let mut until = Vec::with_capacity(rows.len());
-    for ((key, version), planned) in rows {
-        keys.push(key);
-        limits.push(planned.limits)?;
-        versions.push(bigint("version", *version)?);
-        from.push(planned.validity.from.map(Moment::try_from).transpose()?);
-        until.push(planned.validity.until.map(Moment::try_from).transpose()?);
-    }
-    sqlx::query!(
-        "INSERT INTO quota_limits_planned
-             (tenant, team, namespace, resource, version, valid_from, valid_until, hard, soft, burst, burst_ms, borrow,
-              lend)
-         SELECT * FROM UNNEST($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::timestamptz[],
-                              $7::timestamptz[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[],
-                              $12::bigint[], $13::bigint[])
-         ON CONFLICT (tenant, team, namespace, resource, version) DO NOTHING",
-        &keys.accounts.tenants as _,
-        &keys.accounts.teams as _,
-        &keys.accounts.namespaces as _,
-        &keys.resources,
-        &versions,
-        &from as _,
-        &until as _,
-        &limits.hard as _,
-        &limits.soft as _,
-        &limits.burst as _,
-        &limits.burst_ms,
-        &limits.borrow as _,
-        &limits.lend as _,
-    )
-    .execute(tx)
-    .await?;
     Ok(())
 }
 
@@ -101,37 +154,13 @@ async fn delete(tx: &mut PgConnection, gone: &[Version<'_>]) -> Result<(), WarmE
 
 /// What is planned for an account, by resource and in the order of the versions.
 pub async fn planned(pool: &PgPool, account: &Account) -> Result<Vec<PlannedRow>, WarmError> {
-    let records = sqlx::query!(
-        r#"SELECT resource, version, valid_from AS "valid_from: Moment", valid_until AS "valid_until: Moment", hard, soft,
-                  burst, burst_ms, borrow, lend
-           FROM quota_limits_planned WHERE (tenant, team, namespace) = ($1, $2, $3) ORDER BY resource, version"#,
-        account.tenant.as_str(),
-        keys::name(account.team.as_ref()),
-        keys::name(account.namespace.as_ref()),
-    )
-    .fetch_all(pool)
-    .await?;
-    let rows = records.into_iter().map(|record| {
-        let limits = LimitRecord {
-            hard: record.hard,
-            soft: record.soft,
-            burst: record.burst,
-            burst_ms: record.burst_ms,
-            borrow: record.borrow,
-            lend: record.lend,
-        };
-        let validity = Validity {
-            from: record.valid_from.map(Into::into),
-            until: record.valid_until.map(Into::into),
-        };
-        Ok(PlannedRow {
-            resource: keys::resource(&record.resource)?,
-            version: unsigned("version", record.version)?,
-            planned: Planned {
-                limits: limits.limits()?,
-                validity,
-            },
-        })
-    });
-    rows.collect()
+    let query = table::select(Plan::TABLE)
+        + " WHERE (tenant, team, namespace) = ($1, $2, $3) ORDER BY resource, version";
+    let rows: Vec<Plan> = sqlx::query_as(&query)
+        .bind(account.tenant.as_str())
+        .bind(keys::name(account.team.as_ref()))
+        .bind(keys::name(account.namespace.as_ref()))
+        .fetch_all(pool)
+        .await?;
+    Ok(rows.into_iter().map(PlannedRow::from).collect())
 }

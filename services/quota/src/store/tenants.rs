@@ -1,28 +1,61 @@
 //! The table `quota_tenants`.
 
-use super::keys;
 use crate::project::TenantRow;
-use chassis::warm::{OutOfRange, WarmError, bigint, unsigned};
+use chassis::warm::{WarmError, merge};
 use sqlx::{PgConnection, PgPool};
+use table::{Row, Table};
 use vocab::{OnExceed, ReclaimFrom, Token};
 
-pub async fn upsert(tx: &mut PgConnection, row: &TenantRow) -> Result<(), WarmError> {
-    sqlx::query!(
-        "INSERT INTO quota_tenants (tenant, cohort, preemptible, on_exceed, reclaim, version)
-         VALUES ($1, $2, $3, $4, $5, $6)
-         ON CONFLICT (tenant) DO UPDATE SET
-             cohort = excluded.cohort, preemptible = excluded.preemptible, on_exceed = excluded.on_exceed,
-             reclaim = excluded.reclaim, version = excluded.version",
-        row.tenant.as_str(),
-        row.cohort.as_ref().map(Token::as_str),
-        row.preemptible,
-        row.on_exceed.name(),
-        row.reclaim.name(),
-        bigint("version", row.version)?,
-    )
-    .execute(tx)
-    .await?;
-    Ok(())
+/// How quota treats a tenant.
+#[derive(Table)]
+#[table(name = "quota_tenants", key(tenant))]
+#[table(index(of_a_cohort, on "cohort", where "cohort IS NOT NULL"))]
+pub struct Tenant {
+    #[table(check = "tenant ~ '^[A-Za-z0-9_-]{1,64}$'")]
+    tenant: Token,
+    /// NULL: lends and borrows nothing.
+    #[table(check = "cohort ~ '^[A-Za-z0-9_-]{1,64}$'")]
+    cohort: Option<Token>,
+    /// What it borrows may be taken back; otherwise it cannot borrow.
+    preemptible: bool,
+    on_exceed: OnExceed,
+    reclaim: ReclaimFrom,
+    #[table(check = "version > 0")]
+    version: u64,
+}
+
+impl From<&TenantRow> for Tenant {
+    fn from(row: &TenantRow) -> Self {
+        Self {
+            tenant: row.tenant.clone(),
+            cohort: row.cohort.clone(),
+            preemptible: row.preemptible,
+            on_exceed: row.on_exceed,
+            reclaim: row.reclaim,
+            version: row.version,
+        }
+    }
+}
+
+impl From<Tenant> for TenantRow {
+    fn from(row: Tenant) -> Self {
+        Self {
+            tenant: row.tenant,
+            cohort: row.cohort,
+            preemptible: row.preemptible,
+            on_exceed: row.on_exceed,
+            reclaim: row.reclaim,
+            version: row.version,
+        }
+    }
+}
+
+pub async fn write(
+    tx: &mut PgConnection,
+    rows: impl Iterator<Item = &TenantRow>,
+) -> Result<(), WarmError> {
+    let rows: Vec<Tenant> = rows.map(Tenant::from).collect();
+    merge(tx, &rows).await
 }
 
 /// All tenants, by name.
@@ -36,33 +69,11 @@ pub async fn tenant(pool: &PgPool, tenant: &Token) -> Result<Option<TenantRow>, 
 }
 
 async fn read(pool: &PgPool, tenant: Option<&Token>) -> Result<Vec<TenantRow>, WarmError> {
-    let records = sqlx::query!(
-        "SELECT tenant, cohort, preemptible, on_exceed, reclaim, version FROM quota_tenants
-         WHERE ($1::text IS NULL OR tenant = $1) ORDER BY tenant",
-        tenant.map(Token::as_str),
-    )
-    .fetch_all(pool)
-    .await?;
-    let rows = records.into_iter().map(|record| {
-        let on_exceed = OnExceed::ALL.into_iter();
-        let reclaim = ReclaimFrom::ALL.into_iter();
-        let cohort = record.cohort.as_deref();
-        Ok(TenantRow {
-            tenant: keys::token("tenant", &record.tenant)?,
-            cohort: cohort
-                .map(|cohort| keys::token("cohort", cohort))
-                .transpose()?,
-            preemptible: record.preemptible,
-            on_exceed: on_exceed
-                .into_iter()
-                .find(|one| one.name() == record.on_exceed)
-                .ok_or_else(|| OutOfRange::new("on_exceed", &record.on_exceed))?,
-            reclaim: reclaim
-                .into_iter()
-                .find(|one| one.name() == record.reclaim)
-                .ok_or_else(|| OutOfRange::new("reclaim", &record.reclaim))?,
-            version: unsigned("version", record.version)?,
-        })
-    });
-    rows.collect()
+    let query =
+        table::select(Tenant::TABLE) + " WHERE ($1::text IS NULL OR tenant = $1) ORDER BY tenant";
+    let rows: Vec<Tenant> = sqlx::query_as(&query)
+        .bind(tenant.map(Token::as_str))
+        .fetch_all(pool)
+        .await?;
+    Ok(rows.into_iter().map(TenantRow::from).collect())
 }

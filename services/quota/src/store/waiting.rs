@@ -1,14 +1,101 @@
 //! The table `quota_waiting`.
 
 use super::{
-    keys::{self, Accounts},
+    keys::{self, Below},
     parted,
 };
 use crate::project::{Reclaimed, WaitingState};
-use chassis::warm::{Moment, OutOfRange, ROWS_MAX, WarmError, bigint, unsigned};
+use chassis::warm::{OutOfRange, ROWS_MAX, WarmError, bigint, merge};
 use sqlx::{PgConnection, PgPool};
 use std::collections::BTreeMap;
-use vocab::{Account, AllocationNo, Refusal, Rule};
+use table::{Row, Table};
+use vocab::{Account, AllocationNo, Millis, Refusal, Rule, Token};
+
+/// What waits for quota.
+#[derive(Table)]
+#[table(name = "quota_waiting", key(allocation))]
+#[table(check(namespace_only_with_team, "namespace = '' OR team <> ''"))]
+#[table(check(
+    refusal_whole_or_none,
+    "(rule IS NULL) = (subject IS NULL) AND (rule IS NULL) = (limit_value IS NULL)
+     AND (rule IS NULL) = (actual IS NULL)"
+))]
+#[table(check(reclaimed_by_only_when_reclaimed, "reclaimed_by IS NULL OR reclaimed"))]
+#[table(index(of_a_tenant, on "tenant, priority DESC, since, allocation"))]
+pub struct Waiting {
+    /// Its number in the cell.
+    #[table(check = "allocation > 0")]
+    allocation: AllocationNo,
+    #[table(check = "tenant ~ '^[A-Za-z0-9_-]{1,64}$'", fixed)]
+    tenant: Token,
+    /// '' for the tenant's own account.
+    #[table(fixed)]
+    team: Below,
+    /// '' for the team's own account, or the tenant's.
+    #[table(fixed)]
+    namespace: Below,
+    priority: i32,
+    since: Millis,
+    /// What it waits for; NULL until that is said of one whose quota was taken back.
+    rule: Option<Rule>,
+    subject: Option<String>,
+    #[table(check = "limit_value >= 0 AND scale(limit_value) = 0")]
+    limit_value: Option<u128>,
+    #[table(check = "actual >= 0 AND scale(actual) = 0")]
+    actual: Option<u128>,
+    /// It held quota before, which was taken back.
+    reclaimed: bool,
+    /// For whose sake; NULL: its account's burst was over.
+    #[table(check = "reclaimed_by > 0")]
+    reclaimed_by: Option<AllocationNo>,
+}
+
+impl Waiting {
+    fn of((allocation, state): (AllocationNo, &WaitingState)) -> Self {
+        let refusal = state.refusal.as_ref();
+        Self {
+            allocation,
+            tenant: state.account.tenant.clone(),
+            team: Below(state.account.team.clone()),
+            namespace: Below(state.account.namespace.clone()),
+            priority: state.priority,
+            since: state.since,
+            rule: refusal.map(|refusal| refusal.rule),
+            subject: refusal.map(|refusal| refusal.subject.clone()),
+            limit_value: refusal.map(|refusal| refusal.limit.into()),
+            actual: refusal.map(|refusal| refusal.actual.into()),
+            reclaimed: state.reclaimed.is_some(),
+            reclaimed_by: state.reclaimed.and_then(|reclaimed| reclaimed.by),
+        }
+    }
+}
+
+impl TryFrom<Waiting> for WaitingRow {
+    type Error = OutOfRange;
+
+    fn try_from(row: Waiting) -> Result<Self, OutOfRange> {
+        let number =
+            |what, value: u128| u64::try_from(value).map_err(|_| OutOfRange::new(what, value));
+        let refusal = match (row.rule, row.subject, row.limit_value, row.actual) {
+            (Some(rule), Some(subject), Some(limit), Some(actual)) => {
+                let (limit, actual) = (number("limit_value", limit)?, number("actual", actual)?);
+                Some(Refusal::over(rule, subject, limit, actual))
+            }
+            _ => None,
+        };
+        let by = row.reclaimed_by;
+        Ok(Self {
+            allocation: row.allocation,
+            state: WaitingState {
+                account: keys::account(row.tenant, row.team, row.namespace),
+                priority: row.priority,
+                since: row.since,
+                refusal,
+                reclaimed: row.reclaimed.then_some(Reclaimed { by }),
+            },
+        })
+    }
+}
 
 /// An allocation that waits for quota.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,70 +109,11 @@ pub async fn write(
     rows: BTreeMap<AllocationNo, Option<&WaitingState>>,
 ) -> Result<(), WarmError> {
     let (written, gone) = parted(rows);
-    for rows in written.chunks(ROWS_MAX) {
-        upsert(tx, rows).await?;
-    }
+    let written: Vec<Waiting> = written.into_iter().map(Waiting::of).collect();
+    merge(tx, &written).await?;
     for allocations in gone.chunks(ROWS_MAX) {
         delete(tx, allocations).await?;
     }
-    Ok(())
-}
-
-async fn upsert(
-    tx: &mut PgConnection,
-    rows: &[(AllocationNo, &WaitingState)],
-) -> Result<(), WarmError> {
-    let mut accounts = Accounts::default();
-    let count = rows.len();
-    let mut allocations = Vec::with_capacity(count);
-    let mut priorities = Vec::with_capacity(count);
-    let mut since = Vec::with_capacity(count);
-    let mut rules = Vec::with_capacity(count);
-    let mut subjects = Vec::with_capacity(count);
-    let mut limits = Vec::with_capacity(count);
-    let mut actuals = Vec::with_capacity(count);
-    let mut reclaimed = Vec::with_capacity(count);
-    let mut reclaimed_by = Vec::with_capacity(count);
-    for (allocation, state) in rows {
-        let refusal = state.refusal.as_ref();
-        allocations.push(bigint("allocation", allocation.0)?);
-        accounts.push(&state.account);
-        priorities.push(state.priority);
-        since.push(Moment::try_from(state.since)?);
-        rules.push(refusal.map(|refusal| refusal.rule.name()));
-        subjects.push(refusal.map(|refusal| refusal.subject.as_str()));
-        limits.push(refusal.map(|refusal| refusal.limit.to_string()));
-        actuals.push(refusal.map(|refusal| refusal.actual.to_string()));
-        reclaimed.push(state.reclaimed.is_some());
-        let by = state.reclaimed.and_then(|reclaimed| reclaimed.by);
-        reclaimed_by.push(by.map(|by| bigint("reclaimed_by", by.0)).transpose()?);
-    }
-    sqlx::query!(
-        "INSERT INTO quota_waiting
-             (allocation, tenant, team, namespace, priority, since, rule, subject, limit_value, actual, reclaimed,
-              reclaimed_by)
-         SELECT * FROM UNNEST($1::bigint[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::timestamptz[],
-                              $7::text[], $8::text[], $9::text[]::numeric[], $10::text[]::numeric[], $11::boolean[],
-                              $12::bigint[])
-         ON CONFLICT (allocation) DO UPDATE SET
-             priority = excluded.priority, since = excluded.since, rule = excluded.rule, subject = excluded.subject,
-             limit_value = excluded.limit_value, actual = excluded.actual, reclaimed = excluded.reclaimed,
-             reclaimed_by = excluded.reclaimed_by",
-        &allocations,
-        &accounts.tenants as _,
-        &accounts.teams as _,
-        &accounts.namespaces as _,
-        &priorities,
-        &since as _,
-        &rules as _,
-        &subjects as _,
-        &limits as _,
-        &actuals as _,
-        &reclaimed,
-        &reclaimed_by as _,
-    )
-    .execute(tx)
-    .await?;
     Ok(())
 }
 
@@ -107,60 +135,17 @@ pub async fn waiting(
     account: &Account,
     limit: u32,
 ) -> Result<Vec<WaitingRow>, WarmError> {
-    let records = sqlx::query!(
-        r#"SELECT allocation, tenant, team, namespace, priority, since AS "since: Moment", rule, subject,
-                  limit_value::text AS limit_value, actual::text AS actual, reclaimed, reclaimed_by
-           FROM quota_waiting
-           WHERE tenant = $1 AND ($2 = '' OR team = $2) AND ($3 = '' OR namespace = $3)
-           ORDER BY priority DESC, since, allocation LIMIT $4"#,
-        account.tenant.as_str(),
-        keys::name(account.team.as_ref()),
-        keys::name(account.namespace.as_ref()),
-        i64::from(limit),
-    )
-    .fetch_all(pool)
-    .await?;
-    let rows = records.into_iter().map(|record| {
-        let refusal = match (
-            record.rule,
-            record.subject,
-            record.limit_value,
-            record.actual,
-        ) {
-            (Some(rule), Some(subject), Some(limit), Some(actual)) => {
-                Some(refusal(&rule, subject, (&limit, &actual))?)
-            }
-            _ => None,
-        };
-        let by = record
-            .reclaimed_by
-            .map(|by| unsigned("reclaimed_by", by).map(AllocationNo))
-            .transpose()?;
-        let state = WaitingState {
-            account: keys::account(&record.tenant, &record.team, &record.namespace)?,
-            priority: record.priority,
-            since: record.since.into(),
-            refusal,
-            reclaimed: record.reclaimed.then_some(Reclaimed { by }),
-        };
-        Ok(WaitingRow {
-            allocation: AllocationNo(unsigned("allocation", record.allocation)?),
-            state,
-        })
-    });
-    rows.collect()
-}
-
-fn refusal(
-    rule: &str,
-    subject: String,
-    (limit, actual): (&str, &str),
-) -> Result<Refusal, OutOfRange> {
-    let mut rules = Rule::ALL.iter().copied();
-    let known = rules
-        .find(|known| known.name() == rule)
-        .ok_or_else(|| OutOfRange::new("rule", rule))?;
-    let number = |what, text: &str| text.parse().map_err(|_| OutOfRange::new(what, text));
-    let (limit, actual) = (number("limit_value", limit)?, number("actual", actual)?);
-    Ok(Refusal::over(known, subject, limit, actual))
+    let query = table::select(Waiting::TABLE)
+        + " WHERE tenant = $1 AND ($2 = '' OR team = $2) AND ($3 = '' OR namespace = $3)
+            ORDER BY priority DESC, since, allocation LIMIT $4";
+    let rows: Vec<Waiting> = sqlx::query_as(&query)
+        .bind(account.tenant.as_str())
+        .bind(keys::name(account.team.as_ref()))
+        .bind(keys::name(account.namespace.as_ref()))
+        .bind(i64::from(limit))
+        .fetch_all(pool)
+        .await?;
+    rows.into_iter()
+        .map(|row| Ok(WaitingRow::try_from(row)?))
+        .collect()
 }

@@ -55,10 +55,7 @@ async fn accounts() {
     let cases = [
         ("reserved=-1", "resource_quotas_reserved_check"),
         ("used=-1", "resource_quotas_used_check"),
-        (
-            "hard=-1; over_since=now()",
-            "resource_quotas_hard_limit_check",
-        ),
+        ("hard=-1; over_since=now()", "resource_quotas_hard_check"),
         ("resource='disk'", "resource_quotas_resource_check"),
         ("resource='gpu:'", "resource_quotas_resource_check"),
         ("resource='gpu:a b'", "resource_quotas_resource_check"),

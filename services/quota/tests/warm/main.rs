@@ -2,9 +2,11 @@
 
 mod impossible;
 mod rows;
-mod upgrade;
 
-use chassis::warm::{WarmError, WarmState, scratch::Scratch};
+use chassis::warm::{
+    WarmError, WarmState,
+    scratch::{Scratch, check_migration},
+};
 use ledger::{LedgerId, Sink};
 use quota::{
     project::{AccountState, Change, HourRow, Key, Peak},
@@ -15,6 +17,11 @@ use vocab::{Account, Limits, Millis, QuotaResource, Token};
 
 /// A full hour: 2023-11-14 22:00 UTC.
 const HOUR: Millis = Millis(1_699_999_200_000);
+
+#[test]
+fn the_migration_is_made_of_the_rows() {
+    check_migration("quota", store::TABLES, store::VIEWS);
+}
 
 fn token(text: &str) -> Token {
     Token::new(text).unwrap()

@@ -1,292 +1,248 @@
 //! The table `allocations`.
 
-use super::{
-    history::Told,
-    names::{self, joined},
-};
-use crate::project::{AllocationRow, AllocationState, Written};
-use chassis::warm::{CopyRows, Moment, OutOfRange, WarmError, bigint, unsigned};
-use sqlx::{PgConnection, PgExecutor, PgPool, types::Json};
+use super::{history::Told, names};
+use crate::project::{AllocationState, Written};
+use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
+use sqlx::{PgExecutor, PgPool, types::Json};
+use table::Table;
 use uuid::Uuid;
 use vocab::{
-    AllocationId, CellNo, EndCause, GpuShare, LineNo, Lsn, Millis, QosClass, Refusal, Token,
+    AllocationId, CellNo, EndCause, GpuShare, LineNo, Lsn, Millis, QosClass, Refusal, Rule, Token,
     WaitingReason,
 };
 
-/// Rows of allocations that no batch has written before.
-pub async fn insert(
-    tx: &mut PgConnection,
-    cell: CellNo,
-    written: &[&Written],
-) -> Result<(), WarmError> {
-    if written.is_empty() {
-        return Ok(());
-    }
-    let columns = Columns::of(cell, written)?;
-    let mut copy = CopyRows::new(40);
-    for at in 0..written.len() {
-        copy.row();
-        columns.copy(at, &mut copy)?;
-    }
-    let statement = "COPY allocations
-             (allocation_id, tenant, job_set, name, priority, cpu_milli, memory_bytes, gpu_count, gpu_milli,
-              gpu_models, state, waiting_reason, node, gpu_devices, gpu_shares, end_cause, requested_at, placed_at,
-              started_at, ended_at, lsn, queue, priority_class, gang, run_time_ms, line, attempts, last_end_cause,
-              nominated_node, preempted, team, namespace, qos, cpu_milli_most, memory_bytes_most, quota_rule,
-              quota_subject, quota_limit, quota_actual, facts)
-         FROM STDIN (FORMAT binary)";
-    copy.send(tx, statement).await
+/// Every allocation, live and ended, as the ledger has it.
+#[derive(Table)]
+#[table(name = "allocations", key(allocation_id))]
+#[table(check(
+    gpu_is_all_or_none,
+    "(gpu_count = 0) = (gpu_milli = 0) AND (gpu_count > 0 OR cardinality(gpu_models) = 0)"
+))]
+#[table(check(
+    place_is_all_or_none,
+    "(node IS NULL) = (placed_at IS NULL) AND (node IS NOT NULL OR cardinality(gpu_devices) = 0)"
+))]
+#[table(check(
+    placed_with_the_devices_asked_for,
+    "node IS NULL OR cardinality(gpu_devices) = gpu_count"
+))]
+#[table(check(
+    every_device_has_its_share,
+    "cardinality(gpu_devices) = cardinality(gpu_shares) AND 0 < ALL (gpu_shares) AND 1000 >= ALL (gpu_shares)"
+))]
+#[table(check(started_only_where_placed, "started_at IS NULL OR node IS NOT NULL"))]
+// Reports are moved into the time of the placement; requests are on another service's clock.
+#[table(check(
+    nothing_before_its_placement,
+    "started_at >= placed_at AND ended_at >= placed_at"
+))]
+#[table(check(waits_only_in_the_queue, "waiting_reason IS NULL OR state = 'queued'"))]
+#[table(check(cause_when_ended, "(state = 'ended') = (end_cause IS NOT NULL)"))]
+#[table(check(
+    time_of_the_end,
+    "(state IN ('ended', 'denied')) = (ended_at IS NOT NULL)"
+))]
+#[table(check(
+    state_fits_place,
+    "CASE state
+         WHEN 'requested' THEN node IS NULL
+         WHEN 'queued' THEN node IS NULL
+         WHEN 'nominated' THEN node IS NULL
+         WHEN 'denied' THEN node IS NULL
+         WHEN 'placed' THEN node IS NOT NULL AND started_at IS NULL
+         WHEN 'running' THEN started_at IS NOT NULL
+         WHEN 'stopping' THEN node IS NOT NULL
+         ELSE true END"
+))]
+#[table(check(in_line_only_in_the_queue, "line IS NULL OR state = 'queued'"))]
+#[table(check(
+    nominated_for_a_node,
+    "(state = 'nominated') = (nominated_node IS NOT NULL)"
+))]
+#[table(check(queued_again_for_a_cause, "(attempts = 0) = (last_end_cause IS NULL)"))]
+#[table(check(preempted_from_its_node, "NOT preempted OR state = 'stopping'"))]
+#[table(check(namespace_of_a_team, "namespace IS NULL OR team IS NOT NULL"))]
+#[table(check(
+    refusal_is_all_or_none,
+    "num_nulls(quota_rule, quota_subject, quota_limit, quota_actual) IN (0, 4)"
+))]
+#[table(check(
+    refused_by_quota_only,
+    "quota_rule IS NULL OR state IN ('requested', 'denied')"
+))]
+#[table(index(by_job_set, on "tenant, job_set, requested_at DESC"))]
+// What each queue holds.
+#[table(index(held, on "queue", where "node IS NOT NULL AND ended_at IS NULL"))]
+// What waits for quota, for the operator's eye.
+#[table(index(
+    waiting_for_quota,
+    on "tenant, requested_at",
+    where "quota_rule IS NOT NULL AND ended_at IS NULL"
+))]
+pub struct Record<'a> {
+    allocation_id: Uuid,
+    // Names are checked where they are read; here by their length alone, because a regular expression took many times as
+    // long, and a row is written for every request there ever was.
+    #[table(check = "length(tenant) BETWEEN 1 AND 64", fixed)]
+    tenant: &'a Token,
+    #[table(check = "length(job_set) BETWEEN 1 AND 64", fixed)]
+    job_set: &'a Token,
+    /// The tenant's own name for it.
+    #[table(fixed)]
+    name: Option<&'a Token>,
+    priority: i32,
+    #[table(check = "cpu_milli >= 0", fixed)]
+    cpu_milli: u64,
+    #[table(check = "memory_bytes >= 0", fixed)]
+    memory_bytes: u64,
+    /// Devices, and in `gpu_milli` the thousandths of each.
+    #[table(check = "gpu_count >= 0", fixed)]
+    gpu_count: u16,
+    #[table(check = "gpu_milli BETWEEN 0 AND 1000", fixed)]
+    gpu_milli: u16,
+    /// Allowed models; empty means any.
+    #[table(fixed)]
+    gpu_models: Vec<&'a str>,
+    #[table(
+        check = "state IN ('requested', 'queued', 'nominated', 'placed', 'running', 'stopping', 'ended', 'denied')"
+    )]
+    state: &'static str,
+    /// None while it was never tried.
+    waiting_reason: Option<WaitingReason>,
+    node: Option<&'a Token>,
+    /// Its devices on the node and in `gpu_shares` the thousandths taken of each, in the same order.
+    gpu_devices: Vec<i32>,
+    gpu_shares: Vec<i32>,
+    end_cause: Option<EndCause>,
+    #[table(fixed)]
+    requested_at: Millis,
+    placed_at: Option<Millis>,
+    /// By the node's report.
+    started_at: Option<Millis>,
+    /// Or denied.
+    ended_at: Option<Millis>,
+    /// Ledger position of the last change.
+    #[table(check = "lsn > 0")]
+    lsn: Lsn,
+    #[table(fixed)]
+    queue: &'a Token,
+    #[table(fixed)]
+    priority_class: Option<&'a Token>,
+    /// The name of its gang, among the tenant's.
+    #[table(fixed)]
+    gang: Option<&'a Token>,
+    /// None while it is in no line, as during a pause.
+    #[table(check = "line > 0")]
+    line: Option<LineNo>,
+    /// How often it was queued again.
+    #[table(default = "0", check = "attempts >= 0")]
+    attempts: u32,
+    /// What ended the run before the last time it was queued again.
+    last_end_cause: Option<EndCause>,
+    /// As the tenant believes; 0: not known.
+    #[table(default = "0", check = "run_time_ms >= 0", fixed)]
+    run_time_ms: u64,
+    /// Is being cleared for it.
+    nominated_node: Option<&'a Token>,
+    /// It has to go for another.
+    #[table(default = "false")]
+    preempted: bool,
+    /// The account below the tenant that its quota is of.
+    #[table(fixed)]
+    team: Option<&'a Token>,
+    #[table(fixed)]
+    namespace: Option<&'a Token>,
+    #[table(default = "'guaranteed'", fixed)]
+    qos: QosClass,
+    /// 0: no more than it asks for.
+    #[table(default = "0", check = "cpu_milli_most >= 0", fixed)]
+    cpu_milli_most: u64,
+    #[table(default = "0", check = "memory_bytes_most >= 0", fixed)]
+    memory_bytes_most: u64,
+    /// Which rule keeps it waiting for quota, or has denied it: about what, the limit, and what use would come to.
+    quota_rule: Option<Rule>,
+    quota_subject: Option<&'a str>,
+    #[table(check = "quota_limit >= 0")]
+    quota_limit: Option<u64>,
+    #[table(check = "quota_actual >= 0")]
+    quota_actual: Option<u64>,
+    /// What is said of every allocation, once: its first placement, its end or its denial. A row of `explanations` for each
+    /// of them cost more than the allocation's own. An element has the place on the ledger, the moment, the reason and the
+    /// detail, as a row of `explanations` does.
+    #[table(default = "'[]'", check = "jsonb_typeof(facts) = 'array'", appended)]
+    facts: Json<Vec<Told<'a>>>,
 }
 
-/// What may change of rows that are there. What was told of them before stays.
-pub async fn update(
-    tx: &mut PgConnection,
-    cell: CellNo,
-    written: &[&Written],
-) -> Result<(), WarmError> {
-    let columns = Columns::of(cell, written)?;
-    sqlx::query!(
-        "UPDATE allocations AS a SET
-             priority = row.priority, state = row.state, waiting_reason = row.waiting_reason, node = row.node,
-             gpu_devices = string_to_array(row.gpu_devices, ',')::integer[],
-             gpu_shares = string_to_array(row.gpu_shares, ',')::integer[], end_cause = row.end_cause,
-             placed_at = row.placed_at, started_at = row.started_at, ended_at = row.ended_at, lsn = row.lsn,
-             line = row.line, attempts = row.attempts, last_end_cause = row.last_end_cause,
-             nominated_node = row.nominated_node, preempted = row.preempted, quota_rule = row.quota_rule,
-             quota_subject = row.quota_subject, quota_limit = row.quota_limit, quota_actual = row.quota_actual,
-             facts = a.facts || row.facts
-         FROM UNNEST($1::uuid[], $2::integer[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
-                     $8::text[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::bigint[],
-                     $13::bigint[], $14::integer[], $15::text[], $16::text[], $17::boolean[], $18::text[],
-                     $19::text[], $20::bigint[], $21::bigint[], $22::jsonb[])
-             AS row (allocation_id, priority, state, waiting_reason, node, gpu_devices, gpu_shares, end_cause,
-                     placed_at, started_at, ended_at, lsn, line, attempts, last_end_cause, nominated_node, preempted,
-                     quota_rule, quota_subject, quota_limit, quota_actual, facts)
-         WHERE a.allocation_id = row.allocation_id",
-        &columns.ids,
-        &columns.priorities,
-        &columns.states as _,
-        &columns.reasons as _,
-        &columns.nodes as _,
-        &lists(&columns.gpu_devices),
-        &lists(&columns.gpu_shares),
-        &columns.causes as _,
-        &columns.placed as _,
-        &columns.started as _,
-        &columns.ended as _,
-        &columns.lsns,
-        &columns.lines as _,
-        &columns.attempts,
-        &columns.last_causes as _,
-        &columns.nominated as _,
-        &columns.preempted,
-        &columns.quota_rules as _,
-        &columns.quota_subjects as _,
-        &columns.quota_limits as _,
-        &columns.quota_actuals as _,
-        &columns.facts as _,
-    )
-    .execute(tx)
-    .await?;
-    Ok(())
-}
-
-/// Each list as text: an `UNNEST` takes no lists of lists.
-fn lists<T: ToString>(lists: &[Vec<T>]) -> Vec<String> {
-    let text = |list: &Vec<T>| joined(list, ToString::to_string);
-    lists.iter().map(text).collect()
-}
-
-/// The rows, column by column.
-#[derive(Default)]
-struct Columns<'a> {
-    ids: Vec<Uuid>,
-    tenants: Vec<&'a str>,
-    job_sets: Vec<&'a str>,
-    names: Vec<Option<&'a str>>,
-    priorities: Vec<i32>,
-    cpus: Vec<i64>,
-    memories: Vec<i64>,
-    gpu_counts: Vec<i32>,
-    gpu_millis: Vec<i32>,
-    gpu_models: Vec<Vec<&'a str>>,
-    states: Vec<&'static str>,
-    reasons: Vec<Option<&'static str>>,
-    nodes: Vec<Option<&'a str>>,
-    gpu_devices: Vec<Vec<i32>>,
-    gpu_shares: Vec<Vec<i32>>,
-    causes: Vec<Option<&'static str>>,
-    requested: Vec<Moment>,
-    placed: Vec<Option<Moment>>,
-    started: Vec<Option<Moment>>,
-    ended: Vec<Option<Moment>>,
-    lsns: Vec<i64>,
-    queues: Vec<&'a str>,
-    classes: Vec<Option<&'a str>>,
-    gangs: Vec<Option<&'a str>>,
-    run_times: Vec<i64>,
-    lines: Vec<Option<i64>>,
-    attempts: Vec<i32>,
-    last_causes: Vec<Option<&'static str>>,
-    nominated: Vec<Option<&'a str>>,
-    preempted: Vec<bool>,
-    teams: Vec<Option<&'a str>>,
-    namespaces: Vec<Option<&'a str>>,
-    qos: Vec<&'static str>,
-    cpus_most: Vec<i64>,
-    memories_most: Vec<i64>,
-    quota_rules: Vec<Option<&'static str>>,
-    quota_subjects: Vec<Option<&'a str>>,
-    quota_limits: Vec<Option<i64>>,
-    quota_actuals: Vec<Option<i64>>,
-    facts: Vec<Json<Vec<Told<'a>>>>,
-}
-
-impl<'a> Columns<'a> {
-    fn of(cell: CellNo, written: &[&'a Written]) -> Result<Self, OutOfRange> {
-        let mut columns = Self::default();
-        for Written { row, told, .. } in written {
-            columns.push(cell, row)?;
-            columns.push_state(&row.state)?;
-            columns.facts.push(Json(Told::all(cell, told)?));
-        }
-        Ok(columns)
-    }
-
-    /// The values of one row, in the order of the statement.
-    fn copy(&self, at: usize, copy: &mut CopyRows) -> Result<(), WarmError> {
-        copy.value(&self.ids[at])?;
-        copy.value(&self.tenants[at])?;
-        copy.value(&self.job_sets[at])?;
-        copy.value(&self.names[at])?;
-        copy.value(&self.priorities[at])?;
-        copy.value(&self.cpus[at])?;
-        copy.value(&self.memories[at])?;
-        copy.value(&self.gpu_counts[at])?;
-        copy.value(&self.gpu_millis[at])?;
-        copy.value(&self.gpu_models[at])?;
-        copy.value(&self.states[at])?;
-        copy.value(&self.reasons[at])?;
-        copy.value(&self.nodes[at])?;
-        copy.value(&self.gpu_devices[at])?;
-        copy.value(&self.gpu_shares[at])?;
-        copy.value(&self.causes[at])?;
-        copy.value(&self.requested[at])?;
-        copy.value(&self.placed[at])?;
-        copy.value(&self.started[at])?;
-        copy.value(&self.ended[at])?;
-        copy.value(&self.lsns[at])?;
-        copy.value(&self.queues[at])?;
-        copy.value(&self.classes[at])?;
-        copy.value(&self.gangs[at])?;
-        copy.value(&self.run_times[at])?;
-        copy.value(&self.lines[at])?;
-        copy.value(&self.attempts[at])?;
-        copy.value(&self.last_causes[at])?;
-        copy.value(&self.nominated[at])?;
-        copy.value(&self.preempted[at])?;
-        copy.value(&self.teams[at])?;
-        copy.value(&self.namespaces[at])?;
-        copy.value(&self.qos[at])?;
-        copy.value(&self.cpus_most[at])?;
-        copy.value(&self.memories_most[at])?;
-        copy.value(&self.quota_rules[at])?;
-        copy.value(&self.quota_subjects[at])?;
-        copy.value(&self.quota_limits[at])?;
-        copy.value(&self.quota_actuals[at])?;
-        copy.value(&self.facts[at])?;
-        Ok(())
-    }
-
-    fn push(&mut self, cell: CellNo, row: &'a AllocationRow) -> Result<(), OutOfRange> {
-        let spec = &row.spec;
+impl<'a> Record<'a> {
+    pub fn of(cell: CellNo, Written { row, told, .. }: &'a Written) -> Result<Self, OutOfRange> {
+        let (spec, state) = (&row.spec, &row.state);
         let gpu = spec.gpu.as_ref();
-        self.ids.push(row.allocation.id(cell).0);
-        self.tenants.push(row.tenant.as_str());
-        self.job_sets.push(spec.job_set.as_str());
-        self.names.push(spec.name.as_ref().map(Token::as_str));
-        self.priorities.push(spec.priority);
-        self.cpus.push(bigint("cpu_milli", spec.cpu_milli)?);
-        self.memories
-            .push(bigint("memory_bytes", spec.memory_bytes)?);
-        self.gpu_counts.push(gpu.map_or(0, |gpu| gpu.count.into()));
-        self.gpu_millis.push(gpu.map_or(0, |gpu| gpu.milli.into()));
-        let models = gpu.map_or(&[][..], |gpu| &gpu.models);
-        self.gpu_models
-            .push(models.iter().map(Token::as_str).collect());
-        self.requested.push(row.requested_at.try_into()?);
-        self.lsns.push(bigint("lsn", row.lsn.0)?);
-        self.queues.push(row.queue().as_str());
-        self.classes
-            .push(spec.priority_class.as_ref().map(Token::as_str));
-        self.gangs
-            .push(spec.gang.as_ref().map(|gang| gang.name.as_str()));
-        self.run_times
-            .push(bigint("run_time_ms", spec.run_time_ms)?);
-        let attempts = i32::try_from(row.attempts);
-        self.attempts
-            .push(attempts.map_err(|_| OutOfRange::new("attempts", row.attempts))?);
-        self.last_causes.push(row.last_cause.map(EndCause::name));
-        self.teams.push(spec.team.as_ref().map(Token::as_str));
-        self.namespaces
-            .push(spec.namespace.as_ref().map(Token::as_str));
-        self.qos.push(spec.qos().name());
-        self.cpus_most
-            .push(bigint("cpu_milli_most", spec.most.cpu_milli)?);
-        self.memories_most
-            .push(bigint("memory_bytes_most", spec.most.memory_bytes)?);
-        Ok(())
-    }
-
-    fn push_state(&mut self, state: &'a AllocationState) -> Result<(), OutOfRange> {
-        let moment = |at: Option<Millis>| at.map(Moment::try_from).transpose();
         let place = state.place();
         let gpus = place.map_or(&[][..], |place| &place.gpus);
-        let (mut reason, mut in_line, mut nominated) = (None, None, None);
+        let (mut reason, mut line, mut nominated) = (None, None, None);
         let (mut cause, mut ended) = (None, None);
         match state {
             AllocationState::Queued {
-                reason: why, line, ..
-            } => (reason, in_line) = (why.map(WaitingReason::name), *line),
-            AllocationState::Nominated { node, .. } => nominated = Some(node.as_str()),
+                reason: why,
+                line: of,
+                ..
+            } => (reason, line) = (*why, *of),
+            AllocationState::Nominated { node, .. } => nominated = Some(node),
             AllocationState::Ended { cause: why, at, .. } => {
-                (cause, ended) = (Some(why.name()), Some(*at));
+                (cause, ended) = (Some(*why), Some(*at));
             }
             AllocationState::Denied { at, .. } => ended = Some(*at),
             AllocationState::Requested { .. } | AllocationState::Held { .. } => {}
         }
         // What use would have come to is a sum that nothing bounds.
-        let amount = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);
+        let amount = |amount: u64| amount.min(i64::MAX as u64);
         let refusal = state.refusal();
-        self.quota_rules
-            .push(refusal.map(|refusal| refusal.rule.name()));
-        self.quota_subjects
-            .push(refusal.map(|refusal| refusal.subject.as_str()));
-        self.quota_limits
-            .push(refusal.map(|refusal| amount(refusal.limit)));
-        self.quota_actuals
-            .push(refusal.map(|refusal| amount(refusal.actual)));
-        self.states.push(state.name());
-        self.reasons.push(reason);
-        self.lines.push(
-            in_line
-                .map(|LineNo(line)| bigint("line", line))
-                .transpose()?,
-        );
-        self.nominated.push(nominated);
-        self.preempted.push(state.preemption().is_some());
-        self.nodes.push(place.map(|place| place.node.as_str()));
-        self.gpu_devices
-            .push(gpus.iter().map(|share| share.device.into()).collect());
-        self.gpu_shares
-            .push(gpus.iter().map(|share| share.milli.into()).collect());
-        self.causes.push(cause);
-        self.placed
-            .push(moment(place.map(|place| place.placed_at))?);
-        self.started
-            .push(moment(place.and_then(|place| place.started_at))?);
-        self.ended.push(moment(ended)?);
-        Ok(())
+        Ok(Self {
+            allocation_id: row.allocation.id(cell).0,
+            tenant: &row.tenant,
+            job_set: &spec.job_set,
+            name: spec.name.as_ref(),
+            priority: spec.priority,
+            cpu_milli: spec.cpu_milli,
+            memory_bytes: spec.memory_bytes,
+            gpu_count: gpu.map_or(0, |gpu| gpu.count),
+            gpu_milli: gpu.map_or(0, |gpu| gpu.milli),
+            gpu_models: gpu
+                .map_or(&[][..], |gpu| &gpu.models)
+                .iter()
+                .map(Token::as_str)
+                .collect(),
+            state: state.name(),
+            waiting_reason: reason,
+            node: place.map(|place| &place.node),
+            gpu_devices: gpus.iter().map(|share| share.device.into()).collect(),
+            gpu_shares: gpus.iter().map(|share| share.milli.into()).collect(),
+            end_cause: cause,
+            requested_at: row.requested_at,
+            placed_at: place.map(|place| place.placed_at),
+            started_at: place.and_then(|place| place.started_at),
+            ended_at: ended,
+            lsn: row.lsn,
+            queue: row.queue(),
+            priority_class: spec.priority_class.as_ref(),
+            gang: spec.gang.as_ref().map(|gang| &gang.name),
+            line,
+            attempts: row.attempts,
+            last_end_cause: row.last_cause,
+            run_time_ms: spec.run_time_ms,
+            nominated_node: nominated,
+            preempted: state.preemption().is_some(),
+            team: spec.team.as_ref(),
+            namespace: spec.namespace.as_ref(),
+            qos: spec.qos(),
+            cpu_milli_most: spec.most.cpu_milli,
+            memory_bytes_most: spec.most.memory_bytes,
+            quota_rule: refusal.map(|refusal| refusal.rule),
+            quota_subject: refusal.map(|refusal| refusal.subject.as_str()),
+            quota_limit: refusal.map(|refusal| amount(refusal.limit)),
+            quota_actual: refusal.map(|refusal| amount(refusal.actual)),
+            facts: Json(Told::all(cell, told)?),
+        })
     }
 }
 

@@ -8,7 +8,9 @@ use crate::project::{Entry, Fact, Position, Subject};
 use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
 use serde::Serialize;
 use sqlx::{PgConnection, PgExecutor, types::Json};
-use vocab::{AllocationId, CellNo, LineNo, Lsn, Millis};
+use table::Table;
+use uuid::Uuid;
+use vocab::{AllocationId, CellNo, LineNo, Lsn, Millis, Token};
 
 /// What was said longer ago than this is forgotten: 30 days of the ledger's clock. What stands with an allocation stays
 /// as long as that.
@@ -19,24 +21,79 @@ const FORGOTTEN_PER_ENTRY: i64 = 2;
 /// Entries that count for that.
 const FORGOTTEN_MAX: usize = 5000;
 
-/// The same entry comes again when a batch does; it says the same then.
-pub async fn insert(
-    tx: &mut PgConnection,
-    cell: CellNo,
-    entries: &[&Entry],
-) -> Result<(), WarmError> {
-    let count = entries.len();
-    let mut lsns = Vec::with_capacity(count);
-    let mut indexes = Vec::with_capacity(count);
-    let mut times = Vec::with_capacity(count);
-    let mut kinds = Vec::with_capacity(count);
-    let mut allocations = Vec::with_capacity(count);
-    let mut lines = Vec::with_capacity(count);
-    let mut queues = Vec::with_capacity(count);
-    let mut reasons = Vec::with_capacity(count);
-    let mut details = Vec::with_capacity(count);
-    for entry in entries {
-        let (allocation, line, queue) = match &entry.subject {
+/// What was decided about an allocation or a line, and why, in the order of the ledger. The same entry comes again when a
+/// batch does; it says the same then.
+#[derive(Table)]
+#[table(name = "explanations", key(lsn, event_index), fixed)]
+#[table(check(
+    of_an_allocation_or_of_a_line,
+    "(kind = 'line') = (allocation_id IS NULL) AND (kind = 'line') = (queue IS NOT NULL)"
+))]
+#[table(check(
+    line_of_what_waits,
+    "CASE kind WHEN 'line' THEN line IS NOT NULL WHEN 'waiting' THEN true ELSE line IS NULL END"
+))]
+// What waits for quota, or is denied it, has the rule that was broken, which the contract names.
+#[table(check(
+    reason_fits_kind,
+    "coalesce(CASE kind
+           WHEN 'placed' THEN reason IS NULL
+           WHEN 'nominated' THEN reason IS NULL
+           WHEN 'quota_reclaimed' THEN reason IS NULL
+           WHEN 'reprioritised' THEN reason IS NULL
+           WHEN 'quota_waiting' THEN reason IS NOT NULL
+           WHEN 'quota_denied' THEN reason IS NOT NULL
+           WHEN 'preempted' THEN reason IN ('priority', 'fair_share', 'gang', 'reservation', 'quota')
+           WHEN 'requeued' THEN reason IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node',
+                                           'preempted', 'dependency_failed')
+           WHEN 'ended' THEN reason IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node',
+                                        'preempted', 'dependency_failed')
+           ELSE reason IN ('no_node_ready', 'no_node_of_model', 'larger_than_any_node', 'no_room_now',
+                           'no_node_matches', 'fair_share', 'queue_limit', 'backoff', 'dependency',
+                           'gang_incomplete', 'gang_no_room', 'over_limit', 'no_uniform_label', 'nominated',
+                           'quota', 'preemption_limit') END, false)"
+))]
+#[table(index(
+    of_allocation,
+    on "allocation_id, lsn DESC, event_index DESC",
+    where "allocation_id IS NOT NULL"
+))]
+#[table(index(
+    of_line,
+    on "line, lsn DESC, event_index DESC",
+    where "kind = 'line'"
+))]
+#[table(index(
+    of_queue,
+    on "queue, lsn DESC, event_index DESC",
+    where "kind = 'line'"
+))]
+pub struct Record<'a> {
+    #[table(check = "lsn > 0")]
+    lsn: Lsn,
+    #[table(check = "event_index >= 0")]
+    event_index: u32,
+    at: Millis,
+    #[table(
+        check = "kind IN ('waiting', 'line', 'placed', 'nominated', 'preempted', 'requeued', 'ended', 'quota_waiting', 'quota_denied', 'quota_reclaimed', 'reprioritised')"
+    )]
+    kind: &'static str,
+    allocation_id: Option<Uuid>,
+    /// The line that is explained, or that the allocation waits in.
+    #[table(check = "line > 0")]
+    line: Option<LineNo>,
+    /// The line's.
+    queue: Option<&'a Token>,
+    /// Why it waits, had to go, or ended.
+    reason: Option<&'static str>,
+    /// Numbers and names of that kind of fact.
+    #[table(check = "jsonb_typeof(detail) = 'object'")]
+    detail: Json<Detail>,
+}
+
+impl<'a> Record<'a> {
+    pub fn of(cell: CellNo, entry: &'a Entry) -> Self {
+        let (allocation_id, line, queue) = match &entry.subject {
             Subject::Allocation(no) => {
                 let line = match entry.fact {
                     Fact::Waiting { line, .. } => line,
@@ -44,36 +101,20 @@ pub async fn insert(
                 };
                 (Some(no.id(cell).0), line, None)
             }
-            Subject::Line { line, queue } => (None, Some(*line), Some(queue.as_str())),
+            Subject::Line { line, queue } => (None, Some(*line), Some(queue)),
         };
-        lsns.push(bigint("lsn", entry.position.lsn.0)?);
-        indexes.push(index(entry.position)?);
-        times.push(Moment::try_from(entry.at)?);
-        kinds.push(entry.fact.name());
-        allocations.push(allocation);
-        lines.push(line.map(|LineNo(no)| bigint("line", no)).transpose()?);
-        queues.push(queue);
-        reasons.push(entry.fact.reason());
-        details.push(Json(detail(cell, &entry.fact)));
+        Self {
+            lsn: entry.position.lsn,
+            event_index: entry.position.index,
+            at: entry.at,
+            kind: entry.fact.name(),
+            allocation_id,
+            line,
+            queue,
+            reason: entry.fact.reason(),
+            detail: Json(detail(cell, &entry.fact)),
+        }
     }
-    sqlx::query!(
-        "INSERT INTO explanations (lsn, event_index, at, kind, allocation_id, line, queue, reason, detail)
-         SELECT * FROM UNNEST($1::bigint[], $2::integer[], $3::timestamptz[], $4::text[], $5::uuid[], $6::bigint[],
-                              $7::text[], $8::text[], $9::jsonb[])
-         ON CONFLICT (lsn, event_index) DO NOTHING",
-        &lsns,
-        &indexes,
-        &times as _,
-        &kinds as _,
-        &allocations as _,
-        &lines as _,
-        &queues as _,
-        &reasons as _,
-        &details as _,
-    )
-    .execute(tx)
-    .await?;
-    Ok(())
 }
 
 /// An element of `allocations.facts`. The query of [`of_allocation`] knows the names, too.
@@ -105,7 +146,7 @@ impl<'a> Told<'a> {
     }
 }
 
-pub fn index(position: Position) -> Result<i32, OutOfRange> {
+fn index(position: Position) -> Result<i32, OutOfRange> {
     i32::try_from(position.index).map_err(|_| OutOfRange::new("event_index", position.index))
 }
 

@@ -3,9 +3,10 @@
 
 use super::names;
 use crate::project::{HeldRow, ResourceRow, SpaceRow};
-use chassis::warm::{OutOfRange, ROWS_MAX, WarmError, bigint, unsigned};
+use chassis::warm::{OutOfRange, ROWS_MAX, WarmError, bigint, merge, unsigned};
 use sqlx::{PgConnection, PgExecutor};
 use std::collections::BTreeMap;
+use table::{Table, Wide};
 use vocab::{ReservationNo, ReservationState, Slot, Token};
 
 /// What a batch writes.
@@ -31,14 +32,10 @@ impl<'a> Rows<'a> {
     }
 
     pub async fn write(self, tx: &mut PgConnection) -> Result<(), WarmError> {
-        let resources: Vec<_> = self.resources.into_values().collect();
-        for rows in resources.chunks(ROWS_MAX) {
-            upsert_resources(tx, rows).await?;
-        }
-        let reservations: Vec<_> = self.reservations.into_values().collect();
-        for rows in reservations.chunks(ROWS_MAX) {
-            upsert_reservations(tx, rows).await?;
-        }
+        let resources: Vec<_> = self.resources.into_values().map(Resource::of).collect();
+        merge(tx, &resources).await?;
+        let reservations = self.reservations.into_values().map(Reservation::of);
+        merge(tx, &reservations.collect::<Vec<_>>()).await?;
         let spaces: Vec<_> = self.spaces.into_iter().collect();
         for rows in spaces.chunks(ROWS_MAX) {
             pass(tx, rows).await?;
@@ -47,70 +44,94 @@ impl<'a> Rows<'a> {
     }
 }
 
-async fn upsert_resources(tx: &mut PgConnection, rows: &[&ResourceRow]) -> Result<(), WarmError> {
-    let tenants: Vec<_> = rows.iter().map(|row| row.tenant.as_str()).collect();
-    let names: Vec<_> = rows.iter().map(|row| row.resource.as_str()).collect();
-    let mut versions = Vec::with_capacity(rows.len());
-    let mut reservations = Vec::with_capacity(rows.len());
-    for row in rows {
-        versions.push(bigint("version", row.version)?);
-        reservations.push(row.reservation.map(number).transpose()?);
-    }
-    sqlx::query!(
-        "INSERT INTO named_resources (tenant, resource, version, reservation)
-         SELECT * FROM UNNEST($1::text[], $2::text[], $3::bigint[], $4::bigint[])
-         ON CONFLICT (tenant, resource) DO UPDATE SET
-             version = excluded.version, reservation = excluded.reservation",
-        &tenants as _,
-        &names as _,
-        &versions,
-        &reservations as _,
-    )
-    .execute(tx)
-    .await?;
-    Ok(())
+/// Where one stands follows from the reservation that holds it.
+#[derive(Table)]
+#[table(
+    name = "named_resources",
+    key(tenant, resource),
+    with = "fillfactor = 80"
+)]
+pub struct Resource<'a> {
+    tenant: &'a Token,
+    resource: &'a Token,
+    /// Counts the changes of its state.
+    #[table(check = "version >= 0")]
+    version: u64,
+    /// Number of the reservation that holds it; none: it is available.
+    #[table(check = "reservation > 0")]
+    reservation: Option<ReservationNo>,
 }
 
-async fn upsert_reservations(tx: &mut PgConnection, rows: &[&HeldRow]) -> Result<(), WarmError> {
-    let count = rows.len();
-    let mut tenants = Vec::with_capacity(count);
-    let mut numbers = Vec::with_capacity(count);
-    let mut holders = Vec::with_capacity(count);
-    let mut epochs = Vec::with_capacity(count);
-    let mut states = Vec::with_capacity(count);
-    let mut deadlines = Vec::with_capacity(count);
-    let mut retirements = Vec::with_capacity(count);
-    let mut resources = Vec::with_capacity(count);
-    for row in rows {
-        tenants.push(row.tenant.as_str());
-        numbers.push(number(row.reservation)?);
-        holders.push(row.holder.as_str());
-        epochs.push(bigint("epoch", row.epoch)?);
-        states.push(row.state.name());
-        deadlines.push(row.deadline.to_string());
-        retirements.push(row.retire_after.map(|slot| slot.to_string()));
-        resources.push(names::joined(&row.resources, Token::as_str));
+impl<'a> Resource<'a> {
+    fn of(row: &'a ResourceRow) -> Self {
+        Self {
+            tenant: &row.tenant,
+            resource: &row.resource,
+            version: row.version,
+            reservation: row.reservation,
+        }
     }
-    sqlx::query!(
-        "INSERT INTO named_reservations (tenant, number, holder, epoch, state, deadline, retire_after, resources)
-         SELECT tenant, number, holder, epoch, state, deadline::numeric, retire_after::numeric,
-                string_to_array(resources, ',')
-         FROM UNNEST($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[])
-             AS row (tenant, number, holder, epoch, state, deadline, retire_after, resources)
-         ON CONFLICT (tenant, number) DO UPDATE SET
-             epoch = excluded.epoch, state = excluded.state, retire_after = excluded.retire_after",
-        &tenants as _,
-        &numbers,
-        &holders as _,
-        &epochs,
-        &states as _,
-        &deadlines,
-        &retirements as _,
-        &resources,
-    )
-    .execute(tx)
-    .await?;
-    Ok(())
+}
+
+/// Live ones, and ended ones as long as they are remembered.
+#[derive(Table)]
+#[table(
+    name = "named_reservations",
+    key(tenant, number),
+    with = "fillfactor = 80"
+)]
+#[table(check(
+    remembered_once_ended,
+    "(state IN ('released', 'expired', 'revoked')) = (retire_after IS NOT NULL)"
+))]
+#[table(index(ended, on "tenant, retire_after", where "retire_after IS NOT NULL"))]
+pub struct Reservation<'a> {
+    tenant: &'a Token,
+    /// Of the event that granted it.
+    #[table(check = "number > 0")]
+    number: ReservationNo,
+    #[table(fixed)]
+    holder: &'a Token,
+    #[table(check = "epoch > 0")]
+    epoch: u64,
+    state: ReservationState,
+    /// Slots, which no integer type has all of.
+    #[table(check = "deadline >= 0", fixed)]
+    deadline: Wide,
+    /// The last slot at which an ended one is remembered.
+    #[table(check = "retire_after >= 0")]
+    retire_after: Option<Wide>,
+    /// As they were asked for.
+    #[table(check = "cardinality(resources) > 0", fixed)]
+    resources: &'a Vec<Token>,
+}
+
+impl<'a> Reservation<'a> {
+    fn of(row: &'a HeldRow) -> Self {
+        Self {
+            tenant: &row.tenant,
+            number: row.reservation,
+            holder: &row.holder,
+            epoch: row.epoch,
+            state: row.state,
+            deadline: Wide(row.deadline),
+            retire_after: row.retire_after.map(Wide),
+            resources: &row.resources,
+        }
+    }
+}
+
+/// Each tenant's time, and how far its reservations are forgotten.
+#[derive(Debug, Table)]
+#[table(name = "reservation_spaces", key(tenant), with = "fillfactor = 50")]
+pub struct Space {
+    pub tenant: Token,
+    /// The latest that was seen.
+    #[table(check = "slot >= 0")]
+    pub slot: Wide,
+    /// The highest number that was forgotten; 0: none.
+    #[table(check = "retired >= 0")]
+    pub retired: u64,
 }
 
 /// The tenants' time has come to these slots: what was to be remembered until before them is forgotten.

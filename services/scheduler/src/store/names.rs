@@ -87,20 +87,12 @@ pub fn shares(devices: &[i32], millis: &[i32]) -> Result<Vec<GpuShare>, OutOfRan
     shares.collect()
 }
 
-/// A list in a row, joined by commas, which no name contains: an array of arrays would have to be a rectangle.
-pub fn joined<'a, T, S: ToString>(items: &'a [T], text: impl Fn(&'a T) -> S) -> String {
-    let items: Vec<_> = items.iter().map(|item| text(item).to_string()).collect();
-    items.join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn lists_become_text_and_back() {
-        assert_eq!(joined(&[] as &[i32], |n| *n), "");
-        assert_eq!(joined(&[3, 1], |n| *n), "3,1");
+    fn shares_are_two_lists() {
         let share = |device, milli| GpuShare { device, milli };
         assert_eq!(
             shares(&[0, 15], &[1000, 1]),

@@ -2,84 +2,87 @@
 
 use super::{history, names};
 use crate::project::{Outcome, Over, Position, PreemptionRow};
-use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
-use sqlx::{PgConnection, PgPool};
-use vocab::{AllocationId, CellNo, Millis, PreemptionCause, Token};
+use chassis::warm::{Moment, OutOfRange, WarmError, unsigned};
+use sqlx::PgPool;
+use table::Table;
+use uuid::Uuid;
+use vocab::{AllocationId, CellNo, Lsn, Millis, PreemptionCause, Token};
 
 /// The outcome of one that is not over.
 const STOPPING: &str = "stopping";
 
-pub async fn upsert(
-    tx: &mut PgConnection,
-    cell: CellNo,
-    rows: &[&PreemptionRow],
-) -> Result<(), WarmError> {
-    let mut lsns = Vec::new();
-    let mut indexes = Vec::new();
-    let mut ids = Vec::new();
-    let mut tenants = Vec::new();
-    let mut queues = Vec::new();
-    let mut nodes = Vec::new();
-    let mut causes = Vec::new();
-    let mut others = Vec::new();
-    let mut times = Vec::new();
-    let mut graces = Vec::new();
-    let mut outcomes = Vec::new();
-    let mut stopped: Vec<Option<Moment>> = Vec::new();
-    let mut requeued = Vec::new();
-    let mut freed: [Vec<Option<i64>>; 3] = Default::default();
-    for row in rows {
+/// Who had to go from its node for the sake of another, and what that freed. The key is the fact's place on the ledger.
+#[derive(Table)]
+#[table(name = "preemption_events", key(lsn, event_index))]
+#[table(check(
+    over_is_all_or_none,
+    "num_nulls(stopped_at, requeued, freed_cpu_milli, freed_memory_bytes, freed_gpu_milli)
+     = CASE outcome WHEN 'stopping' THEN 5 ELSE 0 END"
+))]
+#[table(index(of_tenant, on "tenant, lsn DESC, event_index DESC"))]
+#[table(index(of_allocation, on "allocation_id"))]
+#[table(index(open, on "grace_until", where "outcome = 'stopping'"))]
+pub struct Record<'a> {
+    #[table(check = "lsn > 0")]
+    lsn: Lsn,
+    #[table(check = "event_index >= 0")]
+    event_index: u32,
+    /// The victim.
+    #[table(references = "allocations ON DELETE CASCADE", fixed)]
+    allocation_id: Uuid,
+    #[table(fixed)]
+    tenant: &'a Token,
+    #[table(fixed)]
+    queue: &'a Token,
+    #[table(fixed)]
+    node: &'a Token,
+    #[table(fixed)]
+    cause: PreemptionCause,
+    /// Whom it makes room for; none for a reservation.
+    #[table(fixed)]
+    by_allocation_id: Option<Uuid>,
+    #[table(fixed)]
+    at: Millis,
+    /// It should have stopped by then.
+    #[table(fixed)]
+    grace_until: Millis,
+    #[table(check = "outcome IN ('stopping', 'stopped', 'node_lost', 'rejected_by_node')")]
+    outcome: &'static str,
+    /// By the node's report, whose clock may be behind the decision's.
+    stopped_at: Option<Millis>,
+    /// It waits again; otherwise it has ended.
+    requeued: Option<bool>,
+    #[table(check = "freed_cpu_milli >= 0")]
+    freed_cpu_milli: Option<u64>,
+    #[table(check = "freed_memory_bytes >= 0")]
+    freed_memory_bytes: Option<u64>,
+    #[table(check = "freed_gpu_milli >= 0")]
+    freed_gpu_milli: Option<u64>,
+}
+
+impl<'a> Record<'a> {
+    pub fn of(cell: CellNo, row: &'a PreemptionRow) -> Self {
         let preemption = &row.preemption;
-        lsns.push(bigint("lsn", preemption.position.lsn.0)?);
-        indexes.push(history::index(preemption.position)?);
-        ids.push(row.allocation.id(cell).0);
-        tenants.push(row.tenant.as_str());
-        queues.push(row.queue.as_str());
-        nodes.push(row.node.as_str());
-        causes.push(preemption.cause.name());
-        others.push(preemption.by.map(|no| no.id(cell).0));
-        times.push(Moment::try_from(preemption.at)?);
-        graces.push(Moment::try_from(preemption.grace_until)?);
-        outcomes.push(row.over.map_or(STOPPING, |over| over.outcome.name()));
-        stopped.push(row.over.map(|over| over.at.try_into()).transpose()?);
-        requeued.push(row.over.map(|over| over.requeued));
-        for (column, amount) in freed.iter_mut().zip(row.amounts) {
-            let amount = bigint("freed", amount)?;
-            column.push(row.over.map(|_| amount));
+        let [cpu, memory, gpu] = row.amounts.map(|amount| row.over.map(|_| amount));
+        Self {
+            lsn: preemption.position.lsn,
+            event_index: preemption.position.index,
+            allocation_id: row.allocation.id(cell).0,
+            tenant: &row.tenant,
+            queue: &row.queue,
+            node: &row.node,
+            cause: preemption.cause,
+            by_allocation_id: preemption.by.map(|no| no.id(cell).0),
+            at: preemption.at,
+            grace_until: preemption.grace_until,
+            outcome: row.over.map_or(STOPPING, |over| over.outcome.name()),
+            stopped_at: row.over.map(|over| over.at),
+            requeued: row.over.map(|over| over.requeued),
+            freed_cpu_milli: cpu,
+            freed_memory_bytes: memory,
+            freed_gpu_milli: gpu,
         }
     }
-    let [freed_cpu, freed_memory, freed_gpu] = freed;
-    sqlx::query!(
-        "INSERT INTO preemption_events
-             (lsn, event_index, allocation_id, tenant, queue, node, cause, by_allocation_id, at, grace_until, outcome,
-              stopped_at, requeued, freed_cpu_milli, freed_memory_bytes, freed_gpu_milli)
-         SELECT * FROM UNNEST($1::bigint[], $2::integer[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[],
-                              $8::uuid[], $9::timestamptz[], $10::timestamptz[], $11::text[], $12::timestamptz[],
-                              $13::boolean[], $14::bigint[], $15::bigint[], $16::bigint[])
-         ON CONFLICT (lsn, event_index) DO UPDATE SET
-             outcome = excluded.outcome, stopped_at = excluded.stopped_at, requeued = excluded.requeued,
-             freed_cpu_milli = excluded.freed_cpu_milli, freed_memory_bytes = excluded.freed_memory_bytes,
-             freed_gpu_milli = excluded.freed_gpu_milli",
-        &lsns,
-        &indexes,
-        &ids,
-        &tenants as _,
-        &queues as _,
-        &nodes as _,
-        &causes as _,
-        &others as _,
-        &times as _,
-        &graces as _,
-        &outcomes as _,
-        &stopped as _,
-        &requeued as _,
-        &freed_cpu as _,
-        &freed_memory as _,
-        &freed_gpu as _,
-    )
-    .execute(tx)
-    .await?;
-    Ok(())
 }
 
 /// A preemption as the table has it.

@@ -2,11 +2,13 @@
 
 use super::names;
 use crate::project::{AllocationState, Written};
-use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
+use chassis::warm::{Moment, OutOfRange, WarmError, merge, unsigned};
 use sqlx::{PgConnection, PgExecutor, PgPool};
+use table::Table;
 use uuid::Uuid;
 use vocab::{
-    AllocationId, AllocationSpec, CellNo, LineNo, Millis, ResourceKind, Token, WaitingReason,
+    AllocationId, AllocationNo, AllocationSpec, CellNo, LineNo, Millis, ResourceKind, Token,
+    WaitingReason,
 };
 
 /// How one stands that waits.
@@ -46,26 +48,54 @@ fn size(spec: &AllocationSpec) -> u64 {
     }
 }
 
-pub async fn upsert(
-    tx: &mut PgConnection,
-    cell: CellNo,
-    written: &[&Written],
-) -> Result<(), WarmError> {
-    let mut ids = Vec::new();
-    let mut tenants = Vec::new();
-    let mut queues = Vec::new();
-    let mut priorities = Vec::new();
-    let mut arrivals = Vec::new();
-    let mut requested = Vec::new();
-    let mut run_times = Vec::new();
-    let mut sizes = Vec::new();
-    let mut states = Vec::new();
-    let mut reasons = Vec::new();
-    let mut lines = Vec::new();
-    let mut times = Vec::new();
-    let mut pauses: Vec<Option<Moment>> = Vec::new();
-    for Written { row, .. } in written {
-        let (standing, reason, line, since) = match &row.state {
+/// What waits for a place, in the order in which it is tried: priority, then arrival.
+#[derive(Table)]
+#[table(name = "scheduling_queue", key(allocation_id))]
+#[table(check(paused_until_a_moment, "(state = 'paused') = (not_before IS NOT NULL)"))]
+#[table(check(in_line_only_when_queued, "line IS NULL OR state = 'queued'"))]
+#[table(index(by_tenant, on "tenant"))]
+#[table(index(by_queue, on "queue"))]
+#[table(index(by_line, on "line", where "line IS NOT NULL"))]
+pub struct Record<'a> {
+    #[table(references = "allocations ON DELETE CASCADE")]
+    allocation_id: Uuid,
+    #[table(fixed)]
+    tenant: &'a Token,
+    priority: i32,
+    /// Number of the request.
+    #[table(check = "arrival > 0", fixed)]
+    arrival: AllocationNo,
+    /// None while it was never tried.
+    #[table(
+        check = "waiting_reason IN ('no_node_ready', 'no_node_of_model', 'larger_than_any_node', 'no_room_now', 'no_node_matches', 'fair_share', 'queue_limit', 'backoff', 'dependency', 'gang_incomplete', 'gang_no_room', 'over_limit', 'no_uniform_label', 'nominated', 'preemption_limit')"
+    )]
+    waiting_reason: Option<WaitingReason>,
+    /// In the queue, or waiting for this reason, since then.
+    since: Millis,
+    #[table(fixed)]
+    queue: &'a Token,
+    #[table(check = "line > 0")]
+    line: Option<LineNo>,
+    /// Nominated: its node is being cleared. Paused: not tried before `not_before`.
+    #[table(
+        default = "'queued'",
+        check = "state IN ('queued', 'nominated', 'paused')"
+    )]
+    state: &'static str,
+    not_before: Option<Millis>,
+    #[table(fixed)]
+    requested_at: Millis,
+    #[table(default = "0", check = "run_time_ms >= 0", fixed)]
+    run_time_ms: u64,
+    /// In milli-GPUs, or in millicores when it asks for no GPU.
+    #[table(default = "0", check = "size >= 0", fixed)]
+    size: u64,
+}
+
+impl<'a> Record<'a> {
+    /// None: it does not wait.
+    fn of(cell: CellNo, Written { row, .. }: &'a Written) -> Option<Self> {
+        let (standing, waiting_reason, line, since) = match &row.state {
             AllocationState::Queued {
                 reason,
                 line,
@@ -79,55 +109,36 @@ pub async fn upsert(
             AllocationState::Requested { .. }
             | AllocationState::Held { .. }
             | AllocationState::Ended { .. }
-            | AllocationState::Denied { .. } => continue,
+            | AllocationState::Denied { .. } => return None,
         };
-        ids.push(row.allocation.id(cell).0);
-        tenants.push(row.tenant.as_str());
-        queues.push(row.queue().as_str());
-        priorities.push(row.spec.priority);
-        arrivals.push(bigint("arrival", row.allocation.0)?);
-        requested.push(Moment::try_from(row.requested_at)?);
-        run_times.push(bigint("run_time_ms", row.spec.run_time_ms)?);
-        sizes.push(bigint("size", size(&row.spec))?);
-        states.push(standing.name());
-        reasons.push(reason.map(WaitingReason::name));
-        lines.push(line.map(|LineNo(no)| bigint("line", no)).transpose()?);
-        times.push(Moment::try_from(since)?);
-        pauses.push(match standing {
-            Standing::Paused(until) => Some(until.try_into()?),
-            Standing::Queued | Standing::Nominated => None,
-        });
+        Some(Self {
+            allocation_id: row.allocation.id(cell).0,
+            tenant: &row.tenant,
+            priority: row.spec.priority,
+            arrival: row.allocation,
+            waiting_reason,
+            since,
+            queue: row.queue(),
+            line,
+            state: standing.name(),
+            not_before: match standing {
+                Standing::Paused(until) => Some(until),
+                Standing::Queued | Standing::Nominated => None,
+            },
+            requested_at: row.requested_at,
+            run_time_ms: row.spec.run_time_ms,
+            size: size(&row.spec),
+        })
     }
-    if ids.is_empty() {
-        return Ok(());
-    }
-    sqlx::query!(
-        "INSERT INTO scheduling_queue
-             (allocation_id, tenant, queue, priority, arrival, requested_at, run_time_ms, size, state, waiting_reason,
-              line, since, not_before)
-         SELECT * FROM UNNEST($1::uuid[], $2::text[], $3::text[], $4::integer[], $5::bigint[], $6::timestamptz[],
-                              $7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::bigint[], $12::timestamptz[],
-                              $13::timestamptz[])
-         ON CONFLICT (allocation_id) DO UPDATE SET
-             priority = excluded.priority, state = excluded.state, waiting_reason = excluded.waiting_reason,
-             line = excluded.line, since = excluded.since, not_before = excluded.not_before",
-        &ids,
-        &tenants as _,
-        &queues as _,
-        &priorities,
-        &arrivals,
-        &requested as _,
-        &run_times,
-        &sizes,
-        &states as _,
-        &reasons as _,
-        &lines as _,
-        &times as _,
-        &pauses as _,
-    )
-    .execute(tx)
-    .await?;
-    Ok(())
+}
+
+pub async fn upsert(
+    tx: &mut PgConnection,
+    cell: CellNo,
+    written: &[&Written],
+) -> Result<(), WarmError> {
+    let waiting = written.iter().filter_map(|one| Record::of(cell, one));
+    merge(tx, &waiting.collect::<Vec<_>>()).await
 }
 
 pub async fn leave(

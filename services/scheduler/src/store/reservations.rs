@@ -2,42 +2,57 @@
 
 use super::names;
 use crate::project::{ReservationRow, ReservationState};
-use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
-use sqlx::{PgConnection, PgPool, types::Json};
-use vocab::{AdvanceReservation, Requirement, Token};
+use chassis::warm::{Moment, OutOfRange, WarmError, unsigned};
+use sqlx::{PgPool, types::Json};
+use table::Table;
+use vocab::{AdvanceReservation, Millis, Requirement, Token};
 
-pub async fn upsert(tx: &mut PgConnection, row: &ReservationRow) -> Result<(), WarmError> {
-    let nodes = match &row.state {
-        ReservationState::Granted { nodes } => &nodes[..],
-        ReservationState::Asked
-        | ReservationState::Refused
-        | ReservationState::Withdrawn
-        | ReservationState::Over => &[],
-    };
-    let nodes: Vec<String> = nodes.iter().map(|node| node.as_str().to_owned()).collect();
-    let terms = &row.terms;
-    sqlx::query!(
-        "INSERT INTO reservations (reservation, queue, starts_at, ends_at, nodes_wanted, selector, state, nodes,
-                                   version, changed_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-         ON CONFLICT (reservation) DO UPDATE SET
-             queue = excluded.queue, starts_at = excluded.starts_at, ends_at = excluded.ends_at,
-             nodes_wanted = excluded.nodes_wanted, selector = excluded.selector, state = excluded.state,
-             nodes = excluded.nodes, version = excluded.version, changed_at = excluded.changed_at",
-        row.reservation.as_str(),
-        terms.queue.as_str(),
-        Moment::try_from(terms.from)? as _,
-        Moment::try_from(terms.until)? as _,
-        i64::from(terms.nodes),
-        Json(&terms.selector) as _,
-        row.state.name(),
-        &nodes,
-        bigint("version", row.version)?,
-        Moment::try_from(row.changed_at)? as _,
-    )
-    .execute(tx)
-    .await?;
-    Ok(())
+/// Advance reservations of nodes.
+#[derive(Table)]
+#[table(name = "reservations", key(reservation))]
+#[table(check(reservations_check, "ends_at > starts_at"))]
+#[table(check(granted_with_nodes, "(state = 'granted') = (cardinality(nodes) > 0)"))]
+pub struct Record<'a> {
+    reservation: &'a Token,
+    queue: &'a Token,
+    starts_at: Millis,
+    ends_at: Millis,
+    #[table(check = "nodes_wanted >= 0")]
+    nodes_wanted: u64,
+    /// What the nodes must be like.
+    #[table(check = "jsonb_typeof(selector) = 'array'")]
+    selector: Json<&'a [Requirement]>,
+    #[table(check = "state IN ('asked', 'granted', 'refused', 'withdrawn', 'over')")]
+    state: &'static str,
+    nodes: Vec<&'a str>,
+    #[table(check = "version > 0")]
+    version: u64,
+    changed_at: Millis,
+}
+
+impl<'a> Record<'a> {
+    pub fn of(row: &'a ReservationRow) -> Self {
+        let nodes = match &row.state {
+            ReservationState::Granted { nodes } => &nodes[..],
+            ReservationState::Asked
+            | ReservationState::Refused
+            | ReservationState::Withdrawn
+            | ReservationState::Over => &[],
+        };
+        let terms = &row.terms;
+        Self {
+            reservation: &row.reservation,
+            queue: &terms.queue,
+            starts_at: terms.from,
+            ends_at: terms.until,
+            nodes_wanted: terms.nodes.into(),
+            selector: Json(&terms.selector),
+            state: row.state.name(),
+            nodes: nodes.iter().map(Token::as_str).collect(),
+            version: row.version,
+            changed_at: row.changed_at,
+        }
+    }
 }
 
 /// All reservations, in the order in which they begin.

@@ -3,9 +3,11 @@
 mod explain;
 mod named;
 mod settings;
-mod upgrade;
 
-use chassis::warm::{WarmError, scratch::Scratch};
+use chassis::warm::{
+    WarmError,
+    scratch::{Scratch, check_migration},
+};
 use ledger::{Batch, LedgerId, Sink, SinkError};
 use scheduler::{
     project::{AllocationRow, AllocationState, Change, Place, Position, Preemption, Stop, Written},
@@ -20,6 +22,11 @@ use vocab::{
 
 const CELL: CellNo = CellNo(3);
 const LEDGER: LedgerId = LedgerId(1);
+
+#[test]
+fn the_migration_is_made_of_the_rows() {
+    check_migration("scheduler", store::TABLES, store::VIEWS);
+}
 
 fn token(text: &str) -> Token {
     Token::new(text).unwrap()

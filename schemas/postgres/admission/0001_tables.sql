@@ -1,0 +1,96 @@
+-- Made of the rows in services/admission/src/store by APPORTION_WRITE=1 cargo test -p admission --test warm
+
+CREATE TABLE projection_position (
+    name text NOT NULL,
+    ledger_created bigint NOT NULL,
+    lsn bigint NOT NULL,
+    digest bytea,
+    CONSTRAINT projection_position_pkey PRIMARY KEY (name),
+    CONSTRAINT projection_position_lsn_check CHECK (lsn >= 0),
+    CONSTRAINT projection_position_digest_check CHECK (octet_length(digest) = 32)
+);
+COMMENT ON TABLE projection_position IS 'How far the read model has applied the ledger. The same table in every service; it moves in the transaction that writes the rows, so the two can never disagree.';
+COMMENT ON COLUMN projection_position.ledger_created IS 'Tells this ledger from one that was made anew under the same name: its creation, Unix nanoseconds.';
+COMMENT ON COLUMN projection_position.digest IS 'What stood on the ledger at the position that was applied, SHA-256: a ledger that lost its end and grew again is told from the one that was read by it. Unknown until the next batch.';
+
+CREATE TABLE tenants (
+    tenant text NOT NULL,
+    version bigint NOT NULL,
+    created_at timestamptz NOT NULL,
+    changed_at timestamptz NOT NULL,
+    CONSTRAINT tenants_pkey PRIMARY KEY (tenant),
+    CONSTRAINT tenants_tenant_check CHECK (tenant ~ '^[A-Za-z0-9_-]{1,64}$'),
+    CONSTRAINT tenants_version_check CHECK (version > 0)
+);
+COMMENT ON TABLE tenants IS 'Who may ask.';
+
+CREATE TABLE operations (
+    event_no bigint NOT NULL,
+    tenant text NOT NULL,
+    operation_id text,
+    digest bytea NOT NULL,
+    stands boolean NOT NULL,
+    verb text,
+    state text NOT NULL,
+    allocation_id uuid,
+    version bigint,
+    rule text,
+    subject text,
+    rule_limit numeric(20),
+    rule_actual numeric(20),
+    requested_at timestamptz NOT NULL,
+    decided_at timestamptz,
+    by_slots boolean NOT NULL DEFAULT false,
+    reservation_id uuid,
+    epoch bigint,
+    deadline_slot numeric(20),
+    allocations bigint,
+    CONSTRAINT operations_pkey PRIMARY KEY (event_no),
+    CONSTRAINT operations_event_no_check CHECK (event_no > 0),
+    CONSTRAINT operations_digest_check CHECK (octet_length(digest) = 16),
+    CONSTRAINT operations_verb_check CHECK (verb IN ('submit', 'cancel', 'cancel_job_set', 'set_priority', 'create_resource', 'reserve', 'confirm', 'release', 'revoke', 'reclaim', 'set_tenant', 'set_quota', 'set_rate', 'set_queue', 'set_priority_class', 'set_scheduling', 'set_cordon', 'set_reservation', 'set_budget', 'set_node')),
+    CONSTRAINT operations_state_check CHECK (state IN ('pending', 'placed', 'waiting', 'ended', 'cancelled', 'applied', 'refused', 'job_set_cancelled', 'priority_set', 'created', 'reserved', 'confirmed', 'released', 'revoked', 'reclaimed')),
+    CONSTRAINT operations_version_check CHECK (version > 0),
+    CONSTRAINT operations_rule_limit_check CHECK (rule_limit >= 0),
+    CONSTRAINT operations_rule_actual_check CHECK (rule_actual >= 0),
+    CONSTRAINT operations_epoch_check CHECK (epoch > 0),
+    CONSTRAINT operations_deadline_slot_check CHECK (deadline_slot >= 0),
+    CONSTRAINT operations_allocations_check CHECK (allocations >= 0),
+    CONSTRAINT decided_when_not_pending CHECK ((state = 'pending') = (decided_at IS NULL)),
+    CONSTRAINT refused_by_a_rule CHECK (CASE WHEN state = 'refused'
+          THEN num_nulls(rule, subject, rule_limit, rule_actual) = 0
+          ELSE num_nonnulls(rule, subject, rule_limit, rule_actual) = 0 END),
+    CONSTRAINT verb_known_unless_refused CHECK (verb IS NOT NULL OR (state = 'refused' AND allocation_id IS NULL)),
+    CONSTRAINT allocation_of_submit_or_cancel CHECK (verb IS NULL OR (verb IN ('submit', 'cancel')) = (allocation_id IS NOT NULL)),
+    CONSTRAINT state_fits_verb CHECK (CASE verb
+         WHEN 'submit' THEN state IN ('pending', 'placed', 'waiting', 'ended', 'refused')
+         WHEN 'cancel' THEN state IN ('pending', 'cancelled', 'refused')
+         WHEN 'cancel_job_set' THEN state IN ('pending', 'job_set_cancelled', 'refused')
+         WHEN 'set_priority' THEN state IN ('pending', 'priority_set', 'refused')
+         WHEN 'create_resource' THEN state IN ('pending', 'created', 'refused')
+         WHEN 'reserve' THEN state IN ('pending', 'reserved', 'refused')
+         WHEN 'confirm' THEN state IN ('pending', 'confirmed', 'refused')
+         WHEN 'release' THEN state IN ('pending', 'released', 'refused')
+         WHEN 'revoke' THEN state IN ('pending', 'revoked', 'refused')
+         WHEN 'reclaim' THEN state IN ('pending', 'reclaimed', 'refused')
+         ELSE state IN ('applied', 'refused') END),
+    CONSTRAINT version_when_applied CHECK ((state = 'applied') = (version IS NOT NULL)),
+    CONSTRAINT reserved_until_a_slot CHECK ((state = 'reserved') = (reservation_id IS NOT NULL) AND (state = 'reserved') = (deadline_slot IS NOT NULL)),
+    CONSTRAINT epoch_of_a_reservation CHECK ((state IN ('reserved', 'released', 'revoked')) = (epoch IS NOT NULL)),
+    CONSTRAINT counted_allocations CHECK ((state IN ('job_set_cancelled', 'priority_set')) = (allocations IS NOT NULL)),
+    CONSTRAINT slots_of_resources CHECK (NOT by_slots OR verb IN ('create_resource', 'reserve', 'confirm', 'release', 'revoke', 'reclaim'))
+);
+COMMENT ON TABLE operations IS 'What was asked, and what became of it. Rows leave when their retention window is over.';
+COMMENT ON COLUMN operations.event_no IS 'Number of the event that recorded the operation.';
+COMMENT ON COLUMN operations.operation_id IS 'None when the message could not be read that far.';
+COMMENT ON COLUMN operations.digest IS 'First 16 bytes of SHA-256 over the request''s canonical content.';
+COMMENT ON COLUMN operations.stands IS 'Whether the operation id stands for this one: a repeat is answered with its outcome. Not when it was refused for a reason that says nothing of it, such as a conflict with the one that stands.';
+COMMENT ON COLUMN operations.verb IS 'None when refused at the door: it may have had none.';
+COMMENT ON COLUMN operations.allocation_id IS 'The allocation that it made or that it is about.';
+COMMENT ON COLUMN operations.version IS 'Of an applied change.';
+COMMENT ON COLUMN operations.rule IS 'The broken rule and what it was about. A tenant may name any 64-bit number, so these are numeric.';
+COMMENT ON COLUMN operations.by_slots IS 'Its retention window is counted in slots and not by the clock.';
+COMMENT ON COLUMN operations.reservation_id IS 'Of a granted reservation.';
+COMMENT ON COLUMN operations.allocations IS 'How many a cancel of a job set, or a change of priority, was for.';
+CREATE UNIQUE INDEX operations_one_stands ON operations (tenant, operation_id) WHERE stands AND operation_id IS NOT NULL;
+CREATE INDEX operations_by_tenant ON operations (tenant, event_no DESC);

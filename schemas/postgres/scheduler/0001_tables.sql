@@ -1,0 +1,423 @@
+-- Made of the rows in services/scheduler/src/store by APPORTION_WRITE=1 cargo test -p scheduler --test warm
+
+CREATE TABLE projection_position (
+    name text NOT NULL,
+    ledger_created bigint NOT NULL,
+    lsn bigint NOT NULL,
+    digest bytea,
+    CONSTRAINT projection_position_pkey PRIMARY KEY (name),
+    CONSTRAINT projection_position_lsn_check CHECK (lsn >= 0),
+    CONSTRAINT projection_position_digest_check CHECK (octet_length(digest) = 32)
+);
+COMMENT ON TABLE projection_position IS 'How far the read model has applied the ledger. The same table in every service; it moves in the transaction that writes the rows, so the two can never disagree.';
+COMMENT ON COLUMN projection_position.ledger_created IS 'Tells this ledger from one that was made anew under the same name: its creation, Unix nanoseconds.';
+COMMENT ON COLUMN projection_position.digest IS 'What stood on the ledger at the position that was applied, SHA-256: a ledger that lost its end and grew again is told from the one that was read by it. Unknown until the next batch.';
+
+CREATE TABLE allocations (
+    allocation_id uuid NOT NULL,
+    tenant text NOT NULL,
+    job_set text NOT NULL,
+    name text,
+    priority integer NOT NULL,
+    cpu_milli bigint NOT NULL,
+    memory_bytes bigint NOT NULL,
+    gpu_count integer NOT NULL,
+    gpu_milli integer NOT NULL,
+    gpu_models text[] NOT NULL,
+    state text NOT NULL,
+    waiting_reason text,
+    node text,
+    gpu_devices integer[] NOT NULL,
+    gpu_shares integer[] NOT NULL,
+    end_cause text,
+    requested_at timestamptz NOT NULL,
+    placed_at timestamptz,
+    started_at timestamptz,
+    ended_at timestamptz,
+    lsn bigint NOT NULL,
+    queue text NOT NULL,
+    priority_class text,
+    gang text,
+    line bigint,
+    attempts integer NOT NULL DEFAULT 0,
+    last_end_cause text,
+    run_time_ms bigint NOT NULL DEFAULT 0,
+    nominated_node text,
+    preempted boolean NOT NULL DEFAULT false,
+    team text,
+    namespace text,
+    qos text NOT NULL DEFAULT 'guaranteed',
+    cpu_milli_most bigint NOT NULL DEFAULT 0,
+    memory_bytes_most bigint NOT NULL DEFAULT 0,
+    quota_rule text,
+    quota_subject text,
+    quota_limit bigint,
+    quota_actual bigint,
+    facts jsonb NOT NULL DEFAULT '[]',
+    CONSTRAINT allocations_pkey PRIMARY KEY (allocation_id),
+    CONSTRAINT allocations_tenant_check CHECK (length(tenant) BETWEEN 1 AND 64),
+    CONSTRAINT allocations_job_set_check CHECK (length(job_set) BETWEEN 1 AND 64),
+    CONSTRAINT allocations_cpu_milli_check CHECK (cpu_milli >= 0),
+    CONSTRAINT allocations_memory_bytes_check CHECK (memory_bytes >= 0),
+    CONSTRAINT allocations_gpu_count_check CHECK (gpu_count >= 0),
+    CONSTRAINT allocations_gpu_milli_check CHECK (gpu_milli BETWEEN 0 AND 1000),
+    CONSTRAINT allocations_state_check CHECK (state IN ('requested', 'queued', 'nominated', 'placed', 'running', 'stopping', 'ended', 'denied')),
+    CONSTRAINT allocations_waiting_reason_check CHECK (waiting_reason IN ('no_node_ready', 'no_node_of_model', 'larger_than_any_node', 'no_room_now', 'no_node_matches', 'fair_share', 'queue_limit', 'backoff', 'dependency', 'gang_incomplete', 'gang_no_room', 'over_limit', 'no_uniform_label', 'nominated', 'quota', 'preemption_limit')),
+    CONSTRAINT allocations_end_cause_check CHECK (end_cause IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node', 'preempted', 'dependency_failed')),
+    CONSTRAINT allocations_lsn_check CHECK (lsn > 0),
+    CONSTRAINT allocations_line_check CHECK (line > 0),
+    CONSTRAINT allocations_attempts_check CHECK (attempts >= 0),
+    CONSTRAINT allocations_last_end_cause_check CHECK (last_end_cause IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node', 'preempted', 'dependency_failed')),
+    CONSTRAINT allocations_run_time_ms_check CHECK (run_time_ms >= 0),
+    CONSTRAINT allocations_qos_check CHECK (qos IN ('guaranteed', 'burstable', 'best_effort')),
+    CONSTRAINT allocations_cpu_milli_most_check CHECK (cpu_milli_most >= 0),
+    CONSTRAINT allocations_memory_bytes_most_check CHECK (memory_bytes_most >= 0),
+    CONSTRAINT allocations_quota_limit_check CHECK (quota_limit >= 0),
+    CONSTRAINT allocations_quota_actual_check CHECK (quota_actual >= 0),
+    CONSTRAINT allocations_facts_check CHECK (jsonb_typeof(facts) = 'array'),
+    CONSTRAINT gpu_is_all_or_none CHECK ((gpu_count = 0) = (gpu_milli = 0) AND (gpu_count > 0 OR cardinality(gpu_models) = 0)),
+    CONSTRAINT place_is_all_or_none CHECK ((node IS NULL) = (placed_at IS NULL) AND (node IS NOT NULL OR cardinality(gpu_devices) = 0)),
+    CONSTRAINT placed_with_the_devices_asked_for CHECK (node IS NULL OR cardinality(gpu_devices) = gpu_count),
+    CONSTRAINT every_device_has_its_share CHECK (cardinality(gpu_devices) = cardinality(gpu_shares) AND 0 < ALL (gpu_shares) AND 1000 >= ALL (gpu_shares)),
+    CONSTRAINT started_only_where_placed CHECK (started_at IS NULL OR node IS NOT NULL),
+    CONSTRAINT nothing_before_its_placement CHECK (started_at >= placed_at AND ended_at >= placed_at),
+    CONSTRAINT waits_only_in_the_queue CHECK (waiting_reason IS NULL OR state = 'queued'),
+    CONSTRAINT cause_when_ended CHECK ((state = 'ended') = (end_cause IS NOT NULL)),
+    CONSTRAINT time_of_the_end CHECK ((state IN ('ended', 'denied')) = (ended_at IS NOT NULL)),
+    CONSTRAINT state_fits_place CHECK (CASE state
+         WHEN 'requested' THEN node IS NULL
+         WHEN 'queued' THEN node IS NULL
+         WHEN 'nominated' THEN node IS NULL
+         WHEN 'denied' THEN node IS NULL
+         WHEN 'placed' THEN node IS NOT NULL AND started_at IS NULL
+         WHEN 'running' THEN started_at IS NOT NULL
+         WHEN 'stopping' THEN node IS NOT NULL
+         ELSE true END),
+    CONSTRAINT in_line_only_in_the_queue CHECK (line IS NULL OR state = 'queued'),
+    CONSTRAINT nominated_for_a_node CHECK ((state = 'nominated') = (nominated_node IS NOT NULL)),
+    CONSTRAINT queued_again_for_a_cause CHECK ((attempts = 0) = (last_end_cause IS NULL)),
+    CONSTRAINT preempted_from_its_node CHECK (NOT preempted OR state = 'stopping'),
+    CONSTRAINT namespace_of_a_team CHECK (namespace IS NULL OR team IS NOT NULL),
+    CONSTRAINT refusal_is_all_or_none CHECK (num_nulls(quota_rule, quota_subject, quota_limit, quota_actual) IN (0, 4)),
+    CONSTRAINT refused_by_quota_only CHECK (quota_rule IS NULL OR state IN ('requested', 'denied'))
+);
+COMMENT ON TABLE allocations IS 'Every allocation, live and ended, as the ledger has it.';
+COMMENT ON COLUMN allocations.name IS 'The tenant''s own name for it.';
+COMMENT ON COLUMN allocations.gpu_count IS 'Devices, and in `gpu_milli` the thousandths of each.';
+COMMENT ON COLUMN allocations.gpu_models IS 'Allowed models; empty means any.';
+COMMENT ON COLUMN allocations.waiting_reason IS 'None while it was never tried.';
+COMMENT ON COLUMN allocations.gpu_devices IS 'Its devices on the node and in `gpu_shares` the thousandths taken of each, in the same order.';
+COMMENT ON COLUMN allocations.started_at IS 'By the node''s report.';
+COMMENT ON COLUMN allocations.ended_at IS 'Or denied.';
+COMMENT ON COLUMN allocations.lsn IS 'Ledger position of the last change.';
+COMMENT ON COLUMN allocations.gang IS 'The name of its gang, among the tenant''s.';
+COMMENT ON COLUMN allocations.line IS 'None while it is in no line, as during a pause.';
+COMMENT ON COLUMN allocations.attempts IS 'How often it was queued again.';
+COMMENT ON COLUMN allocations.last_end_cause IS 'What ended the run before the last time it was queued again.';
+COMMENT ON COLUMN allocations.run_time_ms IS 'As the tenant believes; 0: not known.';
+COMMENT ON COLUMN allocations.nominated_node IS 'Is being cleared for it.';
+COMMENT ON COLUMN allocations.preempted IS 'It has to go for another.';
+COMMENT ON COLUMN allocations.team IS 'The account below the tenant that its quota is of.';
+COMMENT ON COLUMN allocations.cpu_milli_most IS '0: no more than it asks for.';
+COMMENT ON COLUMN allocations.quota_rule IS 'Which rule keeps it waiting for quota, or has denied it: about what, the limit, and what use would come to.';
+COMMENT ON COLUMN allocations.facts IS 'What is said of every allocation, once: its first placement, its end or its denial. A row of `explanations` for each of them cost more than the allocation''s own. An element has the place on the ledger, the moment, the reason and the detail, as a row of `explanations` does.';
+CREATE INDEX allocations_by_job_set ON allocations (tenant, job_set, requested_at DESC);
+CREATE INDEX allocations_held ON allocations (queue) WHERE node IS NOT NULL AND ended_at IS NULL;
+CREATE INDEX allocations_waiting_for_quota ON allocations (tenant, requested_at) WHERE quota_rule IS NOT NULL AND ended_at IS NULL;
+
+CREATE TABLE scheduling_queue (
+    allocation_id uuid NOT NULL,
+    tenant text NOT NULL,
+    priority integer NOT NULL,
+    arrival bigint NOT NULL,
+    waiting_reason text,
+    since timestamptz NOT NULL,
+    queue text NOT NULL,
+    line bigint,
+    state text NOT NULL DEFAULT 'queued',
+    not_before timestamptz,
+    requested_at timestamptz NOT NULL,
+    run_time_ms bigint NOT NULL DEFAULT 0,
+    size bigint NOT NULL DEFAULT 0,
+    CONSTRAINT scheduling_queue_pkey PRIMARY KEY (allocation_id),
+    CONSTRAINT scheduling_queue_allocation_id_fkey FOREIGN KEY (allocation_id) REFERENCES allocations ON DELETE CASCADE,
+    CONSTRAINT scheduling_queue_arrival_check CHECK (arrival > 0),
+    CONSTRAINT scheduling_queue_waiting_reason_check CHECK (waiting_reason IN ('no_node_ready', 'no_node_of_model', 'larger_than_any_node', 'no_room_now', 'no_node_matches', 'fair_share', 'queue_limit', 'backoff', 'dependency', 'gang_incomplete', 'gang_no_room', 'over_limit', 'no_uniform_label', 'nominated', 'preemption_limit')),
+    CONSTRAINT scheduling_queue_line_check CHECK (line > 0),
+    CONSTRAINT scheduling_queue_state_check CHECK (state IN ('queued', 'nominated', 'paused')),
+    CONSTRAINT scheduling_queue_run_time_ms_check CHECK (run_time_ms >= 0),
+    CONSTRAINT scheduling_queue_size_check CHECK (size >= 0),
+    CONSTRAINT paused_until_a_moment CHECK ((state = 'paused') = (not_before IS NOT NULL)),
+    CONSTRAINT in_line_only_when_queued CHECK (line IS NULL OR state = 'queued')
+);
+COMMENT ON TABLE scheduling_queue IS 'What waits for a place, in the order in which it is tried: priority, then arrival.';
+COMMENT ON COLUMN scheduling_queue.arrival IS 'Number of the request.';
+COMMENT ON COLUMN scheduling_queue.waiting_reason IS 'None while it was never tried.';
+COMMENT ON COLUMN scheduling_queue.since IS 'In the queue, or waiting for this reason, since then.';
+COMMENT ON COLUMN scheduling_queue.state IS 'Nominated: its node is being cleared. Paused: not tried before `not_before`.';
+COMMENT ON COLUMN scheduling_queue.size IS 'In milli-GPUs, or in millicores when it asks for no GPU.';
+CREATE INDEX scheduling_queue_by_tenant ON scheduling_queue (tenant);
+CREATE INDEX scheduling_queue_by_queue ON scheduling_queue (queue);
+CREATE INDEX scheduling_queue_by_line ON scheduling_queue (line) WHERE line IS NOT NULL;
+
+CREATE TABLE queues (
+    queue text NOT NULL,
+    parent text,
+    weight_milli integer NOT NULL,
+    cpu_milli_limit bigint,
+    memory_bytes_limit bigint,
+    gpu_milli_limit bigint,
+    tenants text[] NOT NULL,
+    queue_order text NOT NULL,
+    placement text,
+    version bigint NOT NULL,
+    changed_at timestamptz NOT NULL,
+    CONSTRAINT queues_pkey PRIMARY KEY (queue),
+    CONSTRAINT queues_weight_milli_check CHECK (weight_milli > 0),
+    CONSTRAINT queues_cpu_milli_limit_check CHECK (cpu_milli_limit >= 0),
+    CONSTRAINT queues_memory_bytes_limit_check CHECK (memory_bytes_limit >= 0),
+    CONSTRAINT queues_gpu_milli_limit_check CHECK (gpu_milli_limit >= 0),
+    CONSTRAINT queues_queue_order_check CHECK (queue_order IN ('fcfs', 'sjf', 'smallest_area')),
+    CONSTRAINT queues_placement_check CHECK (placement IN ('default', 'best_fit', 'spread', 'gpu_packing', 'fgd')),
+    CONSTRAINT queues_version_check CHECK (version > 0),
+    CONSTRAINT queues_check CHECK (parent <> queue)
+);
+COMMENT ON TABLE queues IS 'Queues.';
+COMMENT ON COLUMN queues.cpu_milli_limit IS 'None: as much as there is.';
+COMMENT ON COLUMN queues.tenants IS 'Who may submit to it beside the tenant of its name.';
+COMMENT ON COLUMN queues.placement IS 'None: the cell''s.';
+
+CREATE TABLE priority_classes (
+    priority_class text NOT NULL,
+    value integer NOT NULL,
+    preemptible boolean NOT NULL,
+    preempts boolean NOT NULL,
+    grace_ms bigint NOT NULL,
+    placement text,
+    version bigint NOT NULL,
+    changed_at timestamptz NOT NULL,
+    CONSTRAINT priority_classes_pkey PRIMARY KEY (priority_class),
+    CONSTRAINT priority_classes_grace_ms_check CHECK (grace_ms >= 0),
+    CONSTRAINT priority_classes_placement_check CHECK (placement IN ('default', 'best_fit', 'spread', 'gpu_packing', 'fgd')),
+    CONSTRAINT priority_classes_version_check CHECK (version > 0)
+);
+COMMENT ON TABLE priority_classes IS 'Priority classes.';
+COMMENT ON COLUMN priority_classes.placement IS 'None: the queue''s.';
+
+CREATE TABLE scheduling_policy (
+    one boolean NOT NULL DEFAULT true,
+    placement text NOT NULL,
+    half_life_ms bigint NOT NULL,
+    fair_share_preemption boolean NOT NULL,
+    protected_milli integer NOT NULL,
+    preemptions_per_minute bigint NOT NULL,
+    aging_ms bigint NOT NULL,
+    backfill boolean NOT NULL,
+    backoff_ms bigint NOT NULL,
+    backoff_ms_max bigint NOT NULL,
+    version bigint NOT NULL,
+    changed_at timestamptz NOT NULL,
+    CONSTRAINT scheduling_policy_pkey PRIMARY KEY (one),
+    CONSTRAINT scheduling_policy_one_check CHECK (one),
+    CONSTRAINT scheduling_policy_placement_check CHECK (placement IN ('default', 'best_fit', 'spread', 'gpu_packing', 'fgd')),
+    CONSTRAINT scheduling_policy_half_life_ms_check CHECK (half_life_ms >= 0),
+    CONSTRAINT scheduling_policy_protected_milli_check CHECK (protected_milli BETWEEN 0 AND 1000),
+    CONSTRAINT scheduling_policy_preemptions_per_minute_check CHECK (preemptions_per_minute >= 0),
+    CONSTRAINT scheduling_policy_aging_ms_check CHECK (aging_ms >= 0),
+    CONSTRAINT scheduling_policy_backoff_ms_check CHECK (backoff_ms >= 0),
+    CONSTRAINT scheduling_policy_backoff_ms_max_check CHECK (backoff_ms_max >= 0),
+    CONSTRAINT scheduling_policy_version_check CHECK (version > 0)
+);
+COMMENT ON TABLE scheduling_policy IS 'One row, once somebody has set it.';
+
+CREATE TABLE cordons (
+    node text NOT NULL,
+    cordoned boolean NOT NULL,
+    version bigint NOT NULL,
+    changed_at timestamptz NOT NULL,
+    CONSTRAINT cordons_pkey PRIMARY KEY (node),
+    CONSTRAINT cordons_version_check CHECK (version > 0)
+);
+COMMENT ON TABLE cordons IS 'Nodes that get nothing new.';
+
+CREATE TABLE tenant_weights (
+    tenant text NOT NULL,
+    weight_milli integer NOT NULL,
+    version bigint NOT NULL,
+    changed_at timestamptz NOT NULL,
+    CONSTRAINT tenant_weights_pkey PRIMARY KEY (tenant),
+    CONSTRAINT tenant_weights_weight_milli_check CHECK (weight_milli > 0),
+    CONSTRAINT tenant_weights_version_check CHECK (version > 0)
+);
+COMMENT ON TABLE tenant_weights IS 'The weight of a tenant''s own queue, where nobody has set that queue.';
+
+CREATE TABLE reservations (
+    reservation text NOT NULL,
+    queue text NOT NULL,
+    starts_at timestamptz NOT NULL,
+    ends_at timestamptz NOT NULL,
+    nodes_wanted bigint NOT NULL,
+    selector jsonb NOT NULL,
+    state text NOT NULL,
+    nodes text[] NOT NULL,
+    version bigint NOT NULL,
+    changed_at timestamptz NOT NULL,
+    CONSTRAINT reservations_pkey PRIMARY KEY (reservation),
+    CONSTRAINT reservations_nodes_wanted_check CHECK (nodes_wanted >= 0),
+    CONSTRAINT reservations_selector_check CHECK (jsonb_typeof(selector) = 'array'),
+    CONSTRAINT reservations_state_check CHECK (state IN ('asked', 'granted', 'refused', 'withdrawn', 'over')),
+    CONSTRAINT reservations_version_check CHECK (version > 0),
+    CONSTRAINT reservations_check CHECK (ends_at > starts_at),
+    CONSTRAINT granted_with_nodes CHECK ((state = 'granted') = (cardinality(nodes) > 0))
+);
+COMMENT ON TABLE reservations IS 'Advance reservations of nodes.';
+COMMENT ON COLUMN reservations.selector IS 'What the nodes must be like.';
+
+CREATE TABLE preemption_events (
+    lsn bigint NOT NULL,
+    event_index integer NOT NULL,
+    allocation_id uuid NOT NULL,
+    tenant text NOT NULL,
+    queue text NOT NULL,
+    node text NOT NULL,
+    cause text NOT NULL,
+    by_allocation_id uuid,
+    at timestamptz NOT NULL,
+    grace_until timestamptz NOT NULL,
+    outcome text NOT NULL,
+    stopped_at timestamptz,
+    requeued boolean,
+    freed_cpu_milli bigint,
+    freed_memory_bytes bigint,
+    freed_gpu_milli bigint,
+    CONSTRAINT preemption_events_pkey PRIMARY KEY (lsn, event_index),
+    CONSTRAINT preemption_events_lsn_check CHECK (lsn > 0),
+    CONSTRAINT preemption_events_event_index_check CHECK (event_index >= 0),
+    CONSTRAINT preemption_events_allocation_id_fkey FOREIGN KEY (allocation_id) REFERENCES allocations ON DELETE CASCADE,
+    CONSTRAINT preemption_events_cause_check CHECK (cause IN ('priority', 'fair_share', 'gang', 'reservation', 'quota')),
+    CONSTRAINT preemption_events_outcome_check CHECK (outcome IN ('stopping', 'stopped', 'node_lost', 'rejected_by_node')),
+    CONSTRAINT preemption_events_freed_cpu_milli_check CHECK (freed_cpu_milli >= 0),
+    CONSTRAINT preemption_events_freed_memory_bytes_check CHECK (freed_memory_bytes >= 0),
+    CONSTRAINT preemption_events_freed_gpu_milli_check CHECK (freed_gpu_milli >= 0),
+    CONSTRAINT over_is_all_or_none CHECK (num_nulls(stopped_at, requeued, freed_cpu_milli, freed_memory_bytes, freed_gpu_milli)
+     = CASE outcome WHEN 'stopping' THEN 5 ELSE 0 END)
+);
+COMMENT ON TABLE preemption_events IS 'Who had to go from its node for the sake of another, and what that freed. The key is the fact''s place on the ledger.';
+COMMENT ON COLUMN preemption_events.allocation_id IS 'The victim.';
+COMMENT ON COLUMN preemption_events.by_allocation_id IS 'Whom it makes room for; none for a reservation.';
+COMMENT ON COLUMN preemption_events.grace_until IS 'It should have stopped by then.';
+COMMENT ON COLUMN preemption_events.stopped_at IS 'By the node''s report, whose clock may be behind the decision''s.';
+COMMENT ON COLUMN preemption_events.requeued IS 'It waits again; otherwise it has ended.';
+CREATE INDEX preemption_events_of_tenant ON preemption_events (tenant, lsn DESC, event_index DESC);
+CREATE INDEX preemption_events_of_allocation ON preemption_events (allocation_id);
+CREATE INDEX preemption_events_open ON preemption_events (grace_until) WHERE outcome = 'stopping';
+
+CREATE TABLE explanations (
+    lsn bigint NOT NULL,
+    event_index integer NOT NULL,
+    at timestamptz NOT NULL,
+    kind text NOT NULL,
+    allocation_id uuid,
+    line bigint,
+    queue text,
+    reason text,
+    detail jsonb NOT NULL,
+    CONSTRAINT explanations_pkey PRIMARY KEY (lsn, event_index),
+    CONSTRAINT explanations_lsn_check CHECK (lsn > 0),
+    CONSTRAINT explanations_event_index_check CHECK (event_index >= 0),
+    CONSTRAINT explanations_kind_check CHECK (kind IN ('waiting', 'line', 'placed', 'nominated', 'preempted', 'requeued', 'ended', 'quota_waiting', 'quota_denied', 'quota_reclaimed', 'reprioritised')),
+    CONSTRAINT explanations_line_check CHECK (line > 0),
+    CONSTRAINT explanations_detail_check CHECK (jsonb_typeof(detail) = 'object'),
+    CONSTRAINT of_an_allocation_or_of_a_line CHECK ((kind = 'line') = (allocation_id IS NULL) AND (kind = 'line') = (queue IS NOT NULL)),
+    CONSTRAINT line_of_what_waits CHECK (CASE kind WHEN 'line' THEN line IS NOT NULL WHEN 'waiting' THEN true ELSE line IS NULL END),
+    CONSTRAINT reason_fits_kind CHECK (coalesce(CASE kind
+           WHEN 'placed' THEN reason IS NULL
+           WHEN 'nominated' THEN reason IS NULL
+           WHEN 'quota_reclaimed' THEN reason IS NULL
+           WHEN 'reprioritised' THEN reason IS NULL
+           WHEN 'quota_waiting' THEN reason IS NOT NULL
+           WHEN 'quota_denied' THEN reason IS NOT NULL
+           WHEN 'preempted' THEN reason IN ('priority', 'fair_share', 'gang', 'reservation', 'quota')
+           WHEN 'requeued' THEN reason IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node',
+                                           'preempted', 'dependency_failed')
+           WHEN 'ended' THEN reason IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node',
+                                        'preempted', 'dependency_failed')
+           ELSE reason IN ('no_node_ready', 'no_node_of_model', 'larger_than_any_node', 'no_room_now',
+                           'no_node_matches', 'fair_share', 'queue_limit', 'backoff', 'dependency',
+                           'gang_incomplete', 'gang_no_room', 'over_limit', 'no_uniform_label', 'nominated',
+                           'quota', 'preemption_limit') END, false))
+);
+COMMENT ON TABLE explanations IS 'What was decided about an allocation or a line, and why, in the order of the ledger. The same entry comes again when a batch does; it says the same then.';
+COMMENT ON COLUMN explanations.line IS 'The line that is explained, or that the allocation waits in.';
+COMMENT ON COLUMN explanations.queue IS 'The line''s.';
+COMMENT ON COLUMN explanations.reason IS 'Why it waits, had to go, or ended.';
+COMMENT ON COLUMN explanations.detail IS 'Numbers and names of that kind of fact.';
+CREATE INDEX explanations_of_allocation ON explanations (allocation_id, lsn DESC, event_index DESC) WHERE allocation_id IS NOT NULL;
+CREATE INDEX explanations_of_line ON explanations (line, lsn DESC, event_index DESC) WHERE kind = 'line';
+CREATE INDEX explanations_of_queue ON explanations (queue, lsn DESC, event_index DESC) WHERE kind = 'line';
+
+CREATE TABLE named_resources (
+    tenant text NOT NULL,
+    resource text NOT NULL,
+    version bigint NOT NULL,
+    reservation bigint,
+    CONSTRAINT named_resources_pkey PRIMARY KEY (tenant, resource),
+    CONSTRAINT named_resources_version_check CHECK (version >= 0),
+    CONSTRAINT named_resources_reservation_check CHECK (reservation > 0)
+) WITH (fillfactor = 80);
+COMMENT ON TABLE named_resources IS 'Where one stands follows from the reservation that holds it.';
+COMMENT ON COLUMN named_resources.version IS 'Counts the changes of its state.';
+COMMENT ON COLUMN named_resources.reservation IS 'Number of the reservation that holds it; none: it is available.';
+
+CREATE TABLE named_reservations (
+    tenant text NOT NULL,
+    number bigint NOT NULL,
+    holder text NOT NULL,
+    epoch bigint NOT NULL,
+    state text NOT NULL,
+    deadline numeric(20) NOT NULL,
+    retire_after numeric(20),
+    resources text[] NOT NULL,
+    CONSTRAINT named_reservations_pkey PRIMARY KEY (tenant, number),
+    CONSTRAINT named_reservations_number_check CHECK (number > 0),
+    CONSTRAINT named_reservations_epoch_check CHECK (epoch > 0),
+    CONSTRAINT named_reservations_state_check CHECK (state IN ('reserved', 'confirmed', 'revoking', 'released', 'expired', 'revoked')),
+    CONSTRAINT named_reservations_deadline_check CHECK (deadline >= 0),
+    CONSTRAINT named_reservations_retire_after_check CHECK (retire_after >= 0),
+    CONSTRAINT named_reservations_resources_check CHECK (cardinality(resources) > 0),
+    CONSTRAINT remembered_once_ended CHECK ((state IN ('released', 'expired', 'revoked')) = (retire_after IS NOT NULL))
+) WITH (fillfactor = 80);
+COMMENT ON TABLE named_reservations IS 'Live ones, and ended ones as long as they are remembered.';
+COMMENT ON COLUMN named_reservations.number IS 'Of the event that granted it.';
+COMMENT ON COLUMN named_reservations.deadline IS 'Slots, which no integer type has all of.';
+COMMENT ON COLUMN named_reservations.retire_after IS 'The last slot at which an ended one is remembered.';
+COMMENT ON COLUMN named_reservations.resources IS 'As they were asked for.';
+CREATE INDEX named_reservations_ended ON named_reservations (tenant, retire_after) WHERE retire_after IS NOT NULL;
+
+CREATE TABLE reservation_spaces (
+    tenant text NOT NULL,
+    slot numeric(20) NOT NULL,
+    retired bigint NOT NULL,
+    CONSTRAINT reservation_spaces_pkey PRIMARY KEY (tenant),
+    CONSTRAINT reservation_spaces_slot_check CHECK (slot >= 0),
+    CONSTRAINT reservation_spaces_retired_check CHECK (retired >= 0)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE reservation_spaces IS 'Each tenant''s time, and how far its reservations are forgotten.';
+COMMENT ON COLUMN reservation_spaces.slot IS 'The latest that was seen.';
+COMMENT ON COLUMN reservation_spaces.retired IS 'The highest number that was forgotten; 0: none.';
+
+CREATE VIEW queue_order AS
+SELECT q.*,
+       CASE q.state WHEN 'nominated' THEN 0 WHEN 'queued' THEN 1 ELSE 2 END AS standing,
+       CASE WHEN coalesce(p.aging_ms, 0) = 0 THEN -q.priority::numeric
+            ELSE floor(extract(epoch FROM q.requested_at) * 1000) - q.priority::numeric * p.aging_ms END AS rank,
+       CASE WHEN coalesce(s.queue_order, 'fcfs') = 'fcfs' THEN floor(extract(epoch FROM q.requested_at) * 1000)
+            -- Without an estimate it may be the longest.
+            WHEN q.run_time_ms = 0 THEN 'Infinity'
+            WHEN s.queue_order = 'sjf' THEN q.run_time_ms
+            -- Ten seconds at least, as in bounded slowdown.
+            ELSE greatest(q.run_time_ms, 10000)::numeric * q.size END AS turn
+FROM scheduling_queue AS q
+LEFT JOIN queues AS s ON s.queue = q.queue
+LEFT JOIN scheduling_policy AS p ON true;
+COMMENT ON VIEW queue_order IS 'In which order the scheduler takes what waits in a queue: who is nominated, then by rank, turn and arrival, and last who is paused. The rank is the priority, or with aging the moment of the request moved by the priority.';

@@ -1,0 +1,42 @@
+//! Rows into their table.
+
+use super::{ROWS_MAX, WarmError};
+use sqlx::PgConnection;
+use table::{Arrays, Row};
+
+/// Rows that are not there yet. COPY takes half of the server's time of an `INSERT … UNNEST`, but knows no conflict.
+pub async fn insert<R: Row>(tx: &mut PgConnection, rows: &[R]) -> Result<(), WarmError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let bytes = table::copy(rows)?;
+    let statement = table::copy_statement(R::TABLE);
+    let mut copy = tx.copy_in_raw(&statement).await?;
+    copy.send(bytes).await?;
+    copy.finish().await?;
+    Ok(())
+}
+
+/// Rows that may be there: of one that is, what is neither its key nor fixed becomes this. No two of them have one key.
+pub async fn merge<R: Row>(tx: &mut PgConnection, rows: &[R]) -> Result<(), WarmError> {
+    let statement = table::merge_statement(R::TABLE);
+    for rows in rows.chunks(ROWS_MAX) {
+        let arrays = Arrays::of(rows)?;
+        sqlx::query_with(&statement, arrays)
+            .execute(&mut *tx)
+            .await?;
+    }
+    Ok(())
+}
+
+/// What may change of rows that are all there. No two of them have one key.
+pub async fn update<R: Row>(tx: &mut PgConnection, rows: &[R]) -> Result<(), WarmError> {
+    let statement = table::update_statement(R::TABLE);
+    for rows in rows.chunks(ROWS_MAX) {
+        let arrays = Arrays::of_changes(rows)?;
+        sqlx::query_with(&statement, arrays)
+            .execute(&mut *tx)
+            .await?;
+    }
+    Ok(())
+}

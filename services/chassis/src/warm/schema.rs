@@ -1,0 +1,124 @@
+//! The tables as they are to be, as they are, and how the first become the second.
+//!
+//! What Postgres makes of an expression is not what was written. So the server itself says what is expected: the DDL is run
+//! into the session's temporary schema, read from the catalogue, and taken back.
+
+use super::WarmError;
+use sqlx::{Connection, Executor, PgConnection, raw_sql};
+use table::{Drift, Snapshot, Subject, What, drift};
+
+/// Those who make tables of one schema at once do it one after the other; the lock ends with the transaction.
+const LOCK: &str =
+    "SELECT pg_advisory_xact_lock(hashtext('apportion schema'), hashtext(current_schema()))";
+
+/// Everything that a schema's tables and views are, one fact a row. What backs a constraint is no index of its own.
+const CATALOGUE: &str = include_str!("schema/catalogue.sql");
+
+/// Makes what is missing of a schema's tables, and says what else is not as it is to be. Tables that lack a column, or are
+/// lacking themselves, are made anew with all the others, empty: the ledger fills them. It can be repeated, and called by
+/// several at once.
+pub async fn ensure(connection: &mut PgConnection, ddl: &str) -> Result<Vec<Drift>, WarmError> {
+    let mut tx = connection.begin().await?;
+    tx.execute(LOCK).await?;
+    let found = snapshot(&mut tx, "current_schema()").await?;
+    if found.0.is_empty() {
+        tx.execute(raw_sql(ddl)).await?;
+        tx.commit().await?;
+        return Ok(Vec::new());
+    }
+    let expected = expected(&mut tx, ddl).await?;
+    let drifts = drift(&expected, &found);
+    if drifts.iter().all(|drift| !drift.is_missing()) {
+        tx.commit().await?;
+        return Ok(drifts);
+    }
+    if drifts.iter().any(needs_rows) {
+        tracing::warn!("tables or columns are missing: all tables are made anew of the ledger");
+        tx.execute(raw_sql(&drop_all(&expected, &found))).await?;
+        tx.execute(raw_sql(ddl)).await?;
+    } else {
+        for statement in drifts.iter().filter_map(statement) {
+            tracing::info!(statement, "tables mended");
+            tx.execute(raw_sql(&statement)).await?;
+        }
+    }
+    let found = snapshot(&mut tx, "current_schema()").await?;
+    tx.commit().await?;
+    Ok(drift(&expected, &found))
+}
+
+/// How a schema's tables differ from what they are to be. Changes nothing.
+pub async fn diff(connection: &mut PgConnection, ddl: &str) -> Result<Vec<Drift>, WarmError> {
+    let mut tx = connection.begin().await?;
+    let found = snapshot(&mut tx, "current_schema()").await?;
+    let expected = expected(&mut tx, ddl).await?;
+    tx.rollback().await?;
+    Ok(drift(&expected, &found))
+}
+
+async fn expected(tx: &mut PgConnection, ddl: &str) -> Result<Snapshot, WarmError> {
+    let mut aside = tx.begin().await?;
+    aside
+        .execute("SET LOCAL search_path = pg_temp, pg_catalog")
+        .await?;
+    aside.execute(raw_sql(ddl)).await?;
+    let expected = snapshot(&mut aside, "pg_my_temp_schema()").await?;
+    aside.rollback().await?;
+    Ok(expected)
+}
+
+async fn snapshot(tx: &mut PgConnection, schema: &str) -> Result<Snapshot, WarmError> {
+    let query = CATALOGUE.replace("$SCHEMA", schema);
+    let rows: Vec<(String, String, String, String)> = sqlx::query_as(&query).fetch_all(tx).await?;
+    let facts = rows.into_iter().filter_map(|(table, what, name, said)| {
+        let what = What::parse(&what)?;
+        Some((Subject { table, what, name }, said))
+    });
+    Ok(Snapshot(facts.collect()))
+}
+
+/// Rows that are there do not say what would stand in it.
+fn needs_rows(drift: &Drift) -> bool {
+    drift.is_missing() && matches!(drift.subject.what, What::Table | What::Column)
+}
+
+fn drop_all(expected: &Snapshot, found: &Snapshot) -> String {
+    let both = expected.0.keys().filter(|key| found.0.contains_key(key));
+    let named = |what| {
+        let of = both.clone().filter(move |subject| subject.what == what);
+        of.map(|subject| subject.table.as_str()).collect::<Vec<_>>()
+    };
+    let drop = |what: &str, names: Vec<&str>| match names.is_empty() {
+        true => String::new(),
+        false => format!("DROP {what} {};", names.join(", ")),
+    };
+    drop("VIEW", named(What::View)) + &drop("TABLE", named(What::Table))
+}
+
+/// What makes a part that is missing; none: it is no part, or not missing.
+fn statement(drift: &Drift) -> Option<String> {
+    if !drift.is_missing() {
+        return None;
+    }
+    let Subject { table, what, name } = &drift.subject;
+    let definition = drift.expected.as_deref()?;
+    Some(match what {
+        What::PrimaryKey | What::Check | What::Unique | What::ForeignKey => {
+            format!("ALTER TABLE {table} ADD CONSTRAINT {name} {definition}")
+        }
+        What::Index => definition.to_owned(),
+        What::View => format!("CREATE VIEW {table} AS {definition}"),
+        What::Storage => format!("ALTER TABLE {table} SET ({definition})"),
+        What::Default => {
+            format!("ALTER TABLE {table} ALTER COLUMN {name} SET DEFAULT {definition}")
+        }
+        What::Comment if name.is_empty() => {
+            format!("COMMENT ON TABLE {table} IS {}", table::quoted(definition))
+        }
+        What::Comment => format!(
+            "COMMENT ON COLUMN {table}.{name} IS {}",
+            table::quoted(definition)
+        ),
+        What::Table | What::Column | What::Type | What::Nullability => return None,
+    })
+}

@@ -1,0 +1,153 @@
+//! What stands in `#[table(…)]`.
+
+use syn::ext::IdentExt;
+use syn::meta::ParseNestedMeta;
+use syn::parse::Parse;
+use syn::{Attribute, Error, Ident, LitStr, Result, Token, parenthesized};
+
+pub struct OfTable {
+    pub name: String,
+    pub key: Vec<Ident>,
+    pub checks: Vec<(Ident, String)>,
+    pub indexes: Vec<Index>,
+    pub with: Option<String>,
+    pub fixed: bool,
+}
+
+pub struct Index {
+    pub name: Ident,
+    pub unique: bool,
+    pub using: Option<String>,
+    pub on: String,
+    pub only: Option<String>,
+}
+
+#[derive(Default)]
+pub struct OfField {
+    pub check: Option<String>,
+    pub default: Option<String>,
+    pub references: Option<String>,
+    pub fixed: bool,
+    pub appended: bool,
+}
+
+fn each(
+    attributes: &[Attribute],
+    mut take: impl FnMut(ParseNestedMeta) -> Result<()>,
+) -> Result<()> {
+    attributes
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("table"))
+        .try_for_each(|attribute| attribute.parse_nested_meta(&mut take))
+}
+
+fn text(meta: &ParseNestedMeta) -> Result<String> {
+    Ok(meta.value()?.parse::<LitStr>()?.value())
+}
+
+fn unknown(meta: &ParseNestedMeta) -> Error {
+    let name = meta.path.get_ident().map(Ident::to_string);
+    meta.error(format!("`{}` is not known here", name.unwrap_or_default()))
+}
+
+impl OfTable {
+    pub fn of(attributes: &[Attribute], row: &Ident) -> Result<Self> {
+        let mut name = None;
+        let mut table = Self {
+            name: String::new(),
+            key: Vec::new(),
+            checks: Vec::new(),
+            indexes: Vec::new(),
+            with: None,
+            fixed: false,
+        };
+        each(attributes, |meta| {
+            let key = meta.path.get_ident().map(Ident::to_string);
+            match key.as_deref() {
+                Some("name") => name = Some(text(&meta)?),
+                Some("with") => table.with = Some(text(&meta)?),
+                Some("fixed") => table.fixed = true,
+                Some("key") => {
+                    let list;
+                    parenthesized!(list in meta.input);
+                    let columns = list.parse_terminated(Ident::parse, Token![,])?;
+                    table.key = columns.into_iter().collect();
+                }
+                Some("check") => table.checks.push(check(&meta)?),
+                Some("index") => table.indexes.push(Index::parse(&meta)?),
+                _ => return Err(unknown(&meta)),
+            }
+            Ok(())
+        })?;
+        let missing = |text| Error::new_spanned(row, text);
+        table.name = name.ok_or_else(|| missing("a name is missing: `name = \"…\"`"))?;
+        match table.key.is_empty() {
+            true => Err(missing("a primary key is missing: `key(…)`")),
+            false => Ok(table),
+        }
+    }
+}
+
+/// `check(name, "…")`.
+fn check(meta: &ParseNestedMeta) -> Result<(Ident, String)> {
+    let list;
+    parenthesized!(list in meta.input);
+    let name = list.parse()?;
+    list.parse::<Token![,]>()?;
+    let holds: LitStr = list.parse()?;
+    list.parse::<Option<Token![,]>>()?;
+    Ok((name, holds.value()))
+}
+
+impl Index {
+    /// `index(name, unique, on "…", using "…", where "…")`.
+    fn parse(meta: &ParseNestedMeta) -> Result<Self> {
+        let list;
+        parenthesized!(list in meta.input);
+        let name: Ident = list.parse()?;
+        let (mut unique, mut using, mut on, mut only) = (false, None, None, None);
+        while list.parse::<Option<Token![,]>>()?.is_some() && !list.is_empty() {
+            let key = list.call(Ident::parse_any)?;
+            let text = || -> Result<Option<String>> { Ok(Some(list.parse::<LitStr>()?.value())) };
+            match key.to_string().as_str() {
+                "unique" => unique = true,
+                "using" => using = text()?,
+                "on" => on = text()?,
+                "where" => only = text()?,
+                other => {
+                    return Err(Error::new(
+                        key.span(),
+                        format!("`{other}` is not known here"),
+                    ));
+                }
+            }
+        }
+        let on = on.ok_or_else(|| Error::new(name.span(), "columns are missing: `on \"…\"`"))?;
+        Ok(Self {
+            name,
+            unique,
+            using,
+            on,
+            only,
+        })
+    }
+}
+
+impl OfField {
+    pub fn of(attributes: &[Attribute]) -> Result<Self> {
+        let mut field = Self::default();
+        each(attributes, |meta| {
+            let key = meta.path.get_ident().map(Ident::to_string);
+            match key.as_deref() {
+                Some("check") => field.check = Some(text(&meta)?),
+                Some("default") => field.default = Some(text(&meta)?),
+                Some("references") => field.references = Some(text(&meta)?),
+                Some("fixed") => field.fixed = true,
+                Some("appended") => field.appended = true,
+                _ => return Err(unknown(&meta)),
+            }
+            Ok(())
+        })?;
+        Ok(field)
+    }
+}
