@@ -299,6 +299,7 @@ CREATE TABLE preemption_events (
     CONSTRAINT preemption_events_freed_cpu_milli_check CHECK (freed_cpu_milli >= 0),
     CONSTRAINT preemption_events_freed_memory_bytes_check CHECK (freed_memory_bytes >= 0),
     CONSTRAINT preemption_events_freed_gpu_milli_check CHECK (freed_gpu_milli >= 0),
+    CONSTRAINT preemption_events_check CHECK (grace_until >= at),
     CONSTRAINT over_is_all_or_none CHECK (num_nulls(stopped_at, requeued, freed_cpu_milli, freed_memory_bytes, freed_gpu_milli)
      = CASE outcome WHEN 'stopping' THEN 5 ELSE 0 END)
 );

@@ -14,6 +14,7 @@ const STOPPING: &str = "stopping";
 /// Who had to go from its node for the sake of another, and what that freed. The key is the fact's place on the ledger.
 #[derive(Table)]
 #[table(name = "preemption_events", key(lsn, event_index))]
+#[table(check(preemption_events_check, "grace_until >= at"))]
 #[table(check(
     over_is_all_or_none,
     "num_nulls(stopped_at, requeued, freed_cpu_milli, freed_memory_bytes, freed_gpu_milli)
