@@ -150,7 +150,7 @@ pub fn oneof(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Resu
             const NUMBERS: &'static [u32] = &[#(#numbers),*];
             const FIELDS: &'static [::wire::FieldDescriptor] = &[#(#fields),*];
 
-            fn write_field(&self, out: &mut impl ::wire::Out) {
+            fn write_field(&self, out: &mut ::wire::Out) {
                 match self { #(#writes)* }
             }
 

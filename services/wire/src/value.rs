@@ -14,7 +14,7 @@ pub trait Value: Sized {
     fn zero() -> Option<Self>;
     /// Left out of a field that does not have to say it.
     fn is_zero(&self) -> bool;
-    fn write(&self, out: &mut impl Out);
+    fn write(&self, out: &mut Out);
     /// None: it was 0 or empty, and no value is. Such a field counts as absent.
     fn read(input: Input) -> Result<Option<Self>>;
 }
@@ -95,7 +95,7 @@ macro_rules! numbers {
                 *self == Self::default()
             }
 
-            fn write(&self, out: &mut impl Out) {
+            fn write(&self, out: &mut Out) {
                 let $number = *self;
                 out.varint($to);
             }
@@ -132,7 +132,7 @@ impl Value for String {
         self.is_empty()
     }
 
-    fn write(&self, out: &mut impl Out) {
+    fn write(&self, out: &mut Out) {
         out.bytes(self.as_bytes());
     }
 
@@ -153,7 +153,7 @@ impl<const N: usize> Value for [u8; N] {
         false
     }
 
-    fn write(&self, out: &mut impl Out) {
+    fn write(&self, out: &mut Out) {
         out.bytes(self);
     }
 
@@ -177,7 +177,7 @@ impl<T: Value> Value for Box<T> {
         (**self).is_zero()
     }
 
-    fn write(&self, out: &mut impl Out) {
+    fn write(&self, out: &mut Out) {
         (**self).write(out);
     }
 

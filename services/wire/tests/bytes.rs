@@ -324,7 +324,7 @@ impl Codec<u64> for Hour {
         kind: Kind::String,
     };
 
-    fn write_field(value: &u64, number: u32, out: &mut impl Out) {
+    fn write_field(value: &u64, number: u32, out: &mut Out) {
         out.field(number, |out| out.put(format!("{value}h").as_bytes()));
     }
 
