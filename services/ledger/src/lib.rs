@@ -16,7 +16,6 @@ pub mod jetstream;
 mod leader;
 pub mod memory;
 mod projector;
-pub mod proto;
 mod repair;
 mod replica;
 mod safety;

@@ -37,6 +37,13 @@ pub trait Message: Sized {
     fn decode(bytes: &[u8]) -> Result<Self> {
         Self::read_body(bytes, Depth::MAX)
     }
+
+    /// As the message `P` that prost has made of the same .proto message; that it is the same `differences` can say.
+    fn to_prost<P: prost::Message + Default>(&self) -> P {
+        let bytes = self.encode_to_vec();
+        // What is written here is a message, and all of its fields are of the types that prost has.
+        P::decode(bytes.as_slice()).expect("a message of the same shape")
+    }
 }
 
 /// Fields of a message of which it has exactly one.

@@ -185,3 +185,63 @@ impl<T: Value> Value for Box<T> {
         Ok(T::read(input)?.map(Self::new))
     }
 }
+
+/// An enum's value whose number may be one that no value has: for what others have written, so that it is refused by name and
+/// not as bytes that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Open<E> {
+    Known(E),
+    Unknown(i32),
+}
+
+impl<E: Copy> Open<E> {
+    /// None: no value has the number.
+    pub fn known(self) -> Option<E> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Unknown(_) => None,
+        }
+    }
+}
+
+impl<E: Value> Default for Open<E> {
+    fn default() -> Self {
+        E::zero().map_or(Self::Unknown(0), Self::Known)
+    }
+}
+
+impl<E: Value> Value for Open<E> {
+    const KIND: Kind = {
+        assert!(matches!(E::KIND, Kind::Enum(_)), "only an enum is open");
+        E::KIND
+    };
+    const BARE: bool = true;
+
+    fn zero() -> Option<Self> {
+        Some(Self::default())
+    }
+
+    fn is_zero(&self) -> bool {
+        match self {
+            Self::Known(value) => value.is_zero(),
+            Self::Unknown(number) => *number == 0,
+        }
+    }
+
+    fn write(&self, out: &mut Out) {
+        match self {
+            Self::Known(value) => value.write(out),
+            // Protobuf writes a negative number as one of 64 bits.
+            Self::Unknown(number) => out.varint(i64::from(*number) as u64),
+        }
+    }
+
+    fn read(input: Input) -> Result<Option<Self>> {
+        let Input { wire, buf, depth } = input;
+        let mut again = *buf;
+        let number = Input { wire, buf, depth }.varint()? as i32;
+        let buf = &mut again;
+        let known = E::read(Input { wire, buf, depth }).ok().flatten();
+        Ok(Some(known.map_or(Self::Unknown(number), Self::Known)))
+    }
+}
