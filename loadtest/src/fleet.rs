@@ -14,7 +14,6 @@ use async_nats::jetstream;
 use bytes::Bytes;
 use chassis::{Clock, Stamp, Stopwatch};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use ledger::proto::capacity_to_proto;
 use node_heartbeat::RUNS_MAX;
 use prost::Message;
 use schemas::{
@@ -38,6 +37,7 @@ use std::{
 };
 use tokio::task::JoinHandle;
 use turns::Turns;
+use wire::Message as _;
 
 /// Reports whose acknowledgement is outstanding; more wait their turn.
 const UNACKNOWLEDGED_MAX: usize = 2_048;
@@ -206,7 +206,7 @@ impl Member {
 
     fn register(&self) -> Report {
         Report::Register(Register {
-            capacity: Some(capacity_to_proto(&self.node.capacity)),
+            capacity: Some(self.node.capacity.to_prost()),
         })
     }
 

@@ -72,17 +72,12 @@ pub fn measure(tenants: u32) -> Result<Full, MeasureError> {
     let names: Vec<Token> = (0..tenants).map(|no| token(&format!("t{no:04}"))).collect();
     let operator = token(schemas::subjects::OPERATOR);
     for name in &names {
-        let change = admission::domain::ChangeRequest::Tenant(TenantRequest {
+        let change = admission::domain::ChangeRequest::SetTenant(TenantRequest {
             tenant: name.to_string(),
             rate_milli: Some(0),
             ..TenantRequest::default()
         });
-        let expected = None;
-        door.ask(
-            &operator,
-            format!("set-{name}"),
-            Verb::Admin { change, expected },
-        )?;
+        door.ask(&operator, format!("set-{name}"), Verb::Admin(change))?;
     }
     let before = resident_bytes();
     let (mut operations, mut open) = (0, names.clone());

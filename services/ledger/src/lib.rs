@@ -16,7 +16,6 @@ pub mod jetstream;
 mod leader;
 pub mod memory;
 mod projector;
-pub mod proto;
 mod repair;
 mod replica;
 mod safety;
@@ -39,5 +38,5 @@ pub use projector::{
 pub use repair::{CopyFound, Findings, Found, Lost, NoWay, Survey, Way, survey};
 pub use replica::{Replica, ReplicaError, Sealed};
 pub use safety::{UnsafeLedger, check_ledger_settings};
-pub use snapshot::{Snapshot, state_digest};
+pub use snapshot::{Snapshot, Upgrade, state_digest};
 pub use verify::{Verified, VerifyError, verify};
