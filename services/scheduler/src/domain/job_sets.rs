@@ -1,9 +1,7 @@
 //! Job sets: which allocations that have not ended are in which.
 
-use super::{
-    Scheduler,
-    interner::{Interner, Scratch},
-};
+use super::{Scheduler, interner::Interner};
+use ledger::Scratch;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use vocab::{AllocationNo, Token};

@@ -13,9 +13,10 @@ pub use ranking::Value;
 use self::changes::Changes;
 use super::{
     class::{Amounts, Class, ClassNo, add, subtract},
-    interner::{Interner, Scratch},
+    interner::Interner,
     scoring::{self, ModelNo},
 };
+use ledger::Scratch;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::{

@@ -4,8 +4,8 @@ use super::QueueNo;
 use crate::domain::{
     allocation::PriorityNo,
     class::{Amounts, ShapeNo},
-    interner::Scratch,
 };
+use ledger::Scratch;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use vocab::{AllocationNo, Filter, LineNo, Millis, WaitingReason};
