@@ -155,7 +155,7 @@ impl Process {
                     },
                 )
             }
-            Role::Quota => process.lead::<Quota>(shared, snapshot_every, on_ledger(())),
+            Role::Quota => process.lead::<Quota>(shared, snapshot_every, on_ledger(quota::Config::default())),
             Role::Scheduler => {
                 let rules = shared.scheduler.clone();
                 process.lead::<Scheduler>(shared, snapshot_every, on_ledger(rules))

@@ -96,7 +96,7 @@ impl Cell {
         }
         let next = &mut self.next;
         let (quota, scheduler) = (&mut self.quota, &mut self.scheduler);
-        let mut all = decide(quota, &(), scheduler, now, next)?;
+        let mut all = decide(quota, &quota::Config::default(), scheduler, now, next)?;
         all.extend(decide(scheduler, rules, quota, now, next)?);
         all.retain(|event| !is_odd(event) && !matches!(event, Event::LineExplained(_)));
         for event in &mut all {
