@@ -15,9 +15,7 @@ mod gang;
 mod interner;
 pub mod interval;
 mod job_sets;
-mod kernel;
 mod levels;
-mod named;
 pub mod order;
 mod pause;
 mod place;
@@ -34,7 +32,9 @@ mod work;
 pub use allocation::{Hold, Live, Phase, Stop};
 pub use class::Amounts;
 pub use fleet::{Node, NodeNo};
-pub use kernel::{Bounds, ReservationView, ResourceState, ResourceView, Space, UnfitBound};
+pub use named_resources::{
+    Bounds, Config, ReservationView, ResourceState, ResourceView, Space, UnfitBound,
+};
 use vocab::fact::AllocationWaiting;
 use vocab::fact::SchedulerFact as Fact;
 use vocab::inputs;
@@ -46,11 +46,12 @@ use class::{Class, Shape};
 use depend::Dependencies;
 use fleet::Fleet;
 use gang::Gangs;
-use interner::{Interner, Scratch};
+use interner::Interner;
 use job_sets::JobSets;
-use ledger::{Decider, Draft, IllegalEvent};
+use ledger::{Decider, Draft, IllegalEvent, Scratch};
 use levels::Levels;
-pub(crate) use named::Named;
+pub(crate) use named_resources::Named;
+use named_resources::{Holds, Input as ResourceInput};
 use preempt::{Epoch, Rate};
 use queues::Queues;
 use reclaim::Reclaims;
@@ -101,24 +102,6 @@ pub struct Scheduler {
     blocked: Scratch<Blocked>,
 }
 
-/// Settings that decisions depend on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rules {
-    /// What each tenant may have of named resources and reservations.
-    pub bounds: Bounds,
-    /// The length of a slot of reservations on the cell's clock, in milliseconds; 0: requests say which slot they are of.
-    pub slot_ms: u64,
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        Self {
-            bounds: Bounds::default(),
-            slot_ms: 1000,
-        }
-    }
-}
-
 impl Scheduler {
     pub fn nodes(&self) -> &[Node] {
         self.fleet.nodes()
@@ -155,14 +138,20 @@ impl Scheduler {
     }
 }
 
+impl Holds for Scheduler {
+    fn named(&mut self) -> &mut Named {
+        &mut self.named
+    }
+}
+
 /// A fact of its own, to be recorded.
 type Written = vocab::fact::Written<vocab::fact::Scheduler>;
 
 inputs! {
     /// What it reads of the other writers.
     pub enum Input {
+        ..ResourceInput,
         TenantSet,
-        QuotaSet,
         QueueSet,
         PriorityClassSet,
         SchedulingSet,
@@ -173,8 +162,6 @@ inputs! {
         JobSetCancelRequested,
         PriorityRequested,
         QuotaReserved,
-        ResourceAsked,
-        LimitsInForce,
         QuotaReclaimed,
         QuotaDenied,
         NodeRegistered,
@@ -188,7 +175,7 @@ inputs! {
 
 impl Decider for Scheduler {
     type Command = Infallible;
-    type Rules = Rules;
+    type Rules = Config;
     type Effect = Infallible;
     type By = vocab::fact::Scheduler;
     type Input<'a> = Input<'a>;
@@ -197,8 +184,8 @@ impl Decider for Scheduler {
 
     fn observe(&mut self, at: &At, input: Input<'_>) -> Result<(), IllegalEvent> {
         match input {
+            Input::ResourceInput(input) => self.named.observe(at, input),
             Input::TenantSet(set) => self.tenant_set(&set.change),
-            Input::QuotaSet(set) => self.quota_set(&set.change),
             Input::QueueSet(set) => self.queue_set(&set.change),
             Input::PriorityClassSet(set) => self.class_set(&set.change),
             Input::SchedulingSet(set) => self.policy_set(&set.change.policy),
@@ -224,20 +211,12 @@ impl Decider for Scheduler {
                 };
                 self.asked.insert(at.no, asked);
             }
-            Input::ResourceAsked(fact) => {
-                let tenant = &fact.operation.tenant;
-                self.named.ask(at.no, tenant, fact.slot, &fact.ask);
-            }
             Input::OperationsForgotten(fact) => self.dependencies.forget(fact.ended_through),
             Input::QuotaReserved(fact) => {
                 self.quota_reserved(fact.allocation, fact.models.as_deref());
             }
             Input::QuotaReclaimed(fact) => self.quota_reclaimed(fact.allocation, fact.by),
             Input::QuotaDenied(fact) => self.remove(fact.allocation, false, at.now),
-            Input::LimitsInForce(fact) => {
-                let limits = fact.limits.as_ref();
-                self.named.limit(&fact.account, &fact.resource, limits);
-            }
             Input::NodeRegistered(fact) => {
                 self.node_registered(&fact.node, fact.incarnation, &fact.capacity);
             }
@@ -286,13 +265,13 @@ impl Decider for Scheduler {
         }
     }
 
-    fn handle(&mut self, command: Infallible, _rules: &Rules, _draft: &mut Draft) {
+    fn handle(&mut self, command: Infallible, _config: &Config, _draft: &mut Draft) {
         match command {}
     }
 
     /// Ends first, so that what they free is there for the queues; whom nodes were cleared for before anybody else.
-    fn decide(&mut self, rules: &Rules, draft: &mut Draft) {
-        named::decide(self, rules, draft);
+    fn decide(&mut self, config: &Config, draft: &mut Draft) {
+        named_resources::decide(self, config, draft);
         end::decide_reports(self, draft);
         end::decide_lost(self, draft);
         asked::decide(self, draft);

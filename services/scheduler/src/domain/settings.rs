@@ -10,9 +10,9 @@ use super::{
 };
 use ledger::IllegalEvent;
 use vocab::fact::{
-    CordonSet, NodeLost, NodeReady, PriorityClassSet, QueueSet, QuotaSet, ReservationSet, TenantSet,
+    CordonSet, NodeLost, NodeReady, PriorityClassSet, QueueSet, ReservationSet, TenantSet,
 };
-use vocab::{LineNo, NodeCapacity, SchedulingPolicy, Token, Validity};
+use vocab::{LineNo, NodeCapacity, SchedulingPolicy, Token};
 
 impl Scheduler {
     pub(super) fn queue_set(&mut self, set: &QueueSet) {
@@ -48,14 +48,6 @@ impl Scheduler {
     pub(super) fn tenant_set(&mut self, set: &TenantSet) {
         self.queues.weigh(&set.tenant, set.settings.weight_milli);
         self.try_anew();
-    }
-
-    pub(super) fn quota_set(&mut self, set: &QuotaSet) {
-        // What holds from a later moment on, or until one, quota says when it does.
-        if set.validity == Validity::default() {
-            let limits = set.limits.as_ref();
-            self.named.limit(&set.account, &set.resource, limits);
-        }
     }
 
     pub(super) fn node_registered(

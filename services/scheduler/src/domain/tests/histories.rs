@@ -413,7 +413,7 @@ impl Run {
         let expected = self.twice.then(|| {
             let mut bare = again(&self.world.state);
             let mut draft = Draft::new(Millis(self.world.now.0 + 1), EventNo(1));
-            bare.decide(&self.world.rules, &mut draft);
+            bare.decide(&self.world.config, &mut draft);
             decisions(draft.events())
         });
         let nominated = self.world.state.nominated.clone();
@@ -643,7 +643,7 @@ impl Run {
         // No hidden memory: one who has only read what was recorded has nothing to do.
         let mut bare = again(&self.world.state);
         let mut draft = Draft::new(self.world.now, EventNo(1));
-        bare.decide(&self.world.rules, &mut draft);
+        bare.decide(&self.world.config, &mut draft);
         assert_eq!(decisions(draft.events()), [], "a new leader moves on");
         if !self.setting.backfill && !self.world.state.reservations.any() {
             self.what_could_be_placed_is();

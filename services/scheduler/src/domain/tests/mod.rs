@@ -37,7 +37,7 @@ pub struct World {
     pub now: Millis,
     /// Everything decided so far.
     pub said: Vec<Event>,
-    pub rules: Rules,
+    pub config: Config,
 }
 
 pub fn token(text: &str) -> Token {
@@ -123,7 +123,7 @@ impl World {
             next_own: 1,
             now: Millis(1_000_000),
             said: Vec::new(),
-            rules: Rules::default(),
+            config: Config::default(),
         };
         for value in 0..=3 {
             world.admin(AdminChange::PriorityClass(PriorityClassSet {
@@ -314,7 +314,7 @@ impl World {
         self.now.0 += 1;
         let mut draft = Draft::new(self.now, EventNo(self.next_own));
         before(&mut draft);
-        self.state.decide(&self.rules, &mut draft);
+        self.state.decide(&self.config, &mut draft);
         self.next_own = draft.next_no().0;
         assert!(draft.illegal().is_none(), "{:?}", draft.illegal());
         let events: Vec<Event> = draft.events().cloned().collect();
