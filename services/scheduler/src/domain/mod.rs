@@ -16,6 +16,8 @@ mod interner;
 pub mod interval;
 mod job_sets;
 mod levels;
+mod life;
+mod operator;
 pub mod order;
 mod pause;
 mod place;
@@ -26,6 +28,7 @@ mod reserve;
 pub mod scoring;
 mod settings;
 pub mod topology;
+mod unit;
 pub mod what_if;
 mod work;
 
@@ -39,15 +42,15 @@ use vocab::fact::AllocationWaiting;
 use vocab::fact::SchedulerFact as Fact;
 use vocab::inputs;
 
+use allocation::Allocations;
 use aside::Aside;
 use asked::Asked;
 use blocked::Blocked;
-use class::{Class, Shape};
+use class::Shape;
 use depend::Dependencies;
 use fleet::Fleet;
 use gang::Gangs;
 use interner::Interner;
-use job_sets::JobSets;
 use ledger::{Decider, Draft, IllegalEvent, Scratch};
 use levels::Levels;
 pub(crate) use named_resources::Named;
@@ -57,47 +60,37 @@ use queues::Queues;
 use reclaim::Reclaims;
 use reserve::Reservations;
 use serde::{Deserialize, Serialize};
+use settings::Settings;
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
 };
 use vocab::{
-    AllocationNo, At, EventNo, Millis, PriorityClass, Refusal, ReservationNo, SchedulingPolicy,
-    Slot, Token, WaitingReason,
+    AllocationNo, At, EventNo, Millis, Refusal, ReservationNo, Slot, Token, WaitingReason,
 };
 
 /// Everything that the scheduler knows, folded from the ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scheduler {
     fleet: Fleet,
-    classes: Interner<Class>,
+    settings: Settings,
+    allocations: Allocations,
     shapes: Interner<Shape>,
-    /// Names of priority classes that live allocations have.
-    priorities: Interner<Token>,
     queues: Queues,
-    live: BTreeMap<AllocationNo, Live>,
     gangs: Gangs,
     dependencies: Dependencies,
     reservations: Reservations,
-    priority_classes: BTreeMap<Token, PriorityClass>,
-    policy: SchedulingPolicy,
     popularity: scoring::Popularity,
     rate: Rate,
     epoch: Epoch,
     /// Never told where they stand.
     fresh: BTreeSet<AllocationNo>,
-    job_sets: JobSets,
     /// To be decided, by the number of the request.
     asked: BTreeMap<EventNo, Asked>,
     reclaims: Reclaims,
     named: Named,
-    /// Allocations with reports of their node to be decided.
-    reported: BTreeSet<AllocationNo>,
-    /// Allocations whose node was lost.
-    lost: BTreeSet<AllocationNo>,
     /// Allocations in a pause, by its end.
     pauses: BTreeSet<(Millis, AllocationNo)>,
-    nominated: BTreeSet<AllocationNo>,
     #[serde(skip)]
     blocked: Scratch<Blocked>,
 }
@@ -108,7 +101,7 @@ impl Scheduler {
     }
 
     pub fn live(&self) -> &BTreeMap<AllocationNo, Live> {
-        &self.live
+        self.allocations.all()
     }
 
     /// A named resource of the tenant.
@@ -134,7 +127,8 @@ impl Scheduler {
             .iter()
             .map(|node| node.holds.len())
             .sum::<usize>();
-        self.live.len() - held.min(self.live.len())
+        let all = self.allocations.all().len();
+        all - held.min(all)
     }
 }
 
@@ -180,7 +174,7 @@ impl Decider for Scheduler {
     type By = vocab::fact::Scheduler;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 6;
+    const STATE_VERSION: u32 = 7;
 
     fn observe(&mut self, at: &At, input: Input<'_>) -> Result<(), IllegalEvent> {
         match input {
@@ -277,7 +271,7 @@ impl Decider for Scheduler {
         asked::decide(self, draft);
         depend::decide(self, draft);
         reclaim::decide(self, draft);
-        gang::decide(self, draft);
+        unit::decide(self, draft);
         pause::decide(self, draft);
         reserve::decide(self, draft);
         let aside = Aside::of(self, draft.now);
@@ -293,7 +287,8 @@ impl Decider for Scheduler {
         // What was said just now may make the promise another one, room for nominees that were looked at before, or
         // those room that nominees minded.
         let promised = |state: &Self| Aside::of(state, draft.now).promise();
-        let room_for_nominees = self.blocked.room_gained && !self.nominated.is_empty();
+        let room_for_nominees =
+            self.blocked.room_gained && !self.allocations.nominated().is_empty();
         let minded = self.fleet.any_minding() && self.fleet.any_regrouped();
         let moved = || room_for_nominees || minded || promised(self) != aside.promise();
         self.blocked.again = left || !draft.is_empty() && moved();
@@ -336,7 +331,7 @@ impl Scheduler {
                 return true;
             }
             let totals = *self.fleet.totals();
-            let half_life_ms = self.policy.half_life_ms;
+            let half_life_ms = self.settings.policy().half_life_ms;
             let next = self.queues.next(&totals, draft.now, half_life_ms);
             draft.spend(self.queues.take_looked_at() * work::QUEUE);
             if std::mem::take(&mut first) {
@@ -380,7 +375,7 @@ impl Scheduler {
     fn tell_the_rest(&mut self, members: &[AllocationNo], draft: &mut Draft) {
         for allocation in members {
             let left = self
-                .live
+                .allocations
                 .get(allocation)
                 .is_some_and(|live| live.phase == Phase::InGang);
             if left {

@@ -12,9 +12,9 @@ pub use ranking::Value;
 
 use self::changes::Changes;
 use super::{
-    class::{Amounts, Class, ClassNo, add, subtract},
+    class::{Amounts, Class, ClassNo, add, model_no, subtract},
     interner::Interner,
-    scoring::{self, ModelNo},
+    scoring,
 };
 use ledger::Scratch;
 use serde::{Deserialize, Serialize};
@@ -81,13 +81,6 @@ impl Regrouped {
     pub fn is_empty(&self) -> bool {
         self.moved.is_empty() && self.let_in.is_empty()
     }
-}
-
-/// The number that the scoring policies know a model by.
-pub fn model_no(models: &mut Interner<Token>, model: &Token) -> ModelNo {
-    // Models are few and are never given back.
-    let number = models.find(model).unwrap_or_else(|| models.acquire(model));
-    ModelNo::new(number)
 }
 
 impl Fleet {

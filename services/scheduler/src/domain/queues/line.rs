@@ -2,8 +2,8 @@
 
 use super::QueueNo;
 use crate::domain::{
-    allocation::PriorityNo,
     class::{Amounts, ShapeNo},
+    settings::PriorityNo,
 };
 use ledger::Scratch;
 use serde::{Deserialize, Serialize};

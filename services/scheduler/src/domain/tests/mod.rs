@@ -25,7 +25,8 @@ use vocab::fact::{
 };
 use vocab::{
     AdminChange, AllocationSpec, EndCause, Event, Gang, GpuRequest, Lsn, ModelGrant, NodeCapacity,
-    Operation, PlacementRules, PriorityTarget, QueueSettings, Refusal, Requirement, Rule, RunState,
+    Operation, PlacementRules, PriorityClass, PriorityTarget, QueueSettings, Refusal, Requirement,
+    Rule, RunState, SchedulingPolicy,
 };
 
 /// A scheduler with its ledger's clock, and agents that start, and stop, at once.
