@@ -105,7 +105,6 @@ fn promise(state: &Scheduler, now: Millis) -> Option<Promise> {
             no: live.class,
             class: state.allocations.class(live.class),
             policy,
-            popularity: &state.popularity,
         };
         let places = state
             .fleet
@@ -136,7 +135,7 @@ impl Scheduler {
     fn free_from(&self, no: NodeNo, wanted: &Wanted<'_>, now: Millis) -> Option<Millis> {
         let capacity = self.fleet.capacity(no);
         let mut node = self.fleet.node(no).clone();
-        if wanted.value(&node, capacity).fits() {
+        if self.fleet.value_of(&node, capacity, wanted).fits() {
             return Some(now);
         }
         let mut ends = BTreeMap::<Millis, Vec<AllocationNo>>::new();
@@ -151,7 +150,7 @@ impl Scheduler {
                 let taken = &live.hold()?.taken;
                 node.give_back(capacity, self.allocations.class(live.class), taken);
             }
-            if wanted.value(&node, capacity).fits() {
+            if self.fleet.value_of(&node, capacity, wanted).fits() {
                 return Some(end);
             }
         }
@@ -173,14 +172,8 @@ impl Scheduler {
         let capacity = self.fleet.capacity(promise.node);
         let mut node = self.fleet.node(promise.node).clone();
         let class = self.allocations.class(live.class);
-        let spot = node.spot(capacity, class, |room| {
-            super::scoring::devices(
-                self.placement_policy(live).into(),
-                &self.popularity,
-                room,
-                &class.ask,
-            )
-        });
+        let policy = self.placement_policy(live);
+        let spot = self.fleet.spot(&node, capacity, class, policy);
         let Some(spot) = spot else {
             return false;
         };

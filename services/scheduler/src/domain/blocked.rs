@@ -188,7 +188,7 @@ impl Scheduler {
         }
         for (class, count) in &shape.members {
             for _ in 0..*count {
-                self.popularity.arrived(&self.allocations.class(*class).ask);
+                self.fleet.arrived(&self.allocations.class(*class).ask);
             }
         }
     }

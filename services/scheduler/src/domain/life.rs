@@ -3,7 +3,7 @@
 use super::{
     Scheduler,
     allocation::{Hold, Live, Phase, Stop},
-    class::{Amounts, Class, Shape, ShapeNo},
+    class::{Amounts, Shape, ShapeNo},
     fleet::Spot,
     order,
     preempt::Epoch,
@@ -22,7 +22,7 @@ use vocab::{AllocationNo, At, EndCause, LineNo, Millis, QueueOrder, WaitingReaso
 impl Scheduler {
     pub(super) fn request(&mut self, fact: &AllocationRequested, at: &At) {
         let (no, tenant, spec) = (AllocationNo(at.no.0), &fact.operation.tenant, &fact.spec);
-        let class = Class::of(tenant, spec, &mut self.fleet.models);
+        let class = self.fleet.class(tenant, spec);
         let class = self.allocations.acquire_class(&class);
         let queue = self.queues.enter(spec.queue.as_ref().unwrap_or(tenant));
         let priority_class = spec.priority_class.as_ref();

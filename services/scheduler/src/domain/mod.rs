@@ -80,7 +80,6 @@ pub struct Scheduler {
     gangs: Gangs,
     dependencies: Dependencies,
     reservations: Reservations,
-    popularity: scoring::Popularity,
     rate: Rate,
     epoch: Epoch,
     /// Never told where they stand.

@@ -56,8 +56,6 @@ impl Scheduler {
     ) {
         let mut nominees = Vec::new();
         if let Some(known) = self.fleet.find(node) {
-            let empty = self.fleet.empty_room(known);
-            self.popularity.left(&empty);
             nominees.clone_from(&self.fleet.node(known).nominees);
             for nominee in &nominees {
                 if let Some(live) = self.allocations.get(nominee) {
@@ -68,8 +66,6 @@ impl Scheduler {
         }
         self.fleet.register(node, incarnation, capacity);
         if let Some(known) = self.fleet.find(node) {
-            let empty = self.fleet.empty_room(known);
-            self.popularity.joined(&empty);
             // They are judged anew: the node may be another by now.
             for nominee in nominees {
                 if let Some(live) = self.allocations.get(&nominee) {

@@ -8,7 +8,6 @@ use super::{
     fair::Share,
     fleet::{Moves, NodeNo, Others, Spot, Taken, Value, Wanted, keeps_off},
     gang::GangNo,
-    scoring,
 };
 use std::{
     cmp::Reverse,
@@ -91,7 +90,6 @@ impl Scheduler {
             no: class_no,
             class,
             policy,
-            popularity: &self.popularity,
         };
         self.fleet.rank(&wanted);
         let fleet = &self.fleet;
@@ -158,9 +156,8 @@ impl Scheduler {
         let (class, policy) = self.wanted(self.allocations.get(&no)?);
         let class = self.allocations.class(class);
         let there = self.fleet.node(node);
-        let spot = there.spot(self.fleet.capacity(node), class, |room| {
-            scoring::devices(policy.into(), &self.popularity, room, &class.ask)
-        })?;
+        let capacity = self.fleet.capacity(node);
+        let spot = self.fleet.spot(there, capacity, class, policy)?;
         Some(Place {
             allocation: no,
             node,

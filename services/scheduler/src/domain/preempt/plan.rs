@@ -6,7 +6,7 @@ use super::{
         class::{Amounts, Class, ClassNo, add},
         fleet::{Moves, Node, NodeNo, Others, Spot, keeps_off},
         queues::QueueNo,
-        scoring, work,
+        work,
     },
     board::{Board, Seen},
     claim::{Claimant, Shares},
@@ -319,10 +319,8 @@ impl Scheduler {
         let live = self.allocations.get(&coming)?;
         let class = self.allocations.class(live.class);
         node.check(capacity, class).ok()?;
-        let spot = node.spot(capacity, class, |room| {
-            let policy = self.placement_policy(live).into();
-            scoring::devices(policy, &self.popularity, room, &class.ask)
-        })?;
+        let policy = self.placement_policy(live);
+        let spot = self.fleet.spot(node, capacity, class, policy)?;
         node.take(capacity, class, &spot).ok()?;
         Some(())
     }
