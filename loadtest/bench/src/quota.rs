@@ -4,7 +4,7 @@
 //! One operation is one of: a request with its reservation, a start, an end with its release. All of it is timed: what
 //! comes in is observed, what is decided is applied and encoded. Making up the events is not.
 
-use ::quota::domain::Quota;
+use ::quota::domain::{Config, Quota};
 use chassis::Stopwatch;
 use ledger::{Decider, Draft, IllegalEvent, memory::Seeded};
 use replay::machine::Machine;
@@ -303,7 +303,7 @@ impl Bench {
         self.observe(events)?;
         loop {
             let mut draft = Draft::new(Millis(1), EventNo(self.next_own));
-            self.state.decide(&(), &mut draft);
+            self.state.decide(&Config::default(), &mut draft);
             self.next_own = draft.next_no().0;
             let full = draft.full();
             drafts.push(draft);

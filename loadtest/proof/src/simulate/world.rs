@@ -28,7 +28,7 @@ use ledger::{
 use node_heartbeat::domain::{Effect, Joining, Nodes, Rules as NodeRules};
 use prost::Message;
 use quota::domain::Quota;
-use scheduler::domain::{Bounds, Rules as SchedulerRules, Scheduler};
+use scheduler::domain::{Bounds, Config as SchedulerConfig, Scheduler};
 use schemas::v1;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -139,8 +139,8 @@ impl World {
                 slot_ms: limits.slot_ms,
                 window_slots: limits.bounds.window_slots,
             },
-            scheduler: SchedulerRules {
-                bounds: bounds(&limits),
+            scheduler: SchedulerConfig {
+                reservations: bounds(&limits),
                 slot_ms: limits.slot_ms,
             },
             nodes: NodeRules {
