@@ -9,8 +9,8 @@ use analytics::domain::Usage;
 use ledger::{
     Chain, Copy, Decider, LedgerId, Projection, Record, Replica, Snapshot, Upgrade, state_digest,
 };
-use loadtest::simulate::run_seed;
 use node_heartbeat::domain::Nodes;
+use proof::simulate::run_seed;
 use quota::domain::Quota;
 use scheduler::domain::Scheduler;
 use serde::{Serialize, de::DeserializeOwned};
