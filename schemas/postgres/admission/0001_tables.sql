@@ -85,7 +85,7 @@ COMMENT ON COLUMN operations.event_no IS 'Number of the event that recorded the 
 COMMENT ON COLUMN operations.operation_id IS 'None when the message could not be read that far.';
 COMMENT ON COLUMN operations.digest IS 'First 16 bytes of SHA-256 over the request''s canonical content.';
 COMMENT ON COLUMN operations.stands IS 'Whether the operation id stands for this one: a repeat is answered with its outcome. Not when it was refused for a reason that says nothing of it, such as a conflict with the one that stands.';
-COMMENT ON COLUMN operations.verb IS 'None when refused at the door: it may have had none.';
+COMMENT ON COLUMN operations.verb IS 'None when refused at the inbox: it may have had none.';
 COMMENT ON COLUMN operations.allocation_id IS 'The allocation that it made or that it is about.';
 COMMENT ON COLUMN operations.version IS 'Of an applied change.';
 COMMENT ON COLUMN operations.rule IS 'The broken rule and what it was about. A tenant may name any 64-bit number, so these are numeric.';

@@ -47,8 +47,8 @@ CREATE TABLE allocations (
     team text,
     namespace text,
     qos text NOT NULL DEFAULT 'guaranteed',
-    cpu_milli_most bigint NOT NULL DEFAULT 0,
-    memory_bytes_most bigint NOT NULL DEFAULT 0,
+    cpu_milli_limit bigint NOT NULL DEFAULT 0,
+    memory_bytes_limit bigint NOT NULL DEFAULT 0,
     quota_rule text,
     quota_subject text,
     quota_limit bigint,
@@ -70,8 +70,8 @@ CREATE TABLE allocations (
     CONSTRAINT allocations_last_end_cause_check CHECK (last_end_cause IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node', 'preempted', 'dependency_failed')),
     CONSTRAINT allocations_run_time_ms_check CHECK (run_time_ms >= 0),
     CONSTRAINT allocations_qos_check CHECK (qos IN ('guaranteed', 'burstable', 'best_effort')),
-    CONSTRAINT allocations_cpu_milli_most_check CHECK (cpu_milli_most >= 0),
-    CONSTRAINT allocations_memory_bytes_most_check CHECK (memory_bytes_most >= 0),
+    CONSTRAINT allocations_cpu_milli_most_check CHECK (cpu_milli_limit >= 0),
+    CONSTRAINT allocations_memory_bytes_most_check CHECK (memory_bytes_limit >= 0),
     CONSTRAINT allocations_quota_limit_check CHECK (quota_limit >= 0),
     CONSTRAINT allocations_quota_actual_check CHECK (quota_actual >= 0),
     CONSTRAINT allocations_facts_check CHECK (jsonb_typeof(facts) = 'array'),
@@ -118,7 +118,7 @@ COMMENT ON COLUMN allocations.run_time_ms IS 'As the tenant believes; 0: not kno
 COMMENT ON COLUMN allocations.nominated_node IS 'Is being cleared for it.';
 COMMENT ON COLUMN allocations.preempted IS 'It has to go for another.';
 COMMENT ON COLUMN allocations.team IS 'The account below the tenant that its quota is of.';
-COMMENT ON COLUMN allocations.cpu_milli_most IS '0: no more than it asks for.';
+COMMENT ON COLUMN allocations.cpu_milli_limit IS '0: no more than it asks for.';
 COMMENT ON COLUMN allocations.quota_rule IS 'Which rule keeps it waiting for quota, or has denied it: about what, the limit, and what use would come to.';
 COMMENT ON COLUMN allocations.facts IS 'What is said of every allocation, once: its first placement, its end or its denial. A row of `explanations` for each of them cost more than the allocation''s own. An element has the place on the ledger, the moment, the reason and the detail, as a row of `explanations` does.';
 CREATE INDEX allocations_by_job_set ON allocations (tenant, job_set, requested_at DESC);

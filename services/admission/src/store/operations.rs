@@ -81,7 +81,7 @@ pub struct Operation<'a> {
     /// reason that says nothing of it, such as a conflict with the one that stands.
     #[table(fixed)]
     stands: bool,
-    /// None when refused at the door: it may have had none.
+    /// None when refused at the inbox: it may have had none.
     #[table(
         check = "verb IN ('submit', 'cancel', 'cancel_job_set', 'set_priority', 'create_resource', 'reserve', 'confirm', 'release', 'revoke', 'reclaim', 'set_tenant', 'set_quota', 'set_rate', 'set_queue', 'set_priority_class', 'set_scheduling', 'set_cordon', 'set_reservation', 'set_budget', 'set_node')",
         fixed

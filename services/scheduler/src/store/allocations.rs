@@ -155,10 +155,10 @@ pub struct Record<'a> {
     #[table(default = "'guaranteed'", fixed)]
     qos: QosClass,
     /// 0: no more than it asks for.
-    #[table(default = "0", check = "cpu_milli_most >= 0", fixed)]
-    cpu_milli_most: u64,
-    #[table(default = "0", check = "memory_bytes_most >= 0", fixed)]
-    memory_bytes_most: u64,
+    #[table(default = "0", check = "cpu_milli_limit >= 0", fixed)]
+    cpu_milli_limit: u64,
+    #[table(default = "0", check = "memory_bytes_limit >= 0", fixed)]
+    memory_bytes_limit: u64,
     /// Which rule keeps it waiting for quota, or has denied it: about what, the limit, and what use would come to.
     quota_rule: Option<Rule>,
     quota_subject: Option<&'a str>,
@@ -235,8 +235,8 @@ impl<'a> Record<'a> {
             team: spec.team.as_ref(),
             namespace: spec.namespace.as_ref(),
             qos: spec.qos(),
-            cpu_milli_most: spec.most.cpu_milli,
-            memory_bytes_most: spec.most.memory_bytes,
+            cpu_milli_limit: spec.limits.cpu_milli,
+            memory_bytes_limit: spec.limits.memory_bytes,
             quota_rule: refusal.map(|refusal| refusal.rule),
             quota_subject: refusal.map(|refusal| refusal.subject.as_str()),
             quota_limit: refusal.map(|refusal| amount(refusal.limit)),
@@ -267,8 +267,8 @@ pub struct Allocation {
     pub namespace: Option<String>,
     pub qos: QosClass,
     /// 0: no more than it asks for.
-    pub cpu_milli_most: u64,
-    pub memory_bytes_most: u64,
+    pub cpu_milli_limit: u64,
+    pub memory_bytes_limit: u64,
     /// As the tenant believes; 0: not known.
     pub run_time_ms: u64,
     /// `requested`, `queued`, `nominated`, `placed`, `running`, `stopping`, `ended` or `denied`.
@@ -303,8 +303,8 @@ pub async fn allocation(
     let record = sqlx::query!(
         r#"SELECT tenant, job_set, name, queue, priority, priority_class, gang, cpu_milli, memory_bytes, gpu_count,
                   gpu_milli, gpu_models, run_time_ms, state, waiting_reason, line, nominated_node, node, gpu_devices,
-                  gpu_shares, preempted, attempts, last_end_cause, end_cause, team, namespace, qos, cpu_milli_most,
-                  memory_bytes_most, quota_rule, quota_subject, quota_limit, quota_actual,
+                  gpu_shares, preempted, attempts, last_end_cause, end_cause, team, namespace, qos, cpu_milli_limit,
+                  memory_bytes_limit, quota_rule, quota_subject, quota_limit, quota_actual,
                   requested_at AS "requested_at: Moment", placed_at AS "placed_at: Moment",
                   started_at AS "started_at: Moment", ended_at AS "ended_at: Moment", lsn
            FROM allocations WHERE allocation_id = $1 AND tenant = $2"#,
@@ -345,8 +345,8 @@ pub async fn allocation(
         team: record.team,
         namespace: record.namespace,
         qos: names::qos(&record.qos)?,
-        cpu_milli_most: unsigned("cpu_milli_most", record.cpu_milli_most)?,
-        memory_bytes_most: unsigned("memory_bytes_most", record.memory_bytes_most)?,
+        cpu_milli_limit: unsigned("cpu_milli_limit", record.cpu_milli_limit)?,
+        memory_bytes_limit: unsigned("memory_bytes_limit", record.memory_bytes_limit)?,
         quota,
         run_time_ms: unsigned("run_time_ms", record.run_time_ms)?,
         state: record.state,

@@ -48,7 +48,7 @@ fn row(allocation: u64, priority: i32, state: AllocationState) -> AllocationRow 
     spec.priority_class = Some(token("batch"));
     spec.team = Some(token("team"));
     spec.namespace = Some(token("space"));
-    spec.most.cpu_milli = AllocationSpec::CPU_MILLI_MAX;
+    spec.limits.cpu_milli = AllocationSpec::CPU_MILLI_MAX;
     spec.run_time_ms = AllocationSpec::RUN_TIME_MS_MAX;
     spec.gang = Some(Gang {
         name: token("g"),
@@ -251,8 +251,8 @@ async fn every_state_is_read_as_it_was_written() {
         assert_eq!(found.team.as_deref(), Some("team"));
         assert_eq!(found.namespace.as_deref(), Some("space"));
         assert_eq!(found.qos, QosClass::Burstable);
-        assert_eq!(found.cpu_milli_most, AllocationSpec::CPU_MILLI_MAX);
-        assert_eq!(found.memory_bytes_most, 0);
+        assert_eq!(found.cpu_milli_limit, AllocationSpec::CPU_MILLI_MAX);
+        assert_eq!(found.memory_bytes_limit, 0);
         assert_eq!(found.priority_class.as_deref(), Some("batch"));
         assert_eq!(found.gang.as_deref(), Some("g"));
         assert_eq!(found.run_time_ms, AllocationSpec::RUN_TIME_MS_MAX);
