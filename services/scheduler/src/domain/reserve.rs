@@ -5,7 +5,7 @@ use super::{
     Scheduler,
     fleet::{NodeNo, meets},
     interval::Intervals,
-    queues::QueueNo,
+    queues::{QueueNo, Queues},
 };
 use ledger::Draft;
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,7 @@ impl Reservations {
     /// Whether a run of `queue` may be on the node from `now` until `ends` (none: nobody knows).
     pub fn let_in(
         &self,
-        state: &Scheduler,
+        queues: &Queues,
         queue: QueueNo,
         node: NodeNo,
         now: Millis,
@@ -56,8 +56,8 @@ impl Reservations {
         let here = overlapping.filter(|(at, _)| *at == node);
         let mut names = here.filter_map(|(_, name)| self.granted.get(name));
         names.all(|granted| {
-            let for_queue = |no: QueueNo| state.queues.get(no).name == granted.terms.queue;
-            granted.terms.from <= now && state.queues.up(queue).any(for_queue)
+            let for_queue = |no: QueueNo| queues.get(no).name == granted.terms.queue;
+            granted.terms.from <= now && queues.up(queue).any(for_queue)
         })
     }
 
@@ -88,7 +88,7 @@ impl Scheduler {
             }
         };
         self.drop_reservation(name);
-        self.blocked.reserved_anew = true;
+        self.pace.reserved_anew = true;
         if nodes.is_empty() {
             return;
         }
@@ -181,13 +181,13 @@ impl Scheduler {
             .flat_map(|node| &self.fleet.node(*node).holds);
         let goes = holds.filter(|no| {
             self.allocations.get(no).is_some_and(|live| {
-                let for_queue = |no| self.queues.get(no).name == granted.terms.queue;
+                let for_queue = |no| self.waiting.queues().get(no).name == granted.terms.queue;
                 let preemptible = self
                     .settings
                     .class(live.priority_class)
                     .is_some_and(|class| class.preemptible);
                 let stays = live.hold().is_none_or(|hold| hold.stop.is_some());
-                preemptible && !stays && !self.queues.up(live.queue).any(for_queue)
+                preemptible && !stays && !self.waiting.queues().up(live.queue).any(for_queue)
             })
         });
         goes.copied().collect()
