@@ -436,6 +436,8 @@ impl Scheduler {
         }
         if let Some(gang) = live.gang {
             self.waiting.gangs_mut().leave(gang, no, success);
+            // It may have been the last that was still to be told to go.
+            self.settle(gang);
             self.form(gang);
         }
         if let Some(gang) = stood {
