@@ -5,7 +5,7 @@ use super::{
     allocation::{Live, Phase},
     class::{Amounts, Class, ClassNo},
     fair::Share,
-    fleet::{KindNo, Moves, NodeNo, Others, keeps_off},
+    fleet::{Fleet, KindNo, Moves, NodeNo, Others, keeps_off},
     waiting::AGAIN_MS,
     work,
 };
@@ -26,25 +26,6 @@ pub(super) struct Findings {
 type Kinds = [(KindNo, u32, u32)];
 
 impl Scheduler {
-    /// In one word, why there is no room for a class. Only the kinds of nodes matter for that, not what is on them.
-    fn lack(&self, class: &Class, kinds: &Kinds) -> WaitingReason {
-        if kinds.iter().all(|(_, ready, _)| *ready == 0) {
-            return WaitingReason::NoNodeReady;
-        }
-        let open = kinds.iter().filter(|(_, _, open)| *open > 0);
-        let filters = open.map(|(kind, _, _)| keeps_off(self.fleet.kind(*kind), class));
-        let filters: BTreeSet<_> = filters.collect();
-        if filters.contains(&None) {
-            WaitingReason::NoRoomNow
-        } else if filters.contains(&Some(Filter::Capacity)) {
-            WaitingReason::LargerThanAnyNode
-        } else if filters.contains(&Some(Filter::GpuModel)) {
-            WaitingReason::NoNodeOfModel
-        } else {
-            WaitingReason::NoNodeMatches
-        }
-    }
-
     /// Of a class, and the first who asks for it.
     pub(super) fn look_at_all_nodes(&self, no: AllocationNo, class: &Class) -> Findings {
         let mut findings = Findings::default();
@@ -125,7 +106,7 @@ impl Scheduler {
         let class = self.allocations.get(&head)?.class;
         // A gang is explained by its first member; whether the reason is room alone is said of the gang.
         let for_room = matches!(block, WaitingReason::NoRoomNow | WaitingReason::GangNoRoom);
-        let reason = match self.lack(self.allocations.class(class), kinds) {
+        let reason = match lack(self.allocations.class(class), kinds, &self.fleet) {
             WaitingReason::NoRoomNow => match block {
                 // A gang is told that it does not fit, whatever that would take.
                 WaitingReason::NoRoomNow if self.waiting.is_rate_limited(line.no) => {
@@ -189,6 +170,25 @@ impl Scheduler {
             Phase::Pausing(_) => Some((WaitingReason::Backoff, None)),
             Phase::AwaitingQuota(_) | Phase::Held(_) => None,
         }
+    }
+}
+
+/// In one word, why there is no room for a class. Only the kinds of nodes matter for that, not what is on them.
+fn lack(class: &Class, kinds: &Kinds, fleet: &Fleet) -> WaitingReason {
+    if kinds.iter().all(|(_, ready, _)| *ready == 0) {
+        return WaitingReason::NoNodeReady;
+    }
+    let open = kinds.iter().filter(|(_, _, open)| *open > 0);
+    let filters = open.map(|(kind, _, _)| keeps_off(fleet.kind(*kind), class));
+    let filters: BTreeSet<_> = filters.collect();
+    if filters.contains(&None) {
+        WaitingReason::NoRoomNow
+    } else if filters.contains(&Some(Filter::Capacity)) {
+        WaitingReason::LargerThanAnyNode
+    } else if filters.contains(&Some(Filter::GpuModel)) {
+        WaitingReason::NoNodeOfModel
+    } else {
+        WaitingReason::NoNodeMatches
     }
 }
 

@@ -44,7 +44,8 @@ impl Scheduler {
             phase: Phase::AwaitingQuota(None),
         };
         self.allocations.insert(no, live);
-        self.depend(no, &spec.depends_on);
+        self.dependencies
+            .depend(no, &spec.depends_on, &self.allocations);
     }
 
     pub(super) fn report(&mut self, fact: &RunReported) {
@@ -56,7 +57,7 @@ impl Scheduler {
 
     /// Puts it in line, or where it waits for what has to come first.
     pub(super) fn queue(&mut self, no: AllocationNo) {
-        let others = self.awaits_others(no);
+        let others = self.dependencies.awaits_others(no);
         let Some(live) = self.allocations.get_mut(&no) else {
             return;
         };

@@ -233,7 +233,8 @@ impl Decider for Scheduler {
                 Ok(())
             }
             Fact::ReservationDecided(fact) => {
-                self.reservation_decided(fact);
+                self.reservations.decided(fact, &mut self.fleet);
+                self.pace.reserved_anew = true;
                 Ok(())
             }
             Fact::ResourceDecided(fact) => {
