@@ -144,7 +144,7 @@ sim: build-debug ## simulate SEEDS (default 2000) seeds with crashes, lost acks,
 # Last, because the feature builds the deciders anew.
 test-sabotage:
 	@echo '== test: the simulation finds each bug put in on purpose'
-	$(OFFLINE) $(CARGO) test --locked -p loadtest --features sabotage --test sabotage
+	$(OFFLINE) $(CARGO) test --locked -p proof --features sabotage --test sabotage
 
 check: fmt-check deny clippy sqlx-check tidy ## format, dependencies, lints, queries, architecture: no tests
 

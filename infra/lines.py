@@ -29,13 +29,15 @@ def lines(text):
 
 def by_crate(root):
     counts = {}
-    for manifest in sorted(root.glob("**/Cargo.toml")):
-        crate = manifest.parent
-        relative = crate.relative_to(root)
-        if crate == root or relative.parts[0] in ("target", ".local"):
-            continue
-        sources = (path for path in crate.rglob("*.rs") if not is_test(path.relative_to(crate)))
-        counts[crate.name] = sum(lines(path.read_text(encoding="utf-8")) for path in sources)
+    elsewhere = ("target", ".local")
+    manifests = (path for path in root.glob("**/Cargo.toml") if path.relative_to(root).parts[0] not in elsewhere)
+    crates = {manifest.parent for manifest in manifests} - {root}
+    for crate in sorted(crates):
+        # A crate may lie in another one's directory.
+        inner = [other for other in crates if crate in other.parents]
+        sources = (path for path in crate.rglob("*.rs") if not any(other in path.parents for other in inner))
+        code = (path for path in sources if not is_test(path.relative_to(crate)))
+        counts[crate.name] = sum(lines(path.read_text(encoding="utf-8")) for path in code)
     return counts
 
 

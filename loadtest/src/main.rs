@@ -1,10 +1,9 @@
-//! `loadtest`: one module of the library per command.
+//! `loadtest`: one module of a library per command.
 
+use bench::{core as domain_core, flood, peers, placement, queueing, quota, reserve, throughput};
 use clap::{Parser, Subcommand};
-use loadtest::{
-    bench, chaos, core as domain_core, drive, fleet::stand, flood, history, peers, placement, plan,
-    queueing, quota, reserve, simulate,
-};
+use proof::{chaos, history, simulate};
+use replay::{drive, fleet::stand, plan};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -17,7 +16,7 @@ struct Options {
 #[derive(Subcommand)]
 enum Command {
     /// Measures how many tasks a second a running stack takes through their whole life, how fast, and at what cost.
-    Bench(bench::Options),
+    Bench(throughput::Options),
     /// Breaks a running stack at random while recorded clients use it, and checks that nothing was lost, doubled or billed
     /// wrongly.
     Chaos(chaos::Options),
@@ -49,7 +48,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match Options::parse().command {
-        Command::Bench(options) => bench::main(&options),
+        Command::Bench(options) => throughput::main(&options),
         Command::Chaos(options) => chaos::main(&options),
         Command::Core(options) => domain_core::main(&options),
         Command::Placement(options) => placement::main(&options),

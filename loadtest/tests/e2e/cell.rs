@@ -3,7 +3,7 @@
 use crate::suite::{Running, Setup, Suite, id};
 use admission::AdmissionService;
 use client::{Client, ConnectOptions, SetTenant};
-use loadtest::history::Bounds;
+use proof::history::Bounds;
 use scheduler::SchedulerService;
 use std::{collections::BTreeMap, time::Duration};
 

@@ -7,7 +7,7 @@ use crate::{
 use chassis::Clock;
 use client::{Client, Operation, Submit};
 use futures::future::join_all;
-use loadtest::{
+use replay::{
     fleet::{Fleet, FleetOptions},
     workload::Node,
 };

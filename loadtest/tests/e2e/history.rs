@@ -6,7 +6,7 @@ use crate::{
     suite::{Outcome, eventually, token},
 };
 use ledger::memory::Seeded;
-use loadtest::history::{
+use proof::history::{
     Entry, Seen, check,
     drive::{Connection, Driver, Names, Slots},
     wire::Entries,

@@ -1,6 +1,6 @@
 //! Bytes as nobody's library would write them.
 
-pub use loadtest::wire::Wire;
+pub use replay::wire::Wire;
 
 /// A protobuf field of bytes, text or a message.
 pub fn field(number: u64, bytes: &[u8]) -> Vec<u8> {

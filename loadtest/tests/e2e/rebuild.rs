@@ -2,7 +2,6 @@
 
 use crate::suite::{Outcome, Suite, eventually, id, small};
 use client::{Allocations, Client, Of, Position, Stands, Submit};
-use ledger::proto::spec_to_proto;
 use schemas::v1::{AllocationSpec, RunPhase};
 use std::collections::BTreeMap;
 use vocab::fact::{
@@ -11,6 +10,7 @@ use vocab::fact::{
     QuotaWaiting,
 };
 use vocab::{AllocationNo, At, Event};
+use wire::Message;
 
 /// An allocation in a few words: what it asks for, its priority and where it stands.
 type Words = (AllocationSpec, i32, String);
@@ -49,7 +49,7 @@ fn from_ledger(suite: &Suite, events: &[(At, Event)], tenant: &str) -> BTreeMap<
     for (at, event) in events {
         if let Event::AllocationRequested(AllocationRequested { operation, spec }) = event {
             if operation.tenant.as_str() == tenant {
-                let words = (spec_to_proto(spec), spec.priority, "requested".to_owned());
+                let words = (spec.to_prost(), spec.priority, "requested".to_owned());
                 all.insert(AllocationNo(at.no.0), (words, String::new()));
             }
             continue;

@@ -3,7 +3,7 @@
 use crate::suite::{Outcome, Setup, Suite, eventually, small};
 use chassis::{Journey, Metrics, SpanKind, Stamp, TelemetryConfig};
 use client::Operation;
-use loadtest::otlp::{Collector, Span};
+use replay::otlp::{Collector, Span};
 use schemas::v1::{outcome::Result as Decided, request::Verb};
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -12,8 +12,8 @@ use ledger::{
     ProjectorError, Record, Resume, SAYS_AFTER, Sink, SinkError,
     memory::{Faults, MemoryBus},
 };
-use loadtest::simulate::{MemoryFeed, Orders, Process, Role, Shared, SimTime, WorldClock};
 use node_heartbeat::domain::{Effect, Joining, Rules as NodeRules};
+use proof::simulate::{MemoryFeed, Orders, Process, Role, Shared, SimTime, WorldClock};
 use scheduler::Config as SchedulerConfig;
 use std::{
     collections::BTreeMap,

@@ -8,7 +8,7 @@ mod table;
 mod tasks;
 
 use cell::Cell;
-use loadtest::simulate::Role;
+use proof::simulate::Role;
 use std::{collections::BTreeMap, env, fs, path::Path};
 use table::{Count, PerTask, Table};
 use tasks::{PER_ROUND, ROUNDS};

@@ -8,8 +8,8 @@ use crate::{
 use admission::{domain::Admission, feed::Feed};
 use analytics::domain::Usage;
 use ledger::{Chain, Decider, DoorRecord, Projection, Record, Replica};
-use loadtest::simulate::Role;
 use node_heartbeat::domain::Nodes;
+use proof::simulate::Role;
 use quota::domain::Quota;
 use scheduler::domain::Scheduler;
 use schemas::v1::{Batch, Cancel, GangRequest, PlacementRules, Requirement, Submit, request::Verb};

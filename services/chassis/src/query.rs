@@ -21,7 +21,6 @@ use futures::{
     future::{BoxFuture, FutureExt},
     stream::FuturesUnordered,
 };
-use ledger::proto::refusal_to_proto;
 use prost::Message;
 use schemas::{
     subjects::{QUERY_VERBS, Subjects},
@@ -30,6 +29,7 @@ use schemas::{
 use std::{future::Future, time::Duration};
 use tokio::sync::Semaphore;
 use vocab::{Lsn, Refusal, Rule, Token};
+use wire::Message as _;
 
 /// The group in which the processes of a service share the queries.
 const GROUP: &str = "query";
@@ -234,7 +234,7 @@ impl Queries {
         let answer = match turn {
             Ok(answer) => answer,
             Err(Trouble::Refused(refusal)) => v1::QueryRefused {
-                refusal: Some(refusal_to_proto(&refusal)),
+                refusal: Some(refusal.to_prost()),
             }
             .encode_to_vec(),
             Err(Trouble::Unavailable(error)) => {

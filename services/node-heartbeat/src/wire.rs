@@ -1,14 +1,12 @@
 //! Between the agents' messages and the domain's words: the only file here that names generated types.
 
 use crate::domain::{Assignment, Command, Join};
-use ledger::{
-    DoorRecord,
-    proto::{capacity_from_proto, refusal_to_proto, shares_to_proto, spec_to_proto},
-};
+use ledger::DoorRecord;
 use prost::Message;
 use schemas::v1::{self, join_reply, node_report};
 use sha2::{Digest, Sha256};
-use vocab::{AllocationId, CellNo, Millis, Refusal, Rule, RunState, Token};
+use vocab::{AllocationId, CellNo, Millis, NodeCapacity, Refusal, Rule, RunState, Token};
+use wire::Message as _;
 
 /// Runs in one report.
 pub const RUNS_MAX: usize = 1000;
@@ -34,7 +32,7 @@ fn read(node: &Token, payload: &[u8], cell: CellNo) -> Option<Vec<Command>> {
         node_report::Report::Register(register) => Some(vec![Command::Register {
             node: node.clone(),
             boot,
-            capacity: Box::new(capacity_from_proto(register.capacity).ok()?),
+            capacity: Box::new(NodeCapacity::decode(&register.capacity?.encode_to_vec()).ok()?),
         }]),
         node_report::Report::Run(one) => Some(vec![run(&one)?]),
         node_report::Report::Runs(many) if many.runs.len() > RUNS_MAX => None,
@@ -77,9 +75,13 @@ fn to_proto(assignment: &Assignment, boot: u64, cell: CellNo) -> v1::Assignment 
         spec: Some(v1::AllocationSpec {
             rules: None,
             depends_on: Vec::new(),
-            ..spec_to_proto(&assignment.spec)
+            ..assignment.spec.to_prost()
         }),
-        gpus: shares_to_proto(&assignment.gpus),
+        gpus: assignment
+            .gpus
+            .iter()
+            .map(|share| share.to_prost())
+            .collect(),
         placed_ms: assignment.placed.0,
         stop: assignment.stop,
         register_again: false,
@@ -124,7 +126,7 @@ pub fn register_again(boot: u64) -> Vec<u8> {
 
 pub fn registration_refused(boot: u64, refusal: &Refusal) -> Vec<u8> {
     v1::Assignment {
-        registration_refused: Some(refusal_to_proto(refusal)),
+        registration_refused: Some(refusal.to_prost()),
         boot,
         ..Default::default()
     }
@@ -159,7 +161,7 @@ pub fn joined(user_jwt: String) -> Vec<u8> {
 }
 
 pub fn join_refused(refusal: &Refusal) -> Vec<u8> {
-    joining(join_reply::Answer::Refused(refusal_to_proto(refusal)))
+    joining(join_reply::Answer::Refused(refusal.to_prost()))
 }
 
 fn joining(answer: join_reply::Answer) -> Vec<u8> {

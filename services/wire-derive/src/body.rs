@@ -263,7 +263,7 @@ pub fn oneof_descriptor(name: &str, ty: &TokenStream) -> TokenStream {
     }
 }
 
-fn oneof_check(ty: &TokenStream, numbers: &[u32]) -> TokenStream {
+pub fn oneof_check(ty: &TokenStream, numbers: &[u32]) -> TokenStream {
     let mut numbers = numbers.to_vec();
     numbers.sort_unstable();
     quote_spanned! {ty.span()=>

@@ -1,6 +1,6 @@
 //! Enums: by number where no variant has data, and oneofs.
 
-use crate::body::{Body, field_descriptor, oneof_descriptor};
+use crate::body::{Body, field_descriptor, oneof_check, oneof_descriptor};
 use crate::options::{Options, snake};
 use crate::{message_impl, value_impl};
 use proc_macro2::TokenStream;
@@ -150,7 +150,7 @@ pub fn oneof(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Resu
             const NUMBERS: &'static [u32] = &[#(#numbers),*];
             const FIELDS: &'static [::wire::FieldDescriptor] = &[#(#fields),*];
 
-            fn write_field(&self, out: &mut impl ::wire::Out) {
+            fn write_field(&self, out: &mut ::wire::Out) {
                 match self { #(#writes)* }
             }
 
@@ -187,12 +187,14 @@ impl Parts {
     fn take(&mut self, oneof: &str, variant: &Variant) -> Result<()> {
         let ident = &variant.ident;
         let mut options = Options::of(&variant.attrs, ident.span())?;
-        let number = options.number()?;
-        if self.numbers.contains(&number) {
-            let text = format!("number {number} is there twice in {oneof}");
-            return Err(Error::new(ident.span(), text));
+        if let Some(numbers) = options.numbers("oneof")? {
+            options.done()?;
+            self.new_numbers(&numbers, ident, oneof)?;
+            self.part(ident, only(variant)?, &numbers);
+            return Ok(());
         }
-        self.numbers.push(number);
+        let number = options.number()?;
+        self.new_numbers(&[number], ident, oneof)?;
         let bare = options.flag("bare")?;
         let name = snake(ident);
         let path = format!("{oneof}.{name}");
@@ -218,6 +220,39 @@ impl Parts {
         let pattern = quote!(Self::#ident { #(#bound),* });
         self.message(ident, &pattern, number, &body, [&name, &path]);
         Ok(())
+    }
+
+    fn new_numbers(&mut self, numbers: &[u32], ident: &Ident, oneof: &str) -> Result<()> {
+        for number in numbers {
+            if self.numbers.contains(number) {
+                let text = format!("number {number} is there twice in {oneof}");
+                return Err(Error::new(ident.span(), text));
+            }
+            self.numbers.push(*number);
+        }
+        Ok(())
+    }
+
+    /// Some of the fields are those of another oneof.
+    fn part(&mut self, ident: &Ident, (member, ty): (TokenStream, &Type), numbers: &[u32]) {
+        let fields = 0..numbers.len();
+        let fields = fields.map(|at| quote!(<#ty as ::wire::Oneof>::FIELDS[#at]));
+        self.fields.extend(fields);
+        let pattern = quote!(Self::#ident { #member: part });
+        self.writes.push(quote! {
+            #pattern => ::wire::Oneof::write_field(part, out),
+        });
+        self.merges.push(quote! {
+            #(#numbers)|* => {
+                let mut part = match slot.take() {
+                    ::core::option::Option::Some(#pattern) => ::core::option::Option::Some(part),
+                    _ => ::core::option::Option::None,
+                };
+                <#ty as ::wire::Oneof>::merge_field(&mut part, number, input)?;
+                *slot = part.map(|part| #pattern);
+            }
+        });
+        self.checks.push(oneof_check(&quote!(#ty), numbers));
     }
 
     /// A field that is one value, whichever it is; always written.

@@ -97,7 +97,7 @@ fn message_impl(
         impl ::wire::Message for #name {
             const DESCRIPTOR: &'static ::wire::MessageDescriptor = &#descriptor;
 
-            fn write_body(&self, out: &mut impl ::wire::Out) {
+            fn write_body(&self, out: &mut ::wire::Out) {
                 #write
             }
 
@@ -132,7 +132,7 @@ fn value_impl(
                 #is_zero
             }
 
-            fn write(&self, out: &mut impl ::wire::Out) {
+            fn write(&self, out: &mut ::wire::Out) {
                 #write
             }
 

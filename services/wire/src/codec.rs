@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 pub trait Codec<T> {
     const SHAPE: Shape;
 
-    fn write_field(value: &T, number: u32, out: &mut impl Out);
+    fn write_field(value: &T, number: u32, out: &mut Out);
     /// The field was read; `slot` is what it was before, none at first.
     fn merge_field(slot: &mut Option<T>, input: Input) -> Result<()>;
     /// What it is when it was not read; none where it has to be there.
@@ -40,7 +40,7 @@ pub fn present<T>(slot: Option<T>, field: &'static str) -> Result<T> {
     slot.ok_or_else(|| WireError::from(Fault::Missing).at(field))
 }
 
-fn write<T: Value>(value: &T, number: u32, out: &mut impl Out) {
+fn write<T: Value>(value: &T, number: u32, out: &mut Out) {
     value.write(out);
     out.key(number, T::KIND.wire_type());
 }
@@ -64,7 +64,7 @@ pub struct Plain;
 impl<T: Value> Codec<T> for Plain {
     const SHAPE: Shape = shape::<T>(Label::Implicit);
 
-    fn write_field(value: &T, number: u32, out: &mut impl Out) {
+    fn write_field(value: &T, number: u32, out: &mut Out) {
         if !value.is_zero() {
             write(value, number, out);
         }
@@ -86,7 +86,7 @@ impl<T: Value> Codec<Option<T>> for Plain {
         shape::<T>(Label::Implicit)
     };
 
-    fn write_field(value: &Option<T>, number: u32, out: &mut impl Out) {
+    fn write_field(value: &Option<T>, number: u32, out: &mut Out) {
         if let Some(value) = value {
             Self::write_field(value, number, out);
         }
@@ -107,7 +107,7 @@ impl<T: Value> Codec<Option<T>> for Plain {
 impl<T: Value> Codec<Vec<T>> for Plain {
     const SHAPE: Shape = shape::<T>(Label::Repeated);
 
-    fn write_field(values: &Vec<T>, number: u32, out: &mut impl Out) {
+    fn write_field(values: &Vec<T>, number: u32, out: &mut Out) {
         let from_the_end = values.iter().rev();
         if T::KIND.wire_type() != WireType::Varint {
             from_the_end.for_each(|value| write(value, number, out));
@@ -144,7 +144,7 @@ pub struct Explicit;
 impl<T: Value> Codec<Option<T>> for Explicit {
     const SHAPE: Shape = shape::<T>(Label::Optional);
 
-    fn write_field(value: &Option<T>, number: u32, out: &mut impl Out) {
+    fn write_field(value: &Option<T>, number: u32, out: &mut Out) {
         if let Some(value) = value {
             write(value, number, out);
         }
@@ -172,7 +172,7 @@ impl<T: Value + Default + PartialEq> Codec<T> for OrDefault {
         shape::<T>(Label::Implicit)
     };
 
-    fn write_field(value: &T, number: u32, out: &mut impl Out) {
+    fn write_field(value: &T, number: u32, out: &mut Out) {
         if *value != T::default() {
             write(value, number, out);
         }
@@ -248,7 +248,7 @@ where
         kind: Kind::Message(|| &Described::<P, A, B>::MESSAGE),
     };
 
-    fn write_field(values: &Vec<(A, B)>, number: u32, out: &mut impl Out) {
+    fn write_field(values: &Vec<(A, B)>, number: u32, out: &mut Out) {
         for (a, b) in values.iter().rev() {
             out.field(number, |out| {
                 Plain::write_field(b, 2, out);

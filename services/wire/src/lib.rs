@@ -45,7 +45,7 @@ pub use error::{Fault, Result, WireError};
 pub use message::{Depth, Message, Oneof};
 pub use out::Out;
 pub use schema::differences;
-pub use value::{Input, Text, Value};
+pub use value::{Input, Open, Text, Value};
 pub use wire_derive::Wire;
 
 /// What the derived code calls, and what a `Codec` or `Value` by hand may.

@@ -1,6 +1,5 @@
 //! Messages and oneofs: what the derive writes for structs and for enums with data.
 
-use crate::out::Backwards;
 use crate::{Fault, FieldDescriptor, Input, MessageDescriptor, Out, Result, WireError};
 use prost::encoding::{DecodeContext, decode_key, skip_field};
 
@@ -16,34 +15,34 @@ impl Depth {
     }
 }
 
-/// What `write` writes is put behind `bytes`.
-fn backwards(bytes: &mut Vec<u8>, write: impl FnOnce(&mut Backwards<'_>)) {
-    let before = bytes.len();
-    write(&mut Backwards(bytes));
-    bytes[before..].reverse();
-}
-
 pub trait Message: Sized {
     const DESCRIPTOR: &'static MessageDescriptor;
 
-    fn write_body(&self, out: &mut impl Out);
+    fn write_body(&self, out: &mut Out);
     fn read_body(body: &[u8], depth: Depth) -> Result<Self>;
 
     fn encode_to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        backwards(&mut bytes, |out| self.write_body(out));
+        Out::behind(&mut bytes, |out| self.write_body(out));
         bytes
     }
 
     /// Puts it behind `bytes` as a field of this number, with its length.
     fn append_field(&self, number: u32, bytes: &mut Vec<u8>) {
-        backwards(bytes, |out| {
+        Out::behind(bytes, |out| {
             out.field(number, |out| self.write_body(out));
         });
     }
 
     fn decode(bytes: &[u8]) -> Result<Self> {
         Self::read_body(bytes, Depth::MAX)
+    }
+
+    /// As the message `P` that prost has made of the same .proto message; that it is the same `differences` can say.
+    fn to_prost<P: prost::Message + Default>(&self) -> P {
+        let bytes = self.encode_to_vec();
+        // What is written here is a message, and all of its fields are of the types that prost has.
+        P::decode(bytes.as_slice()).expect("a message of the same shape")
     }
 }
 
@@ -53,7 +52,7 @@ pub trait Oneof: Sized {
     const NUMBERS: &'static [u32];
     const FIELDS: &'static [FieldDescriptor];
 
-    fn write_field(&self, out: &mut impl Out);
+    fn write_field(&self, out: &mut Out);
     /// One of `NUMBERS` was read; the last one counts.
     fn merge_field(slot: &mut Option<Self>, number: u32, input: Input) -> Result<()>;
 }

@@ -3,13 +3,26 @@
 
 use prost::encoding::{WireType, encode_varint, encoded_len_varint};
 
-/// Each call puts its bytes before those of the calls before it.
-pub trait Out {
-    /// How many bytes there are.
-    fn written(&self) -> usize;
-    fn put(&mut self, bytes: &[u8]);
+/// Each call puts its bytes before those of the calls before it. They are inlined, because all that call them are in other
+/// crates and nothing else is optimised across those.
+pub struct Out<'a>(&'a mut Vec<u8>);
 
-    fn varint(&mut self, number: u64) {
+impl<'a> Out<'a> {
+    /// What `write` writes is put behind `bytes`.
+    pub fn behind(bytes: &'a mut Vec<u8>, write: impl FnOnce(&mut Out)) {
+        let before = bytes.len();
+        // The last byte first.
+        write(&mut Out(bytes));
+        bytes[before..].reverse();
+    }
+
+    #[inline]
+    pub fn put(&mut self, bytes: &[u8]) {
+        self.0.extend(bytes.iter().rev());
+    }
+
+    #[inline]
+    pub fn varint(&mut self, number: u64) {
         // Most are keys and lengths of names.
         if number < 0x80 {
             return self.put(&[number as u8]);
@@ -19,39 +32,28 @@ pub trait Out {
         self.put(&bytes[..encoded_len_varint(number)]);
     }
 
-    fn key(&mut self, number: u32, wire: WireType) {
+    #[inline]
+    pub fn key(&mut self, number: u32, wire: WireType) {
         self.varint(u64::from(number << 3 | wire as u32));
     }
 
     /// Bytes and their length.
-    fn bytes(&mut self, bytes: &[u8]) {
+    #[inline]
+    pub fn bytes(&mut self, bytes: &[u8]) {
         self.put(bytes);
         self.varint(bytes.len() as u64);
     }
 
     /// What `body` writes, and its length.
-    fn delimited(&mut self, body: impl FnOnce(&mut Self)) {
-        let before = self.written();
+    pub fn delimited(&mut self, body: impl FnOnce(&mut Self)) {
+        let before = self.0.len();
         body(self);
-        self.varint((self.written() - before) as u64);
+        self.varint((self.0.len() - before) as u64);
     }
 
     /// The same as a field.
-    fn field(&mut self, number: u32, body: impl FnOnce(&mut Self)) {
+    pub fn field(&mut self, number: u32, body: impl FnOnce(&mut Self)) {
         self.delimited(body);
         self.key(number, WireType::LengthDelimited);
-    }
-}
-
-/// Behind what is there, the last byte first.
-pub struct Backwards<'a>(pub &'a mut Vec<u8>);
-
-impl Out for Backwards<'_> {
-    fn written(&self) -> usize {
-        self.0.len()
-    }
-
-    fn put(&mut self, bytes: &[u8]) {
-        self.0.extend(bytes.iter().rev());
     }
 }

@@ -14,7 +14,7 @@ pub trait Value: Sized {
     fn zero() -> Option<Self>;
     /// Left out of a field that does not have to say it.
     fn is_zero(&self) -> bool;
-    fn write(&self, out: &mut impl Out);
+    fn write(&self, out: &mut Out);
     /// None: it was 0 or empty, and no value is. Such a field counts as absent.
     fn read(input: Input) -> Result<Option<Self>>;
 }
@@ -95,7 +95,7 @@ macro_rules! numbers {
                 *self == Self::default()
             }
 
-            fn write(&self, out: &mut impl Out) {
+            fn write(&self, out: &mut Out) {
                 let $number = *self;
                 out.varint($to);
             }
@@ -132,7 +132,7 @@ impl Value for String {
         self.is_empty()
     }
 
-    fn write(&self, out: &mut impl Out) {
+    fn write(&self, out: &mut Out) {
         out.bytes(self.as_bytes());
     }
 
@@ -153,7 +153,7 @@ impl<const N: usize> Value for [u8; N] {
         false
     }
 
-    fn write(&self, out: &mut impl Out) {
+    fn write(&self, out: &mut Out) {
         out.bytes(self);
     }
 
@@ -177,11 +177,71 @@ impl<T: Value> Value for Box<T> {
         (**self).is_zero()
     }
 
-    fn write(&self, out: &mut impl Out) {
+    fn write(&self, out: &mut Out) {
         (**self).write(out);
     }
 
     fn read(input: Input) -> Result<Option<Self>> {
         Ok(T::read(input)?.map(Self::new))
+    }
+}
+
+/// An enum's value whose number may be one that no value has: for what others have written, so that it is refused by name and
+/// not as bytes that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Open<E> {
+    Known(E),
+    Unknown(i32),
+}
+
+impl<E: Copy> Open<E> {
+    /// None: no value has the number.
+    pub fn known(self) -> Option<E> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Unknown(_) => None,
+        }
+    }
+}
+
+impl<E: Value> Default for Open<E> {
+    fn default() -> Self {
+        E::zero().map_or(Self::Unknown(0), Self::Known)
+    }
+}
+
+impl<E: Value> Value for Open<E> {
+    const KIND: Kind = {
+        assert!(matches!(E::KIND, Kind::Enum(_)), "only an enum is open");
+        E::KIND
+    };
+    const BARE: bool = true;
+
+    fn zero() -> Option<Self> {
+        Some(Self::default())
+    }
+
+    fn is_zero(&self) -> bool {
+        match self {
+            Self::Known(value) => value.is_zero(),
+            Self::Unknown(number) => *number == 0,
+        }
+    }
+
+    fn write(&self, out: &mut Out) {
+        match self {
+            Self::Known(value) => value.write(out),
+            // Protobuf writes a negative number as one of 64 bits.
+            Self::Unknown(number) => out.varint(i64::from(*number) as u64),
+        }
+    }
+
+    fn read(input: Input) -> Result<Option<Self>> {
+        let Input { wire, buf, depth } = input;
+        let mut again = *buf;
+        let number = Input { wire, buf, depth }.varint()? as i32;
+        let buf = &mut again;
+        let known = E::read(Input { wire, buf, depth }).ok().flatten();
+        Ok(Some(known.map_or(Self::Unknown(number), Self::Known)))
     }
 }

@@ -8,7 +8,7 @@ use schemas::v1;
 use std::fmt::Debug;
 use vocab::fact::*;
 use vocab::*;
-use wire::{Codec, Fault, Input, Kind, Label, Message, Oneof, Out, Shape, Wire};
+use wire::{Codec, Fault, Input, Kind, Label, Message, Oneof, Open, Out, Shape, Wire};
 
 /// Values are made of these; a shorter list makes smaller ones.
 fn dice() -> impl Strategy<Value = Vec<u64>> {
@@ -315,6 +315,84 @@ fn a_oneof_stands_at_its_lowest_number() {
     }
 }
 
+#[derive(Debug, PartialEq, Wire)]
+struct InParts {
+    #[wire(oneof(2, 3, 5))]
+    chosen: Part,
+    #[wire(7)]
+    numa: Open<NumaPolicy>,
+    #[wire(8)]
+    operator: Open<Operator>,
+    #[wire(9, optional)]
+    order: Option<Open<QueueOrder>>,
+    #[wire(10)]
+    orders: Vec<Open<QueueOrder>>,
+}
+
+/// A oneof some of whose fields are those of another.
+#[derive(Debug, PartialEq, Wire)]
+#[wire(oneof)]
+enum Part {
+    #[wire(oneof(5, 2))]
+    Chosen(Chosen),
+    #[wire(3)]
+    Another(u32),
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct ProstInParts {
+    #[prost(oneof = "ProstPart", tags = "2, 3, 5")]
+    chosen: Option<ProstPart>,
+    // An enum's field, as prost has it.
+    #[prost(int32, tag = "7")]
+    numa: i32,
+    #[prost(int32, tag = "8")]
+    operator: i32,
+    #[prost(int32, optional, tag = "9")]
+    order: Option<i32>,
+    #[prost(int32, repeated, tag = "10")]
+    orders: Vec<i32>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+enum ProstPart {
+    #[prost(uint32, tag = "2")]
+    Low(u32),
+    #[prost(uint32, tag = "3")]
+    Another(u32),
+    #[prost(uint32, tag = "5")]
+    High(u32),
+}
+
+fn open<E>(number: i32, known: Option<E>) -> Open<E> {
+    known.map_or(Open::Unknown(number), Open::Known)
+}
+
+#[test]
+fn an_unknown_number_is_kept_and_a_part_is_one_of_the_fields() {
+    let order = |number| open(number, QueueOrder::from_number(number));
+    let numbers = [0, 1, 2, 3, 4, 5, -1, i32::MAX, i32::MIN];
+    for (at, number) in numbers.into_iter().enumerate() {
+        let chosen = match at % 3 {
+            0 => Part::Chosen(Chosen::High(0)),
+            1 => Part::Chosen(Chosen::Low(1)),
+            _ => Part::Another(2),
+        };
+        agree::<InParts, ProstInParts>(&InParts {
+            chosen,
+            numa: open(number, NumaPolicy::from_number(number)),
+            operator: open(number, Operator::from_number(number)),
+            order: Some(order(number)),
+            orders: vec![order(2), order(number), order(0)],
+        });
+    }
+    // The last one counts, whichever part it is of.
+    let chosen = |bytes: &[u8]| InParts::decode(bytes).expect("a message").chosen;
+    assert_eq!(chosen(&[24, 9, 16, 1]), Part::Chosen(Chosen::Low(1)));
+    assert_eq!(chosen(&[16, 1, 24, 9]), Part::Another(9));
+    assert_eq!(chosen(&[16, 1, 40, 9]), Part::Chosen(Chosen::High(9)));
+}
+
 /// An hour as text, to show a codec by hand.
 struct Hour;
 
@@ -324,7 +402,7 @@ impl Codec<u64> for Hour {
         kind: Kind::String,
     };
 
-    fn write_field(value: &u64, number: u32, out: &mut impl Out) {
+    fn write_field(value: &u64, number: u32, out: &mut Out) {
         out.field(number, |out| out.put(format!("{value}h").as_bytes()));
     }
 

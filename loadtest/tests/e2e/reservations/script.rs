@@ -8,7 +8,7 @@ use crate::{
     suite::{DEADLINE, id, token},
 };
 use client::{Client, Operation};
-use loadtest::history::{Answer, wire};
+use proof::history::{Answer, wire};
 use std::{collections::BTreeMap, time::Duration};
 use vocab::fact::ReservationExpired;
 use vocab::{Event, ReservationNo, ResourceAsk, Slot, Token};

@@ -83,8 +83,3 @@ pub fn by_name<K: Ord, V>(mut pairs: Vec<(K, V)>, field: &str) -> Result<Vec<(K,
         Err(Refusal::new(Rule::NameRepeated, field))
     }
 }
-
-/// The word that the contract's number stands for.
-pub fn numbered<T: Copy>(all: &[T], number: i32, of: fn(T) -> i32) -> Option<T> {
-    all.iter().copied().find(|word| of(*word) == number)
-}

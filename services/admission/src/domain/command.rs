@@ -1,7 +1,7 @@
 //! What is asked, as it was written: nothing but its shape has been checked.
 
 use super::{ChangeRequest, ResourceRequest, Shares, SubmitRequest, TargetRequest};
-use vocab::{CellNo, Operation, Refusal, Slot, Token};
+use vocab::{CellNo, Operation, Refusal, Token};
 
 /// What a message at the door comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,29 +11,34 @@ pub struct Command {
     pub verb: Result<Verb, Refusal>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, wire::Wire)]
+#[wire(oneof)]
 pub enum Verb {
+    #[wire(10)]
     Submit(Box<SubmitRequest>),
+    #[wire(11)]
     Cancel {
+        /// UUID text.
+        #[wire(1)]
         allocation_id: String,
     },
+    #[wire(13)]
     CancelJobSet {
+        #[wire(1)]
         job_set: String,
     },
+    #[wire(14)]
     SetPriority {
+        #[wire(oneof(1, 2))]
         target: TargetRequest,
+        #[wire(3)]
         priority: i32,
     },
-    Resource {
-        request: ResourceRequest,
-        slot: Option<Slot>,
-    },
+    #[wire(oneof(15, 16, 17, 18, 19, 20, 21))]
+    Resource(ResourceRequest),
     /// Operators only.
-    Admin {
-        change: ChangeRequest,
-        /// The version that it is a change of; none: whichever it is.
-        expected: Option<u64>,
-    },
+    #[wire(oneof(30, 31, 32, 33, 34, 35, 36, 37, 38, 39))]
+    Admin(ChangeRequest),
 }
 
 /// Settings that decisions depend on.

@@ -21,7 +21,7 @@ pub use admin::{
 pub use command::{Command, Rules, Turned, Verb};
 pub use operations::{is_kept, is_recorded};
 pub use priority::TargetRequest;
-pub use resource::{HolderRequest, ResourceRequest};
+pub use resource::ResourceRequest;
 pub use room::Shares;
 pub use submit::{
     DependencyRequest, GangRequest, PlacementRequest, RequirementRequest, SpreadRequest,
@@ -162,10 +162,13 @@ impl Decider for Admission {
     fn handle(&mut self, command: Command, rules: &Rules, draft: &mut Draft) {
         self.room.divide(rules.room);
         self.forget(rules, draft);
-        let Command { operation, verb } = command;
-        let slot = match &verb {
-            Ok(Verb::Resource { slot, .. }) => {
-                Some(self.check_slot(&operation.tenant, *slot, rules, draft.now))
+        let Command {
+            operation,
+            mut verb,
+        } = command;
+        let slot = match &mut verb {
+            Ok(Verb::Resource(request)) => {
+                Some(self.check_slot(&operation.tenant, *request.slot(), rules, draft.now))
             }
             _ => None,
         };
@@ -373,8 +376,8 @@ impl Admission {
                 }
                 .into())
             }
-            (Verb::Admin { change, expected }, true) => {
-                let (change, version) = self.check_admin(&change, expected, now)?;
+            (Verb::Admin(request), true) => {
+                let (change, version) = self.check_admin(&request, now)?;
                 Ok(change.applied(operation, version))
             }
             (Verb::CancelJobSet { job_set }, false) => Ok(JobSetCancelRequested {
@@ -386,7 +389,7 @@ impl Admission {
                 let asked = self.check_set_priority(operation, &target, priority, rules)?;
                 Ok(asked.into())
             }
-            (Verb::Resource { request, .. }, false) => {
+            (Verb::Resource(request), false) => {
                 // A request about resources has been looked at for its slot.
                 let slot =
                     slot.unwrap_or_else(|| Err(Refusal::new(Rule::SettingInvalid, "slot")))?;
@@ -399,10 +402,10 @@ impl Admission {
                 | Verb::Cancel { .. }
                 | Verb::CancelJobSet { .. }
                 | Verb::SetPriority { .. }
-                | Verb::Resource { .. },
+                | Verb::Resource(_),
                 true,
             )
-            | (Verb::Admin { .. }, false) => Err(Refusal::new(Rule::UnknownVerb, "verb")),
+            | (Verb::Admin(_), false) => Err(Refusal::new(Rule::UnknownVerb, "verb")),
         }
     }
 

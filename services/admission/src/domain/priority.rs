@@ -5,12 +5,13 @@ use vocab::fact::PriorityRequested;
 use vocab::{AllocationSpec, Operation, PriorityTarget, Refusal, Rule, Token};
 
 /// What it is for, as it was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, wire::Wire)]
+#[wire(oneof)]
 pub enum TargetRequest {
-    Allocation(String),
+    #[wire(1)]
+    AllocationId(String),
+    #[wire(2)]
     JobSet(String),
-    /// Neither was named.
-    Missing,
 }
 
 impl Admission {
@@ -24,11 +25,10 @@ impl Admission {
         let tenant = &operation.tenant;
         self.check_priority(tenant, priority)?;
         let target = match target {
-            TargetRequest::Allocation(id) => {
+            TargetRequest::AllocationId(id) => {
                 PriorityTarget::Allocation(self.check_cancel(tenant, id, rules)?)
             }
             TargetRequest::JobSet(name) => PriorityTarget::JobSet(token(name, "job_set")?),
-            TargetRequest::Missing => return Err(Refusal::new(Rule::UnknownVerb, "target")),
         };
         Ok(PriorityRequested {
             operation,

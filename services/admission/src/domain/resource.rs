@@ -10,31 +10,74 @@ use vocab::{
 };
 
 /// What is asked, as it was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, wire::Wire)]
+#[wire(oneof)]
 pub enum ResourceRequest {
-    Create {
+    #[wire(15)]
+    CreateResource {
+        #[wire(1)]
         resource: String,
+        #[wire(2, optional)]
+        slot: Option<Slot>,
     },
+    #[wire(16)]
     Reserve {
-        resources: Vec<String>,
+        #[wire(1)]
+        resource: String,
+        #[wire(2)]
         holder: String,
+        #[wire(3)]
         ttl_slots: u64,
+        #[wire(4, optional)]
+        slot: Option<Slot>,
     },
-    Confirm(HolderRequest),
-    Release(HolderRequest),
+    #[wire(17)]
+    ReserveBundle {
+        #[wire(1)]
+        resources: Vec<String>,
+        #[wire(2)]
+        holder: String,
+        #[wire(3)]
+        ttl_slots: u64,
+        #[wire(4, optional)]
+        slot: Option<Slot>,
+    },
+    #[wire(18)]
+    Confirm {
+        #[wire(1)]
+        reservation_id: String,
+        #[wire(2)]
+        holder: String,
+        #[wire(3)]
+        epoch: u64,
+        #[wire(4, optional)]
+        slot: Option<Slot>,
+    },
+    #[wire(19)]
+    Release {
+        #[wire(1)]
+        reservation_id: String,
+        #[wire(2)]
+        holder: String,
+        #[wire(3)]
+        epoch: u64,
+        #[wire(4, optional)]
+        slot: Option<Slot>,
+    },
+    #[wire(20)]
     Revoke {
+        #[wire(1)]
         reservation_id: String,
+        #[wire(2, optional)]
+        slot: Option<Slot>,
     },
+    #[wire(21)]
     Reclaim {
+        #[wire(1)]
         reservation_id: String,
+        #[wire(2, optional)]
+        slot: Option<Slot>,
     },
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HolderRequest {
-    pub reservation_id: String,
-    pub holder: String,
-    pub epoch: u64,
 }
 
 /// More resources than any cell lets one name, so that a refusal of too many is the scheduler's to give.
@@ -90,42 +133,74 @@ impl Admission {
 }
 
 impl ResourceRequest {
+    /// The slot that it says it is of. It is not part of the content that an operation id stands for.
+    pub fn slot(&mut self) -> &mut Option<Slot> {
+        match self {
+            Self::CreateResource { slot, .. }
+            | Self::Reserve { slot, .. }
+            | Self::ReserveBundle { slot, .. }
+            | Self::Confirm { slot, .. }
+            | Self::Release { slot, .. }
+            | Self::Revoke { slot, .. }
+            | Self::Reclaim { slot, .. } => slot,
+        }
+    }
+
     fn check(&self, cell: CellNo) -> Result<ResourceAsk, Refusal> {
         Ok(match self {
-            Self::Create { resource } => ResourceAsk::Create {
+            Self::CreateResource { resource, .. } => ResourceAsk::Create {
                 resource: token(resource, "resource")?,
             },
             Self::Reserve {
+                resource,
+                holder,
+                ttl_slots,
+                ..
+            } => reserve(std::slice::from_ref(resource), holder, *ttl_slots)?,
+            Self::ReserveBundle {
                 resources,
                 holder,
                 ttl_slots,
-            } => {
-                bounded(resources, NAMED_MAX, "resources")?;
-                let names: Result<_, _> = resources.iter().map(|r| token(r, "resource")).collect();
-                ResourceAsk::Reserve {
-                    resources: names?,
-                    holder: token(holder, "holder")?,
-                    ttl_slots: *ttl_slots,
-                }
-            }
-            Self::Confirm(request) => ResourceAsk::Confirm {
-                reservation: reservation(&request.reservation_id, cell)?,
-                holder: token(&request.holder, "holder")?,
-                epoch: request.epoch,
+                ..
+            } => reserve(resources, holder, *ttl_slots)?,
+            Self::Confirm {
+                reservation_id,
+                holder,
+                epoch,
+                ..
+            } => ResourceAsk::Confirm {
+                reservation: reservation(reservation_id, cell)?,
+                holder: token(holder, "holder")?,
+                epoch: *epoch,
             },
-            Self::Release(request) => ResourceAsk::Release {
-                reservation: reservation(&request.reservation_id, cell)?,
-                holder: token(&request.holder, "holder")?,
-                epoch: request.epoch,
+            Self::Release {
+                reservation_id,
+                holder,
+                epoch,
+                ..
+            } => ResourceAsk::Release {
+                reservation: reservation(reservation_id, cell)?,
+                holder: token(holder, "holder")?,
+                epoch: *epoch,
             },
-            Self::Revoke { reservation_id } => ResourceAsk::Revoke {
+            Self::Revoke { reservation_id, .. } => ResourceAsk::Revoke {
                 reservation: reservation(reservation_id, cell)?,
             },
-            Self::Reclaim { reservation_id } => ResourceAsk::Reclaim {
+            Self::Reclaim { reservation_id, .. } => ResourceAsk::Reclaim {
                 reservation: reservation(reservation_id, cell)?,
             },
         })
     }
+}
+
+fn reserve(resources: &[String], holder: &str, ttl_slots: u64) -> Result<ResourceAsk, Refusal> {
+    bounded(resources, NAMED_MAX, "resources")?;
+    let names: Result<_, _> = resources.iter().map(|r| token(r, "resource")).collect();
+    Ok(ResourceAsk::Reserve {
+        resources: names?,
+        holder: token(holder, "holder")?,
+        ttl_slots,
+    })
 }
 
 /// What another cell has granted is not known here.

@@ -5,13 +5,13 @@
 
 use crate::store::{self, StoredOperation, StoredRefusal};
 use chassis::query::{Asked, Trouble, Verb};
-use ledger::proto::refusal_to_proto;
 use schemas::v1::{
     self, OperationQuery, OperationReply, OperationState, OperationView, outcome::Result as Reply,
     submitted::State as Stands,
 };
 use sqlx::PgPool;
 use vocab::{Lsn, Refusal, Rule, Token};
+use wire::Message;
 
 /// The verb `operation`.
 pub struct OperationQueries {
@@ -114,7 +114,7 @@ fn refused(stored: &StoredRefusal) -> Reply {
     };
     let refusal = Refusal::over(*rule, &*stored.subject, stored.limit, stored.actual);
     Reply::Refused(v1::Refused {
-        refusal: Some(refusal_to_proto(&refusal)),
+        refusal: Some(refusal.to_prost()),
         retryable: rule.retryable(),
         explanation: refusal.to_string(),
     })

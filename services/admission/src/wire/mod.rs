@@ -1,17 +1,14 @@
-//! Between the tenants' messages and admission's words: the only folder here that names generated types.
+//! Between the tenants' messages and admission's words. What is asked is read by the words' own types.
 
-mod admin;
 mod outcome;
-mod request;
 
 pub use outcome::{EventMessage, OutcomeMessage, outcome, outcomes, tenant_event, tenant_events};
 
 use crate::domain::{Command, Verb};
 use ledger::{Digest, DoorRecord};
-use prost::Message;
 use prost::bytes::Bytes;
-use schemas::v1;
 use vocab::{Operation, Refusal, Rule, Token};
+use wire::{Fault, Message, WireError};
 
 /// A request's encoded size, at the most.
 pub const REQUEST_BYTES_MAX: usize = 65_536;
@@ -20,19 +17,30 @@ pub const REQUEST_BYTES_MAX: usize = 65_536;
 pub const BATCH_MAX: usize = 1000;
 
 /// The requests of a batch as they were written, so that one that breaks a rule is refused by itself.
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, prost::Message)]
 struct RawBatch {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     requests: Vec<Bytes>,
 }
 
 /// As much of a request as tells whether it is a batch.
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, prost::Message)]
 struct Envelope {
     #[prost(string, tag = "1")]
     operation_id: String,
     #[prost(message, tag = "12")]
     batch: Option<RawBatch>,
+}
+
+/// A batch inside of a batch has no verb.
+#[derive(wire::Wire)]
+struct Request {
+    #[wire(1)]
+    operation_id: String,
+    #[wire(oneof(
+        10, 11, 13, 14, 15, 16, 17, 18, 19, 20, 21, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39
+    ))]
+    verb: Verb,
 }
 
 /// Total: what cannot be read becomes a command that is refused by name.
@@ -49,12 +57,10 @@ pub fn commands(message: &DoorRecord) -> Vec<Command> {
         let refusal = Refusal::over(Rule::PayloadTooLarge, "payload", limit, actual);
         return vec![refused(message, refusal)];
     }
-    let Some(batch) = batch(payload) else {
-        return vec![command(message, payload)];
-    };
-    match batch {
-        Ok(requests) => requests.iter().map(|one| command(message, one)).collect(),
-        Err(refusal) => vec![refused(message, refusal)],
+    match batch(payload) {
+        None => vec![command(message, payload)],
+        Some(Ok(requests)) => requests.iter().map(|one| command(message, one)).collect(),
+        Some(Err(refusal)) => vec![refused(message, refusal)],
     }
 }
 
@@ -77,8 +83,8 @@ fn operation(message: &DoorRecord, payload: &[u8]) -> Operation {
 
 /// The requests of a batch; none when the message is none, or is not readable as one.
 fn batch(payload: &Bytes) -> Option<Result<Vec<Bytes>, Refusal>> {
-    let envelope = Envelope::decode(payload.clone()).ok()?;
-    let size = envelope.encoded_len();
+    let envelope = envelope(payload.clone())?;
+    let size = prost::Message::encoded_len(&envelope);
     let requests = envelope.batch?.requests;
     let (limit, actual) = (BATCH_MAX as u64, requests.len() as u64);
     Some(if size != payload.len() {
@@ -99,6 +105,10 @@ fn batch(payload: &Bytes) -> Option<Result<Vec<Bytes>, Refusal>> {
     })
 }
 
+fn envelope(payload: impl prost::bytes::Buf) -> Option<Envelope> {
+    prost::Message::decode(payload).ok()
+}
+
 fn command(message: &DoorRecord, payload: &[u8]) -> Command {
     let mut operation = operation(message, payload);
     let verb = read(payload, &mut operation);
@@ -106,21 +116,54 @@ fn command(message: &DoorRecord, payload: &[u8]) -> Command {
 }
 
 fn read(payload: &[u8], operation: &mut Operation) -> Result<Verb, Refusal> {
-    let request = v1::Request::decode(payload)
-        .map_err(|_| Refusal::new(Rule::MalformedMessage, "payload"))?;
-    let id = Token::new(&request.operation_id)
-        .map_err(|_| Refusal::new(Rule::OperationIdInvalid, "operation_id"))?;
-    operation.operation_id = Some(id);
+    let token = |id: &str| {
+        Token::new(id).map_err(|_| Refusal::new(Rule::OperationIdInvalid, "operation_id"))
+    };
+    let mut request = match Request::decode(payload) {
+        Ok(request) => request,
+        Err(error) => {
+            let rule = unread(&error);
+            // Without a verb it is still an operation.
+            if let (Rule::UnknownVerb, Some(envelope)) = (rule, envelope(payload)) {
+                operation.operation_id = Some(token(&envelope.operation_id)?);
+            }
+            return Err(Refusal::new(rule, error.field));
+        }
+    };
+    operation.operation_id = Some(token(&request.operation_id)?);
     // Half of what was asked is not what was asked: a message with a field that this version does not know, or written
     // in a way that it would not, is refused as a whole.
-    if request.verb.is_some() && request.encoded_len() != payload.len() {
+    if request.encode_to_vec().len() != payload.len() {
         return Err(Refusal::new(Rule::UnknownField, "request"));
     }
-    if let Some(content) = request::content(&request) {
-        operation.digest = Digest::of(&content.encode_to_vec()).short();
+    if let Some(content) = content(&mut request) {
+        operation.digest = Digest::of(&content).short();
     }
-    let verb = request.verb;
-    request::verb(verb.ok_or_else(|| Refusal::new(Rule::UnknownVerb, "verb"))?)
+    Ok(request.verb)
+}
+
+/// What is not there is no broken field, but something that was not asked.
+fn unread(error: &WireError) -> Rule {
+    match error.fault {
+        Fault::Missing if ["Request.verb", "SetPriority.target"].contains(&error.field) => {
+            Rule::UnknownVerb
+        }
+        _ => Rule::MalformedMessage,
+    }
+}
+
+/// The content that an operation id stands for, where it is not all of the message: the slot is not part of it. None when
+/// the message says no slot.
+fn content(request: &mut Request) -> Option<Vec<u8>> {
+    let Verb::Resource(asked) = &mut request.verb else {
+        return None;
+    };
+    let slot = asked.slot().take()?;
+    let content = request.encode_to_vec();
+    if let Verb::Resource(asked) = &mut request.verb {
+        *asked.slot() = Some(slot);
+    }
+    Some(content)
 }
 
 #[cfg(test)]

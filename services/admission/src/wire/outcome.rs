@@ -1,12 +1,12 @@
 //! What tenants are told.
 
 use crate::feed::{FeedItem, FeedKind, Outcome, OutcomeKind, SubmitState, Waiting};
-use ledger::proto::{refusal_to_proto, shares_to_proto, spec_to_proto};
 use prost::Message;
 use schemas::v1::{
     self, outcome::Result as Reply, submitted::State as Stands, tenant_event::Kind as Told,
 };
 use vocab::{AllocationNo, CellNo, EndCause, GpuShare, Millis, ReservationNo, Token};
+use wire::Message as _;
 
 /// The epoch that a reservation is granted with.
 const FIRST_EPOCH: u64 = 1;
@@ -55,7 +55,7 @@ fn reply(kind: &OutcomeKind, cell: CellNo) -> Reply {
         OutcomeKind::Revoked { epoch } => Reply::Revoked(v1::Revoked { epoch: *epoch }),
         OutcomeKind::Reclaimed => Reply::Reclaimed(v1::Reclaimed {}),
         OutcomeKind::Refused(refusal) => Reply::Refused(v1::Refused {
-            refusal: Some(refusal_to_proto(refusal)),
+            refusal: Some(refusal.to_prost()),
             retryable: refusal.rule.retryable(),
             explanation: refusal.to_string(),
         }),
@@ -84,7 +84,7 @@ fn told(kind: &FeedKind, cell: CellNo) -> (Told, Option<Millis>) {
         FeedKind::Requested(spec) => {
             let requested = v1::Requested {
                 qos: spec.qos() as i32,
-                spec: Some(spec_to_proto(spec)),
+                spec: Some(spec.to_prost()),
             };
             (Told::Requested(requested), None)
         }
@@ -94,7 +94,7 @@ fn told(kind: &FeedKind, cell: CellNo) -> (Told, Option<Millis>) {
             (Told::PriorityChanged(changed), None)
         }
         FeedKind::Denied(refusal) => {
-            let refusal = Some(refusal_to_proto(refusal));
+            let refusal = Some(refusal.to_prost());
             (Told::Denied(v1::Denied { refusal }), None)
         }
         FeedKind::Placed { node, gpus } => (Told::Placed(placed(node, gpus)), None),
@@ -148,7 +148,7 @@ fn reservation_id(reservation: ReservationNo, cell: CellNo) -> String {
 fn placed(node: &Token, gpus: &[GpuShare]) -> v1::Placed {
     v1::Placed {
         node: node.to_string(),
-        gpus: shares_to_proto(gpus),
+        gpus: gpus.iter().map(|share| share.to_prost()).collect(),
     }
 }
 
@@ -156,7 +156,7 @@ fn waiting(waiting: &Waiting) -> v1::Waiting {
     let quota = waiting.quota.as_ref();
     v1::Waiting {
         reason: waiting.reason.number(),
-        quota: quota.map(refusal_to_proto),
+        quota: quota.map(|refusal| refusal.to_prost()),
         explanation: quota.map(ToString::to_string).unwrap_or_default(),
     }
 }

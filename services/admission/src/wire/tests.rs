@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::domain::{ChangeRequest, DependencyRequest, RequirementRequest, SpreadRequest};
-use v1::request;
+use prost::Message as _;
+use schemas::v1::{self, request};
+use wire::Open;
 
 fn door(payload: Vec<u8>) -> DoorRecord {
     DoorRecord {
@@ -83,14 +85,17 @@ fn a_submit_is_read_as_it_was_written() {
     let rules = request.rules.unwrap();
     let selector = RequirementRequest {
         label: "zone".into(),
-        operator: 77,
+        operator: Open::Unknown(77),
         values: vec!["z1".into()],
     };
     let spread = SpreadRequest {
         domain: "zone".into(),
         skew_max: 3,
     };
-    assert_eq!((rules.selector, rules.numa), (vec![selector], -7));
+    assert_eq!(
+        (rules.selector, rules.numa),
+        (vec![selector], Open::Unknown(-7))
+    );
     assert_eq!(rules.spread, [spread]);
     let gang = request.gang.unwrap();
     assert_eq!((gang.size, gang.min), (-2, 1));
@@ -113,13 +118,12 @@ fn a_change_is_read_as_it_was_written() {
         expected_version: Some(0),
         ..Default::default()
     };
-    let Verb::Admin {
-        change: ChangeRequest::Scheduling(policy),
-        expected: Some(0),
-    } = read(request::Verb::SetScheduling(written))
+    let Verb::Admin(ChangeRequest::SetScheduling(policy)) =
+        read(request::Verb::SetScheduling(written))
     else {
         panic!("another change");
     };
+    assert_eq!(policy.expected_version, Some(0));
     assert_eq!(policy.fair_share_preemption, Some(false));
     assert_eq!(policy.backoff_ms, Some(0));
     assert_eq!(policy.backoff_ms_max, None);
@@ -127,14 +131,13 @@ fn a_change_is_read_as_it_was_written() {
         reservation: "demo".into(),
         ..Default::default()
     };
-    let Verb::Admin { change, .. } = read(request::Verb::SetReservation(back)) else {
-        panic!("another verb");
-    };
-    let expected = ChangeRequest::Reservation {
+    let expected = ChangeRequest::SetReservation {
         reservation: "demo".into(),
         wanted: None,
+        expected_version: None,
     };
-    assert_eq!(change, expected);
+    let read = read(request::Verb::SetReservation(back));
+    assert_eq!(read, Verb::Admin(expected));
 }
 
 #[test]
@@ -169,4 +172,62 @@ fn what_is_not_known_is_refused_as_a_whole() {
     }
     assert_eq!(refused(40, &[]), Rule::UnknownVerb);
     assert_eq!(refused(10, &[0xff]), Rule::MalformedMessage);
+}
+
+#[test]
+fn what_is_missing_is_refused_by_name() {
+    let check = |payload: &[u8], id: Option<&str>, expected: (Rule, &str)| {
+        let command = commands(&door(payload.to_vec())).remove(0);
+        let refusal = command.verb.expect_err("it is refused");
+        assert_eq!((refusal.rule, refusal.subject.as_str()), expected);
+        let found = command.operation.operation_id;
+        assert_eq!(found.as_ref().map(Token::as_str), id);
+    };
+    let op = [0x0a, 2, b'o', b'p'];
+    let unknown = Rule::UnknownVerb;
+    check(&op, Some("op"), (unknown, "Request.verb"));
+    // Neither an allocation nor a job set; then a batch in a batch.
+    let no_target = [&op[..], &[0x72, 0]].concat();
+    check(&no_target, Some("op"), (unknown, "SetPriority.target"));
+    let batch = [&op[..], &[0x62, 0]].concat();
+    let batch = [
+        &[0x62, batch.len() as u8 + 2, 0x0a, batch.len() as u8],
+        &*batch,
+    ]
+    .concat();
+    check(&batch, Some("op"), (unknown, "Request.verb"));
+    let malformed = Rule::MalformedMessage;
+    let not_utf8 = [&op[..], &[0x52, 3, 0x0a, 1, 0xff]].concat();
+    check(&not_utf8, None, (malformed, "Submit.job_set"));
+    let twice = [&op[..], &[0x52, 2, 0x6a, 0], &[0x52, 0]].concat();
+    check(&twice, None, (malformed, "Verb.submit"));
+    check(&[0xff], None, (malformed, "Request"));
+}
+
+/// The slot is not part of what was asked; everything else is.
+#[test]
+fn the_same_request_in_another_slot_has_the_same_digest() {
+    let digest = |resource: &str, slot| {
+        let verb = request::Verb::CreateResource(v1::CreateResource {
+            resource: resource.into(),
+            slot,
+        });
+        let command = commands(&door(encoded(verb))).remove(0);
+        let Ok(Verb::Resource(mut asked)) = command.verb else {
+            panic!("another verb");
+        };
+        assert_eq!(*asked.slot(), slot);
+        command.operation.digest
+    };
+    assert_eq!(digest("r", Some(1)), digest("r", Some(2)));
+    assert_eq!(digest("r", Some(1)), digest("r", None));
+    assert_ne!(digest("r", Some(1)), digest("s", Some(1)));
+}
+
+/// A batch is opened before its requests are read.
+#[test]
+fn requests_are_those_of_the_contract() {
+    let differences = wire::differences(Request::DESCRIPTOR, schemas::FILE_DESCRIPTOR_SET);
+    let batch = "Request: `Batch batch = 12 in verb` only in the schema";
+    assert_eq!(differences, Ok(vec![batch.to_owned()]));
 }

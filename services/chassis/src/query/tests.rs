@@ -44,7 +44,7 @@ async fn check(payload: &[u8], expected: &str) {
     let bytes = match echo.answer(tenant, payload, [&answering; 2]).await {
         Ok(bytes) => bytes,
         Err(Trouble::Refused(refusal)) => v1::QueryRefused {
-            refusal: Some(refusal_to_proto(&refusal)),
+            refusal: Some(refusal.to_prost()),
         }
         .encode_to_vec(),
         Err(Trouble::Unavailable(error)) => panic!("{error}"),

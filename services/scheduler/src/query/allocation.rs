@@ -2,10 +2,10 @@
 
 use crate::store::{self, Allocation};
 use chassis::query::{Asked, Trouble, Verb};
-use ledger::proto::{refusal_to_proto, shares_to_proto};
 use schemas::v1::{self, AllocationQuery, AllocationReply, AllocationState, AllocationView};
 use sqlx::PgPool;
 use vocab::{AllocationId, Lsn, Millis, Refusal, Rule, WaitingReason};
+use wire::Message;
 
 /// The verb `allocation`.
 pub struct AllocationQueries {
@@ -53,7 +53,7 @@ fn view(found: &Allocation, reason: Option<WaitingReason>, lsn: Lsn) -> Allocati
         name: found.name.clone().unwrap_or_default(),
         state: state.into(),
         node: found.node.clone().unwrap_or_default(),
-        gpus: shares_to_proto(&found.gpus),
+        gpus: found.gpus.iter().map(|share| share.to_prost()).collect(),
         waiting: waiting(found.quota.as_ref(), reason),
         priority: found.priority,
         started_ms: if over { 0 } else { ms(found.started_at) },
@@ -70,7 +70,7 @@ fn waiting(quota: Option<&Refusal>, reason: Option<WaitingReason>) -> Option<v1:
     match (quota, reason) {
         (Some(refusal), _) => Some(v1::Waiting {
             reason: WaitingReason::Quota.number(),
-            quota: Some(refusal_to_proto(refusal)),
+            quota: Some(refusal.to_prost()),
             explanation: refusal.to_string(),
         }),
         (None, Some(reason)) => Some(v1::Waiting {

@@ -212,7 +212,7 @@ const fn field<T: Value>(number: u32, name: &'static str) -> FieldDescriptor {
 impl<C: Setting> Message for Applied<C> {
     const DESCRIPTOR: &'static MessageDescriptor = &<C as Setting>::DESCRIPTOR;
 
-    fn write_body(&self, out: &mut impl Out) {
+    fn write_body(&self, out: &mut Out) {
         Plain::write_field(&self.change, 3, out);
         Plain::write_field(&self.version, 2, out);
         Plain::write_field(&self.operation, 1, out);
@@ -254,7 +254,7 @@ impl<C: Setting> Value for Applied<C> {
         false
     }
 
-    fn write(&self, out: &mut impl Out) {
+    fn write(&self, out: &mut Out) {
         out.delimited(|out| self.write_body(out));
     }
 

@@ -19,76 +19,128 @@ pub use scheduling::SchedulingRequest;
 pub use tenant::TenantRequest;
 use vocab::fact::{CordonSet, NodeSet, ReservationSet, SchedulingSet};
 
-use super::{
-    Admission,
-    check::{numbered, token},
-};
+use super::{Admission, check::token};
 use vocab::{AdminChange, Millis, PlacementPolicy, Refusal, Rule};
+use wire::Open;
 
-/// A change as it was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A change as it was written. Each has the version that it is a change of; none: whichever it is.
+#[derive(Debug, Clone, PartialEq, Eq, wire::Wire)]
+#[wire(oneof)]
 pub enum ChangeRequest {
-    Tenant(TenantRequest),
-    Quota(QuotaRequest),
-    Budget(BudgetRequest),
-    Rate {
+    #[wire(30)]
+    SetTenant(TenantRequest),
+    #[wire(31)]
+    SetQuota(QuotaRequest),
+    #[wire(32)]
+    SetRate {
+        #[wire(1)]
         resource: String,
+        #[wire(2)]
         micro_per_unit_hour: i64,
+        #[wire(3)]
         effective_from_ms: i64,
+        #[wire(4, optional)]
+        expected_version: Option<u64>,
     },
-    Queue(QueueRequest),
-    PriorityClass(ClassRequest),
-    Scheduling(SchedulingRequest),
-    Cordon {
+    #[wire(33)]
+    SetQueue(QueueRequest),
+    #[wire(34)]
+    SetPriorityClass(ClassRequest),
+    #[wire(35)]
+    SetScheduling(SchedulingRequest),
+    #[wire(36)]
+    SetCordon {
+        #[wire(1)]
         node: String,
+        #[wire(2)]
         cordoned: bool,
+        #[wire(3, optional)]
+        expected_version: Option<u64>,
     },
-    Reservation {
+    #[wire(37)]
+    SetReservation {
+        #[wire(1)]
         reservation: String,
         /// None takes it back.
+        #[wire(2)]
         wanted: Option<ReservationRequest>,
+        #[wire(3, optional)]
+        expected_version: Option<u64>,
     },
-    Node {
+    #[wire(38)]
+    SetBudget(BudgetRequest),
+    #[wire(39)]
+    SetNode {
+        #[wire(1)]
         node: String,
         /// None: it is forgotten.
+        #[wire(2)]
         approved: Option<Box<ApprovalRequest>>,
+        #[wire(3, optional)]
+        expected_version: Option<u64>,
     },
+}
+
+impl ChangeRequest {
+    fn expected_version(&self) -> Option<u64> {
+        match self {
+            Self::SetTenant(request) => request.expected_version,
+            Self::SetQuota(request) => request.expected_version,
+            Self::SetQueue(request) => request.expected_version,
+            Self::SetPriorityClass(request) => request.expected_version,
+            Self::SetScheduling(request) => request.expected_version,
+            Self::SetBudget(request) => request.expected_version,
+            Self::SetRate {
+                expected_version, ..
+            }
+            | Self::SetCordon {
+                expected_version, ..
+            }
+            | Self::SetReservation {
+                expected_version, ..
+            }
+            | Self::SetNode {
+                expected_version, ..
+            } => *expected_version,
+        }
+    }
 }
 
 impl Admission {
     /// The change, and the version that it makes.
     pub(super) fn check_admin(
         &self,
-        change: &ChangeRequest,
-        expected: Option<u64>,
+        request: &ChangeRequest,
         now: Millis,
     ) -> Result<(AdminChange, u64), Refusal> {
-        let change = match change {
-            ChangeRequest::Tenant(request) => request.check()?,
-            ChangeRequest::Quota(request) => self.check_quota(request, now)?,
-            ChangeRequest::Budget(request) => self.check_budget(request)?,
-            ChangeRequest::Rate {
+        let change = match request {
+            ChangeRequest::SetTenant(request) => request.check()?,
+            ChangeRequest::SetQuota(request) => self.check_quota(request, now)?,
+            ChangeRequest::SetBudget(request) => self.check_budget(request)?,
+            ChangeRequest::SetRate {
                 resource,
                 micro_per_unit_hour,
                 effective_from_ms,
+                ..
             } => self.check_rate(
                 resource,
                 *micro_per_unit_hour,
                 Millis(*effective_from_ms),
                 now,
             )?,
-            ChangeRequest::Queue(request) => self.check_queue_settings(request)?,
-            ChangeRequest::PriorityClass(request) => request.check()?,
-            ChangeRequest::Scheduling(request) => AdminChange::Scheduling(SchedulingSet {
+            ChangeRequest::SetQueue(request) => self.check_queue_settings(request)?,
+            ChangeRequest::SetPriorityClass(request) => request.check()?,
+            ChangeRequest::SetScheduling(request) => AdminChange::Scheduling(SchedulingSet {
                 policy: request.check()?,
             }),
-            ChangeRequest::Cordon { node, cordoned } => AdminChange::Cordon(CordonSet {
+            ChangeRequest::SetCordon { node, cordoned, .. } => AdminChange::Cordon(CordonSet {
                 node: token(node, "node")?,
                 cordoned: *cordoned,
             }),
-            ChangeRequest::Reservation {
+            ChangeRequest::SetReservation {
                 reservation,
                 wanted,
+                ..
             } => {
                 let reservation = token(reservation, "reservation")?;
                 let wanted = wanted.as_ref();
@@ -98,7 +150,7 @@ impl Admission {
                     wanted: wanted.transpose()?,
                 })
             }
-            ChangeRequest::Node { node, approved } => {
+            ChangeRequest::SetNode { node, approved, .. } => {
                 let approved = approved.as_deref().map(|request| request.check(now));
                 AdminChange::Node(NodeSet {
                     node: token(node, "node")?,
@@ -107,7 +159,7 @@ impl Admission {
             }
         };
         let current = self.settings.version(&change.setting());
-        match expected {
+        match request.expected_version() {
             Some(expected) if expected != current => Err(Refusal::over(
                 Rule::VersionConflict,
                 "expected_version",
@@ -119,7 +171,7 @@ impl Admission {
     }
 }
 
-fn placement(number: i32) -> Result<PlacementPolicy, Refusal> {
-    numbered(&PlacementPolicy::ALL, number, |policy| policy as i32)
-        .ok_or_else(|| Refusal::new(Rule::SettingInvalid, "placement"))
+fn placement(written: Open<PlacementPolicy>) -> Result<PlacementPolicy, Refusal> {
+    let known = written.known();
+    known.ok_or_else(|| Refusal::new(Rule::SettingInvalid, "placement"))
 }

@@ -4,22 +4,24 @@ use crate::domain::check::{TIME_MS_MAX, amount};
 use vocab::{Millis, NodeApproval, NodeCapacity, Refusal, Rule};
 
 /// An approval as it was written.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
+#[wire(name = "NodeApprovalRequest")]
 pub struct ApprovalRequest {
-    /// None when it could not be read.
+    #[wire(1)]
     pub capacity: Option<NodeCapacity>,
-    pub token_digest: Vec<u8>,
+    #[wire(2)]
+    pub token_digest: Option<[u8; 32]>,
+    #[wire(3)]
     pub token_until_ms: i64,
 }
 
 impl ApprovalRequest {
     pub(super) fn check(&self, now: Millis) -> Result<NodeApproval, Refusal> {
         let invalid = |field: &str| Refusal::new(Rule::SettingInvalid, field);
-        let token = self.token_digest.as_slice().try_into();
         amount(self.token_until_ms, TIME_MS_MAX, "token_until_ms")?;
         let approval = NodeApproval {
             capacity: self.capacity.clone().ok_or_else(|| invalid("capacity"))?,
-            token: token.map_err(|_| invalid("token_digest"))?,
+            token: self.token_digest.ok_or_else(|| invalid("token_digest"))?,
             until: Millis(self.token_until_ms),
         };
         if !approval.plausible() {

@@ -3,17 +3,28 @@
 use super::placement;
 use crate::domain::check::{amount, token};
 use vocab::fact::PriorityClassSet;
-use vocab::{AdminChange, AllocationSpec, PriorityClass, Refusal, Rule};
+use vocab::{AdminChange, AllocationSpec, PlacementPolicy, PriorityClass, Refusal, Rule};
+use wire::Open;
 
 /// A class as it was written.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
+#[wire(name = "SetPriorityClass")]
 pub struct ClassRequest {
+    #[wire(1, name = "priority_class")]
     pub class: String,
+    #[wire(2)]
     pub value: i32,
+    #[wire(3)]
     pub preemptible: bool,
+    #[wire(4)]
     pub preempts: bool,
+    #[wire(5)]
     pub grace_ms: i64,
-    pub placement: Option<i32>,
+    #[wire(6, optional)]
+    pub placement: Option<Open<PlacementPolicy>>,
+    /// The version that it is a change of; none: whichever it is.
+    #[wire(7, optional)]
+    pub expected_version: Option<u64>,
 }
 
 impl ClassRequest {

@@ -3,22 +3,41 @@
 use super::placement;
 use crate::domain::{
     Admission,
-    check::{amount, by_name, given_name, names, numbered, optional, small_quantity},
+    check::{amount, by_name, given_name, names, optional, small_quantity},
 };
 use vocab::fact::QueueSet;
-use vocab::{AdminChange, Limits, QueueOrder, QueueSettings, Refusal, ResourceKind, Rule, Token};
+use vocab::{
+    AdminChange, Limits, PlacementPolicy, QueueOrder, QueueSettings, Refusal, ResourceKind, Rule,
+    Token,
+};
+use wire::Open;
+
+wire::pair! {
+    /// No more than so much of a resource.
+    pub LimitRequest { resource, amount }
+}
 
 /// A queue's settings as they were written.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
+#[wire(name = "SetQueue")]
 pub struct QueueRequest {
+    #[wire(1)]
     pub queue: String,
+    #[wire(2)]
     pub parent: String,
+    #[wire(3, optional)]
     pub weight_milli: Option<i64>,
-    /// Resource and amount.
+    #[wire(4, with = wire::Pairs<LimitRequest>)]
     pub limits: Vec<(String, i64)>,
+    #[wire(5)]
     pub tenants: Vec<String>,
-    pub order: i32,
-    pub placement: Option<i32>,
+    #[wire(6)]
+    pub order: Open<QueueOrder>,
+    #[wire(7, optional)]
+    pub placement: Option<Open<PlacementPolicy>>,
+    /// The version that it is a change of; none: whichever it is.
+    #[wire(8, optional)]
+    pub expected_version: Option<u64>,
 }
 
 fn resource_kind(text: &str, field: &str) -> Result<ResourceKind, Refusal> {
@@ -57,8 +76,8 @@ impl Admission {
         if !tenants.iter().all(|one| self.settings.knows_tenant(one)) {
             return Err(Refusal::new(Rule::TenantUnknown, "tenants"));
         }
-        let order = numbered(&QueueOrder::ALL, request.order, |order| order as i32)
-            .ok_or_else(|| Refusal::new(Rule::SettingInvalid, "order"))?;
+        let order = request.order.known();
+        let order = order.ok_or_else(|| Refusal::new(Rule::SettingInvalid, "order"))?;
         let settings = QueueSettings {
             parent,
             weight_milli,

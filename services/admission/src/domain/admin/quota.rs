@@ -2,13 +2,14 @@
 
 use crate::domain::{
     Admission,
-    check::{amount, given_name, numbered, optional, quantity},
+    check::{amount, given_name, optional, quantity},
 };
 use vocab::fact::{BudgetSet, QuotaSet};
 use vocab::{
     Account, AdminChange, Budget, BudgetOf, Limits, Millis, Period, QuotaResource, Refusal, Rule,
     Validity,
 };
+use wire::Open;
 
 /// An account as it was written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,28 +20,51 @@ pub struct AccountRequest {
 }
 
 /// Limits as they were written.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
+#[wire(name = "SetQuota")]
 pub struct QuotaRequest {
+    #[wire(flatten(tenant = 1, team = 5, namespace = 6))]
     pub account: AccountRequest,
+    #[wire(2)]
     pub resource: String,
+    #[wire(3)]
     pub limit: i64,
+    #[wire(7, optional)]
     pub soft: Option<i64>,
+    #[wire(8, optional)]
     pub burst: Option<i64>,
+    #[wire(9)]
     pub burst_ms: i64,
+    #[wire(10, optional)]
     pub borrow: Option<i64>,
+    #[wire(11, optional)]
     pub lend: Option<i64>,
+    #[wire(12, optional)]
     pub from_ms: Option<i64>,
+    #[wire(13, optional)]
     pub until_ms: Option<i64>,
+    #[wire(14)]
     pub unlimited: bool,
+    /// The version that it is a change of; none: whichever it is.
+    #[wire(4, optional)]
+    pub expected_version: Option<u64>,
 }
 
 /// A budget as it was written.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
+#[wire(name = "SetBudget")]
 pub struct BudgetRequest {
+    #[wire(flatten(tenant = 1, team = 2, namespace = 3))]
     pub account: AccountRequest,
+    #[wire(4)]
     pub of: String,
+    #[wire(5, optional)]
     pub amount: Option<i64>,
-    pub period: i32,
+    #[wire(6)]
+    pub period: Open<Period>,
+    /// The version that it is a change of; none: whichever it is.
+    #[wire(7, optional)]
+    pub expected_version: Option<u64>,
 }
 
 /// The last millisecond of the year 9999: what is later cannot be written as a date.
@@ -110,8 +134,7 @@ impl Admission {
             None => None,
             Some(most) => Some(Budget {
                 amount: amount(most, Limits::MAX, "amount")?,
-                period: numbered(&Period::ALL, request.period, |p| p as i32)
-                    .ok_or_else(|| invalid("period"))?,
+                period: request.period.known().ok_or_else(|| invalid("period"))?,
             }),
         };
         Ok(AdminChange::Budget(BudgetSet {

@@ -8,12 +8,17 @@ use crate::domain::{
 use vocab::{AdvanceReservation, Millis, Refusal, Rule};
 
 /// A reservation as it was written.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
 pub struct ReservationRequest {
+    #[wire(1)]
     pub queue: String,
+    #[wire(2)]
     pub from_ms: i64,
+    #[wire(3)]
     pub until_ms: i64,
+    #[wire(4)]
     pub nodes: i64,
+    #[wire(5)]
     pub selector: Vec<RequirementRequest>,
 }
 

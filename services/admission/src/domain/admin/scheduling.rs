@@ -2,20 +2,34 @@
 
 use super::placement;
 use crate::domain::check::{amount, small_amount};
-use vocab::{AllocationSpec, Refusal, Rule, SchedulingPolicy};
+use vocab::{AllocationSpec, PlacementPolicy, Refusal, Rule, SchedulingPolicy};
+use wire::Open;
 
 /// The policy as it was written; what is not given has its default.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
+#[wire(name = "SetScheduling")]
 pub struct SchedulingRequest {
-    pub placement: i32,
+    #[wire(1)]
+    pub placement: Open<PlacementPolicy>,
+    #[wire(2)]
     pub half_life_ms: i64,
+    #[wire(3, optional)]
     pub fair_share_preemption: Option<bool>,
+    #[wire(4)]
     pub protected_milli: i64,
+    #[wire(5, optional)]
     pub preemptions_per_minute: Option<i64>,
+    #[wire(6)]
     pub aging_ms: i64,
+    #[wire(7)]
     pub backfill: bool,
+    #[wire(8, optional)]
     pub backoff_ms: Option<i64>,
+    #[wire(9, optional)]
     pub backoff_ms_max: Option<i64>,
+    /// The version that it is a change of; none: whichever it is.
+    #[wire(10, optional)]
+    pub expected_version: Option<u64>,
 }
 
 /// Neither use nor waiting counts longer than a run may be believed to take.

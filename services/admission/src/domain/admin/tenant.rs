@@ -1,28 +1,46 @@
 //! Tenants, and how they are treated.
 
-use crate::domain::check::{amount, given_name, names, numbered, optional, small_quantity};
+use crate::domain::check::{amount, given_name, names, optional, small_quantity};
 use vocab::fact::TenantSet;
 use vocab::{
     AdminChange, AllocationSpec, Limits, OnExceed, QueueSettings, ReclaimFrom, Refusal, Rule,
     TenantSettings,
 };
+use wire::Open;
 
 /// A tenant's settings as they were written.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
+#[wire(name = "SetTenant")]
 pub struct TenantRequest {
+    #[wire(1)]
     pub tenant: String,
+    #[wire(3)]
     pub cohort: String,
+    #[wire(4, optional)]
     pub weight_milli: Option<i64>,
+    #[wire(5, optional)]
     pub preemptible: Option<bool>,
-    pub on_exceed: i32,
-    pub reclaim: i32,
+    #[wire(6)]
+    pub on_exceed: Open<OnExceed>,
+    #[wire(7)]
+    pub reclaim: Open<ReclaimFrom>,
+    #[wire(8, optional)]
     pub rate_milli: Option<i64>,
+    #[wire(9)]
     pub rate_burst: i64,
+    #[wire(10)]
     pub allocations_max: i64,
+    #[wire(11)]
     pub priority_classes: Vec<String>,
+    #[wire(12, optional)]
     pub priority_max: Option<i32>,
+    #[wire(13)]
     pub default_cpu_milli: i64,
+    #[wire(14)]
     pub default_memory_bytes: i64,
+    /// The version that it is a change of; none: whichever it is.
+    #[wire(2, optional)]
+    pub expected_version: Option<u64>,
 }
 
 impl TenantRequest {
@@ -34,8 +52,6 @@ impl TenantRequest {
         if !(-max..=max).contains(&priority_max) {
             return Err(Refusal::new(Rule::PriorityOutOfRange, "priority_max"));
         }
-        let on_exceed = numbered(&OnExceed::ALL, self.on_exceed, |o| o as i32);
-        let reclaim = numbered(&ReclaimFrom::ALL, self.reclaim, |r| r as i32);
         let rate_burst = amount(
             self.rate_burst,
             TenantSettings::RATE_BURST_MAX,
@@ -59,8 +75,8 @@ impl TenantRequest {
                 }
             },
             preemptible: self.preemptible.unwrap_or(defaults.preemptible),
-            on_exceed: on_exceed.ok_or_else(|| invalid("on_exceed"))?,
-            reclaim: reclaim.ok_or_else(|| invalid("reclaim"))?,
+            on_exceed: self.on_exceed.known().ok_or_else(|| invalid("on_exceed"))?,
+            reclaim: self.reclaim.known().ok_or_else(|| invalid("reclaim"))?,
             rate_milli,
             rate_burst,
             allocations_max: amount(self.allocations_max, Limits::MAX, "allocations_max")?,

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use vocab::{AllocationNo, AllocationSpec, Dependency, Gang, Refusal, Rule, Token};
 
 /// A dependency as it was written.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
 pub struct DependencyRequest {
+    #[wire(1)]
     pub allocation_id: String,
+    #[wire(2)]
     pub success: bool,
 }
 

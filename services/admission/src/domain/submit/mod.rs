@@ -19,31 +19,58 @@ use super::{
 };
 use vocab::{AllocationSpec, Refusal, Restart, Rule, Token};
 
+wire::pair! {
+    /// Whatever else nodes count, and how much of it.
+    pub ExtendedRequest { name, amount }
+}
+
 /// A submit as it was written.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
+#[wire(name = "Submit")]
 pub struct SubmitRequest {
+    #[wire(1)]
     pub job_set: String,
+    #[wire(2)]
     pub name: String,
+    #[wire(3)]
     pub priority: i32,
+    #[wire(4)]
     pub cpu_milli: i64,
+    #[wire(5)]
     pub memory_bytes: i64,
+    #[wire(6)]
     pub gpu_count: i64,
+    #[wire(7)]
     pub gpu_milli: i64,
+    #[wire(8)]
     pub gpu_models: Vec<String>,
+    #[wire(9)]
     pub queue: String,
+    #[wire(10)]
     pub priority_class: String,
-    /// Name and amount.
+    #[wire(11, with = wire::Pairs<ExtendedRequest>)]
     pub extended: Vec<(String, i64)>,
+    #[wire(12)]
     pub rules: Option<PlacementRequest>,
+    #[wire(13)]
     pub gang: Option<GangRequest>,
+    #[wire(14)]
     pub depends_on: Vec<DependencyRequest>,
+    #[wire(15)]
     pub retries: i64,
+    #[wire(16)]
     pub never_requeue: bool,
+    #[wire(17)]
     pub run_time_ms: i64,
+    #[wire(18)]
     pub team: String,
+    #[wire(19)]
     pub namespace: String,
+    #[wire(20)]
     pub cpu_milli_most: i64,
+    #[wire(21)]
     pub memory_bytes_most: i64,
+    #[wire(22)]
     pub best_effort: bool,
 }
 

@@ -1,43 +1,65 @@
 //! Where it may run: terms that can be, in their one form.
 
-use crate::domain::check::{bounded, by_name, in_order, names, numbered, optional, token};
+use crate::domain::check::{bounded, by_name, in_order, names, optional, token};
 use vocab::{GroupTerm, NumaPolicy, Operator, PlacementRules, Refusal, Requirement, Rule, Spread};
 use vocab::{Token, Toleration};
+use wire::Open;
 
-/// Placement rules as they were written. Enumerations are the contract's numbers, empty names mean none.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// Placement rules as they were written. Empty names mean none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
+#[wire(name = "PlacementRules")]
 pub struct PlacementRequest {
+    #[wire(1)]
     pub selector: Vec<RequirementRequest>,
+    #[wire(2)]
     pub tolerations: Vec<TolerationRequest>,
+    #[wire(3)]
     pub group: String,
+    #[wire(4)]
     pub near: Vec<TermRequest>,
+    #[wire(5)]
     pub apart: Vec<TermRequest>,
+    #[wire(6)]
     pub spread: Vec<SpreadRequest>,
-    pub numa: i32,
+    #[wire(7)]
+    pub numa: Open<NumaPolicy>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
+#[wire(name = "Requirement")]
 pub struct RequirementRequest {
+    #[wire(1)]
     pub label: String,
-    pub operator: i32,
+    #[wire(2)]
+    pub operator: Open<Operator>,
+    #[wire(3)]
     pub values: Vec<String>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
+#[wire(name = "Toleration")]
 pub struct TolerationRequest {
+    #[wire(1)]
     pub key: String,
+    #[wire(2)]
     pub value: String,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
+#[wire(name = "GroupTerm")]
 pub struct TermRequest {
+    #[wire(1)]
     pub group: String,
+    #[wire(2)]
     pub domain: String,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
+#[wire(name = "Spread")]
 pub struct SpreadRequest {
+    #[wire(1)]
     pub domain: String,
+    #[wire(2)]
     pub skew_max: u32,
 }
 
@@ -48,7 +70,6 @@ fn invalid(field: &str) -> Refusal {
 impl PlacementRequest {
     /// None when they rule out nothing and say nothing.
     pub(super) fn check(&self) -> Result<Option<Box<PlacementRules>>, Refusal> {
-        let numa = numbered(&NumaPolicy::ALL, self.numa, |numa| numa as i32);
         let rules = PlacementRules {
             selector: requirements(&self.selector, "rules.selector")?,
             tolerations: self.tolerations()?,
@@ -56,7 +77,7 @@ impl PlacementRequest {
             near: terms(&self.near, "rules.near")?,
             apart: terms(&self.apart, "rules.apart")?,
             spread: self.spread()?,
-            numa: numa.ok_or_else(|| invalid("rules.numa"))?,
+            numa: self.numa.known().ok_or_else(|| invalid("rules.numa"))?,
         };
         // Near a group and apart from it in the same domain is nowhere.
         if rules.apart.iter().any(|term| rules.near.contains(term)) {
@@ -107,8 +128,7 @@ pub fn requirements(
     bounded(written, PlacementRules::REQUIREMENTS_MAX, field)?;
     let requirement = |one: &RequirementRequest| {
         let label = token(&one.label, field)?;
-        let operator = numbered(&Operator::ALL, one.operator, |operator| operator as i32);
-        let operator = operator.ok_or_else(|| invalid(field))?;
+        let operator = one.operator.known().ok_or_else(|| invalid(field))?;
         let values = names(&one.values, PlacementRules::VALUES_MAX, field)?;
         let fits = match operator {
             Operator::In | Operator::NotIn => !values.is_empty(),

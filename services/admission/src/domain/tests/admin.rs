@@ -1,21 +1,23 @@
 //! What operators set: versions and ranges.
 
 use super::*;
+use vocab::PlacementPolicy;
+use wire::Open;
 
 #[test]
 fn operators_changes_name_the_version_that_they_expect() {
     let mut t = Table::new();
-    let quota = |tenant: &str, resource: &str, limit, expected| Verb::Admin {
-        change: ChangeRequest::Quota(QuotaRequest {
+    let quota = |tenant: &str, resource: &str, limit, expected_version| {
+        Verb::Admin(ChangeRequest::SetQuota(QuotaRequest {
             account: AccountRequest {
                 tenant: tenant.into(),
                 ..AccountRequest::default()
             },
             resource: resource.into(),
             limit,
+            expected_version,
             ..QuotaRequest::default()
-        }),
-        expected,
+        }))
     };
     t.admin("q1", quota("a", "gpu", 8000, Some(0)), "applied 1");
     t.admin(
@@ -46,10 +48,11 @@ fn a_rate_does_not_change_what_was_billed() {
     t.rules.operation_window_ms = i64::MAX;
     t.now = 5 * vocab::HOUR_MS;
     let rate = |resource: &str, hour: i64, extra: i64| {
-        admin(ChangeRequest::Rate {
+        admin(ChangeRequest::SetRate {
             resource: resource.into(),
             micro_per_unit_hour: 7,
             effective_from_ms: hour * vocab::HOUR_MS + extra,
+            expected_version: None,
         })
     };
     t.admin("r1", rate("gpu:T4", 0, 0), "applied 1");
@@ -70,21 +73,22 @@ fn a_rate_does_not_change_what_was_billed() {
 #[test]
 fn each_thing_that_operators_set_has_its_own_version() {
     let mut t = Table::new().roomy();
-    let cordon = |node: &str, cordoned| ChangeRequest::Cordon {
+    let cordon = |node: &str, cordoned| ChangeRequest::SetCordon {
         node: node.into(),
         cordoned,
+        expected_version: None,
     };
     t.set(cordon("n1", true), "applied 1");
     t.set(cordon("n2", true), "applied 1");
     t.set(cordon("n1", false), "applied 2");
     t.set(cordon("n.1", false), "name_invalid node");
-    let scheduling = || ChangeRequest::Scheduling(SchedulingRequest::default());
+    let scheduling = || ChangeRequest::SetScheduling(SchedulingRequest::default());
     t.set(scheduling(), "applied 1");
     t.set(scheduling(), "applied 2");
-    let stale = Verb::Admin {
-        change: scheduling(),
-        expected: Some(1),
-    };
+    let stale = Verb::Admin(ChangeRequest::SetScheduling(SchedulingRequest {
+        expected_version: Some(1),
+        ..SchedulingRequest::default()
+    }));
     t.admin("s", stale, "version_conflict expected_version");
 }
 
@@ -97,11 +101,14 @@ fn a_priority_class_has_its_ranges() {
             ..ClassRequest::default()
         };
         change(&mut request);
-        ChangeRequest::PriorityClass(request)
+        ChangeRequest::SetPriorityClass(request)
     };
     t.set(class(|c| c.value = -1_000_000), "applied 1");
     t.set(class(|c| c.grace_ms = 3_600_000), "applied 2");
-    t.set(class(|c| c.placement = Some(4)), "applied 3");
+    t.set(
+        class(|c| c.placement = Some(Open::Known(PlacementPolicy::Fgd))),
+        "applied 3",
+    );
     t.set(class(|c| c.class.clear()), "name_invalid priority_class");
     t.set(
         class(|c| c.value = 1_000_001),
@@ -113,7 +120,7 @@ fn a_priority_class_has_its_ranges() {
         "quantity_too_large grace_ms",
     );
     t.set(
-        class(|c| c.placement = Some(5)),
+        class(|c| c.placement = Some(Open::Unknown(5))),
         "setting_invalid placement",
     );
 }
@@ -131,7 +138,10 @@ fn the_policy_has_its_ranges() {
         vocab::SchedulingPolicy::default()
     );
     for (request, expected) in [
-        (policy(|p| p.placement = 9), "setting_invalid placement"),
+        (
+            policy(|p| p.placement = Open::Unknown(9)),
+            "setting_invalid placement",
+        ),
         (
             policy(|p| p.half_life_ms = -1),
             "quantity_negative half_life_ms",
@@ -157,7 +167,7 @@ fn the_policy_has_its_ranges() {
             "setting_invalid backoff_ms_max",
         ),
     ] {
-        t.set(ChangeRequest::Scheduling(request), expected);
+        t.set(ChangeRequest::SetScheduling(request), expected);
     }
 }
 
@@ -174,16 +184,18 @@ fn a_reservation_lies_ahead_and_can_be_taken_back() {
             selector: Vec::new(),
         };
         change(&mut wanted);
-        ChangeRequest::Reservation {
+        ChangeRequest::SetReservation {
             reservation: "demo".into(),
             wanted: Some(wanted),
+            expected_version: None,
         }
     };
     t.set(reserve(|_| {}), "applied 1");
     t.set(reserve(|w| w.until_ms = 1001), "applied 2");
-    let back = ChangeRequest::Reservation {
+    let back = ChangeRequest::SetReservation {
         reservation: "demo".into(),
         wanted: None,
+        expected_version: None,
     };
     t.set(back, "applied 3");
     t.set(reserve(|w| w.queue = "b".into()), "queue_unknown queue");

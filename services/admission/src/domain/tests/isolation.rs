@@ -111,7 +111,7 @@ fn run(rows: &Rows, without: Option<usize>) -> Vec<Vec<String>> {
         };
         let version = if tenant == "a" { 2 } else { 1 };
         t.set(
-            ChangeRequest::Tenant(request),
+            ChangeRequest::SetTenant(request),
             &format!("applied {version}"),
         );
     }
@@ -142,11 +142,11 @@ fn run(rows: &Rows, without: Option<usize>) -> Vec<Vec<String>> {
                     super::id(no)
                 };
                 let slot = |slot: u64| (rows.rules.slot_ms == 0).then_some(slot);
-                let create = |slot| Verb::Resource {
-                    request: ResourceRequest::Create {
+                let create = |slot| {
+                    Verb::Resource(ResourceRequest::CreateResource {
                         resource: "r".into(),
-                    },
-                    slot,
+                        slot,
+                    })
                 };
                 let submit = |request| Ok(Verb::Submit(Box::new(request)));
                 let verb = match verb {
@@ -173,7 +173,7 @@ fn run(rows: &Rows, without: Option<usize>) -> Vec<Vec<String>> {
                         Ok(create(slot(at)))
                     }
                     Wish::LastSlot => Ok(create(slot(u64::MAX))),
-                    Wish::Class => Ok(admin(ChangeRequest::PriorityClass(ClassRequest {
+                    Wish::Class => Ok(admin(ChangeRequest::SetPriorityClass(ClassRequest {
                         class: "c".into(),
                         ..ClassRequest::default()
                     }))),

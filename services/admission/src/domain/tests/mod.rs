@@ -245,15 +245,12 @@ impl Table {
 }
 
 fn admin(change: ChangeRequest) -> Verb {
-    Verb::Admin {
-        change,
-        expected: None,
-    }
+    Verb::Admin(change)
 }
 
 /// A tenant that may ask any number of times in one moment.
 fn set_tenant(tenant: &str) -> Verb {
-    admin(ChangeRequest::Tenant(TenantRequest {
+    admin(ChangeRequest::SetTenant(TenantRequest {
         tenant: tenant.into(),
         rate_milli: Some(0),
         ..TenantRequest::default()
@@ -261,7 +258,7 @@ fn set_tenant(tenant: &str) -> Verb {
 }
 
 fn priority_class(class: &str) -> ChangeRequest {
-    ChangeRequest::PriorityClass(ClassRequest {
+    ChangeRequest::SetPriorityClass(ClassRequest {
         class: class.into(),
         ..ClassRequest::default()
     })

@@ -2,11 +2,12 @@
 
 use super::*;
 use vocab::{NumaPolicy, Operator, Requirement};
+use wire::Open;
 
 fn requirement(label: &str, operator: i32, values: &[&str]) -> RequirementRequest {
     RequirementRequest {
         label: label.into(),
-        operator,
+        operator: Operator::from_number(operator).map_or(Open::Unknown(operator), Open::Known),
         values: values.iter().map(|&value| value.into()).collect(),
     }
 }
@@ -109,7 +110,10 @@ fn every_broken_term_is_named() {
         |r| (r.group, r.spread) = ("g".into(), vec![spread("l", 1); 9]),
         "too_many_elements rules.spread",
     );
-    broken(|r| r.numa = 3, "placement_rule_invalid rules.numa");
+    broken(
+        |r| r.numa = Open::Unknown(3),
+        "placement_rule_invalid rules.numa",
+    );
 }
 
 #[test]
@@ -127,7 +131,7 @@ fn equal_rules_are_written_equally() {
         near: vec![term("h", "zone"), term("h", "rack")],
         apart: vec![term("g", "")],
         spread: vec![spread("zone", 2), spread("", 1)],
-        numa: 2,
+        numa: Open::Known(NumaPolicy::Single),
     });
     let other = found(PlacementRequest {
         selector: vec![
@@ -140,7 +144,7 @@ fn equal_rules_are_written_equally() {
         near: vec![term("h", "rack"), term("h", "zone")],
         apart: vec![term("g", ""), term("g", "")],
         spread: vec![spread("", 1), spread("zone", 2)],
-        numa: 2,
+        numa: Open::Known(NumaPolicy::Single),
     });
     assert_eq!(one, other);
     let rules = one.unwrap();

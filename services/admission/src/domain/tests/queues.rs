@@ -2,6 +2,7 @@
 
 use super::*;
 use vocab::QueueSettings;
+use wire::Open;
 
 fn queue(name: &str, change: impl FnOnce(&mut QueueRequest)) -> ChangeRequest {
     let mut request = QueueRequest {
@@ -9,7 +10,7 @@ fn queue(name: &str, change: impl FnOnce(&mut QueueRequest)) -> ChangeRequest {
         ..QueueRequest::default()
     };
     change(&mut request);
-    ChangeRequest::Queue(request)
+    ChangeRequest::SetQueue(request)
 }
 
 fn below(name: &str, parent: &str) -> ChangeRequest {
@@ -56,9 +57,12 @@ fn a_queue_has_its_ranges() {
         queue("q", |q| q.tenants = vec!["a".into(); 257]),
         "too_many_elements tenants",
     );
-    t.set(queue("q", |q| q.order = 3), "setting_invalid order");
     t.set(
-        queue("q", |q| q.placement = Some(-1)),
+        queue("q", |q| q.order = Open::Unknown(3)),
+        "setting_invalid order",
+    );
+    t.set(
+        queue("q", |q| q.placement = Some(Open::Unknown(-1))),
         "setting_invalid placement",
     );
     t.set(queue("q", |q| q.tenants = vec!["a".into(); 2]), "applied 2");
@@ -114,7 +118,7 @@ fn a_class_is_where_the_priority_comes_from() {
         "name_invalid priority_class",
     );
     let high = |value| {
-        ChangeRequest::PriorityClass(ClassRequest {
+        ChangeRequest::SetPriorityClass(ClassRequest {
             class: "high".into(),
             value,
             ..ClassRequest::default()

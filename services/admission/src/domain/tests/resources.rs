@@ -3,19 +3,17 @@
 use super::*;
 
 fn create(resource: &str, slot: impl Into<Option<u64>>) -> Verb {
-    let request = ResourceRequest::Create {
+    Verb::Resource(ResourceRequest::CreateResource {
         resource: resource.into(),
-    };
-    let slot = slot.into();
-    Verb::Resource { request, slot }
+        slot: slot.into(),
+    })
 }
 
 fn revoke(reservation_id: &str, slot: u64) -> Verb {
-    let request = ResourceRequest::Revoke {
+    Verb::Resource(ResourceRequest::Revoke {
         reservation_id: reservation_id.into(),
-    };
-    let slot = Some(slot);
-    Verb::Resource { request, slot }
+        slot: Some(slot),
+    })
 }
 
 #[test]
@@ -42,7 +40,7 @@ fn what_is_not_recorded_forgets_nothing() {
         ..TenantRequest::default()
     };
     request.rate_milli = Some(1);
-    t.set(ChangeRequest::Tenant(request), "applied 2");
+    t.set(ChangeRequest::SetTenant(request), "applied 2");
     t.check("x", 1, create("r", 5), "asked in 5");
     t.check(
         "y",
@@ -111,16 +109,7 @@ fn by_the_clock_no_request_says_a_slot() {
 fn what_is_over_is_no_part_of_the_table_once_a_refusal_has_its_place() {
     let mut t = Table::new();
     t.check("x", 1, create("r", 5), "asked in 5");
-    let slot = Some(30);
-    let request = ResourceRequest::Create {
-        resource: "no name".into(),
-    };
-    t.check(
-        "x",
-        2,
-        Verb::Resource { request, slot },
-        "name_invalid resource",
-    );
+    t.check("x", 2, create("no name", 30), "name_invalid resource");
     t.tick(WINDOW + 1, &["forgotten 3"]);
     t.check("y", 1, create("r", 31), "a forgotten 2, asked in 31");
 }
@@ -182,15 +171,12 @@ fn names_and_ids_are_checked() {
         "reservation_not_found reservation_id",
     );
     t.check("4", 1, revoke(&id(3), 0), "asked in 0");
-    let many = ResourceRequest::Reserve {
+    let many = Verb::Resource(ResourceRequest::ReserveBundle {
         resources: vec!["r".into(); 1025],
         holder: "h".into(),
         ttl_slots: 1,
-    };
-    let many = Verb::Resource {
-        request: many,
         slot: Some(0),
-    };
+    });
     t.check("5", 1, many, "too_many_elements resources");
     let operators = t.ask("_operator", "6", 1, Ok(create("r", 0)));
     assert_eq!(operators, "unknown_verb verb");

@@ -1,6 +1,8 @@
 //! How tenants are treated: rates, backlogs, priorities, defaults; and what operators may set.
 
 use super::*;
+use vocab::Period;
+use wire::Open;
 
 fn treat(t: &mut Table, change: impl FnOnce(&mut TenantRequest), expected: &str) {
     let mut request = TenantRequest {
@@ -8,7 +10,7 @@ fn treat(t: &mut Table, change: impl FnOnce(&mut TenantRequest), expected: &str)
         ..TenantRequest::default()
     };
     change(&mut request);
-    t.set(ChangeRequest::Tenant(request), expected);
+    t.set(ChangeRequest::SetTenant(request), expected);
 }
 
 fn limit(t: &mut Table, change: impl FnOnce(&mut QuotaRequest), expected: &str) {
@@ -22,7 +24,7 @@ fn limit(t: &mut Table, change: impl FnOnce(&mut QuotaRequest), expected: &str) 
         ..QuotaRequest::default()
     };
     change(&mut request);
-    t.set(ChangeRequest::Quota(request), expected);
+    t.set(ChangeRequest::SetQuota(request), expected);
 }
 
 #[test]
@@ -98,7 +100,7 @@ fn priorities_are_what_the_tenant_may_ask_for() {
             value,
             ..ClassRequest::default()
         };
-        t.set(ChangeRequest::PriorityClass(request), "applied 1");
+        t.set(ChangeRequest::SetPriorityClass(request), "applied 1");
     }
     let low = |r: &mut TenantRequest| {
         r.priority_classes = vec!["low".into()];
@@ -113,7 +115,7 @@ fn priorities_are_what_the_tenant_may_ask_for() {
     assert_eq!(t.spec(class("low")).unwrap().priority, -5);
     t.check("1", 1, plain(), "requested");
     let priority = |target, priority| Verb::SetPriority { target, priority };
-    let one = || TargetRequest::Allocation(id(5));
+    let one = || TargetRequest::AllocationId(id(5));
     t.check("2", 1, priority(one(), 10), "priority 10");
     t.check(
         "3",
@@ -125,12 +127,6 @@ fn priorities_are_what_the_tenant_may_ask_for() {
     t.check("4", 1, priority(all(), 1), "priority 1");
     let wild = TargetRequest::JobSet("*".into());
     t.check("5", 1, priority(wild, 1), "name_invalid job_set");
-    t.check(
-        "6",
-        1,
-        priority(TargetRequest::Missing, 1),
-        "unknown_verb target",
-    );
     t.ended(5);
     t.check("7", 1, priority(one(), 1), "allocation_ended allocation_id");
     let job_set = |name: &str| Verb::CancelJobSet {
@@ -240,9 +236,10 @@ fn budgets_have_a_period() {
             },
             of: of.into(),
             amount,
-            period,
+            period: Period::from_number(period).map_or(Open::Unknown(period), Open::Known),
+            expected_version: None,
         };
-        t.set(ChangeRequest::Budget(request), expected);
+        t.set(ChangeRequest::SetBudget(request), expected);
     };
     budget("money", Some(1_000_000), 4, "applied 1");
     budget("money", None, 0, "applied 2");

@@ -4,10 +4,7 @@
 use super::*;
 use crate::wire::tenant_event;
 use client::{AllocationState, Allocations, Stands};
-use ledger::{
-    memory::Seeded,
-    proto::{refusal_to_proto, shares_to_proto, spec_to_proto},
-};
+use ledger::memory::Seeded;
 use schemas::v1;
 use std::collections::BTreeMap;
 use vocab::fact::{
@@ -16,6 +13,7 @@ use vocab::fact::{
     AllocationWaiting, QuotaDenied, QuotaReserved, QuotaWaiting,
 };
 use vocab::{CellNo, Event, Gang, GpuRequest, GpuShare, Most};
+use wire::Message;
 
 const CELL: CellNo = CellNo(3);
 const ALLOCATIONS: u64 = 8;
@@ -65,7 +63,7 @@ impl Model {
                 .name
                 .as_ref()
                 .map_or_else(String::new, Token::to_string),
-            spec: Some(spec_to_proto(&self.spec)),
+            spec: Some(self.spec.to_prost()),
             qos: v1::QosClass::try_from(self.spec.qos() as i32).unwrap(),
             priority: self.priority,
             stands: self.stands.clone(),
@@ -79,7 +77,7 @@ impl Model {
         let quota = waiting.quota.as_ref();
         self.stands = Stands::Waiting(v1::Waiting {
             reason: waiting.reason as i32,
-            quota: quota.map(refusal_to_proto),
+            quota: quota.map(|refusal| refusal.to_prost()),
             explanation: quota.map(ToString::to_string).unwrap_or_default(),
         });
     }
@@ -147,7 +145,7 @@ fn asked(allocation: AllocationNo, model: &mut Model, random: &mut Seeded) -> Ev
     let refusal = Refusal::over(rule, "gpu", 1, random.below(9));
     match random.below(4) {
         0 => {
-            model.over(Stands::Denied(refusal_to_proto(&refusal)));
+            model.over(Stands::Denied(refusal.to_prost()));
             model.life = Life::Over;
             Event::QuotaDenied(QuotaDenied {
                 allocation,
@@ -192,7 +190,7 @@ fn waits(allocation: AllocationNo, model: &mut Model, now: Millis, random: &mut 
             }];
             model.placed = Some(v1::Placed {
                 node: "n".into(),
-                gpus: shares_to_proto(&gpus),
+                gpus: gpus.iter().map(|share| share.to_prost()).collect(),
             });
             model.stands = Stands::Placed;
             model.life = Life::Placed;

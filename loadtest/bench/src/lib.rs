@@ -1,0 +1,11 @@
+//! The measures: one module for each, and what they are reported with.
+
+pub mod core;
+pub mod flood;
+pub mod peers;
+pub mod placement;
+pub mod queueing;
+pub mod quota;
+pub mod reserve;
+pub mod throughput;
+mod usage;

@@ -1,0 +1,130 @@
+//! `loadtest peers`: Apportion beside what else one could do with the same machine, in one run: partitioned task tables in
+//! Postgres, and what the bus and the databases take when nobody decides anything.
+//!
+//! One after the other, the others idle meanwhile; Apportion before and after the peers.
+
+mod jetstream;
+mod own;
+mod report;
+mod rows;
+mod servers;
+mod task_tables;
+
+use crate::throughput::BenchError;
+use chassis::stack::{Stack, StackError};
+use own::{Written, own};
+use replay::{machine::Machine, reach::ReachError};
+use report::Report;
+use servers::{Servers, rest};
+use std::{fs, io, path::PathBuf, process::ExitCode, time::Duration};
+
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// The file in which the launcher says how to reach the running stack.
+    #[arg(long, value_name = "PATH")]
+    stack: PathBuf,
+    /// Where to write the figures, as one JSON object.
+    #[arg(long, value_name = "OUT")]
+    json: Option<PathBuf>,
+    /// How long each case of each peer is measured.
+    #[arg(long, default_value_t = 6)]
+    seconds: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PeersError {
+    #[error("{0} names no servers for the peers: run this by `make bench-peers`")]
+    NoServers(&'static str),
+    #[error("Apportion sustained none of the rates that were tried")]
+    NoneSustained,
+    #[error("Apportion's own measure: {0}")]
+    Own(#[from] Box<BenchError>),
+    #[error("the stack was still busy after {0} looks")]
+    NeverAtRest(usize),
+    #[error("the peer's Postgres does not write what it acknowledges")]
+    NotDurable,
+    #[error("the run left no frame on the ledger")]
+    NoFrames,
+    #[error("the run left no row in {0}")]
+    NoRows(&'static str),
+    #[error(transparent)]
+    Stack(#[from] StackError),
+    #[error(transparent)]
+    Reach(#[from] ReachError),
+    #[error(transparent)]
+    Bus(#[from] ledger::BusError),
+    #[error(transparent)]
+    Streams(#[from] ledger::cell::CellError),
+    #[error("publishing: {0}")]
+    Publish(#[from] async_nats::jetstream::context::PublishError),
+    #[error("finding or deleting a stream: {0}")]
+    Stream(#[from] async_nats::jetstream::context::DeleteStreamError),
+    #[error("lifting a stream's limit: {0}")]
+    Lift(#[from] async_nats::jetstream::context::UpdateStreamError),
+    #[error("Postgres: {0}")]
+    Postgres(#[from] sqlx::Error),
+    #[error("Postgres: {0}")]
+    Migrate(#[from] sqlx::migrate::MigrateError),
+    #[error("ClickHouse: {0}")]
+    Clickhouse(#[from] clickhouse::error::Error),
+    #[error("ClickHouse: {0}")]
+    Store(#[from] analytics::store::StoreError),
+    #[error("a file, or the runtime: {0}")]
+    Io(#[from] io::Error),
+    #[error("JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+pub fn main(options: &Options) -> ExitCode {
+    // In one thread: the machine's others are for the servers.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let done = runtime
+        .map_err(PeersError::from)
+        .and_then(|runtime| runtime.block_on(run(options)));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("loadtest peers: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(options: &Options) -> Result<(), PeersError> {
+    let machine = Machine::look();
+    let stack = Stack::read(&options.stack)?;
+    let servers = Servers::read()?;
+    let window = Duration::from_secs(options.seconds);
+
+    rest(&stack).await?;
+    let written = Written::look(&stack).await?;
+    let end = jetstream::end(&stack).await?;
+    let before = own(&stack, None).await?;
+    rest(&stack).await?;
+    let rows = Written::look(&stack).await?.since(written, before.tasks);
+    let run = end + 1..=jetstream::end(&stack).await?;
+
+    let task_tables = task_tables::measure(&servers, window).await?;
+    rest(&servers.stack).await?;
+    let jetstream = jetstream::measure(&stack, run, &servers, window).await?;
+    rest(&servers.stack).await?;
+    let raw_rows = rows::measure(&stack, &servers, window).await?;
+    rest(&servers.stack).await?;
+    let after = own(&stack, Some(before.tasks_per_s)).await?;
+
+    let report = Report::of(
+        machine.and_after(),
+        [before, after],
+        rows,
+        task_tables,
+        jetstream,
+        raw_rows,
+    );
+    println!("{report}");
+    if let Some(path) = &options.json {
+        fs::write(path, serde_json::to_string_pretty(&report)? + "\n")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! Through the bus: many clients on few connections against a running stack.
+//!
+//! First as fast as it goes: each client asks again as soon as it is answered. Then at half of that rate: chains of
+//! reserve, confirm and release begin at moments that were fixed before, and their time is counted from there, so that
+//! what is late makes those behind it late, too. In the end everything is compared with the ledger.
+
+mod audit;
+mod chain;
+mod figures;
+mod tally;
+
+pub use audit::AuditError;
+pub use figures::Figures;
+
+use crate::usage::{Usage, Used};
+use audit::Audit;
+use chain::{Clients, Pace};
+use chassis::stack::{Stack, StackError};
+use replay::reach::{ReachError, connect, ledger, tenants};
+use std::{path::Path, time::Duration};
+use tally::Tally;
+use vocab::CellNo;
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct Load {
+    /// Connections to the bus.
+    #[arg(long, default_value_t = 4)]
+    connections: usize,
+    /// Clients that ask at the same time, on all connections together.
+    #[arg(long, default_value_t = 3000)]
+    clients: usize,
+    /// Of so many chains one is about a resource that all clients want.
+    #[arg(long, default_value_t = 20)]
+    contended_one_in: u64,
+    /// How long each phase is measured.
+    #[arg(long, default_value_t = 15)]
+    seconds: u64,
+}
+
+/// Before anything is measured.
+const WARM_UP: Duration = Duration::from_secs(4);
+
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error(transparent)]
+    Stack(#[from] StackError),
+    #[error(transparent)]
+    Reach(#[from] ReachError),
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+}
+
+pub async fn measure(path: &Path, load: &Load) -> Result<Figures, LoadError> {
+    let stack = Stack::read(path)?;
+    let tenant = tenants(&stack).into_iter().next();
+    let tenant = tenant.ok_or(ReachError::NoTenant)?;
+    let bus = ledger(&stack).await?;
+    let connections = connect(&stack, &tenant, load.connections, None).await?;
+    let clients = Clients::new(connections, CellNo(stack.cell.number), load);
+    clients.create().await;
+
+    let window = Duration::from_secs(load.seconds);
+    clients.run(Pace::AsFastAsItGoes, WARM_UP).await;
+    let fast = used(&stack, clients.run(Pace::AsFastAsItGoes, window)).await;
+    let ops_per_s = fast.0.answered() as f64 / window.as_secs_f64();
+    let half = Pace::ChainsPerSecond(ops_per_s / 2.0 / Clients::OPS_PER_CHAIN);
+    let paced = used(&stack, clients.run(half, window)).await;
+
+    let audit = Audit::read(&bus, &tenant, clients.run_id()).await?;
+    let audited = audit.compare(&clients.into_answers())?;
+    Ok(Figures::of(load, fast, paced, audited))
+}
+
+/// A phase, and what it used of the machine.
+async fn used(stack: &Stack, phase: impl Future<Output = Phase>) -> (Phase, Used) {
+    let usage = Usage::begin(stack).await;
+    let phase = phase.await;
+    (phase, usage.end(stack).await)
+}
+
+/// One phase's tally and how long it took.
+pub struct Phase {
+    pub tally: Tally,
+    pub took: Duration,
+}
+
+impl Phase {
+    pub fn answered(&self) -> u64 {
+        self.tally.answered()
+    }
+}

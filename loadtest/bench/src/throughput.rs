@@ -1,0 +1,215 @@
+//! `loadtest bench`: how many tasks a second a running stack takes through their whole life, how fast it answers, and
+//! what that costs.
+//!
+//! A task is submitted by a tenant through the client's library, placed on a simulated node, reported as started and
+//! finished by the node's agent, and over when its end is in the read models and on the bill. Each case ends with an
+//! audit: every task once, everywhere.
+
+mod aims;
+mod audit;
+mod case;
+mod counts;
+mod error;
+mod eye;
+mod figures;
+mod live;
+mod load;
+mod options;
+mod plot;
+mod rate;
+mod report;
+mod scene;
+mod search;
+mod task;
+mod traces;
+mod verdict;
+
+pub use audit::{AuditError, Audited};
+pub use case::Case;
+pub use error::BenchError;
+pub use figures::{CaseFigures, Versions};
+pub use live::LiveFigures;
+pub use options::{Length, Options};
+pub use rate::RateFigures;
+pub use traces::TracingFigures;
+
+use chassis::{Stopwatch, stack::Stack};
+use eye::Eye;
+use figures::{LOW_PER_S, at, highest};
+use load::{Load, Pace};
+use replay::machine::Machine;
+use report::Report;
+use scene::Scene;
+use search::Search;
+use std::{fs, path::Path, process::ExitCode, time::Duration};
+use task::Tasks;
+
+const PROBE: Duration = Duration::from_secs(8);
+
+pub fn main(options: &Options) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let done = runtime
+        .map_err(BenchError::from)
+        .and_then(|runtime| match &options.stack {
+            Some(stack) => runtime.block_on(run(stack, options)),
+            None => report(options),
+        });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("loadtest bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn report(options: &Options) -> Result<(), BenchError> {
+    let report = Report::read(&options.out)?;
+    let page = options.out.join("bench.html");
+    fs::write(&page, plot::page(&report.cases))?;
+    println!("{report}\nLatency against load: {}", page.display());
+    Ok(())
+}
+
+async fn run(stack: &Path, options: &Options) -> Result<(), BenchError> {
+    let stack = Stack::read(stack)?;
+    fs::create_dir_all(&options.out)?;
+    for case in &options.case {
+        println!("{}", case.name());
+        let text = match case {
+            Case::Live => {
+                let figures = live::measure(&stack, options.live, options.length.batch).await?;
+                serde_json::to_string_pretty(&figures)?
+            }
+            _ => {
+                let figures = measure(&stack, *case, &options.length).await?;
+                serde_json::to_string_pretty(&figures)?
+            }
+        };
+        fs::write(Report::file(&options.out, *case), text + "\n")?;
+    }
+    Ok(())
+}
+
+/// The batched case, for comparison with others on the same machine. The stack has tenants and nothing else; it may be
+/// measured again, when the nodes of the time before are lost.
+pub async fn sustained(stack: &Stack, length: &Length) -> Result<CaseFigures, BenchError> {
+    measure(stack, Case::Batched, length).await
+}
+
+async fn measure(stack: &Stack, case: Case, length: &Length) -> Result<CaseFigures, BenchError> {
+    let machine = Machine::look();
+    let eye = Eye::open(stack).await?;
+    let scene = Scene::set(stack, case).await?;
+    let batch = if case.batched() { length.batch } else { 1 };
+    let waiting = if case == Case::Deep {
+        length.waiting
+    } else {
+        0
+    };
+    let behind = Load::new(&scene, Tasks::waiting(&scene.run), length.batch);
+    behind.all(waiting).await;
+    let since = Stopwatch::start();
+    eye.settled(since, &behind.counts, |_| true).await?;
+
+    let load = Load::new(&scene, Tasks::new(&scene.run), batch);
+    let bench = Bench {
+        stack,
+        eye: &eye,
+        load: &load,
+        length,
+        case,
+    };
+    let mut rates = Vec::new();
+    let mut probe = None;
+    if length.rate.is_empty() {
+        if !length.highest_only {
+            // Before there is anything that higher rates have left to be forgotten.
+            rates.push(bench.rate(LOW_PER_S).await?);
+        }
+        let guess = bench.probe().await?;
+        probe = Some(guess.round());
+        bench.search(guess, &mut rates).await?;
+        if !length.highest_only {
+            bench.beside(&mut rates).await?;
+        }
+    }
+    let mut traced = None;
+    if case == Case::Batched
+        && length.rate.is_empty()
+        && !length.highest_only
+        && let Some(highest) = highest(&rates)
+    {
+        println!("  with sampled traces, in turns:");
+        traced = Some(traces::measure(&bench, highest.offered_per_s).await?);
+    }
+    for per_s in &length.rate {
+        rates.push(bench.rate(*per_s).await?);
+    }
+    let counts = (load.counts.accepted(), behind.counts.accepted());
+    let audited = audit::audit(stack, load.tasks.job_set(), counts).await?;
+    let versions = Versions::ask(stack).await;
+    Ok(CaseFigures {
+        probe_tasks_per_s: probe,
+        tracing: traced,
+        waiting: behind.counts.accepted(),
+        ..CaseFigures::of(case, rates, (audited, machine.and_after(), versions))
+    })
+}
+
+struct Bench<'b> {
+    stack: &'b Stack,
+    eye: &'b Eye<'b>,
+    load: &'b Load<'b>,
+    length: &'b Length,
+    case: Case,
+}
+
+impl Bench<'_> {
+    async fn rate(&self, per_s: f64) -> Result<RateFigures, BenchError> {
+        let (warm_up, window) = self.length.times(self.case);
+        let pace = Pace {
+            per_s,
+            warm_up,
+            window,
+        };
+        let figures = rate::measure(self.stack, self.eye, self.load, pace).await?;
+        println!("  {}", report::line(&figures));
+        Ok(figures)
+    }
+
+    /// Whole lives per second in a closed loop, from the first request until the last task was drained.
+    async fn probe(&self) -> Result<f64, BenchError> {
+        let since = Stopwatch::start();
+        self.load.bounded(self.case.probe_tasks(), PROBE).await;
+        let drained = self.eye.drained(since, self.load).await?;
+        let per_s = drained.accepted as f64 / drained.at.as_secs_f64();
+        println!("  closed loop: {per_s:.0} tasks/s");
+        Ok(per_s)
+    }
+
+    async fn search(&self, guess: f64, rates: &mut Vec<RateFigures>) -> Result<(), BenchError> {
+        let mut search = Search::around(guess, self.length.steps(self.case));
+        while let Some(per_s) = search.next() {
+            let figures = self.rate(per_s).await?;
+            search.tried(per_s, figures.sustained);
+            rates.push(figures);
+        }
+        Ok(())
+    }
+
+    /// Parts of the highest rate: half of it in any case.
+    async fn beside(&self, rates: &mut Vec<RateFigures>) -> Result<(), BenchError> {
+        let Some(highest) = highest(rates).map(|rate| rate.offered_per_s) else {
+            return Ok(());
+        };
+        for part in self.case.sweep() {
+            if at(rates, highest * part).is_none() {
+                rates.push(self.rate(highest * part).await?);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,236 @@
+//! The simulation finds bugs that were put in on purpose, each as the broken invariant that it is.
+//! `cargo test -p proof --features sabotage --test sabotage`
+#![cfg(feature = "sabotage")]
+
+use proof::simulate::{Invariant, run_seed};
+use vocab::sabotage::{Bug, arm};
+
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=300;
+/// Bugs that few worlds bring out are looked for in so many more.
+const SEEDS_MAX: u64 = 6000;
+
+/// The first violation of each seed. Bugs are armed per thread, as tests run.
+fn violations(
+    bug: Option<Bug>,
+    seeds: std::ops::RangeInclusive<u64>,
+    enough: impl Fn(Invariant) -> bool,
+) -> Vec<(u64, Invariant)> {
+    arm(bug);
+    let mut found = Vec::new();
+    for seed in seeds {
+        let Some(violation) = run_seed(seed).violation else {
+            continue;
+        };
+        found.push((seed, violation.invariant));
+        if enough(violation.invariant) {
+            break;
+        }
+    }
+    arm(None);
+    found
+}
+
+/// Every seed that fails must fail by one of `expected`, and the first of them by at least one seed.
+fn check(bug: Bug, expected: &[Invariant]) {
+    let main = expected[0];
+    let mut found = violations(Some(bug), SEEDS, |_| false);
+    if !found.iter().any(|(_, invariant)| *invariant == main) {
+        let more = SEEDS.end() + 1..=SEEDS_MAX;
+        found.extend(violations(Some(bug), more, |invariant| invariant == main));
+    }
+    println!("{bug:?}: {} seeds: {found:?}", found.len());
+    assert!(
+        found.iter().any(|(_, invariant)| *invariant == main),
+        "{bug:?} was not found"
+    );
+    for (seed, invariant) in found {
+        assert!(
+            expected.contains(&invariant),
+            "{bug:?} shows as {invariant:?} in seed {seed}"
+        );
+    }
+}
+
+#[test]
+fn nothing_is_found_where_nothing_is() {
+    assert_eq!(violations(None, SEEDS, |_| false), []);
+}
+
+#[test]
+fn a_missing_fence() {
+    check(Bug::NoFence, &[Invariant::Replay]);
+}
+
+#[test]
+fn a_watermark_off_by_one() {
+    check(Bug::WatermarkOffByOne, &[Invariant::Replay]);
+}
+
+#[test]
+fn a_duplicate_not_recognised() {
+    // What is done twice may be more than a process can make sense of.
+    check(
+        Bug::DuplicateNotRecognised,
+        &[Invariant::Operation, Invariant::Breakdown],
+    );
+}
+
+#[test]
+fn an_early_expiry() {
+    check(Bug::ExpiryEarly, &[Invariant::Expiry]);
+}
+
+#[test]
+fn a_double_release() {
+    check(
+        Bug::DoubleRelease,
+        &[Invariant::Exclusive, Invariant::Breakdown],
+    );
+}
+
+#[test]
+fn a_feed_fenced_by_sequences_alone() {
+    check(Bug::FeedFencedBySequence, &[Invariant::Outcome]);
+}
+
+#[test]
+fn a_position_of_a_sender_that_is_forgotten() {
+    check(
+        Bug::AheadForgotten,
+        &[Invariant::Outcome, Invariant::Operation, Invariant::Replay],
+    );
+}
+
+#[test]
+fn a_limit_that_holds_at_the_nearest_account_only() {
+    check(Bug::OverAtHigherLevel, &[Invariant::Quota]);
+}
+
+#[test]
+fn more_borrowed_than_is_lent() {
+    check(Bug::BorrowedBeyondPool, &[Invariant::Quota]);
+}
+
+#[test]
+fn a_burst_without_an_end() {
+    check(Bug::BurstForever, &[Invariant::Quota]);
+}
+
+#[test]
+fn a_reservation_that_ends_early() {
+    check(
+        Bug::ReservationEarly,
+        &[Invariant::Expiry, Invariant::Reservation],
+    );
+}
+
+#[test]
+fn a_step_of_a_clock() {
+    // Behind a step forward all who wait for a time stand still, until somebody with a right clock begins to lead: who waits
+    // for an answer gets none, and who waits for its next try does not see that the ledger has lost its end. What is granted
+    // for a time, such as a burst, is over, or goes on, at the wrong time.
+    check(
+        Bug::ClockStepAdopted,
+        &[
+            Invariant::Expiry,
+            Invariant::Outcome,
+            Invariant::Memory,
+            Invariant::Quota,
+            Invariant::Replay,
+        ],
+    );
+}
+
+#[test]
+fn authority_that_was_withdrawn() {
+    check(Bug::StaleEpochAccepted, &[Invariant::Reservation]);
+}
+
+#[test]
+fn room_made_beyond_a_queues_limit() {
+    check(Bug::PreemptOverQueueLimit, &[Invariant::QueueLimit]);
+}
+
+#[test]
+fn a_nominee_on_a_node_that_has_changed() {
+    // Limits are among what it does not look at, and where it cannot be placed it stays nominated.
+    check(
+        Bug::NomineeIgnoresFilters,
+        &[Invariant::Fit, Invariant::QueueLimit, Invariant::Progress],
+    );
+}
+
+#[test]
+fn placed_and_preempted_at_once() {
+    check(Bug::PlacedAndPreempted, &[Invariant::Waste]);
+}
+
+#[test]
+fn a_finished_run_that_runs_again() {
+    check(
+        Bug::FinishedRunsAgain,
+        &[Invariant::Waste, Invariant::Terminal],
+    );
+}
+
+#[test]
+fn a_lost_wake_up() {
+    check(Bug::WakeUpLost, &[Invariant::Memory, Invariant::Progress]);
+}
+
+#[test]
+fn preemption_without_an_end() {
+    // Who takes and gives back without end decides about others by how often it was looked at.
+    check(
+        Bug::EndlessPreemption,
+        &[Invariant::Rest, Invariant::Isolation],
+    );
+}
+
+#[test]
+fn a_model_without_quota() {
+    check(Bug::ExceptedModelUsed, &[Invariant::Fit]);
+}
+
+#[test]
+fn quota_of_a_model_that_is_kept() {
+    // It goes on without having asked.
+    check(
+        Bug::ModelQuotaKept,
+        &[Invariant::Terminal, Invariant::Replay],
+    );
+}
+
+#[test]
+fn impossible_demand_that_counts() {
+    check(Bug::ImpossibleDemandCounts, &[Invariant::Isolation]);
+}
+
+#[test]
+fn a_lost_end_that_is_ignored() {
+    check(Bug::LostEndIgnored, &[Invariant::Replay]);
+}
+
+#[test]
+fn a_digest_that_is_ignored() {
+    check(Bug::DigestIgnored, &[Invariant::Replay]);
+}
+
+#[test]
+fn own_room_that_others_can_take() {
+    check(Bug::OwnRoomShared, &[Invariant::Outcome]);
+}
+
+#[test]
+fn a_damaged_snapshot_that_is_taken() {
+    // Who begins with it has another state, or another history, or cannot make sense of what comes.
+    check(
+        Bug::DamagedSnapshotTaken,
+        &[Invariant::Replay, Invariant::Breakdown],
+    );
+}
+
+#[test]
+fn a_foreign_record_that_is_skipped() {
+    check(Bug::ForeignSkipped, &[Invariant::Replay]);
+}
