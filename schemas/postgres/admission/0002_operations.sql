@@ -18,7 +18,7 @@ CREATE TABLE operations (
     -- Whether the operation id stands for this one: a repeat is answered with its outcome. Not when it was refused for a
     -- reason that says nothing of it, such as a conflict with the one that stands.
     stands        boolean     NOT NULL,
-    -- None when refused at the door: it may have had none.
+    -- None when refused at the inbox: it may have had none.
     verb          text        CHECK (verb IN ('submit', 'cancel', 'set_tenant', 'set_quota', 'set_rate')),
     state         text        NOT NULL
                               CHECK (state IN ('pending', 'placed', 'waiting', 'ended', 'cancelled', 'applied', 'refused')),
