@@ -10,10 +10,10 @@ mod audit;
 mod case;
 mod counts;
 mod error;
-mod eye;
 mod figures;
 mod live;
 mod load;
+mod observer;
 mod options;
 mod plot;
 mod rate;
@@ -34,9 +34,9 @@ pub use rate::RateFigures;
 pub use traces::TracingFigures;
 
 use chassis::{Stopwatch, stack::Stack};
-use eye::Eye;
 use figures::{LOW_PER_S, at, highest};
 use load::{Load, Pace};
+use observer::Observer;
 use replay::machine::Machine;
 use report::Report;
 use scene::Scene;
@@ -101,7 +101,7 @@ pub async fn sustained(stack: &Stack, length: &Length) -> Result<CaseFigures, Be
 
 async fn measure(stack: &Stack, case: Case, length: &Length) -> Result<CaseFigures, BenchError> {
     let machine = Machine::look();
-    let eye = Eye::open(stack).await?;
+    let observer = Observer::open(stack).await?;
     let scene = Scene::set(stack, case).await?;
     let batch = if case.batched() { length.batch } else { 1 };
     let waiting = if case == Case::Deep {
@@ -112,12 +112,12 @@ async fn measure(stack: &Stack, case: Case, length: &Length) -> Result<CaseFigur
     let behind = Load::new(&scene, Tasks::waiting(&scene.run), length.batch);
     behind.all(waiting).await;
     let since = Stopwatch::start();
-    eye.settled(since, &behind.counts, |_| true).await?;
+    observer.settled(since, &behind.counts, |_| true).await?;
 
     let load = Load::new(&scene, Tasks::new(&scene.run), batch);
     let bench = Bench {
         stack,
-        eye: &eye,
+        observer: &observer,
         load: &load,
         length,
         case,
@@ -161,7 +161,7 @@ async fn measure(stack: &Stack, case: Case, length: &Length) -> Result<CaseFigur
 
 struct Bench<'b> {
     stack: &'b Stack,
-    eye: &'b Eye<'b>,
+    observer: &'b Observer<'b>,
     load: &'b Load<'b>,
     length: &'b Length,
     case: Case,
@@ -175,7 +175,7 @@ impl Bench<'_> {
             warm_up,
             window,
         };
-        let figures = rate::measure(self.stack, self.eye, self.load, pace).await?;
+        let figures = rate::measure(self.stack, self.observer, self.load, pace).await?;
         println!("  {}", report::line(&figures));
         Ok(figures)
     }
@@ -184,7 +184,7 @@ impl Bench<'_> {
     async fn probe(&self) -> Result<f64, BenchError> {
         let since = Stopwatch::start();
         self.load.bounded(self.case.probe_tasks(), PROBE).await;
-        let drained = self.eye.drained(since, self.load).await?;
+        let drained = self.observer.drained(since, self.load).await?;
         let per_s = drained.accepted as f64 / drained.at.as_secs_f64();
         println!("  closed loop: {per_s:.0} tasks/s");
         Ok(per_s)
