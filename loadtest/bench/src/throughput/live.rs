@@ -2,10 +2,12 @@
 //! again after it was killed.
 
 use super::{
-    BenchError, case::Case, eye::Eye, figures::Versions, load::Load, rate::round, scene::Scene,
-    task::Tasks,
+    BenchError, case::Case, eye::Eye, figures::Versions, load::Load, scene::Scene, task::Tasks,
 };
-use crate::usage::{SERVICES, TOGETHER, Usage};
+use crate::kit::{
+    figures::round,
+    usage::{SERVICES, TOGETHER, Usage},
+};
 use chassis::{Stopwatch, stack::Stack};
 use replay::{
     drive::{FaultError, command, gauge},
