@@ -1,5 +1,8 @@
 //! Guards the architecture: what may stand where.
 
+#[path = "tidy/modules.rs"]
+mod modules;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -103,7 +106,8 @@ fn domains_are_pure() {
         "schemas::v1",
         "prost",
     ];
-    let domain = |path: &str| path.contains("/src/domain/");
+    let domain =
+        |path: &str| path.contains("/src/domain/") || path.contains("/named-resources/src/");
     check(
         &files,
         domain,

@@ -8,7 +8,7 @@ use crate::kit::{
     figures::{median, per_s, spread},
     report::{Measure, Out, ReportError, object},
 };
-use ::quota::domain::Quota;
+use ::quota::domain::{Config, Quota};
 use chassis::Stopwatch;
 use ledger::{Decider, Draft, IllegalEvent, memory::Seeded};
 use replay::command::exit;
@@ -286,7 +286,7 @@ impl Bench {
         self.observe(events)?;
         loop {
             let mut draft = Draft::new(Millis(1), EventNo(self.next_own));
-            self.state.decide(&(), &mut draft);
+            self.state.decide(&Config::default(), &mut draft);
             self.next_own = draft.next_no().0;
             let full = draft.full();
             drafts.push(draft);

@@ -82,8 +82,8 @@ impl Live {
         };
         [
             Self::lead::<Admission>(suite, rules, Some(ingress)).await,
-            Self::lead::<Quota>(suite, (), None).await,
-            Self::lead::<Scheduler>(suite, scheduler::domain::Rules::default(), None).await,
+            Self::lead::<Quota>(suite, quota::domain::Config::default(), None).await,
+            Self::lead::<Scheduler>(suite, scheduler::Config::default(), None).await,
             Self::lead::<Nodes>(suite, nodes, Some(report)).await,
         ]
     }

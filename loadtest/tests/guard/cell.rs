@@ -14,7 +14,7 @@ use ledger::{
 };
 use node_heartbeat::domain::{Effect, Joining, Rules as NodeRules};
 use proof::simulate::{MemoryFeed, Orders, Process, Role, Shared, SimTime, WorldClock};
-use scheduler::domain::Rules as SchedulerRules;
+use scheduler::Config as SchedulerConfig;
 use std::{
     collections::BTreeMap,
     future::{Future, ready},
@@ -73,8 +73,8 @@ impl Cell {
             bus: bus.clone(),
             feed: MemoryFeed::new(1, 0),
             cell: CELL,
-            admission: settings.rules(CELL, SchedulerRules::default().slot_ms),
-            scheduler: SchedulerRules::default(),
+            admission: settings.rules(CELL, SchedulerConfig::default().slot_ms),
+            scheduler: SchedulerConfig::default(),
             // Nobody sends heartbeats.
             nodes: NodeRules {
                 lease_ms: 24 * HOUR_MS,

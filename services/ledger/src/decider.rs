@@ -41,12 +41,18 @@ pub trait Decider: Default + Serialize + DeserializeOwned + Send + 'static {
     type Input<'a>: Inputs<'a>;
 
     const WRITER: Writer = Self::By::WRITER;
-    /// Counts the shapes of the serialised state; a snapshot of another shape is ignored.
+    /// Counts the shapes of the serialised state, and what the facts make of it.
     const STATE_VERSION: u32;
 
     /// The writers that have to read what it records before it records more for who waits at its door than `InboxLimits`
     /// say.
     const READERS: &'static [Writer] = &[];
+
+    /// Makes a state of one that was serialised in an older shape, by a function for each step from one version to the next.
+    /// None: that shape is not known any more, and what a snapshot of it would have saved is folded from the ledger.
+    fn upgrade(_version: u32, _state: &[u8]) -> Option<Self> {
+        None
+    }
 
     /// Takes in another writer's fact: notes what is now to be decided, decides nothing.
     fn observe(&mut self, at: &At, input: Self::Input<'_>) -> Result<(), IllegalEvent>;

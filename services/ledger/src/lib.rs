@@ -19,6 +19,7 @@ mod projector;
 mod repair;
 mod replica;
 mod safety;
+mod scratch;
 mod snapshot;
 mod verify;
 
@@ -38,5 +39,6 @@ pub use projector::{
 pub use repair::{CopyFound, Findings, Found, Lost, NoWay, Survey, Way, survey};
 pub use replica::{Replica, ReplicaError, Sealed};
 pub use safety::{UnsafeLedger, check_ledger_settings};
-pub use snapshot::{Snapshot, state_digest};
+pub use scratch::Scratch;
+pub use snapshot::{Snapshot, Upgrade, state_digest};
 pub use verify::{Verified, VerifyError, verify};

@@ -70,8 +70,14 @@ pub trait Projection: Default + Serialize + DeserializeOwned + Send + 'static {
 
     /// Names its snapshots.
     const NAME: &'static str;
+    /// As a decider's.
     const STATE_VERSION: u32;
     const BATCHING: Batching = Batching::PROMPT;
+
+    /// As a decider's.
+    fn upgrade(_version: u32, _state: &[u8]) -> Option<Self> {
+        None
+    }
 
     fn project(
         &mut self,
@@ -534,7 +540,7 @@ where
         let restore = |snapshot: Snapshot| {
             (snapshot.position() <= through).then_some(())?;
             Some(Fold {
-                state: snapshot.state(P::STATE_VERSION)?,
+                state: snapshot.upgraded(P::STATE_VERSION, P::upgrade)?,
                 chain: snapshot.chain,
             })
         };

@@ -302,9 +302,9 @@ impl<D: Decider> Replica<D> {
         Snapshot::with_room(D::STATE_VERSION, chain, &self.state, room)
     }
 
-    /// Continues from a snapshot; none if it is of another shape.
+    /// Continues from a snapshot; none if it is of a shape that is not known.
     pub fn restore(snapshot: &Snapshot) -> Option<Self> {
-        let state = snapshot.state::<D>(D::STATE_VERSION)?;
+        let state = snapshot.upgraded(D::STATE_VERSION, D::upgrade)?;
         Some(Self {
             state,
             folded: snapshot.chain.last(),

@@ -21,6 +21,9 @@ pub struct Snapshot {
     state: Bytes,
 }
 
+/// Makes a state of one of an older version, given as it was serialised; none: that version is not known any more.
+pub type Upgrade<S> = fn(u32, &[u8]) -> Option<S>;
+
 /// Format of the envelope; the state inside has a version of its own.
 const ENVELOPE: u8 = 3;
 /// Room for what stands before a state: the seal, the ledger's id, the chain and the digest.
@@ -51,6 +54,14 @@ impl Snapshot {
         (self.version == version)
             .then(|| postcard::from_bytes(&self.state).ok())
             .flatten()
+    }
+
+    /// The state where this version's shape may be newer than the snapshot's; none: not even an older shape that is known.
+    pub fn upgraded<S: DeserializeOwned>(&self, version: u32, upgrade: Upgrade<S>) -> Option<S> {
+        match self.version < version {
+            true => upgrade(self.version, &self.state),
+            false => self.state(version),
+        }
     }
 
     pub fn digest(&self) -> Digest {
@@ -266,6 +277,36 @@ mod tests {
             let found = Snapshot::from_bytes(&bytes[..length], LedgerId(1));
             assert_eq!(found, None, "cut at {length}");
         }
+    }
+
+    /// Of a state that was a number, then had a second one, and now has a flag.
+    #[test]
+    fn a_snapshot_of_an_older_version_is_upgraded_step_by_step() {
+        type Second = (u8, u16);
+        type Third = (u8, u16, bool);
+        fn second(first: u8) -> Second {
+            (first, 7)
+        }
+        fn third((number, other): Second) -> Third {
+            (number, other, true)
+        }
+        fn upgrade(version: u32, state: &[u8]) -> Option<Third> {
+            match version {
+                2 => Some(third(second(postcard::from_bytes(state).ok()?))),
+                3 => Some(third(postcard::from_bytes(state).ok()?)),
+                _ => None,
+            }
+        }
+        fn check(version: u32, state: impl Serialize, expected: Option<Third>) {
+            let snapshot = Snapshot::of(version, Chain::default(), &state);
+            assert_eq!(snapshot.upgraded(4, upgrade), expected, "{version}");
+        }
+        check(1, 1_u8, None);
+        check(2, 1_u8, Some((1, 7, true)));
+        check(3, (1_u8, 8_u16), Some((1, 8, true)));
+        check(4, (1_u8, 8_u16, false), Some((1, 8, false)));
+        // A service that was replaced by an older one.
+        check(5, (1_u8, 8_u16, false), None);
     }
 
     #[test]

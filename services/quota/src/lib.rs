@@ -4,21 +4,15 @@ pub mod domain;
 pub mod project;
 pub mod store;
 
-use chassis::{
-    BootError, Config, Context, Deciding, Failure, Needs, Service, Shutdown, query::Mark,
-};
+pub use domain::Config;
+
+use chassis::{BootError, Context, Deciding, Failure, Needs, Service, Shutdown, query::Mark};
 use domain::Quota;
 use futures::future::BoxFuture;
 use ledger::jetstream::Readers;
-use serde::Deserialize;
 
 /// The service, for the chassis.
 pub struct QuotaService;
-
-/// There is nothing to set yet.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Settings {}
 
 /// The whole process. It stands here, and not in `main.rs`, so that the service is compiled once for all who run it.
 pub fn main() -> std::process::ExitCode {
@@ -27,7 +21,7 @@ pub fn main() -> std::process::ExitCode {
 
 /// The service inside a process that holds several.
 pub fn serve(
-    config: Config<Settings>,
+    config: chassis::Config<Config>,
     shutdown: Shutdown,
     readers: Readers,
 ) -> BoxFuture<'static, Result<(), BootError>> {
@@ -39,14 +33,17 @@ pub fn serve(
 impl Service for QuotaService {
     const NAME: &'static str = "quota";
     const NEEDS: &'static [Needs] = &[Needs::Postgres];
-    type Settings = Settings;
+    type Settings = Config;
 
-    async fn run(ctx: Context<Settings>) -> Result<(), Failure> {
+    async fn run(ctx: Context<Config>) -> Result<(), Failure> {
         let bus = ctx.ledger().await?;
         let sink = store::sink(ctx.postgres()?);
         let mark = Mark::default();
         tokio::try_join!(
-            ctx.decide::<Quota>(&bus, Deciding::on_ledger((), vec![mark.clone()])),
+            ctx.decide::<Quota>(
+                &bus,
+                Deciding::on_ledger(ctx.settings.clone(), vec![mark.clone()])
+            ),
             ctx.project::<project::WarmProjection, _>(&bus, sink, &mark),
         )?;
         Ok(())
@@ -57,6 +54,6 @@ impl Service for QuotaService {
 mod tests {
     #[test]
     fn the_sample_configuration_is_accepted() {
-        chassis::check_sample::<super::Settings>(include_str!("../config.example.toml"));
+        chassis::check_sample::<super::Config>(include_str!("../config.example.toml"));
     }
 }

@@ -184,7 +184,7 @@ impl World {
         self.read = to;
         let next = self.numbers.get(&Writer::Quota).copied().unwrap_or(0) + 1;
         let mut draft = Draft::new(self.now, EventNo(next));
-        self.quota.decide(&(), &mut draft);
+        self.quota.decide(&quota::Config::default(), &mut draft);
         assert_eq!(draft.illegal(), None);
         let events: Vec<Event> = draft.events().cloned().collect();
         self.append(events);

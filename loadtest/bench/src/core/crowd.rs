@@ -10,7 +10,7 @@ use chassis::Stopwatch;
 use clap::ValueEnum;
 use hdrhistogram::Histogram;
 use ledger::{Decider, Draft, IllegalEvent, memory::Seeded};
-use scheduler::domain::{Rules, Scheduler};
+use scheduler::domain::{Config, Scheduler};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 use vocab::fact::{
@@ -321,7 +321,7 @@ impl Cell {
         self.now.0 += FRAME_MS;
         let mut draft = Draft::new(self.now, EventNo(self.next_own));
         let began = Stopwatch::start();
-        self.state.decide(&Rules::default(), &mut draft);
+        self.state.decide(&Config::default(), &mut draft);
         let took = began.elapsed();
         if let Some(illegal) = draft.illegal() {
             return Err(illegal.clone());

@@ -5,7 +5,7 @@ use crate::kit::figures::per_s;
 use chassis::Stopwatch;
 use hdrhistogram::Histogram;
 use ledger::{Decider, Draft, IllegalEvent, Snapshot, memory::Seeded};
-use scheduler::domain::{Rules, Scheduler};
+use scheduler::domain::{Config, Scheduler};
 use serde::{Deserialize, Serialize};
 use std::{fs, time::Duration};
 use vocab::fact::{
@@ -291,7 +291,7 @@ impl Bench {
             self.now.0 += 1;
             let mut draft = Draft::new(self.now, EventNo(self.next_own));
             let began = Stopwatch::start();
-            self.state.decide(&Rules::default(), &mut draft);
+            self.state.decide(&Config::default(), &mut draft);
             self.deciding += began.elapsed();
             if let Some(illegal) = draft.illegal() {
                 return Err(illegal.clone());

@@ -177,7 +177,7 @@ async fn entries(ledger: &JetStreamBus, tenant: &Token) -> Result<(Vec<Entry>, u
 /// As the services have them when nobody sets anything.
 fn bounds() -> Bounds {
     let (scheduler, admission) = (
-        scheduler::Settings::default().reservations,
+        scheduler::Config::default().reservations,
         admission::Settings::default(),
     );
     Bounds {

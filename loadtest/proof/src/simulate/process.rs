@@ -12,7 +12,7 @@ use ledger::{
 };
 use node_heartbeat::domain::{Command, Effect, Nodes, Rules as NodeRules};
 use quota::domain::Quota;
-use scheduler::domain::{Rules as SchedulerRules, Scheduler};
+use scheduler::domain::{Config as SchedulerConfig, Scheduler};
 use std::{
     any::Any,
     cell::{Cell, RefCell},
@@ -61,7 +61,7 @@ pub struct Shared {
     pub feed: MemoryFeed,
     pub cell: CellNo,
     pub admission: AdmissionRules,
-    pub scheduler: SchedulerRules,
+    pub scheduler: SchedulerConfig,
     pub nodes: NodeRules,
     pub takeover_after_ms: u64,
     pub inbox: InboxLimits,
@@ -155,7 +155,9 @@ impl Process {
                     },
                 )
             }
-            Role::Quota => process.lead::<Quota>(shared, snapshot_every, on_ledger(())),
+            Role::Quota => {
+                process.lead::<Quota>(shared, snapshot_every, on_ledger(quota::Config::default()))
+            }
             Role::Scheduler => {
                 let rules = shared.scheduler.clone();
                 process.lead::<Scheduler>(shared, snapshot_every, on_ledger(rules))

@@ -22,13 +22,13 @@ use admission::{
     publish::FeedMessage,
 };
 use ledger::{
-    Door, DoorRecord, InboxLimits,
+    Door, DoorRecord, InboxLimits, Record,
     memory::{MemoryBus, Seeded},
 };
 use node_heartbeat::domain::{Effect, Joining, Nodes, Rules as NodeRules};
 use prost::Message;
 use quota::domain::Quota;
-use scheduler::domain::{Bounds, Rules as SchedulerRules, Scheduler};
+use scheduler::domain::{Bounds, Config as SchedulerConfig, Scheduler};
 use schemas::v1;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -47,6 +47,7 @@ use vocab::{CellNo, Token};
 pub struct Outcome {
     pub events: u64,
     pub records: u64,
+    pub ledger: Vec<Record>,
     /// Over the whole ledger.
     pub digest: [u8; 32],
     pub violation: Option<Violation>,
@@ -138,8 +139,8 @@ impl World {
                 slot_ms: limits.slot_ms,
                 window_slots: limits.bounds.window_slots,
             },
-            scheduler: SchedulerRules {
-                bounds: bounds(&limits),
+            scheduler: SchedulerConfig {
+                reservations: bounds(&limits),
                 slot_ms: limits.slot_ms,
             },
             nodes: NodeRules {
@@ -196,6 +197,7 @@ impl World {
         Outcome {
             events: self.checker.events(),
             records: self.read as u64,
+            ledger: self.shared.bus.records(),
             digest: self.checker.digest(),
             violation,
             trace: self.trace.map(Trace::lines).unwrap_or_default(),

@@ -1,15 +1,15 @@
 //! What an account's limits, its cohort and its budgets allow now, and at the most.
 
 use super::{
+    account::AccountId,
     books::Books,
-    check::{Block, Need, Why},
-    claim::{Point, What},
+    claim::{Order, Point, What},
     cohort::Pool,
     limits::Limited,
+    need::{Block, Need, Why},
     node::Node,
     rates::Rates,
     resource::ResourceId,
-    tree::AccountId,
 };
 use vocab::{
     Millis, QuotaFlags,
@@ -167,5 +167,23 @@ impl Books {
                 actual: spent,
             })
         })
+    }
+
+    /// Those who stood aside at the point and may be tried now.
+    pub fn may_come_back(&mut self, point: Point, now: Millis) -> Vec<Order> {
+        let What::Resource(resource) = point.what else {
+            return Vec::new();
+        };
+        let mut waiting = self.asides.at(point).peekable();
+        if waiting.peek().is_none() {
+            return Vec::new();
+        }
+        let cap = self.cap_now(point.account, resource, now);
+        let back = waiting.take_while(|(amount, _)| *amount <= cap);
+        let back = back.map(|(_, order)| order).collect();
+        let node = self.tree.node(point.account);
+        let turn = node.limited(resource).and_then(|it| it.turns_at(now));
+        self.marks.retries.extend(turn.map(|at| (at, point)));
+        back
     }
 }

@@ -1,6 +1,7 @@
 //! The books: what each account holds of what, and the sums that follow from it.
 
 use super::{
+    account::{AccountId, Path},
     aside::Asides,
     claim::{Place, Point},
     cohort::{CohortId, Cohorts, Share},
@@ -9,7 +10,7 @@ use super::{
     node::Node,
     queues::Queues,
     resource::{Names, ResourceId},
-    tree::{AccountId, Path, Tree},
+    tree::Tree,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

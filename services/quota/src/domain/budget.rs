@@ -2,11 +2,12 @@
 
 use super::{
     Quota,
+    account::AccountId,
     books::Books,
     claim::{Claim, Point, What},
-    meter::{Forecast, Meter, Purse},
+    meter::{Forecast, Meter},
+    purse::Purse,
     rates::Rates,
-    tree::AccountId,
 };
 use vocab::{Account, Budget, BudgetOf, Millis};
 

@@ -3,57 +3,16 @@
 
 use super::{
     Quota,
+    account::AccountId,
     claim::{Order, Point, What},
     models::Grant,
+    need::{Block, Need, Why, amount_on, group},
     resource::ResourceId,
-    tree::AccountId,
 };
 use vocab::{
     AllocationNo, Millis, QuotaFlags, Refusal, Rule,
     sabotage::{self, Bug},
 };
-
-/// What is asked of one account for one resource type. Needs of one account stand together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Need {
-    pub account: AccountId,
-    pub part: ResourceId,
-    pub amount: u64,
-}
-
-/// What is in the way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Block {
-    pub point: Point,
-    pub why: Why,
-    pub limit: u64,
-    pub actual: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Why {
-    Limit,
-    /// The tenant's own limit would allow it, but others of its cohort have borrowed what is left.
-    Lent,
-    /// Somebody waits there who goes first.
-    Behind(Order),
-    Budget,
-}
-
-/// What the needs of one account come to on a resource type.
-pub(super) fn amount_on(group: &[Need], resource: ResourceId) -> u64 {
-    let need = group.iter().find(|need| need.part == resource);
-    need.map_or(0, |need| need.amount)
-}
-
-/// The needs of one account.
-pub(super) fn group(needs: &[Need], account: AccountId) -> &[Need] {
-    let mut groups = needs.chunk_by(|a, b| a.account == b.account);
-    // A group is never empty.
-    groups
-        .find(|group| group[0].account == account)
-        .unwrap_or(&[])
-}
 
 impl Quota {
     /// How it may be granted, or what is in its way.
@@ -197,5 +156,44 @@ impl Quota {
             }
             same
         });
+    }
+
+    /// What they could not hold together now, wherever they stand in line. `None`: others are in their way.
+    pub(super) fn impossible(
+        &self,
+        members: &[AllocationNo],
+        needs: &[Need],
+        now: Millis,
+    ) -> Option<Refusal> {
+        let over = |rule, now: Option<Millis>| {
+            let of_needs = needs.iter().find_map(|need| {
+                let (account, part) = (need.account, need.part);
+                let most = match now {
+                    None => self.books.most(account, part),
+                    Some(now) => self.books.cap_now(account, part, now),
+                };
+                let point = Point::resource(account, part);
+                (need.amount > most).then_some((point, (most, need.amount)))
+            });
+            let over = of_needs.or_else(|| self.no_model(members, now));
+            over.map(|(point, (most, amount))| self.refusal(rule, point, most, amount))
+        };
+        over(Rule::QuotaNeverFits, None).or_else(|| over(Rule::BurstOver, Some(now)))
+    }
+
+    /// When time alone may make them impossible, or possible: a burst that they need is over, or may begin.
+    pub(super) fn turn(
+        &self,
+        members: &[AllocationNo],
+        needs: &[Need],
+        now: Millis,
+    ) -> Option<Millis> {
+        let turns = needs.iter().filter_map(|need| {
+            let node = self.books.tree.node(need.account);
+            let limited = node.limited(need.part)?;
+            let needed = node.cohort.is_none() && need.amount > limited.limits.hard;
+            limited.turns_at(now).filter(|_| needed)
+        });
+        turns.chain(self.models_turn(members, now)).min()
     }
 }

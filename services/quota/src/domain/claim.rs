@@ -1,10 +1,10 @@
 //! What an allocation asks of quota, and how far it has come with that.
 
 use super::{
+    account::{AccountId, Path},
     gang::GangNo,
-    meter::Purse,
+    purse::Purse,
     resource::{Choice, Parts, ResourceId},
-    tree::{AccountId, Path},
 };
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, cmp::Reverse};

@@ -4,7 +4,7 @@
 //! lendable(m)`. What it takes of the pool is what it holds beyond the guaranteed: `U(m) = max(0, held − guaranteed)`.
 //! The pool is `Σ lendable`, and `Σ U` may not exceed it.
 
-use super::{node::Taken, resource::ResourceId, tree::AccountId};
+use super::{account::AccountId, resource::ResourceId, taken::Taken};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use vocab::{Limits, Token};

@@ -2,12 +2,8 @@
 //! a state without marks, fresh from its snapshot, looks at all of them and decides the same.
 
 use super::{
-    aside::Asides,
-    check::Need,
-    claim::Point,
-    gang::GangNo,
-    queues::Queues,
-    tree::{AccountId, Tree},
+    account::AccountId, aside::Asides, claim::Point, gang::GangNo, need::Need, queues::Queues,
+    tree::Tree,
 };
 use std::collections::BTreeSet;
 use vocab::Millis;

@@ -1,54 +1,8 @@
 //! What is spent of a budget: what the running allocations of an account use up in a period, exactly, in a few sums.
 
-use super::{claim::Claim, rates::Rates, resource::ResourceId};
+use super::{claim::Claim, purse::Purse, rates::Rates, resource::ResourceId};
 use serde::{Deserialize, Serialize};
-use vocab::{Budget, BudgetOf, HOUR_MS, Millis, ResourceKind, Token};
-
-/// What a budget counts, as a small number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) enum Purse {
-    Money,
-    Cpu,
-    Memory,
-    Gpu,
-}
-
-impl Purse {
-    pub fn of(of: &BudgetOf) -> Self {
-        match of {
-            BudgetOf::Money => Self::Money,
-            BudgetOf::Use(ResourceKind::Cpu) => Self::Cpu,
-            BudgetOf::Use(ResourceKind::Memory) => Self::Memory,
-            BudgetOf::Use(ResourceKind::Gpu) => Self::Gpu,
-        }
-    }
-
-    pub fn budget_of(self) -> BudgetOf {
-        match self.kind() {
-            None => BudgetOf::Money,
-            Some(kind) => BudgetOf::Use(kind),
-        }
-    }
-
-    fn kind(self) -> Option<ResourceKind> {
-        match self {
-            Self::Money => None,
-            Self::Cpu => Some(ResourceKind::Cpu),
-            Self::Memory => Some(ResourceKind::Memory),
-            Self::Gpu => Some(ResourceKind::Gpu),
-        }
-    }
-
-    /// Whether a claim uses any of it.
-    pub fn concerns(self, asks: impl Fn(ResourceId) -> bool) -> bool {
-        match self.kind() {
-            None => ResourceKind::ALL
-                .into_iter()
-                .any(|kind| asks(ResourceId::of(kind))),
-            Some(kind) => asks(ResourceId::of(kind)),
-        }
-    }
-}
+use vocab::{Budget, HOUR_MS, Millis, ResourceKind, Token};
 
 /// A budget, and what was spent of it in the present period.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

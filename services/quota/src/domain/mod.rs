@@ -3,6 +3,7 @@
 //! A claim counts at every account of its path. What it waits for it is told, and it waits in that queue ([`queues`]);
 //! everything else follows from what is held ([`books`]).
 
+mod account;
 mod allow;
 mod aside;
 mod books;
@@ -16,7 +17,9 @@ mod limits;
 mod marks;
 mod meter;
 mod models;
+mod need;
 mod node;
+mod purse;
 mod queues;
 mod rates;
 mod read;
@@ -26,7 +29,9 @@ mod request;
 mod reserve;
 mod resource;
 mod schedule;
+mod taken;
 mod tree;
+mod unit;
 mod victims;
 mod wait;
 
@@ -36,6 +41,7 @@ use vocab::fact::Applied;
 use vocab::fact::QuotaFact as Fact;
 use vocab::inputs;
 
+use account::AccountId;
 use books::Books;
 use claim::Claim;
 use depend::Dependencies;
@@ -50,7 +56,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
 };
-use tree::AccountId;
 use vocab::{AllocationNo, At, Millis, WaitingReason};
 
 /// Everything that quota knows, folded from the ledger.
@@ -70,6 +75,11 @@ pub struct Quota {
     rates: Rates,
     fleet: Fleet,
 }
+
+/// What decisions depend on beside the ledger, as the service's configuration has it: there is nothing to set yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {}
 
 inputs! {
     /// What it reads of the other writers.
@@ -91,7 +101,7 @@ inputs! {
 
 impl Decider for Quota {
     type Command = Infallible;
-    type Rules = ();
+    type Rules = Config;
     type Effect = Infallible;
     type By = vocab::fact::Quota;
     type Input<'a> = Input<'a>;
@@ -158,12 +168,12 @@ impl Decider for Quota {
         }
     }
 
-    fn handle(&mut self, command: Infallible, (): &(), _draft: &mut Draft) {
+    fn handle(&mut self, command: Infallible, _config: &Config, _draft: &mut Draft) {
         match command {}
     }
 
     /// Releases first, then the limits that hold from now on, so that what is free can be reserved in the same frame.
-    fn decide(&mut self, (): &(), draft: &mut Draft) {
+    fn decide(&mut self, _config: &Config, draft: &mut Draft) {
         release::decide(self, draft);
         schedule::decide(self, draft);
         reclaim::decide(self, draft);

@@ -7,10 +7,10 @@
 
 use super::{
     Quota,
-    check::{Block, Why},
+    account::AccountId,
     claim::{Claim, Order, Point},
+    need::{Block, Why},
     resource::{Choice, ResourceId},
-    tree::AccountId,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

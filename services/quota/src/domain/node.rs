@@ -1,8 +1,8 @@
 //! One account: what it holds, and how it is treated.
 
 use super::{
-    claim::Seniority, cohort::CohortId, limits::Limited, meter::Meter, resource::ResourceId,
-    tree::AccountId,
+    account::AccountId, claim::Seniority, cohort::CohortId, limits::Limited, meter::Meter,
+    resource::ResourceId, taken::Taken,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -38,39 +38,18 @@ impl Cell {
         }
     }
 
+    fn taken(&self) -> Taken {
+        Taken {
+            reserved: self.reserved,
+            used: self.used,
+            returning: self.returning,
+            owed: self.owed,
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         let held = self.reserved | self.used | self.returning | self.owed;
         held == 0 && self.limited.is_none()
-    }
-}
-
-/// What is taken of a resource type at an account, whatever it is counted under.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Taken {
-    pub reserved: u64,
-    pub used: u64,
-    pub returning: u64,
-    pub owed: u64,
-}
-
-impl Taken {
-    /// Reserved and used together.
-    pub fn held(&self) -> u64 {
-        self.reserved.saturating_add(self.used)
-    }
-
-    /// What stays when all that has to stop has stopped.
-    pub fn staying(&self) -> u64 {
-        self.held().saturating_sub(self.returning)
-    }
-
-    fn plus(self, cell: Option<&Cell>) -> Self {
-        cell.map_or(self, |cell| Self {
-            reserved: self.reserved.saturating_add(cell.reserved),
-            used: self.used.saturating_add(cell.used),
-            returning: self.returning.saturating_add(cell.returning),
-            owed: self.owed.saturating_add(cell.owed),
-        })
     }
 }
 
@@ -152,11 +131,11 @@ impl Node {
 
     /// What counts on a model is what names it and what may run on any.
     pub fn taken(&self, resource: ResourceId) -> Taken {
-        let taken = Taken::default().plus(self.cell(resource));
+        let of = |resource| self.cell(resource).map_or_else(Taken::default, Cell::taken);
         if resource.is_model() {
-            taken.plus(self.cell(ResourceId::ANY_MODEL))
+            of(resource).plus(of(ResourceId::ANY_MODEL))
         } else {
-            taken
+            of(resource)
         }
     }
 

@@ -3,9 +3,9 @@
 //! As long as the head of a queue has to wait, nobody behind it need be looked at, however many they are.
 
 use super::{
+    account::AccountId,
     claim::{Order, Point},
     resource::ResourceId,
-    tree::AccountId,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,11 +2,11 @@
 
 use super::{
     Quota,
+    account::AccountId,
     books::Move,
-    check::{Block, Need, Why, group},
     claim::{Claim, Stage, What},
+    need::{Block, Need, Why, group},
     resource::ResourceId,
-    tree::AccountId,
 };
 use ledger::{Draft, IllegalEvent};
 use std::fmt;

@@ -6,13 +6,13 @@
 
 use super::{
     Quota,
+    account::AccountId,
     books::Move,
-    check::{Block, Need, Why},
     claim::{Hold, Order, Place, Point, Stage, What},
     cohort::CohortId,
     depend,
     models::Grant,
-    tree::AccountId,
+    need::{Block, Need, Why},
 };
 use ledger::{Draft, IllegalEvent};
 use std::{collections::BTreeSet, fmt};

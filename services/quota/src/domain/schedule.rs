@@ -1,7 +1,7 @@
 //! When limits hold: changes to come, overrides that end, and what is below them.
 
 use super::Quota;
-use super::{resource::ResourceId, tree::AccountId};
+use super::{account::AccountId, resource::ResourceId};
 use ledger::{Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,39 +1,15 @@
 //! The accounts: tenants, teams, namespaces, as small numbers. One that has nothing to say is forgotten.
 
-use super::node::Node;
+use super::{
+    account::{AccountId, Path},
+    node::Node,
+};
 use serde::{Deserialize, Serialize};
 use std::{
     cmp::Reverse,
     collections::{BTreeSet, BinaryHeap, HashMap},
 };
 use vocab::{Account, AllocationNo};
-
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-pub(super) struct AccountId(pub u32);
-
-/// From an account up to its tenant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Path {
-    ids: [AccountId; 3],
-    len: u8,
-}
-
-impl Path {
-    pub fn ids(&self) -> &[AccountId] {
-        // Made by `Tree::path` only: 1 to 3.
-        &self.ids[..self.len as usize]
-    }
-
-    pub fn leaf(&self) -> AccountId {
-        self.ids[0]
-    }
-
-    pub fn tenant(&self) -> AccountId {
-        self.ids[self.len as usize - 1]
-    }
-}
 
 /// Numbers of accounts are given out again, in an order that the history alone decides.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,18 +101,7 @@ impl Tree {
     }
 
     pub fn path(&self, leaf: AccountId) -> Path {
-        let mut path = Path {
-            ids: [leaf; 3],
-            len: 1,
-        };
-        let mut at = leaf;
-        // An account has at most two above it.
-        while let (Some(parent), true) = (self.node(at).parent, path.len < 3) {
-            path.ids[path.len as usize] = parent;
-            path.len += 1;
-            at = parent;
-        }
-        path
+        Path::up(leaf, |account| self.node(account).parent)
     }
 
     /// Forgets the account, and those above it, if there is nothing to remember.

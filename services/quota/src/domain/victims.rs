@@ -1,6 +1,6 @@
 //! Whom a lender takes back from.
 
-use super::{Quota, claim::Claim, resource::ResourceId, tree::AccountId};
+use super::{Quota, account::AccountId, claim::Claim, resource::ResourceId};
 use std::collections::BTreeMap;
 use vocab::AllocationNo;
 

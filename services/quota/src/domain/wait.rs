@@ -4,7 +4,7 @@ use super::{
     Quota,
     books::Move,
     claim::{Place, Point, Stage, What},
-    meter::Purse,
+    purse::Purse,
 };
 use ledger::IllegalEvent;
 use std::fmt;

@@ -1,27 +1,21 @@
-//! The life of one allocation, from request to end: what each fact changes.
+//! The allocations that have not ended: what each asks for, and how far it has come.
 
 use super::{
-    Scheduler,
-    class::{Amounts, Class, ClassNo, Shape, ShapeNo},
-    fleet::{NodeNo, Spot, Taken},
+    class::{Amounts, Class, ClassNo},
+    fleet::{NodeNo, Taken},
     gang::GangNo,
-    job_sets::JobSetNo,
-    order,
-    preempt::Epoch,
-    queues::{Key, LineKey, QueueNo, Use},
+    interner::Interner,
+    job_sets::{JobSetNo, JobSets},
+    queues::{Key, QueueNo, Use},
+    settings::{PriorityNo, Settings},
 };
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
-use std::{collections::VecDeque, fmt};
-use vocab::fact::{
-    AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
-    AllocationRequested, AllocationRequeued, AllocationStarted, AllocationStopping,
-    AllocationWaiting, RunReported,
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
 };
-use vocab::{AllocationNo, At, EndCause, LineNo, Millis, QueueOrder, RunState, WaitingReason};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct PriorityNo(pub u32);
+use vocab::{AllocationNo, LineNo, Millis, RunState, Token};
 
 /// An allocation that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,346 +116,113 @@ impl Live {
     }
 }
 
-impl Scheduler {
+/// All of them, by number.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allocations {
+    live: BTreeMap<AllocationNo, Live>,
+    /// What they ask for.
+    classes: Interner<Class>,
+    job_sets: JobSets,
+    /// With reports of their node to be decided.
+    reported: BTreeSet<AllocationNo>,
+    /// Whose node was lost.
+    lost: BTreeSet<AllocationNo>,
+    /// Whose node is being cleared for them.
+    nominated: BTreeSet<AllocationNo>,
+}
+
+impl Allocations {
+    pub fn all(&self) -> &BTreeMap<AllocationNo, Live> {
+        &self.live
+    }
+
+    pub fn contains(&self, no: &AllocationNo) -> bool {
+        self.live.contains_key(no)
+    }
+
+    pub fn get(&self, no: &AllocationNo) -> Option<&Live> {
+        self.live.get(no)
+    }
+
+    pub fn get_mut(&mut self, no: &AllocationNo) -> Option<&mut Live> {
+        self.live.get_mut(no)
+    }
+
+    pub fn class(&self, class: ClassNo) -> &Class {
+        self.classes.get(class.0)
+    }
+
     pub fn amounts(&self, live: &Live) -> Amounts {
-        self.classes.get(live.class.0).amounts()
+        self.class(live.class).amounts()
     }
 
     /// What counts of it for its queue.
-    pub(super) fn used(&self, live: &Live) -> Use {
-        let preemptible = self.priority_class(live).is_some_and(|it| it.preemptible);
+    pub fn used(&self, live: &Live, settings: &Settings) -> Use {
         Use {
             amounts: self.amounts(live),
-            firm: !preemptible,
+            firm: !settings.preemptible(live.priority_class),
         }
     }
 
-    pub(super) fn request(&mut self, fact: &AllocationRequested, at: &At) {
-        let (no, tenant, spec) = (AllocationNo(at.no.0), &fact.operation.tenant, &fact.spec);
-        let class = Class::of(tenant, spec, &mut self.fleet.models);
-        let queue = self.queues.enter(spec.queue.as_ref().unwrap_or(tenant));
-        let priority_class = spec.priority_class.as_ref();
-        let live = Live {
-            class: ClassNo(self.classes.acquire(&class)),
-            queue,
-            priority: spec.priority,
-            priority_class: priority_class.map(|name| PriorityNo(self.priorities.acquire(name))),
-            gang: spec
-                .gang
-                .as_ref()
-                .map(|gang| self.gangs.join(tenant, gang, no)),
-            job_set: self.join_job_set(tenant, &spec.job_set, no),
-            // Checked at the door to be at most 16.
-            retries_left: spec.restart.retries.min(255) as u8,
-            failures: 0,
-            never_requeue: spec.restart.never,
-            by_model: false,
-            avoid: None,
-            requested: at.now,
-            run_time_ms: spec.run_time_ms,
-            phase: Phase::AwaitingQuota(None),
-        };
+    /// One more asks for this.
+    pub fn acquire_class(&mut self, class: &Class) -> ClassNo {
+        ClassNo(self.classes.acquire(class))
+    }
+
+    /// The caller has acquired what it says.
+    pub fn insert(&mut self, no: AllocationNo, live: Live) {
         self.live.insert(no, live);
-        self.depend(no, &spec.depends_on);
     }
 
-    /// A report counts only from the node that holds the allocation; anything else is late.
-    pub(super) fn report(&mut self, fact: &RunReported) {
-        let no = fact.allocation;
-        let Some(node) = self.fleet.find(&fact.node) else {
-            return;
+    /// It has ended. Its class as well, if nobody else asks for that.
+    pub fn remove(&mut self, no: AllocationNo) -> Option<(Live, Option<ClassNo>)> {
+        let live = self.live.remove(&no)?;
+        let lives = |no: &AllocationNo| self.live.contains_key(no);
+        self.job_sets.leave(live.job_set, no, lives);
+        let class = self.classes.release(live.class.0).map(|_| live.class);
+        Some((live, class))
+    }
+
+    /// It is placed on all models but these from now on. The class that nobody asks for any more.
+    pub fn except_models(&mut self, no: AllocationNo, except: &[Token]) -> Option<ClassNo> {
+        let live = self.live.get_mut(&no)?;
+        let before = live.class;
+        let class = self.classes.get(before.0);
+        if class.except_models == except {
+            return None;
+        }
+        let class = Class {
+            except_models: except.to_vec(),
+            ..class.clone()
         };
-        if let Some(Phase::Held(hold)) = self.live.get_mut(&no).map(|live| &mut live.phase)
-            && hold.node == node
-        {
-            hold.reports.push_back((fact.state, fact.at));
-            self.reported.insert(no);
-        }
+        live.class = ClassNo(self.classes.acquire(&class));
+        self.classes.release(before.0).map(|_| before)
     }
 
-    /// Puts it in line, or where it waits for what has to come first.
-    pub(super) fn queue(&mut self, no: AllocationNo) {
-        let others = self.awaits_others(no);
-        let Some(live) = self.live.get_mut(&no) else {
-            return;
-        };
-        if others {
-            live.phase = Phase::AwaitingOthers;
-            return;
-        }
-        match live.gang {
-            Some(gang) => {
-                live.phase = Phase::InGang;
-                self.gangs.ready(gang, no);
-                self.form(gang);
-            }
-            None => self.queue_alone(no),
-        }
+    pub fn join_job_set(&mut self, tenant: &Token, name: &Token, no: AllocationNo) -> JobSetNo {
+        self.job_sets.join(tenant, name, no)
     }
 
-    pub(super) fn queue_alone(&mut self, no: AllocationNo) {
-        let Some(live) = self.live.get(&no) else {
-            return;
-        };
-        let mut shape = Shape::single(live.class, live.run_time_ms);
-        // One that joins a gang that runs goes where the others are.
-        let runs = live.gang.filter(|gang| self.gangs.runs(*gang));
-        shape.uniform_label = runs.and_then(|gang| self.gangs.uniform_label(gang).cloned());
-        shape.uniform_value = runs.and_then(|gang| self.uniform_value(gang));
-        let asks = self.amounts(live);
-        let key = self.key(no, live, asks);
-        let (line, key) = self.join(no, &shape, asks, key);
-        if let Some(live) = self.live.get_mut(&no) {
-            live.phase = Phase::Queued(line, key);
-            if let Some(gang) = live.gang {
-                self.gangs.alone(gang, no);
-            }
-        }
+    /// Whether it is in the tenant's job set of this name.
+    pub fn is_in(&self, live: &Live, tenant: &Token, job_set: &Token) -> bool {
+        self.job_sets.is(live.job_set, tenant, job_set)
     }
 
-    /// Joins the line of `shape` in the queue, and with the priority class, of the allocation.
-    pub(super) fn join(
+    /// Those of the tenant's job set that were requested before `before` and have not ended.
+    pub fn in_job_set(
         &mut self,
-        no: AllocationNo,
-        shape: &Shape,
-        asks: Amounts,
-        key: Key,
-    ) -> (LineNo, Key) {
-        // The callers hold the allocation in their hands.
-        let live = &self.live[&no];
-        let line_key = LineKey {
-            queue: live.queue,
-            shape: ShapeNo(self.shapes.acquire(shape)),
-            priority_class: live.priority_class,
-        };
-        let shape_no = line_key.shape;
-        let (line, new) = self.queues.join(line_key, asks, key);
-        self.blocked.sweep.anew();
-        self.sweep_too(line);
-        if new {
-            self.blocked.unexplained.insert(line);
-        } else {
-            // One use for the line, however many are in it.
-            self.shapes.release(shape_no.0);
-        }
-        (line, key)
+        tenant: &Token,
+        name: &Token,
+        before: AllocationNo,
+    ) -> Vec<AllocationNo> {
+        let all = self.live.iter().map(|(no, live)| (*no, live.job_set));
+        let members = self.job_sets.members((tenant, name), before, all);
+        members.filter(|no| self.live.contains_key(no)).collect()
     }
 
-    pub(super) fn leave(&mut self, line: LineNo, key: Key) {
-        if let Some(gone) = self.queues.leave(line, key) {
-            self.blocked.forget(line);
-            if self.shapes.release(gone.shape.0).is_some() {
-                self.blocked.forget_shape(gone.shape);
-                self.queues.open(gone.shape);
-            }
-        }
-    }
+    // --- runs
 
-    pub(super) fn key(&self, no: AllocationNo, live: &Live, asks: Amounts) -> Key {
-        let aging_ms = i64::try_from(self.policy.aging_ms).unwrap_or(i64::MAX);
-        let rank = match aging_ms {
-            0 => -i64::from(live.priority),
-            _ => live
-                .requested
-                .0
-                .saturating_sub(i64::from(live.priority).saturating_mul(aging_ms)),
-        };
-        let waiting = order::Waiting {
-            number: no.0,
-            submitted_ms: live.requested.0,
-            estimate_ms: live.run_time_ms,
-            remaining_ms: live.run_time_ms,
-            size: if asks[2] > 0 { asks[2] } else { asks[0] },
-        };
-        let order = match self.queues.get(live.queue).settings.order {
-            QueueOrder::Fcfs => order::Order::Fcfs,
-            // Without an estimate it may be the longest.
-            QueueOrder::Sjf | QueueOrder::SmallestArea if live.run_time_ms == 0 => {
-                return Key {
-                    rank,
-                    order: i64::MAX,
-                    allocation: no,
-                };
-            }
-            QueueOrder::Sjf => order::Order::Sjf,
-            QueueOrder::SmallestArea => order::Order::AgedArea,
-        };
-        // As at the moment of the request: what waits does not change places because time passes.
-        let order = order::key(order, &waiting, live.requested.0).score();
-        Key {
-            rank,
-            order,
-            allocation: no,
-        }
-    }
-
-    /// Takes it out of wherever it waits. Its class and its gang it keeps.
-    pub(super) fn leave_waiting(&mut self, no: AllocationNo) {
-        let Some(live) = self.live.get(&no) else {
-            return;
-        };
-        match live.phase {
-            Phase::Queued(line, key) => {
-                let gang = live.gang;
-                self.leave(line, key);
-                if let Some(gang) = gang {
-                    self.gangs.not_ready(gang, no);
-                }
-            }
-            Phase::InGang => {
-                if let Some(gang) = live.gang {
-                    self.disband(gang);
-                    self.gangs.not_ready(gang, no);
-                }
-            }
-            Phase::Nominated(node) => {
-                let class = self.classes.get(live.class.0);
-                self.fleet.denominate(node, no, class);
-                self.nominated.remove(&no);
-            }
-            Phase::Pausing(until) => {
-                self.pauses.remove(&(until, no));
-            }
-            Phase::AwaitingQuota(_) | Phase::AwaitingOthers | Phase::Held(_) => {}
-        }
-    }
-
-    pub(super) fn placed(
-        &mut self,
-        fact: &AllocationPlaced,
-        now: Millis,
-    ) -> Result<(), IllegalEvent> {
-        let no = fact.allocation;
-        let illegal = |state| IllegalEvent::new(state, fact);
-        let live = self
-            .live
-            .get(&no)
-            .ok_or_else(|| illegal("no such allocation"))?;
-        let nominated = match live.phase {
-            Phase::Queued(..) | Phase::InGang => false,
-            Phase::Nominated(_) => true,
-            _ => return Err(illegal("not queued")),
-        };
-        let (class, queue, gang, used) = (live.class, live.queue, live.gang, self.used(live));
-        let node = self
-            .fleet
-            .find(&fact.node)
-            .ok_or_else(|| illegal("no such node"))?;
-        let there = self.fleet.node(node);
-        if !there.ready || there.incarnation != fact.incarnation {
-            return Err(illegal("no such ready node"));
-        }
-        let class = self.classes.get(class.0);
-        let spot = Spot {
-            gpus: fact.gpus.clone(),
-            zones: fact.zones,
-        };
-        let taken = self.fleet.take(node, no, class, &spot).map_err(illegal)?;
-        self.leave_waiting(no);
-        if !nominated {
-            self.queues
-                .hold(queue, &used, now, self.policy.half_life_ms);
-        }
-        self.fresh.remove(&no);
-        if let Some(gang) = gang {
-            self.gangs.held(gang, no);
-        }
-        let hold = Hold {
-            node,
-            incarnation: fact.incarnation,
-            taken,
-            placed: now,
-            started: None,
-            reports: VecDeque::new(),
-            stop: None,
-        };
-        if let Some(live) = self.live.get_mut(&no) {
-            live.phase = Phase::Held(Box::new(hold));
-        }
-        Ok(())
-    }
-
-    /// The allocation knows where it stands. One that was nominated in vain, or whose gang has started without it, is back
-    /// in line.
-    pub(super) fn waits(
-        &mut self,
-        fact: &AllocationWaiting,
-        now: Millis,
-    ) -> Result<(), IllegalEvent> {
-        let (no, reason) = (fact.allocation, fact.reason);
-        if reason == WaitingReason::Quota {
-            return self.awaits_quota_again(no, now, fact);
-        }
-        let live = self
-            .live
-            .get(&no)
-            .ok_or_else(|| IllegalEvent::new("no such allocation", fact))?;
-        let queue = live.queue;
-        match live.phase {
-            Phase::Held(_) | Phase::AwaitingQuota(_) => {
-                return Err(IllegalEvent::new("not waiting", fact));
-            }
-            Phase::Nominated(_) if reason != WaitingReason::Nominated => {
-                let used = self.used(live);
-                self.leave_waiting(no);
-                self.queues
-                    .release(queue, &used, now, self.policy.half_life_ms);
-                self.epoch.withdraws(no);
-                self.queue(no);
-            }
-            Phase::InGang if live.gang.is_some_and(|gang| self.gangs.runs(gang)) => {
-                self.leave_waiting(no);
-                self.queue_alone(no);
-            }
-            Phase::Pausing(_) if reason != WaitingReason::Backoff => {
-                self.leave_waiting(no);
-                self.queue(no);
-            }
-            Phase::AwaitingOthers
-            | Phase::Pausing(_)
-            | Phase::Queued(..)
-            | Phase::InGang
-            | Phase::Nominated(_) => {}
-        }
-        self.fresh.remove(&no);
-        Ok(())
-    }
-
-    pub(super) fn nominated(
-        &mut self,
-        fact: &AllocationNominated,
-        now: Millis,
-    ) -> Result<(), IllegalEvent> {
-        let no = fact.allocation;
-        let illegal = |state| IllegalEvent::new(state, fact);
-        let live = self
-            .live
-            .get(&no)
-            .ok_or_else(|| illegal("no such allocation"))?;
-        if !matches!(live.phase, Phase::Queued(..) | Phase::InGang) {
-            return Err(illegal("not queued"));
-        }
-        let (queue, class, used) = (live.queue, live.class, self.used(live));
-        let node = self
-            .fleet
-            .find(&fact.node)
-            .ok_or_else(|| illegal("no such node"))?;
-        if self.fleet.node(node).incarnation != fact.incarnation {
-            return Err(illegal("another incarnation"));
-        }
-        self.leave_waiting(no);
-        self.fleet.nominate(node, no, self.classes.get(class.0));
-        self.nominated.insert(no);
-        self.epoch.cleared_for.insert(no);
-        self.queues
-            .hold(queue, &used, now, self.policy.half_life_ms);
-        if let Some(live) = self.live.get_mut(&no) {
-            live.phase = Phase::Nominated(node);
-        }
-        Ok(())
-    }
-
-    pub(super) fn hold_mut(
+    pub fn hold_mut(
         &mut self,
         no: AllocationNo,
         event: &impl fmt::Debug,
@@ -472,11 +233,30 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn started(&mut self, fact: &AllocationStarted) -> Result<(), IllegalEvent> {
-        let no = fact.allocation;
-        let hold = self.hold_mut(no, fact)?;
-        if hold.started.replace(fact.at).is_some() {
-            return Err(IllegalEvent::new("started already", fact));
+    /// A report counts only from the node that holds the allocation; anything else is late.
+    pub fn report(&mut self, no: AllocationNo, node: NodeNo, report: (RunState, Millis)) {
+        if let Some(Phase::Held(hold)) = self.live.get_mut(&no).map(|live| &mut live.phase)
+            && hold.node == node
+        {
+            hold.reports.push_back(report);
+            self.reported.insert(no);
+        }
+    }
+
+    /// The first with a report to be decided.
+    pub fn first_reported(&self) -> Option<AllocationNo> {
+        self.reported.first().copied()
+    }
+
+    pub fn start(
+        &mut self,
+        no: AllocationNo,
+        at: Millis,
+        event: &impl fmt::Debug,
+    ) -> Result<(), IllegalEvent> {
+        let hold = self.hold_mut(no, event)?;
+        if hold.started.replace(at).is_some() {
+            return Err(IllegalEvent::new("started already", event));
         }
         hold.reports.pop_front();
         if hold.reports.is_empty() {
@@ -485,170 +265,36 @@ impl Scheduler {
         Ok(())
     }
 
-    pub(super) fn stopping(&mut self, fact: &AllocationStopping) -> Result<(), IllegalEvent> {
-        let no = fact.allocation;
-        let hold = self.hold_mut(no, fact)?;
-        match &mut hold.stop {
-            Some(Stop::Preempted { told, .. }) if !*told => *told = true,
-            Some(_) => return Err(IllegalEvent::new("stopping already", fact)),
-            stop @ None => *stop = Some(Stop::Cancelled),
-        }
-        let node = hold.node;
-        let live = &self.live[&no];
-        self.fleet.stops(node, self.classes.get(live.class.0));
-        self.reclaims.stops(no);
-        if let Some(gang) = self.live.get(&no).and_then(|live| live.gang) {
-            self.settle(gang);
-        }
-        Ok(())
+    /// Their node was lost.
+    pub fn lose<'a>(&mut self, held: impl IntoIterator<Item = &'a AllocationNo>) {
+        self.lost.extend(held);
     }
 
-    /// From here on its queue does not have it any more, though it still has its node.
-    pub(super) fn preempted(
-        &mut self,
-        fact: &AllocationPreempted,
-        now: Millis,
-    ) -> Result<(), IllegalEvent> {
-        let no = fact.allocation;
-        let hold = self.hold_mut(no, fact)?;
-        if hold.stop.is_some() {
-            return Err(IllegalEvent::new("stopping already", fact));
-        }
-        hold.stop = Some(Stop::Preempted {
-            told: false,
-            cancelled: false,
-        });
-        let node = hold.node;
-        let live = &self.live[&no];
-        self.fleet.stops(node, self.classes.get(live.class.0));
-        let (queue, used, gang) = (live.queue, self.used(live), live.gang);
-        self.queues
-            .goes(queue, &used, now, self.policy.half_life_ms);
-        if !self.goes_for_quota(fact.cause, gang) {
-            self.rate.preempted(now);
-        }
-        self.reclaims.stops(no);
-        if let Some(gang) = gang {
-            self.gangs.broken(gang);
-            self.settle(gang);
-            self.form(gang);
-        }
-        Ok(())
+    /// The first whose node was lost.
+    pub fn first_lost(&self) -> Option<AllocationNo> {
+        self.lost.first().copied()
     }
 
-    /// What it held is free again.
-    fn give_back(&mut self, no: AllocationNo, now: Millis) {
-        let Some(live) = self.live.get(&no) else {
-            return;
-        };
-        let (queue, gang, class) = (live.queue, live.gang, self.classes.get(live.class.0));
-        let used = self.used(live);
-        let half_life_ms = self.policy.half_life_ms;
-        match &live.phase {
-            Phase::Held(hold) => {
-                if self.fleet.node(hold.node).incarnation == hold.incarnation {
-                    self.fleet.give_back(hold.node, no, class, &hold.taken);
-                }
-                if hold.preempted() {
-                    self.queues.gone(queue, &used.amounts);
-                } else {
-                    self.queues.release(queue, &used, now, half_life_ms);
-                }
-            }
-            Phase::Nominated(_) => self.queues.release(queue, &used, now, half_life_ms),
-            _ => {}
-        }
-        if let Some(gang) = gang {
-            self.gangs.not_held(gang, no);
-        }
+    /// Nothing is left to be decided of its run.
+    pub fn run_is_over(&mut self, no: AllocationNo) {
         self.reported.remove(&no);
         self.lost.remove(&no);
     }
 
-    pub(super) fn requeued(
-        &mut self,
-        fact: &AllocationRequeued,
-        now: Millis,
-    ) -> Result<(), IllegalEvent> {
-        let (no, cause) = (fact.allocation, fact.cause);
-        let node = self.hold_mut(no, fact)?.node;
-        let gang = self.live.get(&no).and_then(|live| live.gang);
-        if cause != EndCause::Preempted {
-            self.epoch = Epoch::default();
-        }
-        if let Some(gang) = gang {
-            self.gangs.broken(gang);
-        }
-        self.give_back(no, now);
-        let Some(live) = self.live.get_mut(&no) else {
-            return Ok(());
-        };
-        match cause {
-            EndCause::Failed | EndCause::RejectedByNode => {
-                live.retries_left = live.retries_left.saturating_sub(1);
-                live.failures = live.failures.saturating_add(1);
-                live.avoid = Some(node);
-            }
-            _ => {}
-        }
-        let pause = (fact.not_before > now).then_some(fact.not_before);
-        if self.reclaims.stopped(no, live.by_model) {
-            self.await_quota(no, pause);
-        } else if let Some(until) = pause {
-            live.phase = Phase::Pausing(until);
-            self.pauses.insert((until, no));
-        } else {
-            self.queue(no);
-        }
-        if let Some(gang) = gang {
-            self.settle(gang);
-            self.form(gang);
-        }
-        Ok(())
+    /// Whose nodes are being cleared for them.
+    pub fn nominated(&self) -> &BTreeSet<AllocationNo> {
+        &self.nominated
     }
 
-    pub(super) fn ended(&mut self, fact: &AllocationEnded, at: &At) -> Result<(), IllegalEvent> {
-        let (no, cause) = (fact.allocation, fact.cause);
-        if !self.live.contains_key(&no) {
-            return Err(IllegalEvent::new("no such allocation", fact));
+    pub fn nominate(&mut self, no: AllocationNo, node: NodeNo) {
+        if let Some(live) = self.live.get_mut(&no) {
+            live.phase = Phase::Nominated(node);
+            self.nominated.insert(no);
         }
-        self.epoch = Epoch::default();
-        if cause == EndCause::Cancelled {
-            self.counts_as_cancelled(no);
-        }
-        self.remove(no, cause == EndCause::Finished, at.now);
-        if cause == EndCause::Finished {
-            self.dependencies.finished(at.no, no);
-        }
-        Ok(())
     }
 
-    /// It is gone from everywhere.
-    pub(super) fn remove(&mut self, no: AllocationNo, success: bool, now: Millis) {
-        let gang = self.live.get(&no).and_then(|live| live.gang);
-        let stood = gang.filter(|gang| self.gangs.unit(*gang).is_some());
-        self.leave_waiting(no);
-        self.give_back(no, now);
-        let Some(live) = self.live.remove(&no) else {
-            return;
-        };
-        self.fresh.remove(&no);
-        self.reclaims.over(no);
-        self.leave_job_set(live.job_set, no);
-        if self.classes.release(live.class.0).is_some() {
-            self.fleet.forget(live.class);
-        }
-        if let Some(priority) = live.priority_class {
-            self.priorities.release(priority.0);
-        }
-        if let Some(gang) = live.gang {
-            self.gangs.leave(gang, no, success);
-            self.form(gang);
-        }
-        if let Some(gang) = stood {
-            // They stand in another line by now, or in none.
-            self.fresh.extend(self.gangs.ready_members(gang));
-        }
-        self.release_dependents(no, success);
+    /// The caller says what it is instead.
+    pub fn denominate(&mut self, no: AllocationNo) {
+        self.nominated.remove(&no);
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct Promise {
 
 impl Aside {
     pub(super) fn of(state: &Scheduler, now: Millis) -> Self {
-        let promise = if state.policy.backfill {
+        let promise = if state.settings.policy().backfill {
             promise(state, now)
         } else {
             None
@@ -93,7 +93,7 @@ fn promise(state: &Scheduler, now: Millis) -> Option<Promise> {
     heads.sort_unstable();
     let mut looked_at = BTreeSet::new();
     for head in heads {
-        let live = state.live.get(&head.allocation)?;
+        let live = state.allocations.get(&head.allocation)?;
         let policy = state.placement_policy(live);
         if !looked_at.insert((live.class, policy)) {
             continue;
@@ -103,9 +103,8 @@ fn promise(state: &Scheduler, now: Millis) -> Option<Promise> {
         }
         let wanted = Wanted {
             no: live.class,
-            class: state.classes.get(live.class.0),
+            class: state.allocations.class(live.class),
             policy,
-            popularity: &state.popularity,
         };
         let places = state
             .fleet
@@ -136,7 +135,7 @@ impl Scheduler {
     fn free_from(&self, no: NodeNo, wanted: &Wanted<'_>, now: Millis) -> Option<Millis> {
         let capacity = self.fleet.capacity(no);
         let mut node = self.fleet.node(no).clone();
-        if wanted.value(&node, capacity).fits() {
+        if self.fleet.value_of(&node, capacity, wanted).fits() {
             return Some(now);
         }
         let mut ends = BTreeMap::<Millis, Vec<AllocationNo>>::new();
@@ -147,11 +146,11 @@ impl Scheduler {
         }
         for (end, held) in ends {
             for no in held {
-                let live = self.live.get(&no)?;
+                let live = self.allocations.get(&no)?;
                 let taken = &live.hold()?.taken;
-                node.give_back(capacity, self.classes.get(live.class.0), taken);
+                node.give_back(capacity, self.allocations.class(live.class), taken);
             }
-            if wanted.value(&node, capacity).fits() {
+            if self.fleet.value_of(&node, capacity, wanted).fits() {
                 return Some(end);
             }
         }
@@ -159,7 +158,7 @@ impl Scheduler {
     }
 
     fn estimated_end(&self, no: AllocationNo) -> Option<Millis> {
-        let live = self.live.get(&no)?;
+        let live = self.allocations.get(&no)?;
         let hold = live.hold()?;
         let began = hold.started.unwrap_or(hold.placed);
         (live.run_time_ms > 0).then(|| Millis(began.0.saturating_add_unsigned(live.run_time_ms)))
@@ -167,20 +166,14 @@ impl Scheduler {
 
     /// Whether the one to whom the node is promised still fits at the promised time when `live` is there as well.
     fn leaves_room(&self, live: &Live, promise: &Promise) -> bool {
-        let Some(promised) = self.live.get(&promise.to) else {
+        let Some(promised) = self.allocations.get(&promise.to) else {
             return true;
         };
         let capacity = self.fleet.capacity(promise.node);
         let mut node = self.fleet.node(promise.node).clone();
-        let class = self.classes.get(live.class.0);
-        let spot = node.spot(capacity, class, |room| {
-            super::scoring::devices(
-                self.placement_policy(live).into(),
-                &self.popularity,
-                room,
-                &class.ask,
-            )
-        });
+        let class = self.allocations.class(live.class);
+        let policy = self.placement_policy(live);
+        let spot = self.fleet.spot(&node, capacity, class, policy);
         let Some(spot) = spot else {
             return false;
         };
@@ -192,13 +185,13 @@ impl Scheduler {
             if self
                 .estimated_end(no)
                 .is_some_and(|end| end <= promise.from)
-                && let Some(live) = self.live.get(&no)
+                && let Some(live) = self.allocations.get(&no)
                 && let Some(hold) = live.hold()
             {
-                node.give_back(capacity, self.classes.get(live.class.0), &hold.taken);
+                node.give_back(capacity, self.allocations.class(live.class), &hold.taken);
             }
         }
-        let class = self.classes.get(promised.class.0);
+        let class = self.allocations.class(promised.class);
         node.check(capacity, class).is_ok()
     }
 }

@@ -176,7 +176,7 @@ impl Scheduler {
     pub(super) fn arrives(&mut self, shape: &Shape, queue: QueueNo) {
         let mut asks = Amounts::default();
         for (class, count) in &shape.members {
-            let amounts = self.classes.get(class.0).amounts();
+            let amounts = self.allocations.class(*class).amounts();
             add(
                 &mut asks,
                 &amounts.map(|amount| amount.wrapping_mul((*count).into())),
@@ -188,7 +188,7 @@ impl Scheduler {
         }
         for (class, count) in &shape.members {
             for _ in 0..*count {
-                self.popularity.arrived(&self.classes.get(class.0).ask);
+                self.fleet.arrived(&self.allocations.class(*class).ask);
             }
         }
     }
@@ -199,7 +199,7 @@ impl Scheduler {
         let fits = |of_value: &dyn Fn(KindNo) -> bool| {
             let mut members = 0u64;
             for (class, count) in &shape.members {
-                let class = self.classes.get(class.0);
+                let class = self.allocations.class(*class);
                 let places = open.clone().filter(|(kind, _, _)| of_value(*kind));
                 let places = places.map(|(kind, _, open)| {
                     most_on(self.fleet.kind(*kind), class).saturating_mul(u64::from(*open))
@@ -389,7 +389,9 @@ impl Scheduler {
     /// Whether the shape's members look at a group that has changed, or are of one that nominees may let in.
     fn concerns(&self, regrouped: &Regrouped, shape: ShapeNo) -> bool {
         let members = &self.shapes.get(shape.0).members;
-        let mut classes = members.iter().map(|(class, _)| self.classes.get(class.0));
+        let mut classes = members
+            .iter()
+            .map(|(class, _)| self.allocations.class(*class));
         classes.any(|class| {
             let of = |(tenant, group): (&Token, &Token)| {
                 let group = (tenant.clone(), group.clone());
@@ -425,7 +427,9 @@ impl Scheduler {
             if !node.open() {
                 return false;
             }
-            let classes = members.iter().map(|(class, _)| self.classes.get(class.0));
+            let classes = members
+                .iter()
+                .map(|(class, _)| self.allocations.class(*class));
             let room = classes.map(|class| node.room_for(self.fleet.capacity(*no), class));
             let room = room.max().unwrap_or(0);
             room > 0 && (short.gained(*no, room) || differ)

@@ -1,6 +1,9 @@
 //! What requests ask for, without who asks: requests of one class fit and fail alike.
 
-use super::{fleet::model_no, interner::Interner, scoring::Ask};
+use super::{
+    interner::Interner,
+    scoring::{Ask, ModelNo},
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use vocab::{
@@ -24,6 +27,13 @@ pub fn subtract(from: &mut Amounts, amounts: &Amounts) {
     for (from, amount) in from.iter_mut().zip(amounts) {
         *from = from.wrapping_sub(*amount);
     }
+}
+
+/// The number that the scoring policies know a model by.
+pub fn model_no(models: &mut Interner<Token>, model: &Token) -> ModelNo {
+    // Models are few and are never given back.
+    let number = models.find(model).unwrap_or_else(|| models.acquire(model));
+    ModelNo::new(number)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -49,7 +49,7 @@ impl Scheduler {
     pub(super) fn depend(&mut self, no: AllocationNo, on: &[Dependency]) {
         for dependency in on {
             let other = dependency.allocation;
-            if self.live.contains_key(&other) && other != no {
+            if self.allocations.contains(&other) && other != no {
                 let dependents = self.dependencies.dependents.entry(other).or_default();
                 dependents.insert(no, dependency.success);
                 self.dependencies.on.entry(no).or_default().insert(other);
@@ -89,7 +89,7 @@ impl Scheduler {
         for dependent in free {
             let waits = |phase: &Phase| *phase == Phase::AwaitingOthers;
             if self
-                .live
+                .allocations
                 .get(&dependent)
                 .is_some_and(|live| waits(&live.phase))
             {

@@ -14,12 +14,15 @@ use vocab::{
 
 /// A lost node's allocations are off it, at once.
 pub(super) fn decide_lost(state: &mut Scheduler, draft: &mut Draft) {
-    while let Some(allocation) = state.lost.first().copied() {
+    while let Some(allocation) = state.allocations.first_lost() {
         if draft.full() {
             return;
         }
         // A node's clock may be ahead of this one; no run ends before it started.
-        let hold = state.live.get(&allocation).and_then(|live| live.hold());
+        let hold = state
+            .allocations
+            .get(&allocation)
+            .and_then(|live| live.hold());
         let started = hold.and_then(|hold| hold.started);
         let at = started.map_or(draft.now, |started| draft.now.max(started));
         let event = over(state, allocation, EndCause::NodeLost, at, draft.now);
@@ -28,11 +31,12 @@ pub(super) fn decide_lost(state: &mut Scheduler, draft: &mut Draft) {
 }
 
 pub(super) fn decide_reports(state: &mut Scheduler, draft: &mut Draft) {
-    while let Some(allocation) = state.reported.first().copied() {
+    while let Some(allocation) = state.allocations.first_reported() {
         if draft.full() {
             return;
         }
-        let Some(Phase::Held(hold)) = state.live.get(&allocation).map(|live| &live.phase) else {
+        let Some(Phase::Held(hold)) = state.allocations.get(&allocation).map(|live| &live.phase)
+        else {
             // `reported` holds only what is on a node: it is filled there, and emptied when the run is over.
             return;
         };
@@ -59,7 +63,7 @@ pub(super) fn decide_reports(state: &mut Scheduler, draft: &mut Draft) {
 }
 
 fn runs_again(state: &Scheduler, allocation: AllocationNo) -> bool {
-    let hold = state.live.get(&allocation).and_then(Live::hold);
+    let hold = state.allocations.get(&allocation).and_then(Live::hold);
     sabotage::armed(Bug::FinishedRunsAgain) && hold.is_some_and(Hold::preempted)
 }
 
@@ -71,7 +75,7 @@ fn over(
     at: Millis,
     now: Millis,
 ) -> Written {
-    let live = state.live.get(&allocation);
+    let live = state.allocations.get(&allocation);
     match live.and_then(|live| Some((live, live.hold()?))) {
         Some((live, hold)) if again(live, hold, cause) => AllocationRequeued {
             allocation,
@@ -104,10 +108,11 @@ impl Scheduler {
         match cause {
             EndCause::Failed | EndCause::RejectedByNode => {
                 let doubled = self
-                    .policy
+                    .settings
+                    .policy()
                     .backoff_ms
                     .saturating_mul(1 << live.failures.min(32));
-                doubled.min(self.policy.backoff_ms_max)
+                doubled.min(self.settings.policy().backoff_ms_max)
             }
             _ => 0,
         }

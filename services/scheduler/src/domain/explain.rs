@@ -123,10 +123,10 @@ impl Scheduler {
         let line = self.queues.line(line)?;
         let block = self.block_of(line)?;
         let head = line.head()?.allocation;
-        let class = self.live.get(&head)?.class;
+        let class = self.allocations.get(&head)?.class;
         // A gang is explained by its first member; whether the reason is room alone is said of the gang.
         let for_room = matches!(block, WaitingReason::NoRoomNow | WaitingReason::GangNoRoom);
-        let reason = match self.lack(self.classes.get(class.0), kinds) {
+        let reason = match self.lack(self.allocations.class(class), kinds) {
             WaitingReason::NoRoomNow => match block {
                 // A gang is told that it does not fit, whatever that would take.
                 WaitingReason::NoRoomNow if self.blocked.rate_limited.contains(&line.no) => {
@@ -144,7 +144,7 @@ impl Scheduler {
             return None;
         }
         let Findings { counts, shortfall } = if for_room {
-            let look = || self.look_at_all_nodes(head, self.classes.get(class.0));
+            let look = || self.look_at_all_nodes(head, self.allocations.class(class));
             known.entry(class).or_insert_with(look).clone()
         } else {
             Findings::default()
@@ -269,7 +269,7 @@ pub(super) fn decide(state: &mut Scheduler, due: Option<Vec<Share>>, draft: &mut
         }
         draft.spend(1);
         let stands = state
-            .live
+            .allocations
             .get(&allocation)
             .and_then(|live| state.stands(live));
         if let Some((reason, line)) = stands {

@@ -1,19 +1,12 @@
-//! Gangs: members that are placed together or not at all, and go together when one has to go.
+//! Gangs: which allocations are members of which, and how far each gang has come.
 
-use super::{
-    Scheduler,
-    allocation::{Phase, Stop},
-    class::{Amounts, ClassNo, Shape, add, run_time_bits},
-    queues::Key,
-};
-use ledger::Draft;
+use super::queues::Key;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZeroU64,
 };
-use vocab::fact::{AllocationPreempted, AllocationStopping};
-use vocab::{AllocationNo, LineNo, PreemptionCause, Token};
+use vocab::{AllocationNo, LineNo, Token};
 
 /// Never 0, so that one who is in none needs no room to say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -58,8 +51,17 @@ pub struct Gangs {
 
 impl Gang {
     /// So many have to run together. Who has finished is not missing; who was cancelled, or failed for good, is.
-    fn needed(&self) -> usize {
+    pub fn needed(&self) -> usize {
         self.min.saturating_sub(self.finished).max(1) as usize
+    }
+
+    /// Those that wait for the others.
+    pub fn ready(&self) -> &BTreeSet<AllocationNo> {
+        &self.ready
+    }
+
+    pub fn uniform_label(&self) -> Option<&Token> {
+        self.uniform_label.as_ref()
     }
 
     /// All who can be. Once it was complete, members whose quota was taken back are not waited for as long as the others
@@ -69,6 +71,16 @@ impl Gang {
         let waits = missing == 0 || self.formed && missing == self.without_quota.len();
         waits && self.ready.len() >= self.needed()
     }
+}
+
+/// What its ready members may do.
+pub enum Formation {
+    /// They wait for others.
+    Waits,
+    /// They stand in line together; whether the gang does for the first time.
+    Together { first_time: bool },
+    /// They go where the others run, one by one.
+    Alone(BTreeSet<AllocationNo>),
 }
 
 impl Gangs {
@@ -205,6 +217,45 @@ impl Gangs {
         }
     }
 
+    pub fn form(&mut self, no: GangNo) -> Formation {
+        let Some(gang) = self.gangs.get_mut(&no) else {
+            return Formation::Waits;
+        };
+        let complete = gang.formed || gang.members.len() >= gang.size as usize;
+        if gang.ready.is_empty() || !complete {
+            return Formation::Waits;
+        }
+        if gang.all_are_ready() {
+            let first_time = !std::mem::replace(&mut gang.formed, true);
+            Formation::Together { first_time }
+        } else if !gang.held.is_empty() && !gang.broken {
+            Formation::Alone(std::mem::take(&mut gang.ready))
+        } else {
+            Formation::Waits
+        }
+    }
+
+    /// Those that stand in line by themselves though none of the gang runs any more.
+    pub fn to_recall(&self, no: GangNo) -> Vec<AllocationNo> {
+        let gang = self.get(no).filter(|_| !self.runs(no));
+        gang.map_or_else(Vec::new, |gang| gang.alone.iter().copied().collect())
+    }
+
+    /// A broken one with members that were not told to go.
+    pub fn first_to_clear(&self) -> Option<GangNo> {
+        self.to_clear.first().copied()
+    }
+
+    /// All its members that are on nodes were told to go.
+    pub fn cleared(&mut self, no: GangNo) {
+        self.to_clear.remove(&no);
+    }
+
+    /// It stands in line no more; where it stood.
+    pub fn take_unit(&mut self, no: GangNo) -> Option<(LineNo, Key)> {
+        self.gangs.get_mut(&no)?.unit.take()
+    }
+
     pub fn stands(&mut self, no: GangNo, unit: (LineNo, Key)) {
         if let Some(gang) = self.gangs.get_mut(&no) {
             gang.unit = Some(unit);
@@ -221,7 +272,7 @@ impl Gangs {
     }
 
     pub fn uniform_label(&self, gang: GangNo) -> Option<&Token> {
-        self.get(gang)?.uniform_label.as_ref()
+        self.get(gang)?.uniform_label()
     }
 
     /// The members that are on nodes.
@@ -229,177 +280,5 @@ impl Gangs {
         self.get(gang)
             .into_iter()
             .flat_map(|gang| gang.held.iter().copied())
-    }
-}
-
-impl Scheduler {
-    /// Puts the gang in line if all its members are ready and none is on a node. Members of a gang that runs already join
-    /// the queue one by one.
-    pub(super) fn form(&mut self, no: GangNo) {
-        self.disband(no);
-        self.recall(no);
-        let Some(gang) = self.gangs.gangs.get_mut(&no) else {
-            return;
-        };
-        let complete = gang.formed || gang.members.len() >= gang.size as usize;
-        if gang.ready.is_empty() || !complete {
-            return;
-        }
-        if gang.all_are_ready() {
-            let first_time = !std::mem::replace(&mut gang.formed, true);
-            let (shape, asks) = self.shape(no);
-            let queue = self.gangs.gangs[&no].ready.first();
-            let queue = queue.and_then(|first| Some(self.live.get(first)?.queue));
-            if let Some(queue) = queue.filter(|_| first_time) {
-                self.arrives(&shape, queue);
-            }
-            self.join_as_gang(no, &shape, asks);
-        } else if !gang.held.is_empty() && !gang.broken {
-            let alone = std::mem::take(&mut gang.ready);
-            for member in alone {
-                self.queue_alone(member);
-            }
-        }
-    }
-
-    /// Once none runs any more, those that stood in line by themselves wait with the others again.
-    fn recall(&mut self, no: GangNo) {
-        if self.gangs.runs(no) {
-            return;
-        }
-        let alone = self
-            .gangs
-            .get(no)
-            .map_or_else(BTreeSet::new, |gang| gang.alone.clone());
-        for member in alone {
-            self.leave_waiting(member);
-            if let Some(live) = self.live.get_mut(&member) {
-                live.phase = Phase::InGang;
-                self.gangs.ready(no, member);
-            }
-        }
-    }
-
-    /// Members by class, and what all of them ask for.
-    fn shape(&self, no: GangNo) -> (Shape, Amounts) {
-        let mut counts: BTreeMap<ClassNo, u32> = BTreeMap::new();
-        let mut asks = Amounts::default();
-        let mut longest = 0;
-        let gang = &self.gangs.gangs[&no];
-        for live in gang.ready.iter().filter_map(|member| self.live.get(member)) {
-            *counts.entry(live.class).or_default() += 1;
-            longest = longest.max(live.run_time_ms);
-            add(&mut asks, &self.amounts(live));
-        }
-        let shape = Shape {
-            // A gang's size is a u32, and what is ready is enough.
-            min: gang.needed() as u32,
-            members: counts.into_iter().collect(),
-            uniform_label: gang.uniform_label.clone(),
-            uniform_value: None,
-            run_time_bits: run_time_bits(longest),
-        };
-        (shape, asks)
-    }
-
-    fn join_as_gang(&mut self, no: GangNo, shape: &Shape, asks: Amounts) {
-        let first = self.gangs.gangs[&no].ready.first().copied();
-        let Some((first, live)) = first.and_then(|first| Some((first, self.live.get(&first)?)))
-        else {
-            return;
-        };
-        let key = self.key(first, live, asks);
-        let unit = self.join(first, shape, asks, key);
-        if let Some(gang) = self.gangs.gangs.get_mut(&no) {
-            gang.unit = Some(unit);
-        }
-    }
-
-    /// Takes the gang out of its line.
-    pub(super) fn disband(&mut self, no: GangNo) {
-        let unit = self
-            .gangs
-            .gangs
-            .get_mut(&no)
-            .and_then(|gang| gang.unit.take());
-        if let Some((line, key)) = unit {
-            self.leave(line, key);
-        }
-    }
-
-    /// The members of what stands in a line as `first`, in the order of their classes, of which there are so many.
-    pub(super) fn unit(&self, first: AllocationNo, classes: usize) -> Vec<AllocationNo> {
-        let live = self.live.get(&first);
-        let gang = live
-            .filter(|live| live.phase == Phase::InGang)
-            .and_then(|live| live.gang);
-        match gang.and_then(|gang| self.gangs.get(gang)) {
-            Some(gang) => {
-                let mut members: Vec<_> = gang.ready.iter().copied().collect();
-                if classes > 1 {
-                    members.sort_by_key(|no| (self.live.get(no).map(|live| live.class), *no));
-                }
-                members
-            }
-            None => vec![first],
-        }
-    }
-}
-
-/// Sends the rest of each broken gang after the member that had to go.
-pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
-    while let Some(no) = state.gangs.to_clear.first().copied() {
-        if draft.full() {
-            return;
-        }
-        let members: Vec<_> = state.gangs.on_nodes(no).collect();
-        for member in members {
-            let stop = state
-                .live
-                .get(&member)
-                .and_then(|live| live.hold())
-                .map(|hold| hold.stop);
-            match stop {
-                Some(None) => state.evict(member, PreemptionCause::Gang, None, draft),
-                Some(Some(Stop::Cancelled | Stop::Preempted { .. })) | None => {}
-            }
-        }
-    }
-}
-
-impl Scheduler {
-    /// Once all of a broken gang that is on nodes has been told to go, nothing is left to decide for it.
-    pub(super) fn settle(&mut self, no: GangNo) {
-        let goes = |member| {
-            let hold = self.live.get(&member).and_then(|live| live.hold());
-            hold.is_none_or(|hold| hold.stop.is_some())
-        };
-        if self.gangs.on_nodes(no).all(goes) {
-            self.gangs.to_clear.remove(&no);
-        }
-    }
-
-    /// Makes an allocation go from its node, within its grace.
-    pub(super) fn evict(
-        &mut self,
-        allocation: AllocationNo,
-        cause: PreemptionCause,
-        by: Option<AllocationNo>,
-        draft: &mut Draft,
-    ) {
-        let class = self
-            .live
-            .get(&allocation)
-            .and_then(|live| self.priority_class(live));
-        let grace_ms = class.map_or(0, |class| class.grace_ms);
-        let grace_until = vocab::Millis(draft.now.0.saturating_add_unsigned(grace_ms));
-        let preempted = AllocationPreempted {
-            allocation,
-            cause,
-            by,
-            grace_until,
-        };
-        draft.emit(self, preempted);
-        draft.emit(self, AllocationStopping { allocation });
     }
 }

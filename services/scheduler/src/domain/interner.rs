@@ -1,11 +1,8 @@
-//! Small numbers for values that many share, and scratch memory that is no part of the state.
+//! Small numbers for values that many share.
 
+use ledger::Scratch;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use std::{
-    collections::HashMap,
-    hash::Hash,
-    ops::{Deref, DerefMut},
-};
+use std::{collections::HashMap, hash::Hash};
 
 /// Numbers are given out again once nobody uses the value, in an order that the history alone decides.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -112,38 +109,6 @@ impl<T: Clone + Eq + Hash> Interner<T> {
     pub fn users(&self) -> impl Iterator<Item = (u32, u32)> {
         let slots = self.slots.iter().zip(0..);
         slots.filter_map(|(slot, number)| slot.as_ref().map(|(_, users)| (number, *users)))
-    }
-}
-
-/// Memory that only saves work. It is equal to any other and comes into being empty: the state is what the ledger says,
-/// and decisions do not depend on this.
-#[derive(Debug, Default)]
-pub struct Scratch<T>(pub T);
-
-impl<T: Default> Clone for Scratch<T> {
-    fn clone(&self) -> Self {
-        Self::default()
-    }
-}
-
-impl<T> PartialEq for Scratch<T> {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl<T> Eq for Scratch<T> {}
-
-impl<T> Deref for Scratch<T> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
-impl<T> DerefMut for Scratch<T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.0
     }
 }
 

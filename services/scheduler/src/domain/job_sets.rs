@@ -1,9 +1,7 @@
 //! Job sets: which allocations that have not ended are in which.
 
-use super::{
-    Scheduler,
-    interner::{Interner, Scratch},
-};
+use super::interner::Interner;
+use ledger::Scratch;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use vocab::{AllocationNo, Token};
@@ -34,26 +32,24 @@ impl JobSets {
         let (of, called) = self.names.get(set.0);
         (of, called) == (tenant, name)
     }
-}
 
-impl Scheduler {
-    pub(super) fn join_job_set(
-        &mut self,
-        tenant: &Token,
-        name: &Token,
-        no: AllocationNo,
-    ) -> JobSetNo {
-        let set = self.job_sets.names.acquire(&(tenant.clone(), name.clone()));
-        if let Some(members) = &mut self.job_sets.members.0 {
+    pub fn join(&mut self, tenant: &Token, name: &Token, no: AllocationNo) -> JobSetNo {
+        let set = self.names.acquire(&(tenant.clone(), name.clone()));
+        if let Some(members) = &mut self.members.0 {
             of(members, set).numbers.push_back(no);
         }
         JobSetNo(set)
     }
 
-    /// It has ended, and is not in `live` any more.
-    pub(super) fn leave_job_set(&mut self, set: JobSetNo, no: AllocationNo) {
-        let last = self.job_sets.names.release(set.0).is_some();
-        let Some(members) = &mut self.job_sets.members.0 else {
+    /// It has ended, and does not live any more.
+    pub fn leave(
+        &mut self,
+        set: JobSetNo,
+        no: AllocationNo,
+        lives: impl Fn(&AllocationNo) -> bool,
+    ) {
+        let last = self.names.release(set.0).is_some();
+        let Some(members) = &mut self.members.0 else {
             return;
         };
         let members = of(members, set.0);
@@ -63,40 +59,37 @@ impl Scheduler {
         }
         members.ended += 1;
         if members.numbers.front() == Some(&no) {
-            let lives = |no: &AllocationNo| self.live.contains_key(no);
             while members.numbers.front().is_some_and(|no| !lives(no)) {
                 members.numbers.pop_front();
                 members.ended -= 1;
             }
         } else if members.ended * 2 > members.numbers.len() {
-            members.numbers.retain(|no| self.live.contains_key(no));
+            members.numbers.retain(lives);
             members.numbers.shrink_to_fit();
             members.ended = 0;
         }
     }
 
-    /// Those of the tenant's job set that were requested before `before` and have not ended.
-    pub(super) fn in_job_set(
+    /// Those of the tenant's job set with numbers below `before`, some of whom may have ended. `all` are those who live.
+    pub fn members(
         &mut self,
-        tenant: &Token,
-        name: &Token,
+        (tenant, name): (&Token, &Token),
         before: AllocationNo,
-    ) -> Vec<AllocationNo> {
-        let set = self.job_sets.names.find(&(tenant.clone(), name.clone()));
-        let Some(set) = set else {
-            return Vec::new();
-        };
-        let live = &self.live;
-        let members = self.job_sets.members.0.get_or_insert_with(|| {
-            let mut members = Vec::new();
-            for (no, one) in live {
-                of(&mut members, one.job_set.0).numbers.push_back(*no);
-            }
-            members
+        all: impl Iterator<Item = (AllocationNo, JobSetNo)>,
+    ) -> impl Iterator<Item = AllocationNo> {
+        let set = self.names.find(&(tenant.clone(), name.clone()));
+        let numbers = set.map(|set| {
+            let members = self.members.0.get_or_insert_with(|| {
+                let mut members = Vec::new();
+                for (no, JobSetNo(set)) in all {
+                    of(&mut members, set).numbers.push_back(no);
+                }
+                members
+            });
+            of(members, set).numbers.iter()
         });
-        let numbers = of(members, set).numbers.iter();
-        let older = numbers.take_while(|no| **no < before);
-        older.filter(|no| live.contains_key(no)).copied().collect()
+        let numbers = numbers.into_iter().flatten();
+        numbers.take_while(move |no| **no < before).copied()
     }
 }
 

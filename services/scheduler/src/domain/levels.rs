@@ -16,17 +16,17 @@ pub(super) struct Levels {
 
 impl Levels {
     fn of(state: &mut Scheduler) -> Vec<(i32, LineNo)> {
-        if !state.any_preempts() {
+        if !state.settings.any_preempts() {
             return Vec::new();
         }
         let lines = state.lines_to_try();
         // Alone, nobody comes after anybody.
-        if lines.len() < 2 || state.policy.preemptions_per_minute == 0 {
+        if lines.len() < 2 || state.settings.policy().preemptions_per_minute == 0 {
             return Vec::new();
         }
         let preempting = lines.iter().filter_map(|no| {
             let head = state.queues.line(*no)?.head()?;
-            let live = state.live.get(&head.allocation)?;
+            let live = state.allocations.get(&head.allocation)?;
             state
                 .preempts(head.allocation, live)
                 .then_some((live.priority, *no))
@@ -41,7 +41,7 @@ impl Levels {
         let preempting = self.preempting.get_or_insert_with(|| Self::of(state));
         while let Some((priority, line)) = preempting.last() {
             let line = state.queues.line(*line);
-            let live = line.and_then(|line| state.live.get(&line.head()?.allocation));
+            let live = line.and_then(|line| state.allocations.get(&line.head()?.allocation));
             let still = live.is_some_and(|live| live.priority == *priority);
             if still && line.is_some_and(|line| state.may_be_tried(line)) {
                 return Some(*priority);
@@ -58,14 +58,14 @@ impl Levels {
         };
         let line = state.queues.line(no);
         let Some((line, live)) =
-            line.and_then(|line| Some((line, state.live.get(&line.head()?.allocation)?)))
+            line.and_then(|line| Some((line, state.allocations.get(&line.head()?.allocation)?)))
         else {
             return false;
         };
-        if live.priority >= highest || !state.preemptible(live) {
+        if live.priority >= highest || !state.settings.preemptible(live.priority_class) {
             return false;
         }
-        let protected_milli = state.policy.protected_milli;
+        let protected_milli = state.settings.policy().protected_milli;
         if protected_milli > 0 {
             let queue = line.key.queue;
             let mut held = *state.queues.own(queue);
@@ -93,16 +93,6 @@ impl Levels {
 }
 
 impl Scheduler {
-    /// Whether anybody has a class that preempts.
-    fn any_preempts(&self) -> bool {
-        let names = self
-            .priorities
-            .users()
-            .map(|(no, _)| self.priorities.get(no));
-        let mut classes = names.filter_map(|name| self.priority_classes.get(name));
-        classes.any(|class| class.preempts)
-    }
-
     fn lines_to_try(&mut self) -> Vec<LineNo> {
         let blocked = &self.blocked.0;
         let shapes = self.queues.by_shape().iter();

@@ -15,9 +15,9 @@ mod gang;
 mod interner;
 pub mod interval;
 mod job_sets;
-mod kernel;
 mod levels;
-mod named;
+mod life;
+mod operator;
 pub mod order;
 mod pause;
 mod place;
@@ -28,95 +28,70 @@ mod reserve;
 pub mod scoring;
 mod settings;
 pub mod topology;
+mod unit;
 pub mod what_if;
 mod work;
 
 pub use allocation::{Hold, Live, Phase, Stop};
 pub use class::Amounts;
 pub use fleet::{Node, NodeNo};
-pub use kernel::{Bounds, ReservationView, ResourceState, ResourceView, Space, UnfitBound};
+pub use named_resources::{
+    Bounds, Config, ReservationView, ResourceState, ResourceView, Space, UnfitBound,
+};
 use vocab::fact::AllocationWaiting;
 use vocab::fact::SchedulerFact as Fact;
 use vocab::inputs;
 
+use allocation::Allocations;
 use aside::Aside;
 use asked::Asked;
 use blocked::Blocked;
-use class::{Class, Shape};
+use class::Shape;
 use depend::Dependencies;
 use fleet::Fleet;
 use gang::Gangs;
-use interner::{Interner, Scratch};
-use job_sets::JobSets;
-use ledger::{Decider, Draft, IllegalEvent};
+use interner::Interner;
+use ledger::{Decider, Draft, IllegalEvent, Scratch};
 use levels::Levels;
-pub(crate) use named::Named;
+pub(crate) use named_resources::Named;
+use named_resources::{Holds, Input as ResourceInput};
 use preempt::{Epoch, Rate};
 use queues::Queues;
 use reclaim::Reclaims;
 use reserve::Reservations;
 use serde::{Deserialize, Serialize};
+use settings::Settings;
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
 };
 use vocab::{
-    AllocationNo, At, EventNo, Millis, PriorityClass, Refusal, ReservationNo, SchedulingPolicy,
-    Slot, Token, WaitingReason,
+    AllocationNo, At, EventNo, Millis, Refusal, ReservationNo, Slot, Token, WaitingReason,
 };
 
 /// Everything that the scheduler knows, folded from the ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scheduler {
     fleet: Fleet,
-    classes: Interner<Class>,
+    settings: Settings,
+    allocations: Allocations,
     shapes: Interner<Shape>,
-    /// Names of priority classes that live allocations have.
-    priorities: Interner<Token>,
     queues: Queues,
-    live: BTreeMap<AllocationNo, Live>,
     gangs: Gangs,
     dependencies: Dependencies,
     reservations: Reservations,
-    priority_classes: BTreeMap<Token, PriorityClass>,
-    policy: SchedulingPolicy,
-    popularity: scoring::Popularity,
     rate: Rate,
     epoch: Epoch,
     /// Never told where they stand.
     fresh: BTreeSet<AllocationNo>,
-    job_sets: JobSets,
     /// To be decided, by the number of the request.
     asked: BTreeMap<EventNo, Asked>,
     reclaims: Reclaims,
     named: Named,
-    /// Allocations with reports of their node to be decided.
-    reported: BTreeSet<AllocationNo>,
-    /// Allocations whose node was lost.
-    lost: BTreeSet<AllocationNo>,
     /// Allocations in a pause, by its end.
     pauses: BTreeSet<(Millis, AllocationNo)>,
-    nominated: BTreeSet<AllocationNo>,
     #[serde(skip)]
     blocked: Scratch<Blocked>,
-}
-
-/// Settings that decisions depend on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rules {
-    /// What each tenant may have of named resources and reservations.
-    pub bounds: Bounds,
-    /// The length of a slot of reservations on the cell's clock, in milliseconds; 0: requests say which slot they are of.
-    pub slot_ms: u64,
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        Self {
-            bounds: Bounds::default(),
-            slot_ms: 1000,
-        }
-    }
 }
 
 impl Scheduler {
@@ -125,7 +100,7 @@ impl Scheduler {
     }
 
     pub fn live(&self) -> &BTreeMap<AllocationNo, Live> {
-        &self.live
+        self.allocations.all()
     }
 
     /// A named resource of the tenant.
@@ -151,7 +126,14 @@ impl Scheduler {
             .iter()
             .map(|node| node.holds.len())
             .sum::<usize>();
-        self.live.len() - held.min(self.live.len())
+        let all = self.allocations.all().len();
+        all - held.min(all)
+    }
+}
+
+impl Holds for Scheduler {
+    fn named(&mut self) -> &mut Named {
+        &mut self.named
     }
 }
 
@@ -161,8 +143,8 @@ type Written = vocab::fact::Written<vocab::fact::Scheduler>;
 inputs! {
     /// What it reads of the other writers.
     pub enum Input {
+        ..ResourceInput,
         TenantSet,
-        QuotaSet,
         QueueSet,
         PriorityClassSet,
         SchedulingSet,
@@ -173,8 +155,6 @@ inputs! {
         JobSetCancelRequested,
         PriorityRequested,
         QuotaReserved,
-        ResourceAsked,
-        LimitsInForce,
         QuotaReclaimed,
         QuotaDenied,
         NodeRegistered,
@@ -188,17 +168,17 @@ inputs! {
 
 impl Decider for Scheduler {
     type Command = Infallible;
-    type Rules = Rules;
+    type Rules = Config;
     type Effect = Infallible;
     type By = vocab::fact::Scheduler;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 6;
+    const STATE_VERSION: u32 = 7;
 
     fn observe(&mut self, at: &At, input: Input<'_>) -> Result<(), IllegalEvent> {
         match input {
+            Input::ResourceInput(input) => self.named.observe(at, input),
             Input::TenantSet(set) => self.tenant_set(&set.change),
-            Input::QuotaSet(set) => self.quota_set(&set.change),
             Input::QueueSet(set) => self.queue_set(&set.change),
             Input::PriorityClassSet(set) => self.class_set(&set.change),
             Input::SchedulingSet(set) => self.policy_set(&set.change.policy),
@@ -224,20 +204,12 @@ impl Decider for Scheduler {
                 };
                 self.asked.insert(at.no, asked);
             }
-            Input::ResourceAsked(fact) => {
-                let tenant = &fact.operation.tenant;
-                self.named.ask(at.no, tenant, fact.slot, &fact.ask);
-            }
             Input::OperationsForgotten(fact) => self.dependencies.forget(fact.ended_through),
             Input::QuotaReserved(fact) => {
                 self.quota_reserved(fact.allocation, fact.models.as_deref());
             }
             Input::QuotaReclaimed(fact) => self.quota_reclaimed(fact.allocation, fact.by),
             Input::QuotaDenied(fact) => self.remove(fact.allocation, false, at.now),
-            Input::LimitsInForce(fact) => {
-                let limits = fact.limits.as_ref();
-                self.named.limit(&fact.account, &fact.resource, limits);
-            }
             Input::NodeRegistered(fact) => {
                 self.node_registered(&fact.node, fact.incarnation, &fact.capacity);
             }
@@ -286,19 +258,19 @@ impl Decider for Scheduler {
         }
     }
 
-    fn handle(&mut self, command: Infallible, _rules: &Rules, _draft: &mut Draft) {
+    fn handle(&mut self, command: Infallible, _config: &Config, _draft: &mut Draft) {
         match command {}
     }
 
     /// Ends first, so that what they free is there for the queues; whom nodes were cleared for before anybody else.
-    fn decide(&mut self, rules: &Rules, draft: &mut Draft) {
-        named::decide(self, rules, draft);
+    fn decide(&mut self, config: &Config, draft: &mut Draft) {
+        named_resources::decide(self, config, draft);
         end::decide_reports(self, draft);
         end::decide_lost(self, draft);
         asked::decide(self, draft);
         depend::decide(self, draft);
         reclaim::decide(self, draft);
-        gang::decide(self, draft);
+        unit::decide(self, draft);
         pause::decide(self, draft);
         reserve::decide(self, draft);
         let aside = Aside::of(self, draft.now);
@@ -314,7 +286,8 @@ impl Decider for Scheduler {
         // What was said just now may make the promise another one, room for nominees that were looked at before, or
         // those room that nominees minded.
         let promised = |state: &Self| Aside::of(state, draft.now).promise();
-        let room_for_nominees = self.blocked.room_gained && !self.nominated.is_empty();
+        let room_for_nominees =
+            self.blocked.room_gained && !self.allocations.nominated().is_empty();
         let minded = self.fleet.any_minding() && self.fleet.any_regrouped();
         let moved = || room_for_nominees || minded || promised(self) != aside.promise();
         self.blocked.again = left || !draft.is_empty() && moved();
@@ -357,7 +330,7 @@ impl Scheduler {
                 return true;
             }
             let totals = *self.fleet.totals();
-            let half_life_ms = self.policy.half_life_ms;
+            let half_life_ms = self.settings.policy().half_life_ms;
             let next = self.queues.next(&totals, draft.now, half_life_ms);
             draft.spend(self.queues.take_looked_at() * work::QUEUE);
             if std::mem::take(&mut first) {
@@ -401,7 +374,7 @@ impl Scheduler {
     fn tell_the_rest(&mut self, members: &[AllocationNo], draft: &mut Draft) {
         for allocation in members {
             let left = self
-                .live
+                .allocations
                 .get(allocation)
                 .is_some_and(|live| live.phase == Phase::InGang);
             if left {

@@ -8,7 +8,6 @@ use super::{
     fair::Share,
     fleet::{Moves, NodeNo, Others, Spot, Taken, Value, Wanted, keeps_off},
     gang::GangNo,
-    scoring,
 };
 use std::{
     cmp::Reverse,
@@ -59,9 +58,14 @@ type Uniform<'a> = Option<(&'a Token, &'a Token)>;
 
 impl Scheduler {
     pub(super) fn placement_policy(&self, live: &Live) -> PlacementPolicy {
-        let class = self.priority_class(live).and_then(|class| class.placement);
+        let class = self
+            .settings
+            .class(live.priority_class)
+            .and_then(|class| class.placement);
         let queue = || self.queues.get(live.queue).settings.placement;
-        class.or_else(queue).unwrap_or(self.policy.placement)
+        class
+            .or_else(queue)
+            .unwrap_or(self.settings.policy().placement)
     }
 
     /// What the allocation looks for.
@@ -77,16 +81,15 @@ impl Scheduler {
         aside: &Aside,
         most: usize,
     ) -> Vec<(NodeNo, Value)> {
-        let Some(live) = self.live.get(&no) else {
+        let Some(live) = self.allocations.get(&no) else {
             return Vec::new();
         };
         let (class_no, policy) = self.wanted(live);
-        let class = self.classes.get(class_no.0);
+        let class = self.allocations.class(class_no);
         let wanted = Wanted {
             no: class_no,
             class,
             policy,
-            popularity: &self.popularity,
         };
         self.fleet.rank(&wanted);
         let fleet = &self.fleet;
@@ -150,12 +153,11 @@ impl Scheduler {
 
     /// The place on a node that it fits on.
     pub(super) fn place_on(&self, no: AllocationNo, node: NodeNo) -> Option<Place> {
-        let (class, policy) = self.wanted(self.live.get(&no)?);
-        let class = self.classes.get(class.0);
+        let (class, policy) = self.wanted(self.allocations.get(&no)?);
+        let class = self.allocations.class(class);
         let there = self.fleet.node(node);
-        let spot = there.spot(self.fleet.capacity(node), class, |room| {
-            scoring::devices(policy.into(), &self.popularity, room, &class.ask)
-        })?;
+        let capacity = self.fleet.capacity(node);
+        let spot = self.fleet.spot(there, capacity, class, policy)?;
         Some(Place {
             allocation: no,
             node,
@@ -211,7 +213,7 @@ impl Scheduler {
         let hold = self
             .gangs
             .on_nodes(gang)
-            .find_map(|no| self.live.get(&no)?.hold());
+            .find_map(|no| self.allocations.get(&no)?.hold());
         self.fleet
             .capacity(hold?.node)
             .label(label.as_str())
@@ -231,7 +233,7 @@ impl Scheduler {
         let mut trial = Trial::default();
         let mut full: BTreeSet<ClassNo> = BTreeSet::new();
         for no in &members {
-            let Some(class) = self.live.get(no).map(|live| live.class) else {
+            let Some(class) = self.allocations.get(no).map(|live| live.class) else {
                 continue;
             };
             // Members of one class find no place once one has not.
@@ -264,8 +266,8 @@ impl Scheduler {
     /// Those that ask for the largest share of the cell first: what is small fits between.
     pub(super) fn largest_first(&self, members: &mut [AllocationNo]) {
         members.sort_by_cached_key(|no| {
-            let live = self.live.get(no);
-            let amounts = live.map_or([0; 3], |live| self.amounts(live));
+            let live = self.allocations.get(no);
+            let amounts = live.map_or([0; 3], |live| self.allocations.amounts(live));
             let share = Share::dominant(&amounts, self.fleet.totals());
             (Reverse(share), *no)
         });
@@ -278,11 +280,11 @@ impl Scheduler {
         }
         let mut classes = members
             .iter()
-            .filter_map(|no| Some(self.live.get(no)?.class));
+            .filter_map(|no| Some(self.allocations.get(no)?.class));
         let Some(first) = classes.next() else {
             return false;
         };
-        self.classes.get(first.0).looks_at_others() || classes.any(|class| class != first)
+        self.allocations.class(first).looks_at_others() || classes.any(|class| class != first)
     }
 
     /// Tries to place `rest` beside those of the trial, or else as many as can be; whether all are placed.
@@ -321,13 +323,13 @@ impl Scheduler {
     fn choices(&mut self, no: AllocationNo, search: &Search<'_>) -> Vec<NodeNo> {
         let best = self.best_nodes(no, search.uniform, search.aside, CHOICES);
         let mut choices: Vec<_> = best.into_iter().map(|(node, _)| node).collect();
-        let Some(class) = self.live.get(&no).map(|live| live.class) else {
+        let Some(class) = self.allocations.get(&no).map(|live| live.class) else {
             return choices;
         };
         if choices.len() < CHOICES {
             return choices;
         }
-        let class = self.classes.get(class.0);
+        let class = self.allocations.class(class);
         let others = class
             .looks_at_others()
             .then(|| Others::of(&self.fleet, class, &Moves::default()));
@@ -368,10 +370,14 @@ impl Scheduler {
 
     /// Takes the place on trial; whether it could be had.
     pub(super) fn take(&mut self, place: Place, trial: &mut Trial) -> bool {
-        let Some(class_no) = self.live.get(&place.allocation).map(|live| live.class) else {
+        let Some(class_no) = self
+            .allocations
+            .get(&place.allocation)
+            .map(|live| live.class)
+        else {
             return false;
         };
-        let class = self.classes.get(class_no.0);
+        let class = self.allocations.class(class_no);
         let took = self
             .fleet
             .take(place.node, place.allocation, class, &place.spot);
@@ -390,7 +396,7 @@ impl Scheduler {
         while trial.places.len() > left
             && let (Some(place), Some((class, took))) = (trial.places.pop(), trial.taken.pop())
         {
-            let class: &Class = self.classes.get(class.0);
+            let class: &Class = self.allocations.class(class);
             self.fleet
                 .give_back_trial(place.node, place.allocation, class, &took);
         }

@@ -10,13 +10,7 @@
 //! it if they are enough; it joins them when it has quota again. A gang that needs it waits: what its members hold can be
 //! taken back from each of them in the same way.
 
-use super::{
-    Scheduler,
-    allocation::Phase,
-    class::{Class, ClassNo, Shape},
-    gang::GangNo,
-    preempt::Epoch,
-};
+use super::{Scheduler, allocation::Phase, class::Shape, gang::GangNo, preempt::Epoch};
 use ledger::{Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -25,7 +19,7 @@ use std::{
 };
 use vocab::fact::AllocationWaiting;
 use vocab::{
-    AllocationNo, Millis, ModelGrant, PreemptionCause, Token, WaitingReason,
+    AllocationNo, Millis, ModelGrant, PreemptionCause, WaitingReason,
     sabotage::{self, Bug},
 };
 
@@ -64,7 +58,7 @@ impl Reclaims {
 
 impl Scheduler {
     pub(super) fn quota_reclaimed(&mut self, no: AllocationNo, by: Option<AllocationNo>) {
-        let Some(live) = self.live.get(&no) else {
+        let Some(live) = self.allocations.get(&no) else {
             return;
         };
         if matches!(live.phase, Phase::AwaitingQuota(_)) && !self.reclaims.of.contains_key(&no) {
@@ -82,15 +76,19 @@ impl Scheduler {
     /// quota again loses nothing by what was taken back before.
     pub(super) fn quota_reserved(&mut self, no: AllocationNo, models: Option<&ModelGrant>) {
         self.reclaims.over(no);
-        let Some(live) = self.live.get_mut(&no) else {
+        let Some(live) = self.allocations.get_mut(&no) else {
             return;
         };
         let Phase::AwaitingQuota(pause) = live.phase else {
             return;
         };
         let again = std::mem::replace(&mut live.by_model, models.is_some());
-        self.except_models(no, models.map_or(&[], |models| &models.except));
-        let Some(live) = self.live.get_mut(&no) else {
+        // It waits in no line.
+        let except = models.map_or(&[][..], |models| &models.except);
+        if let Some(class) = self.allocations.except_models(no, except) {
+            self.fleet.forget(class);
+        }
+        let Some(live) = self.allocations.get_mut(&no) else {
             return;
         };
         let (class, queue) = (live.class, live.queue);
@@ -98,7 +96,7 @@ impl Scheduler {
             Some(gang) => self.gangs.has_quota(gang, no),
             None => self.arrives(&Shape::single(class, 0), queue),
         }
-        let Some(live) = self.live.get_mut(&no) else {
+        let Some(live) = self.allocations.get_mut(&no) else {
             return;
         };
         if !again {
@@ -116,26 +114,6 @@ impl Scheduler {
         }
     }
 
-    /// It is placed on all models but these from now on. It waits in no line.
-    fn except_models(&mut self, no: AllocationNo, except: &[Token]) {
-        let Some(live) = self.live.get_mut(&no) else {
-            return;
-        };
-        let before = live.class;
-        let class = self.classes.get(before.0);
-        if class.except_models == except {
-            return;
-        }
-        let class = Class {
-            except_models: except.to_vec(),
-            ..class.clone()
-        };
-        live.class = ClassNo(self.classes.acquire(&class));
-        if self.classes.release(before.0).is_some() {
-            self.fleet.forget(before);
-        }
-    }
-
     /// It leaves wherever it waits for a place.
     pub(super) fn awaits_quota_again(
         &mut self,
@@ -144,7 +122,7 @@ impl Scheduler {
         event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let illegal = |state| IllegalEvent::new(state, event);
-        let live = self.live.get(&no);
+        let live = self.allocations.get(&no);
         let live = live.ok_or_else(|| illegal("no such allocation"))?;
         let (pause, promised) = match live.phase {
             Phase::Pausing(until) => (Some(until), false),
@@ -153,7 +131,11 @@ impl Scheduler {
             Phase::Nominated(_) => (None, true),
             Phase::Held(_) => return Err(illegal("it is on a node")),
         };
-        let (queue, gang, used) = (live.queue, live.gang, self.used(live));
+        let (queue, gang, used) = (
+            live.queue,
+            live.gang,
+            self.allocations.used(live, &self.settings),
+        );
         if !self.reclaims.over(no) {
             return Err(illegal("nothing was taken back"));
         }
@@ -161,7 +143,7 @@ impl Scheduler {
         self.leave_waiting(no);
         if promised {
             self.queues
-                .release(queue, &used, now, self.policy.half_life_ms);
+                .release(queue, &used, now, self.settings.policy().half_life_ms);
         }
         self.fresh.remove(&no);
         self.await_quota(no, pause);
@@ -178,7 +160,7 @@ impl Scheduler {
     /// From here on it waits for quota, and then for the end of the pause. The caller has taken it out of everything else,
     /// and forms its gang anew.
     pub(super) fn await_quota(&mut self, no: AllocationNo, pause: Option<Millis>) {
-        let Some(live) = self.live.get_mut(&no) else {
+        let Some(live) = self.allocations.get_mut(&no) else {
             return;
         };
         live.phase = Phase::AwaitingQuota(pause);
@@ -212,7 +194,7 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
             return;
         }
         let on_node = state
-            .live
+            .allocations
             .get(&allocation)
             .map(|live| live.hold().is_some());
         match on_node {

@@ -180,10 +180,11 @@ impl Scheduler {
             .iter()
             .flat_map(|node| &self.fleet.node(*node).holds);
         let goes = holds.filter(|no| {
-            self.live.get(no).is_some_and(|live| {
+            self.allocations.get(no).is_some_and(|live| {
                 let for_queue = |no| self.queues.get(no).name == granted.terms.queue;
                 let preemptible = self
-                    .priority_class(live)
+                    .settings
+                    .class(live.priority_class)
                     .is_some_and(|class| class.preemptible);
                 let stays = live.hold().is_none_or(|hold| hold.stop.is_some());
                 preemptible && !stays && !self.queues.up(live.queue).any(for_queue)

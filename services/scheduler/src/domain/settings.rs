@@ -1,160 +1,65 @@
-//! What operators set, and what becomes of the nodes.
+//! What operators set for the whole cell: the policy, and the priority classes.
 
-use super::{
-    Scheduler,
-    allocation::{Live, Phase},
-    blocked::Blocked,
-    class::ClassNo,
-    preempt::Epoch,
-    queues::Key,
-};
-use ledger::IllegalEvent;
-use vocab::fact::{
-    CordonSet, NodeLost, NodeReady, PriorityClassSet, QueueSet, QuotaSet, ReservationSet, TenantSet,
-};
-use vocab::{LineNo, NodeCapacity, SchedulingPolicy, Token, Validity};
+use super::interner::Interner;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use vocab::{PriorityClass, SchedulingPolicy, Token};
 
-impl Scheduler {
-    pub(super) fn queue_set(&mut self, set: &QueueSet) {
-        self.queues.set(&set.queue, &set.settings);
-        self.order_anew();
-        self.try_everything();
+/// The name of a priority class that live allocations have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PriorityNo(u32);
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    policy: SchedulingPolicy,
+    classes: BTreeMap<Token, PriorityClass>,
+    /// Names of priority classes that live allocations have.
+    names: Interner<Token>,
+}
+
+impl Settings {
+    pub fn policy(&self) -> &SchedulingPolicy {
+        &self.policy
     }
 
-    pub(super) fn class_set(&mut self, set: &PriorityClassSet) {
-        let (class, settings) = (set.class.clone(), set.settings.clone());
-        self.priority_classes.insert(class, settings);
-        self.recount_firm();
-        self.try_everything();
-    }
-
-    pub(super) fn policy_set(&mut self, policy: &SchedulingPolicy) {
+    pub fn set_policy(&mut self, policy: &SchedulingPolicy) {
         self.policy = policy.clone();
-        self.order_anew();
-        self.try_everything();
     }
 
-    pub(super) fn cordon_set(&mut self, set: &CordonSet) {
-        self.fleet.set_cordon(&set.node, set.cordoned);
-        self.try_anew();
+    pub fn set_class(&mut self, name: &Token, class: &PriorityClass) {
+        self.classes.insert(name.clone(), class.clone());
     }
 
-    pub(super) fn reservation_set(&mut self, set: &ReservationSet, version: u64) {
-        self.reservations
-            .ask(&set.reservation, version, &set.wanted);
-        self.epoch = Epoch::default();
+    /// One more allocation has the class.
+    pub fn acquire(&mut self, name: &Token) -> PriorityNo {
+        PriorityNo(self.names.acquire(name))
     }
 
-    pub(super) fn tenant_set(&mut self, set: &TenantSet) {
-        self.queues.weigh(&set.tenant, set.settings.weight_milli);
-        self.try_anew();
+    /// One less.
+    pub fn release(&mut self, class: PriorityNo) {
+        self.names.release(class.0);
     }
 
-    pub(super) fn quota_set(&mut self, set: &QuotaSet) {
-        // What holds from a later moment on, or until one, quota says when it does.
-        if set.validity == Validity::default() {
-            let limits = set.limits.as_ref();
-            self.named.limit(&set.account, &set.resource, limits);
-        }
+    /// None where none was asked for, or set under that name.
+    pub fn class(&self, of: Option<PriorityNo>) -> Option<&PriorityClass> {
+        self.classes.get(self.names.get(of?.0))
     }
 
-    pub(super) fn node_registered(
-        &mut self,
-        node: &Token,
-        incarnation: u64,
-        capacity: &NodeCapacity,
-    ) {
-        let mut nominees = Vec::new();
-        if let Some(known) = self.fleet.find(node) {
-            let empty = self.fleet.empty_room(known);
-            self.popularity.left(&empty);
-            nominees.clone_from(&self.fleet.node(known).nominees);
-            for nominee in &nominees {
-                let class = self.live.get(nominee).map(|live| live.class);
-                if let Some(ClassNo(class)) = class {
-                    let class = self.classes.get(class);
-                    self.fleet.denominate(known, *nominee, class);
-                }
-            }
-        }
-        self.fleet.register(node, incarnation, capacity);
-        if let Some(known) = self.fleet.find(node) {
-            let empty = self.fleet.empty_room(known);
-            self.popularity.joined(&empty);
-            // They are judged anew: the node may be another by now.
-            for nominee in nominees {
-                let class = self.live.get(&nominee).map(|live| live.class);
-                if let Some(ClassNo(class)) = class {
-                    let class = self.classes.get(class);
-                    self.fleet.nominate(known, nominee, class);
-                }
-            }
-        }
-        self.try_anew();
+    pub fn preemptible(&self, of: Option<PriorityNo>) -> bool {
+        self.class(of).is_some_and(|class| class.preemptible)
     }
 
-    pub(super) fn node_ready(&mut self, fact: &NodeReady) -> Result<(), IllegalEvent> {
-        let node = self.fleet.find(&fact.node);
-        let node = node.ok_or_else(|| IllegalEvent::new("no such node", fact))?;
-        self.fleet.set_ready(node, true);
-        self.try_anew();
-        Ok(())
+    /// Whether any class is preemptible, whoever has it.
+    pub fn any_preemptible(&self) -> bool {
+        self.classes.values().any(|class| class.preemptible)
     }
 
-    pub(super) fn node_lost(&mut self, fact: &NodeLost) -> Result<(), IllegalEvent> {
-        let node = self.fleet.find(&fact.node);
-        let node = node.ok_or_else(|| IllegalEvent::new("no such node", fact))?;
-        self.fleet.set_ready(node, false);
-        self.try_anew();
-        self.lost.extend(&self.fleet.node(node).holds);
-        Ok(())
-    }
-
-    /// A priority class may have become preemptible, or not preemptible any more.
-    fn recount_firm(&mut self) {
-        let counts = |live: &&Live| match &live.phase {
-            Phase::Held(hold) => !hold.preempted(),
-            Phase::Nominated(_) => true,
-            _ => false,
-        };
-        let held = self.live.values().filter(counts);
-        let used = held.map(|live| (live.queue, self.used(live)));
-        let firm = used.filter(|(_, used)| used.firm);
-        let firm: Vec<_> = firm.map(|(queue, used)| (queue, used.amounts)).collect();
-        self.queues.recount_firm(firm.into_iter());
-    }
-
-    /// Whoever waits stands in line by new settings.
-    fn order_anew(&mut self) {
-        for (line, key) in self.queues.keys() {
-            self.stand_anew(line, key);
-        }
-    }
-
-    /// What stands there as `key` stands where it has to by now.
-    pub(super) fn stand_anew(&mut self, line: LineNo, key: Key) {
-        let asks = self.queues.line(line).map(|line| line.asks);
-        let Some(live) = self.live.get(&key.allocation) else {
-            return;
-        };
-        let new = self.key(key.allocation, live, asks.unwrap_or_default());
-        self.queues.rekey(line, key, new);
-        let stands = self.live.get_mut(&key.allocation);
-        match stands.map(|live| (&mut live.phase, live.gang)) {
-            Some((Phase::Queued(_, at), _)) => *at = new,
-            Some((_, Some(gang))) => self.gangs.stands(gang, (line, new)),
-            _ => {}
-        }
-    }
-
-    fn try_anew(&mut self) {
-        self.epoch = Epoch::default();
-        self.blocked.sweep.anew();
-    }
-
-    fn try_everything(&mut self) {
-        self.epoch = Epoch::default();
-        self.queues.free_all();
-        *self.blocked = Blocked::default();
+    /// Whether anybody has a class that preempts.
+    pub fn any_preempts(&self) -> bool {
+        let mut all = self.names.users();
+        all.any(|(no, _)| {
+            self.class(Some(PriorityNo(no)))
+                .is_some_and(|it| it.preempts)
+        })
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use ledger::Projection;
 use scheduler::{
-    domain::{Bounds, Rules, Scheduler},
+    domain::{Bounds, Config, Scheduler},
     project::WarmProjection,
 };
 use store::{Looked, NamedResource};
@@ -25,9 +25,9 @@ struct Cell {
     lsn: u64,
 }
 
-fn rules() -> Rules {
-    Rules {
-        bounds: Bounds {
+fn config() -> Config {
+    Config {
+        reservations: Bounds {
             history_slots: 4,
             ..Bounds::default()
         },
@@ -89,7 +89,7 @@ impl Cell {
         self.lsn += 1;
         let first = self.own;
         let mut draft = Draft::new(Millis(1_700_000_000_000), first);
-        self.state.decide(&rules(), &mut draft);
+        self.state.decide(&config(), &mut draft);
         assert_eq!(draft.illegal(), None);
         for (event, index) in draft.events().zip(0..) {
             let at = self.at(EventNo(first.0 + u64::from(index)), index);

@@ -3,7 +3,7 @@
 use super::{DomainError, Subject};
 use crate::reserve::workload::token;
 use ledger::{Decider, Draft};
-use scheduler::domain::{Rules, Scheduler};
+use scheduler::domain::{Config, Scheduler};
 use vocab::fact::{ResourceAsked, ResourceDecided};
 use vocab::{
     At, Event, EventNo, Lsn, Millis, Operation, ReservationNo, ResourceAnswer, ResourceAsk, Slot,
@@ -15,7 +15,7 @@ const FRAME: usize = 512;
 
 pub struct Deciding {
     state: Scheduler,
-    rules: Rules,
+    config: Config,
     tenant: Token,
     inputs: Vec<(At, Event)>,
     asked: u64,
@@ -31,7 +31,7 @@ impl Deciding {
     ) -> Result<(), DomainError> {
         loop {
             let mut draft = Draft::new(now, self.next);
-            self.state.decide(&self.rules, &mut draft);
+            self.state.decide(&self.config, &mut draft);
             if let Some(illegal) = draft.illegal() {
                 return Err(illegal.clone().into());
             }
@@ -53,7 +53,7 @@ impl Subject for Deciding {
     fn new() -> Self {
         Self {
             state: Scheduler::default(),
-            rules: Rules::default(),
+            config: Config::default(),
             tenant: token("team-a"),
             inputs: Vec::new(),
             asked: 0,
@@ -107,6 +107,6 @@ impl Subject for Deciding {
 
 impl Deciding {
     fn now(&self, slot: Slot) -> Millis {
-        Millis((slot * self.rules.slot_ms) as i64)
+        Millis((slot * self.config.slot_ms) as i64)
     }
 }

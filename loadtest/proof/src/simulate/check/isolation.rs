@@ -8,7 +8,7 @@ use super::{Invariant, Violation};
 use crate::simulate::world::token;
 use ledger::{Decider, Draft, LedgerId, Replica, Snapshot, memory::MemoryBus, memory::Seeded};
 use quota::domain::Quota;
-use scheduler::domain::{Rules, Scheduler, what_if::told_to_stop};
+use scheduler::domain::{Config, Scheduler, what_if::told_to_stop};
 use std::fmt;
 use vocab::fact::{
     AllocationRequested, AllocationWaiting, NodeRegistered, PriorityClassSet, QueueSet, QuotaSet,
@@ -78,7 +78,7 @@ impl Cell {
         &mut self,
         now: Millis,
         inputs: &[Input],
-        rules: &Rules,
+        config: &Config,
     ) -> Result<Vec<Event>, Violation> {
         for input in inputs {
             self.observe(now, input)?;
@@ -96,8 +96,8 @@ impl Cell {
         }
         let next = &mut self.next;
         let (quota, scheduler) = (&mut self.quota, &mut self.scheduler);
-        let mut all = decide(quota, &(), scheduler, now, next)?;
-        all.extend(decide(scheduler, rules, quota, now, next)?);
+        let mut all = decide(quota, &quota::Config::default(), scheduler, now, next)?;
+        all.extend(decide(scheduler, config, quota, now, next)?);
         all.retain(|event| !is_odd(event) && !matches!(event, Event::LineExplained(_)));
         for event in &mut all {
             // Who came before is another number of lines.
@@ -340,7 +340,7 @@ fn numbered(events: Vec<Event>, first: u64, now: Millis) -> Vec<Input> {
 }
 
 /// Decides what follows from a quiet state with and without impossible requests.
-pub fn impossible_changes_nothing(bus: &MemoryBus, rules: &Rules) -> Result<(), Violation> {
+pub fn impossible_changes_nothing(bus: &MemoryBus, config: &Config) -> Result<(), Violation> {
     let (mut without, mut now) = Cell::read(bus)?;
     let mut random = Seeded::new(now.0 as u64);
     now = Millis(now.0 + 1);
@@ -358,8 +358,8 @@ pub fn impossible_changes_nothing(bus: &MemoryBus, rules: &Rules) -> Result<(), 
         .collect();
     inputs.extend(rest);
     for _ in 0..ROUNDS_MAX {
-        let as_it_is = without.round(now, &inputs, rules)?;
-        let beside = with.round(now, &more, rules)?;
+        let as_it_is = without.round(now, &inputs, config)?;
+        let beside = with.round(now, &more, config)?;
         if as_it_is != beside {
             let at = as_it_is.iter().zip(&beside);
             let at = at.take_while(|(one, other)| one == other).count();

@@ -6,7 +6,7 @@ use super::{Invariant, Violation};
 use ledger::{
     Decider, Digest, Draft, LedgerId, Record, Replica, Snapshot, memory::MemoryBus, state_digest,
 };
-use scheduler::domain::{Rules, Scheduler};
+use scheduler::domain::{Config, Scheduler};
 use vocab::fact::AllocationWaiting;
 use vocab::{Event, Millis, WaitingReason};
 
@@ -112,7 +112,7 @@ impl<D: Decider> Replays<D> {
 
 /// Whether a scheduler that begins now would do anything but explain: one that has folded all from the beginning, and one
 /// that has begun with the newest snapshot. At the clock of the writer's last frame: nothing has come due since.
-pub fn begins_quietly(bus: &MemoryBus, rules: &Rules) -> Result<(), Violation> {
+pub fn begins_quietly(bus: &MemoryBus, config: &Config) -> Result<(), Violation> {
     let kept = bus.snapshots_kept(Scheduler::WRITER.name()).into_iter();
     let restored = kept
         .filter_map(|bytes| Snapshot::from_bytes(&bytes, LedgerId(1)))
@@ -131,7 +131,7 @@ pub fn begins_quietly(bus: &MemoryBus, rules: &Rules) -> Result<(), Violation> {
         let head = replica.head();
         let mut state = replica.state().clone();
         let mut draft = Draft::new(head.now.max(Millis(0)), head.next_event);
-        state.decide(rules, &mut draft);
+        state.decide(config, &mut draft);
         let says = |event: &&Event| {
             matches!(event, Event::LineExplained(_))
                 || matches!(event, Event::AllocationWaiting(AllocationWaiting { reason, .. })

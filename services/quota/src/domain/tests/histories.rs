@@ -5,7 +5,7 @@ use super::{
     checker::Checker,
     words::{admin, event, operation, token},
 };
-use crate::domain::Quota;
+use crate::domain::{Config, Quota};
 use ledger::{Decider, Draft, memory::Seeded};
 use std::collections::BTreeMap;
 use vocab::fact::{AllocationRequested, QuotaReserved, QuotaSet, TenantSet};
@@ -408,7 +408,7 @@ impl History {
             let mut same = Vec::new();
             loop {
                 let mut draft = Draft::new(now, EventNo(*next));
-                twin.decide(&(), &mut draft);
+                twin.decide(&Config::default(), &mut draft);
                 *next = draft.next_no().0;
                 same.extend(draft.events().cloned());
                 if !draft.full() {

@@ -14,7 +14,7 @@ mod validity;
 mod waiting;
 mod words;
 
-use super::Quota;
+use super::{Config, Quota};
 use ledger::{Decider, Draft, Snapshot};
 use vocab::fact::{
     LimitsInForce, QuotaDenied, QuotaReclaimed, QuotaReleased, QuotaReserved, QuotaWaiting,
@@ -55,7 +55,7 @@ impl World {
         let mut events = Vec::new();
         loop {
             let mut draft = Draft::new(self.now, EventNo(self.next));
-            self.state.decide(&(), &mut draft);
+            self.state.decide(&Config::default(), &mut draft);
             assert_eq!(draft.illegal(), None);
             self.next = draft.next_no().0;
             events.extend(draft.events().cloned());

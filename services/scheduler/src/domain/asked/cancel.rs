@@ -20,7 +20,7 @@ pub fn decide(
             draft.emit(state, event);
             CancelVerdict::WasLive
         }
-        None if state.live.contains_key(&allocation) => CancelVerdict::WasLive,
+        None if state.allocations.contains(&allocation) => CancelVerdict::WasLive,
         None => CancelVerdict::HadEnded,
     };
     CancelDecided {
@@ -32,7 +32,7 @@ pub fn decide(
 
 /// What a cancel does to it; nothing if it has ended or is stopping already.
 pub fn cancelled(state: &Scheduler, allocation: AllocationNo, draft: &Draft) -> Option<Written> {
-    match &state.live.get(&allocation)?.phase {
+    match &state.allocations.get(&allocation)?.phase {
         Phase::Held(hold) if hold.stop.is_some() => None,
         Phase::Held(_) => Some(AllocationStopping { allocation }.into()),
         Phase::AwaitingQuota(_)
@@ -60,7 +60,7 @@ impl Scheduler {
     }
 
     pub(super) fn will_not_be_queued_again(&mut self, no: AllocationNo) {
-        if let Some(Phase::Held(hold)) = self.live.get_mut(&no).map(|live| &mut live.phase)
+        if let Some(Phase::Held(hold)) = self.allocations.get_mut(&no).map(|live| &mut live.phase)
             && let Some(Stop::Preempted { cancelled, .. }) = &mut hold.stop
         {
             *cancelled = true;

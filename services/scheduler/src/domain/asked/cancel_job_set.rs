@@ -14,7 +14,9 @@ pub fn decide(
     (tenant, job_set): (&Token, &Token),
     draft: &mut Draft,
 ) -> Option<JobSetCancelDecided> {
-    let members = state.in_job_set(tenant, job_set, AllocationNo(request.0));
+    let members = state
+        .allocations
+        .in_job_set(tenant, job_set, AllocationNo(request.0));
     let mut stopping = 0;
     for allocation in members {
         if draft.full() {
@@ -23,7 +25,7 @@ pub fn decide(
         if let Some(event) = cancelled(state, allocation, draft) {
             draft.emit(state, event);
         }
-        stopping += u64::from(state.live.contains_key(&allocation));
+        stopping += u64::from(state.allocations.contains(&allocation));
     }
     let ended = match state.asked.get(&request) {
         Some(Asked::CancelJobSet { ended, .. }) => *ended,
@@ -39,7 +41,7 @@ impl Scheduler {
     /// One of them has ended cancelled before all of them were told.
     pub fn counts_as_cancelled(&mut self, no: AllocationNo) {
         let first = self.asked.iter_mut().next();
-        let (Some((request, asked)), Some(live)) = (first, self.live.get(&no)) else {
+        let (Some((request, asked)), Some(live)) = (first, self.allocations.get(&no)) else {
             return;
         };
         match asked {
@@ -47,7 +49,7 @@ impl Scheduler {
                 tenant,
                 job_set,
                 ended,
-            } if no.0 < request.0 && self.job_sets.is(live.job_set, tenant, job_set) => {
+            } if no.0 < request.0 && self.allocations.is_in(live, tenant, job_set) => {
                 *ended += 1;
             }
             Asked::CancelJobSet { .. } | Asked::Cancel(_) | Asked::Priority { .. } => {}
@@ -62,7 +64,10 @@ impl Scheduler {
             Asked::CancelJobSet {
                 tenant, job_set, ..
             } => {
-                for no in self.in_job_set(&tenant, &job_set, AllocationNo(fact.request.0)) {
+                for no in
+                    self.allocations
+                        .in_job_set(&tenant, &job_set, AllocationNo(fact.request.0))
+                {
                     self.will_not_be_queued_again(no);
                 }
                 Ok(())

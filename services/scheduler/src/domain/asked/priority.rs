@@ -28,7 +28,7 @@ pub fn decide(
         if draft.full() {
             return None;
         }
-        let has = state.live.get(allocation).map(|live| live.priority);
+        let has = state.allocations.get(allocation).map(|live| live.priority);
         if has != Some(priority) {
             let allocation = *allocation;
             let event = AllocationReprioritised {
@@ -52,7 +52,7 @@ fn targets(
     target: &PriorityTarget,
 ) -> Result<Vec<AllocationNo>, Refusal> {
     match target {
-        PriorityTarget::Allocation(no) => match state.live.get(no) {
+        PriorityTarget::Allocation(no) => match state.allocations.get(no) {
             None => Err(Refusal::new(Rule::AllocationEnded, "allocation_id")),
             Some(live) if live.priority_class.is_some() => {
                 Err(Refusal::new(Rule::SettingInvalid, "priority_class"))
@@ -60,9 +60,12 @@ fn targets(
             Some(_) => Ok(vec![*no]),
         },
         PriorityTarget::JobSet(job_set) => {
-            let mut members = state.in_job_set(tenant, job_set, AllocationNo(request.0));
+            let mut members =
+                state
+                    .allocations
+                    .in_job_set(tenant, job_set, AllocationNo(request.0));
             members.retain(|no| {
-                let live = state.live.get(no);
+                let live = state.allocations.get(no);
                 live.is_some_and(|live| live.priority_class.is_none())
             });
             if members.is_empty() {
@@ -78,7 +81,7 @@ impl Scheduler {
     pub fn reprioritised(&mut self, fact: &AllocationReprioritised) -> Result<(), IllegalEvent> {
         let no = fact.allocation;
         let live = self
-            .live
+            .allocations
             .get_mut(&no)
             .filter(|live| live.priority_class.is_none())
             .ok_or_else(|| IllegalEvent::new("no such allocation without a class", fact))?;

@@ -18,21 +18,22 @@ pub struct Wanted<'a> {
     pub no: ClassNo,
     pub class: &'a Class,
     pub policy: PlacementPolicy,
+}
+
+/// What a class looks for, by what is usually asked for.
+pub struct Scored<'a> {
+    pub wanted: &'a Wanted<'a>,
     pub popularity: &'a Popularity,
 }
 
-impl Wanted<'_> {
+impl Scored<'_> {
     /// How good the node is now, whether or not it is of a kind that may be used.
     fn of_kind(&self, node: &Node, capacity: &NodeCapacity) -> Value {
-        if node.check(capacity, self.class).is_err() {
+        let Wanted { class, policy, .. } = *self.wanted;
+        if node.check(capacity, class).is_err() {
             return Value::NONE;
         }
-        match scoring::score(
-            self.policy.into(),
-            self.popularity,
-            &node.room,
-            &self.class.ask,
-        ) {
+        match scoring::score(policy.into(), self.popularity, &node.room, &class.ask) {
             Some(score) => Value::new(score, node.precedence),
             None => Value::NONE,
         }
@@ -40,7 +41,7 @@ impl Wanted<'_> {
 
     /// How good the node is now, whether or not it is open.
     pub fn value(&self, node: &Node, capacity: &NodeCapacity) -> Value {
-        match keeps_off(capacity, self.class) {
+        match keeps_off(capacity, self.wanted.class) {
             Some(_) => Value::NONE,
             None => self.of_kind(node, capacity),
         }
@@ -152,11 +153,11 @@ impl Changes {
     pub fn bring_up_to_date(
         &self,
         ranked: &mut Ranked,
-        wanted: &Wanted<'_>,
+        scored: &Scored<'_>,
         nodes: &[Node],
         kinds: &Interner<NodeCapacity>,
     ) {
-        let usable = ranked.popularity == wanted.popularity.version()
+        let usable = ranked.popularity == scored.popularity.version()
             && ranked.seen >= self.since
             && ranked.ranking.len() == nodes.len();
         // A kind's number may have come to mean another kind since then; new kinds come with node changes that a ranking
@@ -165,15 +166,15 @@ impl Changes {
             let unseen = (ranked.seen - self.since) as usize;
             for (node, number) in self.log[unseen..].iter().zip(ranked.seen..) {
                 if self.last[node.0 as usize] == number {
-                    let value = value(&nodes[node.0 as usize], wanted, kinds, &mut ranked.kinds);
+                    let value = value(&nodes[node.0 as usize], scored, kinds, &mut ranked.kinds);
                     ranked.ranking.set(*node, value);
                 }
             }
         } else {
             ranked.kinds.clear();
-            let of = |node| value(node, wanted, kinds, &mut ranked.kinds);
+            let of = |node| value(node, scored, kinds, &mut ranked.kinds);
             ranked.ranking = Ranking::new(nodes.iter().map(of).collect());
-            ranked.popularity = wanted.popularity.version();
+            ranked.popularity = scored.popularity.version();
         }
         ranked.seen = self.now();
     }
@@ -187,7 +188,7 @@ impl Changes {
 
 fn value(
     node: &Node,
-    wanted: &Wanted<'_>,
+    scored: &Scored<'_>,
     kinds: &Interner<NodeCapacity>,
     usable: &mut Vec<Option<bool>>,
 ) -> Value {
@@ -200,9 +201,10 @@ fn value(
         usable.resize(kinds.bound().max(at + 1), None);
     }
     let capacity = kinds.get(kind);
-    let usable = *usable[at].get_or_insert_with(|| keeps_off(capacity, wanted.class).is_none());
+    let usable =
+        *usable[at].get_or_insert_with(|| keeps_off(capacity, scored.wanted.class).is_none());
     if usable {
-        wanted.of_kind(node, capacity)
+        scored.of_kind(node, capacity)
     } else {
         Value::NONE
     }

@@ -10,16 +10,17 @@ pub use filter::{Moves, Others, keeps_off, meets, most_on};
 pub use node::{Node, NodeNo, Spot, Taken};
 pub use ranking::Value;
 
-use self::changes::Changes;
+use self::changes::{Changes, Scored};
 use super::{
-    class::{Amounts, Class, ClassNo, add, subtract},
-    interner::{Interner, Scratch},
-    scoring::{self, ModelNo},
+    class::{Amounts, Class, ClassNo, add, model_no, subtract},
+    interner::Interner,
+    scoring::{self, Ask, Popularity},
 };
+use ledger::Scratch;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::{
-    AllocationNo, NodeCapacity, ResourceKind, Token,
+    AllocationNo, AllocationSpec, NodeCapacity, PlacementPolicy, ResourceKind, Token,
     sabotage::{self, Bug},
 };
 
@@ -32,7 +33,9 @@ pub struct Fleet {
     names: Interner<Token>,
     /// Nodes with equal capacity, labels and taints are of one kind.
     kinds: Interner<NodeCapacity>,
-    pub models: Interner<Token>,
+    models: Interner<Token>,
+    /// What is usually asked for, which placement leaves room for.
+    popularity: Popularity,
     /// Who has which precedence.
     precedences: BTreeMap<u32, NodeNo>,
     /// Cordons may come before their nodes.
@@ -82,13 +85,6 @@ impl Regrouped {
     }
 }
 
-/// The number that the scoring policies know a model by.
-pub fn model_no(models: &mut Interner<Token>, model: &Token) -> ModelNo {
-    // Models are few and are never given back.
-    let number = models.find(model).unwrap_or_else(|| models.acquire(model));
-    ModelNo::new(number)
-}
-
 impl Fleet {
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
@@ -110,8 +106,18 @@ impl Fleet {
         self.kind(self.node(node).kind)
     }
 
+    /// What the request asks for, in the numbers that this fleet knows models by.
+    pub fn class(&mut self, tenant: &Token, spec: &AllocationSpec) -> Class {
+        Class::of(tenant, spec, &mut self.models)
+    }
+
+    /// Somebody may be placed who asks for this.
+    pub fn arrived(&mut self, ask: &Ask) {
+        self.popularity.arrived(ask);
+    }
+
     /// What is free on the node when nothing is on it.
-    pub fn empty_room(&mut self, node: NodeNo) -> scoring::Room {
+    fn empty_room(&mut self, node: NodeNo) -> scoring::Room {
         let capacity = self.kinds.get(self.nodes[node.0 as usize].kind.0);
         empty_room(&mut self.models, capacity)
     }
@@ -163,6 +169,8 @@ impl Fleet {
         };
         let no = match self.find(name) {
             Some(no) => {
+                let empty = self.empty_room(no);
+                self.popularity.left(&empty);
                 self.leave_totals(no);
                 let old = self.node(no);
                 node.precedence = old.precedence;
@@ -187,6 +195,8 @@ impl Fleet {
                 no
             }
         };
+        let empty = self.empty_room(no);
+        self.popularity.joined(&empty);
         self.join_totals(no);
         self.gained(no);
     }
@@ -491,14 +501,35 @@ impl Fleet {
 
     /// How good the node is for what is wanted now, closed or not.
     pub fn value(&self, no: NodeNo, wanted: &Wanted<'_>) -> Value {
-        wanted.value(self.node(no), self.capacity(no))
+        self.value_of(self.node(no), self.capacity(no), wanted)
+    }
+
+    /// How good a node with this capacity would be.
+    pub fn value_of(&self, node: &Node, capacity: &NodeCapacity, wanted: &Wanted<'_>) -> Value {
+        let popularity = &self.popularity;
+        Scored { wanted, popularity }.value(node, capacity)
+    }
+
+    /// Where on a node with this capacity one of the class goes, if it fits.
+    pub fn spot(
+        &self,
+        node: &Node,
+        capacity: &NodeCapacity,
+        class: &Class,
+        policy: PlacementPolicy,
+    ) -> Option<Spot> {
+        node.spot(capacity, class, |room| {
+            scoring::devices(policy.into(), &self.popularity, room, &class.ask)
+        })
     }
 
     /// Takes all changes into the ranking of what is wanted.
     pub fn rank(&mut self, wanted: &Wanted<'_>) {
         let mut changes = std::mem::take(&mut self.changes.0);
         let mut ranked = changes.take_ranked(wanted);
-        changes.bring_up_to_date(&mut ranked, wanted, &self.nodes, &self.kinds);
+        let popularity = &self.popularity;
+        let scored = Scored { wanted, popularity };
+        changes.bring_up_to_date(&mut ranked, &scored, &self.nodes, &self.kinds);
         changes.put_ranked(wanted, ranked);
         self.changes.0 = changes;
     }

@@ -3,10 +3,10 @@
 use super::KindNo;
 use crate::domain::{
     class::Class,
-    interner::Scratch,
     scoring::{self, Room},
     topology::{self, ZoneAsk, ZonePart, ZoneRoom},
 };
+use ledger::Scratch;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use vocab::{AllocationNo, Filter, GpuShare, NodeCapacity, NumaPolicy, Token};

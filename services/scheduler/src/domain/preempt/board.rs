@@ -76,16 +76,16 @@ impl Seen {
         for (no, live) in node
             .holds
             .iter()
-            .filter_map(|no| Some((no, state.live.get(no)?)))
+            .filter_map(|no| Some((no, state.allocations.get(no)?)))
         {
             let Some(hold) = live.hold() else {
                 continue;
             };
-            let amounts = state.amounts(live);
+            let amounts = state.allocations.amounts(live);
             if hold.stop.is_some() {
                 clears = true;
                 add(&mut prospect, &amounts);
-            } else if state.preemptible(live) {
+            } else if state.settings.preemptible(live.priority_class) {
                 may_go.push(Entry {
                     priority: live.priority,
                     placed: hold.placed,
@@ -98,8 +98,12 @@ impl Seen {
         may_go.sort_unstable_by_key(|entry| {
             (entry.priority, Reverse(entry.placed), Reverse(entry.no))
         });
-        for live in node.nominees.iter().filter_map(|no| state.live.get(no)) {
-            for (prospect, promised) in prospect.iter_mut().zip(state.amounts(live)) {
+        for live in node
+            .nominees
+            .iter()
+            .filter_map(|no| state.allocations.get(no))
+        {
+            for (prospect, promised) in prospect.iter_mut().zip(state.allocations.amounts(live)) {
                 *prospect = prospect.saturating_sub(promised);
             }
         }

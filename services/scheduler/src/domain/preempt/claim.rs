@@ -114,7 +114,7 @@ pub struct Claimant<'a> {
 impl<'a> Claimant<'a> {
     /// From here on it is that member of the unit.
     pub fn stands_for(&mut self, state: &'a Scheduler, no: AllocationNo, shares: &Shares) {
-        if let Some(live) = state.live.get(&no) {
+        if let Some(live) = state.allocations.get(&no) {
             self.live = live;
             self.rights = state.rights(no, live, shares);
         }
@@ -174,7 +174,7 @@ impl Scheduler {
         shares: &Shares,
         plan: &Plan,
     ) -> Option<PreemptionCause> {
-        let live = self.live.get(&no)?;
+        let live = self.allocations.get(&no)?;
         let goes_already = live.hold()?.stop.is_some() || plan.victims.contains_key(&no);
         if goes_already || live.gang.is_some() && live.gang == claimant.live.gang {
             return None;
@@ -183,16 +183,16 @@ impl Scheduler {
         let fellows = || {
             self.fellows(no)
                 .into_iter()
-                .filter_map(|fellow| self.live.get(&fellow))
+                .filter_map(|fellow| self.allocations.get(&fellow))
         };
         let wanted_near = |live: &Live| {
-            let class = self.classes.get(live.class.0);
-            let mut near = self.classes.get(claimant.live.class.0).near();
+            let class = self.allocations.class(live.class);
+            let mut near = self.allocations.class(claimant.live.class).near();
             near.any(|group| class.group() == Some(group))
         };
         let may = |live: &Live| {
             let stays = live.hold().is_none_or(|hold| claimant.spares(hold.placed));
-            self.preemptible(live) && !stays && !wanted_near(live)
+            self.settings.preemptible(live.priority_class) && !stays && !wanted_near(live)
         };
         if !fellows().all(may) {
             return None;
@@ -201,14 +201,16 @@ impl Scheduler {
         let due = shares.due(live.queue);
         let mut less = plan.less.get(&live.queue).copied().unwrap_or_default();
         let before = self.held_share(live.queue, &less);
-        if before.0 <= due.part(self.policy.protected_milli).0 && self.policy.protected_milli > 0 {
+        if before.0 <= due.part(self.settings.policy().protected_milli).0
+            && self.settings.policy().protected_milli > 0
+        {
             return None;
         }
         if claimant.rights.by_priority && priority < claimant.live.priority {
             return Some(PreemptionCause::Priority);
         }
         for fellow in fellows() {
-            add(&mut less, &self.amounts(fellow));
+            add(&mut less, &self.allocations.amounts(fellow));
         }
         let after = self.held_share(live.queue, &less);
         let closer = before.0 > due.0.saturating_add(ROUNDING)
@@ -223,7 +225,7 @@ impl Scheduler {
 
     /// It and, for a member of a gang, all members that are on nodes.
     pub(super) fn fellows(&self, no: AllocationNo) -> Vec<AllocationNo> {
-        match self.live.get(&no).and_then(|live| live.gang) {
+        match self.allocations.get(&no).and_then(|live| live.gang) {
             Some(gang) => self.gangs.on_nodes(gang).collect(),
             None => vec![no],
         }

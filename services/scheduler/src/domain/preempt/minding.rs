@@ -112,8 +112,8 @@ impl Scheduler {
         }
         let mut nominees: BTreeSet<_> = self.fleet.minding(class).collect();
         let fellows = victims.iter().flat_map(|(victim, _)| self.fellows(*victim));
-        for live in fellows.filter_map(|no| self.live.get(&no)) {
-            nominees.extend(self.fleet.minding(self.classes.get(live.class.0)));
+        for live in fellows.filter_map(|no| self.allocations.get(&no)) {
+            nominees.extend(self.fleet.minding(self.allocations.class(live.class)));
         }
         if nominees.is_empty() {
             return minding;

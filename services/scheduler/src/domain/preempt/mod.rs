@@ -30,7 +30,7 @@ use vocab::fact::AllocationNominated;
 
 use super::{
     Scheduler,
-    allocation::{Live, PriorityNo},
+    allocation::Live,
     class::{ShapeNo, add},
     fair::Share,
     queues::{Key, Line},
@@ -45,7 +45,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 use vocab::{
-    AllocationNo, LineNo, Millis, PriorityClass, WaitingReason,
+    AllocationNo, LineNo, Millis, WaitingReason,
     sabotage::{self, Bug},
 };
 
@@ -77,19 +77,9 @@ impl Epoch {
 }
 
 impl Scheduler {
-    pub(super) fn priority_class(&self, live: &Live) -> Option<&PriorityClass> {
-        let PriorityNo(no) = live.priority_class?;
-        self.priority_classes.get(self.priorities.get(no))
-    }
-
-    pub(super) fn preemptible(&self, live: &Live) -> bool {
-        self.priority_class(live)
-            .is_some_and(|class| class.preemptible)
-    }
-
     /// Whether it may make lower priorities go, as far as it has not been nominated in vain.
     pub(super) fn preempts(&self, no: AllocationNo, live: &Live) -> bool {
-        let class = self.priority_class(live);
+        let class = self.settings.class(live.priority_class);
         class.is_some_and(|class| class.preempts) && !self.epoch.bars(no)
     }
 
@@ -97,7 +87,7 @@ impl Scheduler {
     fn rights(&self, no: AllocationNo, live: &Live, shares: &Shares) -> Rights {
         let had_its_turn = self.epoch.cleared_for.contains(&no) || self.epoch.bars(no);
         let rests = had_its_turn || !shares.any_above_but(live.queue);
-        let by_share = self.policy.fair_share_preemption
+        let by_share = self.settings.policy().fair_share_preemption
             && (!rests || sabotage::armed(Bug::EndlessPreemption));
         Rights {
             by_priority: self.preempts(no, live),
@@ -115,7 +105,7 @@ impl Scheduler {
         now: Millis,
     ) -> Option<(Claimant<'_>, Strength, Strength)> {
         let head = line.head()?.allocation;
-        let live = self.live.get(&head)?;
+        let live = self.allocations.get(&head)?;
         let minute = Millis(now.0.div_euclid(MINUTE_MS) * MINUTE_MS);
         let queue = line.key.queue;
         // Limits hold whoever has to go: what goes stays on its node until it has gone.
@@ -124,7 +114,7 @@ impl Scheduler {
         if limited {
             return None;
         }
-        let half_life_ms = self.policy.half_life_ms;
+        let half_life_ms = self.settings.policy().half_life_ms;
         let mut with_it = self.queues.own_counted(queue, minute, half_life_ms);
         add(&mut with_it, &line.asks);
         let mut claimant = Claimant {
@@ -160,7 +150,7 @@ impl Scheduler {
 
     /// Whether as many may go as the plan asks for; if not, it is looked at again when they may.
     fn may_go_now(&mut self, plan: &Plan, now: Millis) -> bool {
-        let most = self.policy.preemptions_per_minute;
+        let most = self.settings.policy().preemptions_per_minute;
         let may = self.rate.allows(now, plan.victims.len(), most);
         if !may {
             let again_at = self.rate.again_at(now);
@@ -184,9 +174,7 @@ pub(super) fn decide(
     due: &mut Option<Vec<Share>>,
     draft: &mut Draft,
 ) -> bool {
-    let mut classes = state.priority_classes.values();
-    let any = classes.any(|class| class.preemptible);
-    if !any || state.policy.preemptions_per_minute == 0 {
+    if !state.settings.any_preemptible() || state.settings.policy().preemptions_per_minute == 0 {
         for line in std::mem::take(&mut state.blocked.rate_limited) {
             state.blocked.unexplained.insert(line);
         }
@@ -257,7 +245,10 @@ pub(super) fn decide(
         state.blocked.preempt_at(draft.now);
     }
     let anybody_waits = state.queues.lines().next().is_some();
-    if state.policy.half_life_ms > 0 && state.policy.fair_share_preemption && anybody_waits {
+    if state.settings.policy().half_life_ms > 0
+        && state.settings.policy().fair_share_preemption
+        && anybody_waits
+    {
         // Less may be remembered by then of one who waits.
         let next = (draft.now.0.div_euclid(MINUTE_MS) + 1).saturating_mul(MINUTE_MS);
         state.blocked.preempt_at(Millis(next));
@@ -292,7 +283,7 @@ fn try_line(
     let mut plan = Plan::default();
     let mut full = BTreeSet::new();
     for no in &members {
-        let live = state.live.get(no)?;
+        let live = state.allocations.get(no)?;
         let alike = (live.class, live.priority);
         if !full.contains(&alike) && !planner.clear_for(*no, &mut plan) {
             full.insert(alike);

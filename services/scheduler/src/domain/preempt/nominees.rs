@@ -32,14 +32,14 @@ enum Verdict {
 /// Places those whose nodes have been cleared, or who find room elsewhere before; those who cannot come to their nodes any
 /// more go back to their line.
 pub fn decide(state: &mut Scheduler, aside: &Aside, draft: &mut Draft) {
-    let nominated: Vec<_> = state.nominated.iter().copied().collect();
+    let nominated: Vec<_> = state.allocations.nominated().iter().copied().collect();
     let mut looked_at = BTreeSet::new();
     for no in nominated {
         if draft.full() {
             return;
         }
         // The first of a gang may have placed it, or sent it back, with all others.
-        let Some(live) = state.live.get(&no) else {
+        let Some(live) = state.allocations.get(&no) else {
             continue;
         };
         if !matches!(live.phase, Phase::Nominated(_)) {
@@ -78,19 +78,20 @@ pub fn decide(state: &mut Scheduler, aside: &Aside, draft: &mut Draft) {
 impl Scheduler {
     /// The nominees that come with it, all or none, in the order in which they were planned; none if it is no nominee.
     pub(super) fn nominated_with(&self, no: AllocationNo) -> Vec<AllocationNo> {
-        if !self.nominated.contains(&no) {
+        if !self.allocations.nominated().contains(&no) {
             return Vec::new();
         }
-        let gang = self.live.get(&no).and_then(|live| live.gang);
+        let gang = self.allocations.get(&no).and_then(|live| live.gang);
         let Some(gang) = gang.filter(|gang| !self.gangs.runs(*gang)) else {
             return vec![no];
         };
         let of_gang = |no: &&AllocationNo| {
-            self.live
+            self.allocations
                 .get(no)
                 .is_some_and(|live| live.gang == Some(gang))
         };
-        let mut members: Vec<_> = self.nominated.iter().filter(of_gang).copied().collect();
+        let nominated = self.allocations.nominated().iter();
+        let mut members: Vec<_> = nominated.filter(of_gang).copied().collect();
         self.largest_first(&mut members);
         members
     }
@@ -137,9 +138,9 @@ impl Scheduler {
         members: &[AllocationNo],
     ) -> Vec<(AllocationNo, NodeNo, &Class)> {
         let nomination = |no: &AllocationNo| {
-            let live = self.live.get(no)?;
+            let live = self.allocations.get(no)?;
             match live.phase {
-                Phase::Nominated(node) => Some((*no, node, self.classes.get(live.class.0))),
+                Phase::Nominated(node) => Some((*no, node, self.allocations.class(live.class))),
                 _ => None,
             }
         };
@@ -151,7 +152,7 @@ impl Scheduler {
         let nominations = self.nominations(members);
         let mut nodes: BTreeMap<NodeNo, Node> = BTreeMap::new();
         for (at, (no, node, class)) in nominations.iter().enumerate() {
-            let live = self.live.get(no)?;
+            let live = self.allocations.get(no)?;
             let there = self.fleet.node(*node);
             let lets = || !*there.aside || aside.lets(self, *no, live, *node);
             let over_limit = self.queues.is_above_limit(live.queue, &class.amounts());

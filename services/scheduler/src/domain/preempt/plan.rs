@@ -6,7 +6,7 @@ use super::{
         class::{Amounts, Class, ClassNo, add},
         fleet::{Moves, Node, NodeNo, Others, Spot, keeps_off},
         queues::QueueNo,
-        scoring, work,
+        work,
     },
     board::{Board, Seen},
     claim::{Claimant, Shares},
@@ -85,10 +85,10 @@ impl<'a> Planner<'a> {
     /// The node for one more of the unit, and who has to go from it; whether there is one.
     pub fn clear_for(&mut self, no: AllocationNo, plan: &mut Plan) -> bool {
         let state = self.state;
-        let Some(class_no) = state.live.get(&no).map(|live| live.class) else {
+        let Some(class_no) = state.allocations.get(&no).map(|live| live.class) else {
             return false;
         };
-        let class = state.classes.get(class_no.0);
+        let class = state.allocations.class(class_no);
         self.claimant.stands_for(state, no, self.shares);
         let alike = (class_no, self.claimant.strength());
         let mut glances = match self.glances.take() {
@@ -182,7 +182,7 @@ impl<'a> Planner<'a> {
         if node.check(capacity, class).is_ok() {
             // Where somebody is going already, there is room once he has gone. Where nobody is, there is no need to clear.
             let goes = |no: &AllocationNo| {
-                let hold = state.live.get(no).and_then(|live| live.hold());
+                let hold = state.allocations.get(no).and_then(|live| live.hold());
                 hold.is_some_and(|hold| hold.stop.is_some()) || plan.victims.contains_key(no)
             };
             let coming = plan.places.iter().any(|(_, at)| *at == no);
@@ -193,7 +193,7 @@ impl<'a> Planner<'a> {
             .holds
             .iter()
             .filter_map(|held| {
-                let live = state.live.get(held)?;
+                let live = state.allocations.get(held)?;
                 state.may_go(*held, &self.claimant, self.shares, plan)?;
                 Some((live.priority, Reverse(live.hold()?.placed), Reverse(*held)))
             })
@@ -214,10 +214,10 @@ impl<'a> Planner<'a> {
             let Some(cause) = cause else {
                 continue;
             };
-            let live = state.live.get(&victim)?;
+            let live = state.allocations.get(&victim)?;
             node.give_back(
                 capacity,
-                state.classes.get(live.class.0),
+                state.allocations.class(live.class),
                 &live.hold()?.taken,
             );
             state.let_go(victim, (cause, allocation), &mut so_far);
@@ -229,10 +229,10 @@ impl<'a> Planner<'a> {
         // Whoever turns out not to be in the way stays, the most valuable first.
         let mut needed = Vec::new();
         for (victim, cause) in gone.into_iter().rev() {
-            let live = state.live.get(&victim)?;
+            let live = state.allocations.get(&victim)?;
             let mut with = node.clone();
             let hold = live.hold()?;
-            let held_class = state.classes.get(live.class.0);
+            let held_class = state.allocations.class(live.class);
             let spot = Spot::of(&hold.taken);
             let stays = with.take(capacity, held_class, &spot).is_ok()
                 && with.check(capacity, class).is_ok();
@@ -298,10 +298,10 @@ impl Scheduler {
         let there = self.fleet.node(no);
         let mut node = there.clone();
         for held in &there.holds {
-            let live = self.live.get(held)?;
+            let live = self.allocations.get(held)?;
             let hold = live.hold()?;
             if hold.stop.is_some() || plan.victims.contains_key(held) {
-                node.give_back(capacity, self.classes.get(live.class.0), &hold.taken);
+                node.give_back(capacity, self.allocations.class(live.class), &hold.taken);
             }
         }
         let planned = plan.places.iter().filter(|(_, at)| *at == no);
@@ -316,13 +316,11 @@ impl Scheduler {
     /// Takes on the node what the allocation will.
     pub(super) fn come(&self, node: &mut Node, no: NodeNo, coming: AllocationNo) -> Option<()> {
         let capacity = self.fleet.capacity(no);
-        let live = self.live.get(&coming)?;
-        let class = self.classes.get(live.class.0);
+        let live = self.allocations.get(&coming)?;
+        let class = self.allocations.class(live.class);
         node.check(capacity, class).ok()?;
-        let spot = node.spot(capacity, class, |room| {
-            let policy = self.placement_policy(live).into();
-            scoring::devices(policy, &self.popularity, room, &class.ask)
-        })?;
+        let policy = self.placement_policy(live);
+        let spot = self.fleet.spot(node, capacity, class, policy)?;
         node.take(capacity, class, &spot).ok()?;
         Some(())
     }
@@ -369,7 +367,7 @@ impl Scheduler {
                 nominees.map(move |no| (node, no))
             });
         let coming = nominees.filter_map(|(node, no)| {
-            let of = self.classes.get(self.live.get(no)?.class.0);
+            let of = self.allocations.class(self.allocations.get(no)?.class);
             (of.group() == class.group()).then_some((node, of))
         });
         coming.collect()
@@ -385,15 +383,15 @@ impl Scheduler {
         let fellows = victims.iter().flat_map(|(victim, _)| self.fellows(*victim));
         let all: BTreeSet<_> = plan.victims.keys().copied().chain(fellows).collect();
         moves.gone.extend(all.iter().filter_map(|no| {
-            let live = self.live.get(no)?;
+            let live = self.allocations.get(no)?;
             let hold = live.hold().filter(|hold| hold.stop.is_none())?;
-            Some((hold.node, self.classes.get(live.class.0)))
+            Some((hold.node, self.allocations.class(live.class)))
         }));
         moves
             .come
             .extend(plan.places.iter().filter_map(|(no, node)| {
-                let class = self.live.get(no)?.class;
-                Some((*node, self.classes.get(class.0)))
+                let class = self.allocations.get(no)?.class;
+                Some((*node, self.allocations.class(class)))
             }));
     }
 
@@ -407,9 +405,9 @@ impl Scheduler {
             .into_iter()
             .flat_map(|node| self.fleet.node(node).holds.iter().map(move |no| (node, no)));
         let going = holds.filter_map(|(node, no)| {
-            let live = self.live.get(no)?;
+            let live = self.allocations.get(no)?;
             live.hold()?.stop?;
-            Some((node, self.classes.get(live.class.0)))
+            Some((node, self.allocations.class(live.class)))
         });
         going.collect()
     }
@@ -421,7 +419,7 @@ impl Scheduler {
         plan: &mut Plan,
     ) {
         for fellow in self.fellows(victim) {
-            let Some(live) = self.live.get(&fellow) else {
+            let Some(live) = self.allocations.get(&fellow) else {
                 continue;
             };
             if live.hold().is_some_and(|hold| hold.stop.is_some()) {
@@ -435,7 +433,7 @@ impl Scheduler {
             if plan.victims.insert(fellow, (cause, by)).is_none() {
                 add(
                     plan.less.entry(live.queue).or_default(),
-                    &self.amounts(live),
+                    &self.allocations.amounts(live),
                 );
             }
         }
@@ -446,7 +444,7 @@ impl Scheduler {
             .iter()
             .flat_map(|(no, _)| self.fellows(*no))
             .collect();
-        let lives = || all.iter().filter_map(|no| self.live.get(no));
+        let lives = || all.iter().filter_map(|no| self.allocations.get(no));
         let placed = lives().filter_map(|live| live.hold().map(|hold| hold.placed));
         (
             lives().map(|live| live.priority).max(),

@@ -2,10 +2,10 @@
 
 use super::QueueNo;
 use crate::domain::{
-    allocation::PriorityNo,
     class::{Amounts, ShapeNo},
-    interner::Scratch,
+    settings::PriorityNo,
 };
+use ledger::Scratch;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use vocab::{AllocationNo, Filter, LineNo, Millis, WaitingReason};

@@ -8,8 +8,9 @@ pub use line::{Key, Line, LineKey, Said};
 use super::{
     class::{Amounts, ShapeNo, add, subtract},
     fair::{self, Kept, Remembered, Share},
-    interner::{Interner, Scratch},
+    interner::Interner,
 };
+use ledger::Scratch;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use turns::Turns;

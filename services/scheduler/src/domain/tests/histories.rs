@@ -413,10 +413,10 @@ impl Run {
         let expected = self.twice.then(|| {
             let mut bare = again(&self.world.state);
             let mut draft = Draft::new(Millis(self.world.now.0 + 1), EventNo(1));
-            bare.decide(&self.world.rules, &mut draft);
+            bare.decide(&self.world.config, &mut draft);
             decisions(draft.events())
         });
-        let nominated = self.world.state.nominated.clone();
+        let nominated = self.world.state.allocations.nominated().clone();
         let before = self.kept_off();
         let events = self.world.decide();
         if let Some(expected) = expected {
@@ -457,13 +457,17 @@ impl Run {
     /// Nominees whom others keep off their nodes, whoever goes; members of gangs left aside.
     fn kept_off(&self) -> BTreeSet<AllocationNo> {
         let state = &self.world.state;
-        let class = |live: &Live| state.classes.get(live.class.0);
-        let going = state.live.values().filter_map(|live| {
+        let class = |live: &Live| state.allocations.class(live.class);
+        let going = state.allocations.all().values().filter_map(|live| {
             let hold = live.hold().filter(|hold| hold.stop.is_some())?;
             Some((hold.node, class(live)))
         });
         let going: Vec<_> = going.collect();
-        let alone = state.live.iter().filter(|(_, live)| live.gang.is_none());
+        let alone = state
+            .allocations
+            .all()
+            .iter()
+            .filter(|(_, live)| live.gang.is_none());
         let kept_off = alone.filter(|(_, live)| {
             let Phase::Nominated(node) = live.phase else {
                 return false;
@@ -643,7 +647,7 @@ impl Run {
         // No hidden memory: one who has only read what was recorded has nothing to do.
         let mut bare = again(&self.world.state);
         let mut draft = Draft::new(self.world.now, EventNo(1));
-        bare.decide(&self.world.rules, &mut draft);
+        bare.decide(&self.world.config, &mut draft);
         assert_eq!(decisions(draft.events()), [], "a new leader moves on");
         if !self.setting.backfill && !self.world.state.reservations.any() {
             self.what_could_be_placed_is();
@@ -684,8 +688,8 @@ fn places_for(state: &mut Scheduler, members: &[AllocationNo], min: usize, found
     };
     for at in 0..state.nodes().len() as u32 {
         let node = NodeNo(at);
-        let class_no = state.live[no].class;
-        let class = state.classes.get(class_no.0).clone();
+        let class_no = state.allocations.all()[no].class;
+        let class = state.allocations.class(class_no).clone();
         let there = state.fleet.node(node);
         let others = Others::of(&state.fleet, &class, &Moves::default());
         let fits = there.open()

@@ -25,7 +25,8 @@ use vocab::fact::{
 };
 use vocab::{
     AdminChange, AllocationSpec, EndCause, Event, Gang, GpuRequest, Lsn, ModelGrant, NodeCapacity,
-    Operation, PlacementRules, PriorityTarget, QueueSettings, Refusal, Requirement, Rule, RunState,
+    Operation, PlacementRules, PriorityClass, PriorityTarget, QueueSettings, Refusal, Requirement,
+    Rule, RunState, SchedulingPolicy,
 };
 
 /// A scheduler with its ledger's clock, and agents that start, and stop, at once.
@@ -37,7 +38,7 @@ pub struct World {
     pub now: Millis,
     /// Everything decided so far.
     pub said: Vec<Event>,
-    pub rules: Rules,
+    pub config: Config,
 }
 
 pub fn token(text: &str) -> Token {
@@ -123,7 +124,7 @@ impl World {
             next_own: 1,
             now: Millis(1_000_000),
             said: Vec::new(),
-            rules: Rules::default(),
+            config: Config::default(),
         };
         for value in 0..=3 {
             world.admin(AdminChange::PriorityClass(PriorityClassSet {
@@ -314,7 +315,7 @@ impl World {
         self.now.0 += 1;
         let mut draft = Draft::new(self.now, EventNo(self.next_own));
         before(&mut draft);
-        self.state.decide(&self.rules, &mut draft);
+        self.state.decide(&self.config, &mut draft);
         self.next_own = draft.next_no().0;
         assert!(draft.illegal().is_none(), "{:?}", draft.illegal());
         let events: Vec<Event> = draft.events().cloned().collect();

@@ -18,9 +18,9 @@ struct Desk {
     numbers: BTreeMap<String, ReservationNo>,
 }
 
-fn small() -> Rules {
-    Rules {
-        bounds: Bounds {
+fn small() -> Config {
+    Config {
+        reservations: Bounds {
             resources_max: 4,
             reservations_max: 4,
             bundle_max: 3,
@@ -33,9 +33,9 @@ fn small() -> Rules {
 }
 
 impl Desk {
-    fn new(rules: Rules) -> Self {
+    fn new(config: Config) -> Self {
         let w = World {
-            rules,
+            config,
             ..World::new()
         };
         Self {
@@ -83,7 +83,7 @@ impl Desk {
         self.w.observe(Event::ResourceAsked(ResourceAsked {
             operation: operation(tenant),
             slot: number(words[0]),
-            by_requests: self.w.rules.slot_ms == 0,
+            by_requests: self.w.config.slot_ms == 0,
             ask,
         }));
         if words[1] == "reserve" {
@@ -204,9 +204,9 @@ fn row_2_the_time_to_live_comes_first() {
 
 #[test]
 fn row_3_the_resource_comes_before_the_table() {
-    let mut rules = small();
-    rules.bounds.resources_max = 5;
-    let mut desk = Desk::new(rules);
+    let mut config = small();
+    config.reservations.resources_max = 5;
+    let mut desk = Desk::new(config);
     for name in ["a", "b", "c", "d", "e"] {
         desk.check("t", &format!("0 create {name} -> created"));
     }
@@ -384,11 +384,11 @@ fn what_comes_together_is_decided_as_if_it_came_one_by_one() {
 
 #[test]
 fn by_the_clock_it_expires_late_or_on_time_and_never_early() {
-    let rules = Rules {
+    let config = Config {
         slot_ms: 1000,
         ..small()
     };
-    let mut desk = Desk::new(rules);
+    let mut desk = Desk::new(config);
     // The world's clock begins at slot 1000.
     desk.check(
         "t",
@@ -449,8 +449,8 @@ fn a_tenants_limit_is_of_live_reservations() {
 
 #[test]
 fn many_expire_in_several_frames() {
-    let mut desk = Desk::new(Rules {
-        bounds: Bounds::default(),
+    let mut desk = Desk::new(Config {
+        reservations: Bounds::default(),
         slot_ms: 0,
     });
     const ALL: u64 = 60_000;

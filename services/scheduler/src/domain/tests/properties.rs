@@ -395,7 +395,7 @@ impl Run {
         // A state without any of the caches decides the same.
         let mut bare = again(&self.world.state);
         let mut draft = Draft::new(Millis(self.world.now.0 + 1), EventNo(1));
-        bare.decide(&self.world.rules, &mut draft);
+        bare.decide(&self.world.config, &mut draft);
         let expected = decisions(&draft);
         let events = self.world.decide();
         let told = |event: &&Event| !matches!(event, Event::LineExplained(_));

@@ -38,7 +38,8 @@ impl Differences {
         Self {
             requested: requested.collect(),
             allocations: state
-                .live
+                .allocations
+                .all()
                 .iter()
                 .filter_map(|(no, live)| of(no, live))
                 .collect(),
@@ -54,7 +55,7 @@ impl Differences {
 
 impl Course {
     fn standing(&self, no: AllocationNo) -> Option<Standing> {
-        match self.state.live.get(&no) {
+        match self.state.allocations.get(&no) {
             Some(live) => Some(self.state.standing(live)),
             None => self.ended.get(&no).map(|cause| Standing::Ended(*cause)),
         }
@@ -93,7 +94,7 @@ impl Scheduler {
 
     fn counts(&self, no: AllocationNo) -> Vec<(Filter, u32)> {
         let said = self
-            .live
+            .allocations
             .get(&no)
             .and_then(|live| self.line_of(live)?.said.as_ref());
         said.map_or_else(Vec::new, |said| said.counts.clone())
@@ -102,7 +103,12 @@ impl Scheduler {
 
 /// The extra requests, live or ended.
 fn extras(course: &Course) -> Vec<AllocationNo> {
-    let all = course.state.live.keys().chain(course.ended.keys());
+    let all = course
+        .state
+        .allocations
+        .all()
+        .keys()
+        .chain(course.ended.keys());
     let mut extra: Vec<_> = all.copied().filter(|no| is_extra(*no)).collect();
     extra.sort_unstable();
     extra
@@ -119,9 +125,9 @@ fn preempted(one: &Course, other: &Course, extra: &[AllocationNo]) -> Vec<Preemp
         .filter_map(|(no, (cause, by))| {
             let live = one
                 .state
-                .live
+                .allocations
                 .get(no)
-                .or_else(|| other.state.live.get(no))?;
+                .or_else(|| other.state.allocations.get(no))?;
             Some(Preempted {
                 allocation: *no,
                 queue: one.state.queues.get(live.queue).name.clone(),

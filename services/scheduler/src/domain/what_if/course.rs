@@ -1,7 +1,7 @@
 //! A clone of the state that decides until nothing moves.
 
 use super::first_extra;
-use crate::domain::{Rules, Scheduler};
+use crate::domain::{Config, Scheduler};
 use ledger::{Decider, Draft, IllegalEvent};
 use std::{collections::BTreeMap, fmt};
 use vocab::fact::{AllocationEnded, AllocationPreempted, RunReported};
@@ -101,7 +101,7 @@ impl Course {
     pub fn settle(&mut self) -> Result<(), WhatIfError> {
         for _ in 0..ROUNDS_MAX {
             let mut draft = Draft::new(self.now, self.next_own);
-            self.state.decide(&Rules::default(), &mut draft);
+            self.state.decide(&Config::default(), &mut draft);
             if let Some(illegal) = draft.illegal() {
                 return Err(illegal.clone().into());
             }

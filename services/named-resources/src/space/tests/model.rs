@@ -1,6 +1,6 @@
 //! The same rules once more, slow and plain: lists that are walked from the beginning, and nothing that is kept twice.
 
-use crate::domain::kernel::Bounds;
+use crate::space::Bounds;
 use vocab::{ReservationNo, ReservationState as State, ResourceAsk, Rule, Slot};
 
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! The table of behaviour that must hold, row by row. Operations and their table are another module's.
 
 use super::{check, check_with, small};
-use crate::domain::kernel::Bounds;
+use crate::space::Bounds;
 
 const FOUR: &str = "
     0 create a -> created

@@ -1,20 +1,33 @@
 //! How much one space may hold, and which bounds make no sense.
 
 use super::index::ResourceNo;
+use serde::{Deserialize, Deserializer, de::Error};
 use std::fmt;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Those of one tenant, and who may hold how many of them for how long. What is read of them makes sense.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default, remote = "Self")]
 pub struct Bounds {
     pub resources_max: u64,
     /// Live ones, and ended ones that are not retired.
     pub reservations_max: u64,
     /// Resources in one reservation.
     pub bundle_max: usize,
+    /// The longest time to confirm a reservation; the shortest is 1.
     pub ttl_slots_max: u64,
     /// For so many slots an ended reservation is remembered.
     pub history_slots: u64,
     /// Reservations with the same deadline.
     pub expirations_per_slot_max: usize,
+}
+
+impl<'de> Deserialize<'de> for Bounds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // The derived one.
+        let bounds = Self::deserialize(deserializer)?;
+        bounds.validate().map_err(D::Error::custom)?;
+        Ok(bounds)
+    }
 }
 
 impl Default for Bounds {

@@ -1,23 +1,33 @@
 //! Named resources: what tenants ask of theirs, in the order in which it came, and the expiry of what nobody confirmed.
 //!
-//! What was asked is decided before what expires at its slot. Where requests say the slot, that is all there is to time:
-//! what was due at a tenant's latest slot expires before its next request is decided, however requests come together in
-//! frames. Where the clock says it, admission's and this service's may differ: a request that comes with a slot before the
-//! latest is of the latest.
+//! [`Named`] is folded from the ledger: [`Named::observe`] takes in what was asked and which limits hold, [`decide`] says
+//! what comes of it, and [`Named::decided`] and [`Named::expired`] apply that. It knows no other part of the state that it
+//! is in. What a single tenant's resources and reservations may go through is the matter of a [`Space`].
 
-use super::{
-    Rules, Scheduler,
-    interner::Scratch,
-    kernel::{ReservationView, ResourceView, Space, Unfit},
-};
-use ledger::Draft;
+mod config;
+mod decide;
+mod space;
+
+pub use config::Config;
+pub use decide::{Holds, decide};
+pub use space::{Bounds, ReservationView, ResourceState, ResourceView, Space, Unfit, UnfitBound};
+
+use ledger::Scratch;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use vocab::fact::{ReservationExpired, ResourceDecided};
 use vocab::{
-    Account, EventNo, Limits, Millis, QuotaResource, Refusal, ReservationNo, ResourceAnswer,
-    ResourceAsk, Slot, Token,
+    Account, At, EventNo, Limits, Millis, QuotaResource, Refusal, ReservationNo, ResourceAnswer,
+    ResourceAsk, Slot, Token, Validity, inputs,
 };
+
+inputs! {
+    /// What it reads of the other writers.
+    pub enum Input {
+        ResourceAsked,
+        QuotaSet,
+        LimitsInForce,
+    }
+}
 
 /// All tenants' spaces, folded from the ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,6 +66,23 @@ struct Clock {
 }
 
 impl Named {
+    pub fn observe(&mut self, at: &At, input: Input<'_>) {
+        match input {
+            Input::ResourceAsked(fact) => {
+                self.ask(at.no, &fact.operation.tenant, fact.slot, &fact.ask);
+            }
+            // What holds from a later moment on, or until one, quota says when it does.
+            Input::QuotaSet(set) if set.change.validity != Validity::default() => {}
+            Input::QuotaSet(set) => {
+                let limits = set.change.limits.as_ref();
+                self.limit(&set.change.account, &set.change.resource, limits);
+            }
+            Input::LimitsInForce(fact) => {
+                self.limit(&fact.account, &fact.resource, fact.limits.as_ref());
+            }
+        }
+    }
+
     pub fn ask(&mut self, no: EventNo, tenant: &Token, slot: Slot, ask: &ResourceAsk) {
         if !self.tenants.contains_key(tenant) {
             self.tenants.insert(tenant.clone(), Tenant::default());
@@ -69,7 +96,7 @@ impl Named {
     }
 
     /// From here on the limits hold.
-    pub fn limit(&mut self, account: &Account, resource: &QuotaResource, limits: Option<&Limits>) {
+    fn limit(&mut self, account: &Account, resource: &QuotaResource, limits: Option<&Limits>) {
         if account.team.is_none() && *resource == QuotaResource::Reservations {
             let tenant = self.tenants.entry(account.tenant.clone()).or_default();
             tenant.limit = limits.map(|limits| limits.hard);
@@ -149,96 +176,5 @@ impl Named {
         } else if !self.overdue.is_empty() {
             self.overdue.remove(tenant);
         }
-    }
-}
-
-pub(super) fn decide(state: &mut Scheduler, rules: &Rules, draft: &mut Draft) {
-    let by_requests = rules.slot_ms == 0;
-    while let Some(asked) = state.named.asked.front() {
-        if draft.full() {
-            return;
-        }
-        if by_requests && state.named.overdue.contains(&asked.tenant) {
-            let tenant = asked.tenant.clone();
-            expire_seen(state, &tenant, rules, draft);
-            if draft.full() {
-                return;
-            }
-        }
-        // Nothing was taken out of it meanwhile.
-        let Some(asked) = state.named.asked.front() else {
-            return;
-        };
-        let Some(tenant) = state.named.tenants.get(&asked.tenant) else {
-            return;
-        };
-        let slot = asked.slot.max(tenant.space.slot());
-        let answer = tenant
-            .space
-            .decide(&asked.ask, slot, tenant.limit, &rules.bounds);
-        let request = asked.no;
-        draft.emit(state, ResourceDecided { request, answer });
-    }
-    if by_requests {
-        for tenant in state.named.overdue.clone() {
-            expire_seen(state, &tenant, rules, draft);
-        }
-    } else {
-        expire_by_clock(state, rules, draft);
-    }
-}
-
-fn expire_seen(state: &mut Scheduler, tenant: &Token, rules: &Rules, draft: &mut Draft) {
-    if let Some(slot) = state.named.slot(tenant) {
-        expire(state, tenant, slot, rules, draft);
-    }
-}
-
-fn expire_by_clock(state: &mut Scheduler, rules: &Rules, draft: &mut Draft) {
-    let slot = u64::try_from(draft.now.0).unwrap_or(0) / rules.slot_ms;
-    state.named.clock.slot_ms = rules.slot_ms;
-    if state.named.clock.earliest.is_some_and(|at| at > slot) {
-        return;
-    }
-    let deadlines = |state: &Scheduler| {
-        let tenants = state.named.tenants.iter();
-        let next = tenants.map(|(tenant, of)| (of.space.next_deadline(), tenant.clone()));
-        next.filter_map(|(at, tenant)| Some((at?, tenant)))
-            .collect::<Vec<_>>()
-    };
-    for (at, tenant) in deadlines(state) {
-        if at <= slot {
-            expire(state, &tenant, slot, rules, draft);
-        }
-    }
-    let all = deadlines(state);
-    let earliest = all.iter().map(|(at, _)| *at).filter(|at| *at > slot).min();
-    let again = draft.full();
-    state.named.clock.earliest = (!again).then_some(earliest.unwrap_or(Slot::MAX));
-}
-
-/// Expires what is due of the tenant through `slot`, until the draft is full.
-fn expire(state: &mut Scheduler, tenant: &Token, through: Slot, rules: &Rules, draft: &mut Draft) {
-    while !draft.full() {
-        let Some(space) = state.named.space(tenant) else {
-            return;
-        };
-        let Some((reservation, deadline)) = space.due(through).next() else {
-            return;
-        };
-        let slot = through.max(space.slot());
-        // Where the end of its history would lie beyond the last slot, it cannot expire any more.
-        let Ok(Some(expiry)) = space.decide_expiry(reservation, deadline, slot, &rules.bounds)
-        else {
-            return;
-        };
-        let expired = ReservationExpired {
-            tenant: tenant.clone(),
-            reservation,
-            slot,
-            epoch: expiry.epoch,
-            retire_after: expiry.retire_after,
-        };
-        draft.emit(state, expired);
     }
 }

@@ -4,7 +4,7 @@ use super::{
     model::{Entry, Model, Says},
     restored, small, token,
 };
-use crate::domain::kernel::{Bounds, ResourceState, Space};
+use crate::space::{Bounds, ResourceState, Space};
 use std::collections::BTreeMap;
 use vocab::{ReservationNo, ReservationState as State, ResourceAnswer, ResourceAsk, Slot};
 

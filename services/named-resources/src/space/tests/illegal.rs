@@ -1,7 +1,7 @@
 //! Events that do not fit the state: each is refused by name, and leaves the state as it was.
 
 use super::{restored, token};
-use crate::domain::kernel::{Space, Unfit};
+use crate::space::{Space, Unfit};
 use ledger::{Chain, Snapshot};
 use vocab::{
     Refusal, ReservationNo, ReservationState as State, ResourceAnswer as Answer,

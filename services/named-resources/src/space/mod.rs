@@ -1,4 +1,4 @@
-//! The reservation kernel: named resources of one tenant, and who holds them until when. Tenants share nothing, so each
+//! The kernel of reservations: named resources of one tenant, and who holds them until when. Tenants share nothing, so each
 //! has a [`Space`] of its own.
 //!
 //! ```text

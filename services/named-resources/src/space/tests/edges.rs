@@ -1,7 +1,7 @@
 //! Corners that the conformance table does not name.
 
 use super::{check, check_with, small};
-use crate::domain::kernel::Bounds;
+use crate::space::Bounds;
 
 const THREE: &str = "
     0 create a -> created

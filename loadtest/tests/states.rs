@@ -1,0 +1,152 @@
+//! The states that snapshots keep, of one recorded ledger: as they were, or upgraded from what they were.
+//!
+//! `schemas/golden/ledger` is a simulated cell's ledger, and `schemas/golden/states` has what each decider and each projection
+//! made of it, by its version. A state that is another one now must have another version, and the state of the version before
+//! must be upgraded to it: a service that starts with an older snapshot then has what a fold of the whole ledger would give.
+
+use admission::{domain::Admission, feed::Feed};
+use analytics::domain::Usage;
+use ledger::{
+    Chain, Copy, Decider, LedgerId, Projection, Record, Replica, Snapshot, Upgrade, state_digest,
+};
+use node_heartbeat::domain::Nodes;
+use proof::simulate::run_seed;
+use quota::domain::Quota;
+use scheduler::domain::Scheduler;
+use serde::{Serialize, de::DeserializeOwned};
+use std::{env, fs, path::PathBuf};
+use vocab::{EventKind, Kinds, Lsn, fact::Inputs};
+
+const LEDGER: LedgerId = LedgerId(1);
+const SUFFIX: &str = "snapshot";
+
+fn golden() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../schemas/golden")
+}
+
+fn writes() -> bool {
+    env::var_os("APPORTION_WRITE").is_some()
+}
+
+fn records() -> Vec<Record> {
+    let copy = Copy::read(&golden().join("ledger")).expect("the recorded ledger holds together");
+    let mut records = Vec::new();
+    copy.each(Lsn(1), |record, _| records.push(record.clone()))
+        .expect("it has just been read");
+    records
+}
+
+/// A simulated cell in which as much as possible happens; written once.
+fn write_ledger() {
+    let kinds = |records: &[Record]| {
+        let mut chain = Chain::default();
+        let mut seen: Vec<EventKind> = Vec::new();
+        for record in records {
+            let frame = chain.accept(record, Kinds::ALL).ok()??;
+            seen.extend(frame.placed().map(|(_, event)| event.kind()));
+        }
+        seen.sort_unstable();
+        seen.dedup();
+        Some(seen.len())
+    };
+    let outcomes = (1..=400).map(run_seed);
+    let sound = outcomes.filter(|outcome| outcome.violation.is_none() && outcome.events < 1500);
+    let richest = sound.max_by_key(|outcome| kinds(&outcome.ledger));
+    let dir = golden().join("ledger");
+    let mut copy = Copy::open(&dir).expect("a new copy");
+    for record in &richest.expect("some seeds are sound").ledger {
+        copy.append(record).expect("it is written");
+    }
+    copy.sync().expect("it is written");
+    drop(copy);
+    fs::remove_file(dir.join("lock")).expect("nobody else writes");
+}
+
+/// Whether the state, taken at the end of `chain`, is the one that stands in its version's file, and what stands in the file of
+/// the version before is upgraded to it.
+fn check<S: Serialize + DeserializeOwned>(
+    name: &str,
+    version: u32,
+    upgrade: Upgrade<S>,
+    state: &S,
+    chain: Chain,
+) -> Result<(), String> {
+    let states = golden().join("states");
+    let file = |version: u32| states.join(format!("{name}.{version}.{SUFFIX}"));
+    let bytes = Snapshot::of(version, chain, state).to_bytes(LEDGER);
+    match fs::read(file(version)) {
+        Ok(known) if known == bytes => {}
+        Ok(_) => {
+            return Err(format!(
+                "{name}: the state is not what version {version} was: raise STATE_VERSION and write its `upgrade`"
+            ));
+        }
+        Err(_) if writes() => {
+            fs::create_dir_all(&states).map_err(|error| error.to_string())?;
+            fs::write(file(version), &bytes).map_err(|error| error.to_string())?;
+        }
+        Err(error) => return Err(format!("{name}: {error}: run this with APPORTION_WRITE=1")),
+    }
+    let Ok(before) = fs::read(file(version - 1)) else {
+        return Ok(());
+    };
+    let before = Snapshot::from_bytes(&before, LEDGER).ok_or("a damaged file")?;
+    let upgraded = before.upgraded(version, upgrade);
+    match upgraded.as_ref().map(state_digest) == Some(state_digest(state)) {
+        true => Ok(()),
+        false => Err(format!(
+            "{name}: the state of version {} is not upgraded to the one that a fold gives",
+            version - 1
+        )),
+    }
+}
+
+fn decider<D: Decider>(records: &[Record]) -> Result<(), String> {
+    let mut replica = Replica::<D>::default();
+    for record in records {
+        let received = replica.receive(record);
+        received.map_err(|error| error.to_string())?;
+    }
+    // As of the decider's last frame; a snapshot of it is restored by the leader in the same way.
+    let snapshot = replica.snapshot();
+    let (name, version) = (D::WRITER.name(), D::STATE_VERSION);
+    check(name, version, D::upgrade, replica.state(), snapshot.chain)
+}
+
+fn projection<P: Projection>(records: &[Record]) -> Result<(), String> {
+    let (mut state, mut chain) = (P::default(), Chain::default());
+    let mut changes = Vec::new();
+    for record in records {
+        let frame = chain.accept(record, P::Input::KINDS);
+        let frame = frame.map_err(|error| error.to_string())?;
+        for (at, event) in frame.iter().flat_map(|frame| frame.placed()) {
+            let projected = state.project_event(&at, event, &mut changes);
+            projected.map_err(|error| error.to_string())?;
+        }
+    }
+    state.end_batch(&mut changes);
+    let name = format!("{}-rows", P::NAME);
+    check(&name, P::STATE_VERSION, P::upgrade, &state, chain)
+}
+
+#[test]
+fn a_state_of_the_version_before_is_upgraded_to_what_a_fold_gives() {
+    if writes() && !golden().join("ledger").exists() {
+        write_ledger();
+    }
+    let records = records();
+    let found = [
+        decider::<Admission>(&records),
+        decider::<Quota>(&records),
+        decider::<Scheduler>(&records),
+        decider::<Nodes>(&records),
+        projection::<admission::project::WarmProjection>(&records),
+        projection::<Feed>(&records),
+        projection::<quota::project::WarmProjection>(&records),
+        projection::<scheduler::project::WarmProjection>(&records),
+        projection::<node_heartbeat::project::WarmProjection>(&records),
+        projection::<Usage>(&records),
+    ];
+    let wrong: Vec<String> = found.into_iter().filter_map(Result::err).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

@@ -1,0 +1,49 @@
+//! What a claim needs of each account, and what may be in its way.
+
+use super::{
+    account::AccountId,
+    claim::{Order, Point},
+    resource::ResourceId,
+};
+
+/// What is asked of one account for one resource type. Needs of one account stand together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Need {
+    pub account: AccountId,
+    pub part: ResourceId,
+    pub amount: u64,
+}
+
+/// What is in the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Block {
+    pub point: Point,
+    pub why: Why,
+    pub limit: u64,
+    pub actual: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    Limit,
+    /// The tenant's own limit would allow it, but others of its cohort have borrowed what is left.
+    Lent,
+    /// Somebody waits there who goes first.
+    Behind(Order),
+    Budget,
+}
+
+/// What the needs of one account come to on a resource type.
+pub(super) fn amount_on(group: &[Need], resource: ResourceId) -> u64 {
+    let need = group.iter().find(|need| need.part == resource);
+    need.map_or(0, |need| need.amount)
+}
+
+/// The needs of one account.
+pub(super) fn group(needs: &[Need], account: AccountId) -> &[Need] {
+    let mut groups = needs.chunk_by(|a, b| a.account == b.account);
+    // A group is never empty.
+    groups
+        .find(|group| group[0].account == account)
+        .unwrap_or(&[])
+}

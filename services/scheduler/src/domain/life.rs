@@ -1,0 +1,522 @@
+//! The life of one allocation, from request to end: what each fact changes.
+
+use super::{
+    Scheduler,
+    allocation::{Hold, Live, Phase, Stop},
+    class::{Amounts, Shape, ShapeNo},
+    fleet::Spot,
+    order,
+    preempt::Epoch,
+    queues::{Key, LineKey, QueueNo},
+    settings::PriorityNo,
+};
+use ledger::IllegalEvent;
+use std::collections::VecDeque;
+use vocab::fact::{
+    AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
+    AllocationRequested, AllocationRequeued, AllocationStarted, AllocationStopping,
+    AllocationWaiting, RunReported,
+};
+use vocab::{AllocationNo, At, EndCause, LineNo, Millis, QueueOrder, WaitingReason};
+
+impl Scheduler {
+    pub(super) fn request(&mut self, fact: &AllocationRequested, at: &At) {
+        let (no, tenant, spec) = (AllocationNo(at.no.0), &fact.operation.tenant, &fact.spec);
+        let class = self.fleet.class(tenant, spec);
+        let class = self.allocations.acquire_class(&class);
+        let queue = self.queues.enter(spec.queue.as_ref().unwrap_or(tenant));
+        let priority_class = spec.priority_class.as_ref();
+        let live = Live {
+            class,
+            queue,
+            priority: spec.priority,
+            priority_class: priority_class.map(|name| self.settings.acquire(name)),
+            gang: spec
+                .gang
+                .as_ref()
+                .map(|gang| self.gangs.join(tenant, gang, no)),
+            job_set: self.allocations.join_job_set(tenant, &spec.job_set, no),
+            // Checked at the door to be at most 16.
+            retries_left: spec.restart.retries.min(255) as u8,
+            failures: 0,
+            never_requeue: spec.restart.never,
+            by_model: false,
+            avoid: None,
+            requested: at.now,
+            run_time_ms: spec.run_time_ms,
+            phase: Phase::AwaitingQuota(None),
+        };
+        self.allocations.insert(no, live);
+        self.depend(no, &spec.depends_on);
+    }
+
+    pub(super) fn report(&mut self, fact: &RunReported) {
+        if let Some(node) = self.fleet.find(&fact.node) {
+            let report = (fact.state, fact.at);
+            self.allocations.report(fact.allocation, node, report);
+        }
+    }
+
+    /// Puts it in line, or where it waits for what has to come first.
+    pub(super) fn queue(&mut self, no: AllocationNo) {
+        let others = self.awaits_others(no);
+        let Some(live) = self.allocations.get_mut(&no) else {
+            return;
+        };
+        if others {
+            live.phase = Phase::AwaitingOthers;
+            return;
+        }
+        match live.gang {
+            Some(gang) => {
+                live.phase = Phase::InGang;
+                self.gangs.ready(gang, no);
+                self.form(gang);
+            }
+            None => self.queue_alone(no),
+        }
+    }
+
+    pub(super) fn queue_alone(&mut self, no: AllocationNo) {
+        let Some(live) = self.allocations.get(&no) else {
+            return;
+        };
+        let mut shape = Shape::single(live.class, live.run_time_ms);
+        // One that joins a gang that runs goes where the others are.
+        let runs = live.gang.filter(|gang| self.gangs.runs(*gang));
+        shape.uniform_label = runs.and_then(|gang| self.gangs.uniform_label(gang).cloned());
+        shape.uniform_value = runs.and_then(|gang| self.uniform_value(gang));
+        let asks = self.allocations.amounts(live);
+        let key = self.key(no, live, asks);
+        let (line, key) = self.join((live.queue, live.priority_class), &shape, asks, key);
+        if let Some(live) = self.allocations.get_mut(&no) {
+            live.phase = Phase::Queued(line, key);
+            if let Some(gang) = live.gang {
+                self.gangs.alone(gang, no);
+            }
+        }
+    }
+
+    /// Joins the line of `shape` in the queue, with the priority class.
+    pub(super) fn join(
+        &mut self,
+        (queue, priority_class): (QueueNo, Option<PriorityNo>),
+        shape: &Shape,
+        asks: Amounts,
+        key: Key,
+    ) -> (LineNo, Key) {
+        let line_key = LineKey {
+            queue,
+            shape: ShapeNo(self.shapes.acquire(shape)),
+            priority_class,
+        };
+        let shape_no = line_key.shape;
+        let (line, new) = self.queues.join(line_key, asks, key);
+        self.blocked.sweep.anew();
+        self.sweep_too(line);
+        if new {
+            self.blocked.unexplained.insert(line);
+        } else {
+            // One use for the line, however many are in it.
+            self.shapes.release(shape_no.0);
+        }
+        (line, key)
+    }
+
+    pub(super) fn leave(&mut self, line: LineNo, key: Key) {
+        if let Some(gone) = self.queues.leave(line, key) {
+            self.blocked.forget(line);
+            if self.shapes.release(gone.shape.0).is_some() {
+                self.blocked.forget_shape(gone.shape);
+                self.queues.open(gone.shape);
+            }
+        }
+    }
+
+    pub(super) fn key(&self, no: AllocationNo, live: &Live, asks: Amounts) -> Key {
+        let aging_ms = i64::try_from(self.settings.policy().aging_ms).unwrap_or(i64::MAX);
+        let rank = match aging_ms {
+            0 => -i64::from(live.priority),
+            _ => live
+                .requested
+                .0
+                .saturating_sub(i64::from(live.priority).saturating_mul(aging_ms)),
+        };
+        let waiting = order::Waiting {
+            number: no.0,
+            submitted_ms: live.requested.0,
+            estimate_ms: live.run_time_ms,
+            remaining_ms: live.run_time_ms,
+            size: if asks[2] > 0 { asks[2] } else { asks[0] },
+        };
+        let order = match self.queues.get(live.queue).settings.order {
+            QueueOrder::Fcfs => order::Order::Fcfs,
+            // Without an estimate it may be the longest.
+            QueueOrder::Sjf | QueueOrder::SmallestArea if live.run_time_ms == 0 => {
+                return Key {
+                    rank,
+                    order: i64::MAX,
+                    allocation: no,
+                };
+            }
+            QueueOrder::Sjf => order::Order::Sjf,
+            QueueOrder::SmallestArea => order::Order::AgedArea,
+        };
+        // As at the moment of the request: what waits does not change places because time passes.
+        let order = order::key(order, &waiting, live.requested.0).score();
+        Key {
+            rank,
+            order,
+            allocation: no,
+        }
+    }
+
+    /// Takes it out of wherever it waits. Its class and its gang it keeps.
+    pub(super) fn leave_waiting(&mut self, no: AllocationNo) {
+        let Some(live) = self.allocations.get(&no) else {
+            return;
+        };
+        match live.phase {
+            Phase::Queued(line, key) => {
+                let gang = live.gang;
+                self.leave(line, key);
+                if let Some(gang) = gang {
+                    self.gangs.not_ready(gang, no);
+                }
+            }
+            Phase::InGang => {
+                if let Some(gang) = live.gang {
+                    self.disband(gang);
+                    self.gangs.not_ready(gang, no);
+                }
+            }
+            Phase::Nominated(node) => {
+                let class = self.allocations.class(live.class);
+                self.fleet.denominate(node, no, class);
+                self.allocations.denominate(no);
+            }
+            Phase::Pausing(until) => {
+                self.pauses.remove(&(until, no));
+            }
+            Phase::AwaitingQuota(_) | Phase::AwaitingOthers | Phase::Held(_) => {}
+        }
+    }
+
+    pub(super) fn placed(
+        &mut self,
+        fact: &AllocationPlaced,
+        now: Millis,
+    ) -> Result<(), IllegalEvent> {
+        let no = fact.allocation;
+        let illegal = |state| IllegalEvent::new(state, fact);
+        let live = self
+            .allocations
+            .get(&no)
+            .ok_or_else(|| illegal("no such allocation"))?;
+        let nominated = match live.phase {
+            Phase::Queued(..) | Phase::InGang => false,
+            Phase::Nominated(_) => true,
+            _ => return Err(illegal("not queued")),
+        };
+        let (class, queue, gang, used) = (
+            live.class,
+            live.queue,
+            live.gang,
+            self.allocations.used(live, &self.settings),
+        );
+        let node = self
+            .fleet
+            .find(&fact.node)
+            .ok_or_else(|| illegal("no such node"))?;
+        let there = self.fleet.node(node);
+        if !there.ready || there.incarnation != fact.incarnation {
+            return Err(illegal("no such ready node"));
+        }
+        let class = self.allocations.class(class);
+        let spot = Spot {
+            gpus: fact.gpus.clone(),
+            zones: fact.zones,
+        };
+        let taken = self.fleet.take(node, no, class, &spot).map_err(illegal)?;
+        self.leave_waiting(no);
+        if !nominated {
+            self.queues
+                .hold(queue, &used, now, self.settings.policy().half_life_ms);
+        }
+        self.fresh.remove(&no);
+        if let Some(gang) = gang {
+            self.gangs.held(gang, no);
+        }
+        let hold = Hold {
+            node,
+            incarnation: fact.incarnation,
+            taken,
+            placed: now,
+            started: None,
+            reports: VecDeque::new(),
+            stop: None,
+        };
+        if let Some(live) = self.allocations.get_mut(&no) {
+            live.phase = Phase::Held(Box::new(hold));
+        }
+        Ok(())
+    }
+
+    /// The allocation knows where it stands. One that was nominated in vain, or whose gang has started without it, is back
+    /// in line.
+    pub(super) fn waits(
+        &mut self,
+        fact: &AllocationWaiting,
+        now: Millis,
+    ) -> Result<(), IllegalEvent> {
+        let (no, reason) = (fact.allocation, fact.reason);
+        if reason == WaitingReason::Quota {
+            return self.awaits_quota_again(no, now, fact);
+        }
+        let live = self
+            .allocations
+            .get(&no)
+            .ok_or_else(|| IllegalEvent::new("no such allocation", fact))?;
+        let queue = live.queue;
+        match live.phase {
+            Phase::Held(_) | Phase::AwaitingQuota(_) => {
+                return Err(IllegalEvent::new("not waiting", fact));
+            }
+            Phase::Nominated(_) if reason != WaitingReason::Nominated => {
+                let used = self.allocations.used(live, &self.settings);
+                self.leave_waiting(no);
+                self.queues
+                    .release(queue, &used, now, self.settings.policy().half_life_ms);
+                self.epoch.withdraws(no);
+                self.queue(no);
+            }
+            Phase::InGang if live.gang.is_some_and(|gang| self.gangs.runs(gang)) => {
+                self.leave_waiting(no);
+                self.queue_alone(no);
+            }
+            Phase::Pausing(_) if reason != WaitingReason::Backoff => {
+                self.leave_waiting(no);
+                self.queue(no);
+            }
+            Phase::AwaitingOthers
+            | Phase::Pausing(_)
+            | Phase::Queued(..)
+            | Phase::InGang
+            | Phase::Nominated(_) => {}
+        }
+        self.fresh.remove(&no);
+        Ok(())
+    }
+
+    pub(super) fn nominated(
+        &mut self,
+        fact: &AllocationNominated,
+        now: Millis,
+    ) -> Result<(), IllegalEvent> {
+        let no = fact.allocation;
+        let illegal = |state| IllegalEvent::new(state, fact);
+        let live = self
+            .allocations
+            .get(&no)
+            .ok_or_else(|| illegal("no such allocation"))?;
+        if !matches!(live.phase, Phase::Queued(..) | Phase::InGang) {
+            return Err(illegal("not queued"));
+        }
+        let (queue, class, used) = (
+            live.queue,
+            live.class,
+            self.allocations.used(live, &self.settings),
+        );
+        let node = self
+            .fleet
+            .find(&fact.node)
+            .ok_or_else(|| illegal("no such node"))?;
+        if self.fleet.node(node).incarnation != fact.incarnation {
+            return Err(illegal("another incarnation"));
+        }
+        self.leave_waiting(no);
+        self.fleet.nominate(node, no, self.allocations.class(class));
+        self.epoch.cleared_for.insert(no);
+        self.queues
+            .hold(queue, &used, now, self.settings.policy().half_life_ms);
+        self.allocations.nominate(no, node);
+        Ok(())
+    }
+
+    pub(super) fn started(&mut self, fact: &AllocationStarted) -> Result<(), IllegalEvent> {
+        self.allocations.start(fact.allocation, fact.at, fact)
+    }
+
+    pub(super) fn stopping(&mut self, fact: &AllocationStopping) -> Result<(), IllegalEvent> {
+        let no = fact.allocation;
+        let hold = self.allocations.hold_mut(no, fact)?;
+        match &mut hold.stop {
+            Some(Stop::Preempted { told, .. }) if !*told => *told = true,
+            Some(_) => return Err(IllegalEvent::new("stopping already", fact)),
+            stop @ None => *stop = Some(Stop::Cancelled),
+        }
+        let node = hold.node;
+        let Some(live) = self.allocations.get(&no) else {
+            return Ok(());
+        };
+        self.fleet.stops(node, self.allocations.class(live.class));
+        self.reclaims.stops(no);
+        if let Some(gang) = self.allocations.get(&no).and_then(|live| live.gang) {
+            self.settle(gang);
+        }
+        Ok(())
+    }
+
+    /// From here on its queue does not have it any more, though it still has its node.
+    pub(super) fn preempted(
+        &mut self,
+        fact: &AllocationPreempted,
+        now: Millis,
+    ) -> Result<(), IllegalEvent> {
+        let no = fact.allocation;
+        let hold = self.allocations.hold_mut(no, fact)?;
+        if hold.stop.is_some() {
+            return Err(IllegalEvent::new("stopping already", fact));
+        }
+        hold.stop = Some(Stop::Preempted {
+            told: false,
+            cancelled: false,
+        });
+        let node = hold.node;
+        let Some(live) = self.allocations.get(&no) else {
+            return Ok(());
+        };
+        self.fleet.stops(node, self.allocations.class(live.class));
+        let (queue, used, gang) = (
+            live.queue,
+            self.allocations.used(live, &self.settings),
+            live.gang,
+        );
+        self.queues
+            .goes(queue, &used, now, self.settings.policy().half_life_ms);
+        if !self.goes_for_quota(fact.cause, gang) {
+            self.rate.preempted(now);
+        }
+        self.reclaims.stops(no);
+        if let Some(gang) = gang {
+            self.gangs.broken(gang);
+            self.settle(gang);
+            self.form(gang);
+        }
+        Ok(())
+    }
+
+    /// What it held is free again.
+    fn give_back(&mut self, no: AllocationNo, now: Millis) {
+        let Some(live) = self.allocations.get(&no) else {
+            return;
+        };
+        let (queue, gang, class) = (live.queue, live.gang, self.allocations.class(live.class));
+        let used = self.allocations.used(live, &self.settings);
+        let half_life_ms = self.settings.policy().half_life_ms;
+        match &live.phase {
+            Phase::Held(hold) => {
+                if self.fleet.node(hold.node).incarnation == hold.incarnation {
+                    self.fleet.give_back(hold.node, no, class, &hold.taken);
+                }
+                if hold.preempted() {
+                    self.queues.gone(queue, &used.amounts);
+                } else {
+                    self.queues.release(queue, &used, now, half_life_ms);
+                }
+            }
+            Phase::Nominated(_) => self.queues.release(queue, &used, now, half_life_ms),
+            _ => {}
+        }
+        if let Some(gang) = gang {
+            self.gangs.not_held(gang, no);
+        }
+        self.allocations.run_is_over(no);
+    }
+
+    pub(super) fn requeued(
+        &mut self,
+        fact: &AllocationRequeued,
+        now: Millis,
+    ) -> Result<(), IllegalEvent> {
+        let (no, cause) = (fact.allocation, fact.cause);
+        let node = self.allocations.hold_mut(no, fact)?.node;
+        let gang = self.allocations.get(&no).and_then(|live| live.gang);
+        if cause != EndCause::Preempted {
+            self.epoch = Epoch::default();
+        }
+        if let Some(gang) = gang {
+            self.gangs.broken(gang);
+        }
+        self.give_back(no, now);
+        let Some(live) = self.allocations.get_mut(&no) else {
+            return Ok(());
+        };
+        match cause {
+            EndCause::Failed | EndCause::RejectedByNode => {
+                live.retries_left = live.retries_left.saturating_sub(1);
+                live.failures = live.failures.saturating_add(1);
+                live.avoid = Some(node);
+            }
+            _ => {}
+        }
+        let pause = (fact.not_before > now).then_some(fact.not_before);
+        if self.reclaims.stopped(no, live.by_model) {
+            self.await_quota(no, pause);
+        } else if let Some(until) = pause {
+            live.phase = Phase::Pausing(until);
+            self.pauses.insert((until, no));
+        } else {
+            self.queue(no);
+        }
+        if let Some(gang) = gang {
+            self.settle(gang);
+            self.form(gang);
+        }
+        Ok(())
+    }
+
+    pub(super) fn ended(&mut self, fact: &AllocationEnded, at: &At) -> Result<(), IllegalEvent> {
+        let (no, cause) = (fact.allocation, fact.cause);
+        if !self.allocations.contains(&no) {
+            return Err(IllegalEvent::new("no such allocation", fact));
+        }
+        self.epoch = Epoch::default();
+        if cause == EndCause::Cancelled {
+            self.counts_as_cancelled(no);
+        }
+        self.remove(no, cause == EndCause::Finished, at.now);
+        if cause == EndCause::Finished {
+            self.dependencies.finished(at.no, no);
+        }
+        Ok(())
+    }
+
+    /// It is gone from everywhere.
+    pub(super) fn remove(&mut self, no: AllocationNo, success: bool, now: Millis) {
+        let gang = self.allocations.get(&no).and_then(|live| live.gang);
+        let stood = gang.filter(|gang| self.gangs.unit(*gang).is_some());
+        self.leave_waiting(no);
+        self.give_back(no, now);
+        let Some((live, class)) = self.allocations.remove(no) else {
+            return;
+        };
+        self.fresh.remove(&no);
+        self.reclaims.over(no);
+        if let Some(class) = class {
+            self.fleet.forget(class);
+        }
+        if let Some(class) = live.priority_class {
+            self.settings.release(class);
+        }
+        if let Some(gang) = live.gang {
+            self.gangs.leave(gang, no, success);
+            self.form(gang);
+        }
+        if let Some(gang) = stood {
+            // They stand in another line by now, or in none.
+            self.fresh.extend(self.gangs.ready_members(gang));
+        }
+        self.release_dependents(no, success);
+    }
+}

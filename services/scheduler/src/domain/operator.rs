@@ -1,0 +1,144 @@
+//! What operators set, and what becomes of the nodes.
+
+use super::{
+    Scheduler,
+    allocation::{Live, Phase},
+    blocked::Blocked,
+    preempt::Epoch,
+    queues::Key,
+};
+use ledger::IllegalEvent;
+use vocab::fact::{
+    CordonSet, NodeLost, NodeReady, PriorityClassSet, QueueSet, ReservationSet, TenantSet,
+};
+use vocab::{LineNo, NodeCapacity, SchedulingPolicy, Token};
+
+impl Scheduler {
+    pub(super) fn queue_set(&mut self, set: &QueueSet) {
+        self.queues.set(&set.queue, &set.settings);
+        self.order_anew();
+        self.try_everything();
+    }
+
+    pub(super) fn class_set(&mut self, set: &PriorityClassSet) {
+        self.settings.set_class(&set.class, &set.settings);
+        self.recount_firm();
+        self.try_everything();
+    }
+
+    pub(super) fn policy_set(&mut self, policy: &SchedulingPolicy) {
+        self.settings.set_policy(policy);
+        self.order_anew();
+        self.try_everything();
+    }
+
+    pub(super) fn cordon_set(&mut self, set: &CordonSet) {
+        self.fleet.set_cordon(&set.node, set.cordoned);
+        self.try_anew();
+    }
+
+    pub(super) fn reservation_set(&mut self, set: &ReservationSet, version: u64) {
+        self.reservations
+            .ask(&set.reservation, version, &set.wanted);
+        self.epoch = Epoch::default();
+    }
+
+    pub(super) fn tenant_set(&mut self, set: &TenantSet) {
+        self.queues.weigh(&set.tenant, set.settings.weight_milli);
+        self.try_anew();
+    }
+
+    pub(super) fn node_registered(
+        &mut self,
+        node: &Token,
+        incarnation: u64,
+        capacity: &NodeCapacity,
+    ) {
+        let mut nominees = Vec::new();
+        if let Some(known) = self.fleet.find(node) {
+            nominees.clone_from(&self.fleet.node(known).nominees);
+            for nominee in &nominees {
+                if let Some(live) = self.allocations.get(nominee) {
+                    let class = self.allocations.class(live.class);
+                    self.fleet.denominate(known, *nominee, class);
+                }
+            }
+        }
+        self.fleet.register(node, incarnation, capacity);
+        if let Some(known) = self.fleet.find(node) {
+            // They are judged anew: the node may be another by now.
+            for nominee in nominees {
+                if let Some(live) = self.allocations.get(&nominee) {
+                    let class = self.allocations.class(live.class);
+                    self.fleet.nominate(known, nominee, class);
+                }
+            }
+        }
+        self.try_anew();
+    }
+
+    pub(super) fn node_ready(&mut self, fact: &NodeReady) -> Result<(), IllegalEvent> {
+        let node = self.fleet.find(&fact.node);
+        let node = node.ok_or_else(|| IllegalEvent::new("no such node", fact))?;
+        self.fleet.set_ready(node, true);
+        self.try_anew();
+        Ok(())
+    }
+
+    pub(super) fn node_lost(&mut self, fact: &NodeLost) -> Result<(), IllegalEvent> {
+        let node = self.fleet.find(&fact.node);
+        let node = node.ok_or_else(|| IllegalEvent::new("no such node", fact))?;
+        self.fleet.set_ready(node, false);
+        self.try_anew();
+        self.allocations.lose(&self.fleet.node(node).holds);
+        Ok(())
+    }
+
+    /// A priority class may have become preemptible, or not preemptible any more.
+    fn recount_firm(&mut self) {
+        let counts = |live: &&Live| match &live.phase {
+            Phase::Held(hold) => !hold.preempted(),
+            Phase::Nominated(_) => true,
+            _ => false,
+        };
+        let held = self.allocations.all().values().filter(counts);
+        let used = held.map(|live| (live.queue, self.allocations.used(live, &self.settings)));
+        let firm = used.filter(|(_, used)| used.firm);
+        let firm: Vec<_> = firm.map(|(queue, used)| (queue, used.amounts)).collect();
+        self.queues.recount_firm(firm.into_iter());
+    }
+
+    /// Whoever waits stands in line by new settings.
+    fn order_anew(&mut self) {
+        for (line, key) in self.queues.keys() {
+            self.stand_anew(line, key);
+        }
+    }
+
+    /// What stands there as `key` stands where it has to by now.
+    pub(super) fn stand_anew(&mut self, line: LineNo, key: Key) {
+        let asks = self.queues.line(line).map(|line| line.asks);
+        let Some(live) = self.allocations.get(&key.allocation) else {
+            return;
+        };
+        let new = self.key(key.allocation, live, asks.unwrap_or_default());
+        self.queues.rekey(line, key, new);
+        let stands = self.allocations.get_mut(&key.allocation);
+        match stands.map(|live| (&mut live.phase, live.gang)) {
+            Some((Phase::Queued(_, at), _)) => *at = new,
+            Some((_, Some(gang))) => self.gangs.stands(gang, (line, new)),
+            _ => {}
+        }
+    }
+
+    fn try_anew(&mut self) {
+        self.epoch = Epoch::default();
+        self.blocked.sweep.anew();
+    }
+
+    fn try_everything(&mut self) {
+        self.epoch = Epoch::default();
+        self.queues.free_all();
+        *self.blocked = Blocked::default();
+    }
+}

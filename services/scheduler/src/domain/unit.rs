@@ -1,0 +1,168 @@
+//! What is placed at once: one allocation, or the members of a gang, which are placed together or not at all, and go together
+//! when one has to go.
+
+use super::{
+    Scheduler,
+    allocation::{Phase, Stop},
+    class::{Amounts, ClassNo, Shape, add, run_time_bits},
+    gang::{Formation, Gang, GangNo},
+};
+use ledger::Draft;
+use std::collections::BTreeMap;
+use vocab::fact::{AllocationPreempted, AllocationStopping};
+use vocab::{AllocationNo, PreemptionCause};
+
+impl Scheduler {
+    /// Puts the gang in line if all its members are ready and none is on a node. Members of a gang that runs already join
+    /// the queue one by one.
+    pub(super) fn form(&mut self, no: GangNo) {
+        self.disband(no);
+        self.recall(no);
+        match self.gangs.form(no) {
+            Formation::Waits => {}
+            Formation::Together { first_time } => self.join_as_gang(no, first_time),
+            Formation::Alone(members) => {
+                for member in members {
+                    self.queue_alone(member);
+                }
+            }
+        }
+    }
+
+    /// Once none runs any more, those that stood in line by themselves wait with the others again.
+    fn recall(&mut self, no: GangNo) {
+        for member in self.gangs.to_recall(no) {
+            self.leave_waiting(member);
+            if let Some(live) = self.allocations.get_mut(&member) {
+                live.phase = Phase::InGang;
+                self.gangs.ready(no, member);
+            }
+        }
+    }
+
+    /// Members by class, and what all of them ask for.
+    fn shape(&self, gang: &Gang) -> (Shape, Amounts) {
+        let mut counts: BTreeMap<ClassNo, u32> = BTreeMap::new();
+        let mut asks = Amounts::default();
+        let mut longest = 0;
+        let ready = gang.ready().iter();
+        for live in ready.filter_map(|member| self.allocations.get(member)) {
+            *counts.entry(live.class).or_default() += 1;
+            longest = longest.max(live.run_time_ms);
+            add(&mut asks, &self.allocations.amounts(live));
+        }
+        let shape = Shape {
+            // A gang's size is a u32, and what is ready is enough.
+            min: gang.needed() as u32,
+            members: counts.into_iter().collect(),
+            uniform_label: gang.uniform_label().cloned(),
+            uniform_value: None,
+            run_time_bits: run_time_bits(longest),
+        };
+        (shape, asks)
+    }
+
+    fn join_as_gang(&mut self, no: GangNo, first_time: bool) {
+        let Some(gang) = self.gangs.get(no) else {
+            return;
+        };
+        let (shape, asks) = self.shape(gang);
+        let first = gang.ready().first().copied();
+        let Some((first, live)) =
+            first.and_then(|first| Some((first, self.allocations.get(&first)?)))
+        else {
+            return;
+        };
+        let (queue, priority_class) = (live.queue, live.priority_class);
+        let key = self.key(first, live, asks);
+        if first_time {
+            self.arrives(&shape, queue);
+        }
+        let unit = self.join((queue, priority_class), &shape, asks, key);
+        self.gangs.stands(no, unit);
+    }
+
+    /// Takes the gang out of its line.
+    pub(super) fn disband(&mut self, no: GangNo) {
+        if let Some((line, key)) = self.gangs.take_unit(no) {
+            self.leave(line, key);
+        }
+    }
+
+    /// The members of what stands in a line as `first`, in the order of their classes, of which there are so many.
+    pub(super) fn unit(&self, first: AllocationNo, classes: usize) -> Vec<AllocationNo> {
+        let live = self.allocations.get(&first);
+        let gang = live
+            .filter(|live| live.phase == Phase::InGang)
+            .and_then(|live| live.gang);
+        match gang.and_then(|gang| self.gangs.get(gang)) {
+            Some(gang) => {
+                let mut members: Vec<_> = gang.ready().iter().copied().collect();
+                if classes > 1 {
+                    members
+                        .sort_by_key(|no| (self.allocations.get(no).map(|live| live.class), *no));
+                }
+                members
+            }
+            None => vec![first],
+        }
+    }
+}
+
+/// Sends the rest of each broken gang after the member that had to go.
+pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
+    while let Some(no) = state.gangs.first_to_clear() {
+        if draft.full() {
+            return;
+        }
+        let members: Vec<_> = state.gangs.on_nodes(no).collect();
+        for member in members {
+            let stop = state
+                .allocations
+                .get(&member)
+                .and_then(|live| live.hold())
+                .map(|hold| hold.stop);
+            match stop {
+                Some(None) => state.evict(member, PreemptionCause::Gang, None, draft),
+                Some(Some(Stop::Cancelled | Stop::Preempted { .. })) | None => {}
+            }
+        }
+    }
+}
+
+impl Scheduler {
+    /// Once all of a broken gang that is on nodes has been told to go, nothing is left to decide for it.
+    pub(super) fn settle(&mut self, no: GangNo) {
+        let goes = |member| {
+            let hold = self.allocations.get(&member).and_then(|live| live.hold());
+            hold.is_none_or(|hold| hold.stop.is_some())
+        };
+        if self.gangs.on_nodes(no).all(goes) {
+            self.gangs.cleared(no);
+        }
+    }
+
+    /// Makes an allocation go from its node, within its grace.
+    pub(super) fn evict(
+        &mut self,
+        allocation: AllocationNo,
+        cause: PreemptionCause,
+        by: Option<AllocationNo>,
+        draft: &mut Draft,
+    ) {
+        let class = self
+            .allocations
+            .get(&allocation)
+            .and_then(|live| self.settings.class(live.priority_class));
+        let grace_ms = class.map_or(0, |class| class.grace_ms);
+        let grace_until = vocab::Millis(draft.now.0.saturating_add_unsigned(grace_ms));
+        let preempted = AllocationPreempted {
+            allocation,
+            cause,
+            by,
+            grace_until,
+        };
+        draft.emit(self, preempted);
+        draft.emit(self, AllocationStopping { allocation });
+    }
+}
