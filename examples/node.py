@@ -76,7 +76,7 @@ class Agent:
         return subject(self.stack, "node", self.options.name, what)
 
     async def report(self, **what):
-        """Received once the stream has acknowledged it, and repeated until then: the door ignores what it knows."""
+        """Received once the stream has acknowledged it, and repeated until then: the inbox ignores what it knows."""
         payload = self.m.NodeReport(boot=self.boot, **what).SerializeToString()
         while True:
             try:
@@ -110,7 +110,7 @@ class Agent:
         try:
             answer = await self.bus.request(self.subject("sync"), b"", timeout=TIMEOUT_S)
         except nats.errors.TimeoutError:
-            # The next heartbeat still has the old revision, and the door sends the hint again.
+            # The next heartbeat still has the old revision, and the inbox sends the hint again.
             return
         wanted = self.m.AssignmentList.FromString(answer.data)
         if wanted.boot == self.boot:

@@ -30,7 +30,7 @@ enum Command {
     Drive(drive::Options),
     /// Brings up a few simulated nodes beside a running stack, until it is stopped.
     Fleet(stand::Options),
-    /// Lets one tenant flood the door of a running stack and looks at what the others feel of it.
+    /// Lets one tenant flood the inbox of a running stack and looks at what the others feel of it.
     Flood(flood::Options),
     /// Checks what clients saw of named resources against the ledger: recorded before, or now on a running stack.
     History(history::Options),

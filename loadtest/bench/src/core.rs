@@ -53,7 +53,7 @@ pub struct Options {
     /// after that.
     #[arg(long, default_value_t = 60)]
     crowd_s: u64,
-    /// Measure nothing but what so many tenants take at the door when all have filled what they may have.
+    /// Measure nothing but what so many tenants take at the inbox when all have filled what they may have.
     #[arg(long, value_name = "TENANTS")]
     full: Option<u32>,
     #[command(flatten)]

@@ -3,8 +3,8 @@
 //! Phases alternate in one run, for each kind of flood: quiet, flood without a rate, quiet, flood with the rate that a tenant
 //! has unless it is given another one. Each gentle operation has its moment fixed before, and its time is counted from there.
 
+mod flooder;
 mod gentle;
-mod torrent;
 
 use crate::kit::{
     figures::{median, round},
@@ -13,6 +13,7 @@ use crate::kit::{
 use chassis::{Stopwatch, stack::Stack};
 use clap::ValueEnum;
 use client::{Client, Failed, SetTenant};
+use flooder::{Flood, Flooded, Flooder};
 use gentle::{Gentle, Seen};
 use hdrhistogram::Histogram;
 use replay::{
@@ -22,7 +23,6 @@ use replay::{
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, io, path::PathBuf, process::ExitCode, time::Duration};
-use torrent::{Flood, Flooded, Torrent};
 use vocab::Token;
 
 #[derive(Debug, clap::Args)]
@@ -111,9 +111,9 @@ struct Figures {
     sent: u64,
     /// Within the client's patience.
     unanswered: u64,
-    /// Operations per second that the door has taken of who floods.
+    /// Operations per second that the inbox has taken of who floods.
     flood_ops_per_s: u64,
-    /// After the flood, until the door was empty again.
+    /// After the flood, until the inbox was empty again.
     drain_s: f64,
 }
 
@@ -152,7 +152,7 @@ async fn run(options: &Options) -> Result<(), FloodError> {
 struct Scene {
     operator: Client,
     flooder: Token,
-    torrent: Torrent,
+    flooding: Flooder,
     gentle: Vec<Gentle>,
     window: Duration,
 }
@@ -180,7 +180,7 @@ impl Scene {
     async fn prepare(stack: &Stack, options: &Options) -> Result<Self, FloodError> {
         let mut tenants = tenants(stack).into_iter();
         let flooder = tenants.next().ok_or(FloodError::Alone)?;
-        let torrent = torrent(stack, &flooder).await?;
+        let flooding = flooding(stack, &flooder).await?;
         let period = Duration::from_secs(1) / options.gentle_per_s.max(1);
         let mut gentle = Vec::new();
         for tenant in tenants {
@@ -193,7 +193,7 @@ impl Scene {
         Ok(Self {
             operator: operator(stack).await?,
             flooder,
-            torrent,
+            flooding,
             gentle,
             window: Duration::from_secs(options.seconds),
         })
@@ -210,11 +210,11 @@ impl Scene {
         let (seen, flooded) = match kind {
             Kind::Quiet => (all.await, Flooded::default()),
             Kind::Flood | Kind::FloodWithRate => {
-                tokio::join!(all, self.torrent.run(flood, self.window))
+                tokio::join!(all, self.flooding.run(flood, self.window))
             }
         };
         let since = Stopwatch::start();
-        self.torrent.drained().await;
+        self.flooding.drained().await;
         sum.flooded.add(&flooded, since.elapsed());
         sum.add(&seen);
         Ok(())
@@ -260,14 +260,14 @@ impl Sum {
 }
 
 /// Two connections that flood, and one that is answered.
-async fn torrent(stack: &Stack, tenant: &Token) -> Result<Torrent, ReachError> {
+async fn flooding(stack: &Stack, tenant: &Token) -> Result<Flooder, ReachError> {
     let mut connections = Vec::new();
     for _ in 0..FLOODING {
         connections.push(plain(stack, &format!("tenant:{tenant}")).await?);
     }
     let clients = connect(stack, tenant, 1, None).await?;
     let client = clients.into_iter().next();
-    Ok(Torrent::new(
+    Ok(Flooder::new(
         connections,
         (stack, tenant),
         client.ok_or(ReachError::NoTenant)?,

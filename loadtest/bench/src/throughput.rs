@@ -10,10 +10,10 @@ mod audit;
 mod case;
 mod counts;
 mod error;
-mod eye;
 mod figures;
 mod live;
 mod load;
+mod observer;
 mod options;
 mod plot;
 mod rate;
@@ -31,9 +31,9 @@ pub use options::Options;
 use crate::kit::report::{object, write};
 use case::Case;
 use chassis::{Stopwatch, stack::Stack};
-use eye::Eye;
 use figures::{CaseFigures, LOW_PER_S, Versions, at, highest};
 use load::{Load, Pace};
+use observer::Observer;
 use rate::RateFigures;
 use replay::{
     command::{block_on, exit},
@@ -87,7 +87,7 @@ pub(crate) async fn sustained(stack: &Stack, length: &Length) -> Result<CaseFigu
 
 async fn measure(stack: &Stack, case: Case, length: &Length) -> Result<CaseFigures, BenchError> {
     let machine = Machine::look();
-    let eye = Eye::open(stack).await?;
+    let observer = Observer::open(stack).await?;
     let scene = Scene::set(stack, case).await?;
     let batch = if case.batched() { length.batch } else { 1 };
     let waiting = if case == Case::Deep {
@@ -98,12 +98,12 @@ async fn measure(stack: &Stack, case: Case, length: &Length) -> Result<CaseFigur
     let behind = Load::new(&scene, Tasks::waiting(&scene.run), length.batch);
     behind.all(waiting).await;
     let since = Stopwatch::start();
-    eye.settled(since, &behind.counts, |_| true).await?;
+    observer.settled(since, &behind.counts, |_| true).await?;
 
     let load = Load::new(&scene, Tasks::new(&scene.run), batch);
     let bench = Bench {
         stack,
-        eye: &eye,
+        observer: &observer,
         load: &load,
         length,
         case,
@@ -147,7 +147,7 @@ async fn measure(stack: &Stack, case: Case, length: &Length) -> Result<CaseFigur
 
 struct Bench<'b> {
     stack: &'b Stack,
-    eye: &'b Eye<'b>,
+    observer: &'b Observer<'b>,
     load: &'b Load<'b>,
     length: &'b Length,
     case: Case,
@@ -161,7 +161,7 @@ impl Bench<'_> {
             warm_up,
             window,
         };
-        let figures = rate::measure(self.stack, self.eye, self.load, pace).await?;
+        let figures = rate::measure(self.stack, self.observer, self.load, pace).await?;
         println!("  {}", report::line(&figures));
         Ok(figures)
     }
@@ -170,7 +170,7 @@ impl Bench<'_> {
     async fn probe(&self) -> Result<f64, BenchError> {
         let since = Stopwatch::start();
         self.load.bounded(self.case.probe_tasks(), PROBE).await;
-        let drained = self.eye.drained(since, self.load).await?;
+        let drained = self.observer.drained(since, self.load).await?;
         let per_s = drained.accepted as f64 / drained.at.as_secs_f64();
         println!("  closed loop: {per_s:.0} tasks/s");
         Ok(per_s)

@@ -338,7 +338,7 @@ impl Show {
                 } else {
                     let nats = plain(stack, &format!("tenant:{name}")).await?;
                     Way::Once {
-                        door: Box::new(jetstream::new(nats)),
+                        inbox: Box::new(jetstream::new(nats)),
                         subject: Subjects::new(cell).ingress(name.as_str()),
                     }
                 };

@@ -136,7 +136,7 @@ impl Fleet {
             .backpressure_on_inflight(true)
             .build(nats.clone());
         let tally = Shared::<FleetTally>::default();
-        let door = Door {
+        let inbox = Inbox {
             nats,
             jetstream,
             subjects: Arc::new(subjects),
@@ -145,14 +145,14 @@ impl Fleet {
         let members: Vec<Member> = options.nodes.into_iter().map(Member::new).collect();
         let mut registrations: FuturesUnordered<_> = members
             .iter()
-            .map(|member| door.report(member, member.register()))
+            .map(|member| inbox.report(member, member.register()))
             .collect();
         while registrations.next().await.is_some() {}
         drop(registrations);
         let silent = Arc::new(AtomicBool::new(false));
         let names = members.iter().map(|member| member.node.name.to_string());
         let brain = Brain {
-            door,
+            inbox,
             clock: options.clock,
             lifetime: options.lifetime,
             heartbeat: options.heartbeat,
@@ -186,7 +186,7 @@ struct Member {
     node: Node,
     agent: Agent,
     boot: u64,
-    /// What is to be reported when it is the node's turn: the synced write at the door then costs the same for all of it.
+    /// What is to be reported when it is the node's turn: the synced write at the inbox then costs the same for all of it.
     unreported: Vec<(RunId, RunPhase, i64)>,
 }
 
@@ -226,17 +226,17 @@ fn wall_ms() -> u64 {
 
 /// The way to node-heartbeat.
 #[derive(Clone)]
-struct Door {
+struct Inbox {
     nats: async_nats::Client,
     jetstream: jetstream::Context,
     subjects: Arc<Subjects>,
     tally: Shared<FleetTally>,
 }
 
-impl Door {
+impl Inbox {
     /// Publishes a report until it is acknowledged. Reports are idempotent, so sending one twice does no harm.
     fn report(&self, member: &Member, report: Report) -> impl Future<Output = ()> + Send + use<> {
-        let door = self.clone();
+        let inbox = self.clone();
         let subject = self.subjects.node(member.name(), "report");
         let message = NodeReport {
             boot: member.boot,
@@ -245,7 +245,7 @@ impl Door {
         let payload = Bytes::from(message.encode_to_vec());
         async move {
             loop {
-                let published = door
+                let published = inbox
                     .jetstream
                     .publish(subject.clone(), payload.clone())
                     .await;
@@ -257,7 +257,7 @@ impl Door {
                     Err(error) => error,
                 };
                 tracing::debug!(subject, %error, "report not acknowledged, sending it again");
-                locked(&door.tally).resent += 1;
+                locked(&inbox.tally).resent += 1;
                 tokio::time::sleep(RETRY_PAUSE).await;
             }
         }
@@ -298,7 +298,7 @@ enum Done {
 
 /// All agents. One task owns them, so nothing is locked.
 struct Brain {
-    door: Door,
+    inbox: Inbox,
     clock: Clock,
     lifetime: Lifetime,
     heartbeat: Duration,
@@ -342,15 +342,15 @@ impl Brain {
                     if self.silent.load(Ordering::Relaxed) {
                         continue;
                     }
-                    self.door.heartbeat(&self.members[node]).await;
-                    locked(&self.door.tally).heartbeats += 1;
+                    self.inbox.heartbeat(&self.members[node]).await;
+                    locked(&self.inbox.tally).heartbeats += 1;
                 },
             }
         }
     }
 
     fn pushed(&mut self, message: &async_nats::Message) {
-        let node = self.door.subjects.token(&message.subject, 1);
+        let node = self.inbox.subjects.token(&message.subject, 1);
         let Some(&node) = node.and_then(|name| self.by_name.get(name)) else {
             return;
         };
@@ -360,7 +360,7 @@ impl Brain {
             Ok(change) if change.register_again => self.register_again(node),
             Ok(mut change) => {
                 let more = std::mem::take(&mut change.more);
-                locked(&self.door.tally).assignments += 1 + more.len() as u64;
+                locked(&self.inbox.tally).assignments += 1 + more.len() as u64;
                 let now_ms = self.clock.now_ms();
                 let mut acts = Vec::new();
                 for change in once(change).chain(more) {
@@ -380,10 +380,10 @@ impl Brain {
         member.agent.given_up();
         member.unreported.clear();
         member.boot = wall_ms().max(member.boot + 1);
-        let report = self.door.report(member, member.register());
+        let report = self.inbox.report(member, member.register());
         self.under_way
             .push(report.map(|()| Done::Registered).boxed());
-        locked(&self.door.tally).registered_again += 1;
+        locked(&self.inbox.tally).registered_again += 1;
     }
 
     fn done(&mut self, done: Done) {
@@ -392,7 +392,7 @@ impl Brain {
             Done::Registered => return,
             Done::Reported { node, runs } => {
                 let mut acts = Vec::new();
-                let mut tally = locked(&self.door.tally);
+                let mut tally = locked(&self.inbox.tally);
                 let member = &mut self.members[node];
                 self.turns.acknowledged(node);
                 for (run, phase) in runs {
@@ -435,7 +435,7 @@ impl Brain {
     }
 
     fn act(&mut self, node: usize, acts: Vec<Act>) {
-        let known = locked(&self.door.tally).conflicts.len();
+        let known = locked(&self.inbox.tally).conflicts.len();
         let seen: usize = self.members[node].agent.conflicts().len();
         if seen > 0 {
             // Rare to the point of never, so collecting them anew each time costs nothing.
@@ -445,7 +445,7 @@ impl Brain {
                 .flat_map(|member| member.agent.conflicts().to_vec())
                 .collect();
             if all.len() > known {
-                locked(&self.door.tally).conflicts = all;
+                locked(&self.inbox.tally).conflicts = all;
             }
         }
         for act in acts {
@@ -455,8 +455,8 @@ impl Brain {
                     self.members[node].unreported.push((run, phase, at_ms));
                 }
                 Act::Sync => {
-                    locked(&self.door.tally).syncs += 1;
-                    let sync = self.door.sync(&self.members[node]);
+                    locked(&self.inbox.tally).syncs += 1;
+                    let sync = self.inbox.sync(&self.members[node]);
                     self.under_way
                         .push(sync.map(move |list| Done::Synced { node, list }).boxed());
                 }
@@ -482,13 +482,13 @@ impl Brain {
         let report = Runs {
             runs: due.iter().map(run).collect(),
         };
-        locked(&self.door.tally).report_bytes += report.encoded_len() as u64;
+        locked(&self.inbox.tally).report_bytes += report.encoded_len() as u64;
         let report = Report::Runs(report);
         let runs = due
             .into_iter()
             .map(|(run, phase, _)| (run, phase))
             .collect();
-        let report = self.door.report(&self.members[node], report);
+        let report = self.inbox.report(&self.members[node], report);
         let done = report.map(move |()| Done::Reported { node, runs });
         self.under_way.push(done.boxed());
     }

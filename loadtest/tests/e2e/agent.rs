@@ -229,7 +229,7 @@ impl Agent {
     pub async fn run(&mut self, allocation: &str, lasts_ms: i64) -> (i64, i64) {
         let started = self.assignment(allocation, false).await.placed_ms;
         self.report(allocation, RunPhase::Started, started).await;
-        // An end in the future would be moved to the door's clock.
+        // An end in the future would be moved to the inbox's clock.
         let ended = started + lasts_ms;
         Clock::real().sleep_until(ended).await;
         self.report(allocation, RunPhase::FinishedOk, ended).await;

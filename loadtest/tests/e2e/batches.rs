@@ -134,7 +134,7 @@ async fn answers(suite: &Suite, nats: &Nats, payload: Vec<u8>, count: usize) -> 
     headers.insert(HEADER_REPLY, token.as_str());
     let ingress = suite.subjects.ingress("tenant-a");
     let sent = nats.publish_with_headers(ingress, headers, payload.into());
-    sent.await.expect("its own door");
+    sent.await.expect("its own inbox");
     let mut words = Vec::new();
     let gathering = async {
         while words.len() < count {
@@ -213,7 +213,7 @@ async fn concurrent_operations_of_a_connection_share_messages() -> Outcome {
     let messages = || async {
         let operator = async_nats::jetstream::new(suite.servers.nats("operator").await);
         let stream = operator.get_stream(suite.subjects.ingress_stream()).await;
-        stream.expect("the door").cached_info().state.last_sequence
+        stream.expect("the inbox").cached_info().state.last_sequence
     };
     let before = messages().await;
     let operations: Vec<Operation> = (0..400)

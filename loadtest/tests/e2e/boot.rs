@@ -122,7 +122,7 @@ async fn asynchronous_persistence_is_refused() -> Outcome {
 
 /// Its messages would count from 1 again, and be taken for ones that were decided.
 #[tokio::test]
-async fn a_door_that_was_made_anew_is_not_opened() -> Outcome {
+async fn an_inbox_that_was_made_anew_is_not_opened() -> Outcome {
     let mut suite = Suite::start().await;
     suite.take("admission").stop().await;
     let maker = jetstream::new(suite.servers.nats("bus").await);

@@ -208,7 +208,7 @@ async fn a_tenant_says_and_hears_only_its_own() -> Outcome {
     }
 
     // Saying.
-    suite.doors_trimmed().await;
+    suite.inboxes_trimmed().await;
     let before = stored(&suite).await;
     for subject in beyond_a_tenant(&suite) {
         intruder.cannot_publish(&subject, &good_request()).await;
@@ -278,7 +278,7 @@ async fn a_reply_subject_is_no_way_out() -> Outcome {
         (s.ledger_stream(), s.ledger("scheduler")),
         (s.ledger_stream(), s.ledger("node-heartbeat")),
     ];
-    suite.doors_trimmed().await;
+    suite.inboxes_trimmed().await;
     let mut before = Vec::new();
     for (stream, subject) in &untouched {
         before.push(suite.stored(stream, subject).await);
@@ -428,7 +428,7 @@ async fn everybody_has_borders() -> Outcome {
             vec![s.ledger("analytics"), s.admin(), s.event("tenant-a", "x")],
         ),
     ];
-    suite.doors_trimmed().await;
+    suite.inboxes_trimmed().await;
     let before = stored(&suite).await;
     for (user, subjects) in table {
         let mut intruder = Intruder::connect(&suite, user).await;

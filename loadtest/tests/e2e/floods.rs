@@ -27,14 +27,14 @@ fn batch(size: usize) -> Vec<u8> {
     batch.encode_to_vec()
 }
 
-/// Stored at the door.
+/// Stored at the inbox.
 async fn publish(nats: &Nats, subject: String, payload: Vec<u8>) {
     let jetstream = async_nats::jetstream::new(nats.clone());
     let stored = jetstream.publish(subject, payload.into()).await;
     stored
         .expect("the connection stands")
         .await
-        .expect("room at the door");
+        .expect("room at the inbox");
 }
 
 async fn requested(suite: &Suite, tenant: &str) -> Vec<Lsn> {
@@ -57,7 +57,7 @@ const SHARE: usize = 512;
 /// Nobody reads what admission records, so it takes no more from who floods; what others send gets through, also to a new
 /// leader, and nothing is lost or decided twice when the readers are back.
 #[tokio::test]
-async fn a_flood_waits_at_the_door_and_others_pass_it() -> Outcome {
+async fn a_flood_waits_at_the_inbox_and_others_pass_it() -> Outcome {
     let mut suite = Suite::start().await;
     // Who has never written is not waited for.
     let tenant = suite.tenant("tenant-b").await;
@@ -95,7 +95,7 @@ async fn a_flood_waits_at_the_door_and_others_pass_it() -> Outcome {
         .await;
     assert_eq!(requested(&suite, "tenant-a").await.len(), BATCHES * BATCH);
     assert_eq!(requested(&suite, "tenant-b").await.len(), before + 1);
-    suite.doors_trimmed().await;
+    suite.inboxes_trimmed().await;
     suite.assert_verified().await;
     suite.close().await;
     Ok(())
@@ -116,7 +116,7 @@ async fn headers_of_the_bus_are_refused_by_name() -> Outcome {
         let ingress = suite.subjects.ingress("tenant-a");
         let request = submit().encode_to_vec();
         let sent = nats.publish_with_headers(ingress, headers, request.into());
-        sent.await.expect("its own door");
+        sent.await.expect("its own inbox");
         let reply = tokio::time::timeout(DEADLINE, replies.next()).await;
         let reply = reply.expect("an answer").expect("the connection stands");
         let outcomes = Outcomes::decode(reply.payload).expect("outcomes").outcomes;
@@ -141,10 +141,10 @@ async fn headers_of_the_bus_are_refused_by_name() -> Outcome {
     Ok(())
 }
 
-/// Undecided messages that one sender may have at a door.
-const DOOR_BACKLOG: usize = 4096;
+/// Undecided messages that one sender may have at an inbox.
+const INBOX_BACKLOG: usize = 4096;
 
-/// Sends to a door that nobody reads until it takes no more, and says how often it did.
+/// Sends to an inbox that nobody reads until it takes no more, and says how often it did.
 async fn fill(nats: &Nats, subject: &str, payload: Vec<u8>) -> usize {
     let jetstream = async_nats::jetstream::new(nats.clone());
     let mut stored = 0;
@@ -161,16 +161,16 @@ async fn fill(nats: &Nats, subject: &str, payload: Vec<u8>) -> usize {
             let said = error.to_string();
             assert!(said.contains("maximum messages per subject"), "{said}");
         }
-        if stored % 256 != 0 || stored >= DOOR_BACKLOG {
+        if stored % 256 != 0 || stored >= INBOX_BACKLOG {
             return stored;
         }
     }
 }
 
-/// A sender has so many messages at a door, of so many bytes each; the others do not wait for it, and neither does it once
+/// A sender has so many messages at an inbox, of so many bytes each; the others do not wait for it, and neither does it once
 /// somebody decides again.
 #[tokio::test]
-async fn who_fills_its_part_of_a_door_leaves_it_open_for_others() -> Outcome {
+async fn who_fills_its_part_of_an_inbox_leaves_it_open_for_others() -> Outcome {
     let mut suite = Suite::start().await;
     let tenant = suite.tenant("tenant-a").await;
     let nats = async |user: &str| suite.servers.nats(user).await;
@@ -182,7 +182,7 @@ async fn who_fills_its_part_of_a_door_leaves_it_open_for_others() -> Outcome {
     // No request, so nobody has to be asked whether there is room for what comes of it.
     let nothing = vec![0xff; 16];
     let stored = fill(&floods, &ingress("tenant-a"), nothing.clone()).await;
-    assert_eq!(stored, DOOR_BACKLOG);
+    assert_eq!(stored, INBOX_BACKLOG);
     let refused = tenant.submit(small("late"), &id()).await;
     let Err(client::Failed::NoOutcome(refused)) = refused else {
         panic!("{refused:?}");
@@ -192,13 +192,13 @@ async fn who_fills_its_part_of_a_door_leaves_it_open_for_others() -> Outcome {
     publish(&operator, suite.subjects.admin(), nothing.clone()).await;
     let report = |node: &str| suite.subjects.node(node, "report");
     let stored = fill(&fleet, &report("babbler"), nothing.clone()).await;
-    assert_eq!(stored, DOOR_BACKLOG);
+    assert_eq!(stored, INBOX_BACKLOG);
     publish(&fleet, report("other"), nothing.clone()).await;
     suite.start_again::<admission::AdmissionService>().await;
     suite
         .start_again::<node_heartbeat::NodeHeartbeatService>()
         .await;
-    suite.doors_trimmed().await;
+    suite.inboxes_trimmed().await;
     suite.assert_healthy(&tenant).await;
     suite.assert_verified().await;
     suite.close().await;

@@ -91,9 +91,9 @@ async fn a_nodes_user_reaches_its_own_subjects_and_no_others() -> Outcome {
     assert_eq!(stored.await?.stream, s.report_stream());
     let answer = nats.request(s.node("n1", "sync"), "".into()).await?;
     assert_eq!(answer.payload.len(), 0, "nothing is assigned");
-    let door = suite.servers.nats("node-heartbeat").await;
-    door.publish(s.node("n1", "assign"), "hint".into()).await?;
-    door.flush().await?;
+    let inbox = suite.servers.nats("node-heartbeat").await;
+    inbox.publish(s.node("n1", "assign"), "hint".into()).await?;
+    inbox.flush().await?;
     let hint = assigned.next().await.expect("the connection stands");
     assert_eq!(hint.payload, "hint");
 
@@ -135,8 +135,10 @@ async fn a_nodes_user_reaches_its_own_subjects_and_no_others() -> Outcome {
         said.iter().chain(&heard).all(told).then_some(())
     })
     .await;
-    door.publish(s.node("n2", "assign"), "of n2".into()).await?;
-    door.flush().await?;
+    inbox
+        .publish(s.node("n2", "assign"), "of n2".into())
+        .await?;
+    inbox.flush().await?;
     let hint = of_other.next().await.expect("the connection stands");
     assert_eq!(hint.payload, "of n2");
     nats.flush().await?;

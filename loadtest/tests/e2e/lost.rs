@@ -114,7 +114,7 @@ async fn a_lost_node_ends_its_run_and_comes_back_empty() -> Outcome {
     let finished = suite.events_of("the second run's end", 1, finished).await;
     assert_eq!(finished[0].0, EndCause::Finished);
 
-    // The reports came by one door in order, so all that was late has been decided before.
+    // The reports came by one inbox in order, so all that was late has been decided before.
     let events = suite.events().await;
     let ends: Vec<_> = events
         .iter()

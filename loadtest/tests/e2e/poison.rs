@@ -19,7 +19,7 @@ async fn garbage_of_agents_is_passed_over() -> Outcome {
     let suite = Suite::start().await;
     let tenant = suite.tenant("tenant-a").await;
     let fleet = suite.servers.nats("fleet").await;
-    let door = jetstream::new(fleet.clone());
+    let inbox = jetstream::new(fleet.clone());
     let register = |capacity: Option<NodeCapacity>| {
         let report = NodeReport {
             boot: 1,
@@ -76,10 +76,11 @@ async fn garbage_of_agents_is_passed_over() -> Outcome {
     ];
     for (node, payload) in reports {
         let subject = suite.subjects.node(node, "report");
-        door.publish(subject, payload.into()).await?.await?;
+        inbox.publish(subject, payload.into()).await?.await?;
     }
     let long = "x".repeat(200);
-    door.publish(suite.subjects.node(&long, "report"), good().into())
+    inbox
+        .publish(suite.subjects.node(&long, "report"), good().into())
         .await?
         .await?;
     for node in ["n1", "nöde", &long] {
@@ -93,7 +94,7 @@ async fn garbage_of_agents_is_passed_over() -> Outcome {
         }
     }
     fleet.flush().await?;
-    // The door is one queue: when the good node is known, all that came before has been decided.
+    // The inbox is one queue: when the good node is known, all that came before has been decided.
     let mut agent = suite.node("good").await;
     let submitted = tenant.submit(small("works"), id()).await?;
     agent.run(&submitted.allocation_id, 1).await;
@@ -119,7 +120,7 @@ const BROKEN_HEADERS: [&[u8]; 5] = [
 ];
 
 #[tokio::test]
-async fn a_broken_header_block_closes_no_door() -> Outcome {
+async fn a_broken_header_block_closes_no_inbox() -> Outcome {
     let suite = Suite::start().await;
     let tenant = suite.tenant("tenant-a").await;
     let mut sent = Vec::new();
@@ -167,7 +168,7 @@ async fn a_broken_header_block_closes_no_door() -> Outcome {
 /// A carriage return in a header's value ends the client library's task. Another client takes its place, and what is in its
 /// way is fetched without it.
 #[tokio::test]
-async fn a_carriage_return_in_a_header_closes_no_door() -> Outcome {
+async fn a_carriage_return_in_a_header_closes_no_inbox() -> Outcome {
     const BLOCK: &[u8] = b"NATS/1.0\r\nA: x\rB: y\r\n\r\n";
     let suite = Suite::start().await;
     let tenant = suite.tenant("tenant-a").await;

@@ -8,7 +8,7 @@ use admission::domain::{Admission, Rules as AdmissionRules};
 use chassis::Clock;
 use client::{Client, Operation, SetQuota, SetTenant};
 use ledger::{
-    Bus, Decider, Door, InboxLimits, Leader, LeaderOptions, NoObserver, Replica, Snapshot, Stored,
+    Bus, Decider, Inbox, InboxLimits, Leader, LeaderOptions, NoObserver, Replica, Snapshot, Stored,
     Tail, jetstream::JetStreamBus, state_digest,
 };
 use node_heartbeat::domain::{Joining, Nodes, Rules as NodeRules};
@@ -34,16 +34,16 @@ impl Live {
     async fn lead<D: Decider + Sync>(
         suite: &Suite,
         rules: D::Rules,
-        door: Option<(Door, ledger::Decode<D::Command>)>,
+        inbox: Option<(Inbox, ledger::Decode<D::Command>)>,
     ) -> Self {
         let options = LeaderOptions {
             rules,
             leader: *Uuid::new_v4().as_bytes(),
-            door,
+            inbox,
             local: None,
             effects: None,
             snapshot_every: 0,
-            inbox: InboxLimits::default(),
+            backlog: InboxLimits::default(),
             says_after: u64::MAX,
             takeover_after_ms: 3000,
             resign: tokio::sync::watch::Sender::new(false).subscribe(),
@@ -69,11 +69,11 @@ impl Live {
             window_slots: 172_800,
         };
         let ingress = (
-            Door::Ingress,
+            Inbox::Ingress,
             Arc::new(admission::commands) as ledger::Decode<_>,
         );
         let report = (
-            Door::Report,
+            Inbox::Report,
             Arc::new(move |message: &_| node_heartbeat::report(message, cell)) as ledger::Decode<_>,
         );
         let nodes = NodeRules {

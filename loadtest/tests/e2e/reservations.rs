@@ -1,5 +1,5 @@
 //! Table A of the conformance rows, through the bus: each row in a cell of its own.
 
-mod door;
+mod inbox;
 mod rows;
 mod script;

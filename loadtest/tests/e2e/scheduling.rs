@@ -304,7 +304,7 @@ async fn cordons_and_taints_keep_off() -> Outcome {
 
     cordon(&operator, false).await;
     first.assignment(&waits[0].allocation_id, false).await;
-    let running = first.sync().await.expect("the door answers").assignments;
+    let running = first.sync().await.expect("the inbox answers").assignments;
     let running: BTreeSet<&str> = running
         .iter()
         .map(|one| one.allocation_id.as_str())

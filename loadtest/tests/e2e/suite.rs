@@ -522,13 +522,13 @@ impl Suite {
         assert!(verified.frames > 0);
     }
 
-    /// Waits until what was decided has left the doors: they are trimmed a little later.
-    pub async fn doors_trimmed(&self) {
+    /// Waits until what was decided has left the inboxes: they are trimmed a little later.
+    pub async fn inboxes_trimmed(&self) {
         for stream in [
             self.subjects.ingress_stream(),
             self.subjects.report_stream(),
         ] {
-            eventually("an empty door", || async {
+            eventually("an empty inbox", || async {
                 (self.stored(&stream, ">").await == 0).then_some(())
             })
             .await;
@@ -649,8 +649,8 @@ pub fn small(name: &str) -> client::Submit {
 }
 
 tokio::task_local! {
-    /// Where a service under [`Seen`] says where its door is.
-    static DOOR: std::cell::Cell<Option<oneshot::Sender<SocketAddr>>>;
+    /// Where a service under [`Seen`] says where its inbox is.
+    static INBOX: std::cell::Cell<Option<oneshot::Sender<SocketAddr>>>;
 }
 
 /// The service itself; tells its HTTP address on the way in.
@@ -662,7 +662,7 @@ impl<S: Service> Service for Seen<S> {
     type Settings = S::Settings;
 
     async fn run(ctx: Context<S::Settings>) -> Result<(), Failure> {
-        if let Some(sender) = DOOR.with(std::cell::Cell::take) {
+        if let Some(sender) = INBOX.with(std::cell::Cell::take) {
             // Whoever asked may have gone.
             let _ = sender.send(ctx.http_address);
         }
@@ -689,11 +689,12 @@ impl Running {
         let config: Config<S::Settings> = Config::from_toml(text).expect("the suite's own words");
         let shutdown = Shutdown::new();
         let (sender, address) = oneshot::channel();
-        let door = std::cell::Cell::new(Some(sender));
-        let task = tokio::spawn(DOOR.scope(door, run_service::<Seen<S>>(config, shutdown.clone())));
+        let inbox = std::cell::Cell::new(Some(sender));
+        let task =
+            tokio::spawn(INBOX.scope(inbox, run_service::<Seen<S>>(config, shutdown.clone())));
         Self {
             name: S::NAME,
-            http: address.await.expect("a service opens its HTTP door first"),
+            http: address.await.expect("a service opens its HTTP inbox first"),
             shutdown,
             task,
         }

@@ -8,7 +8,7 @@ use admission::{Settings, feed::Feed};
 use allocation_counter::AllocationInfo;
 use analytics::domain::Usage;
 use ledger::{
-    Batch, Chain, Door, DoorRecord, InboxLimits, LedgerId, NoObserver, Projection, Projector,
+    Batch, Chain, Inbox, InboxLimits, InboxMessage, LedgerId, NoObserver, Projection, Projector,
     ProjectorError, Record, Resume, SAYS_AFTER, Sink, SinkError,
     memory::{Faults, MemoryBus},
 };
@@ -81,7 +81,7 @@ impl Cell {
                 joining: Joining::Open,
             },
             takeover_after_ms: 3000,
-            inbox: InboxLimits::default(),
+            backlog: InboxLimits::default(),
             says_after: SAYS_AFTER,
             orders: Orders::default(),
             step: Arc::new(AtomicU64::new(0)),
@@ -104,12 +104,12 @@ impl Cell {
         }
     }
 
-    pub fn arrives(&self, message: DoorRecord) {
-        self.bus.publish(Door::Ingress, message);
+    pub fn arrives(&self, message: InboxMessage) {
+        self.bus.publish(Inbox::Ingress, message);
     }
 
-    pub fn reports(&self, message: DoorRecord) {
-        self.bus.publish(Door::Report, message);
+    pub fn reports(&self, message: InboxMessage) {
+        self.bus.publish(Inbox::Report, message);
     }
 
     pub fn pass_ms(&self, ms: i64) {

@@ -69,11 +69,11 @@ fn measure() -> PerTask {
     table.per(tasks as u64)
 }
 
-/// Some tasks from the door to their end, each process by itself.
+/// Some tasks from the inbox to their end, each process by itself.
 fn round(cell: &mut Cell, no: usize, table: &mut Table) {
     for message in tasks::submits(no) {
         table.add(
-            "admission/door",
+            "admission/inbox",
             cell::count(|| drop(admission::commands(&message))),
         );
         cell.arrives(message);

@@ -7,7 +7,7 @@ use crate::{
 };
 use admission::{domain::Admission, feed::Feed};
 use analytics::domain::Usage;
-use ledger::{Chain, Decider, DoorRecord, Projection, Record, Replica};
+use ledger::{Chain, Decider, InboxMessage, Projection, Record, Replica};
 use node_heartbeat::domain::Nodes;
 use proof::simulate::Role;
 use quota::domain::Quota;
@@ -143,7 +143,11 @@ impl Watch {
     }
 }
 
-fn round(no: usize, verb: impl Fn(usize) -> Verb, id: impl Fn(usize) -> String) -> Vec<DoorRecord> {
+fn round(
+    no: usize,
+    verb: impl Fn(usize) -> Verb,
+    id: impl Fn(usize) -> String,
+) -> Vec<InboxMessage> {
     let message = |tenant| {
         let first = no * PER_MESSAGE;
         let requests = (first..first + PER_MESSAGE).map(|no| tasks::request(id(no), verb(no)));
@@ -160,7 +164,7 @@ fn usual(no: usize) -> String {
     format!("{no:032x}")
 }
 
-fn settle(cell: &mut Cell, messages: Vec<DoorRecord>) {
+fn settle(cell: &mut Cell, messages: Vec<InboxMessage>) {
     for message in messages {
         cell.arrives(message);
     }

@@ -21,7 +21,7 @@ const UP: f64 = 3.0;
 const DOWN: f64 = 10.0;
 
 const HEAD: &str = "\
-# What one task costs, from the door to its end; read and written by the test beside this file.
+# What one task costs, from the inbox to its end; read and written by the test beside this file.
 # service/step, projection/name: heap allocations, and bytes allocated (a buffer that grows counts anew).
 # ledger/writer: events, and bytes of its frames before the stream's compression.
 # 3 % more fails. 10 % less fails too: write it down, so that it stays.

@@ -1,6 +1,6 @@
 //! The fixed inputs, as tenants, operators and agents publish them.
 
-use ledger::DoorRecord;
+use ledger::InboxMessage;
 use prost::Message;
 use schemas::v1::{
     Batch, NodeCapacity, NodeReport, Register, Request, RunPhase, SetQuota, SetTenant, Submit,
@@ -20,7 +20,7 @@ const NODES: usize = 64;
 const GIB: i64 = 1 << 30;
 
 /// Tenants with limits at every level.
-pub fn settings() -> Vec<DoorRecord> {
+pub fn settings() -> Vec<InboxMessage> {
     let mut verbs = Vec::new();
     for tenant in TENANTS {
         verbs.push(Verb::SetTenant(SetTenant {
@@ -53,7 +53,7 @@ pub fn settings() -> Vec<DoorRecord> {
         .collect()
 }
 
-pub fn nodes() -> impl Iterator<Item = DoorRecord> {
+pub fn nodes() -> impl Iterator<Item = InboxMessage> {
     (0..NODES).map(|no| {
         let register = Report::Register(Register {
             capacity: Some(NodeCapacity {
@@ -69,7 +69,7 @@ pub fn nodes() -> impl Iterator<Item = DoorRecord> {
 }
 
 /// The messages of a round.
-pub fn submits(round: usize) -> impl Iterator<Item = DoorRecord> {
+pub fn submits(round: usize) -> impl Iterator<Item = InboxMessage> {
     TENANTS.into_iter().map(move |tenant| {
         let first = round * PER_MESSAGE;
         let requests = (first..first + PER_MESSAGE).map(|no| {
@@ -104,15 +104,15 @@ pub struct Run {
 }
 
 impl Run {
-    pub fn started(&self) -> DoorRecord {
+    pub fn started(&self) -> InboxMessage {
         self.report(RunPhase::Started, 10)
     }
 
-    pub fn finished(&self) -> DoorRecord {
+    pub fn finished(&self) -> InboxMessage {
         self.report(RunPhase::FinishedOk, 60_000)
     }
 
-    fn report(&self, phase: RunPhase, after_ms: i64) -> DoorRecord {
+    fn report(&self, phase: RunPhase, after_ms: i64) -> InboxMessage {
         let run = schemas::v1::Run {
             allocation_id: self.allocation_id.clone(),
             phase: phase.into(),
@@ -123,7 +123,7 @@ impl Run {
     }
 }
 
-fn report(node: &Token, boot: u64, report: Report) -> DoorRecord {
+fn report(node: &Token, boot: u64, report: Report) -> InboxMessage {
     let report = NodeReport {
         boot,
         report: Some(report),
@@ -138,8 +138,8 @@ pub fn request(operation_id: String, verb: Verb) -> Request {
     }
 }
 
-pub fn message(sender: &str, content: &impl Message) -> DoorRecord {
-    DoorRecord {
+pub fn message(sender: &str, content: &impl Message) -> InboxMessage {
+    InboxMessage {
         seq: 0,
         sender: token(sender),
         reply_to: None,

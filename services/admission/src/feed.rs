@@ -220,7 +220,7 @@ impl Feed {
 }
 
 inputs! {
-    /// What the door has taken up, refused or forgotten.
+    /// What the inbox has taken up, refused or forgotten.
     pub enum Asked {
         AllocationRequested,
         CancelRequested,

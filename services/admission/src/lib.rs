@@ -1,4 +1,4 @@
-//! The door for tenants and operators, in both directions. The rules are in [`domain`] and [`feed`]; here is the wiring.
+//! The inbox for tenants and operators, in both directions. The rules are in [`domain`] and [`feed`]; here is the wiring.
 
 pub mod domain;
 pub mod feed;
@@ -15,7 +15,7 @@ use chassis::{
 use domain::{Admission, Rules, Shares};
 use feed::Feed;
 use futures::future::BoxFuture;
-use ledger::{Door, jetstream::Readers};
+use ledger::{Inbox, jetstream::Readers};
 use serde::Deserialize;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -107,7 +107,7 @@ impl Service for AdmissionService {
         let (turned_in, turned) = mpsc::unbounded_channel();
         let (feed_mark, warm_mark) = (Mark::default(), Mark::default());
         let deciding = Deciding {
-            door: Some((Door::Ingress, Arc::new(wire::commands))),
+            inbox: Some((Inbox::Ingress, Arc::new(wire::commands))),
             effects: Some(turned_in),
             ..Deciding::on_ledger(rules, vec![feed_mark.clone(), warm_mark.clone()])
         };

@@ -43,7 +43,7 @@ pub struct OperationRow {
     pub tenant: Token,
     pub operation_id: Option<Token>,
     pub digest: [u8; 16],
-    /// None when it was refused at the door: it may have had none.
+    /// None when it was refused at the inbox: it may have had none.
     pub verb: Option<Verb>,
     /// The allocation that it made or that it is about.
     pub allocation: Option<AllocationNo>,
@@ -214,7 +214,7 @@ impl OperationRow {
     /// Whether the operation's id stands for this one: a repeat is answered with its outcome.
     pub fn stands(&self) -> bool {
         match &self.state {
-            // At the door, where no verb is known.
+            // At the inbox, where no verb is known.
             OperationState::Decided {
                 outcome: Outcome::Refused(refusal),
                 ..
@@ -317,7 +317,7 @@ impl WarmProjection {
 }
 
 inputs! {
-    /// What the door has taken up, refused or forgotten.
+    /// What the inbox has taken up, refused or forgotten.
     pub enum Asked {
         AllocationRequested,
         CancelRequested,
@@ -697,7 +697,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_door_decides_is_decided_at_once() {
+    fn what_the_inbox_decides_is_decided_at_once() {
         check("bad", "3 refused quantity_zero @1 held 0");
         check("conflict", "3 refused operation_conflict @1 void held 0");
         check("tenant", "tenant v5, 3 applied @1 held 0");

@@ -32,7 +32,7 @@ impl Pen {
             epoch: 1,
             frame_no: head.map_or(1, |(frame, ..)| frame.frame_no + 1),
             through_lsn: 0,
-            through_door: 0,
+            through_inbox: 0,
             ahead: Vec::new(),
             now_ms: at.now.0,
             prev_lsn: head.map_or(0, |(_, lsn, _)| lsn.0),

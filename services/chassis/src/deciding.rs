@@ -12,7 +12,7 @@ use std::convert::Infallible;
 use async_nats::jetstream::stream::Config;
 use futures::future::join_all;
 use ledger::{
-    Decider, Decode, Door, InboxLimits, Leader, LeaderOptions, Projection, Projector, SAYS_AFTER,
+    Decider, Decode, Inbox, InboxLimits, Leader, LeaderOptions, Projection, Projector, SAYS_AFTER,
     Sink, Time, Witnesses, cell, check_ledger_settings, jetstream::JetStreamBus,
 };
 use schemas::subjects::Subjects;
@@ -62,8 +62,8 @@ impl Time for Clock {
 /// What a decider needs beside its rules.
 pub struct Deciding<D: Decider> {
     pub rules: D::Rules,
-    /// Its door and how to read what comes in by it.
-    pub door: Option<(Door, Decode<D::Command>)>,
+    /// Its inbox and how to read what comes in by it.
+    pub inbox: Option<(Inbox, Decode<D::Command>)>,
     pub local: Option<mpsc::Receiver<D::Command>>,
     pub effects: Option<mpsc::UnboundedSender<D::Effect>>,
     /// The read models of this process: nobody leads before they have said whether the ledger still holds what they have
@@ -76,7 +76,7 @@ impl<D: Decider> Deciding<D> {
     pub fn on_ledger(rules: D::Rules, read_models: Vec<Mark>) -> Self {
         Self {
             rules,
-            door: None,
+            inbox: None,
             local: None,
             effects: None,
             read_models,
@@ -151,8 +151,8 @@ impl<T> Context<T> {
     ) -> Result<(), Failure> {
         self.watch_clock();
         let mut bus = bus.clone();
-        if deciding.door.is_some() {
-            bus = bus.with_doors(self.outside("door").await?);
+        if deciding.inbox.is_some() {
+            bus = bus.with_inboxes(self.outside("inbox").await?);
         }
         let observer = LeaderShell::new(D::WRITER, self);
         let mut leader = [0; 16];
@@ -161,11 +161,11 @@ impl<T> Context<T> {
         let options = LeaderOptions {
             rules: deciding.rules,
             leader,
-            door: deciding.door,
+            inbox: deciding.inbox,
             local: deciding.local,
             effects: deciding.effects,
             snapshot_every: SNAPSHOT_EVERY,
-            inbox: InboxLimits::default(),
+            backlog: InboxLimits::default(),
             says_after: SAYS_AFTER,
             takeover_after_ms: TAKEOVER_AFTER_MS,
             resign: resigns,

@@ -1,4 +1,4 @@
-//! The small HTTP door for people and supervisors: alive, ready, metrics.
+//! The small HTTP inbox for people and supervisors: alive, ready, metrics.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::shutdown::Shutdown;
 /// Clients that keep a connection open are not waited for longer than this.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What the door shows.
+/// What the inbox shows.
 #[derive(Clone)]
 pub(crate) struct Page {
     pub service: &'static str,
@@ -30,7 +30,7 @@ pub(crate) struct Page {
     pub metrics: Metrics,
 }
 
-/// A door that is open until it is stopped or dropped.
+/// An inbox that is open until it is stopped or dropped.
 pub(crate) struct Server {
     pub address: SocketAddr,
     stop: Shutdown,
@@ -57,7 +57,7 @@ impl Server {
         })
     }
 
-    /// Closes the door and frees its address.
+    /// Closes the inbox and frees its address.
     pub(crate) async fn stop(self) {
         self.stop.trigger();
         if tokio::time::timeout(STOP_TIMEOUT, self.task).await.is_err() {

@@ -1,6 +1,6 @@
-//! Connections by which messages come to a door, apart from the one by which the service decides.
+//! Connections by which messages come to an inbox, apart from the one by which the service decides.
 //!
-//! Header blocks are the senders' own bytes, and a door needs them. The client library closes a connection on which one comes
+//! Header blocks are the senders' own bytes, and an inbox needs them. The client library closes a connection on which one comes
 //! that it cannot read, and one with a carriage return in a value ends the client for good. Here that costs a moment: the
 //! connection is made again. What needs no headers is heard without them ([`crate::Hearing`]).
 

@@ -70,7 +70,7 @@ pub struct Context<T> {
     pub metrics: Metrics,
     /// Its spans.
     pub journey: Journey,
-    /// Where its HTTP door really is, also when port 0 was configured.
+    /// Where its HTTP inbox really is, also when port 0 was configured.
     pub http_address: SocketAddr,
     /// The servers as configured.
     pub servers: Servers,
@@ -175,7 +175,7 @@ pub(crate) fn check_needs<S: Service>(config: &Config<S::Settings>) -> Result<()
 }
 
 /// Runs one service from its configuration to its end: used by [`crate::main`] and by tests. Returns when the service has
-/// returned, its HTTP door is closed and its spans are sent or given up.
+/// returned, its HTTP inbox is closed and its spans are sent or given up.
 pub async fn run_service<S: Service>(
     config: Config<S::Settings>,
     shutdown: Shutdown,

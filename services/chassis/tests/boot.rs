@@ -9,7 +9,7 @@ use chassis::{BootError, Shutdown, run_service};
 use self::common::{Tiny, config, get, start};
 
 #[tokio::test]
-async fn the_door_tells_how_the_components_stand() {
+async fn health_tells_how_the_components_stand() {
     let running = start(config(1, "")).await;
     let address = running.context.http_address;
     assert_eq!(
@@ -65,7 +65,7 @@ async fn a_stop_ends_the_service_and_frees_its_address() {
     let address = running.context.http_address;
     let open = tokio::net::TcpStream::connect(address)
         .await
-        .expect("the door is open");
+        .expect("the inbox is open");
     running.shutdown.trigger();
     running
         .end
@@ -75,7 +75,7 @@ async fn a_stop_ends_the_service_and_frees_its_address() {
     drop(open);
     assert!(
         tokio::net::TcpStream::connect(address).await.is_err(),
-        "the door is closed"
+        "the inbox is closed"
     );
 }
 

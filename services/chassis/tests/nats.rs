@@ -57,7 +57,7 @@ async fn the_bus_may_come_late_and_go_away() {
             .expect("a bound listener has an address")
     );
     let running = start(config).await;
-    let door = running.context.http_address;
+    let inbox = running.context.http_address;
 
     let server = async {
         drop(listener.accept().await.expect("loopback accepts"));
@@ -73,13 +73,13 @@ async fn the_bus_may_come_late_and_go_away() {
         "{}",
         client.new_inbox()
     );
-    while get(door, "/readyz").await.0 != 200 {}
+    while get(inbox, "/readyz").await.0 != 200 {}
 
     drop(open);
-    while get(door, "/readyz").await.0 != 503 {}
+    while get(inbox, "/readyz").await.0 != 503 {}
     let (_, _open) = greet(&listener, "PONG\r\n").await;
-    while get(door, "/readyz").await.0 != 200 {}
-    let metrics = get(door, "/metrics").await.1;
+    while get(inbox, "/readyz").await.0 != 200 {}
+    let metrics = get(inbox, "/metrics").await.1;
     let counted = r#"apportion_tiny_service_nats_events_total{cell="test",connection="nats",event="disconnected"} 1"#;
     assert!(metrics.contains(counted), "{metrics}");
 }

@@ -72,7 +72,7 @@ async fn receiver_of(mut server: Server) -> (SocketAddr, mpsc::UnboundedReceiver
 /// Records three hops, a frame and what must not be recorded, then ends.
 struct Traced;
 
-const DOOR: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+const INBOX: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 impl Service for Traced {
     const NAME: &'static str = "quota";
@@ -84,9 +84,9 @@ impl Service for Traced {
             .map_err(|_| "a test panicked")?
             .insert(ctx.cell.name.clone(), ctx.metrics.clone());
         let journey: &Journey = &ctx.journey;
-        let door = TraceParent::parse(DOOR).ok_or("a good header")?;
+        let inbox = TraceParent::parse(INBOX).ok_or("a good header")?;
         let unsampled =
-            TraceParent::new(door.trace_id(), door.span_id(), false).ok_or("good ids")?;
+            TraceParent::new(inbox.trace_id(), inbox.span_id(), false).ok_or("good ids")?;
         let (start, end) = (
             Stamp::from_unix_ns(1_000_000_001),
             Stamp::from_unix_ns(1_000_000_777),
@@ -99,7 +99,7 @@ impl Service for Traced {
         let decided = journey.span(
             "process reserve",
             SpanKind::Consumer,
-            &door,
+            &inbox,
             start,
             end,
             &attributes,
@@ -110,7 +110,7 @@ impl Service for Traced {
         journey.batch_span(
             "append",
             SpanKind::Producer,
-            &[door, unsampled, published],
+            &[inbox, unsampled, published],
             start,
             end,
             &[],
@@ -231,11 +231,11 @@ async fn a_journey_arrives_whole_by_the_end_of_the_service() {
     );
     assert_eq!(text(resource, "apportion.cell").as_deref(), Some("present"));
 
-    let door = TraceParent::parse(DOOR).expect("a good header");
+    let inbox = TraceParent::parse(INBOX).expect("a good header");
     assert_eq!(decided.name, "process reserve");
     assert_eq!(decided.kind, 5, "consumer");
-    assert_eq!(decided.trace_id, door.trace_id());
-    assert_eq!(decided.parent_span_id, door.span_id());
+    assert_eq!(decided.trace_id, inbox.trace_id());
+    assert_eq!(decided.parent_span_id, inbox.span_id());
     assert_eq!(
         (decided.start_time_unix_nano, decided.end_time_unix_nano),
         (1_000_000_001, 1_000_000_777)
@@ -255,14 +255,14 @@ async fn a_journey_arrives_whole_by_the_end_of_the_service() {
     );
 
     assert_eq!(published.name, "publish frame");
-    assert_eq!(published.trace_id, door.trace_id());
+    assert_eq!(published.trace_id, inbox.trace_id());
     assert_eq!(published.parent_span_id, decided.span_id);
 
     assert_eq!(frame.name, "append");
-    assert_ne!(frame.trace_id, door.trace_id());
+    assert_ne!(frame.trace_id, inbox.trace_id());
     assert!(frame.parent_span_id.is_empty());
     let linked: Vec<_> = frame.links.iter().map(|link| &link.span_id[..]).collect();
-    assert_eq!(linked, [&door.span_id()[..], &published.span_id[..]]);
+    assert_eq!(linked, [&inbox.span_id()[..], &published.span_id[..]]);
 
     assert_eq!(root.name, "submit");
     assert!(root.parent_span_id.is_empty());
@@ -288,15 +288,15 @@ async fn an_absent_receiver_costs_the_spans_and_nothing_else() {
 #[tokio::test]
 async fn without_a_receiver_everything_passes_through() {
     let journey = Journey::disabled();
-    let door = TraceParent::parse(DOOR).expect("a good header");
+    let inbox = TraceParent::parse(INBOX).expect("a good header");
     let now = Stamp::now();
     assert!(!journey.enabled());
     assert_eq!(
-        journey.span("process", SpanKind::Consumer, &door, now, now, &[]),
-        door
+        journey.span("process", SpanKind::Consumer, &inbox, now, now, &[]),
+        inbox
     );
     assert_eq!(
-        journey.batch_span("append", SpanKind::Producer, &[door], now, now, &[]),
+        journey.batch_span("append", SpanKind::Producer, &[inbox], now, now, &[]),
         None
     );
     assert!(journey.open_root("submit", SpanKind::Client, now).is_none());

@@ -20,10 +20,10 @@ fn text(value: &Value) -> String {
 const GIVEN_UP: Duration = Duration::from_secs(120);
 
 /// The status and body of `/readyz`, once they are `wanted`.
-async fn ready_when(door: SocketAddr, wanted: impl Fn(u16, &str) -> bool) -> (u16, String) {
+async fn ready_when(inbox: SocketAddr, wanted: impl Fn(u16, &str) -> bool) -> (u16, String) {
     let looked = async {
         loop {
-            let (status, body) = get(door, "/readyz").await;
+            let (status, body) = get(inbox, "/readyz").await;
             if wanted(status, &body) {
                 return (status, body);
             }
@@ -67,25 +67,25 @@ async fn who_has_not_read_what_is_there_makes_the_service_unready() {
         Config::from_toml(&servers).unwrap_or_else(|refusal| panic!("{refusal}"));
     (config.cell, config.nats) = (on_stack.cell, on_stack.nats);
     let running = start(config).await;
-    let (context, door) = (&running.context, running.context.http_address);
+    let (context, inbox) = (&running.context, running.context.http_address);
     let bus = context.ledger().await.expect("the ledger is safe");
     let leader = context.follower("leader", Behind::NotReady);
     let table = context.follower("warm", Behind::Degraded);
-    ready_when(door, |status, _| status == 200).await;
+    ready_when(inbox, |status, _| status == 200).await;
 
     bus.append(Writer::Quota, Lsn(0), Lsn(0), "x".into())
         .await
         .expect("the ledger is empty");
-    let (_, body) = ready_when(door, |status, _| status == 503).await;
+    let (_, body) = ready_when(inbox, |status, _| status == 503).await;
     assert!(body.contains("leader is behind the ledger"), "{body}");
 
     leader.read(Lsn(1));
-    let (_, body) = ready_when(door, |status, _| status == 200).await;
+    let (_, body) = ready_when(inbox, |status, _| status == 200).await;
     assert!(body.contains("warm is behind the ledger"), "{body}");
 
     table.read(Lsn(1));
-    ready_when(door, |_, body| !body.contains("behind")).await;
-    let metrics = get(door, "/metrics").await.1;
+    ready_when(inbox, |_, body| !body.contains("behind")).await;
+    let metrics = get(inbox, "/metrics").await.1;
     assert!(
         metrics.lines().any(
             |line| line.starts_with("apportion_tiny_service_ledger_end{") && line.ends_with(" 1")

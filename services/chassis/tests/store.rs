@@ -76,9 +76,9 @@ impl Drop for Server {
     }
 }
 
-async fn ready_when(door: SocketAddr, status: u16, words: &str) {
+async fn ready_when(inbox: SocketAddr, status: u16, words: &str) {
     loop {
-        let (found, body) = get(door, "/readyz").await;
+        let (found, body) = get(inbox, "/readyz").await;
         if found == status && body.contains(words) {
             return;
         }
@@ -114,23 +114,23 @@ async fn fills_up(server: &Server) {
         Config::from_toml(&text).unwrap_or_else(|refusal| panic!("{refusal}"));
     (config.cell, config.nats) = (own.cell, own.nats);
     let running = start(config).await;
-    let door = running.context.http_address;
+    let inbox = running.context.http_address;
     let records = running.context.ledger().await.expect("the ledger is safe");
-    ready_when(door, 200, "\"bus_store\":{\"state\":\"ready\"}").await;
+    ready_when(inbox, 200, "\"bus_store\":{\"state\":\"ready\"}").await;
 
     for _ in 0..18 {
         assert!(stored(&bus).await);
     }
-    ready_when(door, 200, "the bus's store is 9").await;
+    ready_when(inbox, 200, "the bus's store is 9").await;
 
     while stored(&bus).await {}
     let why = format!("the bus cannot store: it has the {LIMIT_BYTES} bytes that it may");
-    ready_when(door, 503, &why).await;
+    ready_when(inbox, 503, &why).await;
     let refused = records
         .append(Writer::Quota, Lsn(0), Lsn(0), "x".into())
         .await;
     refused.expect_err("it is full");
-    let metrics = get(door, "/metrics").await.1;
+    let metrics = get(inbox, "/metrics").await.1;
     let stores =
         |line: &str| line.starts_with("apportion_tiny_service_bus_stores{") && line.ends_with(" 0");
     assert!(metrics.lines().any(stores), "{metrics}");
@@ -140,7 +140,7 @@ async fn fills_up(server: &Server) {
         .append(Writer::Quota, Lsn(0), Lsn(0), "x".into())
         .await;
     first.expect("there is room again");
-    ready_when(door, 200, "\"bus_store\":{\"state\":\"ready\"}").await;
+    ready_when(inbox, 200, "\"bus_store\":{\"state\":\"ready\"}").await;
 }
 
 #[tokio::test]

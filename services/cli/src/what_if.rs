@@ -102,7 +102,7 @@ impl WhatIf {
     }
 }
 
-/// A request as it would come in by the door.
+/// A request as it would come in by the inbox.
 #[derive(Debug)]
 struct Request {
     sender: String,

@@ -1,5 +1,5 @@
 //! Group commit at the client: while one message waits for its acknowledgement, what is sent meanwhile queues up and goes
-//! out as the next one. A synced write at the door costs the same for one operation as for hundreds, so whoever sends so
+//! out as the next one. A synced write at the inbox costs the same for one operation as for hundreds, so whoever sends so
 //! much that some is always queued has it gathered for a little longer.
 
 use crate::{

@@ -92,7 +92,7 @@ impl ConnectOptions {
 
     /// Sends operations that are under way at the same time in common messages: while one message waits for its
     /// acknowledgement, what is sent meanwhile queues up for the next. Their order stays. Without load an operation waits
-    /// for nothing; under load many share one write at the door.
+    /// for nothing; under load many share one write at the inbox.
     pub fn batched(mut self) -> Self {
         self.batched = true;
         self

@@ -5,9 +5,9 @@ use bytes::Bytes;
 use prost::Message;
 use std::collections::HashSet;
 
-/// Operations in a message, at the most: the door's bound.
+/// Operations in a message, at the most: the inbox's bound.
 pub(crate) const COUNT_MAX: usize = 1000;
-/// Their encoded size, at the most: below the door's 64 KiB, with room for what is around them.
+/// Their encoded size, at the most: below the inbox's 64 KiB, with room for what is around them.
 const BYTES_MAX: usize = 60 * 1024;
 /// An operation's tag and length in its batch, at the most.
 const FRAMING: usize = 4;

@@ -7,7 +7,7 @@
 //!
 //! Many operations may be under way on one connection. [`Client::submit_all`] puts many into one message, and
 //! [`ConnectOptions::batched`] does so by itself with whatever is sent while a message waits for its acknowledgement: the
-//! door's synced write costs the same for one operation as for hundreds.
+//! inbox's synced write costs the same for one operation as for hundreds.
 //!
 //! A tenant's feed is complete: [`Allocations`] rebuilds from it where everything stands, and
 //! [`Client::watch_job_set`] follows a job set to its end.

@@ -31,7 +31,7 @@ impl Operation {
         }
     }
 
-    /// Bytes that are perhaps no request at all, for tests of the door.
+    /// Bytes that are perhaps no request at all, for tests of the inbox.
     pub fn raw(id: impl Into<String>, payload: impl Into<Bytes>) -> Self {
         Self {
             id: id.into(),

@@ -5,7 +5,7 @@ use schemas::v1::Refused;
 /// Why there is no outcome to an operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoOutcome {
-    /// Definite: the door did not take the request, so nothing was or will be decided about it.
+    /// Definite: the inbox did not take the request, so nothing was or will be decided about it.
     #[error("not received: {why}")]
     NotReceived {
         why: String,

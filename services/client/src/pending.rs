@@ -23,7 +23,7 @@ enum Way {
 }
 
 impl Client {
-    /// Sends an operation without waiting for its outcome. Operations of one connection reach the door in the order
+    /// Sends an operation without waiting for its outcome. Operations of one connection reach the inbox in the order
     /// in which they were sent.
     pub async fn send(&self, operation: &Operation) -> Result<Pending, NoOutcome> {
         let inner = &self.0;

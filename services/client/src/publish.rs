@@ -1,4 +1,4 @@
-//! A message on its way to the door: its acknowledgement, and what it means when there is none.
+//! A message on its way to the inbox: its acknowledgement, and what it means when there is none.
 
 use crate::{
     NoOutcome, Party,
@@ -22,7 +22,7 @@ use std::{error::Error, future::IntoFuture, sync::Arc};
 
 /// The server's code for a stream that did not store a message, such as a full one that discards new ones.
 const STREAM_STORE_FAILED: u64 = 10_077;
-/// The server's code for a message beyond what the door takes.
+/// The server's code for a message beyond what the inbox takes.
 const MESSAGE_TOO_LARGE: u64 = 10_054;
 
 /// Whether the stream has the message; all of its operations share it.
@@ -36,7 +36,7 @@ pub(crate) struct Sent {
 }
 
 impl Inner {
-    /// Hands a message to the connection. Messages reach the door in the order of these calls.
+    /// Hands a message to the connection. Messages reach the inbox in the order of these calls.
     pub(crate) async fn publish(
         &self,
         envelope: Envelope,

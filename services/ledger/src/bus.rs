@@ -1,4 +1,4 @@
-//! What the ledger needs from a bus, and no more: fenced append, ordered reading, the writer's last record, a door for
+//! What the ledger needs from a bus, and no more: fenced append, ordered reading, the writer's last record, an inbox for
 //! requests from outside, and a place for snapshots.
 
 use crate::{
@@ -37,18 +37,18 @@ impl Record {
     }
 }
 
-/// Which door a request came in by.
+/// Which inbox a request came in by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Door {
+pub enum Inbox {
     /// Tenants and operators, decided by admission.
     Ingress,
     /// Node agents, decided by node-heartbeat.
     Report,
 }
 
-/// One message at a door. Who sent it is what the server authenticated; the payload has had no say in it.
+/// One message at an inbox. Who sent it is what the server authenticated; the payload has had no say in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DoorRecord {
+pub struct InboxMessage {
     pub seq: u64,
     /// The tenant, the node, or `_operator`.
     pub sender: Token,
@@ -128,7 +128,7 @@ pub trait Tail<T>: Send {
 
 pub trait Bus: Clone + Send + Sync + 'static {
     type Records: Tail<Record>;
-    type Messages: Tail<DoorRecord>;
+    type Messages: Tail<InboxMessage>;
 
     fn ledger_id(&self) -> impl Future<Output = Result<LedgerId, BusError>> + Send;
 
@@ -158,27 +158,27 @@ pub trait Bus: Clone + Send + Sync + 'static {
     /// All records from `from` on.
     fn follow(&self, from: Lsn) -> impl Future<Output = Result<Self::Records, BusError>> + Send;
 
-    /// All messages at the door from `from` on.
-    fn door(
+    /// All messages at the inbox from `from` on.
+    fn inbox(
         &self,
-        door: Door,
+        inbox: Inbox,
         from: u64,
     ) -> impl Future<Output = Result<Self::Messages, BusError>> + Send;
 
-    /// Number of the last message that came in by the door.
-    fn door_end(&self, door: Door) -> impl Future<Output = Result<u64, BusError>> + Send;
+    /// Number of the last message that came in by the inbox.
+    fn inbox_end(&self, inbox: Inbox) -> impl Future<Output = Result<u64, BusError>> + Send;
 
-    /// The messages with these numbers; none in the place of one that the door has forgotten.
-    fn door_at(
+    /// The messages with these numbers; none in the place of one that the inbox has forgotten.
+    fn inbox_at(
         &self,
-        door: Door,
+        inbox: Inbox,
         seqs: Vec<u64>,
-    ) -> impl Future<Output = Result<Vec<Option<DoorRecord>>, BusError>> + Send;
+    ) -> impl Future<Output = Result<Vec<Option<InboxMessage>>, BusError>> + Send;
 
-    /// Lets the door forget messages up to `through`, and of these senders up to another one each: they are decided, durably.
-    fn door_trim(
+    /// Lets the inbox forget messages up to `through`, and of these senders up to another one each: they are decided, durably.
+    fn inbox_trim(
         &self,
-        door: Door,
+        inbox: Inbox,
         through: u64,
         ahead: Vec<(Token, u64)>,
     ) -> impl Future<Output = Result<(), BusError>> + Send;

@@ -8,10 +8,10 @@ use schemas::subjects::Subjects;
 use std::{collections::HashMap, time::Duration};
 
 /// Messages that may pile up per tenant or node before a publish is refused.
-const DOOR_BACKLOG_MAX: i64 = 4096;
-/// The largest message at a door, with its headers; requests somewhat beyond the contract's limit are still answered by name.
+const INBOX_BACKLOG_MAX: i64 = 4096;
+/// The largest message at an inbox, with its headers; requests somewhat beyond the contract's limit are still answered by name.
 /// A server bounds bytes by stream only, so what one sender may have waiting is bounded by both: 384 MiB.
-const DOOR_MESSAGE_MAX: i32 = 96 << 10;
+const INBOX_MESSAGE_MAX: i32 = 96 << 10;
 /// What the tenants' event feeds may hold, oldest out first. The ledger keeps everything; the feed is a copy.
 const EVENT_BYTES_MAX: i64 = 4 << 30;
 
@@ -93,7 +93,7 @@ pub fn ledger_config(subjects: &Subjects, chosen: Chosen) -> Config {
     }
 }
 
-fn door_config(name: String, subjects: Vec<String>, replicas: usize) -> Config {
+fn inbox_config(name: String, subjects: Vec<String>, replicas: usize) -> Config {
     Config {
         name,
         subjects,
@@ -102,9 +102,9 @@ fn door_config(name: String, subjects: Vec<String>, replicas: usize) -> Config {
         num_replicas: replicas,
         // Overload is a definite refusal at publish, for the one who overloads.
         discard: DiscardPolicy::New,
-        max_messages_per_subject: DOOR_BACKLOG_MAX,
+        max_messages_per_subject: INBOX_BACKLOG_MAX,
         discard_new_per_subject: true,
-        max_message_size: DOOR_MESSAGE_MAX,
+        max_message_size: INBOX_MESSAGE_MAX,
         // The least there is. Its ids are one name space for all senders, so who uses them is refused.
         duplicate_window: Duration::from_millis(100),
         deny_delete: true,
@@ -145,8 +145,8 @@ pub async fn init(
     }
     let configs = [
         ledger,
-        door_config(subjects.ingress_stream(), ingress, replicas),
-        door_config(
+        inbox_config(subjects.ingress_stream(), ingress, replicas),
+        inbox_config(
             subjects.report_stream(),
             vec![subjects.node("*", "report")],
             replicas,

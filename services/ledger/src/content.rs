@@ -18,7 +18,7 @@ pub(crate) struct RawFrame {
     #[prost(uint64, tag = "3")]
     pub through_lsn: u64,
     #[prost(uint64, tag = "4")]
-    pub through_door: u64,
+    pub through_inbox: u64,
     #[prost(int64, tag = "5")]
     pub now_ms: i64,
     #[prost(uint64, tag = "6")]
@@ -37,7 +37,7 @@ pub(crate) struct RawFrame {
     pub resigned: bool,
 }
 
-/// How far a sender's messages are handled beyond the door's position.
+/// How far a sender's messages are handled beyond the inbox's position.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RawAhead {
     #[prost(string, tag = "1")]

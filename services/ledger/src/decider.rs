@@ -27,7 +27,7 @@ impl IllegalEvent {
 /// A pure state machine. Its state is a function of the ledger alone: the other writers' facts that it has observed, and
 /// its own. Nothing else may change what is serialised.
 pub trait Decider: Default + Serialize + DeserializeOwned + Send + 'static {
-    /// What comes in by its door or from its shell; `Infallible` where there is neither.
+    /// What comes in by its inbox or from its shell; `Infallible` where there is neither.
     type Command: Send + 'static;
     /// Settings that decisions depend on. `observe` and `evolve` never see them, so a changed setting cannot change history.
     type Rules: Clone + Send + Sync + 'static;
@@ -44,7 +44,7 @@ pub trait Decider: Default + Serialize + DeserializeOwned + Send + 'static {
     /// Counts the shapes of the serialised state, and what the facts make of it.
     const STATE_VERSION: u32;
 
-    /// The writers that have to read what it records before it records more for who waits at its door than `InboxLimits`
+    /// The writers that have to read what it records before it records more for who waits at its inbox than `InboxLimits`
     /// say.
     const READERS: &'static [Writer] = &[];
 

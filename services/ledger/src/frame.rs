@@ -111,7 +111,7 @@ pub struct Head {
     pub frame_no: u64,
     pub next_event: EventNo,
     pub through_lsn: Lsn,
-    /// Of its door.
+    /// Of its inbox.
     pub handled: Handled,
     pub now: Millis,
 }
@@ -275,7 +275,7 @@ fn decode(record: &Record, head: &Head, read: Kinds) -> Result<(Frame, Head), Ch
     }
     let handled = head
         .handled
-        .moved(raw.through_door, moved.into_iter())
+        .moved(raw.through_inbox, moved.into_iter())
         .map_err(broken)?;
     content.decode(read).map_err(unreadable)?;
     let count = content.len() as u32;
@@ -327,7 +327,7 @@ pub(crate) fn write(
         epoch,
         frame_no: head.frame_no + 1,
         through_lsn: through_lsn.0,
-        through_door: handled.through,
+        through_inbox: handled.through,
         now_ms: now.0,
         prev_lsn: head.lsn.0,
         prev_digest: if head.frame_no == 0 {

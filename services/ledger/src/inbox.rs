@@ -1,10 +1,10 @@
-//! What waits at a door, by sender, and whose turn it is: deficit round robin, so that a sender's backlog is its own.
+//! What waits at an inbox, by sender, and whose turn it is: deficit round robin, so that a sender's backlog is its own.
 //!
-//! A door is one stream and is read in the stream's order. What was read waits in a line of its sender. Lines are served by
+//! An inbox is one stream and is read in the stream's order. What was read waits in a line of its sender. Lines are served by
 //! turns (M. Shreedhar, G. Varghese: Efficient fair queuing using deficit round robin, 1995), in the form that is paid for
 //! afterwards, because what a message costs is known when it was decided. A sender's own messages keep their order.
 
-use crate::bus::DoorRecord;
+use crate::bus::InboxMessage;
 use schemas::subjects::OPERATOR;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -13,7 +13,7 @@ use vocab::{
     sabotage::{self, Bug},
 };
 
-/// How far a door was handled: all messages up to one position, and of single senders those up to another one behind it.
+/// How far an inbox was handled: all messages up to one position, and of single senders those up to another one behind it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handled {
     pub through: u64,
@@ -44,17 +44,17 @@ impl Handled {
         moved: impl Iterator<Item = (Token, u64)>,
     ) -> Result<Self, &'static str> {
         if through < self.through {
-            return Err("door position goes backwards");
+            return Err("inbox position goes backwards");
         }
         let mut next = self.clone();
         next.through = through;
         let mut last = None;
         for (sender, ahead) in moved {
             if ahead <= through || next.ahead.get(&sender).is_some_and(|old| *old >= ahead) {
-                return Err("a sender's door position goes backwards");
+                return Err("a sender's inbox position goes backwards");
             }
             if last.is_some_and(|last| last >= sender) {
-                return Err("senders' door positions are not in order");
+                return Err("senders' inbox positions are not in order");
             }
             next.ahead.insert(sender.clone(), ahead);
             last = Some(sender);
@@ -70,17 +70,17 @@ const QUANTUM: i64 = 64;
 const BYTES_PER_COST: usize = 1024;
 /// Messages of one sender that are fetched for one frame: who waits for them waits for all.
 const FETCH_OF_SENDER: usize = 16;
-/// Senders whose handled messages are taken from the door by themselves at one time: each is a request to the server.
+/// Senders whose handled messages are taken from the inbox by themselves at one time: each is a request to the server.
 const TRIM_SENDERS: usize = 16;
 
 /// What an inbox may hold.
 #[derive(Debug, Clone, Copy)]
 pub struct InboxLimits {
-    /// Bytes of messages; of what is beyond it is remembered where it lies at the door.
+    /// Bytes of messages; of what is beyond it is remembered where it lies at the inbox.
     pub bytes: usize,
     /// Messages that are fetched from there for one frame.
     pub fetched: usize,
-    /// Events that were recorded for those who wait at the door and that the writer's readers have not read: they are shared
+    /// Events that were recorded for those who wait at the inbox and that the writer's readers have not read: they are shared
     /// among who is there, and who has its share of them waits. What piles up does so here, where each has a line, and not
     /// on the ledger, where there is one.
     pub unread: usize,
@@ -102,8 +102,8 @@ impl Default for InboxLimits {
 
 #[derive(Debug)]
 enum Waiting {
-    Here(Box<DoorRecord>),
-    /// There was no room for it: it is fetched from the door when its turn comes.
+    Here(Box<InboxMessage>),
+    /// There was no room for it: it is fetched from the inbox when its turn comes.
     There(u64),
 }
 
@@ -129,7 +129,7 @@ struct Line {
 #[derive(Debug, Clone, Copy)]
 struct Done {
     through: u64,
-    /// Messages that lie at the door still, because others' before them were not handled.
+    /// Messages that lie at the inbox still, because others' before them were not handled.
     lying: u64,
 }
 
@@ -145,16 +145,16 @@ const _: () = assert!(SAYS_AFTER < SHARE_MIN as u64);
 /// A message that has the turn.
 #[derive(Debug)]
 pub(crate) struct Taken {
-    pub message: DoorRecord,
+    pub message: InboxMessage,
     cost: i64,
 }
 
 #[derive(Debug)]
-pub(crate) struct Inbox {
+pub(crate) struct Backlog {
     /// What was handled, in a frame or in the one that is being made: all up to `floor`, and of these senders beyond it.
     floor: u64,
     ahead: BTreeMap<Token, Done>,
-    /// The last message that was read from the door.
+    /// The last message that was read from the inbox.
     read: u64,
     /// Of those who have something waiting, or have used more than they were given.
     lines: BTreeMap<Token, Line>,
@@ -173,8 +173,8 @@ pub(crate) struct Inbox {
     served: BTreeMap<Token, u64>,
 }
 
-impl Inbox {
-    /// Of a door that was handled so far.
+impl Backlog {
+    /// Of an inbox that was handled so far.
     pub fn new(handled: Handled, limits: InboxLimits) -> Self {
         let Handled { through, ahead } = handled;
         let known = ahead
@@ -197,13 +197,13 @@ impl Inbox {
         }
     }
 
-    /// From where on the door is to be read.
+    /// From where on the inbox is to be read.
     pub fn next(&self) -> u64 {
         self.read + 1
     }
 
-    /// Takes in what was read; a door that was opened anew may repeat what is known.
-    pub fn push(&mut self, message: DoorRecord) {
+    /// Takes in what was read; an inbox that was opened anew may repeat what is known.
+    pub fn push(&mut self, message: InboxMessage) {
         if message.seq <= self.read {
             return;
         }
@@ -393,8 +393,8 @@ impl Inbox {
         absent
     }
 
-    /// What was fetched. What is no longer at the door was decided by another leader, and this one is fenced.
-    pub fn bring(&mut self, sender: &Token, seq: u64, message: Option<DoorRecord>) {
+    /// What was fetched. What is no longer at the inbox was decided by another leader, and this one is fenced.
+    pub fn bring(&mut self, sender: &Token, seq: u64, message: Option<InboxMessage>) {
         let Some(line) = self.lines.get_mut(sender) else {
             return;
         };
@@ -413,7 +413,7 @@ impl Inbox {
         }
     }
 
-    /// How far the door is handled with all that was taken and done.
+    /// How far the inbox is handled with all that was taken and done.
     pub fn handled(&mut self) -> Handled {
         let first = |line: &Line| line.waiting.front().map(Waiting::seq);
         let first = self.lines.values().filter_map(first).min();
@@ -429,7 +429,7 @@ impl Inbox {
         }
     }
 
-    /// How many handled messages of one sender lie at the door still, at the most.
+    /// How many handled messages of one sender lie at the inbox still, at the most.
     pub fn lying(&self) -> u64 {
         let lying = self.ahead.values().map(|done| done.lying);
         lying.max().unwrap_or(0)
@@ -498,8 +498,8 @@ mod tests {
         Token::new(name).unwrap()
     }
 
-    fn message(seq: u64, sender: &str, size: usize) -> DoorRecord {
-        DoorRecord {
+    fn message(seq: u64, sender: &str, size: usize) -> InboxMessage {
+        InboxMessage {
             seq,
             sender: token(sender),
             reply_to: None,
@@ -509,17 +509,17 @@ mod tests {
         }
     }
 
-    fn inbox(bytes: usize) -> Inbox {
+    fn inbox(bytes: usize) -> Backlog {
         let limits = InboxLimits {
             bytes,
             fetched: 8,
             ..InboxLimits::default()
         };
-        Inbox::new(Handled::default(), limits)
+        Backlog::new(Handled::default(), limits)
     }
 
     /// Takes what is next, fetching what is not here; its sender and number.
-    fn next(inbox: &mut Inbox, operations: usize) -> Option<(String, u64)> {
+    fn next(inbox: &mut Backlog, operations: usize) -> Option<(String, u64)> {
         let taken = inbox.take().or_else(|| {
             for (sender, seq) in inbox.absent() {
                 inbox.bring(&sender, seq, Some(message(seq, sender.as_str(), 1)));
@@ -569,11 +569,11 @@ mod tests {
             unread_of_many: 300,
             ..InboxLimits::default()
         };
-        let mut inbox = Inbox::new(Handled::default(), limits);
+        let mut inbox = Backlog::new(Handled::default(), limits);
         for seq in 1..=3000 {
             inbox.push(message(seq, ["a", "b", OPERATOR][seq as usize % 3], 0));
         }
-        let record = |inbox: &mut Inbox, lsn: u64, of: &str| {
+        let record = |inbox: &mut Backlog, lsn: u64, of: &str| {
             let mut events = 0;
             let mut put_aside = Vec::new();
             while let Some(taken) = inbox.take() {
@@ -595,7 +595,7 @@ mod tests {
         assert_eq!(record(&mut inbox, 1, OPERATOR), 10_000);
         inbox.read_through(Lsn(1));
         assert!(!inbox.is_idle());
-        let mut alone = Inbox::new(Handled::default(), limits);
+        let mut alone = Backlog::new(Handled::default(), limits);
         for seq in 1..=300 {
             alone.push(message(seq, "a", 0));
         }
@@ -669,12 +669,12 @@ mod tests {
             &[("a", 13), ("c", 14)],
             Ok(at(11, &[("a", 13), ("b", 20), ("c", 14)])),
         );
-        check(9, &[], Err("door position goes backwards"));
-        let back = "a sender's door position goes backwards";
+        check(9, &[], Err("inbox position goes backwards"));
+        let back = "a sender's inbox position goes backwards";
         check(10, &[("a", 12)], Err(back));
         check(10, &[("c", 10)], Err(back));
         check(21, &[("b", 21)], Err(back));
-        let order = "senders' door positions are not in order";
+        let order = "senders' inbox positions are not in order";
         check(10, &[("c", 14), ("a", 13)], Err(order));
         check(10, &[("c", 14), ("c", 15)], Err(order));
     }
@@ -691,7 +691,7 @@ mod tests {
             let names = ["a", "b", "c", "d", OPERATOR];
             let message = |seq: u64| message(seq, names[senders[seq as usize - 1]], (seq % 90) as usize);
             let limits = InboxLimits { bytes, fetched: 3, ..InboxLimits::default() };
-            let mut inbox = Inbox::new(Handled::default(), limits);
+            let mut inbox = Backlog::new(Handled::default(), limits);
             let mut recorded = Handled::default();
             let mut handled = BTreeSet::new();
             // What the last frame held, which a new leader begins with.
@@ -729,7 +729,7 @@ mod tests {
                         (recorded, durable) = (next, handled.clone());
                     }
                     _ => {
-                        inbox = Inbox::new(recorded.clone(), limits);
+                        inbox = Backlog::new(recorded.clone(), limits);
                         handled = durable.clone();
                     }
                 }

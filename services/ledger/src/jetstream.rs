@@ -1,11 +1,11 @@
 //! The bus on NATS JetStream.
 
-mod door;
 mod hub;
+mod inbox;
 mod link;
 
 use crate::bus::{
-    AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Stored, Witness, bears_out,
+    AppendError, Bus, BusError, Inbox, InboxMessage, LedgerId, Record, Stored, Witness, bears_out,
 };
 use crate::{cell, snapshot::KEPT};
 use async_nats::{
@@ -27,9 +27,9 @@ use async_nats::{
     },
 };
 use bytes::Bytes;
-use door::DoorTail;
 use futures::TryStreamExt;
 use hub::{Hub, RecordTail};
+use inbox::InboxTail;
 use link::Held;
 use schemas::subjects::{OPERATOR, Subjects};
 use serde::Deserialize;
@@ -118,7 +118,7 @@ pub struct JetStreamBus {
     subjects: Arc<Subjects>,
     ledger: Stream<()>,
     link: Link,
-    doors: Option<Outside>,
+    inboxes: Option<Outside>,
     hub: Arc<Hub>,
     /// One more than how often the connection had broken when the ledger's end was looked at before an append.
     sure: Arc<AtomicU64>,
@@ -203,23 +203,23 @@ impl JetStreamBus {
             subjects: Arc::new(subjects),
             ledger,
             link: link.clone(),
-            doors: None,
+            inboxes: None,
             hub,
             sure: Arc::default(),
             runtime: Handle::current(),
         })
     }
 
-    /// Reads doors by consumers on a connection of their own.
-    pub fn with_doors(self, doors: Outside) -> Self {
-        let doors = Some(doors);
-        Self { doors, ..self }
+    /// Reads inboxes by consumers on a connection of their own.
+    pub fn with_inboxes(self, inboxes: Outside) -> Self {
+        let inboxes = Some(inboxes);
+        Self { inboxes, ..self }
     }
 
-    /// The bus as it is reached by the connection for the doors.
-    fn at_doors(&self) -> Self {
+    /// The bus as it is reached by the connection for the inboxes.
+    fn at_inboxes(&self) -> Self {
         let mut bus = self.clone();
-        if let Some(Outside { clients, link }) = &self.doors {
+        if let Some(Outside { clients, link }) = &self.inboxes {
             bus.jetstream = context_of(clients.borrow().clone());
             bus.link = link.clone();
         }
@@ -276,19 +276,19 @@ impl JetStreamBus {
         Self::record(&self.subjects, subject, seq, message.payload)
     }
 
-    fn door_stream(&self, door: Door) -> String {
-        match door {
-            Door::Ingress => self.subjects.ingress_stream(),
-            Door::Report => self.subjects.report_stream(),
+    fn inbox_stream(&self, inbox: Inbox) -> String {
+        match inbox {
+            Inbox::Ingress => self.subjects.ingress_stream(),
+            Inbox::Report => self.subjects.report_stream(),
         }
     }
 
     /// What a sender publishes on.
-    fn door_subject(&self, door: Door, sender: &Token) -> String {
-        match (door, sender.as_str()) {
-            (Door::Ingress, OPERATOR) => self.subjects.admin(),
-            (Door::Ingress, tenant) => self.subjects.ingress(tenant),
-            (Door::Report, node) => self.subjects.node(node, "report"),
+    fn inbox_subject(&self, inbox: Inbox, sender: &Token) -> String {
+        match (inbox, sender.as_str()) {
+            (Inbox::Ingress, OPERATOR) => self.subjects.admin(),
+            (Inbox::Ingress, tenant) => self.subjects.ingress(tenant),
+            (Inbox::Report, node) => self.subjects.node(node, "report"),
         }
     }
 
@@ -398,7 +398,7 @@ impl JetStreamBus {
 
 impl Bus for JetStreamBus {
     type Records = RecordTail;
-    type Messages = DoorTail;
+    type Messages = InboxTail;
 
     async fn ledger_id(&self) -> Result<LedgerId, BusError> {
         Ok(id_of(&self.answered(self.ledger.get_info()).await?))
@@ -475,40 +475,40 @@ impl Bus for JetStreamBus {
         RecordTail::open(self.clone(), from).await
     }
 
-    async fn door(&self, door: Door, from: u64) -> Result<DoorTail, BusError> {
-        door::tail(self.clone(), self.door_stream(door), from).await
+    async fn inbox(&self, inbox: Inbox, from: u64) -> Result<InboxTail, BusError> {
+        inbox::tail(self.clone(), self.inbox_stream(inbox), from).await
     }
 
-    async fn door_end(&self, door: Door) -> Result<u64, BusError> {
-        let stream = self.jetstream.get_stream(self.door_stream(door));
+    async fn inbox_end(&self, inbox: Inbox) -> Result<u64, BusError> {
+        let stream = self.jetstream.get_stream(self.inbox_stream(inbox));
         let stream = self.answered(stream).await?;
         Ok(stream.cached_info().state.last_sequence)
     }
 
-    async fn door_at(
+    async fn inbox_at(
         &self,
-        door: Door,
+        inbox: Inbox,
         seqs: Vec<u64>,
-    ) -> Result<Vec<Option<DoorRecord>>, BusError> {
-        door::at(self, &self.door_stream(door), seqs).await
+    ) -> Result<Vec<Option<InboxMessage>>, BusError> {
+        inbox::at(self, &self.inbox_stream(inbox), seqs).await
     }
 
-    async fn door_trim(
+    async fn inbox_trim(
         &self,
-        door: Door,
+        inbox: Inbox,
         through: u64,
         ahead: Vec<(Token, u64)>,
     ) -> Result<(), BusError> {
         let stream = self
             .jetstream
-            .get_stream_no_info(self.door_stream(door))
+            .get_stream_no_info(self.inbox_stream(inbox))
             .await
             .map_err(unavailable)?;
         // Everything below a sequence goes.
         let purge = stream.purge().sequence(through + 1).into_future();
         self.answered(purge).await?;
         for (sender, through) in ahead {
-            let subject = self.door_subject(door, &sender);
+            let subject = self.inbox_subject(inbox, &sender);
             let of_sender = stream.purge().sequence(through + 1).filter(subject);
             self.answered(of_sender.into_future()).await?;
         }

@@ -2,13 +2,13 @@
 
 use crate::{
     bus::{
-        AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Tail, Time, Witness, Witnesses,
+        AppendError, Bus, BusError, Inbox, InboxMessage, LedgerId, Tail, Time, Witness, Witnesses,
         all_bear_out, follow,
     },
     chore::{Chore, beside},
     decider::Decider,
     frame::{Digest, Frame},
-    inbox::{Handled, Inbox, InboxLimits},
+    inbox::{Backlog, Handled, InboxLimits},
     replica::{Rehearsed, Replica, ReplicaError, Sealed},
     snapshot::{Pace, Snapshot, newest, testify, witness},
 };
@@ -31,11 +31,15 @@ pub enum LeaderError {
     Replica(#[from] ReplicaError),
     #[error(transparent)]
     Bus(BusError),
-    /// The door's stream was deleted and made anew: its messages would be taken for ones that were handled long ago.
+    /// The inbox's stream was deleted and made anew: its messages would be taken for ones that were handled long ago.
     #[error(
-        "{door:?}: the stream ends at {end}, but messages up to {decided} were decided; it is another stream"
+        "{inbox:?}: the stream ends at {end}, but messages up to {decided} were decided; it is another stream"
     )]
-    DoorMadeAnew { door: Door, end: u64, decided: u64 },
+    InboxMadeAnew {
+        inbox: Inbox,
+        end: u64,
+        decided: u64,
+    },
 }
 
 /// What a leader is doing.
@@ -67,15 +71,15 @@ pub trait Observer: Send + Sync {
 pub struct NoObserver;
 impl Observer for NoObserver {}
 
-/// Makes commands of a message at the door, which are handled in one frame. Total: what cannot be read becomes a command
+/// Makes commands of a message at the inbox, which are handled in one frame. Total: what cannot be read becomes a command
 /// that says so.
-pub type Decode<C> = Arc<dyn Fn(&DoorRecord) -> Vec<C> + Send + Sync>;
+pub type Decode<C> = Arc<dyn Fn(&InboxMessage) -> Vec<C> + Send + Sync>;
 
 pub struct LeaderOptions<D: Decider> {
     pub rules: D::Rules,
     /// Random, of this process.
     pub leader: [u8; 16],
-    pub door: Option<(Door, Decode<D::Command>)>,
+    pub inbox: Option<(Inbox, Decode<D::Command>)>,
     /// Commands from the shell itself; they are not recorded and may be lost.
     pub local: Option<mpsc::Receiver<D::Command>>,
     /// Where effects go, once what caused them is durable.
@@ -83,7 +87,7 @@ pub struct LeaderOptions<D: Decider> {
     /// Frames, of all writers, between snapshots; more, if there was little in them. 0: one behind each frame
     /// that lands while none is being saved.
     pub snapshot_every: u64,
-    pub inbox: InboxLimits,
+    pub backlog: InboxLimits,
     /// Events of other writers after which it says how far it has read, though it has decided nothing: another one may wait
     /// for that. Fewer than anybody waits for.
     pub says_after: u64,
@@ -100,12 +104,12 @@ const LOOKS: u64 = 5;
 
 /// Records folded before the next decision, at the most: bounds the time to a frame.
 const INPUTS_MAX: usize = 4096;
-/// Messages read from the door before the next decision, at the most: who sends few must not wait until those of who sends
+/// Messages read from the inbox before the next decision, at the most: who sends few must not wait until those of who sends
 /// many have been decided.
 const MESSAGES_MAX: usize = 32_768;
-/// Messages at the door between trims.
+/// Messages at the inbox between trims.
 const TRIM_EVERY: u64 = 1000;
-/// Real milliseconds after which the door is trimmed of whatever was decided, however little that is.
+/// Real milliseconds after which the inbox is trimmed of whatever was decided, however little that is.
 const TRIM_AFTER_MS: u64 = 100;
 /// Real milliseconds that input may pile up when some is there already as a frame lands: one synced append costs all who
 /// share the disk the same, whatever it holds.
@@ -122,7 +126,7 @@ pub struct Leader<D: Decider, B: Bus, T: Time> {
     observer: Box<dyn Observer>,
     ledger: LedgerId,
     chore: Chore,
-    /// Until the door is to be trimmed.
+    /// Until the inbox is to be trimmed.
     trim_due: Option<BoxFuture<'static, ()>>,
     /// Until what was read is to be confirmed.
     word_due: Option<BoxFuture<'static, ()>>,
@@ -132,8 +136,8 @@ struct Term<D: Decider, B: Bus> {
     replica: Replica<D>,
     records: B::Records,
     epoch: u64,
-    /// What was read at the door, and how far it is handled by the draft in the making.
-    inbox: Inbox,
+    /// What was read at the inbox, and how far it is handled by the draft in the making.
+    backlog: Backlog,
     /// The next message knows more than this replica. It waits until that has caught up.
     behind: bool,
     trimmed: u64,
@@ -150,7 +154,7 @@ impl<D: Decider, B: Bus> Term<D, B> {
         let head = self.replica.head();
         self.epoch = head.epoch + 1;
         self.trimmed = head.handled.through;
-        self.inbox = Inbox::new(head.handled, limits);
+        self.backlog = Backlog::new(head.handled, limits);
         self.behind = false;
         self.resigned = false;
     }
@@ -232,7 +236,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             self.observer.standing(Standing::Standby);
             self.stand_by(&mut term).await?;
         }
-        term.take_over(self.options.inbox);
+        term.take_over(self.options.backlog);
         let (own, newest) = (term.replica.head().now, term.replica.newest());
         self.set_clock(own, newest).await?;
         Ok(term)
@@ -324,7 +328,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             replica,
             records,
             epoch: 0,
-            inbox: Inbox::new(Handled::default(), self.options.inbox),
+            backlog: Backlog::new(Handled::default(), self.options.backlog),
             behind: false,
             trimmed: 0,
             pace,
@@ -336,7 +340,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     async fn lead(&mut self, term: &mut Term<D, B>) -> Result<Left, LeaderError> {
         // What the fold has left behind is of another time.
         drop(term.replica.state_mut().take_effects());
-        let mut messages = self.open_door(term).await?;
+        let mut messages = self.open_inbox(term).await?;
         // The first round decides what recovery has left over.
         let mut woken: Option<Woken<D::Command>> = None;
         let mut crowded_ms = CROWDED_MS;
@@ -393,12 +397,12 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
 
     fn bare(&self, term: &mut Term<D, B>, resigned: bool) -> Sealed {
         let (now, leader) = (self.time.now(), &self.options.leader);
-        let handled = term.inbox.handled();
+        let handled = term.backlog.handled();
         term.replica
             .seal_bare(now, leader, term.epoch, handled, resigned)
     }
 
-    /// Input that is there already as a frame lands. The writer's own frames are none, and neither is the door's trim.
+    /// Input that is there already as a frame lands. The writer's own frames are none, and neither is the inbox's trim.
     fn crowd(
         &mut self,
         term: &mut Term<D, B>,
@@ -424,21 +428,25 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         Ok(None)
     }
 
-    /// Messages that have not been read from the door. The term is borrowed mutably, since a shared
+    /// Messages that have not been read from the inbox. The term is borrowed mutably, since a shared
     /// one could not cross threads.
-    async fn open_door(
+    async fn open_inbox(
         &mut self,
         term: &mut Term<D, B>,
     ) -> Result<Option<B::Messages>, LeaderError> {
-        let Some((door, _)) = &self.options.door else {
+        let Some((inbox, _)) = &self.options.inbox else {
             return Ok(None);
         };
-        let (door, from) = (*door, term.inbox.next());
+        let (inbox, from) = (*inbox, term.backlog.next());
         let decided = term.replica.head().handled.last();
         loop {
-            match door_from(&self.bus, door, from).await {
+            match inbox_from(&self.bus, inbox, from).await {
                 Ok((end, _)) if end < decided => {
-                    return Err(LeaderError::DoorMadeAnew { door, end, decided });
+                    return Err(LeaderError::InboxMadeAnew {
+                        inbox,
+                        end,
+                        decided,
+                    });
                 }
                 Ok((_, messages)) => return Ok(Some(messages)),
                 Err(error) => self.wait_for_bus(error).await?,
@@ -452,7 +460,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         messages: &mut Option<B::Messages>,
     ) -> Result<(), LeaderError> {
         self.reopen_records(term).await?;
-        *messages = self.open_door(term).await?;
+        *messages = self.open_inbox(term).await?;
         self.observer.standing(Standing::Leading);
         Ok(())
     }
@@ -481,7 +489,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         let wake_at = term.replica.state().wake_at();
         let local = self.options.local.as_mut();
         let handled = term.replica.head().handled.through;
-        let lies = handled > term.trimmed || term.inbox.lying() > 0;
+        let lies = handled > term.trimmed || term.backlog.lying() > 0;
         if lies && self.trim_due.is_none() {
             let time = self.time.clone();
             self.trim_due = Some(Box::pin(async move { time.pause(TRIM_AFTER_MS).await }));
@@ -526,7 +534,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         let word_due = matches!(woken, Some(Woken::WordDue));
         match woken {
             Some(Woken::Record(record)) => self.take_in(term, &record)?,
-            Some(Woken::Message(message)) => term.inbox.push(message),
+            Some(Woken::Message(message)) => term.backlog.push(message),
             Some(Woken::Command(command)) => first_command = Some(command),
             Some(Woken::TrimDue) => self.trim(term),
             Some(Woken::Deadline | Woken::WordDue | Woken::Resign) | None => {}
@@ -551,7 +559,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         if let Some(messages) = messages.as_mut() {
             for _ in 0..MESSAGES_MAX {
                 match messages.try_recv() {
-                    Some(Ok(message)) => term.inbox.push(message),
+                    Some(Ok(message)) => term.backlog.push(message),
                     Some(Err(error)) => {
                         lost = Some(error);
                         break;
@@ -579,16 +587,16 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 }
             }
         }
-        if let Some((_, decode)) = &self.options.door {
+        if let Some((_, decode)) = &self.options.inbox {
             // What has been handled is in the state and must get into a frame first.
             while !draft.full()
-                && let Some(taken) = term.inbox.take()
+                && let Some(taken) = term.backlog.take()
             {
                 let commands = decode(&taken.message);
                 let behind = commands.iter().any(|command| state.is_behind(command));
                 // Inputs cannot be folded into a draft that has begun.
                 if !std::mem::take(&mut caught_up) && behind {
-                    term.inbox.put_back(taken);
+                    term.backlog.put_back(taken);
                     term.behind = true;
                     break;
                 }
@@ -602,15 +610,15 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                     [] => 0,
                     _ => draft.events.len() - before,
                 };
-                term.inbox.done(&taken, operations, events);
+                term.backlog.done(&taken, operations, events);
             }
         }
         state.decide(&rules, &mut draft);
-        let more = draft.full() || !term.inbox.is_idle();
+        let more = draft.full() || !term.backlog.is_idle();
 
         let leader = self.options.leader;
         let says_after = self.options.says_after;
-        let handled = term.inbox.handled();
+        let handled = term.backlog.handled();
         let sealed = term
             .replica
             .seal(draft, &leader, term.epoch, handled, says_after)?;
@@ -631,12 +639,12 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             return Ok(Round::Fenced);
         };
         term.replica.committed(&sealed, lsn);
-        term.inbox.recorded(lsn);
-        term.inbox.read_through(term.replica.read_by(D::READERS));
+        term.backlog.recorded(lsn);
+        term.backlog.read_through(term.replica.read_by(D::READERS));
         self.observer.committed(lsn, &sealed.events);
         self.release_effects(term);
         let handled = term.replica.head().handled.through;
-        if handled >= term.trimmed + TRIM_EVERY || term.inbox.lying() >= TRIM_EVERY {
+        if handled >= term.trimmed + TRIM_EVERY || term.backlog.lying() >= TRIM_EVERY {
             self.trim(term);
         }
         self.save_snapshot(term);
@@ -648,18 +656,18 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
 
     /// Fetches messages that found no room when they were read and are next now.
     async fn fetch(&mut self, term: &mut Term<D, B>) -> Result<(), BusError> {
-        let absent = term.inbox.absent();
-        let Some((door, _)) = &self.options.door else {
+        let absent = term.backlog.absent();
+        let Some((inbox, _)) = &self.options.inbox else {
             return Ok(());
         };
         if absent.is_empty() {
             return Ok(());
         }
         let seqs = absent.iter().map(|(_, seq)| *seq).collect();
-        let fetch = self.bus.door_at(*door, seqs);
+        let fetch = self.bus.inbox_at(*inbox, seqs);
         let fetched = beside(&mut self.chore, fetch).await?;
         for ((sender, seq), message) in absent.iter().zip(fetched) {
-            term.inbox.bring(sender, *seq, message);
+            term.backlog.bring(sender, *seq, message);
         }
         Ok(())
     }
@@ -688,11 +696,11 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         self.observer.read(record.lsn);
         if let Some(frame) = term.replica.receive(record)? {
             if frame.writer == D::WRITER {
-                // Somebody else leads. What this term knows is folded, but its own door and clock are behind.
+                // Somebody else leads. What this term knows is folded, but its own inbox and clock are behind.
                 return Err(ReplicaError::Overtaken(frame.lsn).into());
             }
             if D::READERS.contains(&frame.writer) {
-                term.inbox.read_through(term.replica.read_by(D::READERS));
+                term.backlog.read_through(term.replica.read_by(D::READERS));
             }
             self.observer.received(&frame);
         }
@@ -734,25 +742,25 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         }
     }
 
-    /// What was decided, durably, leaves the door while decisions go on. When it cannot, the next trim makes up for it.
+    /// What was decided, durably, leaves the inbox while decisions go on. When it cannot, the next trim makes up for it.
     fn trim(&mut self, term: &mut Term<D, B>) {
-        let Some((door, _)) = &self.options.door else {
+        let Some((inbox, _)) = &self.options.inbox else {
             return;
         };
         if self.chore.is_some() {
             return;
         }
-        let (bus, door) = (self.bus.clone(), *door);
+        let (bus, inbox) = (self.bus.clone(), *inbox);
         let handled = term.replica.head().handled;
-        let ahead = term.inbox.trim(&handled);
+        let ahead = term.backlog.trim(&handled);
         let through = handled.through;
         if through == term.trimmed && ahead.is_empty() {
             return;
         }
         term.trimmed = through;
         self.chore = Some(Box::pin(async move {
-            if let Err(error) = bus.door_trim(door, through, ahead).await {
-                warn!(%error, ?door, "door not trimmed");
+            if let Err(error) = bus.inbox_trim(inbox, through, ahead).await {
+                warn!(%error, ?inbox, "inbox not trimmed");
             }
         }));
     }
@@ -833,11 +841,11 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         let deadline = (due && !vain).then_some(Cause::Deadline);
         let waits = replica.has_pending();
         let through = replica.head().handled.through;
-        let door = self.options.door.as_ref().map(|(door, _)| *door);
+        let inbox = self.options.inbox.as_ref().map(|(inbox, _)| *inbox);
         let bus = self.bus.clone();
         async move {
-            let waits = match door {
-                Some(door) if !waits => bus.door_end(door).await.is_ok_and(|end| end > through),
+            let waits = match inbox {
+                Some(inbox) if !waits => bus.inbox_end(inbox).await.is_ok_and(|end| end > through),
                 _ => waits,
             };
             if waits { Some(Cause::Input) } else { deadline }
@@ -847,16 +855,20 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
 
 /// Why a standby expects its leader to write.
 enum Cause {
-    /// Others have said something, or a message is at the door.
+    /// Others have said something, or a message is at the inbox.
     Input,
     /// A deadline of the state has passed.
     Deadline,
 }
 
-/// The number of the door's last message, and its messages from `from` on.
-async fn door_from<B: Bus>(bus: &B, door: Door, from: u64) -> Result<(u64, B::Messages), BusError> {
-    let end = bus.door_end(door).await?;
-    Ok((end, bus.door(door, from).await?))
+/// The number of the inbox's last message, and its messages from `from` on.
+async fn inbox_from<B: Bus>(
+    bus: &B,
+    inbox: Inbox,
+    from: u64,
+) -> Result<(u64, B::Messages), BusError> {
+    let end = bus.inbox_end(inbox).await?;
+    Ok((end, bus.inbox(inbox, from).await?))
 }
 
 /// Until it is true; without end if nobody is there to say so.
@@ -893,10 +905,10 @@ async fn follow_along<D: Decider, B: Bus>(
 
 enum Woken<C> {
     Record(crate::Record),
-    Message(DoorRecord),
+    Message(InboxMessage),
     Command(C),
     Deadline,
-    /// The door has held for a while what was decided.
+    /// The inbox has held for a while what was decided.
     TrimDue,
     /// What was read is not confirmed for a while.
     WordDue,

@@ -24,7 +24,7 @@ mod snapshot;
 mod verify;
 
 pub use bus::{
-    AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Stored, Tail, Time, Witness,
+    AppendError, Bus, BusError, Inbox, InboxMessage, LedgerId, Record, Stored, Tail, Time, Witness,
     Witnesses,
 };
 pub use copy::{Copy, CopyError};

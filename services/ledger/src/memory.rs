@@ -4,7 +4,9 @@
 //! executor) decides what happens in between, and dropping a caller there is a crash between two steps.
 
 use crate::{
-    bus::{AppendError, Bus, BusError, Door, DoorRecord, LedgerId, Record, Stored, Tail, Witness},
+    bus::{
+        AppendError, Bus, BusError, Inbox, InboxMessage, LedgerId, Record, Stored, Tail, Witness,
+    },
     snapshot::KEPT,
 };
 use bytes::Bytes;
@@ -65,7 +67,7 @@ pub struct Faults {
     pub bad_snapshot: u64,
     /// A reader loses its connection.
     pub lost_tail: u64,
-    /// A door sends a message again.
+    /// An inbox sends a message again.
     pub duplicate: u64,
     /// A reader sees the next record only later.
     pub delay: u64,
@@ -74,8 +76,8 @@ pub struct Faults {
 #[derive(Debug)]
 struct Shared {
     ledger: Vec<Record>,
-    doors: [Vec<DoorRecord>; 2],
-    /// What each door has forgotten: up to one position, and of single senders up to another one.
+    inboxes: [Vec<InboxMessage>; 2],
+    /// What each inbox has forgotten: up to one position, and of single senders up to another one.
     trimmed: [(u64, BTreeMap<Token, u64>); 2],
     /// Position of what is on no writer's subject.
     foreign: Option<Lsn>,
@@ -157,7 +159,7 @@ impl MemoryBus {
     pub fn new(seed: u64, faults: Faults) -> Self {
         Self(Arc::new(Mutex::new(Shared {
             ledger: Vec::new(),
-            doors: [Vec::new(), Vec::new()],
+            inboxes: [Vec::new(), Vec::new()],
             trimmed: Default::default(),
             foreign: None,
             snapshots: BTreeMap::new(),
@@ -186,10 +188,10 @@ impl MemoryBus {
         Ok(shared)
     }
 
-    /// What a client publishes at a door, acknowledged. `seq` is set here.
-    pub fn publish(&self, door: Door, mut message: DoorRecord) -> u64 {
+    /// What a client publishes at an inbox, acknowledged. `seq` is set here.
+    pub fn publish(&self, inbox: Inbox, mut message: InboxMessage) -> u64 {
         let mut shared = self.lock();
-        let messages = &mut shared.doors[door as usize];
+        let messages = &mut shared.inboxes[inbox as usize];
         message.seq = messages.len() as u64 + 1;
         let seq = message.seq;
         messages.push(message);
@@ -330,8 +332,8 @@ impl Shared {
         kept.map(|(witness, _)| witness.clone()).collect()
     }
 
-    fn forgot(&self, door: Door, message: &DoorRecord) -> bool {
-        let (through, of) = &self.trimmed[door as usize];
+    fn forgot(&self, inbox: Inbox, message: &InboxMessage) -> bool {
+        let (through, of) = &self.trimmed[inbox as usize];
         let of_sender = of.get(&message.sender).copied().unwrap_or(0);
         message.seq <= of_sender.max(*through)
     }
@@ -360,7 +362,7 @@ async fn step() {
 
 impl Bus for MemoryBus {
     type Records = MemoryTail<Record>;
-    type Messages = MemoryTail<DoorRecord>;
+    type Messages = MemoryTail<InboxMessage>;
 
     async fn ledger_id(&self) -> Result<LedgerId, BusError> {
         Ok(LedgerId(1))
@@ -433,40 +435,40 @@ impl Bus for MemoryBus {
         }))
     }
 
-    async fn door(&self, door: Door, from: u64) -> Result<MemoryTail<DoorRecord>, BusError> {
+    async fn inbox(&self, inbox: Inbox, from: u64) -> Result<MemoryTail<InboxMessage>, BusError> {
         drop(self.answered().await?);
-        let of: fn(&Shared) -> &Vec<DoorRecord> = match door {
-            Door::Ingress => |shared| &shared.doors[0],
-            Door::Report => |shared| &shared.doors[1],
+        let of: fn(&Shared) -> &Vec<InboxMessage> = match inbox {
+            Inbox::Ingress => |shared| &shared.inboxes[0],
+            Inbox::Report => |shared| &shared.inboxes[1],
         };
-        Ok(MemoryTail::new(self.clone(), from, Some(door), of))
+        Ok(MemoryTail::new(self.clone(), from, Some(inbox), of))
     }
 
-    async fn door_end(&self, door: Door) -> Result<u64, BusError> {
-        Ok(self.answered().await?.doors[door as usize].len() as u64)
+    async fn inbox_end(&self, inbox: Inbox) -> Result<u64, BusError> {
+        Ok(self.answered().await?.inboxes[inbox as usize].len() as u64)
     }
 
-    async fn door_at(
+    async fn inbox_at(
         &self,
-        door: Door,
+        inbox: Inbox,
         seqs: Vec<u64>,
-    ) -> Result<Vec<Option<DoorRecord>>, BusError> {
+    ) -> Result<Vec<Option<InboxMessage>>, BusError> {
         let shared = self.answered().await?;
         let message = |seq: u64| {
             let index = (seq as usize).checked_sub(1)?;
-            let message = shared.doors[door as usize].get(index)?;
-            (!shared.forgot(door, message)).then(|| message.clone())
+            let message = shared.inboxes[inbox as usize].get(index)?;
+            (!shared.forgot(inbox, message)).then(|| message.clone())
         };
         Ok(seqs.into_iter().map(message).collect())
     }
 
-    async fn door_trim(
+    async fn inbox_trim(
         &self,
-        door: Door,
+        inbox: Inbox,
         through: u64,
         ahead: Vec<(Token, u64)>,
     ) -> Result<(), BusError> {
-        let (trimmed, of) = &mut self.answered().await?.trimmed[door as usize];
+        let (trimmed, of) = &mut self.answered().await?.trimmed[inbox as usize];
         *trimmed = through.max(*trimmed);
         for (sender, through) in ahead {
             let trimmed = of.entry(sender).or_default();
@@ -520,20 +522,20 @@ pub struct MemoryTail<T> {
     bus: MemoryBus,
     /// Sequence number of the next one, from 1.
     next: u64,
-    /// A door, unlike the ledger, forgets, and may send again what it has sent.
-    door: Option<Door>,
+    /// An inbox, unlike the ledger, forgets, and may send again what it has sent.
+    inbox: Option<Inbox>,
     of: fn(&Shared) -> &Vec<T>,
     /// Of the server, when it connected.
     restarts: u64,
 }
 
 impl<T: Clone> MemoryTail<T> {
-    fn new(bus: MemoryBus, from: u64, door: Option<Door>, of: fn(&Shared) -> &Vec<T>) -> Self {
+    fn new(bus: MemoryBus, from: u64, inbox: Option<Inbox>, of: fn(&Shared) -> &Vec<T>) -> Self {
         let restarts = bus.lock().restarts;
         Self {
             bus,
             next: from.max(1),
-            door,
+            inbox,
             of,
             restarts,
         }
@@ -546,14 +548,14 @@ impl<T: Clone> MemoryTail<T> {
                 "the server was restarted".into(),
             )));
         }
-        if let Some(door) = self.door {
-            let messages = &shared.doors[door as usize];
+        if let Some(inbox) = self.inbox {
+            let messages = &shared.inboxes[inbox as usize];
             let lies = |seq: u64| messages.get(seq as usize - 1);
-            while lies(self.next).is_some_and(|message| shared.forgot(door, message)) {
+            while lies(self.next).is_some_and(|message| shared.forgot(inbox, message)) {
                 self.next += 1;
             }
         }
-        if self.door.is_none() && shared.foreign == Some(Lsn(self.next)) {
+        if self.inbox.is_none() && shared.foreign == Some(Lsn(self.next)) {
             if sabotage::armed(Bug::ForeignSkipped) {
                 self.next += 1;
                 return None;
@@ -577,7 +579,7 @@ impl<T: Clone> MemoryTail<T> {
             }
             return None;
         }
-        let again = self.door.is_some() && shared.fails(|f| f.duplicate);
+        let again = self.inbox.is_some() && shared.fails(|f| f.duplicate);
         if !again {
             self.next += 1;
         }

@@ -222,7 +222,7 @@ impl<D: Decider> Replica<D> {
         Draft::new(now.max(head.now), head.next_event)
     }
 
-    /// Closes a frame. None if there is nothing to record: no event, no progress at the door, and fewer events read than what
+    /// Closes a frame. None if there is nothing to record: no event, no progress at the inbox, and fewer events read than what
     /// is said so.
     pub fn seal(
         &self,

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use ledger::{
-    AppendError, Bus, Digest, Door, LedgerId, Stored, Tail, Witness, cell,
+    AppendError, Bus, Digest, Inbox, LedgerId, Stored, Tail, Witness, cell,
     jetstream::{JetStreamBus, Link, Readers},
     verify,
 };
@@ -94,7 +94,7 @@ async fn a_tail_reads_all_in_order_and_goes_on() {
 }
 
 #[tokio::test]
-async fn a_door_names_its_sender_by_the_subject_alone() {
+async fn an_inbox_names_its_sender_by_the_subject_alone() {
     let cell = Cell::new().await;
     let (operator, bus) = (cell.bus("operator").await, cell.bus("admission").await);
     let mut headers = async_nats::HeaderMap::new();
@@ -109,11 +109,11 @@ async fn a_door_names_its_sender_by_the_subject_alone() {
     };
     assert_eq!(publish(bus.subjects().admin()).await, 1);
     assert_eq!(publish(bus.subjects().admin()).await, 2);
-    let mut door = bus.door(Door::Ingress, 1).await.unwrap();
-    let message = door.recv().await.unwrap();
+    let mut inbox = bus.inbox(Inbox::Ingress, 1).await.unwrap();
+    let message = inbox.recv().await.unwrap();
     assert_eq!((message.seq, message.sender.as_str()), (1, "_operator"));
     assert_eq!(message.reply_to.unwrap().as_str(), "r1");
-    assert_eq!(bus.door_end(Door::Ingress).await.unwrap(), 2);
+    assert_eq!(bus.inbox_end(Inbox::Ingress).await.unwrap(), 2);
 }
 
 const LEDGER: LedgerId = LedgerId(77);

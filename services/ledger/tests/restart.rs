@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use ledger::{
-    AppendError, Bus, BusError, Door, Tail, cell,
+    AppendError, Bus, BusError, Inbox, Tail, cell,
     jetstream::{JetStreamBus, Link, Readers},
 };
 use schemas::subjects::Subjects;
@@ -233,10 +233,10 @@ async fn followers_that_wait_go_on_as_soon_as_the_connection_is_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_door_that_waits_goes_on_as_soon_as_the_connection_is_back() {
+async fn an_inbox_that_waits_goes_on_as_soon_as_the_connection_is_back() {
     standing_still(async |server| {
         let bus = server.cell().await;
-        let mut door = bus.door(Door::Ingress, 1).await.unwrap();
+        let mut inbox = bus.inbox(Inbox::Ingress, 1).await.unwrap();
         let mut read = 0;
         for _ in 0..3 {
             server.restart();
@@ -246,18 +246,18 @@ async fn a_door_that_waits_goes_on_as_soon_as_the_connection_is_back() {
                     let admin = bus.subjects().admin();
                     let client = bus.context().client();
                     client.publish(admin, "x".into()).await.unwrap();
-                    match bus.door_end(Door::Ingress).await {
+                    match bus.inbox_end(Inbox::Ingress).await {
                         Ok(end) if end > read => return,
                         _ => {}
                     }
                 }
             };
-            let brought = async { door.recv().await.unwrap().seq };
+            let brought = async { inbox.recv().await.unwrap().seq };
             let ((), seq) = tokio::join!(published, brought);
             assert_eq!(seq, read + 1);
-            read = bus.door_end(Door::Ingress).await.unwrap();
+            read = bus.inbox_end(Inbox::Ingress).await.unwrap();
             for more in seq + 1..=read {
-                assert_eq!(door.recv().await.unwrap().seq, more);
+                assert_eq!(inbox.recv().await.unwrap().seq, more);
             }
         }
     })

@@ -1,4 +1,4 @@
-//! The door for nodes: is the node there, and what is it to run? The rules are in [`domain`]; here is the wiring.
+//! The inbox for nodes: is the node there, and what is it to run? The rules are in [`domain`]; here is the wiring.
 
 mod agents;
 pub mod domain;
@@ -13,7 +13,7 @@ use chassis::{
 };
 use domain::{Joining, Nodes, Rules};
 use futures::future::BoxFuture;
-use ledger::{Door, jetstream::Readers};
+use ledger::{Inbox, jetstream::Readers};
 use serde::Deserialize;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -76,7 +76,7 @@ impl Service for NodeHeartbeatService {
         };
         let mark = Mark::default();
         let deciding = Deciding {
-            door: Some((Door::Report, Arc::new(move |m| wire::report(m, cell)))),
+            inbox: Some((Inbox::Report, Arc::new(move |m| wire::report(m, cell)))),
             local: Some(local),
             effects: Some(effects_in),
             ..Deciding::on_ledger(rules, vec![mark.clone()])

@@ -31,7 +31,7 @@ fn place_of(command: &Command) -> Option<Place> {
         Command::Heartbeat { node, .. } => Some((Kind::Beat, node.clone())),
         Command::Sync { node, .. } => Some((Kind::Sync, node.clone())),
         Command::Join(join) => Some((Kind::Join, join.node.clone())),
-        // What is stored comes by the door.
+        // What is stored comes by the inbox.
         Command::Register { .. } | Command::Report { .. } | Command::Unreadable { .. } => None,
     }
 }

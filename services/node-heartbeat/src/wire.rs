@@ -1,7 +1,7 @@
 //! Between the agents' messages and the domain's words: the only file here that names generated types.
 
 use crate::domain::{Assignment, Command, Join};
-use ledger::DoorRecord;
+use ledger::InboxMessage;
 use prost::Message;
 use schemas::v1::{self, join_reply, node_report};
 use sha2::{Digest, Sha256};
@@ -13,8 +13,8 @@ pub const RUNS_MAX: usize = 1000;
 /// Changes in one push: with the longest specs still far below what the bus takes.
 pub const CHANGES_MAX: usize = 256;
 
-/// Total: what cannot be read moves the door on and nothing else.
-pub fn report(message: &DoorRecord, cell: CellNo) -> Vec<Command> {
+/// Total: what cannot be read moves the inbox on and nothing else.
+pub fn report(message: &InboxMessage, cell: CellNo) -> Vec<Command> {
     let node = &message.sender;
     let unreadable = || Command::Unreadable { node: node.clone() };
     // By an id of the bus's own one node's report would be taken for a repetition of another's. Nobody is to use one.
@@ -192,7 +192,7 @@ mod tests {
             boot: 1,
             report: Some(node_report::Report::Register(register)),
         };
-        let message = |reserved_header| DoorRecord {
+        let message = |reserved_header| InboxMessage {
             seq: 1,
             sender: token("n1"),
             reply_to: None,

@@ -205,7 +205,7 @@ pub struct Validity {
     pub until: Option<Millis>,
 }
 
-/// How a tenant is treated at the door, by quota, and beside others.
+/// How a tenant is treated at the inbox, by quota, and beside others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct TenantSettings {
     /// Tenants of one cohort lend each other what they do not use.
@@ -222,7 +222,7 @@ pub struct TenantSettings {
     /// From whom it takes back what it has lent.
     #[wire(5)]
     pub reclaim: ReclaimFrom,
-    /// Requests per second at the door, in thousandths; 0: any number.
+    /// Requests per second at the inbox, in thousandths; 0: any number.
     #[wire(6)]
     pub rate_milli: u64,
     /// Requests that may come at once, after a pause; 0: a second's worth.

@@ -40,8 +40,8 @@ pub use scheduling::{
     AdvanceReservation, PlacementPolicy, PriorityClass, QueueOrder, QueueSettings, SchedulingPolicy,
 };
 pub use spec::{
-    AllocationSpec, Dependency, Gang, GpuRequest, Most, QosClass, ResourceKey, ResourceKind,
-    Restart,
+    AllocationSpec, Dependency, Gang, GpuRequest, QosClass, ResourceKey, ResourceKind, Restart,
+    RunLimits,
 };
 pub use time::{HOUR_MS, Millis};
 pub use token::{BadToken, Token};

@@ -18,10 +18,10 @@ pub struct PlacementRules {
     pub group: Option<Token>,
     /// Only in a domain where such a group runs (or would run: the first of its own group may go anywhere).
     #[wire(4)]
-    pub near: Vec<GroupTerm>,
+    pub affinity: Vec<GroupTerm>,
     /// Only in a domain where no such group runs.
     #[wire(5)]
-    pub apart: Vec<GroupTerm>,
+    pub anti_affinity: Vec<GroupTerm>,
     /// Its own group, spread over the domains of a label.
     #[wire(6)]
     pub spread: Vec<Spread>,
@@ -101,20 +101,20 @@ pub struct GroupTerm {
     pub group: Token,
     /// The label whose values are the domains; none: each node is one.
     #[wire(2)]
-    pub domain: Option<Token>,
+    pub topology_key: Option<Token>,
 }
 
-/// No domain may have more than `skew_max` members above the domain with the fewest.
+/// No domain may have more than `max_skew` members above the domain with the fewest.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
 )]
 pub struct Spread {
     /// As in `GroupTerm`.
     #[wire(1)]
-    pub domain: Option<Token>,
+    pub topology_key: Option<Token>,
     /// At least 1.
     #[wire(2)]
-    pub skew_max: u32,
+    pub max_skew: u32,
 }
 
 /// Stable numbers, the same as the contract's.

@@ -63,17 +63,17 @@ pub struct AllocationSpec {
     pub namespace: Option<Token>,
     /// What a run may take at the most where there is some left; not below what is asked for.
     #[wire(flatten(
-        cpu_milli(18, name = "cpu_milli_most"),
-        memory_bytes(19, name = "memory_bytes_most")
+        cpu_milli(18, name = "cpu_milli_limit"),
+        memory_bytes(19, name = "memory_bytes_limit")
     ))]
-    pub most: Most,
+    pub limits: RunLimits,
 }
 
 /// Amounts that a run may take beyond what it asks for; 0: no more than that.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
-pub struct Most {
+pub struct RunLimits {
     pub cpu_milli: u64,
     pub memory_bytes: u64,
 }
@@ -175,7 +175,7 @@ impl AllocationSpec {
             run_time_ms: 0,
             team: None,
             namespace: None,
-            most: Most::default(),
+            limits: RunLimits::default(),
         }
     }
 
@@ -191,7 +191,7 @@ impl AllocationSpec {
     pub fn qos(&self) -> QosClass {
         if self.cpu_milli == 0 && self.memory_bytes == 0 {
             QosClass::BestEffort
-        } else if self.most == Most::default() {
+        } else if self.limits == RunLimits::default() {
             QosClass::Guaranteed
         } else {
             QosClass::Burstable

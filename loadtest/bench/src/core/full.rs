@@ -24,14 +24,14 @@ pub struct Full {
     pub resident_bytes: u64,
 }
 
-struct Door {
+struct Inbox {
     state: Admission,
     feed: Feed,
     rules: Rules,
     next: EventNo,
 }
 
-impl Door {
+impl Inbox {
     /// Whether it was recorded.
     fn ask(&mut self, tenant: &Token, id: String, verb: Verb) -> Result<bool, MeasureError> {
         let operation = Operation {
@@ -63,7 +63,7 @@ impl Door {
 /// By turns, so that each has its share of what all share.
 pub fn measure(tenants: u32) -> Result<Full, MeasureError> {
     let settings = admission::Settings::default();
-    let mut door = Door {
+    let mut inbox = Inbox {
         state: Admission::default(),
         feed: Feed::default(),
         rules: settings.rules(CellNo(1), 1000),
@@ -77,7 +77,7 @@ pub fn measure(tenants: u32) -> Result<Full, MeasureError> {
             rate_milli: Some(0),
             ..TenantRequest::default()
         });
-        door.ask(&operator, format!("set-{name}"), Verb::Admin(change))?;
+        inbox.ask(&operator, format!("set-{name}"), Verb::Admin(change))?;
     }
     let before = resident_bytes();
     let (mut operations, mut open) = (0, names.clone());
@@ -88,7 +88,7 @@ pub fn measure(tenants: u32) -> Result<Full, MeasureError> {
                 job_set: "none".to_owned(),
             };
             // As long as those that clients make.
-            if door.ask(&name, format!("{turn:032x}"), verb)? {
+            if inbox.ask(&name, format!("{turn:032x}"), verb)? {
                 operations += 1;
                 still.push(name);
             }
@@ -102,7 +102,7 @@ pub fn measure(tenants: u32) -> Result<Full, MeasureError> {
         case: "full".to_owned(),
         tenants,
         operations,
-        counted_bytes: names.iter().map(|name| door.state.bytes_of(name)).sum(),
+        counted_bytes: names.iter().map(|name| inbox.state.bytes_of(name)).sum(),
         resident_bytes: resident_bytes().saturating_sub(before),
     })
 }

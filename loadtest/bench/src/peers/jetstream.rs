@@ -26,15 +26,15 @@ const WRITER: Writer = Writer::Quota;
 const SAMPLES_MAX: u64 = 2048;
 /// In flight: as a writer of ours has it, as all of them together have it, and more than any.
 const IN_FLIGHT: [usize; 3] = [1, 4, 16];
-/// At the door there are many senders.
-const DOOR_IN_FLIGHT: usize = 64;
+/// At the inbox there are many senders.
+const INBOX_IN_FLIGHT: usize = 64;
 /// A batch of requests, at the most.
-const DOOR_BYTES: usize = 32 << 10;
+const INBOX_BYTES: usize = 32 << 10;
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Figures {
     pub ledger: Vec<Case>,
-    pub door: Case,
+    pub inbox: Case,
     pub frame_bytes: f64,
 }
 
@@ -49,8 +49,8 @@ impl Figures {
     /// So many tasks per second if nothing but their bytes had to be written, one thing after the other.
     pub fn tasks_per_s(&self, ledger: &Case, own: &Own) -> f64 {
         let ledger_s = own.ledger_bytes_per_task / ledger.bytes_per_s;
-        let door_s = own.door_bytes_per_task / self.door.bytes_per_s;
-        1.0 / (ledger_s + door_s)
+        let inbox_s = own.inbox_bytes_per_task / self.inbox.bytes_per_s;
+        1.0 / (ledger_s + inbox_s)
     }
 }
 
@@ -78,7 +78,7 @@ pub async fn measure(
         cases.push(case.publish(&frames, in_flight, window).await?);
         maker.delete_stream(subjects.ledger_stream()).await?;
     }
-    let subjects = Subjects::new("peers-door");
+    let subjects = Subjects::new("peers-inbox");
     cell::init(&maker, &subjects, Chosen::default()).await?;
     // Nobody takes away what is published here, so that nothing may be refused for being too many.
     let stream = maker.get_stream(subjects.ingress_stream()).await?;
@@ -89,7 +89,7 @@ pub async fn measure(
         })
         .await?;
     // The operators' messages stand in the tenants' stream.
-    let door = Stream {
+    let inbox = Stream {
         jetstream: operator,
         subject: subjects.admin(),
         fenced: false,
@@ -98,22 +98,22 @@ pub async fn measure(
         .iter()
         .flat_map(|frame| {
             (0..frame.len())
-                .step_by(DOOR_BYTES)
+                .step_by(INBOX_BYTES)
                 .map(|at| part(frame, at))
         })
         .collect();
-    let door = door.publish(&messages, DOOR_IN_FLIGHT, window).await?;
+    let inbox = inbox.publish(&messages, INBOX_IN_FLIGHT, window).await?;
     maker.delete_stream(subjects.ingress_stream()).await?;
     let bytes: usize = frames.iter().map(Bytes::len).sum();
     Ok(Figures {
         ledger: cases,
-        door,
+        inbox,
         frame_bytes: bytes as f64 / frames.len() as f64,
     })
 }
 
 fn part(frame: &Bytes, at: usize) -> Bytes {
-    frame.slice(at..frame.len().min(at + DOOR_BYTES))
+    frame.slice(at..frame.len().min(at + INBOX_BYTES))
 }
 
 /// Where the stack's ledger ends.

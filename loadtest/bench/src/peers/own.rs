@@ -9,14 +9,14 @@ use std::str::FromStr;
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Own {
-    /// The highest rate that was sustained, from the door to the end.
+    /// The highest rate that was sustained, from the inbox to the end.
     pub tasks_per_s: f64,
     /// All that went through, at all rates that were tried.
     pub tasks: u64,
     /// Of all writers' frames.
     pub ledger_bytes_per_task: f64,
     /// Of requests and of agents' reports.
-    pub door_bytes_per_task: f64,
+    pub inbox_bytes_per_task: f64,
     /// Of a frame, on average.
     pub frame_bytes: f64,
 }
@@ -31,7 +31,7 @@ pub async fn own(stack: &Stack, found: Option<f64>) -> Result<Own, PeersError> {
         tasks_per_s: highest.offered_per_s,
         tasks: figures.audited.tasks_accepted,
         ledger_bytes_per_task: highest.ledger_bytes_per_task,
-        door_bytes_per_task: highest.door_bytes_per_task,
+        inbox_bytes_per_task: highest.inbox_bytes_per_task,
         frame_bytes: highest.frame_bytes,
     })
 }

@@ -190,7 +190,7 @@ mod tests {
             tasks_per_s,
             tasks: 1000,
             ledger_bytes_per_task: 300.0,
-            door_bytes_per_task: 100.0,
+            inbox_bytes_per_task: 100.0,
             frame_bytes: 20_000.0,
         });
         Figures::of(
@@ -206,7 +206,7 @@ mod tests {
             },
             jetstream::Figures {
                 ledger: vec![messages(1, 30e6), messages(4, 60e6)],
-                door: messages(64, 10e6),
+                inbox: messages(64, 10e6),
                 frame_bytes: 20_000.0,
             },
             rows::Figures {
@@ -222,7 +222,7 @@ mod tests {
         // The lesser of generated and consumed, of the best division.
         assert_eq!(report.ratio_vs_task_tables, 40_000.0 / 5000.0);
         assert_eq!(report.ratio_vs_task_tables_batched, 40_000.0 / 50_000.0);
-        // 10 µs for the ledger's bytes and 10 µs for the door's.
+        // 10 µs for the ledger's bytes and 10 µs for the inbox's.
         assert!((report.ratio_vs_jetstream - 0.8).abs() < 1e-9);
         assert_eq!(report.ratio_vs_copy, 4.0);
         assert_eq!(report.ratio_vs_clickhouse, 0.4);

@@ -26,7 +26,7 @@ pub fn add(counter: &Cell<u64>, count: u64) {
 }
 
 impl Counts {
-    /// Accepted at the door: they will run, and end.
+    /// Accepted at the inbox: they will run, and end.
     pub fn accepted(&self) -> u64 {
         self.placed.get() + self.waiting.get()
     }

@@ -24,7 +24,7 @@ pub struct CaseFigures {
     pub services_us_per_task: Option<f64>,
     pub ledger_bytes_per_task: Option<f64>,
     pub ledger_bytes_per_request: Option<f64>,
-    pub door_bytes_per_task: Option<f64>,
+    pub inbox_bytes_per_task: Option<f64>,
     pub frame_bytes: Option<f64>,
     /// At half of the highest rate.
     pub p50_ms_at_half: Option<f64>,
@@ -68,7 +68,7 @@ impl CaseFigures {
             services_us_per_task: highest.map(|rate| rate.services_us_per_task),
             ledger_bytes_per_task: highest.map(|rate| rate.ledger_bytes_per_task),
             ledger_bytes_per_request: highest.map(|rate| rate.ledger_bytes_per_request),
-            door_bytes_per_task: highest.map(|rate| rate.door_bytes_per_task),
+            inbox_bytes_per_task: highest.map(|rate| rate.inbox_bytes_per_task),
             frame_bytes: highest.map(|rate| rate.frame_bytes),
             p50_ms_at_half: half.map(|rate| rate.p50_ms),
             p99_ms_at_half: half.map(|rate| rate.p99_ms),

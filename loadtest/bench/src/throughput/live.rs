@@ -2,7 +2,8 @@
 //! again after it was killed.
 
 use super::{
-    BenchError, case::Case, eye::Eye, figures::Versions, load::Load, scene::Scene, task::Tasks,
+    BenchError, case::Case, figures::Versions, load::Load, observer::Observer, scene::Scene,
+    task::Tasks,
 };
 use crate::kit::{
     figures::round,
@@ -40,14 +41,14 @@ const READY_PERIOD: Duration = Duration::from_millis(20);
 
 pub async fn measure(stack: &Stack, live: u64, batch: u64) -> Result<LiveFigures, BenchError> {
     let machine = Machine::look();
-    let eye = Eye::open(stack).await?;
+    let observer = Observer::open(stack).await?;
     let scene = Scene::set(stack, Case::Live).await?;
     let load = Load::new(&scene, Tasks::new(&scene.run), batch);
     let usage = Usage::begin(stack).await;
     let since = Stopwatch::start();
     load.all(live).await;
     let running = |_: &_| scene.agents.tally().started >= load.counts.accepted();
-    let full = eye.settled(since, &load.counts, running).await?;
+    let full = observer.settled(since, &load.counts, running).await?;
     let rss_mb = usage.end(stack).await.rss_mb;
     let services = SERVICES.iter().filter_map(|name| rss_mb.get(*name));
     Ok(LiveFigures {

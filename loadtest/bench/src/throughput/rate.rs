@@ -2,8 +2,8 @@
 
 use super::{
     BenchError,
-    eye::{Eye, LedgerSize, Sample},
     load::{Load, Pace},
+    observer::{LedgerSize, Observer, Sample},
     verdict::{self, Evidence, LAG, Shortfall},
 };
 use crate::kit::{
@@ -54,7 +54,7 @@ pub struct RateFigures {
     /// Over all requests that were sent, whatever became of them; one that was sent again is another one.
     pub ledger_bytes_per_request: f64,
     /// Of requests and of agents' reports of runs, as encoded.
-    pub door_bytes_per_task: f64,
+    pub inbox_bytes_per_task: f64,
     /// Of all writers' frames, on average.
     pub frame_bytes: f64,
     pub frames_per_s: BTreeMap<String, f64>,
@@ -79,7 +79,7 @@ struct Before {
 }
 
 impl Before {
-    async fn note(load: &Load<'_>, eye: &Eye<'_>) -> Result<Self, BenchError> {
+    async fn note(load: &Load<'_>, observer: &Observer<'_>) -> Result<Self, BenchError> {
         let counts = &load.counts;
         counts.trouble.borrow_mut().clear();
         Ok(Self {
@@ -92,22 +92,22 @@ impl Before {
             lost: counts.lost.get(),
             request_bytes: load.tasks.bytes(),
             report_bytes: load.scene.agents.tally().report_bytes,
-            ledger: eye.ledger_size().await?,
+            ledger: observer.ledger_size().await?,
         })
     }
 }
 
 pub async fn measure(
     stack: &Stack,
-    eye: &Eye<'_>,
+    observer: &Observer<'_>,
     load: &Load<'_>,
     pace: Pace,
 ) -> Result<RateFigures, BenchError> {
-    let before = Before::note(load, eye).await?;
+    let before = Before::note(load, observer).await?;
     let usage = Usage::begin(stack).await;
     let (since, stop, samples) = (Stopwatch::start(), Cell::new(false), RefCell::default());
     let end = pace.end();
-    let watch = eye.watch(
+    let watch = observer.watch(
         since,
         &load.counts,
         |at| pace.due(at),
@@ -117,10 +117,10 @@ pub async fn measure(
     );
     let drained = async {
         watch.await?;
-        let over = eye.look(since, &load.counts).await?;
+        let over = observer.look(since, &load.counts).await?;
         // A rate that was given up is drained from then on.
         let from = since.elapsed().min(end.max(over.at));
-        let drained = eye.drained(since, load).await?;
+        let drained = observer.drained(since, load).await?;
         Ok::<_, BenchError>((over, drained.at.saturating_sub(from)))
     };
     let (micros, drained) = tokio::join!(load.paced(&pace, since, &stop), drained);
@@ -141,9 +141,9 @@ pub async fn measure(
     };
     let shortfalls = verdict::shortfalls(&evidence);
     let (outcomes_per_s, tasks_per_s) = rates(&samples, &over, pace.warm_up);
-    let ledger = eye.ledger_size().await?.since(before.ledger);
+    let ledger = observer.ledger_size().await?.since(before.ledger);
     let reported = load.scene.agents.tally().report_bytes - before.report_bytes;
-    let door = load.tasks.bytes() - before.request_bytes + reported;
+    let inbox = load.tasks.bytes() - before.request_bytes + reported;
     let accepted = counts.accepted() - before.accepted;
     let again = counts.again.get() - before.again;
     let mean = |bytes: u64, of: u64| round(bytes as f64 / of.max(1) as f64, 1);
@@ -178,7 +178,7 @@ pub async fn measure(
         cpu_cores: used.cpu_cores,
         ledger_bytes_per_task: mean(ledger.bytes, accepted),
         ledger_bytes_per_request: mean(ledger.bytes, tasks + again),
-        door_bytes_per_task: mean(door, accepted),
+        inbox_bytes_per_task: mean(inbox, accepted),
         frame_bytes: mean(ledger.bytes, ledger.frames),
         frames_per_s: frames_per_s(&used),
         rss_mb: used.rss_mb,

@@ -23,13 +23,13 @@ const ACK_TIMEOUT: Duration = Duration::from_secs(3);
 const KNOWN_MAX: usize = 8;
 const JOB_SET: &str = "chaos";
 
-/// How operations reach the door.
+/// How operations reach the inbox.
 pub enum Way {
     /// As a real client does: the same operation again until there is an outcome.
     AskOn(Client),
-    /// Until it is acknowledged, and never again: what the door has must be decided without being asked for.
+    /// Until it is acknowledged, and never again: what the inbox has must be decided without being asked for.
     Once {
-        door: Box<jetstream::Context>,
+        inbox: Box<jetstream::Context>,
         subject: String,
     },
 }
@@ -85,7 +85,7 @@ impl Recorded {
             under_way.spawn(async move {
                 match way.as_ref() {
                     Way::AskOn(client) => ask_on(&scene, client, next, &accepted).await,
-                    Way::Once { door, subject } => once(&scene, door, subject, next).await,
+                    Way::Once { inbox, subject } => once(&scene, inbox, subject, next).await,
                 }
             });
             while under_way.try_join_next().is_some() {}
@@ -185,7 +185,7 @@ async fn ask_on(
     }
 }
 
-async fn once(scene: &Scene, door: &jetstream::Context, subject: &str, next: Next) {
+async fn once(scene: &Scene, inbox: &jetstream::Context, subject: &str, next: Next) {
     let request = Request {
         operation_id: next.id.clone(),
         verb: Some(next.verb),
@@ -193,21 +193,21 @@ async fn once(scene: &Scene, door: &jetstream::Context, subject: &str, next: Nex
     let payload: bytes::Bytes = request.encode_to_vec().into();
     let since = scene.now();
     while scene.now() - since < GIVE_UP {
-        if published(door, subject, payload.clone()).await {
+        if published(inbox, subject, payload.clone()).await {
             scene.book().acknowledged(&next.id);
             return;
         }
         scene.book().resent += 1;
         tokio::time::sleep(RETRY_PAUSE).await;
     }
-    let why = "the door never acknowledged it".to_owned();
+    let why = "the inbox never acknowledged it".to_owned();
     scene.book().given_up(&next.id, why);
 }
 
-/// Whether the door has it. If not, it may have it all the same.
-pub async fn published(door: &jetstream::Context, subject: &str, payload: bytes::Bytes) -> bool {
+/// Whether the inbox has it. If not, it may have it all the same.
+pub async fn published(inbox: &jetstream::Context, subject: &str, payload: bytes::Bytes) -> bool {
     let publish = async {
-        let ack = door.publish(subject.to_owned(), payload).await.ok()?;
+        let ack = inbox.publish(subject.to_owned(), payload).await.ok()?;
         ack.await.ok()
     };
     let done = tokio::time::timeout(ACK_TIMEOUT, publish).await;

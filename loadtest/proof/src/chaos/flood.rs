@@ -1,4 +1,4 @@
-//! Another tenant that sends as much as the door takes, in a thread of its own, as if from elsewhere.
+//! Another tenant that sends as much as the inbox takes, in a thread of its own, as if from elsewhere.
 
 use super::{
     book::{Ask, Asked},
@@ -32,7 +32,7 @@ const BATCH: usize = 200;
 /// Of one flood: thousands, and not so many that the feeds cannot be compared event by event.
 const OPERATIONS_MAX: usize = 4_000;
 const CONNECTIONS: usize = 60;
-/// What the door takes, with its headers; half as much again as a request may have.
+/// What the inbox takes, with its headers; half as much again as a request may have.
 const LARGE_BYTES: u64 = 95 << 10;
 const LARGE_MAX: usize = 400;
 
@@ -46,7 +46,7 @@ pub enum FloodError {
     Gone,
 }
 
-/// Floods for as long as it is let, and returns how many messages the door took.
+/// Floods for as long as it is let, and returns how many messages the inbox took.
 pub async fn flood(
     scene: &Arc<Scene>,
     stack: &Stack,
@@ -56,7 +56,7 @@ pub async fn flood(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let torrent = Torrent {
+    let flooding = Flooder {
         scene: scene.clone(),
         stack: stack.clone(),
         tenant: tenant.clone(),
@@ -67,14 +67,14 @@ pub async fn flood(
     thread::Builder::new()
         .name("flood".to_owned())
         .spawn(move || {
-            let sent = runtime.block_on(torrent.run(kind, no as u64));
+            let sent = runtime.block_on(flooding.run(kind, no as u64));
             // Whoever waited has gone, then.
             let _ = done.send(sent);
         })?;
     Ok(result.await.map_err(|_| FloodError::Gone)??)
 }
 
-struct Torrent {
+struct Flooder {
     scene: Arc<Scene>,
     stack: Stack,
     tenant: Token,
@@ -83,7 +83,7 @@ struct Torrent {
     prefix: String,
 }
 
-impl Torrent {
+impl Flooder {
     async fn run(self, kind: plan::Flood, seed: u64) -> Result<u64, ReachError> {
         match kind {
             plan::Flood::Submits => self.batches(Asked::Submit(ASK)).await,
@@ -97,14 +97,14 @@ impl Torrent {
         self.scene.now() < self.until
     }
 
-    async fn door(&self) -> Result<(jetstream::Context, String), ReachError> {
+    async fn inbox(&self) -> Result<(jetstream::Context, String), ReachError> {
         let nats = plain(&self.stack, &format!("tenant:{}", self.tenant)).await?;
         let subject = Subjects::new(&self.stack.cell.name).ingress(self.tenant.as_str());
         Ok((jetstream::new(nats), subject))
     }
 
     async fn batches(&self, asked: Asked) -> Result<u64, ReachError> {
-        let (door, subject) = self.door().await?;
+        let (inbox, subject) = self.inbox().await?;
         let mut taken = 0;
         for batch in 0..OPERATIONS_MAX / BATCH {
             if !self.goes_on() {
@@ -113,7 +113,7 @@ impl Torrent {
             let first = batch * BATCH;
             let ids = (first..first + BATCH).map(|no| format!("{}-{no}", self.prefix));
             let requests: Vec<Request> = ids.map(|id| self.request(asked, id)).collect();
-            taken += u64::from(self.send(&door, &subject, requests, asked).await);
+            taken += u64::from(self.send(&inbox, &subject, requests, asked).await);
         }
         Ok(taken)
     }
@@ -133,10 +133,10 @@ impl Torrent {
         }
     }
 
-    /// What the door takes is recorded: each of it needs its outcome, in the feed.
+    /// What the inbox takes is recorded: each of it needs its outcome, in the feed.
     async fn send(
         &self,
-        door: &jetstream::Context,
+        inbox: &jetstream::Context,
         subject: &str,
         requests: Vec<Request>,
         asked: Asked,
@@ -154,7 +154,7 @@ impl Torrent {
             operation_id: String::new(),
             verb: Some(Verb::Batch(Batch { requests })),
         };
-        let taken = published(door, subject, batch.encode_to_vec().into()).await;
+        let taken = published(inbox, subject, batch.encode_to_vec().into()).await;
         if taken {
             let mut book = self.scene.book();
             ids.iter().for_each(|id| book.acknowledged(id));
@@ -164,7 +164,7 @@ impl Torrent {
 
     /// Bytes that are no request, up to far more than one may have. None of it has an operation id, and none is recorded.
     async fn large(&self, seed: u64) -> Result<u64, ReachError> {
-        let (door, subject) = self.door().await?;
+        let (inbox, subject) = self.inbox().await?;
         let mut dice = Seeded::new(seed);
         let mut taken = 0;
         for _ in 0..LARGE_MAX {
@@ -173,7 +173,7 @@ impl Torrent {
             }
             let size = dice.below(LARGE_BYTES) as usize;
             let payload = Bytes::from(vec![0xff; size]);
-            taken += u64::from(published(&door, &subject, payload).await);
+            taken += u64::from(published(&inbox, &subject, payload).await);
         }
         Ok(taken)
     }
@@ -183,11 +183,11 @@ impl Torrent {
         let (mut taken, mut no) = (0, 0);
         while self.goes_on() && no < OPERATIONS_MAX {
             let some = (no..no + CONNECTIONS).map(|no| async move {
-                let (door, subject) = self.door().await?;
+                let (inbox, subject) = self.inbox().await?;
                 let id = format!("{}-{no}", self.prefix);
                 let asked = Asked::Submit(ASK);
                 let request = self.request(asked, id);
-                let sent = self.send(&door, &subject, vec![request], asked).await;
+                let sent = self.send(&inbox, &subject, vec![request], asked).await;
                 Ok::<bool, ReachError>(sent)
             });
             // A connection that is refused is no failure of this run.

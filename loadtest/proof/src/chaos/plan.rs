@@ -14,11 +14,11 @@ pub const SERVICES: [&str; 5] = [
 pub const BUS: &str = "nats";
 pub const SERVERS: [&str; 3] = [BUS, "postgres", "clickhouse"];
 
-/// How one tenant floods the door.
+/// How one tenant floods the inbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Flood {
     Submits,
-    /// Messages up to the door's bound and beyond the request's.
+    /// Messages up to the inbox's bound and beyond the request's.
     Large,
     /// Batches of cancels of what is not there.
     Cancels,

@@ -25,7 +25,7 @@ pub enum Seen {
         lsn: u64,
         answer: Answer,
     },
-    /// Definitely not taken, by a rule that records nothing; none: the door did not even store it.
+    /// Definitely not taken, by a rule that records nothing; none: the inbox did not even store it.
     Unwritten { at_ns: u64, rule: Option<Rule> },
     /// Indefinite: it may have taken effect, or still do so.
     Nothing,
@@ -116,7 +116,7 @@ pub enum Fact {
         ask: ResourceAsk,
         decision: Decision,
     },
-    /// `OperationRefused`: the door refused it and recorded that, without its content.
+    /// `OperationRefused`: the inbox refused it and recorded that, without its content.
     Refused { operation_id: Token, rule: Rule },
     /// `ReservationExpired`: nobody asked for it.
     Expired {

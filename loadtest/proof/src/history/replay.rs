@@ -53,7 +53,7 @@ impl<'a> Replay<'a> {
     fn entry(&mut self, entry: &'a Entry) -> Result<(), Broken> {
         match &entry.fact {
             Fact::Decided { ask, decision, .. } => self.decided(entry, ask, *decision),
-            // The door's refusals change nothing.
+            // The inbox's refusals change nothing.
             Fact::Refused { .. } => Ok(()),
             Fact::Expired {
                 reservation,

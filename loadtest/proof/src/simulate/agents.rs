@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What an agent does, for the world to carry out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
-    /// To the nodes' door, acknowledged.
+    /// To the nodes' inbox, acknowledged.
     Report(Vec<u8>),
     Heartbeat {
         boot: u64,

@@ -7,9 +7,9 @@ mod allocations;
 mod asked;
 mod chain;
 mod demand;
-mod doors;
 mod fit;
 mod gangs;
+mod inboxes;
 mod isolation;
 mod nodes;
 mod others;
@@ -24,7 +24,7 @@ mod runs;
 mod settings;
 
 pub use demand::Demand;
-pub use doors::{Ask, Asked, Expect, TurnedAway};
+pub use inboxes::{Ask, Asked, Expect, TurnedAway};
 pub use isolation::impossible_changes_nothing;
 pub use nodes::Heartbeat;
 pub use outcomes::Fed;
@@ -163,7 +163,7 @@ fn process_of(leader: &[u8]) -> Option<u64> {
 pub struct Checker {
     limits: Limits,
     chain: chain::Chain,
-    doors: doors::Doors,
+    inboxes: inboxes::Inboxes,
     allocations: allocations::Allocations,
     quotas: quotas::Quotas,
     nodes: nodes::Nodes,
@@ -181,7 +181,7 @@ impl Checker {
         Self {
             limits,
             chain: chain::Chain::default(),
-            doors: doors::Doors::new(orders),
+            inboxes: inboxes::Inboxes::new(orders),
             allocations: allocations::Allocations::default(),
             quotas: quotas::Quotas::default(),
             nodes: nodes::Nodes::default(),
@@ -216,10 +216,10 @@ impl Checker {
 
     /// A message was published at ingress, acknowledged.
     pub fn asked(&mut self, ask: Ask) {
-        self.doors.asked(ask);
+        self.inboxes.asked(ask);
     }
 
-    /// A message was published at the nodes' door, acknowledged.
+    /// A message was published at the nodes' inbox, acknowledged.
     pub fn reported(&mut self, node: &str, payload: &[u8]) {
         self.nodes.reported(node, payload);
     }
@@ -306,7 +306,7 @@ impl Checker {
     /// Somebody was refused without a record.
     pub fn turned(&mut self, turned: &TurnedAway) -> Result<(), Violation> {
         let lsn = self.chain.end();
-        self.doors.turned(lsn, turned)
+        self.inboxes.turned(lsn, turned)
     }
 
     fn end(&self) -> Place {
@@ -322,12 +322,12 @@ impl Checker {
     /// All is quiet: nothing may be left over.
     pub fn finish(&mut self) -> Result<(), Violation> {
         let end = self.end();
-        self.doors.finish(&end)?;
+        self.inboxes.finish(&end)?;
         self.allocations.finish(&end)?;
         self.asked.finish(&end)?;
         self.resources.finish(&end)?;
         self.quotas.finish(&end, &self.allocations)?;
-        self.outcomes.finish(&end, &self.doors)
+        self.outcomes.finish(&end, &self.inboxes)
     }
 }
 

@@ -7,8 +7,8 @@ use admission::{
     publish::FeedSink,
 };
 use ledger::{
-    Decider, Decode, Door, DoorRecord, InboxLimits, Leader, LeaderError, LeaderOptions, NoObserver,
-    Observer, Projector, ProjectorError, memory::MemoryBus,
+    Decider, Decode, Inbox, InboxLimits, InboxMessage, Leader, LeaderError, LeaderOptions,
+    NoObserver, Observer, Projector, ProjectorError, memory::MemoryBus,
 };
 use node_heartbeat::domain::{Command, Effect, Nodes, Rules as NodeRules};
 use quota::domain::Quota;
@@ -50,7 +50,7 @@ impl Role {
     ];
 }
 
-/// In which order each process has read the messages of its door: two senders' order is its own affair, and stands nowhere else.
+/// In which order each process has read the messages of its inbox: two senders' order is its own affair, and stands nowhere else.
 /// One that was put back is read again.
 pub type Orders = Arc<Mutex<BTreeMap<u64, Vec<u64>>>>;
 
@@ -64,7 +64,7 @@ pub struct Shared {
     pub scheduler: SchedulerConfig,
     pub nodes: NodeRules,
     pub takeover_after_ms: u64,
-    pub inbox: InboxLimits,
+    pub backlog: InboxLimits,
     pub says_after: u64,
     pub orders: Orders,
     /// The world's step.
@@ -121,7 +121,7 @@ impl Observer for Watch {
 /// The parts of a process that differ from role to role.
 struct Parts<D: Decider> {
     rules: D::Rules,
-    door: Option<(Door, Decode<D::Command>)>,
+    inbox: Option<(Inbox, Decode<D::Command>)>,
     local: Option<mpsc::Receiver<D::Command>>,
     effects: Option<mpsc::UnboundedSender<D::Effect>>,
 }
@@ -149,7 +149,7 @@ impl Process {
                     snapshot_every,
                     Parts {
                         rules: shared.admission,
-                        door: Some((Door::Ingress, noted(shared, id, admission::commands))),
+                        inbox: Some((Inbox::Ingress, noted(shared, id, admission::commands))),
                         local: None,
                         effects: Some(turned_in),
                     },
@@ -173,8 +173,8 @@ impl Process {
                     snapshot_every,
                     Parts {
                         rules: shared.nodes,
-                        door: Some((
-                            Door::Report,
+                        inbox: Some((
+                            Inbox::Report,
                             noted(shared, id, move |message| {
                                 node_heartbeat::report(message, cell)
                             }),
@@ -202,11 +202,11 @@ impl Process {
         let options = LeaderOptions {
             rules: parts.rules,
             leader,
-            door: parts.door,
+            inbox: parts.inbox,
             local: parts.local,
             effects: parts.effects,
             snapshot_every,
-            inbox: shared.inbox,
+            backlog: shared.backlog,
             says_after: shared.says_after,
             takeover_after_ms: shared.takeover_after_ms,
             resign: self.resign.subscribe(),
@@ -265,7 +265,7 @@ fn drained<T>(channel: Option<&mut mpsc::UnboundedReceiver<T>>) -> Vec<T> {
 fn noted<C>(
     shared: &Shared,
     id: u64,
-    decode: impl Fn(&DoorRecord) -> Vec<C> + Send + Sync + 'static,
+    decode: impl Fn(&InboxMessage) -> Vec<C> + Send + Sync + 'static,
 ) -> Decode<C> {
     let orders = shared.orders.clone();
     Arc::new(move |message| {
@@ -279,7 +279,7 @@ fn noted<C>(
 fn on_ledger<D: Decider>(rules: D::Rules) -> Parts<D> {
     Parts {
         rules,
-        door: None,
+        inbox: None,
         local: None,
         effects: None,
     }

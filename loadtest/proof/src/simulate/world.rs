@@ -3,7 +3,7 @@
 mod ends;
 mod fleet;
 mod foreign;
-mod temper;
+mod profile;
 mod trace;
 
 use super::{
@@ -22,10 +22,12 @@ use admission::{
     publish::FeedMessage,
 };
 use ledger::{
-    Door, DoorRecord, InboxLimits, Record,
+    Inbox, InboxLimits, InboxMessage, Record,
     memory::{MemoryBus, Seeded},
 };
 use node_heartbeat::domain::{Effect, Joining, Nodes, Rules as NodeRules};
+pub use profile::Rare;
+use profile::{AMPLE_BYTES, FaultProfile, began_ms, capacity, faults, limits};
 use prost::Message;
 use quota::domain::Quota;
 use scheduler::domain::{Bounds, Config as SchedulerConfig, Scheduler};
@@ -37,8 +39,6 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-pub use temper::Rare;
-use temper::{AMPLE_BYTES, Temper, began_ms, capacity, faults, limits};
 use trace::{Trace, describe};
 use vocab::{CellNo, Token};
 
@@ -72,7 +72,7 @@ pub struct World {
     random: Seeded,
     /// Sets machines' clocks, apart from all else.
     clock_hand: ClockHand,
-    temper: Temper,
+    profile: FaultProfile,
     rare: Rare,
     clock: WorldClock,
     shared: Shared,
@@ -100,13 +100,13 @@ impl World {
         let faults = faults(&mut random);
         let rare = Rare::new(seed);
         let limits = limits(&mut random, &rare);
-        let temper = Temper::new(&mut random);
+        let profile = FaultProfile::new(&mut random);
         let cell = CellNo(CELL);
         let clock = WorldClock::new(began_ms(&mut random));
         let clock_hand = ClockHand::new(seed, clock.now_ms());
         let feed_lost = random.below(2) * random.below(100);
         // In half of the worlds hardly a message has room where it waits.
-        let (inbox, says_after) = match random.chance(500) {
+        let (backlog, says_after) = match random.chance(500) {
             true => {
                 let says_after = 1 + random.below(10);
                 let unread = says_after + 1 + random.below(10);
@@ -148,7 +148,7 @@ impl World {
                 joining: Joining::Open,
             },
             takeover_after_ms: 50 + random.below(300),
-            inbox,
+            backlog,
             says_after,
             orders: orders.clone(),
             step: Arc::new(AtomicU64::new(0)),
@@ -165,7 +165,7 @@ impl World {
             tenants: Tenants::new(limits.slot_ms, &rare, &mut random),
             random,
             clock_hand,
-            temper,
+            profile,
             rare,
             clock,
             shared,
@@ -187,7 +187,7 @@ impl World {
             replied: 0,
             trace: traced.then(Trace::default),
         };
-        world.note(|w| format!("{:?} {:?} {:?} {faults:?}", w.temper, w.rare, w.limits));
+        world.note(|w| format!("{:?} {:?} {:?} {faults:?}", w.profile, w.rare, w.limits));
         world
     }
 
@@ -209,7 +209,7 @@ impl World {
             self.start(role);
         }
         let mut asked = 0;
-        while asked < self.temper.operations {
+        while asked < self.profile.operations {
             asked += u64::from(self.step()?);
             if self.rare.foreign_after.is_some_and(|after| asked > after) {
                 return self.meets_foreign();
@@ -241,36 +241,36 @@ impl World {
     /// One throw of the die. True if a client has published.
     fn step(&mut self) -> Result<bool, Violation> {
         self.shared.step.fetch_add(1, Ordering::Relaxed);
-        if self.random.chance(self.temper.crash) {
+        if self.random.chance(self.profile.crash) {
             self.crash();
         }
-        if self.random.chance(self.temper.resign) {
+        if self.random.chance(self.profile.resign) {
             let index = self.random.below(self.processes.len() as u64) as usize;
             self.note(|w| format!("{} is to end", w.processes[index]));
             self.processes[index].resign();
         }
-        if self.random.chance(self.temper.overlap) {
+        if self.random.chance(self.profile.overlap) {
             self.overlap();
         }
         if self.clock_hand.moves() {
             self.set_machine();
         }
-        if self.random.chance(self.temper.empties) {
+        if self.random.chance(self.profile.empties) {
             self.note(|_| "an operator empties the feed".to_owned());
             self.shared.feed.emptied();
         }
         match self.random.below(1000) {
             0..=649 => {
                 let index = self.random.below(self.processes.len() as u64) as usize;
-                for _ in 0..=self.random.below(self.temper.burst) {
+                for _ in 0..=self.random.below(self.profile.burst) {
                     self.poll(index)?;
                 }
             }
             650..=759 => {
                 let index = self.random.below(self.agents.len() as u64) as usize;
-                self.agent_acts(index, self.temper.troubled_agents);
+                self.agent_acts(index, self.profile.troubled_agents);
             }
-            760..=859 => self.deliver(self.temper.effect_lost)?,
+            760..=859 => self.deliver(self.profile.effect_lost)?,
             860..=964 => {
                 let ms = match self.random.below(30) {
                     0 => self.limits.lease_ms as u64,
@@ -293,10 +293,10 @@ impl World {
     fn start(&mut self, role: Role) {
         let id = self.next_process;
         self.next_process += 1;
-        let skew = self.temper.skew_ms;
+        let skew = self.profile.skew_ms;
         let skew_ms = self.random.below(2 * skew + 1) as i64 - skew as i64;
         let time = self.clock.skewed(skew_ms);
-        let every = self.temper.snapshot_every;
+        let every = self.profile.snapshot_every;
         let process = Process::start(id, role, &self.shared, time, every);
         let clock_ms = process.time.now_ms();
         self.checker.began(id, clock_ms, process.drafted.clone());
@@ -378,7 +378,7 @@ impl World {
         let now_ms = self.clock.now_ms();
         let latest_ms = self
             .clock_hand
-            .latest_ms(now_ms, self.temper.skew_ms as i64);
+            .latest_ms(now_ms, self.profile.skew_ms as i64);
         for record in self.shared.bus.records_from(self.read) {
             self.read += 1;
             self.note(|_| describe(&record));
@@ -412,7 +412,7 @@ impl World {
             now_ms: self.clock.now_ms(),
         };
         let ask = self.tenants.next(&known, &mut self.random);
-        let message = DoorRecord {
+        let message = InboxMessage {
             seq: 0,
             sender: token(&ask.tenant),
             reply_to: ask.reply_to.as_deref().map(token),
@@ -425,7 +425,7 @@ impl World {
             format!("{} asks {request:?} -> {:?}", ask.tenant, ask.reply_to)
         });
         self.checker.asked(ask);
-        self.shared.bus.publish(Door::Ingress, message);
+        self.shared.bus.publish(Inbox::Ingress, message);
     }
 
     /// Nothing goes wrong any more. First nothing ends by itself and whoever finds no room waits; then whatever is under way
@@ -434,7 +434,7 @@ impl World {
         self.note(|_| "heals".to_owned());
         self.shared.bus.heal();
         self.shared.feed.lock().lost = 0;
-        self.temper.heartbeat_lost = 0;
+        self.profile.heartbeat_lost = 0;
         for process in &self.processes {
             process.time.set_machine(0);
         }
@@ -504,7 +504,7 @@ impl World {
         // Longer than any burst, and what is waited for after it.
         let mut patience =
             2 * self.shared.takeover_after_ms as i64 + 2 * self.limits.lease_ms + 1200;
-        if self.temper.empties > 0 {
+        if self.profile.empties > 0 {
             patience = patience.max(FEED_CHECKED_MS);
         }
         let mut quiet_since = self.clock.now_ms();

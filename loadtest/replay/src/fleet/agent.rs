@@ -21,7 +21,7 @@ pub struct RunId {
 /// What the agent wants done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
-    /// Tell the door; `Agent::reported` is called once it has been acknowledged.
+    /// Tell the inbox; `Agent::reported` is called once it has been acknowledged.
     Report {
         run: RunId,
         phase: RunPhase,
@@ -29,7 +29,7 @@ pub enum Act {
     },
     /// Call `Agent::due` when the recorded clock gets there.
     Wake { run: RunId, at_ms: i64 },
-    /// Ask the door for the whole list.
+    /// Ask the inbox for the whole list.
     Sync,
 }
 
@@ -43,10 +43,10 @@ pub struct Conflict {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Started is under way to the door. A Finished must not overtake it.
+    /// Started is under way to the inbox. A Finished must not overtake it.
     Starting,
     Running,
-    /// Finished is under way to the door.
+    /// Finished is under way to the inbox.
     Finishing,
     Done,
 }
@@ -105,7 +105,7 @@ impl Agent {
         acts
     }
 
-    /// All that the door wants running at its revision.
+    /// All that the inbox wants running at its revision.
     pub fn listed(
         &mut self,
         list: &AssignmentList,
@@ -139,7 +139,7 @@ impl Agent {
         self.ended.clear();
     }
 
-    /// The door did not answer; the next gap asks again.
+    /// The inbox did not answer; the next gap asks again.
     pub fn unanswered(&mut self) {
         self.syncing = false;
     }

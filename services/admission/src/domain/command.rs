@@ -3,7 +3,7 @@
 use super::{ChangeRequest, ResourceRequest, Shares, SubmitRequest, TargetRequest};
 use vocab::{CellNo, Operation, Refusal, Token};
 
-/// What a message at the door comes to.
+/// What a message at the inbox comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
     pub operation: Operation,

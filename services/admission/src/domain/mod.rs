@@ -396,7 +396,7 @@ impl Admission {
                 let asked = self.check_resource(operation, &request, slot, rules)?;
                 Ok(asked.into())
             }
-            // Right words at the wrong door.
+            // Right words at the wrong inbox.
             (
                 Verb::Submit(_)
                 | Verb::Cancel { .. }

@@ -214,10 +214,10 @@ fn of_rules(rules: &PlacementRules) -> u64 {
     });
     let tolerations = rules.tolerations.iter();
     let tolerations = tolerations.map(|one| 48 + beside_all([&one.key, &one.value]));
-    let terms = rules.near.iter().chain(&rules.apart);
-    let terms = terms.map(|one| 48 + beside(&one.group) + beside_all([&one.domain]));
+    let terms = rules.affinity.iter().chain(&rules.anti_affinity);
+    let terms = terms.map(|one| 48 + beside(&one.group) + beside_all([&one.topology_key]));
     let spread = rules.spread.iter();
-    let spread = spread.map(|one| 32 + beside_all([&one.domain]));
+    let spread = spread.map(|one| 32 + beside_all([&one.topology_key]));
     let rest = selector.chain(tolerations).chain(terms).chain(spread);
     160 + beside_all([&rules.group]) + rest.sum::<u64>()
 }

@@ -5,7 +5,7 @@ mod outcome;
 pub use outcome::{EventMessage, OutcomeMessage, outcome, outcomes, tenant_event, tenant_events};
 
 use crate::domain::{Command, Verb};
-use ledger::{Digest, DoorRecord};
+use ledger::{Digest, InboxMessage};
 use prost::bytes::Bytes;
 use vocab::{Operation, Refusal, Rule, Token};
 use wire::{Fault, Message, WireError};
@@ -44,7 +44,7 @@ struct Request {
 }
 
 /// Total: what cannot be read becomes a command that is refused by name.
-pub fn commands(message: &DoorRecord) -> Vec<Command> {
+pub fn commands(message: &InboxMessage) -> Vec<Command> {
     let payload = &message.payload;
     if message.reserved_header {
         return vec![refused(
@@ -64,14 +64,14 @@ pub fn commands(message: &DoorRecord) -> Vec<Command> {
     }
 }
 
-fn refused(message: &DoorRecord, refusal: Refusal) -> Command {
+fn refused(message: &InboxMessage, refusal: Refusal) -> Command {
     Command {
         operation: operation(message, &message.payload),
         verb: Err(refusal),
     }
 }
 
-fn operation(message: &DoorRecord, payload: &[u8]) -> Operation {
+fn operation(message: &InboxMessage, payload: &[u8]) -> Operation {
     Operation {
         tenant: message.sender.clone(),
         operation_id: None,
@@ -109,7 +109,7 @@ fn envelope(payload: impl prost::bytes::Buf) -> Option<Envelope> {
     prost::Message::decode(payload).ok()
 }
 
-fn command(message: &DoorRecord, payload: &[u8]) -> Command {
+fn command(message: &InboxMessage, payload: &[u8]) -> Command {
     let mut operation = operation(message, payload);
     let verb = read(payload, &mut operation);
     Command { operation, verb }

@@ -6,8 +6,8 @@ use prost::Message as _;
 use schemas::v1::{self, request};
 use wire::Open;
 
-fn door(payload: Vec<u8>) -> DoorRecord {
-    DoorRecord {
+fn inbox(payload: Vec<u8>) -> InboxMessage {
+    InboxMessage {
         seq: 1,
         sender: Token::new("team-a").unwrap(),
         reply_to: None,
@@ -26,14 +26,14 @@ fn encoded(verb: request::Verb) -> Vec<u8> {
 }
 
 fn read(verb: request::Verb) -> Verb {
-    commands(&door(encoded(verb))).remove(0).verb.unwrap()
+    commands(&inbox(encoded(verb))).remove(0).verb.unwrap()
 }
 
 /// What becomes of a request whose verb has number `field` and these bytes.
 fn refused(field: u32, verb: &[u8]) -> Rule {
     let mut payload = vec![0x0a, 2, b'o', b'p'];
     prost::encoding::bytes::encode(field, &verb.to_vec(), &mut payload);
-    commands(&door(payload)).remove(0).verb.unwrap_err().rule
+    commands(&inbox(payload)).remove(0).verb.unwrap_err().rule
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_submit_is_read_as_it_was_written() {
             selector: vec![requirement],
             spread: vec![v1::Spread {
                 domain: "zone".into(),
-                skew_max: 3,
+                max_skew: 3,
             }],
             numa: -7,
             ..Default::default()
@@ -90,7 +90,7 @@ fn a_submit_is_read_as_it_was_written() {
     };
     let spread = SpreadRequest {
         domain: "zone".into(),
-        skew_max: 3,
+        max_skew: 3,
     };
     assert_eq!(
         (rules.selector, rules.numa),
@@ -177,7 +177,7 @@ fn what_is_not_known_is_refused_as_a_whole() {
 #[test]
 fn what_is_missing_is_refused_by_name() {
     let check = |payload: &[u8], id: Option<&str>, expected: (Rule, &str)| {
-        let command = commands(&door(payload.to_vec())).remove(0);
+        let command = commands(&inbox(payload.to_vec())).remove(0);
         let refusal = command.verb.expect_err("it is refused");
         assert_eq!((refusal.rule, refusal.subject.as_str()), expected);
         let found = command.operation.operation_id;
@@ -212,7 +212,7 @@ fn the_same_request_in_another_slot_has_the_same_digest() {
             resource: resource.into(),
             slot,
         });
-        let command = commands(&door(encoded(verb))).remove(0);
+        let command = commands(&inbox(encoded(verb))).remove(0);
         let Ok(Verb::Resource(mut asked)) = command.verb else {
             panic!("another verb");
         };

@@ -20,7 +20,7 @@ use crate::metrics::Metrics;
 /// A frame links at most this many of its messages; only the sampled ones, so a full frame of them is rare.
 const LINKS_MAX: u32 = 1_024;
 
-/// Records spans for one service. Whether a request is recorded is decided once, at the door, and travels with it: an
+/// Records spans for one service. Whether a request is recorded is decided once, at the inbox, and travels with it: an
 /// unsampled parent makes no span and costs one branch. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Journey(Option<Recorder>);
@@ -142,7 +142,7 @@ impl Journey {
         }
     }
 
-    /// Begins a journey that is recorded, for the door that decided to sample it. Nothing when spans go nowhere.
+    /// Begins a journey that is recorded, for the inbox that decided to sample it. Nothing when spans go nowhere.
     pub fn open_root(&self, name: &'static str, kind: SpanKind, start: Stamp) -> Option<OpenSpan> {
         let recorder = self.0.as_ref()?;
         let span = builder(name, kind, start).start_with_context(&recorder.tracer, &Context::new());

@@ -112,17 +112,19 @@ pub async fn start(config: Config<Settings>) -> Running {
 
 /// Status and body of `GET path`.
 pub async fn get(address: SocketAddr, path: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).await.expect("the door is open");
+    let mut stream = TcpStream::connect(address)
+        .await
+        .expect("the inbox is open");
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
     stream
         .write_all(request.as_bytes())
         .await
-        .expect("the door reads");
+        .expect("the inbox reads");
     let mut answer = String::new();
     stream
         .read_to_string(&mut answer)
         .await
-        .expect("the door answers in UTF-8");
+        .expect("the inbox answers in UTF-8");
     let status = answer
         .split(' ')
         .nth(1)

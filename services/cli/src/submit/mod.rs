@@ -23,10 +23,10 @@ pub struct Submit {
     memory: i64,
     /// Cores that the run may take where there are some left.
     #[arg(long, default_value = "0", value_parser = amount::cpu_milli)]
-    cpu_most: i64,
+    cpu_limit: i64,
     /// Memory that the run may take where there is some left.
     #[arg(long, default_value = "0", value_parser = amount::bytes)]
-    memory_most: i64,
+    memory_limit: i64,
     /// Ask for no cpu and no memory, and run on what is left over.
     #[arg(long, conflicts_with_all = ["cpu", "memory"])]
     best_effort: bool,
@@ -100,7 +100,7 @@ impl Submit {
         Ok(())
     }
 
-    /// What is given on the command line; the door checks it.
+    /// What is given on the command line; the inbox checks it.
     pub fn request(self) -> v1::Submit {
         let dependency = |success| {
             move |allocation_id| v1::DependencyRequest {
@@ -134,8 +134,8 @@ impl Submit {
             run_time_ms: self.run_time,
             team,
             namespace,
-            cpu_milli_most: self.cpu_most,
-            memory_bytes_most: self.memory_most,
+            cpu_milli_limit: self.cpu_limit,
+            memory_bytes_limit: self.memory_limit,
             best_effort: self.best_effort,
         }
     }
@@ -203,7 +203,7 @@ mod tests {
     fn every_flag_reaches_the_request() {
         let all = request(
             "--queue q --priority-class c --extended fpga=2 --after a --after-success b --retries 3 \
-             --never-requeue --run-time 10m --account a/b --cpu-most 2 --memory-most 2GiB --gang g --gang-size 8 --gang-min 6 --gang-uniform rack",
+             --never-requeue --run-time 10m --account a/b --cpu-limit 2 --memory-limit 2GiB --gang g --gang-size 8 --gang-min 6 --gang-uniform rack",
         )
         .unwrap();
         assert_eq!(
@@ -225,7 +225,10 @@ mod tests {
             (3, true, 600_000)
         );
         assert_eq!((all.team.as_str(), all.namespace.as_str()), ("a", "b"));
-        assert_eq!((all.cpu_milli_most, all.memory_bytes_most), (2000, 2 << 30));
+        assert_eq!(
+            (all.cpu_milli_limit, all.memory_bytes_limit),
+            (2000, 2 << 30)
+        );
         let gang = all.gang.unwrap();
         assert_eq!((gang.name.as_str(), gang.size, gang.min), ("g", 8, 6));
         assert_eq!(gang.uniform_label, "rack");

@@ -16,10 +16,10 @@ pub struct Place {
     group: String,
     /// Only where this group runs: on its nodes, or in its domains of a label. May be repeated.
     #[arg(long, value_name = "GROUP[:LABEL]", value_parser = term)]
-    near: Vec<v1::GroupTerm>,
+    affinity: Vec<v1::GroupTerm>,
     /// Only where this group does not run. May be repeated.
     #[arg(long, value_name = "GROUP[:LABEL]", value_parser = term)]
-    apart: Vec<v1::GroupTerm>,
+    anti_affinity: Vec<v1::GroupTerm>,
     /// Its own group in no domain more than SKEW above the least; without a label over the nodes. May be repeated.
     #[arg(long, value_name = "[LABEL:]SKEW", value_parser = spread)]
     spread: Vec<v1::Spread>,
@@ -34,8 +34,8 @@ impl Place {
             selector: self.selector,
             tolerations: self.tolerations,
             group: self.group,
-            near: self.near,
-            apart: self.apart,
+            affinity: self.affinity,
+            anti_affinity: self.anti_affinity,
             spread: self.spread,
             numa: self.numa.into(),
         };
@@ -43,7 +43,7 @@ impl Place {
     }
 }
 
-/// One condition on a label. The door checks the names.
+/// One condition on a label. The inbox checks the names.
 pub fn requirement(text: &str) -> Result<v1::Requirement, String> {
     let values = |text: &str| text.split(',').map(str::to_owned).collect();
     let (label, operator, values) = if let Some((label, list)) = text.split_once("!=") {
@@ -86,18 +86,18 @@ fn term(text: &str) -> Result<v1::GroupTerm, String> {
     }
     Ok(v1::GroupTerm {
         group: group.to_owned(),
-        domain: domain.to_owned(),
+        topology_key: domain.to_owned(),
     })
 }
 
 fn spread(text: &str) -> Result<v1::Spread, String> {
     let (domain, skew) = text.split_once(':').unwrap_or(("", text));
-    let skew_max = skew
+    let max_skew = skew
         .parse()
         .map_err(|_| format!("{text}: write SKEW or LABEL:SKEW"))?;
     Ok(v1::Spread {
-        domain: domain.to_owned(),
-        skew_max,
+        topology_key: domain.to_owned(),
+        max_skew,
     })
 }
 
@@ -135,13 +135,13 @@ mod tests {
     fn terms_name_their_domain_or_mean_nodes() {
         let found = term("workers:rack").unwrap();
         assert_eq!(
-            (found.group.as_str(), found.domain.as_str()),
+            (found.group.as_str(), found.topology_key.as_str()),
             ("workers", "rack")
         );
-        assert_eq!(term("workers").unwrap().domain, "");
+        assert_eq!(term("workers").unwrap().topology_key, "");
         let found = spread("zone:2").unwrap();
-        assert_eq!((found.domain.as_str(), found.skew_max), ("zone", 2));
-        assert_eq!(spread("1").unwrap().domain, "");
+        assert_eq!((found.topology_key.as_str(), found.max_skew), ("zone", 2));
+        assert_eq!(spread("1").unwrap().topology_key, "");
         assert_eq!(toleration("any"), Ok(v1::Toleration::default()));
         assert_eq!(toleration("k=v").unwrap().value, "v");
         for bad in ["", ":rack"] {

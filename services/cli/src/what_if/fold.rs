@@ -4,7 +4,7 @@ use super::Request;
 use crate::Failure;
 use admission::domain::Admission;
 use client::Operation;
-use ledger::{Bus, Decider, DoorRecord, Replica, Tail, cell::Chosen};
+use ledger::{Bus, Decider, InboxMessage, Replica, Tail, cell::Chosen};
 use prost::Message;
 use scheduler::domain::{Scheduler, what_if::Change};
 use schemas::v1;
@@ -71,7 +71,7 @@ impl Folded {
                 operation_id: Operation::fresh_id(),
                 verb: Some(request.verb.clone()),
             };
-            let message = DoorRecord {
+            let message = InboxMessage {
                 seq: 0,
                 sender: sender.clone(),
                 // Whoever is turned away without a record is told, and only who waits for it.

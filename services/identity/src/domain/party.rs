@@ -43,7 +43,7 @@ pub const TENANT_CONNECTIONS_MAX: i64 = 256;
 pub const TENANT_SUBSCRIPTIONS_MAX: i64 = 1024;
 
 /// What one node, or a machine that asks to become one, may have: the account is everybody's. A report is as large as its
-/// door takes it.
+/// inbox takes it.
 const NODE_SUBSCRIPTIONS_MAX: i64 = 64;
 const NODE_PAYLOAD_MAX: i64 = 96 << 10;
 const JOIN_SUBSCRIPTIONS_MAX: i64 = 8;
@@ -313,7 +313,7 @@ fn purge(name: &str) -> Vec<String> {
     vec![api("STREAM.PURGE", name)]
 }
 
-/// Read a door, and take from it what is decided.
+/// Read an inbox, and take from it what is decided.
 fn read_and_purge(name: &str) -> Vec<String> {
     [read(name), purge(name)].concat()
 }
@@ -494,12 +494,12 @@ const USER_NAME: &str = "{{name()}}";
 /// The nodes' account, with its user `fleet`, who is all nodes.
 fn nodes(names: &Names) -> Party {
     let s = &names.subjects;
-    let door = service_account("node-heartbeat");
+    let inbox = service_account("node-heartbeat");
     let mut to = Crossings::new(names);
     to.store(Stream::Report, [s.node("*", "report")]);
-    to.call(&door, ["sync", "heartbeat"].map(|verb| s.node("*", verb)));
-    to.hear(&door, [s.node("*", "assign")]);
-    to.call(&door, [s.join()]);
+    to.call(&inbox, ["sync", "heartbeat"].map(|verb| s.node("*", verb)));
+    to.hear(&inbox, [s.node("*", "assign")]);
+    to.call(&inbox, [s.join()]);
     let mut party = to.party(NODES.to_owned(), "fleet");
     let own = |what| s.node(USER_NAME, what);
     // An inbox of its own: answers to one node are not for others.

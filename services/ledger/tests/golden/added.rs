@@ -13,11 +13,11 @@ use vocab::fact::{
 use vocab::{
     Account, AdminChange, AdvanceReservation, AllocationNo, AllocationSpec, Budget, BudgetOf,
     Candidate, Dependency, EndCause, Event, EventNo, Filter, Gang, GpuShare, GroupTerm, Limits,
-    LineNo, Millis, Most, NodeApproval, NodeCapacity, NumaPolicy, OnExceed, Operator, Period,
+    LineNo, Millis, NodeApproval, NodeCapacity, NumaPolicy, OnExceed, Operator, Period,
     PlacementPolicy, PlacementRules, PreemptionCause, PriorityClass, PriorityTarget, QueueOrder,
     QueueSettings, QuotaFlags, QuotaResource, ReclaimFrom, Refusal, Requirement, ReservationNo,
-    ResourceAnswer, ResourceAsk, ResourceKind, Restart, Rule, SchedulingPolicy, Spread, Taint,
-    TenantSettings, Toleration, Topology, Validity, WaitingReason, Zone,
+    ResourceAnswer, ResourceAsk, ResourceKind, Restart, Rule, RunLimits, SchedulingPolicy, Spread,
+    Taint, TenantSettings, Toleration, Topology, Validity, WaitingReason, Zone,
 };
 
 fn requirement(label: &str, operator: Operator, values: &[&str]) -> Requirement {
@@ -31,7 +31,7 @@ fn requirement(label: &str, operator: Operator, values: &[&str]) -> Requirement 
 fn term(group: &str, domain: Option<&str>) -> GroupTerm {
     GroupTerm {
         group: token(group),
-        domain: domain.map(token),
+        topology_key: domain.map(token),
     }
 }
 
@@ -54,11 +54,11 @@ fn rules() -> PlacementRules {
             },
         ],
         group: Some(token("workers")),
-        near: vec![term("store", Some("rack"))],
-        apart: vec![term("workers", None)],
+        affinity: vec![term("store", Some("rack"))],
+        anti_affinity: vec![term("workers", None)],
         spread: vec![Spread {
-            domain: Some(token("zone")),
-            skew_max: 2,
+            topology_key: Some(token("zone")),
+            max_skew: 2,
         }],
         numa: NumaPolicy::Single,
     }
@@ -411,7 +411,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                 spec: AllocationSpec {
                     team: Some(token("vision")),
                     namespace: Some(token("train")),
-                    most: Most {
+                    limits: RunLimits {
                         cpu_milli: 8000,
                         memory_bytes: 1 << 34,
                     },

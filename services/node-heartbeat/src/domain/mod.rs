@@ -90,7 +90,7 @@ pub struct Assignment {
     pub zones: u8,
 }
 
-/// What comes in by the door, from heartbeats, and from agents that ask.
+/// What comes in by the inbox, from heartbeats, and from agents that ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     Register {
@@ -116,7 +116,7 @@ pub enum Command {
     Join(Box<Join>),
     /// An agent asks for all its assignments; `request` finds its way back with the answer.
     Sync { node: Token, request: u64 },
-    /// A message that says nothing that could be decided. It moves the door's position on.
+    /// A message that says nothing that could be decided. It moves the inbox's position on.
     Unreadable { node: Token },
 }
 

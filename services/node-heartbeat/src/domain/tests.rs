@@ -271,7 +271,7 @@ fn reports_move_a_run_on_once_and_in_bounds() {
     t.now = 5;
     t.place(7, "n", 1);
     assert_eq!(t.effects(), ["n 7 rev 1 stop false"]);
-    // Before the placement and after the door's clock are no times of a run.
+    // Before the placement and after the inbox's clock are no times of a run.
     t.check(6, report(1, 7, RunState::Started, 2), &["7 Started at 5"]);
     t.check(6, report(1, 7, RunState::Started, 6), &[]);
     t.check(8, report(9, 7, RunState::Finished, 8), &[]);

@@ -99,7 +99,9 @@ impl Class {
     /// Where it may go depends on where others are.
     pub fn looks_at_others(&self) -> bool {
         self.rules.as_ref().is_some_and(|rules| {
-            !rules.near.is_empty() || !rules.apart.is_empty() || !rules.spread.is_empty()
+            !rules.affinity.is_empty()
+                || !rules.anti_affinity.is_empty()
+                || !rules.spread.is_empty()
         })
     }
 
@@ -110,8 +112,8 @@ impl Class {
     }
 
     /// The groups that it has to be near to.
-    pub fn near(&self) -> impl Iterator<Item = (&Token, &Token)> {
-        let rules = self.rules.iter().flat_map(|rules| &rules.near);
+    pub fn affinity(&self) -> impl Iterator<Item = (&Token, &Token)> {
+        let rules = self.rules.iter().flat_map(|rules| &rules.affinity);
         rules.filter_map(|term| Some((self.tenant.as_ref()?, &term.group)))
     }
 
@@ -119,7 +121,7 @@ impl Class {
     pub fn groups_looked_at(&self) -> impl Iterator<Item = (&Token, &Token)> {
         let rules = self.rules.iter();
         let groups = rules.flat_map(|rules| {
-            let terms = rules.near.iter().chain(&rules.apart);
+            let terms = rules.affinity.iter().chain(&rules.anti_affinity);
             let own = rules.group.iter().filter(|_| !rules.spread.is_empty());
             terms.map(|term| &term.group).chain(own)
         });

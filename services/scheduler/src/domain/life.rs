@@ -36,7 +36,7 @@ impl Scheduler {
                 .as_ref()
                 .map(|gang| self.gangs.join(tenant, gang, no)),
             job_set: self.allocations.join_job_set(tenant, &spec.job_set, no),
-            // Checked at the door to be at most 16.
+            // Checked at the inbox to be at most 16.
             retries_left: spec.restart.retries.min(255) as u8,
             failures: 0,
             never_requeue: spec.restart.never,

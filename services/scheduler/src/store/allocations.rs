@@ -232,9 +232,9 @@ impl<'a> Columns<'a> {
             .push(spec.namespace.as_ref().map(Token::as_str));
         self.qos.push(spec.qos().name());
         self.cpus_most
-            .push(bigint("cpu_milli_most", spec.most.cpu_milli)?);
+            .push(bigint("cpu_milli_most", spec.limits.cpu_milli)?);
         self.memories_most
-            .push(bigint("memory_bytes_most", spec.most.memory_bytes)?);
+            .push(bigint("memory_bytes_most", spec.limits.memory_bytes)?);
         Ok(())
     }
 

@@ -41,7 +41,7 @@ fn row(allocation: u64, priority: i32, state: AllocationState) -> AllocationRow 
     spec.priority_class = Some(token("batch"));
     spec.team = Some(token("team"));
     spec.namespace = Some(token("space"));
-    spec.most.cpu_milli = AllocationSpec::CPU_MILLI_MAX;
+    spec.limits.cpu_milli = AllocationSpec::CPU_MILLI_MAX;
     spec.run_time_ms = AllocationSpec::RUN_TIME_MS_MAX;
     spec.gang = Some(Gang {
         name: token("g"),

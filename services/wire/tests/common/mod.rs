@@ -151,7 +151,7 @@ macro_rules! structs {
 structs! {
     TraceContext { trace_id span_id flags }
     Operation { tenant operation_id digest reply_to trace }
-    Most { cpu_milli memory_bytes }
+    RunLimits { cpu_milli memory_bytes }
     Restart { retries never }
     GpuRequest { count milli models }
     GpuShare { device milli }
@@ -159,13 +159,13 @@ structs! {
     Dependency { allocation success }
     Toleration { key value }
     Taint { key value }
-    GroupTerm { group domain }
-    Spread { domain skew_max }
+    GroupTerm { group topology_key }
+    Spread { topology_key max_skew }
     Requirement { label operator values }
-    PlacementRules { selector tolerations group near apart spread numa }
+    PlacementRules { selector tolerations group affinity anti_affinity spread numa }
     AllocationSpec {
         job_set name priority cpu_milli memory_bytes gpu queue priority_class extended rules gang depends_on restart
-        run_time_ms team namespace most
+        run_time_ms team namespace limits
     }
     QueueSettings { parent weight_milli limits tenants order placement }
     PriorityClass { value preemptible preempts grace_ms placement }

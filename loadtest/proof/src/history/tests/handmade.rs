@@ -10,7 +10,7 @@ use vocab::Rule;
 
 /// Lines of `call <id> <invoked>..<answered> <ask> [=> <lsn> <answer>]`, with nothing behind the dots for a call without
 /// an answer and `-` as the position of what was not taken, and of `at <lsn> <slot> <id> <ask> => <answer>`, which is what
-/// stands on the ledger, without an ask where the door refused.
+/// stands on the ledger, without an ask where the inbox refused.
 fn check(script: &str, expected: &str) {
     let mut history = History {
         bounds: BOUNDS,

@@ -25,7 +25,7 @@ struct Head {
     last_event_no: u64,
 }
 
-/// How far a writer has handled its door.
+/// How far a writer has handled its inbox.
 #[derive(Debug, Clone, Default)]
 pub struct Handled {
     through: u64,
@@ -47,7 +47,7 @@ impl Handled {
     /// What a frame makes of it, if it moves nothing back and names nobody who is not ahead.
     fn moved(&self, frame: &Frame) -> Option<Self> {
         let mut next = self.clone();
-        next.through = frame.through_door;
+        next.through = frame.through_inbox;
         for of in &frame.ahead {
             let before = next.ahead.insert(of.sender.clone(), of.through);
             if of.through <= before.unwrap_or(0).max(next.through) {
@@ -60,7 +60,7 @@ impl Handled {
 }
 
 impl Chain {
-    /// How far the writer has handled its door.
+    /// How far the writer has handled its inbox.
     pub fn handled(&self, writer: Writer) -> Handled {
         let head = self.heads.get(&writer);
         head.map_or_else(Handled::default, |head| head.handled.clone())
@@ -115,7 +115,7 @@ impl Chain {
             ),
             (frame.through_lsn < lsn, "watermark at or beyond itself"),
             (frame.through_lsn >= head.through_lsn, "watermark backwards"),
-            (handled.is_some(), "door backwards"),
+            (handled.is_some(), "inbox backwards"),
             (
                 head.now_ms.is_none_or(|before| frame.now_ms >= before),
                 "clock backwards",

@@ -116,8 +116,8 @@ impl Demand {
             team: submit.team.clone(),
             namespace: submit.namespace.clone(),
             most: (
-                beyond(submit.cpu_milli_most, cpu_milli).unwrap_or(0),
-                beyond(submit.memory_bytes_most, memory_bytes).unwrap_or(0),
+                beyond(submit.cpu_milli_limit, cpu_milli).unwrap_or(0),
+                beyond(submit.memory_bytes_limit, memory_bytes).unwrap_or(0),
             ),
         }
     }
@@ -163,7 +163,7 @@ impl Demand {
             run_time_ms: spec.run_time_ms,
             team: spec.team.clone(),
             namespace: spec.namespace.clone(),
-            most: (spec.cpu_milli_most, spec.memory_bytes_most),
+            most: (spec.cpu_milli_limit, spec.memory_bytes_limit),
         }
     }
 }

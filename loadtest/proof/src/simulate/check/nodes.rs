@@ -57,7 +57,7 @@ struct Process {
 
 #[derive(Debug, Default)]
 pub struct Nodes {
-    door: Vec<(String, Option<v1::NodeReport>)>,
+    inbox: Vec<(String, Option<v1::NodeReport>)>,
     processes: BTreeMap<u64, Process>,
     heard: Vec<Heartbeat>,
     history: BTreeMap<String, Vec<(u64, Known)>>,
@@ -77,7 +77,7 @@ const REJECTED: i32 = 4;
 
 impl Nodes {
     pub fn reported(&mut self, node: &str, payload: &[u8]) {
-        self.door.push((node.to_owned(), decode(payload)));
+        self.inbox.push((node.to_owned(), decode(payload)));
     }
 
     pub fn began(&mut self, process: u64, clock_ms: i64, drafted: Arc<AtomicU64>) {
@@ -141,9 +141,9 @@ impl Nodes {
             .push((lsn, known));
     }
 
-    /// Whether the door has let in such a message from the node, up to where the frame has read.
+    /// Whether the inbox has let in such a message from the node, up to where the frame has read.
     fn said(&self, node: &str, handled: &Handled, what: impl Fn(&v1::NodeReport) -> bool) -> bool {
-        let read = self.door.iter().take(handled.of(node) as usize);
+        let read = self.inbox.iter().take(handled.of(node) as usize);
         read.filter(|(sender, _)| sender == node)
             .any(|(_, report)| report.as_ref().is_some_and(&what))
     }
@@ -157,10 +157,10 @@ impl Checker {
         kinds: &[(Place, &Kind)],
         step: u64,
     ) -> Result<(), Violation> {
-        let asked = self.nodes.door.len() as u64;
+        let asked = self.nodes.inbox.len() as u64;
         let handled = self.chain.handled(Writer::Nodes);
         at.rule(handled.last() <= asked, Invariant::Outcome, || {
-            format!("door position {handled:?} of {asked}")
+            format!("inbox position {handled:?} of {asked}")
         })?;
         for (index, (at, kind)) in kinds.iter().enumerate() {
             match kind {

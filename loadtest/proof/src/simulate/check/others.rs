@@ -58,9 +58,9 @@ impl Checker {
     /// What is on its way out may be counted or not, so a rule is broken only where it is in both ways of counting.
     pub(super) fn not_near(&self, of: &At, supposed: &[At]) -> Option<String> {
         let rules = of.a.demand.rules.as_ref()?;
-        let broken = rules.near.iter().find(|term| {
-            let here = self.domain((of.node, of.incarnation), &term.domain);
-            let there = self.members(of, &term.group, &term.domain, true, supposed);
+        let broken = rules.affinity.iter().find(|term| {
+            let here = self.domain((of.node, of.incarnation), &term.topology_key);
+            let there = self.members(of, &term.group, &term.topology_key, true, supposed);
             let first = there.is_empty() && group(of.a) == Some(&term.group);
             !here.is_some_and(|here| first || there.contains_key(&here))
         });
@@ -69,9 +69,9 @@ impl Checker {
 
     pub(super) fn not_apart(&self, of: &At, supposed: &[At]) -> Option<String> {
         let rules = of.a.demand.rules.as_ref()?;
-        let broken = rules.apart.iter().find(|term| {
-            let here = self.domain((of.node, of.incarnation), &term.domain);
-            let there = self.members(of, &term.group, &term.domain, false, supposed);
+        let broken = rules.anti_affinity.iter().find(|term| {
+            let here = self.domain((of.node, of.incarnation), &term.topology_key);
+            let there = self.members(of, &term.group, &term.topology_key, false, supposed);
             here.is_some_and(|here| there.contains_key(&here))
         });
         broken.map(|term| format!("{} on {} is not apart from {term:?}", of.no, of.node))
@@ -81,19 +81,19 @@ impl Checker {
         let rules = of.a.demand.rules.as_ref()?;
         let own = group(of.a)?;
         let broken = rules.spread.iter().find(|rule| {
-            let Some(here) = self.domain((of.node, of.incarnation), &rule.domain) else {
+            let Some(here) = self.domain((of.node, of.incarnation), &rule.topology_key) else {
                 return true;
             };
             let here = self
-                .members(of, own, &rule.domain, false, supposed)
+                .members(of, own, &rule.topology_key, false, supposed)
                 .get(&here)
                 .map_or(1, |others| others + 1);
-            let mut all = self.members(of, own, &rule.domain, true, supposed);
-            let own = self.domain((of.node, of.incarnation), &rule.domain);
+            let mut all = self.members(of, own, &rule.topology_key, true, supposed);
+            let own = self.domain((of.node, of.incarnation), &rule.topology_key);
             *all.entry(own.unwrap_or_default()).or_default() += 1;
             let fewest = self.domains(at, of.a, rule).into_iter();
             let fewest = fewest.map(|domain| all.get(&domain).copied().unwrap_or(0));
-            here > fewest.min().unwrap_or(0) + u64::from(rule.skew_max)
+            here > fewest.min().unwrap_or(0) + u64::from(rule.max_skew)
         });
         broken.map(|rule| format!("{} on {} is not spread by {rule:?}", of.no, of.node))
     }
@@ -104,8 +104,8 @@ impl Checker {
         let nodes = nodes
             .into_iter()
             .filter(|(_, _, capacity)| self.suits(&a.demand, capacity));
-        let domains =
-            nodes.map(|(node, incarnation, _)| self.domain((node, incarnation), &rule.domain));
+        let domains = nodes
+            .map(|(node, incarnation, _)| self.domain((node, incarnation), &rule.topology_key));
         domains.flatten().collect()
     }
 

@@ -9,7 +9,7 @@ pub use told::{Outcome, State, Step, Told, Wait, What};
 use super::{
     Invariant, Place, Violation,
     allocations::Allocations,
-    doors::{Answer, Decided, Doors},
+    inboxes::{Answer, Decided, Inboxes},
 };
 use feed::Feed;
 use prost::Message;
@@ -279,7 +279,7 @@ impl Outcomes {
         Ok(())
     }
 
-    pub fn finish(&self, end: &Place, doors: &Doors) -> Result<(), Violation> {
+    pub fn finish(&self, end: &Place, inboxes: &Inboxes) -> Result<(), Violation> {
         let untold = self.feed.untold(&self.expected);
         end.rule(untold.is_none(), Invariant::Outcome, || {
             format!("the feed never tells {untold:?}")
@@ -289,7 +289,7 @@ impl Outcomes {
             format!("an operation without outcome: {open:?}")
         })?;
         let mut expected: BTreeMap<(String, String), Vec<Reply>> = BTreeMap::new();
-        for decided in doors.decided() {
+        for decided in inboxes.decided() {
             let Answer::Recorded(no) = decided.answer else {
                 continue;
             };

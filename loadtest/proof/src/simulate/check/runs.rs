@@ -31,7 +31,7 @@ impl Known {
             .is_some_and(|it| phases.contains(&it.state) && it.at_ms == at_ms)
     }
 
-    /// Whether it had ended well by itself, as its agent and the node's door say.
+    /// Whether it had ended well by itself, as its agent and the node's inbox say.
     fn had_finished(&self) -> bool {
         self.report.is_some_and(|report| report.state == 2)
     }

@@ -67,8 +67,8 @@ pub fn mistake(tenant: &str, random: &mut Seeded) -> (Result<Option<Verb>, Vec<u
             let share = Submit {
                 gpu_count: 2,
                 gpu_milli: 500,
-                cpu_milli_most: 0,
-                memory_bytes_most: 0,
+                cpu_milli_limit: 0,
+                memory_bytes_limit: 0,
                 ..good
             };
             submitted(share, 13)
@@ -82,8 +82,8 @@ pub fn mistake(tenant: &str, random: &mut Seeded) -> (Result<Option<Verb>, Vec<u
             };
             let gang = Submit {
                 gang: Some(asks),
-                cpu_milli_most: 0,
-                memory_bytes_most: 0,
+                cpu_milli_limit: 0,
+                memory_bytes_limit: 0,
                 ..good
             };
             submitted(gang, 29)

@@ -234,14 +234,14 @@ fn others(random: &mut Seeded) -> PlacementRules {
     rules.group = name(random);
     let term = |random: &mut Seeded| GroupTerm {
         group: name(random),
-        domain: domain(random),
+        topology_key: domain(random),
     };
     match random.below(6) {
-        0 | 1 => rules.apart.push(term(random)),
-        2 => rules.near.push(term(random)),
+        0 | 1 => rules.anti_affinity.push(term(random)),
+        2 => rules.affinity.push(term(random)),
         3 | 4 => rules.spread.push(Spread {
-            domain: domain(random),
-            skew_max: 1 + random.below(2) as u32,
+            topology_key: domain(random),
+            max_skew: 1 + random.below(2) as u32,
         }),
         _ => {}
     }
@@ -291,7 +291,7 @@ pub fn impossible(random: &mut Seeded) -> Submit {
     if asked.gpu_count == 0 {
         asked.gpu_models.clear();
     }
-    asked.cpu_milli_most = 0;
+    asked.cpu_milli_limit = 0;
     asked
 }
 
@@ -383,7 +383,7 @@ pub fn submit(random: &mut Seeded) -> Submit {
         run_time_ms: random.below(2) as i64 * random.below(3000) as i64,
         team,
         namespace,
-        cpu_milli_most: if random.chance(100) { 10_000 } else { 0 },
+        cpu_milli_limit: if random.chance(100) { 10_000 } else { 0 },
         best_effort,
         ..Submit::default()
     }

@@ -5,7 +5,7 @@ use super::World;
 use crate::simulate::{Ended, Invariant, Process, Role, Violation};
 use bytes::Bytes;
 use ledger::{
-    BusError, Door, DoorRecord, LeaderError, LedgerId, ProjectorError, Snapshot, VerifyError,
+    BusError, Inbox, InboxMessage, LeaderError, LedgerId, ProjectorError, Snapshot, VerifyError,
 };
 use std::{
     future::Future,
@@ -54,7 +54,7 @@ impl World {
     /// Admission tries to record something, on what it has read, until after the server has come back.
     fn appends_are_under_way(&mut self) -> Result<(), Violation> {
         self.shared.bus.loses_appends();
-        let message = DoorRecord {
+        let message = InboxMessage {
             seq: 0,
             // A literal of the token's alphabet.
             sender: Token::new("late").expect("a token"),
@@ -63,7 +63,7 @@ impl World {
             reserved_header: false,
             payload: Bytes::from_static(b"not a request"),
         };
-        self.shared.bus.publish(Door::Ingress, message);
+        self.shared.bus.publish(Inbox::Ingress, message);
         for _ in 0..POLLS_UNDER_WAY {
             for process in &mut self.processes {
                 process.poll().map_err(|ended| Violation {

@@ -5,7 +5,7 @@ use crate::simulate::{
     agents::{Act, Overcommitted},
     check::{Heartbeat, Invariant, Violation},
 };
-use ledger::{Door, DoorRecord};
+use ledger::{Inbox, InboxMessage};
 use node_heartbeat::domain::{Assignment, Command, Effect};
 use prost::Message;
 use schemas::v1;
@@ -29,7 +29,7 @@ impl World {
                         format!("{name} reports {report:?}")
                     });
                     self.checker.reported(&name, &payload);
-                    let message = DoorRecord {
+                    let message = InboxMessage {
                         seq: 0,
                         sender: token(&name),
                         reply_to: None,
@@ -37,7 +37,7 @@ impl World {
                         reserved_header: false,
                         payload: payload.into(),
                     };
-                    self.shared.bus.publish(Door::Report, message);
+                    self.shared.bus.publish(Inbox::Report, message);
                 }
                 Act::Heartbeat { boot, revision } => self.heartbeat(&name, boot, revision),
                 Act::Sync => {
@@ -79,7 +79,7 @@ impl World {
             let Some(commands) = &process.commands else {
                 continue;
             };
-            if self.random.chance(self.temper.heartbeat_lost) {
+            if self.random.chance(self.profile.heartbeat_lost) {
                 continue;
             }
             if commands.try_send(command(process.id)).is_ok() {

@@ -31,9 +31,9 @@ pub fn describe(record: &ledger::Record) -> String {
             let kinds = frame.events.iter().filter_map(|event| event.kind.as_ref());
             let kinds: Vec<String> = kinds.map(|kind| format!("{kind:?}")).collect();
             let (epoch, through) = (frame.epoch, frame.through_lsn);
-            let door = frame.through_door;
+            let inbox = frame.through_inbox;
             format!(
-                "lsn {lsn} {writer} epoch {epoch} through {through} door {door}: {}",
+                "lsn {lsn} {writer} epoch {epoch} through {through} inbox {inbox}: {}",
                 kinds.join(", ")
             )
         }

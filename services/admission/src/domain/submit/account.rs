@@ -5,7 +5,7 @@ use crate::domain::{
     Admission,
     check::{amount, optional, quantity},
 };
-use vocab::{AllocationSpec, Most, Refusal, Rule, Token};
+use vocab::{AllocationSpec, Refusal, Rule, RunLimits, Token};
 
 impl SubmitRequest {
     /// A namespace is a team's.
@@ -19,29 +19,29 @@ impl SubmitRequest {
     }
 
     /// What a run may take at the most: said, it is not below what is asked for; not said, or the same, it is nothing more.
-    pub(super) fn most(&self, cpu_milli: u64, memory_bytes: u64) -> Result<Most, Refusal> {
+    pub(super) fn limits(&self, cpu_milli: u64, memory_bytes: u64) -> Result<RunLimits, Refusal> {
         let cpu = (
-            self.cpu_milli_most,
+            self.cpu_milli_limit,
             AllocationSpec::CPU_MILLI_MAX,
-            "cpu_milli_most",
+            "cpu_milli_limit",
         );
         let memory = (
-            self.memory_bytes_most,
+            self.memory_bytes_limit,
             AllocationSpec::MEMORY_BYTES_MAX,
-            "memory_bytes_most",
+            "memory_bytes_limit",
         );
-        let beyond = |(most, max, field): (i64, u64, &str), asked: u64| {
-            let most = amount(most, max, field)?;
-            match most {
+        let beyond = |(limit, max, field): (i64, u64, &str), asked: u64| {
+            let limit = amount(limit, max, field)?;
+            match limit {
                 0 => Ok(0),
-                most if most < asked => {
-                    Err(Refusal::over(Rule::SettingInvalid, field, asked, most))
+                limit if limit < asked => {
+                    Err(Refusal::over(Rule::SettingInvalid, field, asked, limit))
                 }
-                most if most == asked => Ok(0),
-                most => Ok(most),
+                limit if limit == asked => Ok(0),
+                limit => Ok(limit),
             }
         };
-        Ok(Most {
+        Ok(RunLimits {
             cpu_milli: beyond(cpu, cpu_milli)?,
             memory_bytes: beyond(memory, memory_bytes)?,
         })

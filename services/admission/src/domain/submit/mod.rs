@@ -67,9 +67,9 @@ pub struct SubmitRequest {
     #[wire(19)]
     pub namespace: String,
     #[wire(20)]
-    pub cpu_milli_most: i64,
+    pub cpu_milli_limit: i64,
     #[wire(21)]
-    pub memory_bytes_most: i64,
+    pub memory_bytes_limit: i64,
     #[wire(22)]
     pub best_effort: bool,
 }
@@ -103,7 +103,7 @@ impl Admission {
             self.check_priority(tenant, request.priority)?;
         }
         let (cpu_milli, memory_bytes) = self.cpu_and_memory(tenant, request)?;
-        let most = request.most(cpu_milli, memory_bytes)?;
+        let limits = request.limits(cpu_milli, memory_bytes)?;
         let gpu = request.gpu()?;
         let extended = request.extended()?;
         let queue = self.check_queue(tenant, &request.queue)?;
@@ -135,7 +135,7 @@ impl Admission {
             run_time_ms: amount(request.run_time_ms, max, "run_time_ms")?,
             team,
             namespace,
-            most,
+            limits,
         })
     }
 }

@@ -16,9 +16,9 @@ pub struct PlacementRequest {
     #[wire(3)]
     pub group: String,
     #[wire(4)]
-    pub near: Vec<TermRequest>,
+    pub affinity: Vec<TermRequest>,
     #[wire(5)]
-    pub apart: Vec<TermRequest>,
+    pub anti_affinity: Vec<TermRequest>,
     #[wire(6)]
     pub spread: Vec<SpreadRequest>,
     #[wire(7)]
@@ -51,16 +51,16 @@ pub struct TermRequest {
     #[wire(1)]
     pub group: String,
     #[wire(2)]
-    pub domain: String,
+    pub topology_key: String,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
 #[wire(name = "Spread")]
 pub struct SpreadRequest {
     #[wire(1)]
-    pub domain: String,
+    pub topology_key: String,
     #[wire(2)]
-    pub skew_max: u32,
+    pub max_skew: u32,
 }
 
 fn invalid(field: &str) -> Refusal {
@@ -74,14 +74,18 @@ impl PlacementRequest {
             selector: requirements(&self.selector, "rules.selector")?,
             tolerations: self.tolerations()?,
             group: optional(&self.group, "rules.group")?,
-            near: terms(&self.near, "rules.near")?,
-            apart: terms(&self.apart, "rules.apart")?,
+            affinity: terms(&self.affinity, "rules.affinity")?,
+            anti_affinity: terms(&self.anti_affinity, "rules.anti_affinity")?,
             spread: self.spread()?,
             numa: self.numa.known().ok_or_else(|| invalid("rules.numa"))?,
         };
         // Near a group and apart from it in the same domain is nowhere.
-        if rules.apart.iter().any(|term| rules.near.contains(term)) {
-            return Err(invalid("rules.apart"));
+        if rules
+            .anti_affinity
+            .iter()
+            .any(|term| rules.affinity.contains(term))
+        {
+            return Err(invalid("rules.anti_affinity"));
         }
         // What is spread is the own group.
         if !rules.spread.is_empty() && rules.group.is_none() {
@@ -108,14 +112,17 @@ impl PlacementRequest {
     fn spread(&self) -> Result<Vec<Spread>, Refusal> {
         let field = "rules.spread";
         bounded(&self.spread, PlacementRules::TERMS_MAX, field)?;
-        let spread = |written: &SpreadRequest| match written.skew_max {
+        let spread = |written: &SpreadRequest| match written.max_skew {
             0 => Err(invalid(field)),
-            skew_max => Ok((optional(&written.domain, field)?, skew_max)),
+            max_skew => Ok((optional(&written.topology_key, field)?, max_skew)),
         };
         let found: Result<Vec<(Option<Token>, u32)>, _> = self.spread.iter().map(spread).collect();
         let found = by_name(found?, field)?.into_iter();
         Ok(found
-            .map(|(domain, skew_max)| Spread { domain, skew_max })
+            .map(|(topology_key, max_skew)| Spread {
+                topology_key,
+                max_skew,
+            })
             .collect())
     }
 }
@@ -152,7 +159,7 @@ fn terms(written: &[TermRequest], field: &str) -> Result<Vec<GroupTerm>, Refusal
     let term = |one: &TermRequest| {
         Ok(GroupTerm {
             group: token(&one.group, field)?,
-            domain: optional(&one.domain, field)?,
+            topology_key: optional(&one.topology_key, field)?,
         })
     };
     let found: Result<Vec<_>, _> = written.iter().map(term).collect();

@@ -336,7 +336,7 @@ fn an_unknown_tenant_may_try_again_once_it_is_known() {
 }
 
 #[test]
-fn verbs_have_their_doors() {
+fn verbs_have_their_inboxes() {
     let mut t = Table::new();
     t.check("x", 1, set_tenant("b"), "unknown_verb verb");
     t.admin("x", plain(), "unknown_verb verb");

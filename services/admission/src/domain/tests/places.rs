@@ -22,14 +22,14 @@ fn toleration(key: &str, value: &str) -> TolerationRequest {
 fn term(group: &str, domain: &str) -> TermRequest {
     TermRequest {
         group: group.into(),
-        domain: domain.into(),
+        topology_key: domain.into(),
     }
 }
 
-fn spread(domain: &str, skew_max: u32) -> SpreadRequest {
+fn spread(domain: &str, max_skew: u32) -> SpreadRequest {
     SpreadRequest {
-        domain: domain.into(),
-        skew_max,
+        topology_key: domain.into(),
+        max_skew,
     }
 }
 
@@ -81,18 +81,24 @@ fn every_broken_term_is_named() {
         "too_many_elements rules.tolerations",
     );
     broken(|r| r.group = "a b".into(), "name_invalid rules.group");
-    broken(|r| r.near = vec![term("", "l")], "name_invalid rules.near");
     broken(
-        |r| r.near = vec![term("g", "l"); 9],
-        "too_many_elements rules.near",
+        |r| r.affinity = vec![term("", "l")],
+        "name_invalid rules.affinity",
     );
     broken(
-        |r| r.apart = vec![term("g", "l.m")],
-        "name_invalid rules.apart",
+        |r| r.affinity = vec![term("g", "l"); 9],
+        "too_many_elements rules.affinity",
     );
     broken(
-        |r| (r.near, r.apart) = (vec![term("g", "l")], vec![term("h", ""), term("g", "l")]),
-        "placement_rule_invalid rules.apart",
+        |r| r.anti_affinity = vec![term("g", "l.m")],
+        "name_invalid rules.anti_affinity",
+    );
+    broken(
+        |r| {
+            (r.affinity, r.anti_affinity) =
+                (vec![term("g", "l")], vec![term("h", ""), term("g", "l")])
+        },
+        "placement_rule_invalid rules.anti_affinity",
     );
     broken(
         |r| r.spread = vec![spread("l", 1)],
@@ -128,8 +134,8 @@ fn equal_rules_are_written_equally() {
         ],
         tolerations: vec![toleration("k", "v"), toleration("", "")],
         group: "g".into(),
-        near: vec![term("h", "zone"), term("h", "rack")],
-        apart: vec![term("g", "")],
+        affinity: vec![term("h", "zone"), term("h", "rack")],
+        anti_affinity: vec![term("g", "")],
         spread: vec![spread("zone", 2), spread("", 1)],
         numa: Open::Known(NumaPolicy::Single),
     });
@@ -141,8 +147,8 @@ fn equal_rules_are_written_equally() {
         ],
         tolerations: vec![toleration("", ""), toleration("k", "v")],
         group: "g".into(),
-        near: vec![term("h", "rack"), term("h", "zone")],
-        apart: vec![term("g", ""), term("g", "")],
+        affinity: vec![term("h", "rack"), term("h", "zone")],
+        anti_affinity: vec![term("g", ""), term("g", "")],
         spread: vec![spread("", 1), spread("zone", 2)],
         numa: Open::Known(NumaPolicy::Single),
     });

@@ -1,4 +1,4 @@
-//! Named resources at the door: slots, windows, ids.
+//! Named resources at the inbox: slots, windows, ids.
 
 use super::*;
 

@@ -148,16 +148,16 @@ fn what_is_not_named_is_the_tenants_default() {
     let spec = t.spec(nothing).unwrap();
     assert_eq!((spec.cpu_milli, spec.memory_bytes), (250, 1 << 20));
     assert_eq!(spec.qos().name(), "guaranteed");
-    let more = t.spec(|r| r.cpu_milli_most = 2000).unwrap();
+    let more = t.spec(|r| r.cpu_milli_limit = 2000).unwrap();
     assert_eq!(
-        (more.most.cpu_milli, more.qos().name()),
+        (more.limits.cpu_milli, more.qos().name()),
         (2000, "burstable")
     );
-    let same = t.spec(|r| r.cpu_milli_most = 1000).unwrap();
+    let same = t.spec(|r| r.cpu_milli_limit = 1000).unwrap();
     assert_eq!(same.qos().name(), "guaranteed");
     t.broken(
-        |r| r.memory_bytes_most = 1,
-        "setting_invalid memory_bytes_most",
+        |r| r.memory_bytes_limit = 1,
+        "setting_invalid memory_bytes_limit",
     );
     t.broken(|r| r.best_effort = true, "setting_invalid best_effort");
     let left_over = |r: &mut SubmitRequest| {

@@ -12,7 +12,7 @@ use vocab::fact::{
     AllocationRequested, AllocationRequeued, AllocationStarted, AllocationStopping,
     AllocationWaiting, QuotaDenied, QuotaReserved, QuotaWaiting,
 };
-use vocab::{CellNo, Event, Gang, GpuRequest, GpuShare, Most};
+use vocab::{CellNo, Event, Gang, GpuRequest, GpuShare, RunLimits};
 use wire::Message;
 
 const CELL: CellNo = CellNo(3);
@@ -107,7 +107,7 @@ fn spec(random: &mut Seeded) -> AllocationSpec {
         uniform_label: None,
     });
     if random.chance(300) {
-        spec.most = Most {
+        spec.limits = RunLimits {
             cpu_milli: 5,
             memory_bytes: 9,
         };

@@ -19,7 +19,7 @@ fn every_flag_of_a_submit_reaches_the_request() {
         "{begin} --gpus 1 --gpu-milli 500 --gpu-model T4 --extended fpga=2 --queue q --priority 7 \
          --priority-class c --job-set s --name n --after x --after-success y --retries 3 \
          --never-requeue --run-time 10m --gang g --gang-size 8 --gang-min 6 --gang-uniform rack \
-         --label zone=z1 --tolerate any --group w --near w:rack --apart v --spread rack:2 \
+         --label zone=z1 --tolerate any --group w --affinity w:rack --anti_affinity v --spread rack:2 \
          --numa single --count 8"
     ));
     let dependency = |allocation_id: &str, success| v1::DependencyRequest {
@@ -28,7 +28,7 @@ fn every_flag_of_a_submit_reaches_the_request() {
     };
     let term = |group: &str, domain: &str| v1::GroupTerm {
         group: group.into(),
-        domain: domain.into(),
+        topology_key: domain.into(),
     };
     let expected = v1::Submit {
         gpu_count: 1,
@@ -57,11 +57,11 @@ fn every_flag_of_a_submit_reaches_the_request() {
             selector: vec![submit::requirement("zone=z1").unwrap()],
             tolerations: vec![v1::Toleration::default()],
             group: "w".into(),
-            near: vec![term("w", "rack")],
-            apart: vec![term("v", "")],
+            affinity: vec![term("w", "rack")],
+            anti_affinity: vec![term("v", "")],
             spread: vec![v1::Spread {
-                domain: "rack".into(),
-                skew_max: 2,
+                topology_key: "rack".into(),
+                max_skew: 2,
             }],
             numa: v1::NumaPolicy::Single.into(),
         }),

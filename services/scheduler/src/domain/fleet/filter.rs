@@ -92,9 +92,9 @@ pub struct Moves<'a> {
 pub struct Others<'a> {
     fleet: &'a Fleet,
     /// Near: one of these must be there. None: anywhere will do.
-    near: Vec<(Option<Token>, Option<Counts>)>,
+    affinity: Vec<(Option<Token>, Option<Counts>)>,
     /// Apart from those that are there, and from those that are coming.
-    apart: Vec<(Option<Token>, Counts)>,
+    anti_affinity: Vec<(Option<Token>, Counts)>,
     /// Per rule: members by domain, and the most that a domain may have before one more comes.
     spread: Vec<(Option<Token>, Counts, u32)>,
 }
@@ -103,41 +103,44 @@ impl<'a> Others<'a> {
     pub fn of(fleet: &'a Fleet, class: &Class, moves: &Moves<'_>) -> Self {
         let mut others = Self {
             fleet,
-            near: Vec::new(),
-            apart: Vec::new(),
+            affinity: Vec::new(),
+            anti_affinity: Vec::new(),
             spread: Vec::new(),
         };
         let (Some(rules), Some(tenant)) = (&class.rules, &class.tenant) else {
             return others;
         };
         let count = |term: &GroupTerm, coming: bool| {
-            others.count((tenant, &term.group), &term.domain, moves, coming)
+            others.count((tenant, &term.group), &term.topology_key, moves, coming)
         };
-        let near = rules.near.iter().map(|term| {
+        let affinity = rules.affinity.iter().map(|term| {
             // Who is coming may not come.
             let there = count(term, false);
             let first_of_its_own = there.is_empty() && rules.group.as_ref() == Some(&term.group);
-            (term.domain.clone(), (!first_of_its_own).then_some(there))
+            (
+                term.topology_key.clone(),
+                (!first_of_its_own).then_some(there),
+            )
         });
-        let near = near.collect();
-        let apart = rules
-            .apart
+        let affinity = affinity.collect();
+        let anti_affinity = rules
+            .anti_affinity
             .iter()
-            .map(|term| (term.domain.clone(), count(term, true)))
+            .map(|term| (term.topology_key.clone(), count(term, true)))
             .collect();
         let spread = rules.spread.iter().filter_map(|rule| {
             let group = rules.group.as_ref()?;
-            let there = others.count((tenant, group), &rule.domain, moves, true);
-            let fewest = others.fewest(&there, &rule.domain, class);
+            let there = others.count((tenant, group), &rule.topology_key, moves, true);
+            let fewest = others.fewest(&there, &rule.topology_key, class);
             Some((
-                rule.domain.clone(),
+                rule.topology_key.clone(),
                 there,
-                fewest.saturating_add(rule.skew_max),
+                fewest.saturating_add(rule.max_skew),
             ))
         });
         let spread = spread.collect();
-        others.near = near;
-        others.apart = apart;
+        others.affinity = affinity;
+        others.anti_affinity = anti_affinity;
         others.spread = spread;
         others
     }
@@ -206,16 +209,16 @@ impl<'a> Others<'a> {
             let domain = self.domain(node, label);
             domain.map(|domain| counts.get(&domain).copied().unwrap_or(0))
         };
-        for (label, counts) in &self.near {
-            let near = match counts {
+        for (label, counts) in &self.affinity {
+            let affinity = match counts {
                 Some(counts) => there(label, counts).is_some_and(|members| members > 0),
                 None => self.domain(node, label).is_some(),
             };
-            if !near {
+            if !affinity {
                 return Some(Filter::Affinity);
             }
         }
-        for (label, counts) in &self.apart {
+        for (label, counts) in &self.anti_affinity {
             if there(label, counts).is_some_and(|members| members > 0) {
                 return Some(Filter::Affinity);
             }

@@ -187,8 +187,8 @@ impl Scheduler {
         };
         let wanted_near = |live: &Live| {
             let class = self.allocations.class(live.class);
-            let mut near = self.allocations.class(claimant.live.class).near();
-            near.any(|group| class.group() == Some(group))
+            let mut affinity = self.allocations.class(claimant.live.class).affinity();
+            affinity.any(|group| class.group() == Some(group))
         };
         let may = |live: &Live| {
             let stays = live.hold().is_none_or(|hold| claimant.spares(hold.placed));

@@ -54,9 +54,9 @@ impl Minding<'_> {
     fn as_seen_by(&self, nominee: &Nominee<'_>, node: NodeNo) -> Vec<Option<bool>> {
         let rules = nominee.class.rules.iter();
         let labels = rules.flat_map(|rules| {
-            let terms = rules.near.iter().chain(&rules.apart);
-            let spread = rules.spread.iter().map(|rule| &rule.domain);
-            terms.map(|term| &term.domain).chain(spread)
+            let terms = rules.affinity.iter().chain(&rules.anti_affinity);
+            let spread = rules.spread.iter().map(|rule| &rule.topology_key);
+            terms.map(|term| &term.topology_key).chain(spread)
         });
         let value = |node, label: &Token| self.state.fleet.capacity(node).label(label.as_str());
         let same = labels.map(|label| match label {

@@ -343,7 +343,7 @@ impl Scheduler {
         };
         self.moves_of_plan(plan, victims, &mut moves);
         let mut others = vec![Others::of(&self.fleet, class, &moves)];
-        if class.near().any(|group| class.group() == Some(group)) {
+        if class.affinity().any(|group| class.group() == Some(group)) {
             let coming = self.coming_of_its_own(class);
             if !coming.is_empty() {
                 moves.come.extend(&coming);

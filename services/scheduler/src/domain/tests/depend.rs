@@ -160,7 +160,7 @@ fn nothing_starts_before_it_may_and_nothing_is_doomed_that_may() {
                     let mut on = BTreeMap::new();
                     for _ in 0..random.below(3).min(numbers.len() as u64) {
                         let other = pick(&mut random);
-                        // What is forgotten is refused at the door.
+                        // What is forgotten is refused at the inbox.
                         if known[&other].0 != Course::Forgotten {
                             on.insert(other, random.chance(500));
                         }

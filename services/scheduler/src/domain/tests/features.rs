@@ -22,7 +22,7 @@ fn grouped(change: impl FnOnce(&mut PlacementRules)) -> PlacementRules {
 fn term(domain: Option<&str>) -> GroupTerm {
     GroupTerm {
         group: token("web"),
-        domain: domain.map(token),
+        topology_key: domain.map(token),
     }
 }
 
@@ -32,17 +32,20 @@ fn affinity_and_spread_look_at_the_same_tenants_others() {
     for (name, zone) in [("n1", "a"), ("n2", "a"), ("n3", "b")] {
         w.node(name, 1, labelled(capacity(32, 256, 0), &[("zone", zone)]));
     }
-    let apart = w.submit(
+    let anti_affinity = w.submit(
         "t",
         4,
-        ruled(job(1, 1), grouped(|rules| rules.apart = vec![term(None)])),
+        ruled(
+            job(1, 1),
+            grouped(|rules| rules.anti_affinity = vec![term(None)]),
+        ),
     );
     w.settle();
-    assert_eq!(nodes_of(&w, &apart), ["n1", "n2", "n3"]);
-    assert_eq!(w.reason(apart[3]), "no_room_now");
+    assert_eq!(nodes_of(&w, &anti_affinity), ["n1", "n2", "n3"]);
+    assert_eq!(w.reason(anti_affinity[3]), "no_room_now");
     // Another tenant's group of the same name is another group.
-    let near = |rules: &mut PlacementRules| rules.near = vec![term(Some("zone"))];
-    let others = w.submit("u", 3, ruled(job(1, 1), grouped(near)));
+    let affinity = |rules: &mut PlacementRules| rules.affinity = vec![term(Some("zone"))];
+    let others = w.submit("u", 3, ruled(job(1, 1), grouped(affinity)));
     w.settle();
     let zones: BTreeSet<_> = nodes_of(&w, &others)
         .iter()
@@ -53,7 +56,7 @@ fn affinity_and_spread_look_at_the_same_tenants_others() {
     let spread = |rules: &mut PlacementRules| {
         rules.spread = vec![Spread {
             domain,
-            skew_max: 1,
+            max_skew: 1,
         }];
     };
     let spread = w.submit("v", 5, ruled(job(1, 1), grouped(spread)));

@@ -36,7 +36,7 @@ enum Step {
         value: u8,
         sizes: Vec<u8>,
         need_all: bool,
-        near: bool,
+        affinity: bool,
         /// Members are of different priorities.
         mixed: bool,
     },
@@ -88,7 +88,7 @@ fn step() -> impl Strategy<Value = Step> {
         9 => (0u8..4, 0u8..10, 0u8..4, 1u8..6)
             .prop_map(|(queue, spec, value, count)| Step::Submit { queue, spec, value, count }),
         3 => (0u8..4, 0u8..4, prop::collection::vec(1u8..9, 2..4), any::<bool>(), prop::bool::weighted(0.3), prop::bool::weighted(0.3))
-            .prop_map(|(queue, value, sizes, need_all, near, mixed)| Step::Gang { queue, value, sizes, need_all, near, mixed }),
+            .prop_map(|(queue, value, sizes, need_all, affinity, mixed)| Step::Gang { queue, value, sizes, need_all, affinity, mixed }),
         2 => (0u8..4, 0u8..5).prop_map(|(node, kind)| Step::Node(node, kind)),
         1 => (0u8..4).prop_map(Step::Lose),
         1 => (0u8..4, any::<bool>()).prop_map(|(node, cordoned)| Step::Cordon(node, cordoned)),
@@ -147,7 +147,7 @@ fn web(rules: PlacementRules) -> PlacementRules {
 fn term(domain: Option<&str>) -> Vec<GroupTerm> {
     vec![GroupTerm {
         group: token("web"),
-        domain: domain.map(token),
+        topology_key: domain.map(token),
     }]
 }
 
@@ -163,7 +163,7 @@ fn a_spec(spec: u8) -> AllocationSpec {
         6 => ruled(
             job(1, 1),
             web(PlacementRules {
-                apart: term(None),
+                anti_affinity: term(None),
                 ..none()
             }),
         ),
@@ -171,8 +171,8 @@ fn a_spec(spec: u8) -> AllocationSpec {
             job(1, 1),
             web(PlacementRules {
                 spread: vec![Spread {
-                    domain: Some(token("zone")),
-                    skew_max: 1,
+                    topology_key: Some(token("zone")),
+                    max_skew: 1,
                 }],
                 ..none()
             }),
@@ -181,7 +181,7 @@ fn a_spec(spec: u8) -> AllocationSpec {
         _ => ruled(
             job(2, 1),
             PlacementRules {
-                near: term(Some("zone")),
+                affinity: term(Some("zone")),
                 ..none()
             },
         ),
@@ -308,7 +308,7 @@ impl Run {
                 value,
                 sizes,
                 need_all,
-                near,
+                affinity,
                 mixed,
             } => {
                 self.gangs += 1;
@@ -320,12 +320,12 @@ impl Run {
                 };
                 for (at, size) in (0u8..).zip(sizes) {
                     let spec = job(u64::from(*size), 1);
-                    let spec = if *near {
-                        let near = term(None);
+                    let spec = if *affinity {
+                        let affinity = term(None);
                         ruled(
                             spec,
                             web(PlacementRules {
-                                near,
+                                affinity,
                                 ..PlacementRules::default()
                             }),
                         )
@@ -591,19 +591,23 @@ impl Run {
             });
             members.filter(|(_, at)| domain(at, label) == mine).count()
         };
-        for apart in &rules.apart {
-            assert_eq!(here(&apart.domain), 0, "{no} is not apart on {node}");
+        for anti_affinity in &rules.anti_affinity {
+            assert_eq!(
+                here(&anti_affinity.topology_key),
+                0,
+                "{no} is not apart on {node}"
+            );
         }
-        for near in &rules.near {
+        for affinity in &rules.affinity {
             let anywhere = here(&Some(token("none"))) > 0;
             let first = rules.group.is_some() && !anywhere;
             assert!(
-                first || here(&near.domain) > 0,
+                first || here(&affinity.topology_key) > 0,
                 "{no} is not near on {node}"
             );
         }
         for rule in &rules.spread {
-            assert!(domain(node, &rule.domain).is_some());
+            assert!(domain(node, &rule.topology_key).is_some());
         }
     }
 

@@ -23,7 +23,7 @@ fn grouped(spec: AllocationSpec, group: &str, rules: PlacementRules) -> Allocati
 fn term(group: &str, domain: Option<&str>) -> Vec<GroupTerm> {
     vec![GroupTerm {
         group: token(group),
-        domain: domain.map(token),
+        topology_key: domain.map(token),
     }]
 }
 
@@ -206,11 +206,11 @@ fn rules_about_others_hold_for_those_who_preempt() {
     w.nodes(&["n"]);
     w.submit("a", 32, s(0));
     w.settle();
-    let apart = PlacementRules {
-        apart: term("web", None),
+    let anti_affinity = PlacementRules {
+        anti_affinity: term("web", None),
         ..PlacementRules::default()
     };
-    let two = w.submit("b", 2, grouped(s(3), "web", apart));
+    let two = w.submit("b", 2, grouped(s(3), "web", anti_affinity));
     w.settle();
     assert_eq!(w.on_nodes(&two), 1);
     // Spread by zone with a skew of 1.
@@ -232,8 +232,8 @@ fn rules_about_others_hold_for_those_who_preempt() {
     assert_eq!((w.on_nodes(&a), w.on_nodes(&b)), (8, 8));
     let spread = PlacementRules {
         spread: vec![Spread {
-            domain: Some(token("zone")),
-            skew_max: 1,
+            topology_key: Some(token("zone")),
+            max_skew: 1,
         }],
         ..PlacementRules::default()
     };
@@ -249,11 +249,11 @@ fn rules_about_others_hold_for_those_who_preempt() {
         grouped(cores(32, 0), "server", PlacementRules::default()),
     );
     w.settle();
-    let near = PlacementRules {
-        near: term("server", None),
+    let affinity = PlacementRules {
+        affinity: term("server", None),
         ..PlacementRules::default()
     };
-    let client = w.submit("a", 1, ruled(cores(32, 3), near));
+    let client = w.submit("a", 1, ruled(cores(32, 3), affinity));
     let events = w.settle();
     assert_eq!((w.on_nodes(&server), w.on_nodes(&client)), (1, 0));
     assert_eq!(preemptions(&events), 0);
@@ -271,9 +271,9 @@ fn who_waits_to_be_near_another_is_woken_when_that_one_comes() {
         w.settle();
         assert_eq!(w.on_nodes(&follower), 1, "{name}");
     };
-    let near = term("leader", None);
+    let affinity = term("leader", None);
     let rules = PlacementRules {
-        near,
+        affinity,
         ..PlacementRules::default()
     };
     check(rules, "near");
@@ -284,8 +284,8 @@ fn who_waits_to_be_near_another_is_woken_when_that_one_comes() {
     }
     let spread = PlacementRules {
         spread: vec![Spread {
-            domain: Some(token("zone")),
-            skew_max: 1,
+            topology_key: Some(token("zone")),
+            max_skew: 1,
         }],
         ..PlacementRules::default()
     };
@@ -297,8 +297,8 @@ fn who_waits_to_be_near_another_is_woken_when_that_one_comes() {
     w.settle();
     let spread = PlacementRules {
         spread: vec![Spread {
-            domain: Some(token("zone")),
-            skew_max: 1,
+            topology_key: Some(token("zone")),
+            max_skew: 1,
         }],
         ..PlacementRules::default()
     };
@@ -499,11 +499,11 @@ fn members_of_a_gang_are_packed_whatever_their_order() {
         for small in ["s1", "s2", "s3"] {
             w.node(small, 1, capacity(8, 256, 0));
         }
-        let near = PlacementRules {
-            near: term("ring", None),
+        let affinity = PlacementRules {
+            affinity: term("ring", None),
             ..PlacementRules::default()
         };
-        let members = w.gang("t", "near", 3, grouped(job(8, 1), "ring", near));
+        let members = w.gang("t", "near", 3, grouped(job(8, 1), "ring", affinity));
         w.settle();
         assert_eq!(w.on_nodes(&members), 3, "{policy:?}");
     }
@@ -652,8 +652,8 @@ fn a_reservation_that_begins_at_once_for_another_queue_lets_that_one_in() {
 
 #[test]
 fn a_nominee_comes_to_where_another_that_it_wants_to_be_near_was_placed() {
-    let near = PlacementRules {
-        near: term("web", None),
+    let affinity = PlacementRules {
+        affinity: term("web", None),
         ..PlacementRules::default()
     };
     let mut w = World::new();
@@ -665,15 +665,15 @@ fn a_nominee_comes_to_where_another_that_it_wants_to_be_near_was_placed() {
     );
     let low = w.submit("a", 31, s(0));
     w.settle();
-    let high = w.submit("b", 1, grouped(cores(8, 1), "web", near));
+    let high = w.submit("b", 1, grouped(cores(8, 1), "web", affinity));
     w.decide();
     assert!(nominated(&w, high[0]));
     w.node("n2", 1, capacity(32, 256, 0));
-    let apart = PlacementRules {
-        apart: term("web", None),
+    let anti_affinity = PlacementRules {
+        anti_affinity: term("web", None),
         ..PlacementRules::default()
     };
-    let second = w.submit("b", 1, grouped(cores(1, 2), "web", apart));
+    let second = w.submit("b", 1, grouped(cores(1, 2), "web", anti_affinity));
     w.decide();
     assert_eq!(w.node_of(second[0]).as_deref(), Some("n2"));
     assert!(w.state.wake_at().is_some_and(|at| at <= w.now));
@@ -684,8 +684,8 @@ fn a_nominee_comes_to_where_another_that_it_wants_to_be_near_was_placed() {
 
 #[test]
 fn nobody_comes_where_that_keeps_a_nominee_off() {
-    let apart = |domain| PlacementRules {
-        apart: term("web", domain),
+    let anti_affinity = |domain| PlacementRules {
+        anti_affinity: term("web", domain),
         ..PlacementRules::default()
     };
     let web = |value| grouped(s(value), "web", PlacementRules::default());
@@ -694,7 +694,7 @@ fn nobody_comes_where_that_keeps_a_nominee_off() {
     w.nodes(&["n"]);
     let low = w.submit("a", 1, cores(32, 0));
     w.settle();
-    let high = w.submit("b", 1, grouped(s(2), "web", apart(None)));
+    let high = w.submit("b", 1, grouped(s(2), "web", anti_affinity(None)));
     let webs = w.submit("b", 2, web(1));
     let events = w.settle();
     assert_eq!((w.on_nodes(&high), w.on_nodes(&webs)), (1, 2));
@@ -705,7 +705,7 @@ fn nobody_comes_where_that_keeps_a_nominee_off() {
         w.node("n1", 1, labelled(capacity(32, 256, 0), &[("zone", "a")]));
         w.submit("a", 1, cores(32, 0));
         w.settle();
-        let high = w.submit("b", 1, ruled(cores(32, 2), apart(Some("zone"))));
+        let high = w.submit("b", 1, ruled(cores(32, 2), anti_affinity(Some("zone"))));
         w.decide();
         assert!(nominated(&w, high[0]));
         w.node("n2", 1, labelled(capacity(8, 64, 0), &[("zone", "a")]));
@@ -741,8 +741,8 @@ fn who_is_kept_from_a_nominee_comes_once_that_one_has_gone_or_minds_no_more() {
         w.settle();
         let spread = PlacementRules {
             spread: vec![Spread {
-                domain: Some(token("zone")),
-                skew_max: 1,
+                topology_key: Some(token("zone")),
+                max_skew: 1,
             }],
             ..PlacementRules::default()
         };
@@ -784,11 +784,11 @@ fn nobody_goes_whom_a_nominee_wants_to_be_near() {
     );
     w.settle();
     assert_eq!(w.on_nodes(&server), 1);
-    let near = PlacementRules {
-        near: term("server", Some("zone")),
+    let affinity = PlacementRules {
+        affinity: term("server", Some("zone")),
         ..PlacementRules::default()
     };
-    let client = w.submit("b", 1, ruled(cores(32, 2), near));
+    let client = w.submit("b", 1, ruled(cores(32, 2), affinity));
     w.decide();
     assert!(nominated(&w, client[0]));
     let other = w.submit("c", 1, cores(8, 1));
@@ -808,13 +808,13 @@ fn nobody_goes_for_the_first_of_a_ring_whose_second_comes_elsewhere_before() {
     w.settle();
     let in_b = requires("zone", vocab::Operator::In, &["b"]);
     let fixed = w.submit("b", 1, grouped(cores(32, 2), "ring", in_b));
-    let near = PlacementRules {
-        near: term("ring", None),
+    let affinity = PlacementRules {
+        affinity: term("ring", None),
         ..PlacementRules::default()
     };
-    let near = w.submit("b", 1, grouped(cores(8, 1), "ring", near));
+    let affinity = w.submit("b", 1, grouped(cores(8, 1), "ring", affinity));
     let events = w.settle();
-    assert_eq!((w.on_nodes(&fixed), w.on_nodes(&near)), (1, 0));
+    assert_eq!((w.on_nodes(&fixed), w.on_nodes(&affinity)), (1, 0));
     assert_eq!((w.on_nodes(&low), preemptions(&events)), (1, 1));
 }
 
@@ -831,8 +831,8 @@ fn members_of_a_gang_come_as_they_were_planned_to() {
     let members = [8, 2, 4].map(|size| {
         let spread = PlacementRules {
             spread: vec![Spread {
-                domain: Some(token("zone")),
-                skew_max: 1,
+                topology_key: Some(token("zone")),
+                max_skew: 1,
             }],
             ..PlacementRules::default()
         };
@@ -880,11 +880,11 @@ fn what_is_told_of_a_line_is_why_it_waits_now() {
         w.queue(queue, |q| q.parent = Some(token("above")));
     }
     w.nodes(&["n"]);
-    let apart = PlacementRules {
-        apart: term("web", None),
+    let anti_affinity = PlacementRules {
+        anti_affinity: term("web", None),
         ..PlacementRules::default()
     };
-    let web = w.submit("q0", 1, grouped(s(0), "web", apart))[0];
+    let web = w.submit("q0", 1, grouped(s(0), "web", anti_affinity))[0];
     let large = || class(gpus(job(1, 1), 2, 1000), 0);
     let before = w.submit("q1", 1, large())[0];
     w.decide();

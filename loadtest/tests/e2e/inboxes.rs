@@ -17,7 +17,7 @@ use schemas::{
 use vocab::{AllocationNo, CellNo};
 
 const REQUEST_MAX: usize = 65_536;
-const DOOR_MAX: usize = 96 << 10;
+const INBOX_MAX: usize = 96 << 10;
 const SERVER_MAX: usize = 8 << 20;
 
 /// A refusal's rule, subject, limit and actual.
@@ -430,14 +430,18 @@ async fn what_is_too_large_is_refused_where_it_is_noticed() -> Outcome {
             ..small("many")
         })
     };
-    for payload in [sized(REQUEST_MAX + 1), many(40_000), sized(DOOR_MAX - 4096)] {
+    for payload in [
+        sized(REQUEST_MAX + 1),
+        many(40_000),
+        sized(INBOX_MAX - 4096),
+    ] {
         let actual = payload.len() as u64;
         let expected = (Rule::PayloadTooLarge, "payload", REQUEST_MAX as u64, actual);
         refused(&tenant, &format!("{actual} bytes"), payload, expected).await;
     }
-    // By the door, by the server, by the client's own library: none of them has received it.
+    // By the inbox, by the server, by the client's own library: none of them has received it.
     for (payload, expected) in [
-        (sized(DOOR_MAX + 1), "message size exceeds maximum allowed"),
+        (sized(INBOX_MAX + 1), "message size exceeds maximum allowed"),
         (many(1_000_000), "message size exceeds maximum allowed"),
         (sized(SERVER_MAX + 1), "max payload"),
     ] {
@@ -666,7 +670,7 @@ async fn a_bad_query_is_refused_by_name() -> Outcome {
         .await?;
     nats.publish(
         suite.subjects.query("tenant-a", "feed"),
-        vec![0xff; DOOR_MAX].into(),
+        vec![0xff; INBOX_MAX].into(),
     )
     .await?;
     nats.flush().await?;

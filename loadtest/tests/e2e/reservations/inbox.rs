@@ -1,4 +1,4 @@
-//! The rows about operations, slots and the door.
+//! The rows about operations, slots and the inbox.
 
 use super::script::Row;
 use crate::{

@@ -11,7 +11,7 @@ const GIB: u64 = 1 << 30;
 
 /// How wild this seed is.
 #[derive(Debug)]
-pub struct Temper {
+pub struct FaultProfile {
     pub operations: u64,
     pub snapshot_every: u64,
     /// Polls in a row.
@@ -29,7 +29,7 @@ pub struct Temper {
     pub skew_ms: u64,
 }
 
-impl Temper {
+impl FaultProfile {
     pub fn new(random: &mut Seeded) -> Self {
         let wild = random.below(3);
         Self {

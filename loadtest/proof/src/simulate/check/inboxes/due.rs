@@ -64,7 +64,7 @@ impl Checker {
 
     fn obstacle(&self, of: &Operation) -> Obstacle {
         let (slot, window) = (self.said_slot(of), self.limits.bounds.window_slots);
-        let kept = of.key().and_then(|key| self.doors.table.get(&key));
+        let kept = of.key().and_then(|key| self.inboxes.table.get(&key));
         // Past its window it is as good as forgotten.
         let kept = kept.filter(|kept| !slot.is_some_and(|slot| kept.window.is_over(slot, window)));
         if let Some(kept) = kept.filter(|kept| kept.content == of.read.content) {
@@ -73,7 +73,7 @@ impl Checker {
         let tenant = of.ask.tenant.as_str();
         if tenant != OPERATOR {
             turned_if(self.settings.tenant(tenant).is_none(), TENANT_UNKNOWN)?;
-            let allowed = self.doors.rates.allows(tenant, of.at.now, &self.settings);
+            let allowed = self.inboxes.rates.allows(tenant, of.at.now, &self.settings);
             turned_if(!allowed, RATE_LIMITED)?;
         }
         if kept.is_some() {
@@ -84,7 +84,7 @@ impl Checker {
             _ => None,
         };
         if tenant != OPERATOR {
-            let table = &self.doors.table;
+            let table = &self.inboxes.table;
             // Nobody reads a slot where nothing can be read.
             let slot = slot.filter(|_| unreadable.is_none());
             let over = slot.map_or(0, |slot| table.over(tenant, slot, window));
@@ -112,7 +112,7 @@ impl Checker {
         let Some(slot) = given else {
             return Ok(());
         };
-        let seen = self.doors.slots.get(tenant).copied().unwrap_or(0);
+        let seen = self.inboxes.slots.get(tenant).copied().unwrap_or(0);
         turned_if(slot < seen, SLOT_BACKWARDS)?;
         let end = slot.checked_add(self.limits.bounds.window_slots);
         turned_if(end.is_none(), SLOT_OVERFLOW)

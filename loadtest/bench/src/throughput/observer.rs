@@ -19,7 +19,7 @@ const STALL_MAX: Duration = Duration::from_secs(30);
 const OPEN_OUTCOMES_S_MAX: f64 = 3.0;
 const OPEN_TASKS_S_MAX: f64 = 4.0;
 
-pub struct Eye<'s> {
+pub struct Observer<'s> {
     stack: &'s Stack,
     bus: JetStreamBus,
     bill: clickhouse::Client,
@@ -55,9 +55,9 @@ impl LedgerSize {
     }
 }
 
-impl<'s> Eye<'s> {
+impl<'s> Observer<'s> {
     pub async fn open(stack: &'s Stack) -> Result<Self, BenchError> {
-        let mut eye = Self {
+        let mut observer = Self {
             bus: ledger(stack).await?,
             billed_before: 0,
             bill: stack.bill()?,
@@ -65,10 +65,10 @@ impl<'s> Eye<'s> {
         };
         let since = Stopwatch::start();
         loop {
-            match eye.billed().await {
+            match observer.billed().await {
                 Ok(billed) => {
-                    eye.billed_before = billed;
-                    return Ok(eye);
+                    observer.billed_before = billed;
+                    return Ok(observer);
                 }
                 Err(error) if since.elapsed() > STALL_MAX => return Err(error),
                 // On a stack that has just been started the tables may be yet to come.

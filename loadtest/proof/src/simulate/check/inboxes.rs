@@ -28,7 +28,7 @@ use std::{
 use table::{Kept, Table, Window};
 
 #[derive(Debug, Default)]
-pub struct Doors {
+pub struct Inboxes {
     asks: Vec<Rc<Ask>>,
     /// Messages that were not decided yet, counted from 1.
     open: BTreeSet<u64>,
@@ -67,7 +67,7 @@ impl Operation<'_> {
 
 type Events<'a, 'b> = Peekable<slice::Iter<'a, (Place, &'b Kind)>>;
 
-impl Doors {
+impl Inboxes {
     pub fn new(orders: Orders) -> Self {
         Self {
             orders,
@@ -198,15 +198,15 @@ impl Checker {
         leader: &[u8],
         kinds: &[(Place, &Kind)],
     ) -> Result<(), Violation> {
-        let asked = self.doors.asks.len() as u64;
+        let asked = self.inboxes.asks.len() as u64;
         let handled = self.chain.handled(Writer::Admission);
         frame.rule(handled.last() <= asked, Invariant::Outcome, || {
-            format!("door position {handled:?} of {asked}")
+            format!("inbox position {handled:?} of {asked}")
         })?;
         let process = process_of(leader).unwrap_or(0);
         let mut events = kinds.iter().peekable();
-        for seq in self.doors.handled(frame, process, &handled)? {
-            let ask = self.doors.ask(seq).clone();
+        for seq in self.inboxes.handled(frame, process, &handled)? {
+            let ask = self.inboxes.ask(seq).clone();
             for asked in &ask.operations {
                 let operation = Operation {
                     at: *frame,
@@ -240,7 +240,7 @@ impl Checker {
         if e.slots_of.is_empty() {
             let window = self.limits.window_ms;
             self.allocations.forget(at, e, window)?;
-            return self.doors.table.forget(at, e.through, window);
+            return self.inboxes.table.forget(at, e.through, window);
         }
         let Some(next) = next else {
             let text = format!("{e:?}, but no slot has come");
@@ -248,13 +248,13 @@ impl Checker {
         };
         let slot = self.said_slot(next).unwrap_or(0);
         let window = self.limits.bounds.window_slots;
-        self.doors.table.forget_slots(at, e, slot, window)
+        self.inboxes.table.forget_slots(at, e, slot, window)
     }
 
     /// The slot that a request says, if it is one that may come.
     fn said_slot(&self, of: &Operation) -> Option<u64> {
         let slot = of.read.verb.as_ref().and_then(slot_of)??;
-        let seen = self.doors.slots.get(&of.ask.tenant).copied().unwrap_or(0);
+        let seen = self.inboxes.slots.get(&of.ask.tenant).copied().unwrap_or(0);
         let end = slot.checked_add(self.limits.bounds.window_slots);
         (self.limits.slot_ms == 0 && slot >= seen && end.is_some()).then_some(slot)
     }
@@ -279,7 +279,7 @@ impl Checker {
         self.forgets(&of, events)?;
         let due = self.due(&of);
         if let Due::Turned(rule) = due {
-            self.doors.decided.push(Decided {
+            self.inboxes.decided.push(Decided {
                 ask: of.ask.clone(),
                 operation_id: of.read.id,
                 answer: Answer::Turned { rule, told: false },
@@ -299,7 +299,7 @@ impl Checker {
         }
         of.at = *at;
         self.is_of(&of, kind, invariant)?;
-        self.doors
+        self.inboxes
             .rates
             .take(&of.ask.tenant, at.now, &self.settings);
         let answer = match (&due, kind) {
@@ -320,7 +320,7 @@ impl Checker {
             }
             _ => return Err(of.wrong(invariant, format!("{kind:?}, but {due:?} was due"))),
         };
-        self.doors.decided.push(Decided {
+        self.inboxes.decided.push(Decided {
             ask: of.ask.clone(),
             operation_id: of.read.id,
             answer: Answer::Recorded(answer),
@@ -356,7 +356,7 @@ impl Checker {
                 original: of.at.no,
                 window,
             };
-            self.doors.table.keep(key, kept);
+            self.inboxes.table.keep(key, kept);
         }
     }
 }

@@ -41,7 +41,7 @@ impl Checker {
                 let fits = self.same_ask(of, verb, e);
                 self.resources.asked(at, tenant, e);
                 if e.by_requests && fits {
-                    self.doors.slots.insert(tenant.to_owned(), e.slot);
+                    self.inboxes.slots.insert(tenant.to_owned(), e.slot);
                     return Ok(Window::Slots(e.slot));
                 }
                 fits

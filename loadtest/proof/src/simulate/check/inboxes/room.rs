@@ -21,7 +21,7 @@ impl Checker {
     /// Whether there is room for it, in a slot if it says one. Nobody's use of anything takes a tenant's own room; of what all
     /// share it may have as much as it leaves. Operators' operations are not counted.
     pub(super) fn has_room(&self, of: &Operation, slot: Option<u64>) -> bool {
-        let (table, tenant) = (&self.doors.table, of.ask.tenant.as_str());
+        let (table, tenant) = (&self.inboxes.table, of.ask.tenant.as_str());
         let own = self.limits.own_bytes;
         let (mut would_be, mut others) = (0, 0);
         for (whose, bytes) in table.bytes().filter(|(whose, _)| *whose != OPERATOR) {

@@ -1,4 +1,4 @@
-//! A tenant that sends whatever the door takes, and waits for no outcome.
+//! A tenant that sends whatever the inbox takes, and waits for no outcome.
 
 use crate::kit::figures::{per_s, round};
 use async_nats::jetstream;
@@ -28,7 +28,7 @@ pub enum Flood {
     Resources,
     /// Batches of cancels of what is not there.
     Cancels,
-    /// Messages as large as the door takes them, that are no requests.
+    /// Messages as large as the inbox takes them, that are no requests.
     Large,
     /// Connections that come, publish once, and go.
     Connections,
@@ -48,7 +48,7 @@ const UNREADABLE_AT_ONCE: usize = 64;
 const UNREADABLE: &[u8] = b"NATS/1.0\r\nA: x\rB: y\r\n\r\n";
 const PAUSE: Duration = Duration::from_millis(20);
 
-pub struct Torrent {
+pub struct Flooder {
     /// Plain ones: a client would wait for outcomes.
     connections: Vec<async_nats::Client>,
     stack: Stack,
@@ -66,8 +66,8 @@ pub struct Flooded {
     phases: u32,
 }
 
-impl Torrent {
-    /// The client is to ask how far the door is.
+impl Flooder {
+    /// The client is to ask how far the inbox is.
     pub fn new(
         connections: Vec<async_nats::Client>,
         (stack, tenant): (&Stack, &Token),
@@ -108,15 +108,15 @@ impl Torrent {
         }
     }
 
-    /// Each connection sends its next message when the door has stored the one before.
+    /// Each connection sends its next message when the inbox has stored the one before.
     async fn publish(&self, goes_on: impl Fn() -> bool, next: impl Fn() -> (Bytes, u64)) -> u64 {
         let (goes_on, next) = (&goes_on, &next);
         let floods = self.connections.iter().map(|connection| async move {
-            let door = jetstream::new(connection.clone());
+            let inbox = jetstream::new(connection.clone());
             let mut taken = 0;
             while goes_on() {
                 let (message, operations) = next();
-                taken += stored(&door, &self.subject, message, operations).await;
+                taken += stored(&inbox, &self.subject, message, operations).await;
             }
             taken
         });
@@ -132,8 +132,8 @@ impl Torrent {
                 if let Ok(connection) = plain(&self.stack, &format!("tenant:{}", self.tenant)).await
                 {
                     let (message, operations) = batch(cancel);
-                    let door = jetstream::new(connection);
-                    taken += stored(&door, &self.subject, message, operations)
+                    let inbox = jetstream::new(connection);
+                    taken += stored(&inbox, &self.subject, message, operations)
                         .await
                         .min(1);
                 }
@@ -156,7 +156,7 @@ impl Torrent {
         join_all(floods).await.iter().sum()
     }
 
-    /// What the door has no room for is counted as well: nobody says.
+    /// What the inbox has no room for is counted as well: nobody says.
     async fn unreadable(&self, goes_on: impl Fn() -> bool) -> io::Result<u64> {
         let creds = self.stack.creds(&format!("tenant:{}", self.tenant));
         let creds = Creds::read(&creds.map_err(io::Error::other)?).map_err(io::Error::other)?;
@@ -185,8 +185,8 @@ impl Torrent {
     }
 }
 
-async fn stored(door: &jetstream::Context, subject: &str, message: Bytes, operations: u64) -> u64 {
-    let Ok(stored) = door.publish(subject.to_owned(), message).await else {
+async fn stored(inbox: &jetstream::Context, subject: &str, message: Bytes, operations: u64) -> u64 {
+    let Ok(stored) = inbox.publish(subject.to_owned(), message).await else {
         return 0;
     };
     match stored.await {

@@ -1,14 +1,14 @@
-//! Messages at a door: all of them, whatever their senders put into them.
+//! Messages at an inbox: all of them, whatever their senders put into them.
 //!
 //! Header blocks are the senders' own bytes, stored and delivered as they are. The client library closes a connection on which
 //! one comes that it cannot read, and a carriage return in a value ends the client for good. A consumer would then get the
-//! same message again on each new connection, and nothing behind it. So what is there when a door is opened, and what does
+//! same message again on each new connection, and nothing behind it. So what is there when an inbox is opened, and what does
 //! not come though it is there, is fetched message by message, which a header block cannot break: such an answer has it
 //! encoded in its payload. Whoever decides brings a connection for the consumer alone, so that none of this breaks the one by
 //! which everything else is done.
 
 use super::{JetStreamBus, link::Held, unavailable};
-use crate::bus::{BusError, DoorRecord, Tail};
+use crate::bus::{BusError, InboxMessage, Tail};
 use async_nats::{
     HeaderMap, HeaderValue,
     jetstream::{
@@ -28,7 +28,7 @@ use tokio::{
 };
 use vocab::{Token, TraceContext};
 
-/// Messages read ahead at a door, and bytes of them: a message can be a thousand times as large as another one.
+/// Messages read ahead at an inbox, and bytes of them: a message can be a thousand times as large as another one.
 const READ_AHEAD: usize = 8192;
 const READ_AHEAD_BYTES: u32 = 16 << 20;
 /// Messages that the consumer is sent at a time, of up to a MiB each, before anybody looks at them.
@@ -48,7 +48,7 @@ const UNCONSUMED: Duration = Duration::from_millis(5);
 /// Messages fetched one by one before a consumer is tried, or tried again: bad ones seldom come alone.
 const FETCHED_MAX: usize = 1000;
 /// Stands for a sender whose name is no token. Subjects take more than tokens, so such a message can be stored; it must
-/// be passed over like any other that cannot be read, and not stop the door for everybody.
+/// be passed over like any other that cannot be read, and not stop the inbox for everybody.
 const NOBODY: &str = "_nobody";
 const RESERVED: &str = "Nats-";
 
@@ -61,25 +61,25 @@ struct Reader {
     bus: JetStreamBus,
     stream: String,
     next: u64,
-    sender: mpsc::Sender<Result<DoorRecord, BusError>>,
+    sender: mpsc::Sender<Result<InboxMessage, BusError>>,
     room: Arc<Semaphore>,
 }
 
-/// A door's messages, read in order.
-pub struct DoorTail {
-    receiver: mpsc::Receiver<Result<DoorRecord, BusError>>,
+/// An inbox's messages, read in order.
+pub struct InboxTail {
+    receiver: mpsc::Receiver<Result<InboxMessage, BusError>>,
     room: Arc<Semaphore>,
     task: JoinHandle<()>,
 }
 
-impl Drop for DoorTail {
+impl Drop for InboxTail {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl DoorTail {
-    fn taken(&self, read: Result<DoorRecord, BusError>) -> Result<DoorRecord, BusError> {
+impl InboxTail {
+    fn taken(&self, read: Result<InboxMessage, BusError>) -> Result<InboxMessage, BusError> {
         if let Ok(message) = &read {
             self.room.add_permits(room_of(message) as usize);
         }
@@ -87,22 +87,22 @@ impl DoorTail {
     }
 }
 
-impl Tail<DoorRecord> for DoorTail {
-    async fn recv(&mut self) -> Result<DoorRecord, BusError> {
+impl Tail<InboxMessage> for InboxTail {
+    async fn recv(&mut self) -> Result<InboxMessage, BusError> {
         match self.receiver.recv().await {
             Some(read) => self.taken(read),
             None => Err(unavailable("the reader has ended")),
         }
     }
 
-    fn try_recv(&mut self) -> Option<Result<DoorRecord, BusError>> {
+    fn try_recv(&mut self) -> Option<Result<InboxMessage, BusError>> {
         let read = self.receiver.try_recv().ok()?;
         Some(self.taken(read))
     }
 }
 
 /// How much of `READ_AHEAD_BYTES` it takes.
-fn room_of(message: &DoorRecord) -> u32 {
+fn room_of(message: &InboxMessage) -> u32 {
     let bytes = message.payload.len().try_into().unwrap_or(u32::MAX);
     bytes.min(READ_AHEAD_BYTES)
 }
@@ -112,7 +112,7 @@ pub(super) async fn tail(
     bus: JetStreamBus,
     stream: String,
     from: u64,
-) -> Result<DoorTail, BusError> {
+) -> Result<InboxTail, BusError> {
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
     let room = Arc::new(Semaphore::new(READ_AHEAD_BYTES as usize));
     let mut reader = Reader {
@@ -128,7 +128,7 @@ pub(super) async fn tail(
             let _ = reader.sender.send(Err(error)).await;
         }
     });
-    Ok(DoorTail {
+    Ok(InboxTail {
         receiver,
         room,
         task,
@@ -140,7 +140,7 @@ pub(super) async fn at(
     bus: &JetStreamBus,
     stream: &str,
     seqs: Vec<u64>,
-) -> Result<Vec<Option<DoorRecord>>, BusError> {
+) -> Result<Vec<Option<InboxMessage>>, BusError> {
     let get = |seq: u64| async move {
         let raw = get(bus, stream, &serde_json::json!({ "seq": seq })).await?;
         raw.map(|raw| raw_record(bus.subjects(), &raw)).transpose()
@@ -165,7 +165,7 @@ async fn get(
     }
 }
 
-fn raw_record(subjects: &Subjects, raw: &RawMessage) -> Result<DoorRecord, BusError> {
+fn raw_record(subjects: &Subjects, raw: &RawMessage) -> Result<InboxMessage, BusError> {
     let block = raw.headers.clone().unwrap_or_default();
     let block = decoded(raw, block)?;
     let payload = decoded(raw, raw.payload.clone())?;
@@ -177,7 +177,7 @@ fn raw_record(subjects: &Subjects, raw: &RawMessage) -> Result<DoorRecord, BusEr
 
 impl Reader {
     async fn consume(&self) -> Result<(Ordered, Held), BusError> {
-        let bus = self.bus.at_doors();
+        let bus = self.bus.at_inboxes();
         bus.consume(&self.stream, self.next, PULLED).await
     }
 
@@ -259,7 +259,7 @@ impl Reader {
         }
     }
 
-    /// The next messages, so many at the most; fewer where some have gone from the door, or there are no more.
+    /// The next messages, so many at the most; fewer where some have gone from the inbox, or there are no more.
     async fn fetch(&self, most: usize) -> Result<Vec<RawMessage>, BusError> {
         let next = serde_json::json!({ "seq": self.next, "next_by_subj": ">" });
         let Some(first) = get(&self.bus, &self.stream, &next).await? else {
@@ -285,7 +285,7 @@ impl Reader {
         Ok(is_readable(&block))
     }
 
-    async fn deliver(&mut self, record: DoorRecord) {
+    async fn deliver(&mut self, record: InboxMessage) {
         self.next = record.seq + 1;
         // Neither is closed while this task lives but by the tail's end, which ends the loop.
         if let Ok(room) = self.room.acquire_many(room_of(&record)).await {
@@ -363,14 +363,14 @@ fn record<'h>(
     header: impl Fn(&str) -> Option<&'h str>,
     reserved_header: bool,
     payload: &Bytes,
-) -> DoorRecord {
+) -> InboxMessage {
     let name = if subject == subjects.admin() {
         Some(OPERATOR)
     } else {
         subjects.token(subject, 1)
     };
     match name.and_then(|name| Token::new(name).ok()) {
-        Some(sender) => DoorRecord {
+        Some(sender) => InboxMessage {
             seq,
             sender,
             reply_to: header(HEADER_REPLY).and_then(|text| Token::new(text).ok()),
@@ -378,7 +378,7 @@ fn record<'h>(
             reserved_header,
             payload: payload.clone(),
         },
-        None => DoorRecord {
+        None => InboxMessage {
             seq,
             // A literal of the token's alphabet.
             sender: Token::new(NOBODY).expect("a token"),
