@@ -10,12 +10,13 @@ mod full;
 mod measure;
 mod report;
 
+use crate::kit::report::{Out, ReportError, line};
 use crowd::{Crowd, Frames};
 use measure::{Figures, Setting};
-use serde::{Serialize, de::DeserializeOwned};
+use replay::command::exit;
+use serde::de::DeserializeOwned;
 use std::{
-    env, fs, io,
-    path::PathBuf,
+    env, io,
     process::{Command, ExitCode, ExitStatus, Stdio},
     time::Duration,
 };
@@ -55,9 +56,8 @@ pub struct Options {
     /// Measure nothing but what so many tenants take at the inbox when all have filled what they may have.
     #[arg(long, value_name = "TENANTS")]
     full: Option<u32>,
-    /// Where to write the cases, one JSON object per line.
-    #[arg(long, value_name = "OUT")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    out: Out,
     /// Measure the one case in this process and print it.
     #[arg(long, hide = true)]
     alone: bool,
@@ -73,10 +73,12 @@ fn policy(text: &str) -> Result<PlacementPolicy, String> {
 
 #[derive(Debug, thiserror::Error)]
 enum CoreError {
-    #[error("a case, or its file: {0}")]
-    Write(#[from] io::Error),
-    #[error("a case as JSON: {0}")]
-    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    #[error("starting a case: {0}")]
+    Start(#[from] io::Error),
+    #[error("what a case has said: {0}")]
+    Said(#[from] serde_json::Error),
     #[error("a case ended with {0}")]
     Case(ExitStatus),
     #[error("--alone is for one case")]
@@ -86,32 +88,19 @@ enum CoreError {
 }
 
 pub fn main(options: &Options) -> ExitCode {
-    match run(options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("loadtest core: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit("core", run(options))
 }
 
 fn run(options: &Options) -> Result<(), CoreError> {
     if let Some(tenants) = options.full {
         let found = line(&full::measure(tenants)?)?;
-        println!("{found}");
-        if let Some(path) = &options.json {
-            fs::write(path, found + "\n")?;
-        }
-        return Ok(());
+        print!("{found}");
+        return Ok(options.out.write(&found)?);
     }
     if options.alone {
         return alone(options);
     }
     let mut lines = String::new();
-    let mut keep = |line: String| {
-        lines += &line;
-        lines.push('\n');
-    };
     let mut all: Vec<Figures> = Vec::new();
     let nodes = options.nodes.iter().filter(|_| !options.crowds_only);
     let cases = nodes.flat_map(|nodes| options.policy.iter().map(move |p| (*nodes, *p)));
@@ -127,7 +116,7 @@ fn run(options: &Options) -> Result<(), CoreError> {
                 ("--decisions", options.decisions.to_string()),
             ],
         )?;
-        keep(serde_json::to_string(&figures)?);
+        lines += &line(&figures)?;
         all.push(figures);
     }
     let mut crowds: Vec<Frames> = Vec::new();
@@ -140,7 +129,7 @@ fn run(options: &Options) -> Result<(), CoreError> {
                 ("--crowd-s", options.crowd_s.to_string()),
             ],
         )?;
-        keep(serde_json::to_string(&frames)?);
+        lines += &line(&frames)?;
         crowds.push(frames);
     }
     if !all.is_empty() {
@@ -149,15 +138,12 @@ fn run(options: &Options) -> Result<(), CoreError> {
     if !crowds.is_empty() {
         print!("{}", report::crowds(&crowds));
     }
-    if let Some(path) = &options.json {
-        fs::write(path, lines)?;
-    }
-    Ok(())
+    Ok(options.out.write(&lines)?)
 }
 
 /// One case in this process, for the one that started it.
 fn alone(options: &Options) -> Result<(), CoreError> {
-    let line = match (&options.crowds[..], &options.nodes[..], &options.policy[..]) {
+    let found = match (&options.crowds[..], &options.nodes[..], &options.policy[..]) {
         ([crowd], _, _) => {
             let budget = Duration::from_secs(options.crowd_s);
             line(&crowd::measure(*crowd, options.seed, budget)?)?
@@ -171,12 +157,8 @@ fn alone(options: &Options) -> Result<(), CoreError> {
         })?)?,
         _ => return Err(CoreError::NotOne),
     };
-    println!("{line}");
+    print!("{found}");
     Ok(())
-}
-
-fn line(figures: &impl Serialize) -> Result<String, CoreError> {
-    Ok(serde_json::to_string(figures)?)
 }
 
 /// A case that comes after another would find memory that it need not ask the system for.

@@ -6,6 +6,10 @@
 mod flooder;
 mod gentle;
 
+use crate::kit::{
+    figures::{median, round},
+    report::{Measure, Out, ReportError, object},
+};
 use chassis::{Stopwatch, stack::Stack};
 use clap::ValueEnum;
 use client::{Client, Failed, SetTenant};
@@ -13,12 +17,12 @@ use flooder::{Flood, Flooded, Flooder};
 use gentle::{Gentle, Seen};
 use hdrhistogram::Histogram;
 use replay::{
+    command::{block_on, exit},
     latency::{histogram, quantile_ms},
-    machine::Machine,
     reach::{ReachError, connect, operator, plain, tenants},
 };
 use serde::Serialize;
-use std::{collections::BTreeMap, fs, io, path::PathBuf, process::ExitCode, time::Duration};
+use std::{collections::BTreeMap, io, path::PathBuf, process::ExitCode, time::Duration};
 use vocab::Token;
 
 #[derive(Debug, clap::Args)]
@@ -26,9 +30,8 @@ pub struct Options {
     /// The file in which the launcher says how to reach the stack. Its first tenant floods.
     #[arg(long, value_name = "PATH")]
     stack: PathBuf,
-    /// Where to write the figures, as one JSON object.
-    #[arg(long, value_name = "OUT")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    out: Out,
     /// What to flood with; without it, one after the other.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Flood::value_variants().iter().copied())]
     cases: Vec<Flood>,
@@ -51,10 +54,10 @@ enum FloodError {
     Rate(#[from] Failed),
     #[error("one tenant has nobody to disturb")]
     Alone,
-    #[error("the figures' file, or the runtime: {0}")]
-    Io(#[from] io::Error),
-    #[error("the figures as JSON: {0}")]
-    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    #[error("the runtime: {0}")]
+    Runtime(#[from] io::Error),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -70,9 +73,7 @@ const FLOODING: usize = 2;
 const PHASES: [Kind; 4] = [Kind::Quiet, Kind::Flood, Kind::Quiet, Kind::FloodWithRate];
 
 #[derive(Debug, Serialize)]
-struct Report {
-    measure: &'static str,
-    machine: Machine,
+struct Cases {
     gentle_tenants: usize,
     gentle_per_s: u32,
     cases: BTreeMap<Flood, Case>,
@@ -91,7 +92,7 @@ impl Case {
         let phases: BTreeMap<Kind, Figures> =
             sums.iter().map(|(k, sum)| (*k, sum.figures())).collect();
         let p99 = |kind| phases.get(&kind).map_or(0.0, |figures| figures.p99_ms);
-        let ratio = |kind| (p99(kind) / p99(Kind::Quiet) * 100.0).round() / 100.0;
+        let ratio = |kind| round(p99(kind) / p99(Kind::Quiet), 2);
         Self {
             p99_ratio: ratio(Kind::Flood),
             p99_ratio_with_rate: ratio(Kind::FloodWithRate),
@@ -117,23 +118,11 @@ struct Figures {
 }
 
 pub fn main(options: &Options) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let done = runtime
-        .map_err(FloodError::from)
-        .and_then(|runtime| runtime.block_on(run(options)));
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("loadtest flood: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit("flood", block_on(run(options)))
 }
 
 async fn run(options: &Options) -> Result<(), FloodError> {
-    let machine = Machine::look();
+    let measure = Measure::begin("flood");
     let stack = Stack::read(&options.stack).map_err(ReachError::from)?;
     let scene = Scene::prepare(&stack, options).await?;
     let mut sums: BTreeMap<Flood, BTreeMap<Kind, Sum>> = BTreeMap::new();
@@ -147,9 +136,7 @@ async fn run(options: &Options) -> Result<(), FloodError> {
         }
     }
     scene.set_rate(None).await?;
-    let report = Report {
-        measure: "flood",
-        machine: machine.and_after(),
+    let cases = Cases {
         gentle_tenants: scene.gentle.len(),
         gentle_per_s: options.gentle_per_s,
         cases: sums
@@ -157,12 +144,9 @@ async fn run(options: &Options) -> Result<(), FloodError> {
             .map(|(of, sums)| (*of, Case::of(sums)))
             .collect(),
     };
-    let text = serde_json::to_string_pretty(&report)?;
-    println!("{text}");
-    if let Some(path) = &options.json {
-        fs::write(path, text + "\n")?;
-    }
-    Ok(())
+    let text = object(&measure.end(cases))?;
+    print!("{text}");
+    Ok(options.out.write(&text)?)
 }
 
 struct Scene {
@@ -262,15 +246,9 @@ impl Sum {
     }
 
     fn figures(&self) -> Figures {
-        let mut sorted = self.p99_ms.clone();
-        sorted.sort_by(f64::total_cmp);
         Figures {
             p50_ms: quantile_ms(&self.micros, 0.5),
-            // The lower one of two.
-            p99_ms: sorted
-                .get((sorted.len().max(1) - 1) / 2)
-                .copied()
-                .unwrap_or(0.0),
+            p99_ms: median(&self.p99_ms),
             p99_ms_of_phases: self.p99_ms.clone(),
             max_ms: quantile_ms(&self.micros, 1.0),
             sent: self.micros.len(),

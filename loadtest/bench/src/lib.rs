@@ -2,10 +2,10 @@
 
 pub mod core;
 pub mod flood;
+mod kit;
 pub mod peers;
 pub mod placement;
 pub mod queueing;
 pub mod quota;
 pub mod reserve;
 pub mod throughput;
-mod usage;

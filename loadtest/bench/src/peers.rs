@@ -10,22 +10,28 @@ mod rows;
 mod servers;
 mod task_tables;
 
-use crate::throughput::BenchError;
+use crate::{
+    kit::report::{Measure, Out, ReportError, object},
+    throughput::BenchError,
+};
 use chassis::stack::{Stack, StackError};
 use own::{Written, own};
-use replay::{machine::Machine, reach::ReachError};
-use report::Report;
+use replay::{
+    command::{block_on, exit},
+    reach::ReachError,
+};
+pub(crate) use report::AIM_TASK_TABLES;
+use report::Figures;
 use servers::{Servers, rest};
-use std::{fs, io, path::PathBuf, process::ExitCode, time::Duration};
+use std::{io, path::PathBuf, process::ExitCode, time::Duration};
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// The file in which the launcher says how to reach the running stack.
     #[arg(long, value_name = "PATH")]
     stack: PathBuf,
-    /// Where to write the figures, as one JSON object.
-    #[arg(long, value_name = "OUT")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    out: Out,
     /// How long each case of each peer is measured.
     #[arg(long, default_value_t = 6)]
     seconds: u64,
@@ -69,31 +75,20 @@ pub enum PeersError {
     Clickhouse(#[from] clickhouse::error::Error),
     #[error("ClickHouse: {0}")]
     Store(#[from] analytics::store::StoreError),
+    #[error(transparent)]
+    Report(#[from] ReportError),
     #[error("a file, or the runtime: {0}")]
     Io(#[from] io::Error),
-    #[error("JSON: {0}")]
+    #[error("the servers' file: {0}")]
     Json(#[from] serde_json::Error),
 }
 
 pub fn main(options: &Options) -> ExitCode {
-    // In one thread: the machine's others are for the servers.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let done = runtime
-        .map_err(PeersError::from)
-        .and_then(|runtime| runtime.block_on(run(options)));
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("loadtest peers: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit("peers", block_on(run(options)))
 }
 
 async fn run(options: &Options) -> Result<(), PeersError> {
-    let machine = Machine::look();
+    let measure = Measure::begin("peers");
     let stack = Stack::read(&options.stack)?;
     let servers = Servers::read()?;
     let window = Duration::from_secs(options.seconds);
@@ -114,17 +109,7 @@ async fn run(options: &Options) -> Result<(), PeersError> {
     rest(&servers.stack).await?;
     let after = own(&stack, Some(before.tasks_per_s)).await?;
 
-    let report = Report::of(
-        machine.and_after(),
-        [before, after],
-        rows,
-        task_tables,
-        jetstream,
-        raw_rows,
-    );
-    println!("{report}");
-    if let Some(path) = &options.json {
-        fs::write(path, serde_json::to_string_pretty(&report)? + "\n")?;
-    }
-    Ok(())
+    let figures = Figures::of([before, after], rows, task_tables, jetstream, raw_rows);
+    println!("{figures}");
+    Ok(options.out.write(&object(&measure.end(figures))?)?)
 }

@@ -10,13 +10,14 @@ mod fill;
 mod lists;
 mod report;
 
+use crate::kit::report::{self as written, ReportError};
 use fill::Filled;
 use ledger::memory::Seeded;
 use lists::{ListError, Lists};
+use replay::command::exit;
 use report::{Case, Summary, table};
 use scheduler::domain::scoring::Policy;
 use std::{
-    fs, io,
     path::PathBuf,
     process::ExitCode,
     sync::{
@@ -72,20 +73,12 @@ const THREADS_MAX: usize = 2;
 enum PlacementError {
     #[error(transparent)]
     List(#[from] ListError),
-    #[error("{path}: {source}", path = .path.display())]
-    Write { path: PathBuf, source: io::Error },
-    #[error("writing the cases: {0}")]
-    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Report(#[from] ReportError),
 }
 
 pub fn main(options: &Options) -> ExitCode {
-    match run(options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("loadtest placement: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit("placement", run(options))
 }
 
 fn run(options: &Options) -> Result<(), PlacementError> {
@@ -94,16 +87,7 @@ fn run(options: &Options) -> Result<(), PlacementError> {
         lists.check_times()?;
     }
     let cases = measure(&lists, options);
-    let mut lines = String::new();
-    for case in &cases {
-        lines += &serde_json::to_string(case)?;
-        lines.push('\n');
-    }
-    let failed = |source| PlacementError::Write {
-        path: options.json.clone(),
-        source,
-    };
-    fs::write(&options.json, lines).map_err(failed)?;
+    written::write(&options.json, &written::lines(&cases)?)?;
     print!("{}", table(&cases));
     Ok(())
 }

@@ -11,12 +11,13 @@ mod published;
 mod report;
 mod swf;
 
+use crate::kit::report::{self as written, ReportError};
 use find::{FindError, Trace, find};
 use philly::PhillyError;
 use published::PublishedError;
+use replay::command::exit;
 use report::{Case, table};
 use std::{
-    fs, io,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -44,32 +45,22 @@ enum QueueingError {
     Published(#[from] PublishedError),
     #[error("{path} has {jobs} jobs, too few for the published sequences", path = .path.display())]
     Short { path: PathBuf, jobs: usize },
-    #[error("writing the cases: {0}")]
-    Write(#[from] io::Error),
-    #[error("writing the cases: {0}")]
-    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Report(#[from] ReportError),
 }
 
 pub fn main(options: &Options) -> ExitCode {
-    match run(options) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("loadtest queueing: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    let done = run(options);
+    exit(
+        "queueing",
+        done.map(|holds| ExitCode::from(u8::from(!holds))),
+    )
 }
 
 /// Whether all cases hold.
 fn run(options: &Options) -> Result<bool, QueueingError> {
     let cases = measure(&options.data)?;
-    let mut lines = String::new();
-    for case in &cases {
-        lines += &serde_json::to_string(case)?;
-        lines.push('\n');
-    }
-    fs::write(&options.json, lines)?;
+    written::write(&options.json, &written::lines(&cases)?)?;
     print!("{}", table(&cases));
     Ok(cases.iter().all(Case::holds))
 }

@@ -4,12 +4,16 @@
 //! One operation is one of: a request with its reservation, a start, an end with its release. All of it is timed: what
 //! comes in is observed, what is decided is applied and encoded. Making up the events is not.
 
+use crate::kit::{
+    figures::{median, per_s, spread},
+    report::{Measure, Out, ReportError, object},
+};
 use ::quota::domain::{Config, Quota};
 use chassis::Stopwatch;
 use ledger::{Decider, Draft, IllegalEvent, memory::Seeded};
-use replay::machine::Machine;
+use replay::command::exit;
 use serde::Serialize;
-use std::{fs, io, path::PathBuf, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 use vocab::fact::{
     AllocationEnded, AllocationRequested, AllocationStarted, QuotaReserved, QuotaSet, TenantSet,
 };
@@ -33,9 +37,8 @@ pub struct Options {
     runs: u32,
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where to write the report.
-    #[arg(long, value_name = "OUT")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    out: Out,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -44,10 +47,8 @@ pub enum QuotaError {
     Illegal(#[from] IllegalEvent),
     #[error("{0} of the requests in a run were not granted")]
     NotGranted(u64),
-    #[error("the report: {0}")]
-    Write(#[from] io::Error),
-    #[error("the report as JSON: {0}")]
-    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Report(#[from] ReportError),
 }
 
 /// Operations per second of one thread; the median of the runs, and how far they lie apart.
@@ -65,11 +66,9 @@ pub struct Figures {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Report {
-    pub measure: String,
+pub struct Cases {
     /// Of the tree, the median of its runs.
     pub ops_per_s: u64,
-    pub machine: Machine,
     pub tenants: u64,
     pub namespaces: u64,
     pub resource_types: u64,
@@ -80,20 +79,7 @@ pub struct Report {
 }
 
 pub fn main(options: &Options) -> ExitCode {
-    let done = run(options).and_then(|report| {
-        print!("{}", table(&report));
-        if let Some(path) = &options.json {
-            fs::write(path, serde_json::to_string(&report)? + "\n")?;
-        }
-        Ok(())
-    });
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("loadtest quota: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit("quota", run(options))
 }
 
 const TENANTS: u64 = 10;
@@ -108,8 +94,8 @@ const RESOURCES: [QuotaResource; 5] = [
 ];
 
 /// The cases: tenants by themselves, and all in one cohort in which most of them borrow.
-pub fn run(options: &Options) -> Result<Report, QuotaError> {
-    let machine = Machine::look();
+fn run(options: &Options) -> Result<(), QuotaError> {
+    let measure = Measure::begin("quota");
     let mut cases: Vec<Figures> = Vec::new();
     for cohort in [false, true] {
         let mut runs = Vec::new();
@@ -119,10 +105,8 @@ pub fn run(options: &Options) -> Result<Report, QuotaError> {
         let case = if cohort { "cohort" } else { "tree" };
         cases.push(figures(case, &runs));
     }
-    Ok(Report {
-        measure: "quota".to_owned(),
+    let cases = Cases {
         ops_per_s: cases.first().map_or(0, |tree| tree.ops_per_s),
-        machine: machine.and_after(),
         tenants: TENANTS,
         namespaces: TENANTS * TEAMS * NAMESPACES,
         resource_types: RESOURCES.len() as u64,
@@ -130,7 +114,9 @@ pub fn run(options: &Options) -> Result<Report, QuotaError> {
         batch: options.batch,
         operations: options.operations,
         cases,
-    })
+    };
+    print!("{}", table(&cases));
+    Ok(options.out.write(&object(&measure.end(cases))?)?)
 }
 
 /// How long each kind of operation took, and how many there were.
@@ -142,34 +128,31 @@ struct Took {
 }
 
 fn figures(case: &str, runs: &[Took]) -> Figures {
-    let sorted = |of: &dyn Fn(&Took) -> u64| {
-        let mut all: Vec<u64> = runs.iter().map(of).collect();
-        all.sort_unstable();
-        all
+    let each = |of: fn(&Took) -> (Duration, u64)| {
+        let rate = |took| {
+            let (time, count) = of(took);
+            per_s(count, time)
+        };
+        Vec::from_iter(runs.iter().map(rate))
     };
-    let median = |of: &dyn Fn(&Took) -> u64| sorted(of)[runs.len() / 2];
-    let all = |took: &Took| {
+    let all = each(|took| {
         let (a, b, c) = (took.reserve, took.convert, took.give_back);
-        per_s((a.0 + b.0 + c.0, a.1 + b.1 + c.1))
-    };
-    let ops = sorted(&all);
+        (a.0 + b.0 + c.0, a.1 + b.1 + c.1)
+    });
+    let [least, most] = spread(&all);
     Figures {
         case: case.to_owned(),
-        ops_per_s: ops[runs.len() / 2],
-        ops_per_s_min: ops[0],
-        ops_per_s_max: ops[runs.len() - 1],
-        runs: runs.iter().map(all).collect(),
-        reserves_per_s: median(&|took| per_s(took.reserve)),
-        converts_per_s: median(&|took| per_s(took.convert)),
-        returns_per_s: median(&|took| per_s(took.give_back)),
+        ops_per_s: median(&all),
+        ops_per_s_min: least,
+        ops_per_s_max: most,
+        runs: all,
+        reserves_per_s: median(&each(|took| took.reserve)),
+        converts_per_s: median(&each(|took| took.convert)),
+        returns_per_s: median(&each(|took| took.give_back)),
     }
 }
 
-fn per_s((time, count): (Duration, u64)) -> u64 {
-    (count as f64 / time.as_secs_f64().max(1e-9)) as u64
-}
-
-fn table(report: &Report) -> String {
+fn table(report: &Cases) -> String {
     let mut text = format!(
         "\n{:>8} {:>10} {:>10} {:>10} {:>12} {:>12} {:>12}\n",
         "case", "ops/s", "min", "max", "reserves/s", "converts/s", "returns/s"

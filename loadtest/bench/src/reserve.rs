@@ -1,25 +1,25 @@
 //! `loadtest reserve`: how fast named resources are reserved, confirmed and released, by the domain alone and, with a
 //! running stack, through the bus.
 
-pub mod bus;
+mod bus;
 mod domain;
 mod workload;
 
+use crate::kit::report::{Measure, Out, ReportError, object};
 use bus::{Load, LoadError};
 use domain::{DomainError, Length};
-use replay::machine::Machine;
+use replay::command::{block_on, exit};
 use serde::Serialize;
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Where to write the figures, as one JSON object.
-    #[arg(long, value_name = "OUT")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    out: Out,
     /// How often the domain is measured anew; 0: not at all.
     #[arg(long, default_value_t = 5)]
     repetitions: usize,
@@ -40,17 +40,13 @@ enum ReserveError {
     #[error(transparent)]
     Load(#[from] Box<LoadError>),
     #[error("starting the runtime: {0}")]
-    Runtime(io::Error),
-    #[error("the figures' file: {0}")]
-    Write(#[from] io::Error),
-    #[error("the figures as JSON: {0}")]
-    Json(#[from] serde_json::Error),
+    Runtime(#[from] io::Error),
+    #[error(transparent)]
+    Report(#[from] ReportError),
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
-    measure: &'static str,
-    machine: Machine,
+struct Figures {
     #[serde(flatten)]
     domain: Option<domain::Figures>,
     #[serde(flatten)]
@@ -58,17 +54,11 @@ struct Report {
 }
 
 pub fn main(options: &Options) -> ExitCode {
-    match run(options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("loadtest reserve: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit("reserve", run(options))
 }
 
 fn run(options: &Options) -> Result<(), ReserveError> {
-    let before = Machine::look();
+    let measure = Measure::begin("reserve");
     let length = Length {
         repetitions: options.repetitions,
         rounds: ROUNDS,
@@ -77,26 +67,12 @@ fn run(options: &Options) -> Result<(), ReserveError> {
     let domain = domain.transpose()?;
     let stack = options.stack.as_ref();
     let bus = stack.map(|stack| through_the_bus(stack, &options.load));
-    let report = Report {
-        measure: "reserve",
-        domain,
-        bus: bus.transpose()?,
-        machine: before.and_after(),
-    };
-    let text = serde_json::to_string_pretty(&report)?;
-    println!("{text}");
-    if let Some(path) = &options.json {
-        fs::write(path, text + "\n")?;
-    }
-    Ok(())
+    let bus = bus.transpose()?;
+    let text = object(&measure.end(Figures { domain, bus }))?;
+    print!("{text}");
+    Ok(options.out.write(&text)?)
 }
 
-/// In one thread: the machine's others are for the stack.
 fn through_the_bus(stack: &Path, load: &Load) -> Result<bus::Figures, ReserveError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(ReserveError::Runtime)?;
-    let measured = runtime.block_on(bus::measure(stack, load));
-    Ok(measured.map_err(Box::new)?)
+    block_on(async { Ok(bus::measure(stack, load).await.map_err(Box::new)?) })
 }

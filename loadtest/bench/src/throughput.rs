@@ -24,20 +24,21 @@ mod task;
 mod traces;
 mod verdict;
 
-pub use audit::{AuditError, Audited};
-pub use case::Case;
-pub use error::BenchError;
-pub use figures::{CaseFigures, Versions};
-pub use live::LiveFigures;
-pub use options::{Length, Options};
-pub use rate::RateFigures;
-pub use traces::TracingFigures;
+pub(crate) use error::BenchError;
+pub(crate) use options::Length;
+pub use options::Options;
 
+use crate::kit::report::{object, write};
+use case::Case;
 use chassis::{Stopwatch, stack::Stack};
-use figures::{LOW_PER_S, at, highest};
+use figures::{CaseFigures, LOW_PER_S, Versions, at, highest};
 use load::{Load, Pace};
 use observer::Observer;
-use replay::machine::Machine;
+use rate::RateFigures;
+use replay::{
+    command::{block_on, exit},
+    machine::Machine,
+};
 use report::Report;
 use scene::Scene;
 use search::Search;
@@ -47,28 +48,17 @@ use task::Tasks;
 const PROBE: Duration = Duration::from_secs(8);
 
 pub fn main(options: &Options) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let done = runtime
-        .map_err(BenchError::from)
-        .and_then(|runtime| match &options.stack {
-            Some(stack) => runtime.block_on(run(stack, options)),
-            None => report(options),
-        });
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("loadtest bench: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    let done = match &options.stack {
+        Some(stack) => block_on(run(stack, options)),
+        None => report(options),
+    };
+    exit("bench", done)
 }
 
 fn report(options: &Options) -> Result<(), BenchError> {
     let report = Report::read(&options.out)?;
     let page = options.out.join("bench.html");
-    fs::write(&page, plot::page(&report.cases))?;
+    write(&page, &plot::page(&report.cases))?;
     println!("{report}\nLatency against load: {}", page.display());
     Ok(())
 }
@@ -80,22 +70,18 @@ async fn run(stack: &Path, options: &Options) -> Result<(), BenchError> {
         println!("{}", case.name());
         let text = match case {
             Case::Live => {
-                let figures = live::measure(&stack, options.live, options.length.batch).await?;
-                serde_json::to_string_pretty(&figures)?
+                object(&live::measure(&stack, options.live, options.length.batch).await?)?
             }
-            _ => {
-                let figures = measure(&stack, *case, &options.length).await?;
-                serde_json::to_string_pretty(&figures)?
-            }
+            _ => object(&measure(&stack, *case, &options.length).await?)?,
         };
-        fs::write(Report::file(&options.out, *case), text + "\n")?;
+        write(&Report::file(&options.out, *case), &text)?;
     }
     Ok(())
 }
 
 /// The batched case, for comparison with others on the same machine. The stack has tenants and nothing else; it may be
 /// measured again, when the nodes of the time before are lost.
-pub async fn sustained(stack: &Stack, length: &Length) -> Result<CaseFigures, BenchError> {
+pub(crate) async fn sustained(stack: &Stack, length: &Length) -> Result<CaseFigures, BenchError> {
     measure(stack, Case::Batched, length).await
 }
 

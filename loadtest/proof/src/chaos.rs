@@ -26,6 +26,7 @@ use clients::{Recorded, Way};
 use inject::{BreakError, Breakable, Breaker, Performed};
 use plan::{Fault, Kind, Plan, Supported};
 use replay::{
+    command::{block_on, exit},
     drive::{OperatorError, Quota, Rate, Settings},
     fleet::FleetError,
     machine::Machine,
@@ -111,25 +112,11 @@ enum ChaosError {
 }
 
 pub fn main(options: &Options) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let done = runtime.map_err(ChaosError::from).and_then(|runtime| {
-        let done = runtime.block_on(run(options));
-        // Whatever still runs has nothing more to say.
-        runtime.shutdown_background();
-        done
-    });
-    match done {
-        Ok(report) => {
-            println!("{report}");
-            ExitCode::from(u8::from(!report.good))
-        }
-        Err(error) => {
-            eprintln!("loadtest chaos: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    let said = |report: Report| {
+        println!("{report}");
+        ExitCode::from(u8::from(!report.good))
+    };
+    exit("chaos", block_on(run(options)).map(said))
 }
 
 async fn run(options: &Options) -> Result<Report, ChaosError> {

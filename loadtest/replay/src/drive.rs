@@ -20,17 +20,16 @@ mod scene;
 mod settle;
 mod witness;
 
-pub use bill::{Bill, BillError, Charges, Standing};
-pub use desk::{Desk, Latency, Tally};
-pub use faults::{BadFault, Fault, FaultDone, FaultError, What, command};
+pub use bill::{Bill, BillError};
+pub use faults::{FaultError, command};
 pub use gauges::{gauge, ready};
 pub use operator::{OperatorError, Quota, Rate, Settings};
-pub use probe::{Explained, ProbeError};
 pub use report::{Report, WriteError, write as write_report};
 pub use settle::{SettleError, balance, bill_at};
-pub use witness::{Findings, Interval, Witness};
+pub use witness::{Interval, Witness};
 
 use crate::{
+    command::block_on,
     fleet::{Fleet, FleetError, FleetOptions, FleetTally},
     otlp::{Collector, Span, Spans},
     plan::Plan,
@@ -39,6 +38,7 @@ use crate::{
 use chassis::stack::{Stack, StackError};
 use chassis::{Journey, Metrics, Stopwatch, TelemetryConfig};
 use client::{Client, ConnectError, ConnectOptions, Outcome};
+use faults::Fault;
 use memory::MemoryWatch;
 use scene::Scene;
 use schemas::v1::EndCause;
@@ -106,23 +106,11 @@ pub enum DriveError {
     #[error(transparent)]
     Write(#[from] WriteError),
     #[error("starting the runtime: {0}")]
-    Runtime(io::Error),
+    Runtime(#[from] io::Error),
 }
 
 pub fn main(options: Options) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let done = match runtime {
-        Ok(runtime) => {
-            let done = runtime.block_on(run(options));
-            // Whatever still runs has nothing more to say.
-            runtime.shutdown_background();
-            done
-        }
-        Err(error) => Err(DriveError::Runtime(error)),
-    };
-    match done {
+    match block_on(run(options)) {
         Ok(report) if report.good() => ExitCode::SUCCESS,
         Ok(report) if report.interrupted => ExitCode::from(INTERRUPTED),
         Ok(_) => ExitCode::FAILURE,

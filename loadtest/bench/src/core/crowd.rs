@@ -5,6 +5,7 @@ use super::{
     cluster::token,
     measure::{MeasureError, histogram, operation},
 };
+use crate::kit::figures::per_s;
 use chassis::Stopwatch;
 use clap::ValueEnum;
 use hdrhistogram::Histogram;
@@ -124,7 +125,7 @@ pub fn measure(crowd: Crowd, seed: u64, budget: Duration) -> Result<Frames, Meas
         rest = cell.churn(&mut random, budget + cell.deciding)?;
     }
     let ms = |ns: u64| ns as f64 / 1e6;
-    let decisions = (cell.placed + cell.preempted) as f64;
+    let decisions = cell.placed + cell.preempted;
     Ok(Frames {
         measure: "crowd".to_owned(),
         case: crowd.name(),
@@ -135,7 +136,7 @@ pub fn measure(crowd: Crowd, seed: u64, budget: Duration) -> Result<Frames, Meas
         p50_ms: ms(cell.frames.value_at_quantile(0.5)),
         p999_ms: ms(cell.frames.value_at_quantile(0.999)),
         longest_ms: ms(cell.frames.max()),
-        decisions_per_s: (decisions / cell.deciding.as_secs_f64().max(1e-9)) as u64,
+        decisions_per_s: per_s(decisions, cell.deciding),
         placed: cell.placed,
         preempted: cell.preempted,
         rest,

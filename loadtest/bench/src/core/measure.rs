@@ -1,6 +1,7 @@
 //! One case: fill, let wait, churn; then fold and snapshot what came of it.
 
 use super::cluster::{Workload, node, token};
+use crate::kit::figures::per_s;
 use chassis::Stopwatch;
 use hdrhistogram::Histogram;
 use ledger::{Decider, Draft, IllegalEvent, Snapshot, memory::Seeded};
@@ -201,10 +202,6 @@ pub fn measure(setting: Setting) -> Result<Figures, MeasureError> {
         restore_s,
         snapshot_allocations: bench.state.live().len() as u64,
     })
-}
-
-fn per_s(count: u64, time: Duration) -> u64 {
-    (count as f64 / time.as_secs_f64().max(1e-9)) as u64
 }
 
 pub fn histogram() -> Histogram<u64> {

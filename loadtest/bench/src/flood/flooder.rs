@@ -1,5 +1,6 @@
 //! A tenant that sends whatever the inbox takes, and waits for no outcome.
 
+use crate::kit::figures::{per_s, round};
 use async_nats::jetstream;
 use bytes::Bytes;
 use chassis::{Stopwatch, stack::Stack};
@@ -240,11 +241,11 @@ impl Flooded {
     }
 
     pub fn ops_per_s(&self) -> u64 {
-        (self.ops as f64 / self.took.as_secs_f64().max(1e-9)) as u64
+        per_s(self.ops, self.took)
     }
 
     pub fn drain_s(&self) -> f64 {
         let mean = self.drain.as_secs_f64() / f64::from(self.phases.max(1));
-        (mean * 100.0).round() / 100.0
+        round(mean, 2)
     }
 }

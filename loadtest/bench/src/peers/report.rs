@@ -6,17 +6,14 @@ use super::{
     rows,
     task_tables::{self, Case},
 };
-use replay::machine::Machine;
 use serde::Serialize;
 use std::fmt;
 
 /// Apportion against the task tables, at least.
-const AIM_TASK_TABLES: f64 = 10.0;
+pub const AIM_TASK_TABLES: f64 = 10.0;
 
 #[derive(Debug, Serialize)]
-pub struct Report {
-    measure: &'static str,
-    machine: Machine,
+pub struct Figures {
     /// The mean of the two runs.
     tasks_per_s: f64,
     /// The better of the two divided by the other, less one, in per cent.
@@ -45,9 +42,8 @@ struct Peer {
     ratio: f64,
 }
 
-impl Report {
+impl Figures {
     pub fn of(
-        machine: Machine,
         own: [Own; 2],
         rows: Rows,
         task_tables: task_tables::Figures,
@@ -85,8 +81,6 @@ impl Report {
             peers.push(peer(name, jetstream.tasks_per_s(case, before)));
         }
         Self {
-            measure: "peers",
-            machine,
             tasks_per_s,
             spread_percent: (a.max(b) / a.min(b) - 1.0) * 100.0,
             rows,
@@ -116,7 +110,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
@@ -191,7 +185,7 @@ mod tests {
         }
     }
 
-    fn report(tasks_per_s: [f64; 2]) -> Report {
+    fn report(tasks_per_s: [f64; 2]) -> Figures {
         let own = tasks_per_s.map(|tasks_per_s| Own {
             tasks_per_s,
             tasks: 1000,
@@ -199,8 +193,7 @@ mod tests {
             inbox_bytes_per_task: 100.0,
             frame_bytes: 20_000.0,
         });
-        Report::of(
-            Machine::look(),
+        Figures::of(
             own,
             Rows {
                 warm_per_task: 8.0,

@@ -1,7 +1,7 @@
 //! The peers' servers: of the same programs and settings as the stack's, with nobody else on them.
 
 use super::PeersError;
-use crate::usage::Usage;
+use crate::kit::usage::Usage;
 use chassis::{
     stack::{Stack, StackError},
     tls,

@@ -2,7 +2,7 @@
 //! function adds a task, another moves many to history. Adding and taking at the same time, over few connections.
 
 use super::{PeersError, servers::Servers};
-use crate::usage::{Usage, Used};
+use crate::kit::usage::{Usage, Used};
 use chassis::stack::Stack;
 use futures::future::try_join_all;
 use serde::Serialize;

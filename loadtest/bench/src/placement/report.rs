@@ -1,6 +1,7 @@
 //! The cases of a measure: one JSON object per line, and a table.
 
 use super::{Filled, departures::Visited, lists::Lists};
+use crate::kit::figures::mean;
 use scheduler::domain::scoring::Policy;
 use serde::Serialize;
 use std::time::Duration;
@@ -208,11 +209,6 @@ pub fn table(cases: &[Case]) -> String {
 
 fn figure(value: Option<f64>) -> String {
     value.map_or("-".to_owned(), |value| format!("{value:.2}"))
-}
-
-/// There is at least one seed.
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
 }
 
 fn deviation(values: &[f64]) -> Option<f64> {

@@ -1,7 +1,7 @@
 //! The measure on small lists of its own.
 
 use super::*;
-use std::path::Path;
+use std::{fs, path::Path};
 
 const NODES: &str = "sn,cpu_milli,memory_mib,gpu,model\n\
     a,16000,65536,2,T4\nb,16000,65536,2,T4\nc,32000,131072,4,G2\nd,8000,32768,0,\n";

@@ -5,6 +5,7 @@
 //! order of the queue.
 
 use super::swf::Job;
+use crate::kit::figures::mean;
 use scheduler::domain::{
     backfill::{Reservation, Rule, Running},
     order::{Order, Waiting, key},
@@ -66,10 +67,6 @@ pub fn recorded(jobs: &[Job]) -> Option<f64> {
 fn slowdown(job: &Job, waited_s: i64) -> f64 {
     let bounded_s = job.run_s.max(BOUND_S);
     ((waited_s + job.run_s) as f64 / bounded_s as f64).max(1.0)
-}
-
-pub fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
 struct Machine<'a> {

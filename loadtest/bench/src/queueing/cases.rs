@@ -2,13 +2,14 @@
 
 use super::{
     QueueingError,
-    batch::{self, Policy, Service, mean},
+    batch::{self, Policy, Service},
     gang::{self, Accounting},
     philly,
     published::{Published, PublishedError},
     report::{BatchCase, Case, GangCase},
     swf::{Job, Log},
 };
+use crate::kit::figures::mean;
 use indicatif::{ProgressBar, ProgressStyle};
 use scheduler::domain::order::Order;
 use std::path::Path;

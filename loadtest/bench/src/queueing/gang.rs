@@ -1,10 +1,8 @@
 //! A GPU cluster with preemption, by the published protocol: at every submission and every completion the cluster is
 //! emptied and filled again in the scheduler's order, and whoever does not fit waits.
 
-use super::{
-    batch::mean,
-    philly::{GPUS_PER_NODE, Gang, NODES},
-};
+use super::philly::{GPUS_PER_NODE, Gang, NODES};
+use crate::kit::figures::mean;
 use scheduler::domain::order::{Order, Waiting, densest, key};
 
 /// What a job pays for being stopped and started.

@@ -12,7 +12,7 @@ mod tally;
 pub use audit::AuditError;
 pub use figures::Figures;
 
-use crate::usage::{Usage, Used};
+use crate::kit::usage::{Usage, Used};
 use audit::Audit;
 use chain::{Clients, Pace};
 use chassis::stack::{Stack, StackError};

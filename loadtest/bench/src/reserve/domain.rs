@@ -4,10 +4,11 @@ mod decider;
 mod space;
 
 use super::workload::Workload;
+use crate::kit::figures::{median, per_s, round, spread};
 use chassis::Stopwatch;
 use ledger::IllegalEvent;
 use serde::Serialize;
-use std::fs;
+use std::{fs, time::Duration};
 use vocab::{ReservationNo, ResourceAnswer, ResourceAsk, Slot};
 
 #[derive(Debug, thiserror::Error)]
@@ -114,8 +115,7 @@ impl Rates {
     }
 
     fn spread(&self) -> [u64; 2] {
-        let (least, most) = (self.wall.iter().min(), self.wall.iter().max());
-        [least, most].map(|of| of.copied().unwrap_or(0))
+        spread(&self.wall)
     }
 }
 
@@ -138,7 +138,7 @@ fn compare<S: Subject>(length: Length) -> Result<[Rates; 2], DomainError> {
         }
         for (bench, rates) in benches.iter().zip(&mut rates) {
             rates.wall.push(median(&bench.per_s));
-            rates.cpu.push(per_s(bench.timed.ops, bench.timed.cpu_ns));
+            rates.cpu.push(per_s(bench.timed.ops, bench.timed.cpu));
             let refused = bench.workload.refused() as f64;
             rates.refused_percent = 100.0 * refused / bench.ops as f64;
         }
@@ -160,7 +160,7 @@ struct Bench<S> {
 #[derive(Debug, Default)]
 struct Timed {
     ops: u64,
-    cpu_ns: u64,
+    cpu: Duration,
 }
 
 impl<S: Subject> Bench<S> {
@@ -197,15 +197,14 @@ impl<S: Subject> Bench<S> {
         self.chains += CHAINS as u64;
         let asks = self.workload.asks(CHAINS);
         self.subject.prepare(slot, &asks);
-        let (began, cpu_before) = (Stopwatch::start(), cpu_ns());
+        let (began, cpu_before) = (Stopwatch::start(), cpu());
         let answers = self.subject.decide(slot, &asks)?;
-        let (took, cpu) = (began.elapsed(), cpu_ns() - cpu_before);
+        let (took, cpu) = (began.elapsed(), cpu().saturating_sub(cpu_before));
         let ops = asks.len() as u64;
         self.ops += ops;
         self.timed.ops += ops;
-        self.timed.cpu_ns += cpu;
-        // A chunk takes milliseconds, not centuries.
-        self.per_s.push(per_s(ops, took.as_nanos() as u64));
+        self.timed.cpu += cpu;
+        self.per_s.push(per_s(ops, took));
         for ((no, answer), ask) in answers.iter().zip(asks) {
             self.workload.told(*no, ask, answer);
         }
@@ -213,24 +212,13 @@ impl<S: Subject> Bench<S> {
     }
 }
 
-fn per_s(ops: u64, ns: u64) -> u64 {
-    (u128::from(ops) * 1_000_000_000 / u128::from(ns.max(1))) as u64
-}
-
-fn median(values: &[u64]) -> u64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable();
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0)
-}
-
 fn slower_percent(small: u64, large: u64) -> f64 {
-    let percent = 100.0 * (1.0 - large as f64 / small.max(1) as f64);
-    (percent * 10.0).round() / 10.0
+    round(100.0 * (1.0 - large as f64 / small.max(1) as f64), 1)
 }
 
 /// What this thread, the process's first, has had of a core.
-fn cpu_ns() -> u64 {
+fn cpu() -> Duration {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let first = text.split(' ').next();
-    first.and_then(|ns| ns.parse().ok()).unwrap_or(0)
+    Duration::from_nanos(first.and_then(|ns| ns.parse().ok()).unwrap_or(0))
 }

@@ -1,6 +1,7 @@
 //! What the suite wants to reach on two cores with everything on one machine, and whether it does.
 
-use super::{case::Case, figures::CaseFigures, plot::grouped, rate::round, report::Report};
+use super::{case::Case, figures::CaseFigures, plot::grouped, report::Report};
+use crate::{kit::figures::round, peers::AIM_TASK_TABLES};
 
 /// One line of the table.
 #[derive(Debug)]
@@ -115,7 +116,7 @@ pub fn lines(report: &Report) -> Vec<Line> {
     let peers = report.peers.as_ref();
     let times = peers.map(|peers| round(peers.ratio_vs_task_tables, 2));
     let what = "tasks/s beside task tables in Postgres";
-    line("peers", what, "times", Aim::AtLeast(10.0), times);
+    line("peers", what, "times", Aim::AtLeast(AIM_TASK_TABLES), times);
     lines
 }
 

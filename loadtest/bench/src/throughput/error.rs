@@ -1,6 +1,7 @@
 //! What breaks a run. A missed aim does not.
 
 use super::audit::AuditError;
+use crate::kit::report::ReportError;
 use chassis::stack::StackError;
 use client::{ConnectError, Failed};
 use replay::{
@@ -61,6 +62,8 @@ pub enum BenchError {
     },
     #[error(transparent)]
     Audit(#[from] AuditError),
+    #[error(transparent)]
+    Report(#[from] ReportError),
     #[error("the figures' files, or a thread: {0}")]
     Io(#[from] io::Error),
     #[error("the figures as JSON: {0}")]

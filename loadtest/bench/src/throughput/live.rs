@@ -2,10 +2,13 @@
 //! again after it was killed.
 
 use super::{
-    BenchError, case::Case, figures::Versions, load::Load, observer::Observer, rate::round,
-    scene::Scene, task::Tasks,
+    BenchError, case::Case, figures::Versions, load::Load, observer::Observer, scene::Scene,
+    task::Tasks,
 };
-use crate::usage::{SERVICES, TOGETHER, Usage};
+use crate::kit::{
+    figures::round,
+    usage::{SERVICES, TOGETHER, Usage},
+};
 use chassis::{Stopwatch, stack::Stack};
 use replay::{
     drive::{FaultError, command, gauge},

@@ -1,7 +1,7 @@
 //! Looks at how far everything is: the ledger's end, what the read models have applied, what is on the bill.
 
 use super::{BenchError, audit::AuditError, counts::Counts, load::Load};
-use crate::usage::SERVICES;
+use crate::kit::usage::SERVICES;
 use chassis::{Stopwatch, stack::Stack};
 use ledger::{Bus, jetstream::JetStreamBus};
 use replay::{drive::gauge, reach::ledger};

@@ -6,7 +6,10 @@ use super::{
     observer::{LedgerSize, Observer, Sample},
     verdict::{self, Evidence, LAG, Shortfall},
 };
-use crate::usage::{SERVICES, Usage, Used};
+use crate::kit::{
+    figures::round,
+    usage::{SERVICES, Usage, Used},
+};
 use chassis::{Stopwatch, stack::Stack};
 use replay::latency::quantile_ms;
 use serde::{Deserialize, Serialize};
@@ -59,11 +62,6 @@ pub struct RateFigures {
     /// Why the last one was refused, or sent again.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub trouble: String,
-}
-
-pub fn round(number: f64, digits: i32) -> f64 {
-    let ten = 10_f64.powi(digits);
-    (number * ten).round() / ten
 }
 
 /// What had been counted before.

@@ -1,7 +1,7 @@
 //! What a case needs before its load begins: settings by the operator, nodes with their agents, clients.
 
 use super::{BenchError, audit::nodes_ready, case::Case};
-use crate::usage::AGENTS;
+use crate::kit::usage::AGENTS;
 use chassis::{Stopwatch, stack::Stack};
 use client::{Client, ConnectOptions, Failed, Operation, SetRate};
 use replay::{

@@ -1,6 +1,7 @@
 //! What sampled traces cost: the same rate without and with them, in turns.
 
-use super::{Bench, BenchError, rate::round};
+use super::{Bench, BenchError};
+use crate::kit::figures::round;
 use replay::otlp::Collector;
 use serde::{Deserialize, Serialize};
 

@@ -10,7 +10,10 @@ use super::{
 use chassis::{Stopwatch, stack::Stack};
 use clap::Args;
 use ledger::{Bus, BusError, Chain, ChainError, Tail, jetstream::JetStreamBus};
-use replay::reach::{self, ReachError};
+use replay::{
+    command::block_on,
+    reach::{self, ReachError},
+};
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -50,7 +53,7 @@ enum Failed {
     #[error(transparent)]
     Chain(#[from] ChainError),
     #[error("starting the runtime: {0}")]
-    Runtime(io::Error),
+    Runtime(#[from] io::Error),
     #[error("the history as JSON: {0}")]
     Json(#[from] serde_json::Error),
     #[error("{0} has asked for resources before; start a fresh stack")]
@@ -106,12 +109,8 @@ fn at(path: &Path, source: io::Error) -> Failed {
 }
 
 fn recorded(stack: &Path, time: Duration) -> Result<History, Failed> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(Failed::Runtime)?;
     let stack = Stack::read(stack).map_err(|error| Box::new(error.into()))?;
-    runtime.block_on(drive(&stack, time))
+    block_on(drive(&stack, time))
 }
 
 async fn drive(stack: &Stack, time: Duration) -> Result<History, Failed> {

@@ -1,7 +1,10 @@
 //! `loadtest fleet`: a few simulated nodes beside a stack that is used by hand.
 
 use super::{Fleet, FleetError, FleetOptions};
-use crate::workload::{Node, Selection, Workload, WorkloadError};
+use crate::{
+    command::{block_on, exit},
+    workload::{Node, Selection, Workload, WorkloadError},
+};
 use chassis::Shutdown;
 use chassis::stack::{Stack, StackError};
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
@@ -25,7 +28,7 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 enum StandError {
     #[error("the runtime: {0}")]
-    Runtime(std::io::Error),
+    Runtime(#[from] std::io::Error),
     #[error(transparent)]
     Stack(#[from] StackError),
     #[error(transparent)]
@@ -38,25 +41,11 @@ enum StandError {
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
 pub fn main(options: &Options) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    match runtime {
-        Ok(runtime) => match runtime.block_on(stand(options)) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => failed(&error),
-        },
-        Err(error) => failed(&StandError::Runtime(error)),
-    }
-}
-
-fn failed(error: &StandError) -> ExitCode {
-    eprintln!("loadtest fleet: {error}");
-    ExitCode::FAILURE
+    exit("fleet", block_on(stand(options)))
 }
 
 async fn stand(options: &Options) -> Result<(), StandError> {
-    let shutdown = Shutdown::on_signals().map_err(StandError::Runtime)?;
+    let shutdown = Shutdown::on_signals()?;
     let stack = Stack::read(&options.stack)?;
     let creds = stack.creds("fleet")?;
     let workload = Workload::read(&options.workload, Selection::default())?;

@@ -6,6 +6,8 @@ use super::{
     allocation::Live,
     fleet::{NodeNo, Wanted},
     queues::Key,
+    reserve::Reservations,
+    waiting::Promise,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::{AllocationNo, Millis, WaitingReason};
@@ -15,14 +17,6 @@ use vocab::{AllocationNo, Millis, WaitingReason};
 pub(super) struct Aside {
     now: Millis,
     promise: Option<Promise>,
-}
-
-/// The earliest place that the first who does not fit can have by the run-time estimates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Promise {
-    to: AllocationNo,
-    pub(super) node: NodeNo,
-    from: Millis,
 }
 
 impl Aside {
@@ -39,8 +33,8 @@ impl Aside {
         self.promise
     }
 
-    pub(super) fn nodes(&self, state: &Scheduler) -> BTreeSet<NodeNo> {
-        let mut nodes: BTreeSet<_> = state.reservations.nodes().collect();
+    pub(super) fn nodes(&self, reservations: &Reservations) -> BTreeSet<NodeNo> {
+        let mut nodes: BTreeSet<_> = reservations.nodes().collect();
         nodes.extend(self.promise.as_ref().map(|promise| promise.node));
         nodes
     }
@@ -59,7 +53,7 @@ impl Aside {
         };
         if !state
             .reservations
-            .let_in(state, live.queue, node, self.now, ends)
+            .let_in(state.waiting.queues(), live.queue, node, self.now, ends)
         {
             return false;
         }
@@ -84,11 +78,12 @@ fn promise(state: &Scheduler, now: Millis) -> Option<Promise> {
             let room = [WaitingReason::NoRoomNow, WaitingReason::PreemptionLimit];
             room.contains(&said.reason)
         }) && state
-            .queues
+            .waiting
+            .queues()
             .limited_by(line.key.queue, &line.asks)
             .is_none()
     };
-    let lines = state.queues.lines().filter(told);
+    let lines = state.waiting.queues().lines().filter(told);
     let mut heads: Vec<Key> = lines.filter_map(|line| line.head()).collect();
     heads.sort_unstable();
     let mut looked_at = BTreeSet::new();

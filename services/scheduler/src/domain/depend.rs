@@ -1,6 +1,9 @@
 //! Dependencies: what starts only after others have ended.
 
-use super::{Scheduler, allocation::Phase};
+use super::{
+    Scheduler,
+    allocation::{Allocations, Phase},
+};
 use ledger::Draft;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,6 +25,50 @@ pub struct Dependencies {
 }
 
 impl Dependencies {
+    /// What it is to start after has ended where it is not live: admission lets in nothing else. Whether it has finished is
+    /// remembered for as long as admission knows it, so that one that is not remembered has not.
+    pub fn depend(&mut self, no: AllocationNo, on: &[Dependency], allocations: &Allocations) {
+        for dependency in on {
+            let other = dependency.allocation;
+            if allocations.contains(&other) && other != no {
+                let dependents = self.dependents.entry(other).or_default();
+                dependents.insert(no, dependency.success);
+                self.on.entry(no).or_default().insert(other);
+            } else if dependency.success && !self.finished.contains(&other) {
+                self.doomed.insert(no);
+            }
+        }
+    }
+
+    pub fn awaits_others(&self, no: AllocationNo) -> bool {
+        self.on.contains_key(&no)
+    }
+
+    /// It has ended; `success` when it finished. Those that wait for nobody any more.
+    fn ended(&mut self, no: AllocationNo, success: bool) -> Vec<AllocationNo> {
+        self.doomed.remove(&no);
+        for other in self.on.remove(&no).into_iter().flatten() {
+            if let Some(dependents) = self.dependents.get_mut(&other) {
+                dependents.remove(&no);
+            }
+        }
+        let mut free = Vec::new();
+        for (dependent, wants_success) in self.dependents.remove(&no).into_iter().flatten() {
+            if wants_success && !success {
+                self.doomed.insert(dependent);
+                continue;
+            }
+            if let Some(on) = self.on.get_mut(&dependent) {
+                on.remove(&no);
+                if on.is_empty() {
+                    self.on.remove(&dependent);
+                    free.push(dependent);
+                }
+            }
+        }
+        free
+    }
+
     /// It finished, by the event with this number.
     pub fn finished(&mut self, by: EventNo, no: AllocationNo) {
         self.finished.insert(no);
@@ -44,55 +91,11 @@ impl Dependencies {
 }
 
 impl Scheduler {
-    /// What it is to start after has ended where it is not live: admission lets in nothing else. Whether it has finished is
-    /// remembered for as long as admission knows it, so that one that is not remembered has not.
-    pub(super) fn depend(&mut self, no: AllocationNo, on: &[Dependency]) {
-        for dependency in on {
-            let other = dependency.allocation;
-            if self.allocations.contains(&other) && other != no {
-                let dependents = self.dependencies.dependents.entry(other).or_default();
-                dependents.insert(no, dependency.success);
-                self.dependencies.on.entry(no).or_default().insert(other);
-            } else if dependency.success && !self.dependencies.finished.contains(&other) {
-                self.dependencies.doomed.insert(no);
-            }
-        }
-    }
-
-    pub(super) fn awaits_others(&self, no: AllocationNo) -> bool {
-        self.dependencies.on.contains_key(&no)
-    }
-
     /// `no` has ended; `success` when it finished.
     pub(super) fn release_dependents(&mut self, no: AllocationNo, success: bool) {
-        let known = &mut self.dependencies;
-        known.doomed.remove(&no);
-        for other in known.on.remove(&no).into_iter().flatten() {
-            if let Some(dependents) = known.dependents.get_mut(&other) {
-                dependents.remove(&no);
-            }
-        }
-        let mut free = Vec::new();
-        for (dependent, wants_success) in known.dependents.remove(&no).into_iter().flatten() {
-            if wants_success && !success {
-                known.doomed.insert(dependent);
-                continue;
-            }
-            if let Some(on) = known.on.get_mut(&dependent) {
-                on.remove(&no);
-                if on.is_empty() {
-                    known.on.remove(&dependent);
-                    free.push(dependent);
-                }
-            }
-        }
-        for dependent in free {
-            let waits = |phase: &Phase| *phase == Phase::AwaitingOthers;
-            if self
-                .allocations
-                .get(&dependent)
-                .is_some_and(|live| waits(&live.phase))
-            {
+        for dependent in self.dependencies.ended(no, success) {
+            let live = self.allocations.get(&dependent);
+            if live.is_some_and(|live| live.phase == Phase::AwaitingOthers) {
                 self.queue(dependent);
             }
         }

@@ -2,13 +2,14 @@
 
 use super::{
     Scheduler,
-    allocation::{Hold, Live, Phase},
+    allocation::{Allocations, Hold, Live, Phase},
+    settings::Settings,
 };
 use crate::domain::Written;
 use ledger::Draft;
 use vocab::fact::{AllocationEnded, AllocationRequeued, AllocationStarted};
 use vocab::{
-    AllocationNo, EndCause, Millis, RunState,
+    AllocationNo, EndCause, Millis, RunState, SchedulingPolicy,
     sabotage::{self, Bug},
 };
 
@@ -25,7 +26,13 @@ pub(super) fn decide_lost(state: &mut Scheduler, draft: &mut Draft) {
             .and_then(|live| live.hold());
         let started = hold.and_then(|hold| hold.started);
         let at = started.map_or(draft.now, |started| draft.now.max(started));
-        let event = over(state, allocation, EndCause::NodeLost, at, draft.now);
+        let event = over(
+            (&state.allocations, &state.settings),
+            allocation,
+            EndCause::NodeLost,
+            at,
+            draft.now,
+        );
         draft.emit(state, event);
     }
 }
@@ -50,38 +57,47 @@ pub(super) fn decide_reports(state: &mut Scheduler, draft: &mut Draft) {
                 continue;
             }
             // What was over before its agent was told to stop it did not end for that: it is not run again.
-            RunState::Finished if runs_again(state, allocation) => EndCause::Preempted,
+            RunState::Finished if runs_again(hold) => EndCause::Preempted,
             RunState::Finished => EndCause::Finished,
             RunState::Failed => EndCause::Failed,
             RunState::Rejected => EndCause::RejectedByNode,
             RunState::Stopped if hold.preempted() && !hold.cancelled() => EndCause::Preempted,
             RunState::Stopped => EndCause::Cancelled,
         };
-        let event = over(state, allocation, cause, at, draft.now);
+        let event = over(
+            (&state.allocations, &state.settings),
+            allocation,
+            cause,
+            at,
+            draft.now,
+        );
         draft.emit(state, event);
     }
 }
 
-fn runs_again(state: &Scheduler, allocation: AllocationNo) -> bool {
-    let hold = state.allocations.get(&allocation).and_then(Live::hold);
-    sabotage::armed(Bug::FinishedRunsAgain) && hold.is_some_and(Hold::preempted)
+fn runs_again(hold: &Hold) -> bool {
+    sabotage::armed(Bug::FinishedRunsAgain) && hold.preempted()
 }
 
 /// What becomes of an allocation whose run is over.
 fn over(
-    state: &Scheduler,
+    (allocations, settings): (&Allocations, &Settings),
     allocation: AllocationNo,
     cause: EndCause,
     at: Millis,
     now: Millis,
 ) -> Written {
-    let live = state.allocations.get(&allocation);
+    let live = allocations.get(&allocation);
     match live.and_then(|live| Some((live, live.hold()?))) {
         Some((live, hold)) if again(live, hold, cause) => AllocationRequeued {
             allocation,
             cause,
             at,
-            not_before: Millis(now.0.saturating_add_unsigned(state.pause_ms(live, cause))),
+            not_before: Millis(now.0.saturating_add_unsigned(pause_ms(
+                live,
+                cause,
+                settings.policy(),
+            ))),
         }
         .into(),
         _ => AllocationEnded {
@@ -102,19 +118,13 @@ fn again(live: &Live, hold: &Hold, cause: EndCause) -> bool {
     }
 }
 
-impl Scheduler {
-    /// The pause before the next try: none when the allocation is not to blame, else doubled with each failure.
-    fn pause_ms(&self, live: &Live, cause: EndCause) -> u64 {
-        match cause {
-            EndCause::Failed | EndCause::RejectedByNode => {
-                let doubled = self
-                    .settings
-                    .policy()
-                    .backoff_ms
-                    .saturating_mul(1 << live.failures.min(32));
-                doubled.min(self.settings.policy().backoff_ms_max)
-            }
-            _ => 0,
+/// The pause before the next try: none when the allocation is not to blame, else doubled with each failure.
+fn pause_ms(live: &Live, cause: EndCause, policy: &SchedulingPolicy) -> u64 {
+    match cause {
+        EndCause::Failed | EndCause::RejectedByNode => {
+            let doubled = policy.backoff_ms.saturating_mul(1 << live.failures.min(32));
+            doubled.min(policy.backoff_ms_max)
         }
+        _ => 0,
     }
 }

@@ -3,11 +3,10 @@
 use super::{
     Scheduler,
     allocation::{Live, Phase},
-    blocked::AGAIN_MS,
     class::{Amounts, Class, ClassNo},
     fair::Share,
-    fleet::{KindNo, Moves, NodeNo, Others, keeps_off},
-    queues::Said,
+    fleet::{Fleet, KindNo, Moves, NodeNo, Others, keeps_off},
+    waiting::AGAIN_MS,
     work,
 };
 use ledger::Draft;
@@ -27,25 +26,6 @@ pub(super) struct Findings {
 type Kinds = [(KindNo, u32, u32)];
 
 impl Scheduler {
-    /// In one word, why there is no room for a class. Only the kinds of nodes matter for that, not what is on them.
-    fn lack(&self, class: &Class, kinds: &Kinds) -> WaitingReason {
-        if kinds.iter().all(|(_, ready, _)| *ready == 0) {
-            return WaitingReason::NoNodeReady;
-        }
-        let open = kinds.iter().filter(|(_, _, open)| *open > 0);
-        let filters = open.map(|(kind, _, _)| keeps_off(self.fleet.kind(*kind), class));
-        let filters: BTreeSet<_> = filters.collect();
-        if filters.contains(&None) {
-            WaitingReason::NoRoomNow
-        } else if filters.contains(&Some(Filter::Capacity)) {
-            WaitingReason::LargerThanAnyNode
-        } else if filters.contains(&Some(Filter::GpuModel)) {
-            WaitingReason::NoNodeOfModel
-        } else {
-            WaitingReason::NoNodeMatches
-        }
-    }
-
     /// Of a class, and the first who asks for it.
     pub(super) fn look_at_all_nodes(&self, no: AllocationNo, class: &Class) -> Findings {
         let mut findings = Findings::default();
@@ -105,7 +85,7 @@ impl Scheduler {
 
     /// Whether somebody else has the node to himself.
     fn kept_for_others(&self, no: NodeNo, node: &super::fleet::Node) -> Option<Filter> {
-        if !node.nominees.is_empty() || self.blocked.promised(no) {
+        if !node.nominees.is_empty() || self.waiting.promised(no) {
             Some(Filter::Backfill)
         } else {
             (*node.aside).then_some(Filter::Reserved)
@@ -120,16 +100,16 @@ impl Scheduler {
         known: &mut BTreeMap<ClassNo, Findings>,
         now: Millis,
     ) -> Option<LineExplained> {
-        let line = self.queues.line(line)?;
-        let block = self.block_of(line)?;
+        let line = self.waiting.queues().line(line)?;
+        let block = self.waiting.block_of(line)?;
         let head = line.head()?.allocation;
         let class = self.allocations.get(&head)?.class;
         // A gang is explained by its first member; whether the reason is room alone is said of the gang.
         let for_room = matches!(block, WaitingReason::NoRoomNow | WaitingReason::GangNoRoom);
-        let reason = match self.lack(self.allocations.class(class), kinds) {
+        let reason = match lack(self.allocations.class(class), kinds, &self.fleet) {
             WaitingReason::NoRoomNow => match block {
                 // A gang is told that it does not fit, whatever that would take.
-                WaitingReason::NoRoomNow if self.blocked.rate_limited.contains(&line.no) => {
+                WaitingReason::NoRoomNow if self.waiting.is_rate_limited(line.no) => {
                     WaitingReason::PreemptionLimit
                 }
                 block => block,
@@ -154,14 +134,14 @@ impl Scheduler {
             return None;
         }
         let queue = line.key.queue;
-        let held = *self.queues.own(queue);
+        let held = *self.waiting.queues().own(queue);
         let share = Share::dominant(&held, self.fleet.totals());
         let shortfall = shortfall
             .into_iter()
             .flat_map(|amounts| ResourceKind::ALL.into_iter().zip(amounts));
         Some(LineExplained {
             line: line.no,
-            queue: self.queues.get(queue).name.clone(),
+            queue: self.waiting.queues().get(queue).name.clone(),
             reason,
             head,
             counts,
@@ -171,27 +151,17 @@ impl Scheduler {
         })
     }
 
-    pub(super) fn explained(&mut self, fact: &LineExplained, now: Millis) {
-        if let Some(line) = self.queues.line_mut(fact.line) {
-            line.said = Some(Said {
-                reason: fact.reason,
-                counts: fact.counts.clone(),
-                at: now,
-            });
-        }
-    }
-
     /// Where an allocation that was never told stands; none when that is not known yet.
     fn stands(&self, live: &Live) -> Option<(WaitingReason, Option<LineNo>)> {
         let in_line = |line: LineNo| {
-            let line = self.queues.line(line)?;
-            let block = self.block_of(line)?;
+            let line = self.waiting.queues().line(line)?;
+            let block = self.waiting.block_of(line)?;
             let reason = line.said.as_ref().map_or(block, |said| said.reason);
             Some((reason, Some(line.no)))
         };
         match &live.phase {
             Phase::Queued(line, _) => in_line(*line),
-            Phase::InGang => match live.gang.and_then(|gang| self.gangs.line(gang)) {
+            Phase::InGang => match live.gang.and_then(|gang| self.waiting.gangs().line(gang)) {
                 Some(line) => in_line(line),
                 None => Some((WaitingReason::GangIncomplete, None)),
             },
@@ -200,6 +170,25 @@ impl Scheduler {
             Phase::Pausing(_) => Some((WaitingReason::Backoff, None)),
             Phase::AwaitingQuota(_) | Phase::Held(_) => None,
         }
+    }
+}
+
+/// In one word, why there is no room for a class. Only the kinds of nodes matter for that, not what is on them.
+fn lack(class: &Class, kinds: &Kinds, fleet: &Fleet) -> WaitingReason {
+    if kinds.iter().all(|(_, ready, _)| *ready == 0) {
+        return WaitingReason::NoNodeReady;
+    }
+    let open = kinds.iter().filter(|(_, _, open)| *open > 0);
+    let filters = open.map(|(kind, _, _)| keeps_off(fleet.kind(*kind), class));
+    let filters: BTreeSet<_> = filters.collect();
+    if filters.contains(&None) {
+        WaitingReason::NoRoomNow
+    } else if filters.contains(&Some(Filter::Capacity)) {
+        WaitingReason::LargerThanAnyNode
+    } else if filters.contains(&Some(Filter::GpuModel)) {
+        WaitingReason::NoNodeOfModel
+    } else {
+        WaitingReason::NoNodeMatches
     }
 }
 
@@ -228,27 +217,26 @@ fn part(missing: &Amounts, asked: &Amounts) -> u128 {
 /// `due`, if that is known already, is what each queue is due. Whether something is left for the next frame.
 pub(super) fn decide(state: &mut Scheduler, due: Option<Vec<Share>>, draft: &mut Draft) -> bool {
     let composition = Some(state.fleet.composition());
-    if state.blocked.explained_with != composition {
+    if state.pace.explained_with != composition {
         // Other nodes may be another reason.
-        state.blocked.explained_with = composition;
-        let lines = state.queues.lines().map(|line| line.no);
-        state.blocked.0.unexplained.extend(lines);
+        state.pace.explained_with = composition;
+        state.waiting.explain_all();
     }
-    let put_off = &mut state.blocked.explaining_put_off;
+    let put_off = &mut state.pace.explaining_put_off;
     if !put_off.is_due(work::EXPLAINING_LEAST, draft) {
-        return !state.blocked.unexplained.is_empty() || !state.fresh.is_empty();
+        return state.waiting.first_unexplained().is_some() || !state.waiting.fresh().is_empty();
     }
     let look = state.fleet.nodes().len() / work::COUNTED_FOR_ONE;
-    if !state.blocked.unexplained.is_empty() {
+    if state.waiting.first_unexplained().is_some() {
         let kinds = state.fleet.by_kind();
         let due = due.unwrap_or_else(|| state.fair_shares());
         let mut known = BTreeMap::new();
-        while let Some(line) = state.blocked.unexplained.first().copied() {
+        while let Some(line) = state.waiting.first_unexplained() {
             if draft.full() {
                 return true;
             }
             draft.spend(1);
-            state.blocked.unexplained.pop_first();
+            state.waiting.is_explained(line);
             let looked = known.len();
             let event = state.explanation(line, (&due, &kinds), &mut known, draft.now);
             draft.spend((known.len() - looked) * look);
@@ -258,13 +246,17 @@ pub(super) fn decide(state: &mut Scheduler, due: Option<Vec<Share>>, draft: &mut
         }
     }
     // From where the last frame was full, so that nobody waits for those of whom nothing is known yet.
-    let from = std::mem::take(&mut state.blocked.told_from);
-    let fresh = state.fresh.range(from..).chain(state.fresh.range(..from));
+    let from = std::mem::take(&mut state.pace.told_from);
+    let fresh = state
+        .waiting
+        .fresh()
+        .range(from..)
+        .chain(state.waiting.fresh().range(..from));
     // One more than there can be time for.
     let fresh: Vec<_> = fresh.take(draft.work_left() + 1).copied().collect();
     for allocation in fresh {
         if draft.full() {
-            state.blocked.told_from = allocation;
+            state.pace.told_from = allocation;
             return true;
         }
         draft.spend(1);

@@ -1,7 +1,7 @@
 //! Whoever would have to go at once for another who waits is placed after that one, or not at all: so nothing is placed in
 //! vain. The order between queues is that of their shares as long as nobody's priority takes from anybody.
 
-use super::{Scheduler, class::add, fair::Share, queues::Line};
+use super::{Scheduler, class::add, fair::Share};
 use vocab::LineNo;
 
 /// Lines that may be tried and whose heads preempt, and those that come after them.
@@ -19,13 +19,13 @@ impl Levels {
         if !state.settings.any_preempts() {
             return Vec::new();
         }
-        let lines = state.lines_to_try();
+        let lines = state.waiting.lines_to_try();
         // Alone, nobody comes after anybody.
         if lines.len() < 2 || state.settings.policy().preemptions_per_minute == 0 {
             return Vec::new();
         }
         let preempting = lines.iter().filter_map(|no| {
-            let head = state.queues.line(*no)?.head()?;
+            let head = state.waiting.queues().line(*no)?.head()?;
             let live = state.allocations.get(&head.allocation)?;
             state
                 .preempts(head.allocation, live)
@@ -40,10 +40,10 @@ impl Levels {
     fn highest(&mut self, state: &mut Scheduler) -> Option<i32> {
         let preempting = self.preempting.get_or_insert_with(|| Self::of(state));
         while let Some((priority, line)) = preempting.last() {
-            let line = state.queues.line(*line);
+            let line = state.waiting.queues().line(*line);
             let live = line.and_then(|line| state.allocations.get(&line.head()?.allocation));
             let still = live.is_some_and(|live| live.priority == *priority);
-            if still && line.is_some_and(|line| state.may_be_tried(line)) {
+            if still && line.is_some_and(|line| state.waiting.block_of(line).is_none()) {
                 return Some(*priority);
             }
             preempting.pop();
@@ -56,7 +56,7 @@ impl Levels {
         let Some(highest) = self.highest(state) else {
             return false;
         };
-        let line = state.queues.line(no);
+        let line = state.waiting.queues().line(no);
         let Some((line, live)) =
             line.and_then(|line| Some((line, state.allocations.get(&line.head()?.allocation)?)))
         else {
@@ -68,7 +68,7 @@ impl Levels {
         let protected_milli = state.settings.policy().protected_milli;
         if protected_milli > 0 {
             let queue = line.key.queue;
-            let mut held = *state.queues.own(queue);
+            let mut held = *state.waiting.queues().own(queue);
             add(&mut held, &line.asks);
             let held = Share::dominant(&held, state.fleet.totals());
             let due = self.due.get_or_insert_with(|| state.fair_shares());
@@ -77,7 +77,7 @@ impl Levels {
                 return false;
             }
         }
-        state.queues.pass_over(no);
+        state.waiting.pass_over(no);
         self.held_back.push(no);
         true
     }
@@ -86,27 +86,8 @@ impl Levels {
     pub fn free(&mut self, state: &mut Scheduler) -> bool {
         let any = !self.held_back.is_empty();
         for no in self.held_back.drain(..) {
-            state.queues.take_up(no);
+            state.waiting.take_up(no);
         }
         any
-    }
-}
-
-impl Scheduler {
-    fn lines_to_try(&mut self) -> Vec<LineNo> {
-        let blocked = &self.blocked.0;
-        let shapes = self.queues.by_shape().iter();
-        let open = shapes.filter(|(shape, _)| !blocked.has_no_room(**shape));
-        let mut lines: Vec<_> = open.flat_map(|(_, lines)| lines.iter().copied()).collect();
-        lines.retain(|no| {
-            self.queues
-                .line(*no)
-                .is_some_and(|line| self.may_be_tried(line))
-        });
-        lines
-    }
-
-    fn may_be_tried(&self, line: &Line) -> bool {
-        self.block_of(line).is_none()
     }
 }

@@ -3,12 +3,9 @@
 use super::{
     Scheduler,
     allocation::{Hold, Live, Phase, Stop},
-    class::{Amounts, Shape, ShapeNo},
+    class::Shape,
     fleet::Spot,
-    order,
     preempt::Epoch,
-    queues::{Key, LineKey, QueueNo},
-    settings::PriorityNo,
 };
 use ledger::IllegalEvent;
 use std::collections::VecDeque;
@@ -17,14 +14,14 @@ use vocab::fact::{
     AllocationRequested, AllocationRequeued, AllocationStarted, AllocationStopping,
     AllocationWaiting, RunReported,
 };
-use vocab::{AllocationNo, At, EndCause, LineNo, Millis, QueueOrder, WaitingReason};
+use vocab::{AllocationNo, At, EndCause, Millis, WaitingReason};
 
 impl Scheduler {
     pub(super) fn request(&mut self, fact: &AllocationRequested, at: &At) {
         let (no, tenant, spec) = (AllocationNo(at.no.0), &fact.operation.tenant, &fact.spec);
         let class = self.fleet.class(tenant, spec);
         let class = self.allocations.acquire_class(&class);
-        let queue = self.queues.enter(spec.queue.as_ref().unwrap_or(tenant));
+        let queue = self.waiting.enter(spec.queue.as_ref().unwrap_or(tenant));
         let priority_class = spec.priority_class.as_ref();
         let live = Live {
             class,
@@ -34,7 +31,7 @@ impl Scheduler {
             gang: spec
                 .gang
                 .as_ref()
-                .map(|gang| self.gangs.join(tenant, gang, no)),
+                .map(|gang| self.waiting.gangs_mut().join(tenant, gang, no)),
             job_set: self.allocations.join_job_set(tenant, &spec.job_set, no),
             // Checked at the inbox to be at most 16.
             retries_left: spec.restart.retries.min(255) as u8,
@@ -47,7 +44,8 @@ impl Scheduler {
             phase: Phase::AwaitingQuota(None),
         };
         self.allocations.insert(no, live);
-        self.depend(no, &spec.depends_on);
+        self.dependencies
+            .depend(no, &spec.depends_on, &self.allocations);
     }
 
     pub(super) fn report(&mut self, fact: &RunReported) {
@@ -59,7 +57,7 @@ impl Scheduler {
 
     /// Puts it in line, or where it waits for what has to come first.
     pub(super) fn queue(&mut self, no: AllocationNo) {
-        let others = self.awaits_others(no);
+        let others = self.dependencies.awaits_others(no);
         let Some(live) = self.allocations.get_mut(&no) else {
             return;
         };
@@ -70,7 +68,7 @@ impl Scheduler {
         match live.gang {
             Some(gang) => {
                 live.phase = Phase::InGang;
-                self.gangs.ready(gang, no);
+                self.waiting.gangs_mut().ready(gang, no);
                 self.form(gang);
             }
             None => self.queue_alone(no),
@@ -83,91 +81,20 @@ impl Scheduler {
         };
         let mut shape = Shape::single(live.class, live.run_time_ms);
         // One that joins a gang that runs goes where the others are.
-        let runs = live.gang.filter(|gang| self.gangs.runs(*gang));
-        shape.uniform_label = runs.and_then(|gang| self.gangs.uniform_label(gang).cloned());
+        let runs = live.gang.filter(|gang| self.waiting.gangs().runs(*gang));
+        shape.uniform_label =
+            runs.and_then(|gang| self.waiting.gangs().uniform_label(gang).cloned());
         shape.uniform_value = runs.and_then(|gang| self.uniform_value(gang));
         let asks = self.allocations.amounts(live);
-        let key = self.key(no, live, asks);
-        let (line, key) = self.join((live.queue, live.priority_class), &shape, asks, key);
+        let key = self.waiting.key(no, live, asks, &self.settings);
+        let (line, key) = self
+            .waiting
+            .join((live.queue, live.priority_class), &shape, asks, key);
         if let Some(live) = self.allocations.get_mut(&no) {
             live.phase = Phase::Queued(line, key);
             if let Some(gang) = live.gang {
-                self.gangs.alone(gang, no);
+                self.waiting.gangs_mut().alone(gang, no);
             }
-        }
-    }
-
-    /// Joins the line of `shape` in the queue, with the priority class.
-    pub(super) fn join(
-        &mut self,
-        (queue, priority_class): (QueueNo, Option<PriorityNo>),
-        shape: &Shape,
-        asks: Amounts,
-        key: Key,
-    ) -> (LineNo, Key) {
-        let line_key = LineKey {
-            queue,
-            shape: ShapeNo(self.shapes.acquire(shape)),
-            priority_class,
-        };
-        let shape_no = line_key.shape;
-        let (line, new) = self.queues.join(line_key, asks, key);
-        self.blocked.sweep.anew();
-        self.sweep_too(line);
-        if new {
-            self.blocked.unexplained.insert(line);
-        } else {
-            // One use for the line, however many are in it.
-            self.shapes.release(shape_no.0);
-        }
-        (line, key)
-    }
-
-    pub(super) fn leave(&mut self, line: LineNo, key: Key) {
-        if let Some(gone) = self.queues.leave(line, key) {
-            self.blocked.forget(line);
-            if self.shapes.release(gone.shape.0).is_some() {
-                self.blocked.forget_shape(gone.shape);
-                self.queues.open(gone.shape);
-            }
-        }
-    }
-
-    pub(super) fn key(&self, no: AllocationNo, live: &Live, asks: Amounts) -> Key {
-        let aging_ms = i64::try_from(self.settings.policy().aging_ms).unwrap_or(i64::MAX);
-        let rank = match aging_ms {
-            0 => -i64::from(live.priority),
-            _ => live
-                .requested
-                .0
-                .saturating_sub(i64::from(live.priority).saturating_mul(aging_ms)),
-        };
-        let waiting = order::Waiting {
-            number: no.0,
-            submitted_ms: live.requested.0,
-            estimate_ms: live.run_time_ms,
-            remaining_ms: live.run_time_ms,
-            size: if asks[2] > 0 { asks[2] } else { asks[0] },
-        };
-        let order = match self.queues.get(live.queue).settings.order {
-            QueueOrder::Fcfs => order::Order::Fcfs,
-            // Without an estimate it may be the longest.
-            QueueOrder::Sjf | QueueOrder::SmallestArea if live.run_time_ms == 0 => {
-                return Key {
-                    rank,
-                    order: i64::MAX,
-                    allocation: no,
-                };
-            }
-            QueueOrder::Sjf => order::Order::Sjf,
-            QueueOrder::SmallestArea => order::Order::AgedArea,
-        };
-        // As at the moment of the request: what waits does not change places because time passes.
-        let order = order::key(order, &waiting, live.requested.0).score();
-        Key {
-            rank,
-            order,
-            allocation: no,
         }
     }
 
@@ -179,15 +106,15 @@ impl Scheduler {
         match live.phase {
             Phase::Queued(line, key) => {
                 let gang = live.gang;
-                self.leave(line, key);
+                self.waiting.leave(line, key);
                 if let Some(gang) = gang {
-                    self.gangs.not_ready(gang, no);
+                    self.waiting.gangs_mut().not_ready(gang, no);
                 }
             }
             Phase::InGang => {
                 if let Some(gang) = live.gang {
                     self.disband(gang);
-                    self.gangs.not_ready(gang, no);
+                    self.waiting.gangs_mut().not_ready(gang, no);
                 }
             }
             Phase::Nominated(node) => {
@@ -196,7 +123,7 @@ impl Scheduler {
                 self.allocations.denominate(no);
             }
             Phase::Pausing(until) => {
-                self.pauses.remove(&(until, no));
+                self.waiting.end_pause(no, until);
             }
             Phase::AwaitingQuota(_) | Phase::AwaitingOthers | Phase::Held(_) => {}
         }
@@ -240,12 +167,11 @@ impl Scheduler {
         let taken = self.fleet.take(node, no, class, &spot).map_err(illegal)?;
         self.leave_waiting(no);
         if !nominated {
-            self.queues
-                .hold(queue, &used, now, self.settings.policy().half_life_ms);
+            self.waiting.hold(queue, &used, now, &self.settings);
         }
-        self.fresh.remove(&no);
+        self.waiting.is_told(no);
         if let Some(gang) = gang {
-            self.gangs.held(gang, no);
+            self.waiting.gangs_mut().held(gang, no);
         }
         let hold = Hold {
             node,
@@ -285,12 +211,15 @@ impl Scheduler {
             Phase::Nominated(_) if reason != WaitingReason::Nominated => {
                 let used = self.allocations.used(live, &self.settings);
                 self.leave_waiting(no);
-                self.queues
-                    .release(queue, &used, now, self.settings.policy().half_life_ms);
+                self.waiting.release(queue, &used, now, &self.settings);
                 self.epoch.withdraws(no);
                 self.queue(no);
             }
-            Phase::InGang if live.gang.is_some_and(|gang| self.gangs.runs(gang)) => {
+            Phase::InGang
+                if live
+                    .gang
+                    .is_some_and(|gang| self.waiting.gangs().runs(gang)) =>
+            {
                 self.leave_waiting(no);
                 self.queue_alone(no);
             }
@@ -304,7 +233,7 @@ impl Scheduler {
             | Phase::InGang
             | Phase::Nominated(_) => {}
         }
-        self.fresh.remove(&no);
+        self.waiting.is_told(no);
         Ok(())
     }
 
@@ -337,8 +266,7 @@ impl Scheduler {
         self.leave_waiting(no);
         self.fleet.nominate(node, no, self.allocations.class(class));
         self.epoch.cleared_for.insert(no);
-        self.queues
-            .hold(queue, &used, now, self.settings.policy().half_life_ms);
+        self.waiting.hold(queue, &used, now, &self.settings);
         self.allocations.nominate(no, node);
         Ok(())
     }
@@ -392,14 +320,13 @@ impl Scheduler {
             self.allocations.used(live, &self.settings),
             live.gang,
         );
-        self.queues
-            .goes(queue, &used, now, self.settings.policy().half_life_ms);
+        self.waiting.goes(queue, &used, now, &self.settings);
         if !self.goes_for_quota(fact.cause, gang) {
             self.rate.preempted(now);
         }
         self.reclaims.stops(no);
         if let Some(gang) = gang {
-            self.gangs.broken(gang);
+            self.waiting.gangs_mut().broken(gang);
             self.settle(gang);
             self.form(gang);
         }
@@ -413,23 +340,22 @@ impl Scheduler {
         };
         let (queue, gang, class) = (live.queue, live.gang, self.allocations.class(live.class));
         let used = self.allocations.used(live, &self.settings);
-        let half_life_ms = self.settings.policy().half_life_ms;
         match &live.phase {
             Phase::Held(hold) => {
                 if self.fleet.node(hold.node).incarnation == hold.incarnation {
                     self.fleet.give_back(hold.node, no, class, &hold.taken);
                 }
                 if hold.preempted() {
-                    self.queues.gone(queue, &used.amounts);
+                    self.waiting.gone(queue, &used.amounts);
                 } else {
-                    self.queues.release(queue, &used, now, half_life_ms);
+                    self.waiting.release(queue, &used, now, &self.settings);
                 }
             }
-            Phase::Nominated(_) => self.queues.release(queue, &used, now, half_life_ms),
+            Phase::Nominated(_) => self.waiting.release(queue, &used, now, &self.settings),
             _ => {}
         }
         if let Some(gang) = gang {
-            self.gangs.not_held(gang, no);
+            self.waiting.gangs_mut().not_held(gang, no);
         }
         self.allocations.run_is_over(no);
     }
@@ -446,7 +372,7 @@ impl Scheduler {
             self.epoch = Epoch::default();
         }
         if let Some(gang) = gang {
-            self.gangs.broken(gang);
+            self.waiting.gangs_mut().broken(gang);
         }
         self.give_back(no, now);
         let Some(live) = self.allocations.get_mut(&no) else {
@@ -465,7 +391,7 @@ impl Scheduler {
             self.await_quota(no, pause);
         } else if let Some(until) = pause {
             live.phase = Phase::Pausing(until);
-            self.pauses.insert((until, no));
+            self.waiting.pause(no, until);
         } else {
             self.queue(no);
         }
@@ -495,13 +421,13 @@ impl Scheduler {
     /// It is gone from everywhere.
     pub(super) fn remove(&mut self, no: AllocationNo, success: bool, now: Millis) {
         let gang = self.allocations.get(&no).and_then(|live| live.gang);
-        let stood = gang.filter(|gang| self.gangs.unit(*gang).is_some());
+        let stood = gang.filter(|gang| self.waiting.gangs().unit(*gang).is_some());
         self.leave_waiting(no);
         self.give_back(no, now);
         let Some((live, class)) = self.allocations.remove(no) else {
             return;
         };
-        self.fresh.remove(&no);
+        self.waiting.is_told(no);
         self.reclaims.over(no);
         if let Some(class) = class {
             self.fleet.forget(class);
@@ -510,12 +436,15 @@ impl Scheduler {
             self.settings.release(class);
         }
         if let Some(gang) = live.gang {
-            self.gangs.leave(gang, no, success);
+            self.waiting.gangs_mut().leave(gang, no, success);
+            // It may have been the last that was still to be told to go.
+            self.settle(gang);
             self.form(gang);
         }
         if let Some(gang) = stood {
             // They stand in another line by now, or in none.
-            self.fresh.extend(self.gangs.ready_members(gang));
+            let members = self.waiting.gangs().ready_members(gang);
+            self.waiting.tell(members);
         }
         self.release_dependents(no, success);
     }

@@ -4,7 +4,6 @@ mod allocation;
 mod aside;
 mod asked;
 pub mod backfill;
-mod blocked;
 mod class;
 mod depend;
 mod end;
@@ -19,6 +18,7 @@ mod levels;
 mod life;
 mod operator;
 pub mod order;
+mod pace;
 mod pause;
 mod place;
 mod preempt;
@@ -27,8 +27,11 @@ mod reclaim;
 mod reserve;
 pub mod scoring;
 mod settings;
+mod sweep;
 pub mod topology;
+mod unblock;
 mod unit;
+mod waiting;
 pub mod what_if;
 mod work;
 
@@ -45,29 +48,23 @@ use vocab::inputs;
 use allocation::Allocations;
 use aside::Aside;
 use asked::Asked;
-use blocked::Blocked;
-use class::Shape;
 use depend::Dependencies;
 use fleet::Fleet;
-use gang::Gangs;
-use interner::Interner;
 use ledger::{Decider, Draft, IllegalEvent, Scratch};
 use levels::Levels;
 pub(crate) use named_resources::Named;
 use named_resources::{Holds, Input as ResourceInput};
-use preempt::{Epoch, Rate};
-use queues::Queues;
+use pace::Pace;
+use preempt::{Board, Epoch, Rate};
 use reclaim::Reclaims;
 use reserve::Reservations;
 use serde::{Deserialize, Serialize};
 use settings::Settings;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    convert::Infallible,
-};
+use std::{collections::BTreeMap, convert::Infallible};
 use vocab::{
     AllocationNo, At, EventNo, Millis, Refusal, ReservationNo, Slot, Token, WaitingReason,
 };
+use waiting::Waiting;
 
 /// Everything that the scheduler knows, folded from the ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,23 +72,19 @@ pub struct Scheduler {
     fleet: Fleet,
     settings: Settings,
     allocations: Allocations,
-    shapes: Interner<Shape>,
-    queues: Queues,
-    gangs: Gangs,
+    waiting: Waiting,
     dependencies: Dependencies,
     reservations: Reservations,
     rate: Rate,
     epoch: Epoch,
-    /// Never told where they stand.
-    fresh: BTreeSet<AllocationNo>,
     /// To be decided, by the number of the request.
     asked: BTreeMap<EventNo, Asked>,
     reclaims: Reclaims,
     named: Named,
-    /// Allocations in a pause, by its end.
-    pauses: BTreeSet<(Millis, AllocationNo)>,
     #[serde(skip)]
-    blocked: Scratch<Blocked>,
+    pace: Scratch<Pace>,
+    #[serde(skip)]
+    board: Scratch<Board>,
 }
 
 impl Scheduler {
@@ -236,11 +229,12 @@ impl Decider for Scheduler {
             Fact::JobSetCancelDecided(fact) => self.job_set_cancel_decided(fact),
             Fact::PriorityDecided(fact) => self.priority_decided(fact),
             Fact::LineExplained(fact) => {
-                self.explained(fact, at.now);
+                self.waiting.explained(fact, at.now);
                 Ok(())
             }
             Fact::ReservationDecided(fact) => {
-                self.reservation_decided(fact);
+                self.reservations.decided(fact, &mut self.fleet);
+                self.pace.reserved_anew = true;
                 Ok(())
             }
             Fact::ResourceDecided(fact) => {
@@ -286,24 +280,23 @@ impl Decider for Scheduler {
         // What was said just now may make the promise another one, room for nominees that were looked at before, or
         // those room that nominees minded.
         let promised = |state: &Self| Aside::of(state, draft.now).promise();
-        let room_for_nominees =
-            self.blocked.room_gained && !self.allocations.nominated().is_empty();
+        let room_for_nominees = self.pace.room_gained && !self.allocations.nominated().is_empty();
         let minded = self.fleet.any_minding() && self.fleet.any_regrouped();
         let moved = || room_for_nominees || minded || promised(self) != aside.promise();
-        self.blocked.again = left || !draft.is_empty() && moved();
+        self.pace.again = left || !draft.is_empty() && moved();
     }
 
     fn wake_at(&self) -> Option<Millis> {
-        let pauses = self.pauses.first().map(|(until, _)| *until);
-        let later = |moment: &Millis| self.blocked.decided.is_none_or(|decided| decided < *moment);
+        let pauses = self.waiting.first_pause().map(|(until, _)| until);
+        let later = |moment: &Millis| self.pace.decided.is_none_or(|decided| decided < *moment);
         let begins_or_ends = self.reservations.moments().filter(later).min();
         let expires = self.named.wake_at();
-        let again = self.blocked.again.then_some(self.blocked.decided).flatten();
+        let again = self.pace.again.then_some(self.pace.decided).flatten();
         [
             again,
             pauses,
             begins_or_ends,
-            self.blocked.preempt_again_at,
+            self.pace.preempt_again_at,
             expires,
         ]
         .into_iter()
@@ -316,7 +309,7 @@ impl Scheduler {
     /// Places whoever is next until nobody fits. One who does not fit does not block those behind. One who would have to go
     /// at once for another who waits, comes after that one. Whether some may be left for the next frame.
     fn decide_queues(&mut self, aside: &Aside, draft: &mut Draft) -> bool {
-        let put_off = &mut self.blocked.placing_put_off;
+        let put_off = &mut self.pace.placing_put_off;
         if !put_off.is_due(work::PLACING_LEAST, draft) {
             return true;
         }
@@ -330,9 +323,8 @@ impl Scheduler {
                 return true;
             }
             let totals = *self.fleet.totals();
-            let half_life_ms = self.settings.policy().half_life_ms;
-            let next = self.queues.next(&totals, draft.now, half_life_ms);
-            draft.spend(self.queues.take_looked_at() * work::QUEUE);
+            let next = self.waiting.next(&totals, draft.now, &self.settings);
+            draft.spend(self.waiting.take_looked_at() * work::QUEUE);
             if std::mem::take(&mut first) {
                 draft.allow(work::PLACING_LEAST);
             }
@@ -343,16 +335,18 @@ impl Scheduler {
                 return false;
             };
             let Some((shape, head)) = self
-                .queues
+                .waiting
+                .queues()
                 .line(no)
                 .and_then(|line| Some((line.key.shape, line.head()?.allocation)))
             else {
                 return false;
             };
-            if self.block_if_limited(no, draft.now) || levels.hold_back(self, no) {
+            if self.waiting.block_if_limited(no, draft.now) || levels.hold_back(self, no) {
                 continue;
             }
-            let members = self.unit(head, self.shapes.get(shape.0).members.len());
+            let classes = self.waiting.shape(shape).members.len();
+            let members = self.waiting.unit(head, classes, &self.allocations);
             match self.find_places(&members, shape, aside) {
                 Ok(places) => {
                     for place in places {
@@ -365,7 +359,7 @@ impl Scheduler {
                         self.reopen(&regrouped, aside, draft);
                     }
                 }
-                Err(short) => self.block(no, shape, short, draft.now),
+                Err(short) => self.waiting.block(no, shape, short, draft.now),
             }
         }
     }

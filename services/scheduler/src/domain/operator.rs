@@ -3,11 +3,10 @@
 use super::{
     Scheduler,
     allocation::{Live, Phase},
-    blocked::Blocked,
     preempt::Epoch,
     queues::Key,
 };
-use ledger::IllegalEvent;
+use ledger::{IllegalEvent, Scratch};
 use vocab::fact::{
     CordonSet, NodeLost, NodeReady, PriorityClassSet, QueueSet, ReservationSet, TenantSet,
 };
@@ -15,7 +14,7 @@ use vocab::{LineNo, NodeCapacity, SchedulingPolicy, Token};
 
 impl Scheduler {
     pub(super) fn queue_set(&mut self, set: &QueueSet) {
-        self.queues.set(&set.queue, &set.settings);
+        self.waiting.set_queue(&set.queue, &set.settings);
         self.order_anew();
         self.try_everything();
     }
@@ -44,7 +43,7 @@ impl Scheduler {
     }
 
     pub(super) fn tenant_set(&mut self, set: &TenantSet) {
-        self.queues.weigh(&set.tenant, set.settings.weight_milli);
+        self.waiting.weigh(&set.tenant, set.settings.weight_milli);
         self.try_anew();
     }
 
@@ -105,40 +104,42 @@ impl Scheduler {
         let used = held.map(|live| (live.queue, self.allocations.used(live, &self.settings)));
         let firm = used.filter(|(_, used)| used.firm);
         let firm: Vec<_> = firm.map(|(queue, used)| (queue, used.amounts)).collect();
-        self.queues.recount_firm(firm.into_iter());
+        self.waiting.recount_firm(firm.into_iter());
     }
 
     /// Whoever waits stands in line by new settings.
     fn order_anew(&mut self) {
-        for (line, key) in self.queues.keys() {
+        for (line, key) in self.waiting.queues().keys() {
             self.stand_anew(line, key);
         }
     }
 
     /// What stands there as `key` stands where it has to by now.
     pub(super) fn stand_anew(&mut self, line: LineNo, key: Key) {
-        let asks = self.queues.line(line).map(|line| line.asks);
+        let asks = self.waiting.queues().line(line).map(|line| line.asks);
         let Some(live) = self.allocations.get(&key.allocation) else {
             return;
         };
-        let new = self.key(key.allocation, live, asks.unwrap_or_default());
-        self.queues.rekey(line, key, new);
+        let asks = asks.unwrap_or_default();
+        let new = self.waiting.key(key.allocation, live, asks, &self.settings);
+        self.waiting.rekey(line, key, new);
         let stands = self.allocations.get_mut(&key.allocation);
         match stands.map(|live| (&mut live.phase, live.gang)) {
             Some((Phase::Queued(_, at), _)) => *at = new,
-            Some((_, Some(gang))) => self.gangs.stands(gang, (line, new)),
+            Some((_, Some(gang))) => self.waiting.gangs_mut().stands(gang, (line, new)),
             _ => {}
         }
     }
 
     fn try_anew(&mut self) {
         self.epoch = Epoch::default();
-        self.blocked.sweep.anew();
+        self.waiting.sweep_anew();
     }
 
     fn try_everything(&mut self) {
         self.epoch = Epoch::default();
-        self.queues.free_all();
-        *self.blocked = Blocked::default();
+        self.waiting.try_everything();
+        self.pace = Scratch::default();
+        self.board = Scratch::default();
     }
 }

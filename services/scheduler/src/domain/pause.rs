@@ -6,7 +6,7 @@ use vocab::WaitingReason;
 use vocab::fact::AllocationWaiting;
 
 pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
-    while let Some((until, allocation)) = state.pauses.first().copied() {
+    while let Some((until, allocation)) = state.waiting.first_pause() {
         if until > draft.now || draft.full() {
             return;
         }

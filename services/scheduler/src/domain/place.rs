@@ -8,11 +8,9 @@ use super::{
     fair::Share,
     fleet::{Moves, NodeNo, Others, Spot, Taken, Value, Wanted, keeps_off},
     gang::GangNo,
+    waiting::Short,
 };
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::{cmp::Reverse, collections::BTreeSet};
 use vocab::fact::AllocationPlaced;
 use vocab::{AllocationNo, Candidate, PlacementPolicy, Token, WaitingReason};
 
@@ -62,7 +60,7 @@ impl Scheduler {
             .settings
             .class(live.priority_class)
             .and_then(|class| class.placement);
-        let queue = || self.queues.get(live.queue).settings.placement;
+        let queue = || self.waiting.placement(live);
         class
             .or_else(queue)
             .unwrap_or(self.settings.policy().placement)
@@ -173,7 +171,7 @@ impl Scheduler {
         shape: ShapeNo,
         aside: &Aside,
     ) -> Result<Vec<Place>, Short> {
-        let shape = self.shapes.get(shape.0);
+        let shape = self.waiting.shape(shape);
         if let ([single], None) = (members, &shape.uniform_label) {
             let place = self.find_place(*single, None, aside);
             return place
@@ -209,9 +207,10 @@ impl Scheduler {
 
     /// The value of the gang's uniform label on the nodes where members of it run already.
     pub(super) fn uniform_value(&self, gang: GangNo) -> Option<Token> {
-        let label = self.gangs.uniform_label(gang)?;
+        let label = self.waiting.gangs().uniform_label(gang)?;
         let hold = self
-            .gangs
+            .waiting
+            .gangs()
             .on_nodes(gang)
             .find_map(|no| self.allocations.get(&no)?.hold());
         self.fleet
@@ -428,33 +427,6 @@ impl Scheduler {
             policy: place.policy,
             candidates,
         }
-    }
-}
-
-/// Why there are no places.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Short {
-    pub reason: WaitingReason,
-    /// So many members must find room.
-    pub min: u32,
-    /// How many of them could find room on which node, at the most.
-    pub room: BTreeMap<NodeNo, u32>,
-}
-
-impl Short {
-    pub fn of(reason: WaitingReason) -> Self {
-        Self {
-            reason,
-            min: 1,
-            room: BTreeMap::new(),
-        }
-    }
-
-    /// The node has room for so many now; whether that may be enough, all in all.
-    pub fn gained(&mut self, node: NodeNo, members: u32) -> bool {
-        self.room.insert(node, members);
-        let room: u64 = self.room.values().map(|members| u64::from(*members)).sum();
-        room >= u64::from(self.min)
     }
 }
 

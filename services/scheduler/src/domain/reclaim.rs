@@ -93,7 +93,7 @@ impl Scheduler {
         };
         let (class, queue) = (live.class, live.queue);
         match live.gang {
-            Some(gang) => self.gangs.has_quota(gang, no),
+            Some(gang) => self.waiting.gangs_mut().has_quota(gang, no),
             None => self.arrives(&Shape::single(class, 0), queue),
         }
         let Some(live) = self.allocations.get_mut(&no) else {
@@ -103,12 +103,12 @@ impl Scheduler {
             // What asks again after each run comes from what was decided here.
             self.epoch = Epoch::default();
         }
-        self.fresh.insert(no);
+        self.waiting.tell([no]);
         // Whether it is over is seen by this writer's own clock, in the same frame.
         match pause {
             Some(until) => {
                 live.phase = Phase::Pausing(until);
-                self.pauses.insert((until, no));
+                self.waiting.pause(no, until);
             }
             None => self.queue(no),
         }
@@ -139,20 +139,20 @@ impl Scheduler {
         if !self.reclaims.over(no) {
             return Err(illegal("nothing was taken back"));
         }
-        let stood = gang.filter(|gang| self.gangs.unit(*gang).is_some());
+        let stood = gang.filter(|gang| self.waiting.gangs().unit(*gang).is_some());
         self.leave_waiting(no);
         if promised {
-            self.queues
-                .release(queue, &used, now, self.settings.policy().half_life_ms);
+            self.waiting.release(queue, &used, now, &self.settings);
         }
-        self.fresh.remove(&no);
+        self.waiting.is_told(no);
         self.await_quota(no, pause);
         if let Some(gang) = gang {
             self.form(gang);
         }
         if let Some(gang) = stood {
             // They stand in another line by now, or in none.
-            self.fresh.extend(self.gangs.ready_members(gang));
+            let members = self.waiting.gangs().ready_members(gang);
+            self.waiting.tell(members);
         }
         Ok(())
     }
@@ -165,7 +165,7 @@ impl Scheduler {
         };
         live.phase = Phase::AwaitingQuota(pause);
         if let Some(gang) = live.gang {
-            self.gangs.without_quota(gang, no);
+            self.waiting.gangs_mut().without_quota(gang, no);
         }
     }
 
@@ -174,7 +174,7 @@ impl Scheduler {
         match (cause, gang) {
             (PreemptionCause::Quota, _) => true,
             (PreemptionCause::Gang, Some(gang)) if !self.reclaims.of.is_empty() => {
-                let mut fellows = self.gangs.on_nodes(gang);
+                let mut fellows = self.waiting.gangs().on_nodes(gang);
                 fellows.any(|no| self.reclaims.of.contains_key(&no))
             }
             (

@@ -3,9 +3,11 @@
 
 use super::{
     Scheduler,
-    fleet::{NodeNo, meets},
+    allocation::Allocations,
+    fleet::{Fleet, NodeNo, meets},
     interval::Intervals,
-    queues::QueueNo,
+    queues::{QueueNo, Queues},
+    settings::Settings,
 };
 use ledger::Draft;
 use serde::{Deserialize, Serialize};
@@ -45,7 +47,7 @@ impl Reservations {
     /// Whether a run of `queue` may be on the node from `now` until `ends` (none: nobody knows).
     pub fn let_in(
         &self,
-        state: &Scheduler,
+        queues: &Queues,
         queue: QueueNo,
         node: NodeNo,
         now: Millis,
@@ -56,8 +58,8 @@ impl Reservations {
         let here = overlapping.filter(|(at, _)| *at == node);
         let mut names = here.filter_map(|(_, name)| self.granted.get(name));
         names.all(|granted| {
-            let for_queue = |no: QueueNo| state.queues.get(no).name == granted.terms.queue;
-            granted.terms.from <= now && state.queues.up(queue).any(for_queue)
+            let for_queue = |no: QueueNo| queues.get(no).name == granted.terms.queue;
+            granted.terms.from <= now && queues.up(queue).any(for_queue)
         })
     }
 
@@ -72,71 +74,63 @@ impl Reservations {
     }
 }
 
-impl Scheduler {
-    pub(super) fn reservation_decided(&mut self, fact: &ReservationDecided) {
+impl Reservations {
+    pub fn decided(&mut self, fact: &ReservationDecided, fleet: &mut Fleet) {
         let (name, version, nodes) = (&fact.reservation, fact.version, &fact.nodes);
-        let wanted = match self.reservations.asked.get(name) {
-            Some((asked, _)) if *asked == version => self.reservations.asked.remove(name),
+        let wanted = match self.asked.get(name) {
+            Some((asked, _)) if *asked == version => self.asked.remove(name),
             _ => None,
         };
         // Without a request it is over, or has other nodes in the place of some that are gone.
         let terms = match wanted {
             Some((version, terms)) => terms.map(|terms| (version, terms)),
             None => {
-                let granted = self.reservations.granted.get(name);
+                let granted = self.granted.get(name);
                 granted.map(|granted| (granted.version, granted.terms.clone()))
             }
         };
-        self.drop_reservation(name);
-        self.blocked.reserved_anew = true;
+        self.drop_granted(name);
         if nodes.is_empty() {
             return;
         }
-        let nodes: Vec<_> = nodes
-            .iter()
-            .filter_map(|node| self.fleet.find(node))
-            .collect();
+        let nodes: Vec<_> = nodes.iter().filter_map(|node| fleet.find(node)).collect();
         if let Some((version, terms)) = terms {
             for node in &nodes {
                 let key = (*node, name.clone());
-                self.reservations
-                    .taken
-                    .insert(terms.from, terms.until, key, 1);
+                self.taken.insert(terms.from, terms.until, key, 1);
             }
             let granted = Granted {
                 version,
                 terms,
                 nodes,
             };
-            self.reservations.granted.insert(name.clone(), granted);
+            self.granted.insert(name.clone(), granted);
         }
     }
 
-    fn drop_reservation(&mut self, name: &Token) {
-        if let Some(granted) = self.reservations.granted.remove(name) {
+    fn drop_granted(&mut self, name: &Token) {
+        if let Some(granted) = self.granted.remove(name) {
             for node in granted.nodes {
                 let key = (node, name.clone());
-                self.reservations
-                    .taken
+                self.taken
                     .remove(granted.terms.from, granted.terms.until, &key);
             }
         }
     }
 
     /// Nodes for a reservation: all that meet the terms and are in no other reservation then, the emptiest first.
-    fn nodes_for(&self, name: &Token, terms: &AdvanceReservation) -> Vec<NodeNo> {
-        let overlapping = self.reservations.taken.overlapping(terms.from, terms.until);
+    fn nodes_for(&self, name: &Token, terms: &AdvanceReservation, fleet: &Fleet) -> Vec<NodeNo> {
+        let overlapping = self.taken.overlapping(terms.from, terms.until);
         let others = overlapping.filter(|(_, other)| other != name);
         let busy: BTreeSet<_> = others.map(|(node, _)| *node).collect();
-        let mut nodes: Vec<_> = self
-            .fleet
+        let mut nodes: Vec<_> = fleet
             .nodes()
             .iter()
             .zip(0..)
             .map(|(node, no)| (node, NodeNo(no)))
             .collect();
         nodes.retain(|(node, no)| {
-            let capacity = self.fleet.kind(node.kind);
+            let capacity = fleet.kind(node.kind);
             node.open()
                 && !busy.contains(no)
                 && terms.selector.iter().all(|wanted| meets(capacity, wanted))
@@ -150,15 +144,13 @@ impl Scheduler {
 
     /// The nodes of a reservation with others in the place of those that are lost or cordoned, as far as there are others;
     /// none if nothing is to be replaced.
-    fn replaced(&self, name: &Token, granted: &Granted) -> Option<Vec<NodeNo>> {
-        let (open, gone): (Vec<_>, Vec<_>) = granted
-            .nodes
-            .iter()
-            .partition(|no| self.fleet.node(**no).open());
+    fn replaced(&self, name: &Token, granted: &Granted, fleet: &Fleet) -> Option<Vec<NodeNo>> {
+        let (open, gone): (Vec<_>, Vec<_>) =
+            granted.nodes.iter().partition(|no| fleet.node(**no).open());
         if gone.is_empty() {
             return None;
         }
-        let others = self.nodes_for(name, &granted.terms);
+        let others = self.nodes_for(name, &granted.terms, fleet);
         let mut others = others.into_iter().filter(|no| !granted.nodes.contains(no));
         let mut nodes = open;
         let mut found = false;
@@ -171,23 +163,24 @@ impl Scheduler {
     }
 
     /// Of those on a reservation's nodes, whoever is not of its queue and may be made to go.
-    fn in_the_way(&self, name: &Token) -> Vec<AllocationNo> {
-        let Some(granted) = self.reservations.granted.get(name) else {
+    fn in_the_way(
+        &self,
+        name: &Token,
+        fleet: &Fleet,
+        allocations: &Allocations,
+        (queues, settings): (&Queues, &Settings),
+    ) -> Vec<AllocationNo> {
+        let Some(granted) = self.granted.get(name) else {
             return Vec::new();
         };
-        let holds = granted
-            .nodes
-            .iter()
-            .flat_map(|node| &self.fleet.node(*node).holds);
+        let nodes = granted.nodes.iter();
+        let holds = nodes.flat_map(|node| &fleet.node(*node).holds);
         let goes = holds.filter(|no| {
-            self.allocations.get(no).is_some_and(|live| {
-                let for_queue = |no| self.queues.get(no).name == granted.terms.queue;
-                let preemptible = self
-                    .settings
-                    .class(live.priority_class)
-                    .is_some_and(|class| class.preemptible);
+            allocations.get(no).is_some_and(|live| {
+                let for_queue = |no| queues.get(no).name == granted.terms.queue;
+                let preemptible = settings.preemptible(live.priority_class);
                 let stays = live.hold().is_none_or(|hold| hold.stop.is_some());
-                preemptible && !stays && !self.queues.up(live.queue).any(for_queue)
+                preemptible && !stays && !queues.up(live.queue).any(for_queue)
             })
         });
         goes.copied().collect()
@@ -203,7 +196,7 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
         let (name, version) = (name.clone(), *version);
         let nodes = match wanted {
             Some(terms) if terms.until > draft.now => {
-                let mut nodes = state.nodes_for(&name, terms);
+                let mut nodes = state.reservations.nodes_for(&name, terms, &state.fleet);
                 if nodes.len() >= terms.nodes as usize {
                     nodes.truncate(terms.nodes as usize);
                     nodes
@@ -241,7 +234,7 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
     }
     let granted = &state.reservations.granted;
     let replaced = granted.iter().filter_map(|(name, granted)| {
-        let nodes = state.replaced(name, granted)?;
+        let nodes = state.reservations.replaced(name, granted, &state.fleet)?;
         let name_of = |no: NodeNo| state.fleet.node(no).name.clone();
         Some(ReservationDecided {
             reservation: name.clone(),
@@ -258,7 +251,11 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
         .filter(|(_, granted)| granted.terms.from <= draft.now);
     let begun: Vec<_> = begun.map(|(name, _)| name.clone()).collect();
     for name in begun {
-        for no in state.in_the_way(&name) {
+        let by = (state.waiting.queues(), &state.settings);
+        let in_the_way = state
+            .reservations
+            .in_the_way(&name, &state.fleet, &state.allocations, by);
+        for no in in_the_way {
             if !draft.full() {
                 state.evict(no, PreemptionCause::Reservation, None, draft);
             }

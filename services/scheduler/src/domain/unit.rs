@@ -18,7 +18,7 @@ impl Scheduler {
     pub(super) fn form(&mut self, no: GangNo) {
         self.disband(no);
         self.recall(no);
-        match self.gangs.form(no) {
+        match self.waiting.gangs_mut().form(no) {
             Formation::Waits => {}
             Formation::Together { first_time } => self.join_as_gang(no, first_time),
             Formation::Alone(members) => {
@@ -31,11 +31,11 @@ impl Scheduler {
 
     /// Once none runs any more, those that stood in line by themselves wait with the others again.
     fn recall(&mut self, no: GangNo) {
-        for member in self.gangs.to_recall(no) {
+        for member in self.waiting.gangs().to_recall(no) {
             self.leave_waiting(member);
             if let Some(live) = self.allocations.get_mut(&member) {
                 live.phase = Phase::InGang;
-                self.gangs.ready(no, member);
+                self.waiting.gangs_mut().ready(no, member);
             }
         }
     }
@@ -63,7 +63,7 @@ impl Scheduler {
     }
 
     fn join_as_gang(&mut self, no: GangNo, first_time: bool) {
-        let Some(gang) = self.gangs.get(no) else {
+        let Some(gang) = self.waiting.gangs().get(no) else {
             return;
         };
         let (shape, asks) = self.shape(gang);
@@ -74,48 +74,31 @@ impl Scheduler {
             return;
         };
         let (queue, priority_class) = (live.queue, live.priority_class);
-        let key = self.key(first, live, asks);
+        let key = self.waiting.key(first, live, asks, &self.settings);
         if first_time {
             self.arrives(&shape, queue);
         }
-        let unit = self.join((queue, priority_class), &shape, asks, key);
-        self.gangs.stands(no, unit);
+        let unit = self
+            .waiting
+            .join((queue, priority_class), &shape, asks, key);
+        self.waiting.gangs_mut().stands(no, unit);
     }
 
     /// Takes the gang out of its line.
     pub(super) fn disband(&mut self, no: GangNo) {
-        if let Some((line, key)) = self.gangs.take_unit(no) {
-            self.leave(line, key);
-        }
-    }
-
-    /// The members of what stands in a line as `first`, in the order of their classes, of which there are so many.
-    pub(super) fn unit(&self, first: AllocationNo, classes: usize) -> Vec<AllocationNo> {
-        let live = self.allocations.get(&first);
-        let gang = live
-            .filter(|live| live.phase == Phase::InGang)
-            .and_then(|live| live.gang);
-        match gang.and_then(|gang| self.gangs.get(gang)) {
-            Some(gang) => {
-                let mut members: Vec<_> = gang.ready().iter().copied().collect();
-                if classes > 1 {
-                    members
-                        .sort_by_key(|no| (self.allocations.get(no).map(|live| live.class), *no));
-                }
-                members
-            }
-            None => vec![first],
+        if let Some((line, key)) = self.waiting.gangs_mut().take_unit(no) {
+            self.waiting.leave(line, key);
         }
     }
 }
 
 /// Sends the rest of each broken gang after the member that had to go.
 pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
-    while let Some(no) = state.gangs.first_to_clear() {
+    while let Some(no) = state.waiting.gangs().first_to_clear() {
         if draft.full() {
             return;
         }
-        let members: Vec<_> = state.gangs.on_nodes(no).collect();
+        let members: Vec<_> = state.waiting.gangs().on_nodes(no).collect();
         for member in members {
             let stop = state
                 .allocations
@@ -137,8 +120,8 @@ impl Scheduler {
             let hold = self.allocations.get(&member).and_then(|live| live.hold());
             hold.is_none_or(|hold| hold.stop.is_some())
         };
-        if self.gangs.on_nodes(no).all(goes) {
-            self.gangs.cleared(no);
+        if self.waiting.gangs().on_nodes(no).all(goes) {
+            self.waiting.gangs_mut().cleared(no);
         }
     }
 

@@ -1,7 +1,7 @@
 //! What came of it, as it is written down.
 
 use super::{Load, Phase, audit::Audited, tally::Tally};
-use crate::usage::Used;
+use crate::kit::usage::Used;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -60,7 +60,7 @@ fn every_flag_of_a_submit_reaches_the_request() {
             affinity: vec![term("w", "rack")],
             anti_affinity: vec![term("v", "")],
             spread: vec![v1::Spread {
-                domain: "rack".into(),
+                topology_key: "rack".into(),
                 max_skew: 2,
             }],
             numa: v1::NumaPolicy::Single.into(),

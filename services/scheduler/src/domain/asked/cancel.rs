@@ -3,11 +3,11 @@
 use crate::domain::Written;
 use crate::domain::{
     Scheduler,
-    allocation::{Phase, Stop},
+    allocation::{Allocations, Phase, Stop},
 };
 use ledger::{Draft, IllegalEvent};
 use vocab::fact::{AllocationEnded, AllocationStopping, CancelDecided};
-use vocab::{AllocationNo, CancelVerdict, EndCause, EventNo};
+use vocab::{AllocationNo, CancelVerdict, EndCause, EventNo, Millis};
 
 pub fn decide(
     state: &mut Scheduler,
@@ -15,7 +15,7 @@ pub fn decide(
     allocation: AllocationNo,
     draft: &mut Draft,
 ) -> CancelDecided {
-    let verdict = match cancelled(state, allocation, draft) {
+    let verdict = match cancelled(&state.allocations, allocation, draft.now) {
         Some(event) => {
             draft.emit(state, event);
             CancelVerdict::WasLive
@@ -31,8 +31,12 @@ pub fn decide(
 }
 
 /// What a cancel does to it; nothing if it has ended or is stopping already.
-pub fn cancelled(state: &Scheduler, allocation: AllocationNo, draft: &Draft) -> Option<Written> {
-    match &state.allocations.get(&allocation)?.phase {
+pub fn cancelled(
+    allocations: &Allocations,
+    allocation: AllocationNo,
+    now: Millis,
+) -> Option<Written> {
+    match &allocations.get(&allocation)?.phase {
         Phase::Held(hold) if hold.stop.is_some() => None,
         Phase::Held(_) => Some(AllocationStopping { allocation }.into()),
         Phase::AwaitingQuota(_)
@@ -41,7 +45,7 @@ pub fn cancelled(state: &Scheduler, allocation: AllocationNo, draft: &Draft) -> 
         | Phase::Queued(..)
         | Phase::InGang
         | Phase::Nominated(_) => {
-            let (cause, at) = (EndCause::Cancelled, draft.now);
+            let (cause, at) = (EndCause::Cancelled, now);
             let ended = AllocationEnded {
                 allocation,
                 cause,

@@ -22,7 +22,7 @@ pub fn decide(
         if draft.full() {
             return None;
         }
-        if let Some(event) = cancelled(state, allocation, draft) {
+        if let Some(event) = cancelled(&state.allocations, allocation, draft.now) {
             draft.emit(state, event);
         }
         stopping += u64::from(state.allocations.contains(&allocation));

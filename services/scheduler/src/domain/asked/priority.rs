@@ -88,7 +88,7 @@ impl Scheduler {
         live.priority = fact.priority;
         let stands: Option<(LineNo, Key)> = match live.phase {
             Phase::Queued(line, key) => Some((line, key)),
-            Phase::InGang => live.gang.and_then(|gang| self.gangs.unit(gang)),
+            Phase::InGang => live.gang.and_then(|gang| self.waiting.gangs().unit(gang)),
             Phase::AwaitingQuota(_)
             | Phase::AwaitingOthers
             | Phase::Pausing(_)
@@ -107,7 +107,7 @@ impl Scheduler {
         if let Some(node) = node {
             self.fleet.touched(node);
         }
-        self.blocked.sweep.anew();
+        self.waiting.sweep_anew();
         Ok(())
     }
 

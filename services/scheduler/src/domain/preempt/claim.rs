@@ -7,10 +7,10 @@ use super::{
         class::{Amounts, add},
         fair::Share,
         queues::QueueNo,
+        sweep::Strength,
     },
     board::Entry,
     plan::Plan,
-    sweep::Strength,
 };
 use std::cell::Cell;
 use vocab::{
@@ -40,14 +40,14 @@ pub struct Shares {
 impl Shares {
     pub fn of(state: &mut Scheduler) -> Self {
         let due = state.fair_shares();
-        let all = state.queues.all();
+        let all = state.waiting.queues().all();
         let held = all.map(|(no, _)| state.held_share(no, &Amounts::default()));
         let mut shares = Self {
             held: held.collect(),
             due,
             above: 0,
         };
-        let all = state.queues.all();
+        let all = state.waiting.queues().all();
         shares.above = all.filter(|(no, _)| shares.is_above(*no)).count();
         shares
     }
@@ -156,7 +156,7 @@ impl<'a> Claimant<'a> {
 impl Scheduler {
     /// What the queue itself holds, less than that by `less`.
     pub(super) fn held_share(&self, queue: QueueNo, less: &Amounts) -> Share {
-        let mut held = *self.queues.own(queue);
+        let mut held = *self.waiting.queues().own(queue);
         for (held, less) in held.iter_mut().zip(less) {
             *held = held.saturating_sub(*less);
         }
@@ -226,7 +226,7 @@ impl Scheduler {
     /// It and, for a member of a gang, all members that are on nodes.
     pub(super) fn fellows(&self, no: AllocationNo) -> Vec<AllocationNo> {
         match self.allocations.get(&no).and_then(|live| live.gang) {
-            Some(gang) => self.gangs.on_nodes(gang).collect(),
+            Some(gang) => self.waiting.gangs().on_nodes(gang).collect(),
             None => vec![no],
         }
     }

@@ -19,21 +19,19 @@ mod minding;
 mod nominees;
 mod plan;
 mod rate;
-mod sweep;
 
 pub use board::Board;
 pub use nominees::decide as decide_nominated;
 pub use rate::Rate;
-use sweep::Strength;
-pub use sweep::Sweep;
 use vocab::fact::AllocationNominated;
 
 use super::{
     Scheduler,
     allocation::Live,
-    class::{ShapeNo, add},
+    class::add,
     fair::Share,
-    queues::{Key, Line},
+    queues::Line,
+    sweep::{Strength, Sweep},
     work,
 };
 use claim::{Claimant, Rights, Shares};
@@ -45,7 +43,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 use vocab::{
-    AllocationNo, LineNo, Millis, WaitingReason,
+    AllocationNo, LineNo, Millis,
     sabotage::{self, Bug},
 };
 
@@ -109,13 +107,20 @@ impl Scheduler {
         let minute = Millis(now.0.div_euclid(MINUTE_MS) * MINUTE_MS);
         let queue = line.key.queue;
         // Limits hold whoever has to go: what goes stays on its node until it has gone.
-        let limited = self.queues.limited_by(queue, &line.asks).is_some()
+        let limited = self
+            .waiting
+            .queues()
+            .limited_by(queue, &line.asks)
+            .is_some()
             && !sabotage::armed(Bug::PreemptOverQueueLimit);
         if limited {
             return None;
         }
         let half_life_ms = self.settings.policy().half_life_ms;
-        let mut with_it = self.queues.own_counted(queue, minute, half_life_ms);
+        let mut with_it = self
+            .waiting
+            .queues()
+            .own_counted(queue, minute, half_life_ms);
         add(&mut with_it, &line.asks);
         let mut claimant = Claimant {
             live,
@@ -138,32 +143,15 @@ impl Scheduler {
         Some((claimant, weakest, strongest))
     }
 
-    /// Waits for room, as far as its line is concerned. A gang that wants a uniform label waits until there is room.
-    fn waits_for_room(&self, line: &Line) -> bool {
-        let block = self.block_of(line);
-        let for_room = matches!(
-            block,
-            Some(WaitingReason::NoRoomNow | WaitingReason::GangNoRoom)
-        );
-        for_room && self.shapes.get(line.key.shape.0).uniform_label.is_none()
-    }
-
     /// Whether as many may go as the plan asks for; if not, it is looked at again when they may.
     fn may_go_now(&mut self, plan: &Plan, now: Millis) -> bool {
         let most = self.settings.policy().preemptions_per_minute;
         let may = self.rate.allows(now, plan.victims.len(), most);
         if !may {
             let again_at = self.rate.again_at(now);
-            self.blocked.preempt_at(again_at.unwrap_or(now));
+            self.pace.preempt_at(again_at.unwrap_or(now));
         }
         may
-    }
-
-    fn lines_that_wait_for_room(&self) -> Vec<(Key, LineNo, ShapeNo)> {
-        let lines = self.queues.lines().filter(|line| self.waits_for_room(line));
-        lines
-            .filter_map(|line| Some((line.head()?, line.no, line.key.shape)))
-            .collect()
     }
 }
 
@@ -175,37 +163,35 @@ pub(super) fn decide(
     draft: &mut Draft,
 ) -> bool {
     if !state.settings.any_preemptible() || state.settings.policy().preemptions_per_minute == 0 {
-        for line in std::mem::take(&mut state.blocked.rate_limited) {
-            state.blocked.unexplained.insert(line);
-        }
+        state.waiting.rate_limits_nobody();
         return false;
     }
     let is_due = |at: Millis| at <= draft.now;
-    if state.blocked.preempt_again_at.is_some_and(is_due) || !draft.is_empty() {
-        state.blocked.preempt_again_at = None;
-        state.blocked.sweep.anew();
+    if state.pace.preempt_again_at.is_some_and(is_due) || !draft.is_empty() {
+        state.pace.preempt_again_at = None;
+        state.waiting.sweep_anew();
     }
-    let put_off = &mut state.blocked.preempting_put_off;
+    let put_off = &mut state.pace.preempting_put_off;
     if !put_off.is_due(work::PREEMPTING_MAX, draft) {
         return true;
     }
-    let mut sweep = std::mem::take(&mut state.blocked.sweep);
+    let mut sweep = state.waiting.take_sweep();
     let begins = |draft: &mut Draft| {
-        let lines = state.lines_that_wait_for_room();
+        let lines = state.waiting.lines_that_wait_for_room();
         draft.spend(lines.len() / work::WALKED_FOR_ONE);
         lines
     };
     if sweep.goes_on(|| begins(draft)) {
-        let mut board = std::mem::take(&mut state.blocked.board);
+        let mut board = std::mem::take(&mut state.board.0);
         let mut shares = Shares::of(state);
-        draft.spend(state.queues.all().count() / work::WALKED_FOR_ONE);
+        draft.spend(state.waiting.queues().all().count() / work::WALKED_FOR_ONE);
         draft.allow(work::PREEMPTING_LEAST);
         let may_spend = work::PREEMPTING_MAX.min(draft.work_left());
         let mut budget = Budget(may_spend);
         board.see_all(state, &mut budget);
         while !budget.is_spent() && !draft.full() {
             let Some(no) = sweep.next() else {
-                if sweep.goes_on(|| state.lines_that_wait_for_room()) {
+                if sweep.goes_on(|| state.waiting.lines_that_wait_for_room()) {
                     continue;
                 }
                 break;
@@ -217,11 +203,11 @@ pub(super) fn decide(
                 Some(plan) if !state.may_go_now(&plan, draft.now) => (None, true),
                 plan => (plan, false),
             };
-            state.blocked.rate_limits(no, limited);
+            state.waiting.rate_limits(no, limited);
             let Some(plan) = plan else {
                 continue;
             };
-            let line = state.queues.line(no);
+            let line = state.waiting.queues().line(no);
             let queues: Vec<_> = plan.less.keys().copied().collect();
             let queues = queues.into_iter().chain(line.map(|line| line.key.queue));
             let queues: Vec<_> = queues.collect();
@@ -229,31 +215,29 @@ pub(super) fn decide(
             shares.hold_now(state, &queues);
             sweep.moved();
             // What was promised to one who cannot be preempted makes others' due another one, from the next frame on.
-            state
-                .blocked
-                .preempt_at(Millis(draft.now.0.saturating_add(1)));
+            state.pace.preempt_at(Millis(draft.now.0.saturating_add(1)));
             // The next in the same line.
-            if let Some(head) = state.queues.line(no).and_then(Line::head) {
+            if let Some(head) = state.waiting.queues().line(no).and_then(Line::head) {
                 sweep.add(head, no);
             }
         }
-        state.blocked.board = board;
+        state.board.0 = board;
         *due = Some(shares.into_due());
         draft.spend(may_spend - budget.0);
     }
     if !sweep.is_over() {
-        state.blocked.preempt_at(draft.now);
+        state.pace.preempt_at(draft.now);
     }
-    let anybody_waits = state.queues.lines().next().is_some();
+    let anybody_waits = state.waiting.queues().lines().next().is_some();
     if state.settings.policy().half_life_ms > 0
         && state.settings.policy().fair_share_preemption
         && anybody_waits
     {
         // Less may be remembered by then of one who waits.
         let next = (draft.now.0.div_euclid(MINUTE_MS) + 1).saturating_mul(MINUTE_MS);
-        state.blocked.preempt_at(Millis(next));
+        state.pace.preempt_at(Millis(next));
     }
-    state.blocked.sweep = sweep;
+    state.waiting.put_sweep(sweep);
     false
 }
 
@@ -266,13 +250,15 @@ fn try_line(
     draft: &Draft,
 ) -> Option<Plan> {
     let now = draft.now;
-    let line = state.queues.line(line)?;
-    if !state.waits_for_room(line) {
+    let line = state.waiting.queues().line(line)?;
+    if !state.waiting.waits_for_room(line) {
         return None;
     }
     let (head, shape_no, queue) = (line.head()?.allocation, line.key.shape, line.key.queue);
-    let shape = state.shapes.get(shape_no.0);
-    let mut members = state.unit(head, shape.members.len());
+    let shape = state.waiting.shape(shape_no);
+    let mut members = state
+        .waiting
+        .unit(head, shape.members.len(), &state.allocations);
     let (claimant, weakest, strongest) = state.claimant(line, &members, shares, now)?;
     if sweep.has_failed(shape_no, &strongest) {
         return None;
@@ -297,7 +283,7 @@ fn try_line(
         }
         if spared {
             // Those who were placed just now may go later.
-            state.blocked.preempt_at(Millis(now.0.saturating_add(1)));
+            state.pace.preempt_at(Millis(now.0.saturating_add(1)));
         }
         return None;
     }

@@ -45,12 +45,12 @@ pub fn decide(state: &mut Scheduler, aside: &Aside, draft: &mut Draft) {
         if !matches!(live.phase, Phase::Nominated(_)) {
             continue;
         }
-        let gang = live.gang.filter(|gang| !state.gangs.runs(*gang));
+        let gang = live.gang.filter(|gang| !state.waiting.gangs().runs(*gang));
         let members = state.nominated_with(no);
         if !looked_at.insert(members.first().copied()) {
             continue;
         }
-        let enough = gang.is_none_or(|gang| state.gangs.enough(gang, members.len()));
+        let enough = gang.is_none_or(|gang| state.waiting.gangs().enough(gang, members.len()));
         let verdict = match enough {
             true => state.judge(&members, aside),
             false => Verdict::Never,
@@ -67,12 +67,12 @@ pub fn decide(state: &mut Scheduler, aside: &Aside, draft: &mut Draft) {
             let event = state.placed_event(place, aside);
             draft.emit(state, event);
         }
-        if let Some(gang) = gang.filter(|gang| state.gangs.runs(*gang)) {
-            let rest = state.gangs.ready_members(gang);
+        if let Some(gang) = gang.filter(|gang| state.waiting.gangs().runs(*gang)) {
+            let rest = state.waiting.gangs().ready_members(gang);
             state.tell_the_rest(&rest, draft);
         }
     }
-    state.blocked.room_gained = false;
+    state.pace.room_gained = false;
 }
 
 impl Scheduler {
@@ -82,7 +82,7 @@ impl Scheduler {
             return Vec::new();
         }
         let gang = self.allocations.get(&no).and_then(|live| live.gang);
-        let Some(gang) = gang.filter(|gang| !self.gangs.runs(*gang)) else {
+        let Some(gang) = gang.filter(|gang| !self.waiting.gangs().runs(*gang)) else {
             return vec![no];
         };
         let of_gang = |no: &&AllocationNo| {
@@ -155,7 +155,10 @@ impl Scheduler {
             let live = self.allocations.get(no)?;
             let there = self.fleet.node(*node);
             let lets = || !*there.aside || aside.lets(self, *no, live, *node);
-            let over_limit = self.queues.is_above_limit(live.queue, &class.amounts());
+            let over_limit = self
+                .waiting
+                .queues()
+                .is_above_limit(live.queue, &class.amounts());
             let kind = keeps_off(self.fleet.capacity(*node), class);
             if !there.open() || kind.is_some() || over_limit || !lets() {
                 return None;
@@ -217,7 +220,7 @@ impl Scheduler {
     /// Places for all of the unit without anybody having to go, where there was none when they were nominated. One who does
     /// not stop in time keeps nobody from them.
     fn elsewhere(&mut self, members: &[AllocationNo], aside: &Aside) -> Option<Vec<Place>> {
-        if !self.blocked.room_gained {
+        if !self.pace.room_gained {
             return None;
         }
         let places = self.try_all(members, None, aside);

@@ -6,11 +6,11 @@ use super::{
         class::{Amounts, Class, ClassNo, add},
         fleet::{Moves, Node, NodeNo, Others, Spot, keeps_off},
         queues::QueueNo,
+        sweep::Strength,
         work,
     },
     board::{Board, Seen},
     claim::{Claimant, Shares},
-    sweep::Strength,
 };
 use std::{
     cmp::Reverse,

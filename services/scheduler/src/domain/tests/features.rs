@@ -55,7 +55,7 @@ fn affinity_and_spread_look_at_the_same_tenants_others() {
     let domain = Some(token("zone"));
     let spread = |rules: &mut PlacementRules| {
         rules.spread = vec![Spread {
-            domain,
+            topology_key: domain,
             max_skew: 1,
         }];
     };

@@ -660,19 +660,22 @@ impl Run {
 
     /// Progress: of whoever waits in line nobody fits on what is free.
     fn what_could_be_placed_is(&mut self) {
-        let lines: Vec<_> = self.world.state.queues.lines().cloned().collect();
+        let lines: Vec<_> = self.world.state.waiting.queues().lines().cloned().collect();
         for line in lines {
             let state = &self.world.state;
             if state
-                .queues
+                .waiting
+                .queues()
                 .limited_by(line.key.queue, &line.asks)
                 .is_some()
             {
                 continue;
             }
             let head = line.head().unwrap().allocation;
-            let shape = state.shapes.get(line.key.shape.0).clone();
-            let members = state.unit(head, shape.members.len());
+            let shape = state.waiting.shape(line.key.shape).clone();
+            let members = state
+                .waiting
+                .unit(head, shape.members.len(), &state.allocations);
             let mut trial = state.clone();
             assert!(
                 !places_for(&mut trial, &members, shape.min as usize, 0),

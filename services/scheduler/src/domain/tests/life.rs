@@ -280,6 +280,24 @@ fn a_member_that_waited_alone_goes_back_to_its_gang() {
 }
 
 #[test]
+fn a_broken_gang_whose_last_member_to_be_stopped_has_ended_is_cleared() {
+    let mut w = World::new();
+    w.nodes(&["n"]);
+    let mut spec = job(1, 1);
+    spec.restart.retries = 1;
+    let gang = w.gang("t", "g", 3, spec);
+    w.settle();
+    assert_eq!(w.on_nodes(&gang), 3);
+    w.cancel(gang[2]);
+    w.decide();
+    // One breaks the gang, one ends before it is told to go, and one goes already.
+    w.report_by_itself(gang[0], "n", RunState::Failed);
+    w.report_by_itself(gang[1], "n", RunState::Finished);
+    w.decide();
+    assert_eq!(w.held(&gang), [gang[2]]);
+}
+
+#[test]
 fn a_gang_short_of_nominees_waits_again() {
     let mut w = World::new();
     w.node("n1", 1, capacity(4, 64, 0));

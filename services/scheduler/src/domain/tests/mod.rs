@@ -15,6 +15,7 @@ mod reclaim;
 mod what_if;
 
 use super::*;
+use std::collections::BTreeSet;
 use vocab::fact::{
     AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
     AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationStarted,
@@ -378,10 +379,12 @@ impl World {
         let live = &self.state.live()[&AllocationNo(no)];
         let line = match live.phase {
             Phase::Queued(line, _) => Some(line),
-            Phase::InGang => live.gang.and_then(|gang| self.state.gangs.line(gang)),
+            Phase::InGang => live
+                .gang
+                .and_then(|gang| self.state.waiting.gangs().line(gang)),
             _ => None,
         };
-        let said = line.and_then(|line| self.state.queues.line(line)?.said.as_ref());
+        let said = line.and_then(|line| self.state.waiting.queues().line(line)?.said.as_ref());
         let told = self.said.iter().rev().find_map(|event| match event {
             Event::AllocationWaiting(AllocationWaiting {
                 allocation, reason, ..

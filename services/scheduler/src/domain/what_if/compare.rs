@@ -11,7 +11,6 @@ use crate::domain::{
     Node, Scheduler,
     allocation::{Live, Phase},
     fair::Share,
-    queues::Line,
 };
 use std::collections::BTreeMap;
 use vocab::{AllocationNo, Filter, Token, WaitingReason};
@@ -23,7 +22,7 @@ impl Differences {
             let (before, after) = (before.standing(*no)?, after.standing(*no)?);
             (before != after).then(|| Difference {
                 allocation: *no,
-                queue: state.queues.get(live.queue).name.clone(),
+                queue: state.waiting.queues().get(live.queue).name.clone(),
                 before,
                 after,
             })
@@ -48,7 +47,7 @@ impl Differences {
             queues: queues(&mut before.state, &mut after.state),
             nodes_before: nodes(&before.state),
             nodes_after: nodes(&after.state),
-            preemption_limited: !after.state.blocked.rate_limited.is_empty(),
+            preemption_limited: after.state.waiting.any_rate_limited(),
         }
     }
 }
@@ -63,20 +62,11 @@ impl Course {
 }
 
 impl Scheduler {
-    fn line_of(&self, live: &Live) -> Option<&Line> {
-        let line = match live.phase {
-            Phase::Queued(line, _) => Some(line),
-            Phase::InGang => live.gang.and_then(|gang| self.gangs.line(gang)),
-            _ => None,
-        };
-        self.queues.line(line?)
-    }
-
     fn standing(&self, live: &Live) -> Standing {
-        let in_line = |none| match self.line_of(live) {
+        let in_line = |none| match self.waiting.line_of(live) {
             Some(line) => {
                 let said = line.said.as_ref().map(|said| said.reason);
-                said.or_else(|| self.block_of(line))
+                said.or_else(|| self.waiting.block_of(line))
                     .unwrap_or(WaitingReason::FairShare)
             }
             None => none,
@@ -96,7 +86,7 @@ impl Scheduler {
         let said = self
             .allocations
             .get(&no)
-            .and_then(|live| self.line_of(live)?.said.as_ref());
+            .and_then(|live| self.waiting.line_of(live)?.said.as_ref());
         said.map_or_else(Vec::new, |said| said.counts.clone())
     }
 }
@@ -130,7 +120,7 @@ fn preempted(one: &Course, other: &Course, extra: &[AllocationNo]) -> Vec<Preemp
                 .or_else(|| other.state.allocations.get(no))?;
             Some(Preempted {
                 allocation: *no,
-                queue: one.state.queues.get(live.queue).name.clone(),
+                queue: one.state.waiting.queues().get(live.queue).name.clone(),
                 cause: *cause,
                 by: by.filter(|by| !is_extra(*by)),
                 by_extra: by.and_then(|by| extra.binary_search(&by).ok()),
@@ -141,14 +131,19 @@ fn preempted(one: &Course, other: &Course, extra: &[AllocationNo]) -> Vec<Preemp
 
 fn shares(state: &mut Scheduler) -> BTreeMap<Token, Shares> {
     let due = state.fair_shares();
-    let all = state.queues.all().zip(due).map(|((no, queue), due)| {
-        let held = Share::dominant(state.queues.own(no), state.fleet.totals());
-        let shares = Shares {
-            share_ppm: held.ppm(),
-            fair_share_ppm: due.ppm(),
-        };
-        (queue.name.clone(), shares)
-    });
+    let all = state
+        .waiting
+        .queues()
+        .all()
+        .zip(due)
+        .map(|((no, queue), due)| {
+            let held = Share::dominant(state.waiting.queues().own(no), state.fleet.totals());
+            let shares = Shares {
+                share_ppm: held.ppm(),
+                fair_share_ppm: due.ppm(),
+            };
+            (queue.name.clone(), shares)
+        });
     all.collect()
 }
 

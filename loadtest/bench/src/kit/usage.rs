@@ -1,9 +1,10 @@
 //! What the stack's processes use of the machine: CPU seconds by the kernel, frames and bytes by themselves.
 
+use super::figures::round;
 use chassis::{Stopwatch, stack::Stack};
 use replay::drive::gauge;
 use serde::Serialize;
-use std::{collections::BTreeMap, fs, iter::successors, time::Duration};
+use std::{collections::BTreeMap, fs, iter::successors};
 
 /// The kernel's unit of CPU time; Linux has had the same for user space on all its ports for decades.
 const TICKS_PER_S: f64 = 100.0;
@@ -69,17 +70,13 @@ impl Usage {
             (name, now.saturating_sub(before))
         });
         Used {
-            wall_s: round(took),
-            cpu_cores: (cpu_s.values().sum::<f64>() / took.as_secs_f64() * 100.0).round() / 100.0,
+            wall_s: round(took.as_secs_f64(), 2),
+            cpu_cores: round(cpu_s.values().sum::<f64>() / took.as_secs_f64(), 2),
             frames: frames.collect(),
             rss_mb: rss_mb(stack),
             cpu_s,
         }
     }
-}
-
-fn round(time: Duration) -> f64 {
-    (time.as_secs_f64() * 100.0).round() / 100.0
 }
 
 async fn frames(stack: &Stack) -> BTreeMap<&'static str, u64> {
@@ -137,7 +134,7 @@ fn rss_mb(stack: &Stack) -> BTreeMap<String, f64> {
             .lines()
             .find_map(|line| line.strip_prefix("VmRSS:"))?;
         let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-        Some((name, (kib / 102.4).round() / 10.0))
+        Some((name, round(kib / 1024.0, 1)))
     };
     stack
         .pids()

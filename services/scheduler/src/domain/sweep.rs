@@ -1,6 +1,6 @@
 //! Whose turn it is to have nodes cleared. Only saves work: once a sweep is through, whoever could preempt has.
 
-use super::super::{class::ShapeNo, fair::Share, queues::Key};
+use super::{class::ShapeNo, fair::Share, queues::Key};
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::LineNo;
 

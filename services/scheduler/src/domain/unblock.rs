@@ -1,0 +1,122 @@
+//! When what is passed over is tried again, and what is passed over at once.
+
+use super::{
+    Scheduler,
+    aside::Aside,
+    class::{Amounts, Shape, ShapeNo, add},
+    fair::Share,
+    fleet::Regrouped,
+    queues::QueueNo,
+    waiting::could_ever_fit,
+    work,
+};
+use ledger::Draft;
+use vocab::{
+    LineNo, Millis,
+    sabotage::{self, Bug},
+};
+
+impl Scheduler {
+    /// What each queue is due, for what is in it itself.
+    pub(super) fn fair_shares(&mut self) -> Vec<Share> {
+        self.waiting.fair_shares(&self.fleet, &self.allocations)
+    }
+
+    /// It may be placed from now on. What no node and no limit will ever let in says nothing about what room is worth.
+    pub(super) fn arrives(&mut self, shape: &Shape, queue: QueueNo) {
+        let mut asks = Amounts::default();
+        for (class, count) in &shape.members {
+            let amounts = self.allocations.class(*class).amounts();
+            add(
+                &mut asks,
+                &amounts.map(|amount| amount.wrapping_mul((*count).into())),
+            );
+        }
+        let kinds = self.fleet.known_kinds();
+        if !self.waiting.queues().ever(queue, &asks)
+            || !could_ever_fit(shape, &kinds, &self.fleet, &self.allocations)
+        {
+            return;
+        }
+        for (class, count) in &shape.members {
+            for _ in 0..*count {
+                self.fleet.arrived(&self.allocations.class(*class).ask);
+            }
+        }
+    }
+
+    /// Closes what there is no room for before anybody is asked whose turn it is: so whose turn it is does not depend on
+    /// what was found out earlier.
+    pub(super) fn close_hopeless(&mut self, aside: &Aside, draft: &mut Draft) {
+        self.waiting.block_all_limited(draft.now);
+        for (line, shape) in self.waiting.shapes_to_try() {
+            self.close_if_hopeless(line, shape, aside, draft);
+        }
+    }
+
+    fn close_if_hopeless(
+        &mut self,
+        line: LineNo,
+        shape: ShapeNo,
+        aside: &Aside,
+        draft: &mut Draft,
+    ) {
+        let line_of = self.waiting.queues().line(line);
+        let Some(head) = line_of.and_then(|line| line.head()) else {
+            return;
+        };
+        let classes = self.waiting.shape(shape).members.len();
+        let members = self
+            .waiting
+            .unit(head.allocation, classes, &self.allocations);
+        draft.spend(work::TRY);
+        if let Err(short) = self.find_places(&members, shape, aside) {
+            self.waiting.block(line, shape, short, draft.now);
+        }
+    }
+
+    pub(super) fn set_aside(&mut self, aside: &Aside) {
+        self.fleet.set_aside(aside.nodes(&self.reservations));
+        let line_by_line = self.reservations.any() || aside.promise().is_some();
+        self.waiting.promise(aside.promise(), line_by_line);
+    }
+
+    /// What there may be room for now is tried again.
+    pub(super) fn unblock(&mut self, now: Millis) {
+        let decided = self.pace.decided.replace(now);
+        let passed =
+            |moment: Millis| decided.is_none_or(|decided| decided < moment) && moment <= now;
+        let mut gained = self.fleet.take_gained();
+        let reserved_anew = std::mem::take(&mut self.pace.reserved_anew);
+        if reserved_anew || self.reservations.moments().any(passed) {
+            gained = self.fleet.all().collect();
+        }
+        gained.sort_unstable();
+        gained.dedup();
+        if sabotage::armed(Bug::WakeUpLost) {
+            gained.clear();
+        }
+        let regrouped = self.fleet.take_regrouped();
+        let composition = Some(self.fleet.composition());
+        let composed = self.pace.tried_with != composition;
+        let room_gained = composed || !gained.is_empty() || !regrouped.is_empty();
+        self.pace.room_gained |= room_gained;
+        self.waiting.open_concerned(&regrouped, &self.allocations);
+        if composed {
+            self.pace.tried_with = composition;
+            self.waiting.open_all();
+        } else if !gained.is_empty() {
+            self.waiting
+                .open_on(&gained, &self.fleet, &self.allocations);
+        }
+        self.waiting.free_lines(room_gained);
+    }
+
+    /// Somebody was placed: whoever looks at its group is tried again, wherever there is room.
+    pub(super) fn reopen(&mut self, regrouped: &Regrouped, aside: &Aside, draft: &mut Draft) {
+        self.pace.room_gained = true;
+        self.waiting.free_concerned(regrouped, &self.allocations);
+        self.waiting.open_concerned(regrouped, &self.allocations);
+        self.close_hopeless(aside, draft);
+    }
+}

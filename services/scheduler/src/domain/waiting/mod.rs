@@ -1,0 +1,287 @@
+//! Who waits: the queues and their lines, gangs, pauses, and what is passed over for now.
+
+mod blocked;
+
+pub use blocked::{AGAIN_MS, Promise, Short, could_ever_fit};
+
+use self::blocked::Blocked;
+use super::{
+    allocation::{Allocations, Live, Phase},
+    class::{Amounts, Shape, ShapeNo},
+    gang::Gangs,
+    interner::Interner,
+    order,
+    queues::{Key, Line, LineKey, QueueNo, Queues, Said, Use},
+    settings::{PriorityNo, Settings},
+};
+use ledger::Scratch;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use vocab::{
+    AllocationNo, LineNo, Millis, PlacementPolicy, QueueOrder, QueueSettings, Token, WaitingReason,
+    fact::LineExplained,
+};
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    queues: Queues,
+    /// What stands in lines.
+    shapes: Interner<Shape>,
+    gangs: Gangs,
+    /// Allocations in a pause, by its end.
+    pauses: BTreeSet<(Millis, AllocationNo)>,
+    /// Never told where they stand.
+    fresh: BTreeSet<AllocationNo>,
+    #[serde(skip)]
+    blocked: Scratch<Blocked>,
+}
+
+impl Waiting {
+    pub fn queues(&self) -> &Queues {
+        &self.queues
+    }
+
+    pub fn gangs(&self) -> &Gangs {
+        &self.gangs
+    }
+
+    pub fn gangs_mut(&mut self) -> &mut Gangs {
+        &mut self.gangs
+    }
+
+    pub fn shape(&self, shape: ShapeNo) -> &Shape {
+        self.shapes.get(shape.0)
+    }
+
+    // --- queues
+
+    pub fn enter(&mut self, queue: &Token) -> QueueNo {
+        self.queues.enter(queue)
+    }
+
+    pub fn set_queue(&mut self, queue: &Token, settings: &QueueSettings) {
+        self.queues.set(queue, settings);
+    }
+
+    pub fn weigh(&mut self, tenant: &Token, weight_milli: u32) {
+        self.queues.weigh(tenant, weight_milli);
+    }
+
+    pub fn placement(&self, live: &Live) -> Option<PlacementPolicy> {
+        self.queues.get(live.queue).settings.placement
+    }
+
+    /// The line whose head is next.
+    pub fn next(&mut self, totals: &Amounts, now: Millis, settings: &Settings) -> Option<LineNo> {
+        let half_life_ms = settings.policy().half_life_ms;
+        self.queues.next(totals, now, half_life_ms)
+    }
+
+    pub fn take_looked_at(&mut self) -> usize {
+        self.queues.take_looked_at()
+    }
+
+    /// It is not its turn until `take_up`, though it might be placed.
+    pub fn pass_over(&mut self, line: LineNo) {
+        self.queues.pass_over(line);
+    }
+
+    pub fn take_up(&mut self, line: LineNo) {
+        self.queues.take_up(line);
+    }
+
+    /// Held or promised from now on.
+    pub fn hold(&mut self, queue: QueueNo, used: &Use, now: Millis, settings: &Settings) {
+        let half_life_ms = settings.policy().half_life_ms;
+        self.queues.hold(queue, used, now, half_life_ms);
+    }
+
+    /// Not held any more, nor on a node.
+    pub fn release(&mut self, queue: QueueNo, used: &Use, now: Millis, settings: &Settings) {
+        let half_life_ms = settings.policy().half_life_ms;
+        self.queues.release(queue, used, now, half_life_ms);
+    }
+
+    /// Not held any more, and still on a node until `gone`.
+    pub fn goes(&mut self, queue: QueueNo, used: &Use, now: Millis, settings: &Settings) {
+        let half_life_ms = settings.policy().half_life_ms;
+        self.queues.goes(queue, used, now, half_life_ms);
+    }
+
+    pub fn gone(&mut self, queue: QueueNo, amounts: &Amounts) {
+        self.queues.gone(queue, amounts);
+    }
+
+    /// Counts anew what nobody can make go.
+    pub fn recount_firm(&mut self, firm: impl Iterator<Item = (QueueNo, Amounts)>) {
+        self.queues.recount_firm(firm);
+    }
+
+    // --- lines
+
+    /// Joins the line of `shape` in the queue, with the priority class.
+    pub fn join(
+        &mut self,
+        (queue, priority_class): (QueueNo, Option<PriorityNo>),
+        shape: &Shape,
+        asks: Amounts,
+        key: Key,
+    ) -> (LineNo, Key) {
+        let line_key = LineKey {
+            queue,
+            shape: ShapeNo(self.shapes.acquire(shape)),
+            priority_class,
+        };
+        let shape_no = line_key.shape;
+        let (line, new) = self.queues.join(line_key, asks, key);
+        self.blocked.sweep.anew();
+        self.sweep_too(line);
+        if new {
+            self.blocked.new_line(line);
+        } else {
+            // One use for the line, however many are in it.
+            self.shapes.release(shape_no.0);
+        }
+        (line, key)
+    }
+
+    pub fn leave(&mut self, line: LineNo, key: Key) {
+        if let Some(gone) = self.queues.leave(line, key) {
+            self.blocked.forget(line);
+            if self.shapes.release(gone.shape.0).is_some() {
+                self.blocked.forget_shape(gone.shape);
+                self.queues.open(gone.shape);
+            }
+        }
+    }
+
+    /// By what one with these amounts stands in its line.
+    pub fn key(&self, no: AllocationNo, live: &Live, asks: Amounts, settings: &Settings) -> Key {
+        let aging_ms = i64::try_from(settings.policy().aging_ms).unwrap_or(i64::MAX);
+        let rank = match aging_ms {
+            0 => -i64::from(live.priority),
+            _ => live
+                .requested
+                .0
+                .saturating_sub(i64::from(live.priority).saturating_mul(aging_ms)),
+        };
+        let waiting = order::Waiting {
+            number: no.0,
+            submitted_ms: live.requested.0,
+            estimate_ms: live.run_time_ms,
+            remaining_ms: live.run_time_ms,
+            size: if asks[2] > 0 { asks[2] } else { asks[0] },
+        };
+        let order = match self.queues.get(live.queue).settings.order {
+            QueueOrder::Fcfs => order::Order::Fcfs,
+            // Without an estimate it may be the longest.
+            QueueOrder::Sjf | QueueOrder::SmallestArea if live.run_time_ms == 0 => {
+                return Key {
+                    rank,
+                    order: i64::MAX,
+                    allocation: no,
+                };
+            }
+            QueueOrder::Sjf => order::Order::Sjf,
+            QueueOrder::SmallestArea => order::Order::AgedArea,
+        };
+        // As at the moment of the request: what waits does not change places because time passes.
+        let order = order::key(order, &waiting, live.requested.0).score();
+        Key {
+            rank,
+            order,
+            allocation: no,
+        }
+    }
+
+    /// What stands in the line as `old` stands there as `new`.
+    pub fn rekey(&mut self, line: LineNo, old: Key, new: Key) {
+        self.queues.rekey(line, old, new);
+    }
+
+    /// The line in which it waits.
+    pub fn line_of(&self, live: &Live) -> Option<&Line> {
+        let line = match live.phase {
+            Phase::Queued(line, _) => Some(line),
+            Phase::InGang => live.gang.and_then(|gang| self.gangs.line(gang)),
+            _ => None,
+        };
+        self.queues.line(line?)
+    }
+
+    /// The members of what stands in a line as `first`, in the order of their classes, of which there are so many.
+    pub fn unit(
+        &self,
+        first: AllocationNo,
+        classes: usize,
+        allocations: &Allocations,
+    ) -> Vec<AllocationNo> {
+        let live = allocations.get(&first);
+        let gang = live
+            .filter(|live| live.phase == Phase::InGang)
+            .and_then(|live| live.gang);
+        match gang.and_then(|gang| self.gangs.get(gang)) {
+            Some(gang) => {
+                let mut members: Vec<_> = gang.ready().iter().copied().collect();
+                if classes > 1 {
+                    members.sort_by_key(|no| (allocations.get(no).map(|live| live.class), *no));
+                }
+                members
+            }
+            None => vec![first],
+        }
+    }
+
+    /// Waits for room, as far as its line is concerned. A gang that wants a uniform label waits until there is room.
+    pub fn waits_for_room(&self, line: &Line) -> bool {
+        let for_room = matches!(
+            self.block_of(line),
+            Some(WaitingReason::NoRoomNow | WaitingReason::GangNoRoom)
+        );
+        for_room && self.shape(line.key.shape).uniform_label.is_none()
+    }
+
+    pub fn lines_that_wait_for_room(&self) -> Vec<(Key, LineNo, ShapeNo)> {
+        let lines = self.queues.lines().filter(|line| self.waits_for_room(line));
+        lines
+            .filter_map(|line| Some((line.head()?, line.no, line.key.shape)))
+            .collect()
+    }
+
+    pub fn explained(&mut self, fact: &LineExplained, now: Millis) {
+        if let Some(line) = self.queues.line_mut(fact.line) {
+            line.said = Some(Said {
+                reason: fact.reason,
+                counts: fact.counts.clone(),
+                at: now,
+            });
+        }
+    }
+
+    // --- pauses, and those who were never told
+
+    pub fn pause(&mut self, no: AllocationNo, until: Millis) {
+        self.pauses.insert((until, no));
+    }
+
+    pub fn end_pause(&mut self, no: AllocationNo, until: Millis) {
+        self.pauses.remove(&(until, no));
+    }
+
+    pub fn first_pause(&self) -> Option<(Millis, AllocationNo)> {
+        self.pauses.first().copied()
+    }
+
+    /// They are to be told where they stand.
+    pub fn tell(&mut self, fresh: impl IntoIterator<Item = AllocationNo>) {
+        self.fresh.extend(fresh);
+    }
+
+    pub fn is_told(&mut self, no: AllocationNo) {
+        self.fresh.remove(&no);
+    }
+
+    pub fn fresh(&self) -> &BTreeSet<AllocationNo> {
+        &self.fresh
+    }
+}
