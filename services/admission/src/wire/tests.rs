@@ -53,7 +53,7 @@ fn a_submit_is_read_as_it_was_written() {
         rules: Some(v1::PlacementRules {
             selector: vec![requirement],
             spread: vec![v1::Spread {
-                domain: "zone".into(),
+                topology_key: "zone".into(),
                 max_skew: 3,
             }],
             numa: -7,
@@ -89,7 +89,7 @@ fn a_submit_is_read_as_it_was_written() {
         values: vec!["z1".into()],
     };
     let spread = SpreadRequest {
-        domain: "zone".into(),
+        topology_key: "zone".into(),
         max_skew: 3,
     };
     assert_eq!(
