@@ -1,5 +1,4 @@
-//! A table in one place: `#[derive(Table)]` on the struct of a row gives its description, its DDL and the statements that
-//! write it. Pure: whoever sends them is `chassis::warm`. See the README.
+#![doc = include_str!("../README.md")]
 
 mod ddl;
 mod descriptor;
