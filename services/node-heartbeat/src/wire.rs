@@ -6,7 +6,7 @@ use prost::Message;
 use schemas::v1::{self, join_reply, node_report};
 use sha2::{Digest, Sha256};
 use vocab::{AllocationId, CellNo, Millis, NodeCapacity, Refusal, Rule, RunState, Token};
-use wire::Message as _;
+use wire::{Codec as _, Message as _, Out, Plain};
 
 /// Runs in one report.
 pub const RUNS_MAX: usize = 1000;
@@ -67,52 +67,42 @@ pub fn heartbeat(node: Token, payload: &[u8]) -> Option<Command> {
     })
 }
 
-fn to_proto(assignment: &Assignment, boot: u64, cell: CellNo) -> v1::Assignment {
-    v1::Assignment {
-        revision: assignment.revision,
-        allocation_id: assignment.allocation.id(cell).to_string(),
-        tenant: assignment.tenant.to_string(),
-        spec: Some(v1::AllocationSpec {
-            rules: None,
-            depends_on: Vec::new(),
-            ..assignment.spec.to_prost()
-        }),
-        gpus: assignment
-            .gpus
-            .iter()
-            .map(|share| share.to_prost())
-            .collect(),
-        placed_ms: assignment.placed.0,
-        stop: assignment.stop,
-        register_again: false,
-        registration_refused: None,
-        boot,
-        stop_by_ms: assignment.stop_by.map_or(0, |by| by.0),
-        zones: assignment.zones.into(),
-        more: Vec::new(),
+/// The body of an `Assignment`, and further changes in it; from the last field to the first.
+fn write(assignment: &Assignment, (boot, cell): (u64, CellNo), more: &[Assignment], out: &mut Out) {
+    for change in more.iter().rev() {
+        out.field(12, |out| write(change, (boot, cell), &[], out));
     }
+    Plain::write_field(&assignment.zones, 11, out);
+    Plain::write_field(&assignment.stop_by, 10, out);
+    Plain::write_field(&boot, 9, out);
+    Plain::write_field(&assignment.stop, 7, out);
+    Plain::write_field(&assignment.placed, 6, out);
+    Plain::write_field(&assignment.gpus, 5, out);
+    Plain::write_field(&assignment.spec, 4, out);
+    Plain::write_field(&assignment.tenant, 3, out);
+    Plain::write_field(&assignment.allocation.id(cell).to_string(), 2, out);
+    Plain::write_field(&assignment.revision, 1, out);
 }
 
 /// One push with all these changes, which are for the same boot; nothing when there are none.
 pub fn push(assignments: &[Assignment], boot: u64, cell: CellNo) -> Option<Vec<u8>> {
-    let mut changes = assignments.iter();
-    let of_cell = |assignment| to_proto(assignment, boot, cell);
-    let first = of_cell(changes.next()?);
-    let push = v1::Assignment {
-        more: changes.map(of_cell).collect(),
-        ..first
-    };
-    Some(push.encode_to_vec())
+    let (first, more) = assignments.split_first()?;
+    let mut bytes = Vec::new();
+    Out::behind(&mut bytes, |out| write(first, (boot, cell), more, out));
+    Some(bytes)
 }
 
+/// An `AssignmentList`.
 pub fn assignments(revision: u64, assignments: &[Assignment], boot: u64, cell: CellNo) -> Vec<u8> {
-    let of_cell = |assignment| to_proto(assignment, boot, cell);
-    v1::AssignmentList {
-        revision,
-        assignments: assignments.iter().map(of_cell).collect(),
-        boot,
-    }
-    .encode_to_vec()
+    let mut bytes = Vec::new();
+    Out::behind(&mut bytes, |out| {
+        Plain::write_field(&boot, 3, out);
+        for assignment in assignments.iter().rev() {
+            out.field(2, |out| write(assignment, (boot, cell), &[], out));
+        }
+        Plain::write_field(&revision, 1, out);
+    });
+    bytes
 }
 
 pub fn register_again(boot: u64) -> Vec<u8> {
@@ -174,6 +164,7 @@ fn joining(answer: join_reply::Answer) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vocab::{AllocationNo, AllocationSpec, GpuShare};
 
     fn token(text: &str) -> Token {
         Token::new(text).expect("a literal token")
@@ -207,6 +198,55 @@ mod tests {
             report(&message(true), CellNo(1)),
             [Command::Unreadable { node }]
         );
+    }
+
+    fn assignment(revision: u64) -> Assignment {
+        Assignment {
+            revision,
+            allocation: AllocationNo(7),
+            tenant: token("t"),
+            spec: AllocationSpec::plain(token("j"), 1000, 1 << 30),
+            gpus: vec![GpuShare {
+                device: 3,
+                milli: 500,
+            }],
+            placed: Millis(5),
+            stop: revision == 2,
+            stop_by: (revision == 2).then_some(Millis(9)),
+            zones: 6,
+        }
+    }
+
+    #[test]
+    fn a_change_is_told_as_the_contract_has_it() {
+        let told = |revision: u64, more| v1::Assignment {
+            revision,
+            allocation_id: "00000000-0000-0001-0000-000000000007".into(),
+            tenant: "t".into(),
+            spec: Some(AllocationSpec::plain(token("j"), 1000, 1 << 30).to_prost()),
+            gpus: vec![v1::GpuShare {
+                device: 3,
+                milli: 500,
+            }],
+            placed_ms: 5,
+            stop: revision == 2,
+            stop_by_ms: if revision == 2 { 9 } else { 0 },
+            zones: 6,
+            boot: 4,
+            more,
+            ..v1::Assignment::default()
+        };
+        let changes = [assignment(1), assignment(2)];
+        let expected = told(1, vec![told(2, Vec::new())]).encode_to_vec();
+        assert_eq!(push(&changes, 4, CellNo(1)), Some(expected));
+        assert_eq!(push(&[], 4, CellNo(1)), None);
+        let expected = v1::AssignmentList {
+            revision: 2,
+            assignments: vec![told(1, Vec::new()), told(2, Vec::new())],
+            boot: 4,
+        };
+        let found = assignments(2, &changes, 4, CellNo(1));
+        assert_eq!(found, expected.encode_to_vec());
     }
 
     #[test]

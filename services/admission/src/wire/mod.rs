@@ -7,8 +7,8 @@ pub use outcome::{EventMessage, OutcomeMessage, outcome, outcomes, tenant_event,
 use crate::domain::{Command, Verb};
 use ledger::{Digest, InboxMessage};
 use prost::bytes::Bytes;
-use vocab::{Operation, Refusal, Rule, Token};
-use wire::{Fault, Message, WireError};
+use vocab::{Operation, Refusal, Rule, Slot, Token};
+use wire::{Fault, Message, Out, WireError};
 
 /// A request's encoded size, at the most.
 pub const REQUEST_BYTES_MAX: usize = 65_536;
@@ -57,9 +57,13 @@ pub fn commands(message: &InboxMessage) -> Vec<Command> {
         let refusal = Refusal::over(Rule::PayloadTooLarge, "payload", limit, actual);
         return vec![refused(message, refusal)];
     }
+    let mut scratch = Vec::new();
     match batch(payload) {
-        None => vec![command(message, payload)],
-        Some(Ok(requests)) => requests.iter().map(|one| command(message, one)).collect(),
+        None => vec![command(message, payload, &mut scratch)],
+        Some(Ok(requests)) => {
+            let command = |one: &Bytes| command(message, one, &mut scratch);
+            requests.iter().map(command).collect()
+        }
         Some(Err(refusal)) => vec![refused(message, refusal)],
     }
 }
@@ -109,61 +113,66 @@ fn envelope(payload: impl prost::bytes::Buf) -> Option<Envelope> {
     prost::Message::decode(payload).ok()
 }
 
-fn command(message: &InboxMessage, payload: &[u8]) -> Command {
+fn command(message: &InboxMessage, payload: &[u8], scratch: &mut Vec<u8>) -> Command {
     let mut operation = operation(message, payload);
-    let verb = read(payload, &mut operation);
+    let verb = read(payload, &mut operation, scratch);
     Command { operation, verb }
 }
 
-fn read(payload: &[u8], operation: &mut Operation) -> Result<Verb, Refusal> {
+/// `scratch` has room for a request, so that it need not be made for each.
+fn read(payload: &[u8], operation: &mut Operation, scratch: &mut Vec<u8>) -> Result<Verb, Refusal> {
     let token = |id: &str| {
         Token::new(id).map_err(|_| Refusal::new(Rule::OperationIdInvalid, "operation_id"))
     };
     let mut request = match Request::decode(payload) {
         Ok(request) => request,
         Err(error) => {
-            let rule = unread(&error);
+            let (rule, subject) = unread(&error);
             // Without a verb it is still an operation.
             if let (Rule::UnknownVerb, Some(envelope)) = (rule, envelope(payload)) {
                 operation.operation_id = Some(token(&envelope.operation_id)?);
             }
-            return Err(Refusal::new(rule, error.field));
+            return Err(Refusal::new(rule, subject));
         }
     };
     operation.operation_id = Some(token(&request.operation_id)?);
     // Half of what was asked is not what was asked: a message with a field that this version does not know, or written
     // in a way that it would not, is refused as a whole.
-    if request.encode_to_vec().len() != payload.len() {
+    encode(&request, scratch);
+    if scratch.len() != payload.len() {
         return Err(Refusal::new(Rule::UnknownField, "request"));
     }
-    if let Some(content) = content(&mut request) {
-        operation.digest = Digest::of(&content).short();
+    // The slot is not part of the content that an operation id stands for.
+    if let Some(slot) = request.slot().and_then(Option::take) {
+        encode(&request, scratch);
+        operation.digest = Digest::of(scratch).short();
+        request.slot().map(|given| given.insert(slot));
     }
     Ok(request.verb)
 }
 
-/// What is not there is no broken field, but something that was not asked.
-fn unread(error: &WireError) -> Rule {
-    match error.fault {
-        Fault::Missing if ["Request.verb", "SetPriority.target"].contains(&error.field) => {
-            Rule::UnknownVerb
+impl Request {
+    /// Of a request about named resources: the slot that it says it is of.
+    fn slot(&mut self) -> Option<&mut Option<Slot>> {
+        match &mut self.verb {
+            Verb::Resource(asked) => Some(asked.slot()),
+            _ => None,
         }
-        _ => Rule::MalformedMessage,
     }
 }
 
-/// The content that an operation id stands for, where it is not all of the message: the slot is not part of it. None when
-/// the message says no slot.
-fn content(request: &mut Request) -> Option<Vec<u8>> {
-    let Verb::Resource(asked) = &mut request.verb else {
-        return None;
-    };
-    let slot = asked.slot().take()?;
-    let content = request.encode_to_vec();
-    if let Verb::Resource(asked) = &mut request.verb {
-        *asked.slot() = Some(slot);
+fn encode(request: &Request, bytes: &mut Vec<u8>) {
+    bytes.clear();
+    Out::behind(bytes, |out| request.write_body(out));
+}
+
+/// What a request that cannot be read is refused for. What is not there is no broken field, but something that was not asked.
+fn unread(error: &WireError) -> (Rule, &'static str) {
+    match (&error.fault, error.field) {
+        (Fault::Missing, "Request.verb") => (Rule::UnknownVerb, "verb"),
+        (Fault::Missing, "SetPriority.target") => (Rule::UnknownVerb, "target"),
+        _ => (Rule::MalformedMessage, "payload"),
     }
-    Some(content)
 }
 
 #[cfg(test)]

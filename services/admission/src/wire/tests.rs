@@ -185,23 +185,23 @@ fn what_is_missing_is_refused_by_name() {
     };
     let op = [0x0a, 2, b'o', b'p'];
     let unknown = Rule::UnknownVerb;
-    check(&op, Some("op"), (unknown, "Request.verb"));
+    check(&op, Some("op"), (unknown, "verb"));
     // Neither an allocation nor a job set; then a batch in a batch.
     let no_target = [&op[..], &[0x72, 0]].concat();
-    check(&no_target, Some("op"), (unknown, "SetPriority.target"));
+    check(&no_target, Some("op"), (unknown, "target"));
     let batch = [&op[..], &[0x62, 0]].concat();
     let batch = [
         &[0x62, batch.len() as u8 + 2, 0x0a, batch.len() as u8],
         &*batch,
     ]
     .concat();
-    check(&batch, Some("op"), (unknown, "Request.verb"));
+    check(&batch, Some("op"), (unknown, "verb"));
     let malformed = Rule::MalformedMessage;
     let not_utf8 = [&op[..], &[0x52, 3, 0x0a, 1, 0xff]].concat();
-    check(&not_utf8, None, (malformed, "Submit.job_set"));
+    check(&not_utf8, None, (malformed, "payload"));
     let twice = [&op[..], &[0x52, 2, 0x6a, 0], &[0x52, 0]].concat();
-    check(&twice, None, (malformed, "Verb.submit"));
-    check(&[0xff], None, (malformed, "Request"));
+    check(&twice, None, (malformed, "payload"));
+    check(&[0xff], None, (malformed, "payload"));
 }
 
 /// The slot is not part of what was asked; everything else is.

@@ -187,7 +187,7 @@ impl Decider for Nodes {
     type By = vocab::fact::NodeHeartbeat;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 4;
+    const STATE_VERSION: u32 = 5;
 
     const READERS: &'static [Writer] = &[Writer::Scheduler];
 
@@ -196,7 +196,12 @@ impl Decider for Nodes {
             Input::AllocationRequested(AllocationRequested { operation, spec }) => {
                 let requested = Requested {
                     tenant: operation.tenant.clone(),
-                    spec: spec.clone(),
+                    // Once it is placed, nobody asks where it may be.
+                    spec: AllocationSpec {
+                        rules: None,
+                        depends_on: Vec::new(),
+                        ..spec.clone()
+                    },
                     again: false,
                 };
                 self.requested.insert(AllocationNo(at.no.0), requested);

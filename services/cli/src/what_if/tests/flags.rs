@@ -19,7 +19,7 @@ fn every_flag_of_a_submit_reaches_the_request() {
         "{begin} --gpus 1 --gpu-milli 500 --gpu-model T4 --extended fpga=2 --queue q --priority 7 \
          --priority-class c --job-set s --name n --after x --after-success y --retries 3 \
          --never-requeue --run-time 10m --gang g --gang-size 8 --gang-min 6 --gang-uniform rack \
-         --label zone=z1 --tolerate any --group w --affinity w:rack --anti_affinity v --spread rack:2 \
+         --label zone=z1 --tolerate any --group w --affinity w:rack --anti-affinity v --spread rack:2 \
          --numa single --count 8"
     ));
     let dependency = |allocation_id: &str, success| v1::DependencyRequest {
