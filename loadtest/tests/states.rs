@@ -14,7 +14,7 @@ use proof::simulate::run_seed;
 use quota::domain::Quota;
 use scheduler::domain::Scheduler;
 use serde::{Serialize, de::DeserializeOwned};
-use std::{env, fs, path::PathBuf};
+use std::{collections::BTreeSet, env, fs, path::PathBuf};
 use vocab::{EventKind, Kinds, Lsn, fact::Inputs};
 
 const LEDGER: LedgerId = LedgerId(1);
@@ -36,25 +36,33 @@ fn records() -> Vec<Record> {
     records
 }
 
+/// Two thirds of the records, so that something is still under way, and how many kinds of events they have. At their end the
+/// simulation has had the bus lose some.
+fn beginning(mut records: Vec<Record>) -> (usize, Vec<Record>) {
+    records.truncate(records.len() * 2 / 3);
+    let mut chain = Chain::default();
+    let mut kinds: BTreeSet<EventKind> = BTreeSet::new();
+    let holds = |record: &Record| {
+        let frame = chain.accept(record, Kinds::ALL).ok().flatten();
+        let events = frame.iter().flat_map(|frame| frame.placed());
+        kinds.extend(events.map(|(_, event)| event.kind()));
+        frame.is_some()
+    };
+    let records = records.into_iter().take_while(holds).collect();
+    (kinds.len(), records)
+}
+
 /// A simulated cell in which as much as possible happens; written once.
 fn write_ledger() {
-    let kinds = |records: &[Record]| {
-        let mut chain = Chain::default();
-        let mut seen: Vec<EventKind> = Vec::new();
-        for record in records {
-            let frame = chain.accept(record, Kinds::ALL).ok()??;
-            seen.extend(frame.placed().map(|(_, event)| event.kind()));
-        }
-        seen.sort_unstable();
-        seen.dedup();
-        Some(seen.len())
-    };
     let outcomes = (1..=400).map(run_seed);
-    let sound = outcomes.filter(|outcome| outcome.violation.is_none() && outcome.events < 1500);
-    let richest = sound.max_by_key(|outcome| kinds(&outcome.ledger));
+    let short = outcomes.filter(|outcome| outcome.violation.is_none() && outcome.events < 1500);
+    let richest = short
+        .map(|outcome| beginning(outcome.ledger))
+        .max_by_key(|(kinds, _)| *kinds);
+    let (_, records) = richest.expect("some seeds are short");
     let dir = golden().join("ledger");
     let mut copy = Copy::open(&dir).expect("a new copy");
-    for record in &richest.expect("some seeds are sound").ledger {
+    for record in &records {
         copy.append(record).expect("it is written");
     }
     copy.sync().expect("it is written");
