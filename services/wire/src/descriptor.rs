@@ -47,7 +47,8 @@ pub enum Kind {
     Sint32,
     Bool,
     String,
-    Bytes,
+    /// So many.
+    Bytes(usize),
     Enum(&'static EnumDescriptor),
     /// A function, so that a message can hold itself.
     Message(fn() -> &'static MessageDescriptor),
@@ -56,7 +57,7 @@ pub enum Kind {
 impl Kind {
     pub const fn wire_type(self) -> WireType {
         match self {
-            Self::String | Self::Bytes | Self::Message(_) => WireType::LengthDelimited,
+            Self::String | Self::Bytes(_) | Self::Message(_) => WireType::LengthDelimited,
             _ => WireType::Varint,
         }
     }

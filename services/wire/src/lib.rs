@@ -33,6 +33,7 @@ mod descriptor;
 mod error;
 mod message;
 mod out;
+mod sample;
 mod schema;
 mod value;
 
@@ -44,6 +45,7 @@ pub use descriptor::{
 pub use error::{Fault, Result, WireError};
 pub use message::{Depth, Message, Oneof};
 pub use out::Out;
+pub use sample::sample;
 pub use schema::differences;
 pub use value::{Input, Open, Text, Value};
 pub use wire_derive::Wire;

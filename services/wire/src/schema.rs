@@ -110,7 +110,7 @@ fn our_line(field: &FieldDescriptor, oneof: Option<&str>) -> String {
         Kind::Uint64 => "uint64",
         Kind::Bool => "bool",
         Kind::String => "string",
-        Kind::Bytes => "bytes",
+        Kind::Bytes(_) => "bytes",
         Kind::Uint32 => "uint32",
         Kind::Sint32 => "sint32",
         Kind::Enum(descriptor) => last(descriptor.name),

@@ -143,7 +143,7 @@ impl Value for String {
 
 /// Exactly so many, or none, which is no value.
 impl<const N: usize> Value for [u8; N] {
-    const KIND: Kind = Kind::Bytes;
+    const KIND: Kind = Kind::Bytes(N);
 
     fn zero() -> Option<Self> {
         None

@@ -1,8 +1,5 @@
 //! The bytes are prost's, in both directions. The other side are the messages that prost makes of the .proto files.
 
-mod common;
-
-use common::*;
 use proptest::prelude::*;
 use schemas::v1;
 use std::fmt::Debug;
@@ -20,8 +17,11 @@ fn damage() -> impl Strategy<Value = Vec<(usize, u8, u8)>> {
     proptest::collection::vec((any::<usize>(), any::<u8>(), 0..4u8), 0..4)
 }
 
-fn random<T: Random>(dice: &[u64]) -> T {
-    T::random(&mut Dice(dice.iter()))
+/// None: the dice have made a value that the type does not have.
+fn random<T: Message>(dice: &[u64]) -> Option<T> {
+    let mut dice = dice.iter();
+    let mut choose = |sides| dice.next().copied().unwrap_or(0) % sides;
+    T::decode(&wire::sample(T::DESCRIPTOR, &mut choose)).ok()
 }
 
 /// What we write is what prost writes of what it reads there, and we read it back.
@@ -70,12 +70,14 @@ fn damaged(mut bytes: Vec<u8>, damage: &[(usize, u8, u8)]) -> Vec<u8> {
 proptest! {
     #[test]
     fn messages_have_the_bytes_of_prost(dice in dice(), damage in damage()) {
-        fn both<T: Message + Random + PartialEq + Debug, P: prost::Message + Default + Debug>(
+        fn both<T: Message + PartialEq + Debug, P: prost::Message + Default + Debug>(
             dice: &[u64],
             damage: &[(usize, u8, u8)],
         ) {
-            let bytes = agree::<T, P>(&random::<T>(dice));
-            agree_on_any::<T, P>(&damaged(bytes, damage));
+            if let Some(value) = random::<T>(dice) {
+                let bytes = agree::<T, P>(&value);
+                agree_on_any::<T, P>(&damaged(bytes, damage));
+            }
         }
         both::<Operation, v1::Operation>(&dice, &damage);
         both::<AllocationSpec, v1::AllocationSpec>(&dice, &damage);
@@ -91,13 +93,17 @@ proptest! {
 
     #[test]
     fn events_have_the_bytes_of_prost(dice in dice()) {
-        let event: Event = random(&dice);
-        agree::<Event, v1::Event>(&event);
+        if let Some(event) = random::<Event>(&dice) {
+            agree::<Event, v1::Event>(&event);
+        }
     }
 
     #[test]
     fn damaged_events_are_read_as_prost_does(dice in dice(), damage in damage()) {
-        let bytes = damaged(random::<Event>(&dice).encode_to_vec(), &damage);
+        let Some(event) = random::<Event>(&dice) else {
+            return Ok(());
+        };
+        let bytes = damaged(event.encode_to_vec(), &damage);
         match Event::decode(&bytes) {
             // Settings that were written although they are the default are left out again.
             Ok(Event::TenantSet(set)) if set.change.settings == TenantSettings::default() => {
@@ -456,7 +462,6 @@ fn oneofs_know_their_numbers() {
     let mut numbers: Vec<_> = EventKind::ALL.iter().map(|kind| *kind as u32).collect();
     numbers.sort_unstable();
     assert_eq!(Event::NUMBERS, numbers);
-    assert!(EventKind::ALL.iter().all(|kind| KINDS.contains(kind)));
 }
 
 /// Parts of the schema, and a name that is wrong on purpose.
