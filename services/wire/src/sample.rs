@@ -3,17 +3,10 @@
 use crate::{FieldDescriptor, Kind, Label, MessageDescriptor, OneofDescriptor};
 use prost::encoding::{WireType, encode_key, encode_varint};
 
-/// Texts that are names, resources and what budgets are of: whatever a type asks for, most of these are it.
-const TEXTS: [&str; 8] = [
-    "cpu",
-    "gpu",
-    "memory",
-    "cpu",
-    "gpu",
-    "memory",
-    "gpu:aZ09_-",
-    "grün",
-];
+/// Texts that are names, resources and what budgets are of: the first three are whatever a type asks for.
+const TEXTS: [&str; 5] = ["cpu", "gpu", "memory", "gpu:aZ09_-", "grün"];
+/// So many of them are any text.
+const USUAL: usize = 3;
 /// Messages lie in each other so deep, at the most.
 const DEPTH: u32 = 8;
 
@@ -51,9 +44,9 @@ fn value(
 ) {
     let plain = u64::from(field.number);
     let varint = match field.shape.kind {
-        Kind::Uint32 => match choose(16) {
-            14 => 300,
-            15 => u64::from(u32::MAX),
+        Kind::Uint32 => match choose(64) {
+            62 => 300,
+            63 => u64::from(u32::MAX),
             _ => plain + choose(100),
         },
         Kind::Uint64 => match choose(8) {
@@ -73,7 +66,8 @@ fn value(
             values[choose(values.len() as u64) as usize].number as u64
         }
         Kind::String => {
-            let text = TEXTS[choose(TEXTS.len() as u64) as usize];
+            let of = if choose(16) == 15 { TEXTS.len() } else { USUAL };
+            let text = TEXTS[choose(of as u64) as usize];
             return delimited(field.number, text.as_bytes(), bytes);
         }
         Kind::Bytes(length) => {

@@ -233,7 +233,7 @@ fn values_are_where_prost_has_them() {
 #[test]
 fn nothing_is_written_where_nothing_is_to_be_said() {
     let bytes = |settings: TenantSettings| {
-        let tenant = random(&[]);
+        let tenant = Token::new("a").expect("a token");
         let set = TenantSet { tenant, settings };
         let bytes = set.encode_to_vec();
         assert_eq!(TenantSet::decode(&bytes), Ok(set));
@@ -550,4 +550,24 @@ fn descriptors_are_the_schema() {
     assert_eq!(others.collect::<Vec<_>>(), Vec::<&String>::new());
     let other_event = |it: &String| it.starts_with("Event: ") && it.ends_with("derived type");
     assert!(!found.iter().any(other_event));
+}
+
+/// Otherwise the properties above would hold of nothing.
+#[test]
+fn most_samples_are_events_and_of_every_kind() {
+    let mut state = 1_u64;
+    let mut choose = |sides: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % sides
+    };
+    let samples = (0..4000).map(|_| wire::sample(Event::DESCRIPTOR, &mut choose));
+    let events: Vec<_> = samples
+        .filter_map(|bytes| Event::decode(&bytes).ok())
+        .collect();
+    assert!(events.len() > 2000, "{}", events.len());
+    let there = |kind: &EventKind| events.iter().any(|event| event.kind() == *kind);
+    let missing: Vec<_> = EventKind::ALL.iter().filter(|kind| !there(kind)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
