@@ -146,7 +146,9 @@ fn read(payload: &[u8], operation: &mut Operation, scratch: &mut Vec<u8>) -> Res
     if let Some(slot) = request.slot().and_then(Option::take) {
         encode(&request, scratch);
         operation.digest = Digest::of(scratch).short();
-        request.slot().map(|given| given.insert(slot));
+        if let Some(given) = request.slot() {
+            *given = Some(slot);
+        }
     }
     Ok(request.verb)
 }
