@@ -53,7 +53,7 @@ CREATE TABLE allocations (
     quota_subject text,
     quota_limit bigint,
     quota_actual bigint,
-    facts jsonb NOT NULL DEFAULT '[]',
+    facts bytea NOT NULL DEFAULT '',
     CONSTRAINT allocations_pkey PRIMARY KEY (allocation_id),
     CONSTRAINT allocations_tenant_check CHECK (length(tenant) BETWEEN 1 AND 64),
     CONSTRAINT allocations_job_set_check CHECK (length(job_set) BETWEEN 1 AND 64),
@@ -74,7 +74,6 @@ CREATE TABLE allocations (
     CONSTRAINT allocations_memory_bytes_limit_check CHECK (memory_bytes_limit >= 0),
     CONSTRAINT allocations_quota_limit_check CHECK (quota_limit >= 0),
     CONSTRAINT allocations_quota_actual_check CHECK (quota_actual >= 0),
-    CONSTRAINT allocations_facts_check CHECK (jsonb_typeof(facts) = 'array'),
     CONSTRAINT gpu_is_all_or_none CHECK ((gpu_count = 0) = (gpu_milli = 0) AND (gpu_count > 0 OR cardinality(gpu_models) = 0)),
     CONSTRAINT place_is_all_or_none CHECK ((node IS NULL) = (placed_at IS NULL) AND (node IS NOT NULL OR cardinality(gpu_devices) = 0)),
     CONSTRAINT placed_with_the_devices_asked_for CHECK (node IS NULL OR cardinality(gpu_devices) = gpu_count),
@@ -120,7 +119,7 @@ COMMENT ON COLUMN allocations.preempted IS 'It has to go for another.';
 COMMENT ON COLUMN allocations.team IS 'The account below the tenant that its quota is of.';
 COMMENT ON COLUMN allocations.cpu_milli_limit IS '0: no more than it asks for.';
 COMMENT ON COLUMN allocations.quota_rule IS 'Which rule keeps it waiting for quota, or has denied it: about what, the limit, and what use would come to.';
-COMMENT ON COLUMN allocations.facts IS 'What is said of every allocation, once: its first placement, its end or its denial. A row of `explanations` for each of them cost more than the allocation''s own. An element has the place on the ledger, the moment, the reason and the detail, as a row of `explanations` does.';
+COMMENT ON COLUMN allocations.facts IS 'What is said of every allocation, once: its first placement, its end or its denial. A row of `explanations` for each of them cost more than the allocation''s own. Field 1 for each, of a message with `position`, `at_ms` and `fact`, as a row of `explanations` has them.';
 CREATE INDEX allocations_by_job_set ON allocations (tenant, job_set, requested_at DESC);
 CREATE INDEX allocations_held ON allocations (queue) WHERE node IS NOT NULL AND ended_at IS NULL;
 CREATE INDEX allocations_waiting_for_quota ON allocations (tenant, requested_at) WHERE quota_rule IS NOT NULL AND ended_at IS NULL;
@@ -322,26 +321,25 @@ CREATE TABLE explanations (
     line bigint,
     queue text,
     reason text,
-    detail jsonb NOT NULL,
+    fact bytea NOT NULL,
     CONSTRAINT explanations_pkey PRIMARY KEY (lsn, event_index),
     CONSTRAINT explanations_lsn_check CHECK (lsn > 0),
     CONSTRAINT explanations_event_index_check CHECK (event_index >= 0),
-    CONSTRAINT explanations_kind_check CHECK (kind IN ('waiting', 'line', 'placed', 'nominated', 'preempted', 'requeued', 'ended', 'quota_waiting', 'quota_denied', 'quota_reclaimed', 'reprioritised')),
+    CONSTRAINT explanations_kind_check CHECK (kind IN ('allocation_waiting', 'line_explained', 'allocation_placed', 'allocation_nominated', 'allocation_preempted', 'allocation_requeued', 'allocation_ended', 'quota_waiting', 'quota_denied', 'quota_reclaimed', 'allocation_reprioritised')),
     CONSTRAINT explanations_line_check CHECK (line > 0),
-    CONSTRAINT explanations_detail_check CHECK (jsonb_typeof(detail) = 'object'),
-    CONSTRAINT of_an_allocation_or_of_a_line CHECK ((kind = 'line') = (allocation_id IS NULL) AND (kind = 'line') = (queue IS NOT NULL)),
-    CONSTRAINT line_of_what_waits CHECK (CASE kind WHEN 'line' THEN line IS NOT NULL WHEN 'waiting' THEN true ELSE line IS NULL END),
+    CONSTRAINT of_an_allocation_or_of_a_line CHECK ((kind = 'line_explained') = (allocation_id IS NULL) AND (kind = 'line_explained') = (queue IS NOT NULL)),
+    CONSTRAINT line_of_what_waits CHECK (CASE kind WHEN 'line_explained' THEN line IS NOT NULL WHEN 'allocation_waiting' THEN true ELSE line IS NULL END),
     CONSTRAINT reason_fits_kind CHECK (coalesce(CASE kind
-           WHEN 'placed' THEN reason IS NULL
-           WHEN 'nominated' THEN reason IS NULL
+           WHEN 'allocation_placed' THEN reason IS NULL
+           WHEN 'allocation_nominated' THEN reason IS NULL
            WHEN 'quota_reclaimed' THEN reason IS NULL
-           WHEN 'reprioritised' THEN reason IS NULL
+           WHEN 'allocation_reprioritised' THEN reason IS NULL
            WHEN 'quota_waiting' THEN reason IS NOT NULL
            WHEN 'quota_denied' THEN reason IS NOT NULL
-           WHEN 'preempted' THEN reason IN ('priority', 'fair_share', 'gang', 'reservation', 'quota')
-           WHEN 'requeued' THEN reason IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node',
+           WHEN 'allocation_preempted' THEN reason IN ('priority', 'fair_share', 'gang', 'reservation', 'quota')
+           WHEN 'allocation_requeued' THEN reason IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node',
                                            'preempted', 'dependency_failed')
-           WHEN 'ended' THEN reason IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node',
+           WHEN 'allocation_ended' THEN reason IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node',
                                         'preempted', 'dependency_failed')
            ELSE reason IN ('no_node_ready', 'no_node_of_model', 'larger_than_any_node', 'no_room_now',
                            'no_node_matches', 'fair_share', 'queue_limit', 'backoff', 'dependency',
@@ -352,10 +350,10 @@ COMMENT ON TABLE explanations IS 'What was decided about an allocation or a line
 COMMENT ON COLUMN explanations.line IS 'The line that is explained, or that the allocation waits in.';
 COMMENT ON COLUMN explanations.queue IS 'The line''s.';
 COMMENT ON COLUMN explanations.reason IS 'Why it waits, had to go, or ended.';
-COMMENT ON COLUMN explanations.detail IS 'Numbers and names of that kind of fact.';
+COMMENT ON COLUMN explanations.fact IS 'The fact, as the ledger has it: the message `Event` of the contract.';
 CREATE INDEX explanations_of_allocation ON explanations (allocation_id, lsn DESC, event_index DESC) WHERE allocation_id IS NOT NULL;
-CREATE INDEX explanations_of_line ON explanations (line, lsn DESC, event_index DESC) WHERE kind = 'line';
-CREATE INDEX explanations_of_queue ON explanations (queue, lsn DESC, event_index DESC) WHERE kind = 'line';
+CREATE INDEX explanations_of_line ON explanations (line, lsn DESC, event_index DESC) WHERE kind = 'line_explained';
+CREATE INDEX explanations_of_queue ON explanations (queue, lsn DESC, event_index DESC) WHERE kind = 'line_explained';
 
 CREATE TABLE named_resources (
     tenant text NOT NULL,

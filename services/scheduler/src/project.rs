@@ -1,8 +1,7 @@
 //! The ledger as rows: where each allocation stands, why, and what operators have set. Pure.
 
 mod allocation;
-mod fact;
-mod life;
+mod entry;
 mod named;
 mod setting;
 mod state;
@@ -10,8 +9,7 @@ mod state;
 mod tests;
 
 pub use allocation::AllocationRow;
-pub use fact::{Entry, Fact, Outcome, Over, Position, PreemptionRow, Subject};
-use life::Life;
+pub use entry::{ANOTHER_TENANTS, Entries, Entry, Outcome, Over, Position, PreemptionRow, Said};
 pub use named::{HeldRow, ResourceRow, SpaceRow};
 pub use setting::{ReservationRow, ReservationState, SettingRow};
 pub use state::{AllocationState, Place, Preemption, Stop};
@@ -24,7 +22,7 @@ use crate::domain::Named;
 use ledger::{Batching, IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use vocab::{AllocationNo, At, Token};
+use vocab::{AllocationNo, At, LifeFact, Token};
 
 /// One row to be written. Of what it replaces the last one counts; entries only add up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,15 +42,15 @@ pub struct Written {
     pub row: AllocationRow,
     /// No batch has written it before.
     pub first: bool,
-    /// What was said of it in the batch that is said of every allocation once: it stands in the row.
-    pub told: Vec<Entry>,
+    /// What was said of it in the batch that is said of every allocation once, as [`Entries`]: it stands in the row.
+    pub told: Vec<u8>,
 }
 
 /// What a batch has to write of an allocation.
 #[derive(Debug, Clone, Default)]
 struct Changed {
     first: bool,
-    told: Vec<Entry>,
+    told: Vec<u8>,
     /// The last row of one that is not live any more.
     over: Option<AllocationRow>,
 }
@@ -68,33 +66,31 @@ pub struct WarmProjection {
 }
 
 impl WarmProjection {
-    fn turn(&mut self, at: &At, life: Life<'_>, out: &mut Vec<Change>) -> Result<(), IllegalEvent> {
+    fn turn(
+        &mut self,
+        at: &At,
+        life: LifeFact<'_>,
+        out: &mut Vec<Change>,
+    ) -> Result<(), IllegalEvent> {
         let allocation = life.allocation();
         let Some(row) = self.live.get_mut(&allocation) else {
-            return match life {
-                // Quota and scheduler decide beside each other: what one has ended, the other may still decide on.
-                Life::QuotaReserved(_)
-                | Life::QuotaWaiting(_)
-                | Life::QuotaReclaimed(_)
-                | Life::QuotaDenied(_)
-                | Life::AllocationReprioritised(_)
-                | Life::AllocationEnded(_) => Ok(()),
-                _ => Err(IllegalEvent::new("not live", &life)),
+            return match life.may_come_after_the_end() {
+                true => Ok(()),
+                false => Err(IllegalEvent::new("not live", &life)),
             };
         };
         let attempts = row.attempts;
         let preempted = row.turn(at, life)?;
         out.extend(preempted.map(|row| Change::Preemption(Box::new(row))));
-        let over = matches!(
-            row.state,
-            AllocationState::Ended { .. } | AllocationState::Denied { .. }
-        );
+        let over = row.state.stage().is_over();
         let changed = self.changed.entry(allocation).or_default();
         if over {
             changed.over = self.live.remove(&allocation);
         }
         match Entry::of(at, life) {
-            Some(entry) if is_told_once(&entry.fact, attempts) => changed.told.push(entry),
+            Some(entry) if is_told_once(entry.said(), attempts) => {
+                Entries::add(&entry, &mut changed.told);
+            }
             entry => out.extend(entry.map(|entry| Change::Entry(Box::new(entry)))),
         }
         Ok(())
@@ -146,24 +142,17 @@ impl WarmProjection {
 }
 
 /// Whether every allocation that comes to it is told this once, given how often it was queued again before.
-fn is_told_once(fact: &Fact, attempts: u32) -> bool {
-    match fact {
-        Fact::Placed { .. } => attempts == 0,
-        Fact::Ended { .. } | Fact::QuotaDenied { .. } => true,
-        Fact::Waiting { .. }
-        | Fact::Line { .. }
-        | Fact::Nominated { .. }
-        | Fact::Preempted { .. }
-        | Fact::Requeued { .. }
-        | Fact::QuotaWaiting { .. }
-        | Fact::QuotaReclaimed { .. }
-        | Fact::Reprioritised { .. } => false,
+fn is_told_once(said: Said<'_>, attempts: u32) -> bool {
+    match said {
+        Said::AllocationPlaced(_) => attempts == 0,
+        Said::AllocationEnded(_) | Said::QuotaDenied(_) => true,
+        _ => false,
     }
 }
 
 inputs! {
     pub enum Input {
-        ..Life,
+        ..LifeFact,
         TenantSet,
         QueueSet,
         PriorityClassSet,
@@ -194,14 +183,15 @@ impl Projection for WarmProjection {
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
         match input {
-            Input::Life(life) => return self.turn(at, life, out),
+            Input::LifeFact(life) => return self.turn(at, life, out),
             Input::AllocationRequested(AllocationRequested { operation, spec }) => {
                 let row = AllocationRow::requested(at, &operation.tenant, spec);
                 self.changed.entry(row.allocation).or_default().first = true;
                 self.live.insert(row.allocation, row);
             }
             Input::LineExplained(line) => {
-                out.push(Change::Entry(Box::new(Entry::of_line(at, line))));
+                let entry = Entry::new(Position::of(at), at.now, line.clone());
+                out.extend(entry.map(|entry| Change::Entry(Box::new(entry))));
             }
             Input::ReservationDecided(decided) => {
                 return self.reservation_decided(at, decided, out);

@@ -1,11 +1,9 @@
 //! Warm state of the scheduler: SQL stands in the files of this module and nowhere else.
 
 mod allocations;
-mod detail;
 mod explain;
 mod history;
 mod named;
-mod names;
 mod preemptions;
 mod queue;
 mod queues;
@@ -121,9 +119,7 @@ impl WarmState for SchedulerTables {
         let explanations = entries.iter();
         let explanations = explanations.map(|entry| history::Record::of(self.cell, entry));
         merge(tx, &explanations.collect::<Vec<_>>()).await?;
-        let told = first.iter().chain(&changed).flat_map(|one| &one.told);
-        let said: Vec<_> = entries.iter().copied().chain(told).collect();
-        history::forget(tx, &said).await?;
+        history::forget(tx, &entries).await?;
         for row in settings {
             settings::upsert(tx, row).await?;
         }

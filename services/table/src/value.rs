@@ -234,6 +234,15 @@ impl Value for str {
     }
 }
 
+impl Value for [u8] {
+    const TYPE: PgType = types::BYTEA;
+
+    fn write(&self, _column: &'static str, out: &mut Vec<u8>) -> Result<Written, RowError> {
+        out.extend_from_slice(self);
+        Ok(Written::Value)
+    }
+}
+
 impl Value for Wide {
     const TYPE: PgType = types::NUMERIC;
     const COLUMN: &'static str = "numeric(20)";
@@ -254,9 +263,8 @@ impl Read for Wide {
 impl<const N: usize> Value for [u8; N] {
     const TYPE: PgType = types::BYTEA;
 
-    fn write(&self, _column: &'static str, out: &mut Vec<u8>) -> Result<Written, RowError> {
-        out.extend_from_slice(self);
-        Ok(Written::Value)
+    fn write(&self, column: &'static str, out: &mut Vec<u8>) -> Result<Written, RowError> {
+        self.as_slice().write(column, out)
     }
 }
 

@@ -34,6 +34,10 @@ pub trait Inputs<'a>: Copy {
 
     /// None for a fact that is none of them.
     fn of(event: &'a Event) -> Option<Self>;
+
+    fn kind(self) -> EventKind;
+
+    fn to_event(self) -> Event;
 }
 
 /// An event that only this writer can record.
@@ -78,6 +82,20 @@ macro_rules! inputs {
                     $($crate::Event::$name(fact) => Some(Self::$name(fact)),)*
                     #[allow(unreachable_patterns, reason = "a reader may take all of them")]
                     _ => None,
+                }
+            }
+
+            fn kind(self) -> $crate::EventKind {
+                match self {
+                    $(Self::$group(inner) => $crate::fact::Inputs::kind(inner),)*
+                    $(Self::$name(_) => $crate::EventKind::$name,)*
+                }
+            }
+
+            fn to_event(self) -> $crate::Event {
+                match self {
+                    $(Self::$group(inner) => $crate::fact::Inputs::to_event(inner),)*
+                    $(Self::$name(fact) => $crate::Event::$name(::core::clone::Clone::clone(fact)),)*
                 }
             }
         }

@@ -6,8 +6,20 @@ use uuid::Uuid;
 
 /// Ledger sequence number: the position of a frame. 0 is before the first.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    wire::Wire,
 )]
+#[wire(transparent)]
 pub struct Lsn(pub u64);
 
 /// Number of an event among all events of its writer, from 1.

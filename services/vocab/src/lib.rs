@@ -1,7 +1,6 @@
 //! The words that all services share: ids, quantities, time, refusals and the facts of the ledger.
 //!
-//! No IO, no clock, no async, no generated types. The contract crate has the same words as messages; `ledger::proto`
-//! is the one place that converts between the two.
+//! No IO, no clock, no async, no generated types. What is sent or recorded is encoded by its own type (`wire`).
 
 mod account;
 mod capacity;
@@ -9,6 +8,7 @@ mod event;
 pub mod fact;
 mod ids;
 mod kind;
+mod life;
 mod refusal;
 mod resource;
 mod rules;
@@ -30,6 +30,7 @@ pub use event::{
 pub use fact::{AdminChange, Event, EventKind};
 pub use ids::{AllocationId, AllocationNo, CellNo, EventNo, Lsn};
 pub use kind::Kinds;
+pub use life::{LifeFact, Stage, Stop};
 pub use refusal::{Refusal, Rule};
 pub use resource::{ReservationNo, ReservationState, ResourceAnswer, ResourceAsk, Slot};
 pub use rules::{

@@ -4,7 +4,7 @@ use super::{desk::Verb as Sent, scene::Scene};
 use chassis::{Stopwatch, stack::Stack, warm::WarmError};
 use client::{Client, GangRequest, NoOutcome, Operation, PlacementRules, Requirement, Submit};
 use scheduler::{
-    project::Fact,
+    project::Said,
     store::{Explanation, explain},
 };
 use schemas::v1::{self, Cancel, outcome::Result as Decided, request::Verb};
@@ -14,7 +14,7 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use std::{collections::BTreeMap, str::FromStr, time::Duration};
-use vocab::{AllocationId, Rule, Token, WaitingReason};
+use vocab::{AllocationId, Rule, Token, WaitingReason, fact::AllocationWaiting};
 
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(200);
@@ -183,9 +183,11 @@ impl Probe<'_> {
 
     /// None while its line has not been explained.
     fn read(&self, explanation: &Explanation) -> Option<Explained> {
-        let own = explanation.history.last().map(|entry| &entry.fact);
-        let fact = match own? {
-            Fact::Waiting { line: Some(_), .. } => &explanation.line.as_ref()?.fact,
+        let own = explanation.history.last()?.said();
+        let said = match own {
+            Said::AllocationWaiting(AllocationWaiting { line: Some(_), .. }) => {
+                explanation.line.as_ref()?.said()
+            }
             own => own,
         };
         let explained = |reason: WaitingReason| Explained {
@@ -194,37 +196,25 @@ impl Probe<'_> {
             nodes: BTreeMap::new(),
             shortfall: BTreeMap::new(),
         };
-        match fact {
-            Fact::Waiting { reason, .. } => Some(explained(*reason)),
-            Fact::QuotaWaiting { refusal } => Some(explained(match refusal.rule {
+        match said {
+            Said::AllocationWaiting(fact) => Some(explained(fact.reason)),
+            Said::QuotaWaiting(fact) => Some(explained(match fact.refusal.rule {
                 Rule::IncompleteGang => WaitingReason::GangIncomplete,
                 Rule::DependencyPending => WaitingReason::Dependency,
                 _ => WaitingReason::Quota,
             })),
-            Fact::Line {
-                reason,
-                counts,
-                shortfall,
-                ..
-            } => Some(Explained {
-                nodes: counts
-                    .iter()
-                    .map(|(filter, nodes)| (filter.name(), *nodes))
-                    .collect(),
-                shortfall: shortfall
-                    .iter()
-                    .map(|(of, amount)| (of.name(), *amount))
-                    .collect(),
-                ..explained(*reason)
-            }),
-            Fact::Placed { .. }
-            | Fact::Nominated { .. }
-            | Fact::Preempted { .. }
-            | Fact::Requeued { .. }
-            | Fact::Ended { .. }
-            | Fact::QuotaDenied { .. }
-            | Fact::QuotaReclaimed { .. }
-            | Fact::Reprioritised { .. } => None,
+            Said::LineExplained(line) => {
+                let nodes = line.counts.iter();
+                let shortfall = line.shortfall.iter();
+                Some(Explained {
+                    nodes: nodes
+                        .map(|(filter, nodes)| (filter.name(), *nodes))
+                        .collect(),
+                    shortfall: shortfall.map(|(of, amount)| (of.name(), *amount)).collect(),
+                    ..explained(line.reason)
+                })
+            }
+            _ => None,
         }
     }
 }

@@ -2,69 +2,64 @@
 
 use super::{quota, reasons};
 use crate::amount;
-use scheduler::project::{Entry, Fact};
-use vocab::{AllocationNo, CellNo, Millis, PreemptionCause};
+use scheduler::project::{Entry, Said};
+use vocab::{AllocationNo, CellNo, PreemptionCause};
 
 /// Where, when and what.
 pub fn line(cell: CellNo, entry: &Entry) -> String {
     let (position, at) = (entry.position, amount::moment(entry.at));
-    let what = clause(cell, &entry.fact, entry.at);
+    let what = clause(cell, entry);
     format!("{}.{} {at} {what}", position.lsn.0, position.index)
 }
 
-/// `now` is the moment of the decision.
-pub fn clause(cell: CellNo, fact: &Fact, now: Millis) -> String {
-    match fact {
-        Fact::Waiting {
-            reason,
-            line: Some(line),
-        } => format!(
-            "waits in line {}, because {}",
-            line.0,
-            reasons::waits(*reason)
-        ),
-        Fact::Waiting { reason, line: None } => {
-            format!("waits, because {}", reasons::waits(*reason))
+pub fn clause(cell: CellNo, entry: &Entry) -> String {
+    match entry.said() {
+        Said::AllocationWaiting(fact) => {
+            let line = fact
+                .line
+                .map_or(String::new(), |line| format!(" in line {}", line.0));
+            format!("waits{line}, because {}", reasons::waits(fact.reason))
         }
-        Fact::Line { reason, .. } => format!("the line waits, because {}", reasons::waits(*reason)),
-        Fact::Placed { node, policy, .. } => {
-            format!(
-                "placed on {} by the policy {}",
-                node.as_str(),
-                policy.name()
-            )
+        Said::LineExplained(fact) => {
+            format!("the line waits, because {}", reasons::waits(fact.reason))
         }
-        Fact::Nominated { node } => format!("node {} is being cleared for it", node.as_str()),
-        Fact::Preempted {
-            cause,
-            by,
-            grace_until,
-        } => {
-            let grace = amount::moment(*grace_until);
-            format!(
-                "preempted, because {}{}; to be gone by {grace}",
-                reasons::preempted(*cause),
-                taker(cell, *cause, *by)
-            )
+        Said::AllocationPlaced(fact) => {
+            let (node, policy) = (fact.node.as_str(), fact.policy.name());
+            format!("placed on {node} by the policy {policy}")
         }
-        Fact::Requeued {
-            cause, not_before, ..
-        } => {
-            let pause = if *not_before > now {
-                format!("; not tried before {}", amount::moment(*not_before))
-            } else {
-                String::new()
+        Said::AllocationNominated(fact) => {
+            format!("node {} is being cleared for it", fact.node.as_str())
+        }
+        Said::AllocationPreempted(fact) => {
+            let grace = amount::moment(fact.grace_until);
+            let (why, taker) = (
+                reasons::preempted(fact.cause),
+                taker(cell, fact.cause, fact.by),
+            );
+            format!("preempted, because {why}{taker}; to be gone by {grace}")
+        }
+        Said::AllocationRequeued(fact) => {
+            let pause = match fact.not_before > entry.at {
+                true => format!("; not tried before {}", amount::moment(fact.not_before)),
+                false => String::new(),
             };
-            format!("queued again, because {}{pause}", reasons::ended(*cause))
+            format!(
+                "queued again, because {}{pause}",
+                reasons::ended(fact.cause)
+            )
         }
-        Fact::Ended { cause, .. } => format!("ended, because {}", reasons::ended(*cause)),
-        Fact::QuotaWaiting { refusal } => format!("waits for quota: {}", quota::short(refusal)),
-        Fact::QuotaDenied { refusal } => format!("denied by quota: {}", quota::short(refusal)),
-        Fact::QuotaReclaimed { by } => {
-            let by = by.map_or(String::new(), |by| format!(", for {}", by.id(cell)));
+        Said::AllocationEnded(fact) => format!("ended, because {}", reasons::ended(fact.cause)),
+        Said::QuotaWaiting(fact) => format!("waits for quota: {}", quota::short(&fact.refusal)),
+        Said::QuotaDenied(fact) => format!("denied by quota: {}", quota::short(&fact.refusal)),
+        Said::QuotaReclaimed(fact) => {
+            let by = fact
+                .by
+                .map_or(String::new(), |by| format!(", for {}", by.id(cell)));
             format!("its quota is taken back{by}")
         }
-        Fact::Reprioritised { priority } => format!("has priority {priority} from here on"),
+        Said::AllocationReprioritised(fact) => {
+            format!("has priority {} from here on", fact.priority)
+        }
     }
 }
 

@@ -3,11 +3,11 @@
 
 use super::text::cell_of;
 use scheduler::{
-    project::{Entry, Fact, Subject},
+    project::{ANOTHER_TENANTS, Entry, Said},
     store::{Explanation, PlaceInQueue, Standing},
 };
 use sqlx::types::JsonValue;
-use vocab::{CellNo, Lsn, Refusal, Token};
+use vocab::{AllocationNo, CellNo, Lsn, Refusal, Token};
 
 pub fn object<const N: usize>(fields: [(&str, JsonValue); N]) -> JsonValue {
     fields.into_iter().collect()
@@ -90,98 +90,76 @@ fn of_place(place: &PlaceInQueue) -> JsonValue {
 }
 
 fn of_entry(cell: CellNo, entry: &Entry) -> JsonValue {
-    let (line, queue) = match &entry.subject {
-        Subject::Line { line, queue } => (Some(line.0), Some(queue.as_str())),
-        Subject::Allocation(_) => match &entry.fact {
-            Fact::Waiting { line, .. } => (line.map(|line| line.0), None),
-            _ => (None, None),
-        },
+    let (line, queue) = match entry.said() {
+        Said::LineExplained(fact) => (Some(fact.line.0), Some(fact.queue.as_str())),
+        Said::AllocationWaiting(fact) => (fact.line.map(|line| line.0), None),
+        _ => (None, None),
     };
     object([
         ("lsn", entry.position.lsn.0.into()),
         ("index", entry.position.index.into()),
         ("at_ms", entry.at.0.into()),
-        ("kind", entry.fact.name().into()),
-        ("reason", entry.fact.reason().into()),
+        ("kind", entry.kind().into()),
+        ("reason", entry.said().reason().into()),
         ("line", line.into()),
         ("queue", queue.into()),
-        ("detail", detail(cell, &entry.fact)),
+        ("detail", detail(cell, entry.said())),
     ])
 }
 
-fn detail(cell: CellNo, fact: &Fact) -> JsonValue {
+fn detail(cell: CellNo, said: Said<'_>) -> JsonValue {
     let node = |node: &Token| JsonValue::from(node.as_str());
-    match fact {
-        Fact::Waiting { .. } => object([]),
-        Fact::Line {
-            head,
-            counts,
-            shortfall,
-            share_ppm,
-            fair_share_ppm,
-            ..
-        } => object([
-            ("head", head.map(|no| no.id(cell).to_string()).into()),
-            (
-                "counts",
-                counts
-                    .iter()
-                    .map(|(filter, count)| (filter.name(), *count))
-                    .collect(),
-            ),
-            (
-                "shortfall",
-                shortfall
-                    .iter()
-                    .map(|(kind, amount)| (kind.name(), *amount))
-                    .collect(),
-            ),
-            ("share_ppm", (*share_ppm).into()),
-            ("fair_share_ppm", (*fair_share_ppm).into()),
-        ]),
-        Fact::Placed {
-            node: on,
-            gpus,
-            zones,
-            policy,
-            candidates,
-        } => {
-            let gpus = gpus.iter().map(|share| {
+    let id = |no: AllocationNo| no.id(cell).to_string();
+    match said {
+        Said::AllocationWaiting(_) => object([]),
+        Said::LineExplained(fact) => {
+            let head = Some(fact.head).filter(|head| *head != ANOTHER_TENANTS);
+            let counts = fact.counts.iter();
+            let counts = counts.map(|(filter, count)| (filter.name(), *count));
+            let shortfall = fact.shortfall.iter();
+            let shortfall = shortfall.map(|(kind, amount)| (kind.name(), *amount));
+            object([
+                ("head", head.map(id).into()),
+                ("counts", counts.collect()),
+                ("shortfall", shortfall.collect()),
+                ("share_ppm", fact.share_ppm.into()),
+                ("fair_share_ppm", fact.fair_share_ppm.into()),
+            ])
+        }
+        Said::AllocationPlaced(fact) => {
+            let gpus = fact.gpus.iter().map(|share| {
                 object([
                     ("device", share.device.into()),
                     ("milli", share.milli.into()),
                 ])
             });
-            let candidates = candidates.iter().map(|candidate| {
+            let candidates = fact.candidates.iter().map(|candidate| {
                 object([
                     ("node", node(&candidate.node)),
                     ("score", candidate.score.into()),
                 ])
             });
             object([
-                ("node", node(on)),
+                ("node", node(&fact.node)),
                 ("gpus", gpus.collect()),
-                ("zones", (*zones).into()),
-                ("policy", policy.name().into()),
+                ("zones", fact.zones.into()),
+                ("policy", fact.policy.name().into()),
                 ("candidates", candidates.collect()),
             ])
         }
-        Fact::Nominated { node: on } => object([("node", node(on))]),
-        Fact::Preempted {
-            by, grace_until, ..
-        } => object([
-            ("by", by.map(|no| no.id(cell).to_string()).into()),
-            ("grace_until_ms", grace_until.0.into()),
+        Said::AllocationNominated(fact) => object([("node", node(&fact.node))]),
+        Said::AllocationPreempted(fact) => object([
+            ("by", fact.by.map(id).into()),
+            ("grace_until_ms", fact.grace_until.0.into()),
         ]),
-        Fact::Requeued { at, not_before, .. } => object([
-            ("at_ms", at.0.into()),
-            ("not_before_ms", not_before.0.into()),
+        Said::AllocationRequeued(fact) => object([
+            ("at_ms", fact.at.0.into()),
+            ("not_before_ms", fact.not_before.0.into()),
         ]),
-        Fact::Ended { at, .. } => object([("at_ms", at.0.into())]),
-        Fact::QuotaWaiting { refusal } | Fact::QuotaDenied { refusal } => of_refusal(refusal),
-        Fact::QuotaReclaimed { by } => {
-            object([("by", by.map(|no| no.id(cell).to_string()).into())])
-        }
-        Fact::Reprioritised { priority } => object([("priority", (*priority).into())]),
+        Said::AllocationEnded(fact) => object([("at_ms", fact.at.0.into())]),
+        Said::QuotaWaiting(fact) => of_refusal(&fact.refusal),
+        Said::QuotaDenied(fact) => of_refusal(&fact.refusal),
+        Said::QuotaReclaimed(fact) => object([("by", fact.by.map(id).into())]),
+        Said::AllocationReprioritised(fact) => object([("priority", fact.priority.into())]),
     }
 }

@@ -3,7 +3,7 @@
 use super::{entry, quota, reasons};
 use crate::amount;
 use scheduler::{
-    project::{Entry, Fact, Subject},
+    project::{ANOTHER_TENANTS, Entry, Said},
     store::{Allocation, Explanation, PlaceInQueue, Standing},
 };
 use vocab::{AllocationId, CellNo, Filter, Lsn, Millis, QosClass, ResourceKind};
@@ -21,7 +21,7 @@ pub fn lines(explanation: &Explanation, at: Option<Lsn>, history: bool) -> Vec<S
         (None, _) => out.push(stands(explanation)),
         (Some(at), None) => out.push(format!("At lsn {} nothing was decided about it yet.", at.0)),
         (Some(at), Some(last)) => {
-            let clause = entry::clause(cell, &last.fact, last.at);
+            let clause = entry::clause(cell, last);
             let since = amount::moment(last.at);
             out.push(format!("At lsn {}, since {since}: {clause}.", at.0));
         }
@@ -69,17 +69,10 @@ pub fn cell_of(id: AllocationId) -> CellNo {
 
 /// What is worth telling unasked: that it lost a place.
 fn unrest(entry: &Entry) -> bool {
-    match entry.fact {
-        Fact::Preempted { .. } | Fact::Requeued { .. } | Fact::QuotaReclaimed { .. } => true,
-        Fact::QuotaWaiting { .. }
-        | Fact::QuotaDenied { .. }
-        | Fact::Reprioritised { .. }
-        | Fact::Waiting { .. }
-        | Fact::Line { .. }
-        | Fact::Placed { .. }
-        | Fact::Nominated { .. }
-        | Fact::Ended { .. } => false,
-    }
+    matches!(
+        entry.said(),
+        Said::AllocationPreempted(_) | Said::AllocationRequeued(_) | Said::QuotaReclaimed(_)
+    )
 }
 
 fn asks(allocation: &Allocation) -> String {
@@ -165,8 +158,9 @@ fn waits(explanation: &Explanation) -> String {
         );
     }
     // What was last said of its line is newer than what it was told itself.
-    let of_line = explanation.line.as_ref().and_then(|line| match &line.fact {
-        Fact::Line { reason, .. } => Some(*reason),
+    let line = explanation.line.as_ref().map(Entry::said);
+    let of_line = line.and_then(|said| match said {
+        Said::LineExplained(line) => Some(line.reason),
         _ => None,
     });
     match of_line.or(explanation.allocation.waiting_reason) {
@@ -189,36 +183,26 @@ fn place_in_queue(allocation: &Allocation, place: &PlaceInQueue) -> String {
     text
 }
 
-fn of_line(cell: CellNo, id: AllocationId, line: &Entry) -> Vec<String> {
-    let (
-        Subject::Line { line: no, queue },
-        Fact::Line {
-            head,
-            counts,
-            shortfall,
-            share_ppm,
-            fair_share_ppm,
-            reason,
-        },
-    ) = (&line.subject, &line.fact)
-    else {
+fn of_line(cell: CellNo, id: AllocationId, entry: &Entry) -> Vec<String> {
+    let Said::LineExplained(line) = entry.said() else {
         return Vec::new();
     };
-    let head = match head {
-        Some(head) if head.id(cell) == id => "it".into(),
-        Some(head) => head.id(cell).to_string(),
-        None => "another tenant's allocation".into(),
+    let head = match line.head {
+        ANOTHER_TENANTS => "another tenant's allocation".into(),
+        head if head.id(cell) == id => "it".into(),
+        head => head.id(cell).to_string(),
     };
     let mut out = vec![format!(
         "line {:<7} of queue {}, explained at {} with {head} at its head: {}",
-        no.0,
-        queue.as_str(),
-        amount::moment(line.at),
-        reasons::waits(*reason)
+        line.line.0,
+        line.queue.as_str(),
+        amount::moment(entry.at),
+        reasons::waits(line.reason)
     )];
-    out.extend(counts.iter().map(nodes));
-    if !shortfall.is_empty() {
-        let missing = shortfall
+    out.extend(line.counts.iter().map(nodes));
+    if !line.shortfall.is_empty() {
+        let missing = line
+            .shortfall
             .iter()
             .map(|(kind, amount)| amount::human(*kind, *amount));
         let missing = missing.collect::<Vec<_>>().join(" and ");
@@ -226,7 +210,7 @@ fn of_line(cell: CellNo, id: AllocationId, line: &Entry) -> Vec<String> {
             "missing      at least {missing} more free on one node"
         ));
     }
-    let (share, fair) = (percent(*share_ppm), percent(*fair_share_ppm));
+    let (share, fair) = (percent(line.share_ppm), percent(line.fair_share_ppm));
     out.push(format!(
         "share        {share} of the cell; a fair share is {fair}"
     ));
@@ -246,52 +230,37 @@ pub fn percent(ppm: u32) -> String {
 fn of_placement(explanation: &Explanation, at: Option<Lsn>) -> Vec<String> {
     let holds = match at {
         None => explanation.allocation.node.is_some(),
-        Some(_) => explanation
-            .history
-            .last()
-            .is_some_and(|last| match last.fact {
-                Fact::Placed { .. }
-                | Fact::Preempted { .. }
-                | Fact::QuotaReclaimed { .. }
-                | Fact::Reprioritised { .. } => true,
-                Fact::QuotaWaiting { .. }
-                | Fact::QuotaDenied { .. }
-                | Fact::Waiting { .. }
-                | Fact::Line { .. }
-                | Fact::Nominated { .. }
-                | Fact::Requeued { .. }
-                | Fact::Ended { .. } => false,
-            }),
+        Some(_) => explanation.history.last().is_some_and(|last| {
+            matches!(
+                last.said(),
+                Said::AllocationPlaced(_)
+                    | Said::AllocationPreempted(_)
+                    | Said::QuotaReclaimed(_)
+                    | Said::AllocationReprioritised(_)
+            )
+        }),
     };
-    let placed = explanation
-        .history
-        .iter()
-        .rev()
-        .find_map(|entry| match &entry.fact {
-            Fact::Placed {
-                node,
-                gpus,
-                policy,
-                candidates,
-                ..
-            } => Some((node, gpus, policy, candidates)),
-            _ => None,
-        });
-    let Some((node, gpus, policy, candidates)) = placed.filter(|_| holds) else {
+    let mut latest_first = explanation.history.iter().rev();
+    let placed = latest_first.find_map(|entry| match entry.said() {
+        Said::AllocationPlaced(fact) => Some(fact),
+        _ => None,
+    });
+    let Some(placed) = placed.filter(|_| holds) else {
         return Vec::new();
     };
-    let devices = gpus
+    let devices = placed
+        .gpus
         .iter()
         .map(|share| format!(" gpu{}:{}", share.device, share.milli));
     let mut out = vec![
         format!(
             "node         {}{}",
-            node.as_str(),
+            placed.node.as_str(),
             devices.collect::<String>()
         ),
-        format!("policy       {}", policy.name()),
+        format!("policy       {}", placed.policy.name()),
     ];
-    let scores = candidates.iter().take(SCORES);
+    let scores = placed.candidates.iter().take(SCORES);
     let scores: Vec<_> = scores
         .map(|one| format!("{} {}", one.node.as_str(), one.score))
         .collect();

@@ -1,15 +1,14 @@
 //! One allocation as a row, and what each fact about it writes.
 
 use super::{
-    fact::{Over, PreemptionRow},
-    life::Life,
+    entry::{Over, PreemptionRow},
     state::{AllocationState, Place, Preemption},
 };
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use vocab::fact::{AllocationEnded, AllocationReprioritised, AllocationRequeued};
-use vocab::{AllocationNo, AllocationSpec, At, EndCause, Lsn, Millis, Token};
+use vocab::{AllocationNo, AllocationSpec, At, EndCause, LifeFact, Lsn, Millis, Token};
 
 /// An allocation as it stands after the event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,35 +50,29 @@ impl AllocationRow {
     pub(super) fn turn(
         &mut self,
         at: &At,
-        life: Life<'_>,
+        life: LifeFact<'_>,
     ) -> Result<Option<PreemptionRow>, IllegalEvent> {
         let next = self.state.next(at, life)?;
         let preemption = match life {
-            Life::AllocationPreempted(_) => self.preempted(next.preemption(), next.place(), None),
-            Life::AllocationRequeued(AllocationRequeued { cause, at, .. }) => {
+            LifeFact::AllocationPreempted(_) => {
+                self.preempted(next.preemption(), next.place(), None)
+            }
+            LifeFact::AllocationRequeued(AllocationRequeued { cause, at, .. }) => {
                 self.attempts = self.attempts.saturating_add(1);
                 self.last_cause = Some(*cause);
                 let over = Over::new(*cause, *at, true);
                 self.preempted(self.state.preemption(), self.state.place(), Some(over))
             }
-            Life::AllocationReprioritised(AllocationReprioritised { priority, .. }) => {
+            LifeFact::AllocationReprioritised(AllocationReprioritised { priority, .. }) => {
                 Arc::make_mut(&mut self.spec).priority = *priority;
                 None
             }
-            Life::AllocationEnded(AllocationEnded { cause, at, .. }) => {
+            LifeFact::AllocationEnded(AllocationEnded { cause, at, .. }) => {
                 let over = Over::new(*cause, *at, false);
                 self.preempted(self.state.preemption(), self.state.place(), Some(over))
             }
             // Begins no preemption, and ends none.
-            Life::QuotaReserved(_)
-            | Life::QuotaWaiting(_)
-            | Life::QuotaReclaimed(_)
-            | Life::QuotaDenied(_)
-            | Life::AllocationPlaced(_)
-            | Life::AllocationWaiting(_)
-            | Life::AllocationNominated(_)
-            | Life::AllocationStarted(_)
-            | Life::AllocationStopping(_) => None,
+            _ => None,
         };
         self.state = next;
         self.lsn = at.lsn;

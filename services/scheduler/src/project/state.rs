@@ -1,15 +1,11 @@
-//! The states of an allocation, and the one after a fact.
+//! An allocation's stage with what is known of it there.
 
-use super::{fact::Position, life::Life};
+use super::entry::Position;
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
-use vocab::fact::{
-    AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
-    AllocationRequeued, AllocationStarted, AllocationWaiting, QuotaDenied, QuotaWaiting,
-};
 use vocab::{
-    AllocationNo, At, EndCause, GpuShare, LineNo, Millis, PreemptionCause, Refusal, Token,
-    WaitingReason,
+    AllocationNo, At, EndCause, GpuShare, LifeFact, LineNo, Millis, PreemptionCause, Refusal,
+    Stage, Token, WaitingReason,
 };
 
 /// The states carry what they need, so that no row can be written that could not be.
@@ -80,19 +76,20 @@ pub struct Preemption {
 }
 
 impl AllocationState {
-    /// The name in the table.
-    pub fn name(&self) -> &'static str {
+    pub fn stage(&self) -> Stage {
         match self {
-            Self::Requested { .. } => "requested",
-            Self::Queued { .. } => "queued",
-            Self::Nominated { .. } => "nominated",
-            Self::Held { place, stop } => match (stop, place.started_at) {
-                (Some(_), _) => "stopping",
-                (None, None) => "placed",
-                (None, Some(_)) => "running",
+            Self::Requested { .. } => Stage::Requested,
+            Self::Queued { .. } => Stage::Queued,
+            Self::Nominated { .. } => Stage::Nominated,
+            Self::Held { place, stop } => Stage::Held {
+                started: place.started_at.is_some(),
+                stop: stop.as_ref().map(|stop| match stop {
+                    Stop::Cancelled => vocab::Stop::Cancelled,
+                    Stop::Preempted { told, .. } => vocab::Stop::Preempted { told: *told },
+                }),
             },
-            Self::Ended { .. } => "ended",
-            Self::Denied { .. } => "denied",
+            Self::Ended { .. } => Stage::Ended,
+            Self::Denied { .. } => Stage::Denied,
         }
     }
 
@@ -137,152 +134,101 @@ impl AllocationState {
         }
     }
 
-    /// The state after `event`.
-    pub(super) fn next(&self, at: &At, life: Life<'_>) -> Result<Self, IllegalEvent> {
-        use AllocationState::{Denied, Ended, Held, Nominated, Queued, Requested};
-        Ok(match (self, life) {
-            (Requested { .. }, Life::QuotaReserved(_)) => Queued {
-                reason: None,
-                line: None,
+    /// The state after `fact`.
+    pub(super) fn next(&self, at: &At, fact: LifeFact<'_>) -> Result<Self, IllegalEvent> {
+        let stage = self.stage();
+        let Some(next) = stage.next(fact) else {
+            return Err(IllegalEvent::new(stage.name(), &fact));
+        };
+        Ok(match fact {
+            LifeFact::QuotaReclaimed(_) | LifeFact::AllocationReprioritised(_) => self.clone(),
+            LifeFact::AllocationWaiting(fact) => self.waits(next, at, fact.reason, fact.line),
+            LifeFact::AllocationNominated(fact) => Self::Nominated {
+                node: fact.node.clone(),
                 since: at.now,
-                not_before: None,
             },
-            (Requested { .. }, Life::QuotaWaiting(QuotaWaiting { refusal, .. })) => Requested {
-                refusal: Some(refusal.clone()),
-            },
-            (Requested { .. }, Life::QuotaDenied(QuotaDenied { refusal, .. })) => Denied {
-                refusal: refusal.clone(),
-                at: at.now,
-            },
-            // The scheduler will say what that does to it.
-            (
-                Requested { .. } | Queued { .. } | Nominated { .. } | Held { .. },
-                Life::QuotaReclaimed(_),
-            )
-            | (
-                Requested { .. } | Queued { .. } | Nominated { .. } | Held { .. },
-                Life::AllocationReprioritised(_),
-            ) => self.clone(),
-            (
-                Queued { .. } | Nominated { .. },
-                Life::AllocationWaiting(AllocationWaiting { reason, .. }),
-            ) if *reason == WaitingReason::Quota => Requested { refusal: None },
-            (
-                Queued { not_before, .. },
-                Life::AllocationWaiting(AllocationWaiting { reason, line, .. }),
-            ) => Queued {
-                reason: Some(*reason),
-                line: *line,
-                since: at.now,
-                not_before: not_before.filter(|_| *reason == WaitingReason::Backoff),
-            },
-            // Told once more that its node is being cleared.
-            (Nominated { .. }, Life::AllocationWaiting(AllocationWaiting { reason, .. }))
-                if *reason == WaitingReason::Nominated =>
-            {
-                self.clone()
-            }
-            (Nominated { .. }, Life::AllocationWaiting(AllocationWaiting { reason, line, .. })) => {
-                Queued {
-                    reason: Some(*reason),
-                    line: *line,
-                    since: at.now,
-                    not_before: None,
-                }
-            }
-            (Queued { .. }, Life::AllocationNominated(AllocationNominated { node, .. })) => {
-                Nominated {
-                    node: node.clone(),
-                    since: at.now,
-                }
-            }
-            (
-                Queued { .. } | Nominated { .. },
-                Life::AllocationPlaced(AllocationPlaced { node, gpus, .. }),
-            ) => Held {
+            LifeFact::AllocationPlaced(fact) => Self::Held {
                 place: Place {
-                    node: node.clone(),
-                    gpus: gpus.clone(),
+                    node: fact.node.clone(),
+                    gpus: fact.gpus.clone(),
                     placed_at: at.now,
                     started_at: None,
                 },
                 stop: None,
             },
-            (Held { place, stop }, Life::AllocationStarted(AllocationStarted { at, .. }))
-                if place.started_at.is_none() =>
-            {
-                Held {
-                    place: Place {
-                        started_at: Some(*at),
-                        ..place.clone()
-                    },
-                    stop: stop.clone(),
-                }
-            }
-            (Held { place, stop: None }, Life::AllocationStopping(_)) => Held {
-                place: place.clone(),
-                stop: Some(Stop::Cancelled),
-            },
-            (
-                Held { place, stop: None },
-                Life::AllocationPreempted(AllocationPreempted {
-                    cause,
-                    by,
-                    grace_until,
-                    ..
-                }),
-            ) => Held {
-                place: place.clone(),
-                stop: Some(Stop::Preempted {
-                    preemption: Preemption {
-                        position: Position::of(at),
-                        cause: *cause,
-                        by: *by,
-                        at: at.now,
-                        grace_until: *grace_until,
-                    },
-                    told: false,
-                }),
-            },
-            (
-                Held {
-                    place,
-                    stop: Some(Stop::Preempted { preemption, told }),
-                },
-                Life::AllocationStopping(_),
-            ) if !told => Held {
-                place: place.clone(),
-                stop: Some(Stop::Preempted {
-                    preemption: preemption.clone(),
-                    told: true,
-                }),
-            },
-            (Held { .. }, Life::AllocationRequeued(AllocationRequeued { not_before, .. })) => {
-                let not_before = (*not_before > at.now).then_some(*not_before);
-                Queued {
-                    reason: not_before.map(|_| WaitingReason::Backoff),
-                    line: None,
-                    since: at.now,
-                    not_before,
-                }
-            }
-            (
-                Requested { .. } | Queued { .. } | Nominated { .. } | Held { .. },
-                Life::AllocationEnded(AllocationEnded { cause, at, .. }),
-            ) => Ended {
+            LifeFact::AllocationEnded(fact) => Self::Ended {
                 place: self.place().cloned(),
-                cause: *cause,
-                at: *at,
+                cause: fact.cause,
+                at: fact.at,
             },
-            (
-                Requested { .. }
-                | Queued { .. }
-                | Nominated { .. }
-                | Held { .. }
-                | Ended { .. }
-                | Denied { .. },
-                _,
-            ) => return Err(IllegalEvent::new(self.name(), &life)),
+            LifeFact::QuotaReserved(_) => Self::queued(at, None),
+            LifeFact::AllocationRequeued(fact) => {
+                Self::queued(at, (fact.not_before > at.now).then_some(fact.not_before))
+            }
+            LifeFact::QuotaWaiting(fact) => Self::Requested {
+                refusal: Some(fact.refusal.clone()),
+            },
+            LifeFact::QuotaDenied(fact) => Self::Denied {
+                refusal: fact.refusal.clone(),
+                at: at.now,
+            },
+            LifeFact::AllocationStarted(_)
+            | LifeFact::AllocationStopping(_)
+            | LifeFact::AllocationPreempted(_) => self.on_its_node(at, fact),
         })
+    }
+
+    /// Into the queue, and not to be tried before the end of a pause.
+    fn queued(at: &At, not_before: Option<Millis>) -> Self {
+        Self::Queued {
+            reason: not_before.map(|_| WaitingReason::Backoff),
+            line: None,
+            since: at.now,
+            not_before,
+        }
+    }
+
+    fn waits(&self, next: Stage, at: &At, reason: WaitingReason, line: Option<LineNo>) -> Self {
+        match (next, self) {
+            (Stage::Requested, _) => Self::Requested { refusal: None },
+            (Stage::Nominated, _) => self.clone(),
+            (_, before) => {
+                let pause = match before {
+                    Self::Queued { not_before, .. } => *not_before,
+                    _ => None,
+                };
+                Self::Queued {
+                    reason: Some(reason),
+                    line,
+                    since: at.now,
+                    not_before: pause.filter(|_| reason == WaitingReason::Backoff),
+                }
+            }
+        }
+    }
+
+    /// The same place, and what has happened there.
+    fn on_its_node(&self, at: &At, fact: LifeFact<'_>) -> Self {
+        let mut next = self.clone();
+        let Self::Held { place, stop } = &mut next else {
+            return next;
+        };
+        match (fact, &mut *stop) {
+            (LifeFact::AllocationStarted(fact), _) => place.started_at = Some(fact.at),
+            (LifeFact::AllocationPreempted(fact), _) => {
+                let preemption = Preemption {
+                    position: Position::of(at),
+                    cause: fact.cause,
+                    by: fact.by,
+                    at: at.now,
+                    grace_until: fact.grace_until,
+                };
+                let told = false;
+                *stop = Some(Stop::Preempted { preemption, told });
+            }
+            (_, Some(Stop::Preempted { told, .. })) => *told = true,
+            (_, stop) => *stop = Some(Stop::Cancelled),
+        }
+        next
     }
 }

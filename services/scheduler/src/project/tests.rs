@@ -218,7 +218,7 @@ fn event(step: &str) -> Event {
 }
 
 fn state(row: &AllocationRow) -> String {
-    let mut text = row.state.name().to_owned();
+    let mut text = row.state.stage().name().to_owned();
     if let Some(refusal) = row.state.refusal() {
         write!(text, " {}", refusal.rule.name()).unwrap();
     }
@@ -304,10 +304,10 @@ fn check(steps: &str, expected: &str) {
 /// A fact, with its reason.
 fn said(entry: &Entry, lsn: Lsn) -> String {
     assert_eq!(entry.position.lsn, lsn);
-    let reason = entry.fact.reason();
+    let reason = entry.said().reason();
     format!(
         "{}{}",
-        entry.fact.name(),
+        entry.kind(),
         reason.map_or(String::new(), |reason| format!(" {reason}"))
     )
 }
@@ -324,8 +324,8 @@ fn check_last(steps: &str, expected: &str) {
     let changes = changes(&mut projection, steps).unwrap();
     let found = changes[before..].iter().map(|change| match change {
         Change::Allocation(written) => {
-            let mut text = written.row.state.name().to_owned();
-            for entry in &written.told {
+            let mut text = written.row.state.stage().name().to_owned();
+            for entry in &Entries::read(&written.told).unwrap() {
                 write!(text, ", told {}", said(entry, lsn)).unwrap();
             }
             text
@@ -455,22 +455,22 @@ fn a_preemption_is_a_row_until_the_run_is_over() {
     check(begun, "stopping placed 3 preempted 4, live");
     check_last(
         begun,
-        "stopping, preemption 4 fair_share stopping [7, 8, 0], entry preempted fair_share",
+        "stopping, preemption 4 fair_share stopping [7, 8, 0], entry allocation_preempted fair_share",
     );
     let told = &format!("{begun}, stopping");
     check(told, "stopping placed 3 preempted 4, live");
     check_last(told, "stopping");
     check_last(
         &format!("{told}, requeued"),
-        "queued, preemption 4 fair_share stopped 150 again [7, 8, 0], entry requeued preempted",
+        "queued, preemption 4 fair_share stopped 150 again [7, 8, 0], entry allocation_requeued preempted",
     );
     check_last(
         &format!("{told}, lost"),
-        "queued, preemption 4 fair_share node_lost 150 again [7, 8, 0], entry requeued node_lost",
+        "queued, preemption 4 fair_share node_lost 150 again [7, 8, 0], entry allocation_requeued node_lost",
     );
     check_last(
         &format!("{told}, cancelled"),
-        "ended, told ended cancelled, preemption 4 fair_share stopped 200 [7, 8, 0]",
+        "ended, told allocation_ended cancelled, preemption 4 fair_share stopped 200 [7, 8, 0]",
     );
 }
 
@@ -479,21 +479,24 @@ fn what_was_decided_is_an_entry() {
     check_last("requested, reserved", "queued");
     check_last(
         "requested, reserved, waiting",
-        "queued, entry waiting no_room_now",
+        "queued, entry allocation_waiting no_room_now",
     );
     check_last(
         "requested, reserved, nominated",
-        "nominated, entry nominated",
+        "nominated, entry allocation_nominated",
     );
-    check_last("requested, reserved, placed", "placed, told placed");
+    check_last(
+        "requested, reserved, placed",
+        "placed, told allocation_placed",
+    );
     check_last("requested, reserved, placed, started", "running");
     check_last("requested, reserved, placed, stopping", "stopping");
     check_last(
         "requested, reserved, placed, ended",
-        "ended, told ended finished",
+        "ended, told allocation_ended finished",
     );
     check_last("requested, denied, ended", "");
-    check_last("explained", "entry line no_room_now");
+    check_last("explained", "entry line_explained no_room_now");
 }
 
 #[test]
@@ -541,7 +544,7 @@ fn quota_is_waited_for_and_may_be_taken_back() {
     );
     check_last(
         "requested, reserved, without quota",
-        "requested, entry waiting quota",
+        "requested, entry allocation_waiting quota",
     );
     // What has ended meanwhile is nobody's matter any more.
     check_last("requested, cancelled, taken back", "");
@@ -574,7 +577,7 @@ fn a_priority_is_changed_wherever_it_stands() {
     );
     check_last(
         "requested, reserved, reprioritised",
-        "queued, entry reprioritised",
+        "queued, entry allocation_reprioritised",
     );
     check_last("requested, denied, reprioritised", "");
 }

@@ -1,10 +1,9 @@
 //! The table `allocations`.
 
-use super::{history::Told, names};
 use crate::project::{AllocationState, Written};
 use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
-use sqlx::{PgExecutor, PgPool, types::Json};
-use table::Table;
+use sqlx::{PgExecutor, PgPool};
+use table::{Read, Table};
 use uuid::Uuid;
 use vocab::{
     AllocationId, CellNo, EndCause, GpuShare, LineNo, Lsn, Millis, QosClass, Refusal, Rule, Token,
@@ -167,10 +166,10 @@ pub struct Record<'a> {
     #[table(check = "quota_actual >= 0")]
     quota_actual: Option<u64>,
     /// What is said of every allocation, once: its first placement, its end or its denial. A row of `explanations` for each
-    /// of them cost more than the allocation's own. An element has the place on the ledger, the moment, the reason and the
-    /// detail, as a row of `explanations` does.
-    #[table(default = "'[]'", check = "jsonb_typeof(facts) = 'array'", appended)]
-    facts: Json<Vec<Told<'a>>>,
+    /// of them cost more than the allocation's own. Field 1 for each, of a message with `position`, `at_ms` and `fact`, as
+    /// a row of `explanations` has them.
+    #[table(default = "''", appended)]
+    facts: &'a [u8],
 }
 
 impl<'a> Record<'a> {
@@ -212,7 +211,7 @@ impl<'a> Record<'a> {
                 .iter()
                 .map(Token::as_str)
                 .collect(),
-            state: state.name(),
+            state: state.stage().name(),
             waiting_reason: reason,
             node: place.map(|place| &place.node),
             gpu_devices: gpus.iter().map(|share| share.device.into()).collect(),
@@ -241,7 +240,7 @@ impl<'a> Record<'a> {
             quota_subject: refusal.map(|refusal| refusal.subject.as_str()),
             quota_limit: refusal.map(|refusal| amount(refusal.limit)),
             quota_actual: refusal.map(|refusal| amount(refusal.actual)),
-            facts: Json(Told::all(cell, told)?),
+            facts: told,
         })
     }
 }
@@ -316,12 +315,10 @@ pub async fn allocation(
     let Some(record) = record else {
         return Ok(None);
     };
-    let reason = record.waiting_reason.as_deref();
     let line = record.line.map(|line| unsigned("line", line));
-    let last_end_cause = record.last_end_cause.as_deref();
     let quota = match (record.quota_rule, record.quota_subject) {
         (Some(rule), Some(subject)) => Some(Refusal {
-            rule: names::rule(&rule)?,
+            rule: Rule::read(rule, "quota_rule")?,
             subject,
             limit: unsigned("quota_limit", record.quota_limit.unwrap_or(0))?,
             actual: unsigned("quota_actual", record.quota_actual.unwrap_or(0))?,
@@ -344,25 +341,21 @@ pub async fn allocation(
         gpu_models: record.gpu_models,
         team: record.team,
         namespace: record.namespace,
-        qos: names::qos(&record.qos)?,
+        qos: QosClass::read(record.qos, "qos")?,
         cpu_milli_limit: unsigned("cpu_milli_limit", record.cpu_milli_limit)?,
         memory_bytes_limit: unsigned("memory_bytes_limit", record.memory_bytes_limit)?,
         quota,
         run_time_ms: unsigned("run_time_ms", record.run_time_ms)?,
         state: record.state,
-        waiting_reason: reason.map(names::waiting_reason).transpose()?,
+        waiting_reason: Option::read(record.waiting_reason, "waiting_reason")?,
         line: line.transpose()?.map(LineNo),
         nominated_node: record.nominated_node,
         node: record.node,
-        gpus: names::shares(&record.gpu_devices, &record.gpu_shares)?,
+        gpus: shares(&record.gpu_devices, &record.gpu_shares)?,
         preempted: record.preempted,
         attempts: record.attempts,
-        last_end_cause: last_end_cause.map(names::end_cause).transpose()?,
-        end_cause: record
-            .end_cause
-            .as_deref()
-            .map(names::end_cause)
-            .transpose()?,
+        last_end_cause: Option::read(record.last_end_cause, "last_end_cause")?,
+        end_cause: Option::read(record.end_cause, "end_cause")?,
         requested_at: record.requested_at.into(),
         placed_at: record.placed_at.map(Millis::from),
         started_at: record.started_at.map(Millis::from),
@@ -384,4 +377,31 @@ pub async fn changed_behind(pool: &PgPool, lsn: Lsn) -> Result<Vec<String>, Warm
         format!("{id} of {tenant} {name}").trim_end().to_owned()
     };
     Ok(rows.into_iter().map(line).collect())
+}
+
+/// Two columns, a device and its share at the same place of both.
+fn shares(devices: &[i32], millis: &[i32]) -> Result<Vec<GpuShare>, OutOfRange> {
+    let pairs = devices.iter().zip(millis);
+    let shares = pairs.map(|(device, milli)| {
+        Ok(GpuShare {
+            device: u16::read(*device, "gpu_devices")?,
+            milli: u16::read(*milli, "gpu_shares")?,
+        })
+    });
+    shares.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_two_lists() {
+        let share = |device, milli| GpuShare { device, milli };
+        assert_eq!(
+            shares(&[0, 15], &[1000, 1]),
+            Ok(vec![share(0, 1000), share(15, 1)])
+        );
+        assert!(shares(&[-1], &[1]).is_err());
+    }
 }

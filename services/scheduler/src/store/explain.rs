@@ -6,12 +6,12 @@ use super::{
     history,
     queue::{PlaceInQueue, place},
 };
-use crate::project::{Entry, Fact};
+use crate::project::{Entry, Said};
 use chassis::warm::{WarmError, WarmState, unsigned};
 use sqlx::{PgConnection, PgPool};
 use std::collections::BTreeSet;
 use uuid::Uuid;
-use vocab::{AllocationId, AllocationNo, CellNo, LineNo, Lsn, Token, WaitingReason};
+use vocab::{AllocationId, CellNo, Lsn, Token, WaitingReason};
 
 /// Entries of one allocation that are read, at the most.
 const HISTORY_MAX: i64 = 200;
@@ -47,10 +47,13 @@ pub async fn explain(
         return Ok(None);
     };
     let upto = as_of.unwrap_or(Lsn(u64::MAX));
-    let mut history = history::of_allocation(&mut *tx, id, upto, HISTORY_MAX).await?;
+    let mut history = history::of_allocation(&mut tx, id, upto, HISTORY_MAX).await?;
     let in_line = match as_of {
         None => allocation.line,
-        Some(_) => history.last().and_then(|entry| waits_in(&entry.fact)),
+        Some(_) => history.last().and_then(|entry| match entry.said() {
+            Said::AllocationWaiting(fact) => fact.line,
+            _ => None,
+        }),
     };
     let mut line = match in_line {
         Some(line) => history::of_line(&mut *tx, line, upto).await?,
@@ -62,13 +65,7 @@ pub async fn explain(
     };
     let (high, _) = id.0.as_u64_pair();
     let entries = history.iter_mut().chain(&mut line);
-    name_only_own(
-        &mut tx,
-        tenant,
-        CellNo(high),
-        entries.map(|entry| &mut entry.fact),
-    )
-    .await?;
+    name_only_own(&mut tx, tenant, CellNo(high), entries).await?;
     let through = position(&mut tx).await?;
     tx.commit().await?;
     Ok(Some(Explanation {
@@ -92,43 +89,11 @@ pub async fn waits_for(
         Some(line) => history::of_line(pool, line, Lsn(u64::MAX)).await?,
         None => None,
     };
-    let of_line = said.and_then(|entry| match entry.fact {
-        Fact::Line { reason, .. } => Some(reason),
+    let of_line = said.and_then(|entry| match entry.said() {
+        Said::LineExplained(line) => Some(line.reason),
         _ => None,
     });
     Ok(of_line.or(allocation.waiting_reason))
-}
-
-fn waits_in(fact: &Fact) -> Option<LineNo> {
-    match fact {
-        Fact::Waiting { line, .. } => *line,
-        Fact::Line { .. }
-        | Fact::Placed { .. }
-        | Fact::Nominated { .. }
-        | Fact::Preempted { .. }
-        | Fact::Requeued { .. }
-        | Fact::Ended { .. }
-        | Fact::QuotaWaiting { .. }
-        | Fact::QuotaDenied { .. }
-        | Fact::QuotaReclaimed { .. }
-        | Fact::Reprioritised { .. } => None,
-    }
-}
-
-/// The other allocation that a fact names.
-fn other(fact: &mut Fact) -> Option<&mut Option<AllocationNo>> {
-    match fact {
-        Fact::Line { head, .. } => Some(head),
-        Fact::Preempted { by, .. } | Fact::QuotaReclaimed { by } => Some(by),
-        Fact::Waiting { .. }
-        | Fact::Placed { .. }
-        | Fact::Nominated { .. }
-        | Fact::Requeued { .. }
-        | Fact::Ended { .. }
-        | Fact::QuotaWaiting { .. }
-        | Fact::QuotaDenied { .. }
-        | Fact::Reprioritised { .. } => None,
-    }
 }
 
 /// Takes the names of other tenants' allocations out.
@@ -136,19 +101,13 @@ async fn name_only_own(
     tx: &mut PgConnection,
     tenant: &Token,
     cell: CellNo,
-    facts: impl Iterator<Item = &mut Fact>,
+    entries: impl Iterator<Item = &mut Entry>,
 ) -> Result<(), WarmError> {
-    let mut others: Vec<_> = facts
-        .filter_map(other)
-        .filter(|other| other.is_some())
-        .collect();
+    let others = entries.filter_map(|entry| Some((entry.names()?.id(cell).0, entry)));
+    let (ids, others): (Vec<Uuid>, Vec<&mut Entry>) = others.unzip();
     if others.is_empty() {
         return Ok(());
     }
-    let ids: Vec<Uuid> = others
-        .iter()
-        .filter_map(|other| Some(other.as_ref()?.id(cell).0))
-        .collect();
     let own = sqlx::query_scalar!(
         "SELECT allocation_id FROM allocations WHERE allocation_id = ANY ($1) AND tenant = $2",
         &ids,
@@ -157,10 +116,9 @@ async fn name_only_own(
     .fetch_all(tx)
     .await?;
     let own: BTreeSet<Uuid> = own.into_iter().collect();
-    for other in &mut others {
-        if other.is_some_and(|no| !own.contains(&no.id(cell).0)) {
-            **other = None;
-        }
+    let others = ids.iter().zip(others);
+    for (_, entry) in others.filter(|(id, _)| !own.contains(id)) {
+        entry.hide();
     }
     Ok(())
 }

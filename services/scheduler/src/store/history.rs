@@ -1,16 +1,12 @@
 //! The table `explanations` and the column `allocations.facts`: what was decided about an allocation or a line, and why.
 
-use super::{
-    detail::{Detail, detail, fact, number},
-    names,
-};
-use crate::project::{Entry, Fact, Position, Subject};
+use crate::project::{Entries, Entry, Position, Said};
 use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
-use serde::Serialize;
-use sqlx::{PgConnection, PgExecutor, types::Json};
+use sqlx::{PgConnection, PgExecutor};
 use table::Table;
 use uuid::Uuid;
-use vocab::{AllocationId, CellNo, LineNo, Lsn, Millis, Token};
+use vocab::{AllocationId, CellNo, Event, LineNo, Lsn, Millis, Token};
+use wire::Message;
 
 /// What was said longer ago than this is forgotten: 30 days of the ledger's clock. What stands with an allocation stays
 /// as long as that.
@@ -27,26 +23,26 @@ const FORGOTTEN_MAX: usize = 5000;
 #[table(name = "explanations", key(lsn, event_index), fixed)]
 #[table(check(
     of_an_allocation_or_of_a_line,
-    "(kind = 'line') = (allocation_id IS NULL) AND (kind = 'line') = (queue IS NOT NULL)"
+    "(kind = 'line_explained') = (allocation_id IS NULL) AND (kind = 'line_explained') = (queue IS NOT NULL)"
 ))]
 #[table(check(
     line_of_what_waits,
-    "CASE kind WHEN 'line' THEN line IS NOT NULL WHEN 'waiting' THEN true ELSE line IS NULL END"
+    "CASE kind WHEN 'line_explained' THEN line IS NOT NULL WHEN 'allocation_waiting' THEN true ELSE line IS NULL END"
 ))]
 // What waits for quota, or is denied it, has the rule that was broken, which the contract names.
 #[table(check(
     reason_fits_kind,
     "coalesce(CASE kind
-           WHEN 'placed' THEN reason IS NULL
-           WHEN 'nominated' THEN reason IS NULL
+           WHEN 'allocation_placed' THEN reason IS NULL
+           WHEN 'allocation_nominated' THEN reason IS NULL
            WHEN 'quota_reclaimed' THEN reason IS NULL
-           WHEN 'reprioritised' THEN reason IS NULL
+           WHEN 'allocation_reprioritised' THEN reason IS NULL
            WHEN 'quota_waiting' THEN reason IS NOT NULL
            WHEN 'quota_denied' THEN reason IS NOT NULL
-           WHEN 'preempted' THEN reason IN ('priority', 'fair_share', 'gang', 'reservation', 'quota')
-           WHEN 'requeued' THEN reason IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node',
+           WHEN 'allocation_preempted' THEN reason IN ('priority', 'fair_share', 'gang', 'reservation', 'quota')
+           WHEN 'allocation_requeued' THEN reason IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node',
                                            'preempted', 'dependency_failed')
-           WHEN 'ended' THEN reason IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node',
+           WHEN 'allocation_ended' THEN reason IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node',
                                         'preempted', 'dependency_failed')
            ELSE reason IN ('no_node_ready', 'no_node_of_model', 'larger_than_any_node', 'no_room_now',
                            'no_node_matches', 'fair_share', 'queue_limit', 'backoff', 'dependency',
@@ -61,12 +57,12 @@ const FORGOTTEN_MAX: usize = 5000;
 #[table(index(
     of_line,
     on "line, lsn DESC, event_index DESC",
-    where "kind = 'line'"
+    where "kind = 'line_explained'"
 ))]
 #[table(index(
     of_queue,
     on "queue, lsn DESC, event_index DESC",
-    where "kind = 'line'"
+    where "kind = 'line_explained'"
 ))]
 pub struct Record<'a> {
     #[table(check = "lsn > 0")]
@@ -75,7 +71,7 @@ pub struct Record<'a> {
     event_index: u32,
     at: Millis,
     #[table(
-        check = "kind IN ('waiting', 'line', 'placed', 'nominated', 'preempted', 'requeued', 'ended', 'quota_waiting', 'quota_denied', 'quota_reclaimed', 'reprioritised')"
+        check = "kind IN ('allocation_waiting', 'line_explained', 'allocation_placed', 'allocation_nominated', 'allocation_preempted', 'allocation_requeued', 'allocation_ended', 'quota_waiting', 'quota_denied', 'quota_reclaimed', 'allocation_reprioritised')"
     )]
     kind: &'static str,
     allocation_id: Option<Uuid>,
@@ -86,68 +82,29 @@ pub struct Record<'a> {
     queue: Option<&'a Token>,
     /// Why it waits, had to go, or ended.
     reason: Option<&'static str>,
-    /// Numbers and names of that kind of fact.
-    #[table(check = "jsonb_typeof(detail) = 'object'")]
-    detail: Json<Detail>,
+    /// The fact, as the ledger has it: the message `Event` of the contract.
+    fact: Vec<u8>,
 }
 
 impl<'a> Record<'a> {
     pub fn of(cell: CellNo, entry: &'a Entry) -> Self {
-        let (allocation_id, line, queue) = match &entry.subject {
-            Subject::Allocation(no) => {
-                let line = match entry.fact {
-                    Fact::Waiting { line, .. } => line,
-                    _ => None,
-                };
-                (Some(no.id(cell).0), line, None)
-            }
-            Subject::Line { line, queue } => (None, Some(*line), Some(queue)),
+        let (line, queue) = match entry.said() {
+            Said::AllocationWaiting(fact) => (fact.line, None),
+            Said::LineExplained(fact) => (Some(fact.line), Some(&fact.queue)),
+            _ => (None, None),
         };
         Self {
             lsn: entry.position.lsn,
             event_index: entry.position.index,
             at: entry.at,
-            kind: entry.fact.name(),
-            allocation_id,
+            kind: entry.kind(),
+            allocation_id: entry.allocation().map(|no| no.id(cell).0),
             line,
             queue,
-            reason: entry.fact.reason(),
-            detail: Json(detail(cell, &entry.fact)),
+            reason: entry.said().reason(),
+            fact: entry.bytes(),
         }
     }
-}
-
-/// An element of `allocations.facts`. The query of [`of_allocation`] knows the names, too.
-#[derive(Debug, Serialize)]
-pub struct Told<'a> {
-    lsn: u64,
-    event_index: u32,
-    at_ms: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a str>,
-    detail: Detail,
-}
-
-impl<'a> Told<'a> {
-    pub fn all(cell: CellNo, entries: &'a [Entry]) -> Result<Vec<Self>, OutOfRange> {
-        let one = |entry: &'a Entry| {
-            // Both are read back as the table's types.
-            bigint("lsn", entry.position.lsn.0)?;
-            index(entry.position)?;
-            Ok(Self {
-                lsn: entry.position.lsn.0,
-                event_index: entry.position.index,
-                at_ms: entry.at.0,
-                reason: entry.fact.reason(),
-                detail: detail(cell, &entry.fact),
-            })
-        };
-        entries.iter().map(one).collect()
-    }
-}
-
-fn index(position: Position) -> Result<i32, OutOfRange> {
-    i32::try_from(position.index).map_err(|_| OutOfRange::new("event_index", position.index))
 }
 
 /// Forgets what is too old beside `entries`, of which not all need be rows. Costs one look at the oldest row as long as
@@ -173,21 +130,22 @@ pub async fn forget(tx: &mut PgConnection, entries: &[&Entry]) -> Result<(), War
 
 /// The last `limit` entries of an allocation up to a position, the oldest first.
 pub async fn of_allocation(
-    db: impl PgExecutor<'_>,
+    db: &mut PgConnection,
     id: AllocationId,
     through: Lsn,
     limit: i64,
 ) -> Result<Vec<Entry>, WarmError> {
+    let told = sqlx::query_scalar!(
+        "SELECT facts FROM allocations WHERE allocation_id = $1",
+        id.0
+    )
+    .fetch_optional(&mut *db)
+    .await?;
+    let told = Entries::read(&told.unwrap_or_default());
+    let told = told.map_err(|error| OutOfRange::new("facts", error))?;
     let records = sqlx::query!(
-        r#"SELECT lsn AS "lsn!", event_index AS "event_index!", at AS "at: Moment", at_ms, line, reason,
-                  detail AS "detail!: Json<Detail>"
-           FROM (SELECT lsn, event_index, at, NULL::bigint AS at_ms, line, reason, detail FROM explanations
-                 WHERE allocation_id = $1
-                 UNION ALL
-                 SELECT (fact -> 'lsn')::bigint, (fact -> 'event_index')::integer, NULL, (fact -> 'at_ms')::bigint,
-                        NULL, fact ->> 'reason', fact -> 'detail'
-                 FROM allocations, jsonb_array_elements(facts) AS fact WHERE allocation_id = $1) AS said
-           WHERE lsn <= $2
+        r#"SELECT lsn, event_index, at AS "at: Moment", fact FROM explanations
+           WHERE allocation_id = $1 AND lsn <= $2
            ORDER BY lsn DESC, event_index DESC LIMIT $3"#,
         id.0,
         i64::try_from(through.0).unwrap_or(i64::MAX),
@@ -195,19 +153,19 @@ pub async fn of_allocation(
     )
     .fetch_all(db)
     .await?;
-    let entries = records.into_iter().rev().map(|record| {
-        let line = record.line.map(|line| unsigned("line", line)).transpose()?;
-        Ok(Entry {
-            position: position(record.lsn, record.event_index)?,
-            // One of the two, by the query.
-            at: record
-                .at
-                .map_or(Millis(record.at_ms.unwrap_or(0)), Millis::from),
-            subject: Subject::Allocation(number(id)),
-            fact: fact(record.detail.0, record.reason.as_deref(), line.map(LineNo))?,
-        })
-    });
-    entries.collect()
+    let records = records.into_iter();
+    let entries = records.map(|one| entry((one.lsn, one.event_index), one.at, &one.fact));
+    let mut entries: Vec<Entry> = entries.collect::<Result<_, _>>()?;
+    entries.extend(
+        told.into_iter()
+            .filter(|entry| entry.position.lsn <= through),
+    );
+    entries.sort_unstable_by_key(|entry| entry.position);
+    let older = entries
+        .len()
+        .saturating_sub(usize::try_from(limit).unwrap_or(0));
+    entries.drain(..older);
+    Ok(entries)
 }
 
 /// What was last said of a line up to a position.
@@ -217,24 +175,23 @@ pub async fn of_line(
     through: Lsn,
 ) -> Result<Option<Entry>, WarmError> {
     let record = sqlx::query!(
-        r#"SELECT lsn, event_index, at AS "at: Moment", queue AS "queue!", reason, detail AS "detail: Json<Detail>"
-           FROM explanations WHERE kind = 'line' AND line = $1 AND lsn <= $2
+        r#"SELECT lsn, event_index, at AS "at: Moment", fact
+           FROM explanations WHERE kind = 'line_explained' AND line = $1 AND lsn <= $2
            ORDER BY lsn DESC, event_index DESC LIMIT 1"#,
         bigint("line", line.0)?,
         i64::try_from(through.0).unwrap_or(i64::MAX),
     )
     .fetch_optional(db)
     .await?;
-    let Some(record) = record else {
-        return Ok(None);
-    };
-    let queue = names::token("queue", &record.queue)?;
-    Ok(Some(Entry {
-        position: position(record.lsn, record.event_index)?,
-        at: record.at.into(),
-        subject: Subject::Line { line, queue },
-        fact: fact(record.detail.0, record.reason.as_deref(), Some(line))?,
-    }))
+    let entry = record.map(|one| entry((one.lsn, one.event_index), one.at, &one.fact));
+    Ok(entry.transpose()?)
+}
+
+pub fn entry((lsn, index): (i64, i32), at: Moment, fact: &[u8]) -> Result<Entry, OutOfRange> {
+    let position = position(lsn, index)?;
+    let fact = Event::decode(fact).map_err(|error| OutOfRange::new("fact", error))?;
+    let kind = fact.kind().name();
+    Entry::new(position, at.into(), fact).ok_or_else(|| OutOfRange::new("kind", kind))
 }
 
 pub fn position(lsn: i64, index: i32) -> Result<Position, OutOfRange> {

@@ -1,12 +1,11 @@
 //! The tables of named resources. Of what a batch changes more than once, the last is written; what is forgotten by then
 //! goes in one statement.
 
-use super::names;
 use crate::project::{HeldRow, ResourceRow, SpaceRow};
 use chassis::warm::{OutOfRange, ROWS_MAX, WarmError, bigint, merge, unsigned};
 use sqlx::{PgConnection, PgExecutor};
 use std::collections::BTreeMap;
-use table::{Table, Wide};
+use table::{Read, Table, Wide};
 use vocab::{ReservationNo, ReservationState, Slot, Token};
 
 /// What a batch writes.
@@ -195,7 +194,7 @@ pub async fn named_resource(
     let held = match (record.reservation, record.state) {
         (Some(no), Some(state)) => Some((
             ReservationNo(unsigned("reservation", no)?),
-            names::reservation_state(&state)?,
+            ReservationState::read(state, "state")?,
         )),
         _ => None,
     };
@@ -277,7 +276,7 @@ pub async fn named_reservation(
     let found = NamedReservation {
         holder,
         epoch: unsigned("epoch", epoch)?,
-        state: names::reservation_state(&state)?,
+        state: ReservationState::read(state, "state")?,
         deadline: slot("deadline", &deadline)?,
         retire_after: retire_after
             .map(|at| slot("retire_after", at))

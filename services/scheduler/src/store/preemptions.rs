@@ -1,10 +1,10 @@
 //! The table `preemption_events`: who had to go, for whom, and what that freed.
 
-use super::{history, names};
+use super::history;
 use crate::project::{Outcome, Over, Position, PreemptionRow};
 use chassis::warm::{Moment, OutOfRange, WarmError, unsigned};
 use sqlx::PgPool;
-use table::Table;
+use table::{Read, Table};
 use uuid::Uuid;
 use vocab::{AllocationId, CellNo, Lsn, Millis, PreemptionCause, Token};
 
@@ -133,7 +133,7 @@ pub async fn preemptions(
             victim: AllocationId(record.allocation_id),
             queue: record.queue,
             node: record.node,
-            cause: names::preemption_cause(&record.cause)?,
+            cause: PreemptionCause::read(record.cause, "cause")?,
             by: record.by_own.map(AllocationId),
             at: record.at.into(),
             grace_until: record.grace_until.into(),

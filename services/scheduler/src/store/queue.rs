@@ -1,10 +1,9 @@
 //! The table `scheduling_queue`: what waits for a place.
 
-use super::names;
 use crate::project::{AllocationState, Written};
 use chassis::warm::{Moment, OutOfRange, WarmError, merge, unsigned};
 use sqlx::{PgConnection, PgExecutor, PgPool};
-use table::Table;
+use table::{Read, Table};
 use uuid::Uuid;
 use vocab::{
     AllocationId, AllocationNo, AllocationSpec, CellNo, LineNo, Millis, ResourceKind, Token,
@@ -195,7 +194,7 @@ pub async fn queue(pool: &PgPool, tenant: &Token, limit: u32) -> Result<Vec<Queu
                             END AS position_in_line
                      FROM queue_order WHERE queue IN (SELECT queue FROM scheduling_queue WHERE tenant = $1)) AS q
                  WHERE tenant = $1 ORDER BY queue, position LIMIT $2) AS w
-           LEFT JOIN LATERAL (SELECT reason FROM explanations AS e WHERE e.kind = 'line' AND e.line = w.line
+           LEFT JOIN LATERAL (SELECT reason FROM explanations AS e WHERE e.kind = 'line_explained' AND e.line = w.line
                               ORDER BY lsn DESC, event_index DESC LIMIT 1) AS said ON true
            ORDER BY w.queue, w.position"#,
         tenant.as_str(),
@@ -204,7 +203,6 @@ pub async fn queue(pool: &PgPool, tenant: &Token, limit: u32) -> Result<Vec<Queu
     .fetch_all(pool)
     .await?;
     let rows = records.into_iter().map(|record| {
-        let reason = record.waiting_reason.as_deref();
         let line = record.line.map(|line| unsigned("line", line));
         Ok(Queued {
             id: AllocationId(record.allocation_id),
@@ -214,7 +212,7 @@ pub async fn queue(pool: &PgPool, tenant: &Token, limit: u32) -> Result<Vec<Queu
             position_in_line: record.position_in_line,
             priority: record.priority,
             standing: Standing::of(&record.state, record.not_before)?,
-            waiting_reason: reason.map(names::waiting_reason).transpose()?,
+            waiting_reason: Option::read(record.waiting_reason, "waiting_reason")?,
             since: record.since.into(),
         })
     });

@@ -1,9 +1,11 @@
 //! The queues: what is set for each, what it holds, and what waits in it.
 
-use super::names;
+use super::history;
+use crate::project::{Entry, Said};
 use chassis::warm::{Moment, OutOfRange, WarmError, unsigned};
 use sqlx::PgPool;
-use vocab::{Millis, QueueOrder, QueueSettings, ResourceKind};
+use table::Read;
+use vocab::{Millis, QueueSettings, ResourceKind};
 
 /// A queue that somebody has set, or that something is in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,16 +55,15 @@ pub async fn queues(pool: &PgPool) -> Result<Vec<QueueState>, WarmError> {
                   s.placement AS "placement?", s.version AS "version?",
                   coalesce(held.allocations, 0) AS "allocations!", coalesce(held.cpu_milli, 0) AS "cpu_milli!",
                   coalesce(held.memory_bytes, 0) AS "memory_bytes!", coalesce(held.gpu_milli, 0) AS "gpu_milli!",
-                  coalesce(waiting.allocations, 0) AS "waiting!", said.share_ppm AS "share_ppm?",
-                  said.fair_share_ppm AS "fair_share_ppm?", said.at AS "said_at?: Moment"
+                  coalesce(waiting.allocations, 0) AS "waiting!", said.lsn AS "lsn?",
+                  said.event_index AS "event_index?", said.at AS "at?: Moment", said.fact AS "fact?"
            FROM known
            LEFT JOIN queues AS s ON s.queue = known.queue
            LEFT JOIN tenant_weights AS w ON w.tenant = known.queue
            LEFT JOIN held ON held.queue = known.queue
            LEFT JOIN waiting ON waiting.queue = known.queue
-           LEFT JOIN LATERAL (SELECT at, (detail ->> 'share_ppm')::bigint AS share_ppm,
-                                     (detail ->> 'fair_share_ppm')::bigint AS fair_share_ppm
-                              FROM explanations AS e WHERE e.kind = 'line' AND e.queue = known.queue
+           LEFT JOIN LATERAL (SELECT lsn, event_index, at, fact FROM explanations AS e
+                              WHERE e.kind = 'line_explained' AND e.queue = known.queue
                               ORDER BY lsn DESC, event_index DESC LIMIT 1) AS said ON true
            ORDER BY known.queue"#
     )
@@ -75,12 +76,8 @@ pub async fn queues(pool: &PgPool) -> Result<Vec<QueueState>, WarmError> {
             (ResourceKind::Gpu, record.gpu_milli_limit),
         ];
         let defaults = QueueSettings::default();
-        let parent = record.parent.as_deref();
-        let placement = record.placement.as_deref();
         let settings = QueueSettings {
-            parent: parent
-                .map(|parent| names::token("parent", parent))
-                .transpose()?,
+            parent: Option::read(record.parent, "parent")?,
             weight_milli: match record.weight_milli {
                 Some(weight) => weight
                     .try_into()
@@ -93,26 +90,17 @@ pub async fn queues(pool: &PgPool) -> Result<Vec<QueueState>, WarmError> {
                     Some(unsigned("limit", limit?).map(|limit| (kind, limit)))
                 })
                 .collect::<Result<_, _>>()?,
-            tenants: record
-                .tenants
-                .unwrap_or_default()
-                .iter()
-                .map(|tenant| names::token("tenants", tenant))
-                .collect::<Result<_, _>>()?,
-            order: match record.queue_order {
-                Some(order) => names::queue_order(&order)?,
-                None => QueueOrder::default(),
-            },
-            placement: placement.map(names::placement).transpose()?,
+            tenants: Vec::read(record.tenants.unwrap_or_default(), "tenants")?,
+            order: Option::read(record.queue_order, "queue_order")?.unwrap_or_default(),
+            placement: Option::read(record.placement, "placement")?,
         };
-        let share = match (record.share_ppm, record.fair_share_ppm, record.said_at) {
-            (Some(share), Some(fair), Some(at)) => Some(Share {
-                share_ppm: ppm(share)?,
-                fair_share_ppm: ppm(fair)?,
-                at: at.into(),
-            }),
+        let said = match (record.lsn, record.event_index, record.at, record.fact) {
+            (Some(lsn), Some(index), Some(at), Some(fact)) => {
+                Some(history::entry((lsn, index), at, &fact)?)
+            }
             _ => None,
         };
+        let share = said.as_ref().and_then(share_of);
         Ok(QueueState {
             queue: record.queue,
             settings,
@@ -133,6 +121,13 @@ pub async fn queues(pool: &PgPool) -> Result<Vec<QueueState>, WarmError> {
     rows.collect()
 }
 
-fn ppm(value: i64) -> Result<u32, OutOfRange> {
-    u32::try_from(value).map_err(|_| OutOfRange::new("share_ppm", value))
+fn share_of(entry: &Entry) -> Option<Share> {
+    match entry.said() {
+        Said::LineExplained(line) => Some(Share {
+            share_ppm: line.share_ppm,
+            fair_share_ppm: line.fair_share_ppm,
+            at: entry.at,
+        }),
+        _ => None,
+    }
 }

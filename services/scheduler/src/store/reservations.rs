@@ -1,10 +1,9 @@
 //! The table `reservations`.
 
-use super::names;
 use crate::project::{ReservationRow, ReservationState};
 use chassis::warm::{Moment, OutOfRange, WarmError, unsigned};
 use sqlx::{PgPool, types::Json};
-use table::Table;
+use table::{Read, Table};
 use vocab::{AdvanceReservation, Millis, Requirement, Token};
 
 /// Advance reservations of nodes.
@@ -68,15 +67,15 @@ pub async fn reservations(pool: &PgPool) -> Result<Vec<ReservationRow>, WarmErro
     let rows = records.into_iter().map(|record| {
         let wanted = u32::try_from(record.nodes_wanted);
         Ok(ReservationRow {
-            reservation: names::token("reservation", &record.reservation)?,
+            reservation: Token::read(record.reservation, "reservation")?,
             terms: AdvanceReservation {
-                queue: names::token("queue", &record.queue)?,
+                queue: Token::read(record.queue, "queue")?,
                 from: record.starts_at.into(),
                 until: record.ends_at.into(),
                 nodes: wanted.map_err(|_| OutOfRange::new("nodes_wanted", record.nodes_wanted))?,
                 selector: record.selector.0,
             },
-            state: state(&record.state, &record.nodes)?,
+            state: state(&record.state, record.nodes)?,
             version: unsigned("version", record.version)?,
             changed_at: record.changed_at.into(),
         })
@@ -84,11 +83,8 @@ pub async fn reservations(pool: &PgPool) -> Result<Vec<ReservationRow>, WarmErro
     rows.collect()
 }
 
-fn state(name: &str, nodes: &[String]) -> Result<ReservationState, OutOfRange> {
-    let nodes: Result<Vec<Token>, _> = nodes
-        .iter()
-        .map(|node| names::token("nodes", node))
-        .collect();
+fn state(name: &str, nodes: Vec<String>) -> Result<ReservationState, OutOfRange> {
+    let nodes = Vec::<Token>::read(nodes, "nodes");
     match name {
         "asked" => Ok(ReservationState::Asked),
         "granted" => Ok(ReservationState::Granted { nodes: nodes? }),

@@ -2,7 +2,7 @@
 
 use super::*;
 use ledger::Projection;
-use scheduler::project::{Entry, Fact, Outcome, Over, WarmProjection};
+use scheduler::project::{ANOTHER_TENANTS, Entry, Outcome, Over, Said, WarmProjection};
 use vocab::fact::{
     AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
     AllocationRequested, AllocationRequeued, AllocationStopping, AllocationWaiting, LineExplained,
@@ -95,45 +95,17 @@ impl Cell {
     }
 
     async fn line(&mut self, line: u64, head: AllocationNo, cpu: u32) {
-        let explained = Event::LineExplained(LineExplained {
-            line: LineNo(line),
-            queue: token("shared"),
-            reason: WaitingReason::NoRoomNow,
-            head,
-            counts: vec![(Filter::NotReady, 1), (Filter::Cpu, cpu), (Filter::Gpu, 3)],
-            shortfall: vec![(ResourceKind::Cpu, 2000), (ResourceKind::Memory, 1 << 40)],
-            share_ppm: 10_000,
-            fair_share_ppm: 500_000,
-        });
-        self.say(explained).await;
+        self.say(said_of_line(line, head, cpu).into()).await;
     }
 
     async fn place(&mut self, allocation: AllocationNo) {
-        let candidate = |node, score| Candidate {
-            node: token(node),
-            score,
-        };
-        let placed = Event::AllocationPlaced(AllocationPlaced {
-            allocation,
-            node: token("n1"),
-            incarnation: 1,
-            gpus: Vec::new(),
-            zones: 3,
-            policy: PlacementPolicy::Fgd,
-            candidates: vec![candidate("n1", 900), candidate("n2", u32::MAX)],
-        });
-        self.say(placed).await;
+        self.say(placed(allocation).into()).await;
     }
 
     async fn preempt(&mut self, allocation: AllocationNo, by: Option<AllocationNo>) -> Millis {
-        let grace_until = Millis(T0_MS + 3_600_000);
-        let preempted = Event::AllocationPreempted(AllocationPreempted {
-            allocation,
-            cause: PreemptionCause::Priority,
-            by,
-            grace_until,
-        });
-        self.say(preempted).await;
+        let preempted = preempted(allocation, by);
+        let grace_until = preempted.grace_until;
+        self.say(preempted.into()).await;
         self.say(Event::AllocationStopping(AllocationStopping { allocation }))
             .await;
         grace_until
@@ -153,14 +125,57 @@ impl Cell {
 }
 
 fn kinds(entries: &[Entry]) -> Vec<(u64, &'static str)> {
-    let of = |entry: &Entry| (entry.position.lsn.0, entry.fact.name());
+    let of = |entry: &Entry| (entry.position.lsn.0, entry.kind());
     entries.iter().map(of).collect()
+}
+
+/// Of the frame at this position, unless it comes later.
+fn moment(lsn: Lsn) -> Millis {
+    Millis(T0_MS + lsn.0 as i64 * 1000)
+}
+
+fn placed(allocation: AllocationNo) -> AllocationPlaced {
+    let candidate = |node, score| Candidate {
+        node: token(node),
+        score,
+    };
+    AllocationPlaced {
+        allocation,
+        node: token("n1"),
+        incarnation: 1,
+        gpus: Vec::new(),
+        zones: 3,
+        policy: PlacementPolicy::Fgd,
+        candidates: vec![candidate("n1", 900), candidate("n2", u32::MAX)],
+    }
+}
+
+fn preempted(allocation: AllocationNo, by: Option<AllocationNo>) -> AllocationPreempted {
+    AllocationPreempted {
+        allocation,
+        cause: PreemptionCause::Priority,
+        by,
+        grace_until: Millis(T0_MS + 3_600_000),
+    }
+}
+
+fn said_of_line(line: u64, head: AllocationNo, cpu: u32) -> LineExplained {
+    LineExplained {
+        line: LineNo(line),
+        queue: token("shared"),
+        reason: WaitingReason::NoRoomNow,
+        head,
+        counts: vec![(Filter::NotReady, 1), (Filter::Cpu, cpu), (Filter::Gpu, 3)],
+        shortfall: vec![(ResourceKind::Cpu, 2000), (ResourceKind::Memory, 1 << 40)],
+        share_ppm: 10_000,
+        fair_share_ppm: 500_000,
+    }
 }
 
 /// The nodes that lacked cores when the line was explained.
 fn short_of_cpu(explanation: &store::Explanation) -> Option<u32> {
-    match &explanation.line.as_ref()?.fact {
-        Fact::Line { counts, .. } => counts
+    match explanation.line.as_ref()?.said() {
+        Said::LineExplained(line) => (line.counts)
             .iter()
             .find(|(filter, _)| *filter == Filter::Cpu)
             .map(|(_, n)| *n),
@@ -182,33 +197,27 @@ async fn what_was_said_can_be_read_as_of_an_earlier_position() {
     cell.place(first).await; // 10
 
     let now = cell.explain(second, None).await;
-    assert_eq!(kinds(&now.history), [(7, "waiting")]);
+    assert_eq!(kinds(&now.history), [(7, "allocation_waiting")]);
     assert_eq!(short_of_cpu(&now), Some(700));
     assert_eq!(now.through, Lsn(10));
     let place = now.place.expect("it waits");
     assert_eq!((place.position, place.in_queue), (1, 1));
     assert_eq!((place.position_in_line, place.in_line), (Some(1), Some(1)));
-    let Some(Entry { fact, at, .. }) = now.line else {
-        panic!("its line was explained")
-    };
-    assert_eq!(at, Millis(T0_MS + 8000));
-    let expected = Fact::Line {
-        reason: WaitingReason::NoRoomNow,
-        head: Some(first),
-        counts: vec![(Filter::NotReady, 1), (Filter::Cpu, 700), (Filter::Gpu, 3)],
-        shortfall: vec![(ResourceKind::Cpu, 2000), (ResourceKind::Memory, 1 << 40)],
-        share_ppm: 10_000,
-        fair_share_ppm: 500_000,
-    };
-    assert_eq!(fact, expected);
+    let line = now.line.expect("its line was explained");
+    let said = said_of_line(7, first, 700);
+    let position = line.position;
+    assert_eq!(Some(line), Entry::new(position, Millis(T0_MS + 8000), said));
 
     let before = cell.explain(second, Some(7)).await;
     assert_eq!((short_of_cpu(&before), before.place), (Some(731), None));
     let first_now = cell.explain(first, None).await;
-    assert_eq!(kinds(&first_now.history), [(6, "waiting"), (10, "placed")]);
+    assert_eq!(
+        kinds(&first_now.history),
+        [(6, "allocation_waiting"), (10, "allocation_placed")]
+    );
     assert_eq!((first_now.line, first_now.place), (None, None));
     let first_then = cell.explain(first, Some(9)).await;
-    assert_eq!(kinds(&first_then.history), [(6, "waiting")]);
+    assert_eq!(kinds(&first_then.history), [(6, "allocation_waiting")]);
     assert_eq!(short_of_cpu(&first_then), Some(700));
     let too_early = cell.explain(first, Some(5)).await;
     assert_eq!((too_early.history, too_early.line), (Vec::new(), None));
@@ -223,64 +232,40 @@ async fn every_fact_is_read_as_it_was_written() {
     let scratch = ready("facts").await;
     let mut cell = Cell::new(&scratch).await;
     let one = cell.request("t").await; // 1, 2
-    let nominated = Event::AllocationNominated(AllocationNominated {
-        allocation: one,
-        node: token("n1"),
-        incarnation: 1,
-    });
-    cell.say(nominated).await; // 3
-    cell.place(one).await; // 4
-    let grace_until = cell.preempt(one, Some(one)).await; // 5, 6
-    let (at, not_before) = (Millis(T0_MS), Millis(T0_MS + 60_000));
-    let requeued = Event::AllocationRequeued(AllocationRequeued {
-        allocation: one,
-        cause: EndCause::Failed,
-        at,
-        not_before,
-    });
-    cell.say(requeued).await; // 7
-    let ended = Event::AllocationEnded(AllocationEnded {
-        allocation: one,
-        cause: EndCause::DependencyFailed,
-        at,
-    });
-    cell.say(ended).await; // 8
-    let facts: Vec<_> = cell
-        .explain(one, None)
-        .await
-        .history
-        .into_iter()
-        .map(|entry| entry.fact)
-        .collect();
-    let candidate = |node, score| Candidate {
-        node: token(node),
-        score,
-    };
-    let expected = [
-        Fact::Nominated { node: token("n1") },
-        Fact::Placed {
+    let at = Millis(T0_MS);
+    let facts: [Event; 6] = [
+        AllocationNominated {
+            allocation: one,
             node: token("n1"),
-            gpus: Vec::new(),
-            zones: 3,
-            policy: PlacementPolicy::Fgd,
-            candidates: vec![candidate("n1", 900), candidate("n2", u32::MAX)],
-        },
-        Fact::Preempted {
-            cause: PreemptionCause::Priority,
-            by: Some(one),
-            grace_until,
-        },
-        Fact::Requeued {
+            incarnation: 1,
+        }
+        .into(),
+        placed(one).into(),
+        preempted(one, Some(one)).into(),
+        AllocationRequeued {
+            allocation: one,
             cause: EndCause::Failed,
             at,
-            not_before,
-        },
-        Fact::Ended {
+            not_before: Millis(T0_MS + 60_000),
+        }
+        .into(),
+        placed(one).into(),
+        AllocationEnded {
+            allocation: one,
             cause: EndCause::DependencyFailed,
-            at,
-        },
+            at: moment(Lsn(100)),
+        }
+        .into(),
     ];
-    assert_eq!(facts, expected);
+    for fact in &facts {
+        cell.say(fact.clone()).await;
+    }
+    let history = cell.explain(one, None).await.history;
+    let expected = (3..).zip(facts).map(|(lsn, fact)| {
+        let (lsn, index) = (Lsn(lsn), 2);
+        Entry::new(Position { lsn, index }, moment(lsn), fact).unwrap()
+    });
+    assert_eq!(history, expected.collect::<Vec<_>>());
     scratch.close().await;
 }
 
@@ -325,15 +310,14 @@ async fn a_preemption_says_what_it_freed_and_names_no_other_tenants_allocation()
 
     cell.wait(victim, 7).await;
     let explanation = cell.explain(victim, None).await;
-    let preempted = |entry: &&Entry| entry.fact.name() == "preempted";
-    let found = explanation
-        .history
-        .iter()
-        .find(preempted)
-        .map(|entry| &entry.fact);
-    assert!(matches!(found, Some(Fact::Preempted { by: None, .. })));
-    let head = explanation.line.map(|entry| entry.fact);
-    assert!(matches!(head, Some(Fact::Line { head: None, .. })));
+    let preempted = |entry: &Entry| match entry.said() {
+        Said::AllocationPreempted(fact) => Some(fact.by),
+        _ => None,
+    };
+    let found = explanation.history.iter().find_map(preempted);
+    assert_eq!(found, Some(None));
+    let head = explanation.line.and_then(|line| line.names());
+    assert_eq!(head, Some(ANOTHER_TENANTS));
     let theirs = store::explain(&cell.pool, &token("t"), other.id(CELL), None).await;
     assert_eq!(theirs.unwrap(), None);
     scratch.close().await;
@@ -349,7 +333,7 @@ async fn what_was_said_long_ago_is_forgotten() {
     cell.line(7, one, 2).await; // 5
     assert_eq!(
         kinds(&cell.explain(one, None).await.history),
-        [(4, "waiting")]
+        [(4, "allocation_waiting")]
     );
     let counts = async |pool: &PgPool| -> i64 {
         let count = sqlx::query_scalar("SELECT count(*) FROM explanations");

@@ -226,7 +226,7 @@ async fn every_state_is_read_as_it_was_written() {
         let row = row(no, 0, state.clone());
         apply(&pool, vec![row.clone()]).await.unwrap();
         let found = read(&pool, no).await;
-        assert_eq!(found.state, state.name());
+        assert_eq!(found.state, state.stage().name());
         assert_eq!(found.lsn, Lsn(no));
         assert_eq!(found.requested_at, row.requested_at);
         assert_eq!(found.cpu_milli, AllocationSpec::CPU_MILLI_MAX);

@@ -233,53 +233,48 @@ async fn impossible_rows_of_the_new_tables_are_refused() {
     let cases = [
         (
             "explanations",
-            "1, 0, now(), 'line', NULL, NULL, 'q', 'no_room_now', '{}'",
+            "1, 0, now(), 'line_explained', NULL, NULL, 'q', 'no_room_now', ''",
             "line_of_what_waits",
         ),
         (
             "explanations",
-            "1, 0, now(), 'line', NULL, 1, NULL, 'no_room_now', '{}'",
+            "1, 0, now(), 'line_explained', NULL, 1, NULL, 'no_room_now', ''",
             "of_an_allocation_or_of_a_line",
         ),
         (
             "explanations",
-            "1, 0, now(), 'waiting', NULL, 1, NULL, 'no_room_now', '{}'",
+            "1, 0, now(), 'allocation_waiting', NULL, 1, NULL, 'no_room_now', ''",
             "of_an_allocation_or_of_a_line",
         ),
         (
             "explanations",
-            "1, 0, now(), 'placed', 'ID', 1, NULL, NULL, '{}'",
+            "1, 0, now(), 'allocation_placed', 'ID', 1, NULL, NULL, ''",
             "line_of_what_waits",
         ),
         (
             "explanations",
-            "1, 0, now(), 'placed', 'ID', NULL, NULL, 'failed', '{}'",
+            "1, 0, now(), 'allocation_placed', 'ID', NULL, NULL, 'failed', ''",
             "reason_fits_kind",
         ),
         (
             "explanations",
-            "1, 0, now(), 'ended', 'ID', NULL, NULL, NULL, '{}'",
+            "1, 0, now(), 'allocation_ended', 'ID', NULL, NULL, NULL, ''",
             "reason_fits_kind",
         ),
         (
             "explanations",
-            "1, 0, now(), 'ended', 'ID', NULL, NULL, 'priority', '{}'",
+            "1, 0, now(), 'allocation_ended', 'ID', NULL, NULL, 'priority', ''",
             "reason_fits_kind",
         ),
         (
             "explanations",
-            "1, 0, now(), 'waiting', 'ID', NULL, NULL, 'bored', '{}'",
+            "1, 0, now(), 'allocation_waiting', 'ID', NULL, NULL, 'bored', ''",
             "reason_fits_kind",
         ),
         (
             "explanations",
-            "1, 0, now(), 'bored', 'ID', NULL, NULL, NULL, '{}'",
+            "1, 0, now(), 'bored', 'ID', NULL, NULL, NULL, ''",
             "explanations_kind_check",
-        ),
-        (
-            "explanations",
-            "1, 0, now(), 'placed', 'ID', NULL, NULL, NULL, '[]'",
-            "explanations_detail_check",
         ),
         (
             "preemption_events",

@@ -1,9 +1,13 @@
 use super::*;
 use crate::explain::json;
 use scheduler::project::Position;
+use vocab::fact::{
+    AllocationPlaced, AllocationPreempted, AllocationRequeued, AllocationWaiting, LineExplained,
+    QuotaWaiting,
+};
 use vocab::{
-    AllocationNo, Candidate, EndCause, GpuShare, LineNo, PlacementPolicy, PreemptionCause, Refusal,
-    Rule, Token, WaitingReason,
+    AllocationNo, Candidate, EndCause, Event, GpuShare, LineNo, PlacementPolicy, PreemptionCause,
+    Refusal, Rule, Token, WaitingReason,
 };
 
 const CELL: CellNo = CellNo(3);
@@ -15,7 +19,7 @@ fn token(text: &str) -> Token {
 fn allocation(state: &str) -> Allocation {
     let on_node = matches!(state, "placed" | "running" | "stopping");
     Allocation {
-        id: AllocationNo(77).id(CELL),
+        id: NO.id(CELL),
         tenant: "t".into(),
         job_set: "j".into(),
         name: None,
@@ -53,16 +57,11 @@ fn allocation(state: &str) -> Allocation {
     }
 }
 
-fn entry(lsn: u64, fact: Fact) -> Entry {
-    Entry {
-        position: Position {
-            lsn: Lsn(lsn),
-            index: 0,
-        },
-        at: Millis(lsn as i64 * 1000),
-        subject: Subject::Allocation(AllocationNo(77)),
-        fact,
-    }
+const NO: AllocationNo = AllocationNo(77);
+
+fn entry(lsn: u64, fact: impl Into<Event>) -> Entry {
+    let (at, lsn, index) = (Millis(lsn as i64 * 1000), Lsn(lsn), 0);
+    Entry::new(Position { lsn, index }, at, fact).expect("a fact that explains something")
 }
 
 fn explanation(state: &str, history: Vec<Entry>) -> Explanation {
@@ -76,27 +75,23 @@ fn explanation(state: &str, history: Vec<Entry>) -> Explanation {
 }
 
 fn waits() -> Explanation {
-    let line = Fact::Line {
+    let line = LineExplained {
+        line: LineNo(7),
+        queue: token("research"),
         reason: WaitingReason::NoRoomNow,
-        head: None,
+        head: ANOTHER_TENANTS,
         counts: vec![(Filter::NotReady, 1), (Filter::Cpu, 731)],
         shortfall: vec![(ResourceKind::Cpu, 2000), (ResourceKind::Memory, 1 << 30)],
         share_ppm: 12_345,
         fair_share_ppm: 250_000,
     };
-    let subject = Subject::Line {
-        line: LineNo(7),
-        queue: token("research"),
-    };
-    let told = Fact::Waiting {
+    let told = AllocationWaiting {
+        allocation: NO,
         reason: WaitingReason::FairShare,
         line: Some(LineNo(7)),
     };
     let mut explanation = explanation("queued", vec![entry(4, told)]);
-    explanation.line = Some(Entry {
-        subject,
-        ..entry(8, line)
-    });
+    explanation.line = Some(entry(8, line));
     explanation.place = Some(PlaceInQueue {
         standing: Standing::Queued,
         since: Millis(4000),
@@ -109,7 +104,9 @@ fn waits() -> Explanation {
 }
 
 fn preempted() -> Explanation {
-    let placed = Fact::Placed {
+    let placed = AllocationPlaced {
+        allocation: NO,
+        incarnation: 1,
         node: token("n1"),
         gpus: vec![GpuShare {
             device: 2,
@@ -122,7 +119,8 @@ fn preempted() -> Explanation {
             score: 900,
         }],
     };
-    let gone = Fact::Preempted {
+    let gone = AllocationPreempted {
+        allocation: NO,
         cause: PreemptionCause::Priority,
         by: None,
         grace_until: Millis(60_000),
@@ -239,7 +237,8 @@ fn an_earlier_position_is_told_by_what_was_decided_then() {
         false,
         &["At lsn 3 nothing was decided about it yet."],
     );
-    let requeued = Fact::Requeued {
+    let requeued = AllocationRequeued {
+        allocation: NO,
         cause: EndCause::Failed,
         at: Millis(1),
         not_before: Millis(90_000),
@@ -271,14 +270,15 @@ fn programs_get_names_and_numbers() {
     assert!(json["line_explained"]["detail"]["head"].is_null());
     let json = json::explanation(&preempted(), Some(Lsn(6)));
     assert_eq!(json["history"][0]["detail"]["gpus"][0]["device"], 2);
-    assert_eq!(json["history"][1]["kind"], "preempted");
+    assert_eq!(json["history"][1]["kind"], "allocation_preempted");
     assert_eq!(json["as_of_lsn"], 6);
 }
 
 #[test]
 fn one_that_waits_for_quota_is_told_for_which() {
     let refusal = Refusal::over(Rule::QuotaExceeded, "t cpu", 8000, 12_000);
-    let waiting = Fact::QuotaWaiting {
+    let waiting = QuotaWaiting {
+        allocation: NO,
         refusal: refusal.clone(),
     };
     let mut waits = explanation("requested", vec![entry(4, waiting)]);
