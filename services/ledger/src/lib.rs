@@ -4,6 +4,7 @@
 //! read model is a [`Projection`] (pure) driven by a [`Projector`] into a [`Sink`]. Both stand on the thin [`Bus`],
 //! which JetStream and a seeded in-memory double implement.
 
+pub mod as_message;
 pub mod bus;
 pub mod cell;
 mod chore;

@@ -173,7 +173,7 @@ impl Projection for WarmProjection {
     type Input<'a> = Input<'a>;
 
     const NAME: &'static str = "scheduler";
-    const STATE_VERSION: u32 = 3;
+    const STATE_VERSION: u32 = 4;
     const BATCHING: Batching = Batching::BULK;
 
     fn project(
