@@ -1,6 +1,6 @@
 //! What an allocation asks for, what a node has, and the resource types that quota and bill speak of.
 
-use crate::{Account, AllocationNo, PlacementRules, Token};
+use crate::{Account, AllocationNo, PlacementRules, Token, capacity::Label};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
@@ -67,6 +67,9 @@ pub struct AllocationSpec {
         memory_bytes(19, name = "memory_bytes_limit")
     ))]
     pub limits: RunLimits,
+    /// The tenant's own words about it, for its reports, by name. Nothing is decided by them.
+    #[wire(20, with = wire::Pairs<Label>)]
+    pub labels: Vec<(Token, Token)>,
 }
 
 /// Amounts that a run may take beyond what it asks for; 0: no more than that.
@@ -152,6 +155,7 @@ impl AllocationSpec {
     pub const EXTENDED_AMOUNT_MAX: u64 = 1 << 40;
     pub const DEPENDENCIES_MAX: usize = 16;
     pub const GANG_SIZE_MAX: u32 = 1024;
+    pub const LABELS_MAX: usize = 16;
     pub const RETRIES_MAX: u32 = 16;
     /// A year.
     pub const RUN_TIME_MS_MAX: u64 = 366 * 24 * 3_600_000;
@@ -176,6 +180,7 @@ impl AllocationSpec {
             team: None,
             namespace: None,
             limits: RunLimits::default(),
+            labels: Vec::new(),
         }
     }
 

@@ -77,6 +77,9 @@ pub struct Submit {
     /// How long it will run at the most (90s, 10m, 2h); helps to find it a place, and is no limit.
     #[arg(long, default_value = "0s", value_parser = amount::duration_ms)]
     run_time: i64,
+    /// The tenant's own words about it, as NAME=VALUE; may be repeated.
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
+    labels: Vec<v1::Label>,
     /// Idempotency key; the same one gets the same outcome.
     #[arg(long, default_value_t = Operation::fresh_id())]
     operation_id: String,
@@ -88,6 +91,15 @@ fn extended(text: &str) -> Result<v1::ExtendedRequest, String> {
     Ok(v1::ExtendedRequest {
         name: name.to_owned(),
         amount: amount.parse().map_err(|_| wrong())?,
+    })
+}
+
+fn label(text: &str) -> Result<v1::Label, String> {
+    let pair = text.split_once('=');
+    let (name, value) = pair.ok_or_else(|| format!("{text}: write a label as NAME=VALUE"))?;
+    Ok(v1::Label {
+        name: name.to_owned(),
+        value: value.to_owned(),
     })
 }
 
@@ -137,6 +149,7 @@ impl Submit {
             cpu_milli_limit: self.cpu_limit,
             memory_bytes_limit: self.memory_limit,
             best_effort: self.best_effort,
+            labels: self.labels,
         }
     }
 }
@@ -203,7 +216,7 @@ mod tests {
     fn every_flag_reaches_the_request() {
         let all = request(
             "--queue q --priority-class c --extended fpga=2 --after a --after-success b --retries 3 \
-             --never-requeue --run-time 10m --account a/b --cpu-limit 2 --memory-limit 2GiB --gang g --gang-size 8 --gang-min 6 --gang-uniform rack",
+             --never-requeue --label grant=7 --label model=bert --run-time 10m --account a/b --cpu-limit 2 --memory-limit 2GiB --gang g --gang-size 8 --gang-min 6 --gang-uniform rack",
         )
         .unwrap();
         assert_eq!(
@@ -213,6 +226,13 @@ mod tests {
         assert_eq!(
             (all.extended[0].name.as_str(), all.extended[0].amount),
             ("fpga", 2)
+        );
+        let label = |one: &v1::Label| (one.name.clone(), one.value.clone());
+        let labels: Vec<_> = all.labels.iter().map(label).collect();
+        let expected = [("grant", "7"), ("model", "bert")];
+        assert_eq!(
+            labels,
+            expected.map(|(name, value)| (name.into(), value.into()))
         );
         let after: Vec<_> = all
             .depends_on

@@ -242,6 +242,19 @@ pub fn samples() -> Vec<(&'static str, Event)> {
             }),
         ),
         (
+            "allocation_requested_labels",
+            Event::AllocationRequested(AllocationRequested {
+                operation: operation(),
+                spec: AllocationSpec {
+                    labels: vec![
+                        (token("grant"), token("7")),
+                        (token("model"), token("bert")),
+                    ],
+                    ..AllocationSpec::plain(token("train"), 1000, 1 << 30)
+                },
+            }),
+        ),
+        (
             "allocation_placed_2",
             Event::AllocationPlaced(AllocationPlaced {
                 allocation,

@@ -15,9 +15,11 @@ pub use rules::{PlacementRequest, RequirementRequest, SpreadRequest, TermRequest
 
 use super::{
     Admission, Rules,
-    check::{amount, optional, small_amount},
+    check::{amount, bounded, by_name, optional, small_amount, token},
 };
 use vocab::{AllocationSpec, Refusal, Restart, Rule, Token};
+
+wire::pair!(pub Label { name, value });
 
 wire::pair! {
     /// Whatever else nodes count, and how much of it.
@@ -72,6 +74,8 @@ pub struct SubmitRequest {
     pub memory_bytes_limit: i64,
     #[wire(22)]
     pub best_effort: bool,
+    #[wire(23, with = wire::Pairs<Label>)]
+    pub labels: Vec<(String, String)>,
 }
 
 const DEFAULT_JOB_SET: &str = "default";
@@ -83,6 +87,14 @@ impl SubmitRequest {
             return Token::new(DEFAULT_JOB_SET).ok();
         }
         Token::new(&self.job_set).ok()
+    }
+
+    fn labels(&self) -> Result<Vec<(Token, Token)>, Refusal> {
+        let field = "labels";
+        bounded(&self.labels, AllocationSpec::LABELS_MAX, field)?;
+        let labels = self.labels.iter();
+        let labels = labels.map(|(name, value)| Ok((token(name, field)?, token(value, field)?)));
+        by_name(labels.collect::<Result<_, Refusal>>()?, field)
     }
 }
 
@@ -136,6 +148,7 @@ impl Admission {
             team,
             namespace,
             limits,
+            labels: request.labels()?,
         })
     }
 }

@@ -78,6 +78,31 @@ fn extended_resources_stand_in_order_and_once() {
 }
 
 #[test]
+fn labels_stand_in_order_and_once() {
+    let t = Table::new();
+    let labels = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+        let pairs = pairs.iter();
+        pairs
+            .map(|&(name, value)| (name.into(), value.into()))
+            .collect()
+    };
+    let spec = t.spec(|r| r.labels = labels(&[("model", "bert"), ("grant", "7")]));
+    let expected = [
+        (token("grant"), token("7")),
+        (token("model"), token("bert")),
+    ];
+    assert_eq!(spec.unwrap().labels, expected);
+    for (pairs, expected) in [
+        (&[("a", "1"), ("a", "2")][..], "name_repeated labels"),
+        (&[("a.b", "1")], "name_invalid labels"),
+        (&[("a", "")], "name_invalid labels"),
+        (&[("a", "1"); 17], "too_many_elements labels"),
+    ] {
+        t.broken(|r| r.labels = labels(pairs), expected);
+    }
+}
+
+#[test]
 fn restarts_and_run_times_have_their_ranges() {
     let t = Table::new();
     t.broken(|r| r.retries = -1, "quantity_negative retries");
