@@ -1,5 +1,7 @@
 //! Guards the architecture: what may stand where.
 
+#[path = "tidy/links.rs"]
+mod links;
 #[path = "tidy/modules.rs"]
 mod modules;
 
