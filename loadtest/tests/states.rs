@@ -127,8 +127,8 @@ fn projection<P: Projection>(records: &[Record]) -> Result<(), String> {
     for record in records {
         let frame = chain.accept(record, P::Input::KINDS);
         let frame = frame.map_err(|error| error.to_string())?;
-        for frame in &frame {
-            let taken = state.take(frame, &mut changes);
+        if let Some(frame) = frame {
+            let taken = state.take(&frame, &mut changes);
             taken.map_err(|error| error.to_string())?;
         }
     }

@@ -162,7 +162,7 @@ impl WarmProjection {
                 change, version, ..
             }) => {
                 let key = (change.account.clone(), change.of.clone());
-                self.budgets.set(key, (change.budget, *version), out);
+                self.budgets.set(key, (change.budget, *version));
             }
             Heard::RateSet(_) => self.budgets.change_all(),
             Heard::AllocationRequested(_)
@@ -298,6 +298,7 @@ impl Projection for WarmProjection {
     type Input<'a> = Input<'a>;
 
     const NAME: &'static str = "quota";
+    /// Up to 3 it had books of its own: it is folded from the beginning.
     const STATE_VERSION: u32 = 4;
     const BATCHING: Batching = Batching::BULK;
 
@@ -339,8 +340,11 @@ impl Projection for WarmProjection {
         }
         self.fold(frame, QuotaFact::KINDS, out)?;
         if begins {
-            self.touched.extend(self.book.keys().cloned());
+            let keys: Vec<Key> = self.book.keys().cloned().collect();
+            keys.into_iter()
+                .for_each(|key| self.limits_changed(key, out));
             self.settle();
+            self.budgets.change_all();
         }
         self.quota.rest();
         Ok(())

@@ -78,16 +78,15 @@ impl Quota {
             return;
         };
         let (tree, names) = (&self.books.tree, &self.books.names);
-        let counted = claim.counted();
         for node in claim.path.ids().iter().map(|id| tree.node(*id)) {
-            for (part, _) in &*counted {
-                if *part == ResourceId::ANY_MODEL {
+            for (part, _) in claim.counted() {
+                if part == ResourceId::ANY_MODEL {
                     let models = node.cells.iter().map(|cell| cell.resource);
                     for model in models.filter(|it| it.is_model()) {
                         each(node.account.clone(), names.resource(model));
                     }
                 } else {
-                    each(node.account.clone(), names.resource(*part));
+                    each(node.account.clone(), names.resource(part));
                 }
             }
         }

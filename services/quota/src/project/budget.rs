@@ -47,16 +47,10 @@ impl Budgets {
         self.notes.is_empty()
     }
 
-    pub fn set(
-        &mut self,
-        key: BudgetKey,
-        (budget, version): (Option<Budget>, u64),
-        out: &mut Vec<Change>,
-    ) {
+    pub fn set(&mut self, key: BudgetKey, (budget, version): (Option<Budget>, u64)) {
+        self.changed.insert(key.clone());
         let before = self.notes.remove(&key);
         let Some(Budget { period, .. }) = budget else {
-            self.changed.remove(&key);
-            out.push(Change::Budget(key, None));
             return;
         };
         let same = before.filter(|note| note.period == period);
@@ -65,7 +59,6 @@ impl Budgets {
             period,
             exhausted_at: same.and_then(|note| note.exhausted_at),
         };
-        self.changed.insert(key.clone());
         self.notes.insert(key, note);
     }
 
@@ -83,6 +76,7 @@ impl Budgets {
         for key in std::mem::take(&mut self.changed) {
             let forecast = quota.forecast(&key.0, &key.1, now);
             let Some((note, forecast)) = self.notes.get_mut(&key).zip(forecast) else {
+                out.push(Change::Budget(key, None));
                 continue;
             };
             let as_of = forecast.as_of;

@@ -43,7 +43,6 @@ impl Tables {
 }
 
 struct Run {
-    projection: WarmProjection,
     tables: Tables,
     illegal: Option<&'static str>,
 }
@@ -77,11 +76,7 @@ fn run(steps: &str) -> Run {
         projection.end_batch(&mut changes);
         changes.into_iter().for_each(|change| tables.apply(change));
     }
-    Run {
-        projection,
-        tables,
-        illegal,
-    }
+    Run { tables, illegal }
 }
 
 fn name((account, resource): &Key) -> String {
