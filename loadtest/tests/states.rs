@@ -127,9 +127,9 @@ fn projection<P: Projection>(records: &[Record]) -> Result<(), String> {
     for record in records {
         let frame = chain.accept(record, P::Input::KINDS);
         let frame = frame.map_err(|error| error.to_string())?;
-        for (at, event) in frame.iter().flat_map(|frame| frame.placed()) {
-            let projected = state.project_event(&at, event, &mut changes);
-            projected.map_err(|error| error.to_string())?;
+        if let Some(frame) = frame {
+            let taken = state.take(&frame, &mut changes);
+            taken.map_err(|error| error.to_string())?;
         }
     }
     state.end_batch(&mut changes);

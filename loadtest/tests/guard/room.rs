@@ -70,11 +70,8 @@ fn projection<P: Projection>(records: &[Record]) -> i64 {
         let mut out = Vec::new();
         for record in records {
             let frame = chain.accept(record, Kinds::ALL).expect("the chain holds");
-            for (at, event) in frame.expect("a record of this ledger").placed() {
-                state
-                    .project_event(&at, event, &mut out)
-                    .expect("a legal event");
-            }
+            let frame = frame.expect("a record of this ledger");
+            state.take(&frame, &mut out).expect("legal events");
             state.end_batch(&mut out);
             out.clear();
         }

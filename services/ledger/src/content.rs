@@ -52,6 +52,8 @@ pub(crate) struct Content {
     /// Without its events.
     pub head: RawFrame,
     pub digest: Digest,
+    /// All of it.
+    pub bytes: Bytes,
     cells: Vec<Cell>,
 }
 
@@ -75,7 +77,7 @@ impl Shared {
 }
 
 impl Content {
-    fn read(frame: &Bytes) -> Result<Self, String> {
+    pub fn read(frame: &Bytes) -> Result<Self, String> {
         let mut head = RawFrame::decode(frame.clone()).map_err(|error| error.to_string())?;
         let events = std::mem::take(&mut head.events);
         // A cell is large, so none is moved.
@@ -91,6 +93,7 @@ impl Content {
             cells,
             head,
             digest: Digest::of(frame),
+            bytes: frame.clone(),
         })
     }
 

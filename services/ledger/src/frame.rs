@@ -64,8 +64,9 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// A frame whose place in the chain was checked, as one reader sees it.
-#[derive(Debug, Clone)]
+/// A frame whose place in the chain was checked, as one reader sees it. It is serialised as it was written.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "Kept", into = "Kept")]
 pub struct Frame {
     pub lsn: Lsn,
     pub writer: Writer,
@@ -82,10 +83,66 @@ pub struct Frame {
     read: Kinds,
 }
 
+/// A frame in the state of a reader who keeps it.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    lsn: Lsn,
+    writer: Writer,
+    bytes: Bytes,
+}
+
+impl From<Frame> for Kept {
+    fn from(frame: Frame) -> Self {
+        Self {
+            lsn: frame.lsn,
+            writer: frame.writer,
+            bytes: frame.content.bytes.clone(),
+        }
+    }
+}
+
+impl TryFrom<Kept> for Frame {
+    type Error = String;
+
+    fn try_from(kept: Kept) -> Result<Self, String> {
+        let content = Content::read(&kept.bytes)?;
+        // Which of them the reader reads is for the reader to say again.
+        content.decode(Kinds::ALL)?;
+        Ok(Self::of(
+            kept.lsn,
+            kept.writer,
+            Arc::new(content),
+            Kinds::ALL,
+        ))
+    }
+}
+
 impl Frame {
+    fn of(lsn: Lsn, writer: Writer, content: Arc<Content>, read: Kinds) -> Self {
+        let raw = &content.head;
+        Self {
+            lsn,
+            writer,
+            epoch: raw.epoch,
+            frame_no: raw.frame_no,
+            through_lsn: Lsn(raw.through_lsn),
+            now: Millis(raw.now_ms),
+            first_event: EventNo(raw.first_event_no),
+            count: content.len() as u32,
+            resigned: raw.resigned,
+            content,
+            read,
+        }
+    }
+
+    /// Whether any of its events is of these kinds.
+    pub fn has(&self, kinds: Kinds) -> bool {
+        self.content.kinds().any(|kind| kinds.has(kind))
+    }
+
     /// Whether the reader reads any of its events.
     pub(crate) fn concerns(&self) -> bool {
-        self.content.kinds().any(|kind| self.read.has(kind))
+        self.has(self.read)
     }
 
     /// The events that the reader reads, with their places.
@@ -278,29 +335,16 @@ fn decode(record: &Record, head: &Head, read: Kinds) -> Result<(Frame, Head), Ch
         .moved(raw.through_inbox, moved.into_iter())
         .map_err(broken)?;
     content.decode(read).map_err(unreadable)?;
-    let count = content.len() as u32;
+    let frame = Frame::of(lsn, writer, content.clone(), read);
     let next = Head {
         lsn,
         digest: content.digest,
-        epoch: raw.epoch,
-        frame_no: raw.frame_no,
-        next_event: EventNo(raw.first_event_no + u64::from(count)),
-        through_lsn: Lsn(raw.through_lsn),
+        epoch: frame.epoch,
+        frame_no: frame.frame_no,
+        next_event: EventNo(frame.first_event.0 + u64::from(frame.count)),
+        through_lsn: frame.through_lsn,
         handled,
-        now: Millis(raw.now_ms),
-    };
-    let frame = Frame {
-        lsn,
-        writer,
-        epoch: next.epoch,
-        frame_no: next.frame_no,
-        through_lsn: next.through_lsn,
-        now: next.now,
-        first_event: EventNo(raw.first_event_no),
-        count,
-        resigned: raw.resigned,
-        content: content.clone(),
-        read,
+        now: frame.now,
     };
     Ok((frame, next))
 }

@@ -22,6 +22,7 @@ mod replica;
 mod safety;
 mod scratch;
 mod snapshot;
+mod unread;
 mod verify;
 
 pub use bus::{
@@ -42,4 +43,5 @@ pub use replica::{Replica, ReplicaError, Sealed};
 pub use safety::{UnsafeLedger, check_ledger_settings};
 pub use scratch::Scratch;
 pub use snapshot::{Snapshot, Upgrade, state_digest};
+pub use unread::Unread;
 pub use verify::{Verified, VerifyError, verify};

@@ -62,7 +62,8 @@ impl Batching {
     }
 }
 
-/// A pure fold of the whole ledger, in its order, into changes of a read model.
+/// A pure fold of the whole ledger into changes of a read model: in its order, unless it [takes](Projection::take) frames in
+/// another one.
 pub trait Projection: Default + Serialize + DeserializeOwned + Send + 'static {
     type Change: Send + Sync + 'static;
     /// The facts that it reads; the others are not even decoded.
@@ -97,6 +98,14 @@ pub trait Projection: Default + Serialize + DeserializeOwned + Send + 'static {
             Some(input) => self.project(at, input, out),
             None => Ok(()),
         }
+    }
+
+    /// Takes in a frame: its events that it reads, in their order.
+    fn take(&mut self, frame: &Frame, out: &mut Vec<Self::Change>) -> Result<(), IllegalEvent> {
+        for (at, event) in frame.placed() {
+            self.project_event(&at, event, out)?;
+        }
+        Ok(())
     }
 
     /// Adds what is written once for a batch, however often it has changed in it. What a state holds for this is not part
@@ -240,11 +249,9 @@ impl<P: Projection> Fold<P> {
                 expected: self.next(),
                 found: lsn,
             })?;
-        for (at, event) in frame.placed() {
-            self.state
-                .project_event(&at, event, out)
-                .map_err(|illegal| ProjectorError::Illegal { lsn, illegal })?;
-        }
+        self.state
+            .take(&frame, out)
+            .map_err(|illegal| ProjectorError::Illegal { lsn, illegal })?;
         Ok(frame)
     }
 }

@@ -6,9 +6,9 @@ use crate::{
     frame::{self, Chain, ChainError, Frame, Head},
     inbox::Handled,
     snapshot::Snapshot,
+    unread::Unread,
 };
 use bytes::Bytes;
-use std::{collections::VecDeque, sync::Arc};
 use vocab::fact::Inputs;
 use vocab::{
     At, Event, Kinds, Lsn, Millis, Writer,
@@ -83,7 +83,8 @@ pub struct Replica<D> {
     folded: Lsn,
     /// The other writers' heads at `folded`.
     folded_chain: Chain,
-    pending: VecDeque<(Arc<Frame>, Head)>,
+    /// With their writers' heads.
+    pending: Unread<Head>,
     unsaid: Unsaid,
 }
 
@@ -94,7 +95,7 @@ impl<D: Decider> Default for Replica<D> {
             seen: Chain::default(),
             folded: Lsn(0),
             folded_chain: Chain::default(),
-            pending: VecDeque::new(),
+            pending: Unread::default(),
             unsaid: Unsaid::default(),
         }
     }
@@ -139,7 +140,7 @@ impl<D: Decider> Replica<D> {
 
     /// Whether others have said something that the state has not taken in.
     pub fn has_pending(&self) -> bool {
-        self.pending.iter().any(|(frame, _)| frame.concerns())
+        self.pending.frames().any(Frame::concerns)
     }
 
     /// Whether the state has taken in something that no frame of the writer confirms.
@@ -149,18 +150,18 @@ impl<D: Decider> Replica<D> {
 
     /// Takes in one record. An own frame that somebody else appended is folded behind the inputs that it names; if this
     /// state has gone beyond those, it cannot be mended and must be built anew.
-    pub fn receive(&mut self, record: &Record) -> Result<Option<Arc<Frame>>, ReplicaError> {
+    pub fn receive(&mut self, record: &Record) -> Result<Option<Frame>, ReplicaError> {
         let read = if record.writer == D::WRITER {
             Kinds::ALL
         } else {
             D::Input::KINDS
         };
-        let Some(frame) = self.seen.accept(record, read)?.map(Arc::new) else {
+        let Some(frame) = self.seen.accept(record, read)? else {
             return Ok(None);
         };
         if frame.writer != D::WRITER {
             let head = self.seen.head(frame.writer);
-            self.pending.push_back((frame.clone(), head));
+            self.pending.push(frame.clone(), head);
             return Ok(Some(frame));
         }
         if self.folded > frame.through_lsn {
@@ -187,10 +188,7 @@ impl<D: Decider> Replica<D> {
     }
 
     fn fold_through(&mut self, through: Lsn) -> Result<(), ReplicaError> {
-        while self.pending.front().is_some_and(|(f, _)| f.lsn <= through) {
-            let Some((frame, head)) = self.pending.pop_front() else {
-                break;
-            };
+        while let Some((frame, head)) = self.pending.next(through) {
             for (at, event) in frame.placed() {
                 self.state
                     .observe_event(&at, event)
@@ -310,7 +308,7 @@ impl<D: Decider> Replica<D> {
             folded: snapshot.chain.last(),
             folded_chain: snapshot.chain.clone(),
             seen: snapshot.chain.clone(),
-            pending: VecDeque::new(),
+            pending: Unread::default(),
             unsaid: Unsaid::default(),
         })
     }

@@ -1,36 +1,35 @@
 //! The ledger as rows: what is taken of each limit and was in each hour, what is set, what budgets have left, and what
 //! waits. Pure.
+//!
+//! The rows are read from quota's own state, folded as quota's leader has folded it: what others record counts when quota
+//! says that it has read it, in a frame with decisions or without. So the rows say what quota has decided so far, and by
+//! what; while quota is behind, so are they.
 
 mod book;
 mod budget;
-mod claim;
 mod hours;
 mod plan;
-mod price;
 mod reservations;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 pub use book::{AccountState, Peak, TenantRow};
-pub use budget::BudgetState;
-pub use claim::{Reclaimed, WaitingState};
+pub use budget::{BudgetKey, BudgetState};
 pub use hours::HourRow;
 pub use plan::Planned;
-use vocab::fact::{
-    AllocationEnded, AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStarted,
-    Applied, BudgetSet, LimitsInForce, QuotaReleased, QuotaReserved, QuotaSet,
-};
-use vocab::inputs;
+pub use waiting::{Reclaimed, WaitingState};
 
-use book::{Book, Move};
+use crate::domain::{Holding, Input as Heard, Quota};
+use book::Book;
 use budget::Budgets;
-use claim::{Claim, Claims, Run};
-use ledger::{Batching, IllegalEvent, Projection};
+use ledger::{Batching, Decider, Frame, IllegalEvent, Projection, Unread};
 use plan::Plans;
 use reservations::Reservations;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, fmt};
-use vocab::{Account, AllocationNo, At, BudgetOf, Millis, QuotaResource, Token, Validity};
+use vocab::fact::{Applied, Inputs, QuotaFact, QuotaSet};
+use vocab::{Account, AllocationNo, At, Kinds, Millis, QuotaResource, Token, Validity, inputs};
+use waiting::Waiting;
 
 /// What a limit is of.
 pub type Key = (Account, QuotaResource);
@@ -43,198 +42,254 @@ pub enum Change {
     /// By the version that planned it.
     Planned(Key, u64, Option<Box<Planned>>),
     Tenant(Box<TenantRow>),
-    Budget((Account, BudgetOf), Option<Box<BudgetState>>),
+    Budget(BudgetKey, Option<Box<BudgetState>>),
     Waiting(AllocationNo, Option<Box<WaitingState>>),
 }
 
-/// Folds the ledger into rows. Holds what is live, what is set and the current hour, and nothing of what has ended.
+/// Folds the ledger into rows. Holds quota's state, and beside it what that does not remember.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct WarmProjection {
+    quota: Quota,
+    /// What quota has not said to have read.
+    unread: Unread,
+    /// Whether quota has written anything.
+    begun: bool,
     /// The writers' clocks differ by a little, and none goes back: the latest of them all.
     now: Millis,
     book: Book,
     plans: Plans,
-    claims: Claims,
+    waiting: Waiting,
     reservations: Reservations,
     budgets: Budgets,
-    /// The GPU model of each node that has registered, for its rate.
-    models: BTreeMap<Token, Token>,
+    /// Whose holdings or limits the event has changed.
+    #[serde(skip)]
+    touched: Vec<Key>,
 }
 
-impl WarmProjection {
-    fn advance(&mut self, at: &At, out: &mut Vec<Change>) {
-        self.now = self.now.max(at.now);
-        if self.book.roll(self.now, out) {
-            self.budgets.roll(self.now, out);
-        }
-    }
-
-    /// What is for a time is in force only when quota says so, and what is set below it waits until it is over.
-    fn set_limits(&mut self, set: &Applied<QuotaSet>, out: &mut Vec<Change>) {
-        let version = set.version;
-        let (limits, validity) = (set.change.limits, set.change.validity);
-        let key = (set.change.account.clone(), set.change.resource.clone());
-        self.book.set_version(&key, version);
-        if validity == Validity::default() && !self.plans.overridden(&key) {
-            self.book.set_limits(&key, limits, self.now);
-            return;
-        }
-        self.book.refresh(&key, self.now);
-        if validity != Validity::default() {
-            self.plans
-                .add(key, version, Planned { limits, validity }, out);
-        }
-    }
-
-    fn started(
-        &mut self,
-        fact: &AllocationStarted,
-        at: &At,
-        out: &mut Vec<Change>,
-    ) -> Result<(), IllegalEvent> {
-        let claim = self.claims.started(fact.allocation, fact.at, at, fact)?;
-        self.book.apply(claim, Move::Start, self.now, fact)?;
-        if let Some(run) = claim.run() {
-            self.budgets
-                .begun(&claim.account, &claim.used(), run.since, self.now, out);
-        }
-        Ok(())
-    }
-
-    /// A run that was over before it started has used nothing.
-    fn requeued(
-        &mut self,
-        fact: &AllocationRequeued,
-        at: &At,
-        out: &mut Vec<Change>,
-    ) -> Result<(), IllegalEvent> {
-        let allocation = fact.allocation;
-        if let Some((claim, run)) = self.claims.requeued(allocation, fact)? {
-            self.book.apply(claim, Move::Requeue, self.now, fact)?;
-            self.stop(allocation, run, fact.at, at, out);
-        }
-        if let Some((claim, before)) = self.claims.may_choose_again(allocation) {
-            (self.book).recount(claim, before.as_deref(), self.now, fact)?;
-        }
-        Ok(())
-    }
-
-    /// What is held stays held until quota gives it back, but nothing more is spent.
-    fn ended(&mut self, fact: &AllocationEnded, at: &At, out: &mut Vec<Change>) {
-        if let Some(run) = self.claims.ended(fact.allocation, at, out) {
-            self.stop(fact.allocation, run, fact.at, at, out);
-        }
-    }
-
-    fn stop(
-        &mut self,
-        allocation: AllocationNo,
-        run: Run,
-        said: Millis,
-        at: &At,
-        out: &mut Vec<Change>,
-    ) {
-        if let Some(claim) = self.claims.get(allocation) {
-            let over = said.between(run.since, at.now.max(run.since));
-            self.budgets
-                .over(&claim.account, &claim.used(), over, self.now, out);
-        }
-    }
-
-    fn reserved(
-        &mut self,
-        fact: &QuotaReserved,
-        out: &mut Vec<Change>,
-    ) -> Result<(), IllegalEvent> {
-        let models = fact.models.as_deref();
-        let claim = (self.claims).reserved(fact.allocation, models, fact, out)?;
-        self.book.apply(claim, Move::Reserve, self.now, fact)
-    }
-
-    fn released(
-        &mut self,
-        fact: &QuotaReleased,
-        out: &mut Vec<Change>,
-    ) -> Result<(), IllegalEvent> {
-        let (claim, used) = (self.claims).released(fact.allocation, self.now, fact, out)?;
-        let how = if used {
-            Move::ReleaseUsed
-        } else {
-            Move::ReleaseReserved
-        };
-        self.book.apply(&claim, how, self.now, fact)
-    }
-
-    fn in_force(
-        &mut self,
-        fact: &LimitsInForce,
-        at: &At,
-        out: &mut Vec<Change>,
-    ) -> Result<(), IllegalEvent> {
-        let key = (fact.account.clone(), fact.resource.clone());
-        if !self.book.was_set(&key) {
-            return Err(IllegalEvent::new("no limits planned", fact));
-        }
-        self.plans.in_force(&key, at.now, out);
-        self.book.set_limits(&key, fact.limits, self.now);
-        Ok(())
-    }
-
-    fn placed(&mut self, fact: &AllocationPlaced, at: &At) -> Result<(), IllegalEvent> {
-        let model = self.models.get(&fact.node).cloned();
-        match self.claims.placed(fact.allocation, model, at) {
-            Some((claim, before)) => (self.book).recount(claim, before.as_deref(), self.now, fact),
-            None => Ok(()),
-        }
-    }
-
-    fn set_budget(&mut self, set: &Applied<BudgetSet>, out: &mut Vec<Change>) {
-        let BudgetSet {
-            account,
-            of,
-            budget,
-        } = &set.change;
-        let key = (account.clone(), of.clone());
-        let runs = self.claims.runs(account);
-        let budget = (*budget, set.version);
-        self.budgets.set(key, budget, &runs, self.now, out);
-    }
-
-    fn reservations_changed(
-        &mut self,
-        tenant: Option<(Token, Move)>,
-        event: &impl fmt::Debug,
-    ) -> Result<(), IllegalEvent> {
-        let Some((tenant, how)) = tenant else {
-            return Ok(());
-        };
-        let key = (Account::tenant(tenant), QuotaResource::Reservations);
-        self.book.take(&key, how, 1, self.now, event)
+inputs! {
+    /// What quota does not read, and need not wait for.
+    enum Beside {
+        ResourceAsked,
+        ResourceDecided,
+        ReservationExpired,
     }
 }
 
 inputs! {
     pub enum Input {
-        TenantSet,
-        QuotaSet,
-        BudgetSet,
-        RateSet,
-        AllocationRequested,
-        ResourceAsked,
-        QuotaReserved,
-        QuotaDenied,
-        QuotaReleased,
-        QuotaWaiting,
-        QuotaReclaimed,
-        LimitsInForce,
-        AllocationPlaced,
-        AllocationStarted,
-        AllocationRequeued,
-        AllocationEnded,
-        AllocationReprioritised,
-        ResourceDecided,
-        ReservationExpired,
-        NodeRegistered,
+        ..Heard,
+        ..QuotaFact,
+        ..Beside,
+    }
+}
+
+impl WarmProjection {
+    fn advance(&mut self, at: &At, out: &mut Vec<Change>) {
+        self.now = self.now.max(at.now);
+        let (quota, reservations) = (&self.quota, &self.reservations);
+        let holding = |key: &Key| holding(quota, reservations, key);
+        if self.book.roll(self.now, holding, out) {
+            self.budgets.change_all();
+        }
+    }
+
+    /// Takes in those of a frame's events that are of these kinds.
+    fn fold(
+        &mut self,
+        frame: &Frame,
+        kinds: Kinds,
+        out: &mut Vec<Change>,
+    ) -> Result<(), IllegalEvent> {
+        let of_kinds = |(_, event): &(At, &vocab::Event)| kinds.has(event.kind());
+        for (at, event) in frame.placed().filter(of_kinds) {
+            self.project_event(&at, event, out)?;
+        }
+        Ok(())
+    }
+
+    /// What the allocation counts on, now or before the event, has changed.
+    fn touch(&mut self, allocation: AllocationNo) {
+        let touched = &mut self.touched;
+        (self.quota).each_counted(allocation, |account, resource| {
+            touched.push((account, resource));
+        });
+    }
+
+    /// What its run uses up has changed.
+    fn touch_budgets(&mut self, allocation: AllocationNo) {
+        if !self.budgets.is_empty() {
+            for (account, of) in self.quota.budgets(allocation) {
+                self.budgets.change((account.clone(), of));
+            }
+        }
+    }
+
+    /// What another writer has recorded, when quota has read it.
+    fn heard(
+        &mut self,
+        at: &At,
+        input: Heard<'_>,
+        out: &mut Vec<Change>,
+    ) -> Result<(), IllegalEvent> {
+        // What it counted on, or used up, it may not any more.
+        let ran = match input {
+            Heard::AllocationRequeued(fact) => {
+                self.touch(fact.allocation);
+                self.quota.runs(fact.allocation)
+            }
+            Heard::AllocationPlaced(fact) if self.quota.chooses(fact.allocation) => {
+                self.touch(fact.allocation);
+                false
+            }
+            Heard::AllocationEnded(fact) => self.quota.runs(fact.allocation),
+            _ => false,
+        };
+        self.quota.observe(at, input)?;
+        match input {
+            Heard::TenantSet(Applied {
+                change, version, ..
+            }) => {
+                let row = TenantRow::of(&change.tenant, &change.settings, *version);
+                out.push(Change::Tenant(Box::new(row)));
+                // Membership in a cohort is what makes of an excess a loan.
+                let own = Account::tenant(change.tenant.clone());
+                let limited = self.quota.limited(&own);
+                self.touched
+                    .extend(limited.map(|resource| (own.clone(), resource)));
+            }
+            Heard::QuotaSet(set) => self.limits_set(at, set, out),
+            Heard::BudgetSet(Applied {
+                change, version, ..
+            }) => {
+                let key = (change.account.clone(), change.of.clone());
+                self.budgets.set(key, (change.budget, *version));
+            }
+            Heard::RateSet(_) => self.budgets.change_all(),
+            Heard::AllocationRequested(_)
+            | Heard::AllocationWaiting(_)
+            | Heard::NodeRegistered(_) => {}
+            Heard::AllocationPlaced(fact) => {
+                if self.quota.chooses(fact.allocation) {
+                    self.touch(fact.allocation);
+                }
+            }
+            Heard::AllocationStarted(fact) => {
+                self.touch(fact.allocation);
+                self.touch_budgets(fact.allocation);
+            }
+            Heard::AllocationRequeued(fact) => {
+                self.touch(fact.allocation);
+                if ran {
+                    self.touch_budgets(fact.allocation);
+                }
+            }
+            Heard::AllocationEnded(fact) => {
+                self.waiting.row(fact.allocation, &self.quota, out);
+                if ran {
+                    self.touch_budgets(fact.allocation);
+                }
+            }
+            Heard::AllocationReprioritised(fact) => {
+                self.waiting.row(fact.allocation, &self.quota, out);
+            }
+        }
+        Ok(())
+    }
+
+    /// What is for a time is in force only when quota says so.
+    fn limits_set(&mut self, at: &At, set: &Applied<QuotaSet>, out: &mut Vec<Change>) {
+        let QuotaSet {
+            account,
+            resource,
+            limits,
+            validity,
+        } = &set.change;
+        let key = (account.clone(), resource.clone());
+        self.book.set_version(&key, set.version);
+        if *validity != Validity::default() {
+            let (limits, validity) = (*limits, *validity);
+            let planned = Planned { limits, validity };
+            let by = (at.no, set.version);
+            self.plans.add(&key, by, planned, out);
+        }
+        self.limits_changed(key, out);
+    }
+
+    fn limits_changed(&mut self, key: Key, out: &mut Vec<Change>) {
+        let planned = self.quota.planned(&key.0, &key.1);
+        self.plans.keep(&key, &planned, out);
+        self.touched.push(key);
+    }
+
+    /// What quota has decided.
+    fn decided(
+        &mut self,
+        at: &At,
+        fact: QuotaFact<'_>,
+        out: &mut Vec<Change>,
+    ) -> Result<(), IllegalEvent> {
+        if let QuotaFact::QuotaReleased(fact) = fact {
+            self.touch(fact.allocation);
+        }
+        self.quota.evolve(at, fact)?;
+        match fact {
+            QuotaFact::QuotaReserved(fact) => {
+                self.touch(fact.allocation);
+                self.waiting.over(fact.allocation, out);
+            }
+            QuotaFact::QuotaWaiting(fact) => {
+                (self.waiting).told(fact.allocation, &fact.refusal, self.now);
+                self.waiting.row(fact.allocation, &self.quota, out);
+            }
+            QuotaFact::QuotaDenied(fact) => self.waiting.row(fact.allocation, &self.quota, out),
+            QuotaFact::QuotaReclaimed(fact) => self.waiting.reclaimed(fact.allocation, fact.by),
+            QuotaFact::QuotaReleased(fact) => {
+                (self.waiting).released(fact.allocation, &self.quota, self.now, out);
+            }
+            QuotaFact::LimitsInForce(fact) => {
+                self.limits_changed((fact.account.clone(), fact.resource.clone()), out);
+            }
+        }
+        Ok(())
+    }
+
+    fn beside(&mut self, at: &At, input: Beside<'_>) {
+        let changed = match input {
+            Beside::ResourceAsked(fact) => {
+                (self.reservations).asked(at.no, &fact.operation.tenant, &fact.ask);
+                None
+            }
+            Beside::ResourceDecided(fact) => {
+                (self.reservations).decided(fact.request, &fact.answer, at.no)
+            }
+            Beside::ReservationExpired(fact) => self.reservations.expired(fact.reservation),
+        };
+        self.touched.extend(changed.map(reservations_of));
+    }
+
+    /// Takes what has changed into its rows.
+    fn settle(&mut self) {
+        for key in self.touched.drain(..) {
+            let holding = holding(&self.quota, &self.reservations, &key);
+            self.book.take(&key, &holding, self.now);
+        }
+    }
+}
+
+fn reservations_of(tenant: Token) -> Key {
+    (Account::tenant(tenant), QuotaResource::Reservations)
+}
+
+fn holding(quota: &Quota, reservations: &Reservations, (account, resource): &Key) -> Holding {
+    let holding = quota.holding(account, resource);
+    if *resource != QuotaResource::Reservations || account.team.is_some() {
+        return holding;
+    }
+    let used = reservations.of(&account.tenant);
+    Holding {
+        used,
+        own: used,
+        ..holding
     }
 }
 
@@ -243,7 +298,8 @@ impl Projection for WarmProjection {
     type Input<'a> = Input<'a>;
 
     const NAME: &'static str = "quota";
-    const STATE_VERSION: u32 = 3;
+    /// Up to 3 it had books of its own: it is folded from the beginning.
+    const STATE_VERSION: u32 = 4;
     const BATCHING: Batching = Batching::BULK;
 
     fn project(
@@ -254,57 +310,49 @@ impl Projection for WarmProjection {
     ) -> Result<(), IllegalEvent> {
         self.advance(at, out);
         match input {
-            Input::TenantSet(set) => {
-                let row = TenantRow::of(&set.change.tenant, &set.change.settings, set.version);
-                self.book.set_tenant(row, self.now, out);
-            }
-            Input::QuotaSet(set) => self.set_limits(set, out),
-            Input::BudgetSet(set) => self.set_budget(set, out),
-            Input::RateSet(Applied { change, .. }) => {
-                let price = (change.micro_per_unit_hour, change.effective_from);
-                (self.budgets).set_price(&change.resource, price, self.now, out);
-            }
-            Input::AllocationRequested(AllocationRequested { operation, spec }) => {
-                let claim = Claim::of(&operation.tenant, spec, at.lsn);
-                self.claims.asked(AllocationNo(at.no.0), claim);
-            }
-            Input::QuotaWaiting(fact) => {
-                (self.claims).waits(fact.allocation, &fact.refusal, self.now, fact, out)?;
-            }
-            Input::QuotaReserved(fact) => self.reserved(fact, out)?,
-            Input::QuotaDenied(fact) => self.claims.denied(fact.allocation, fact, out)?,
-            Input::QuotaReclaimed(fact) => self.claims.reclaimed(fact.allocation, fact.by, fact)?,
-            Input::QuotaReleased(fact) => self.released(fact, out)?,
-            Input::LimitsInForce(fact) => self.in_force(fact, at, out)?,
-            Input::AllocationPlaced(fact) => self.placed(fact, at)?,
-            Input::AllocationStarted(fact) => self.started(fact, at, out)?,
-            Input::AllocationRequeued(fact) => self.requeued(fact, at, out)?,
-            Input::AllocationEnded(fact) => self.ended(fact, at, out),
-            Input::AllocationReprioritised(fact) => {
-                (self.claims).reprioritised(fact.allocation, fact.priority, out);
-            }
-            Input::ResourceAsked(fact) => {
-                (self.reservations).asked(at.no, &fact.operation.tenant, &fact.ask);
-            }
-            Input::ResourceDecided(fact) => {
-                let changed = (self.reservations).decided(fact.request, &fact.answer, at.no);
-                self.reservations_changed(changed, fact)?;
-            }
-            Input::ReservationExpired(fact) => {
-                let changed = self.reservations.expired(fact.reservation);
-                self.reservations_changed(changed, fact)?;
-            }
-            Input::NodeRegistered(fact) => {
-                match &fact.capacity.gpu_model {
-                    Some(model) => self.models.insert(fact.node.clone(), model.clone()),
-                    None => self.models.remove(&fact.node),
-                };
-            }
+            Input::Heard(input) => self.heard(at, input, out)?,
+            Input::QuotaFact(fact) => self.decided(at, fact, out)?,
+            Input::Beside(input) => self.beside(at, input),
         }
+        self.settle();
+        Ok(())
+    }
+
+    /// In the order in which quota's leader saw them. Before its first frame nothing is decided that could be crossed, and
+    /// nobody says what is read: all is taken in at once, and anew as far as that frame says.
+    fn take(&mut self, frame: &Frame, out: &mut Vec<Change>) -> Result<(), IllegalEvent> {
+        if frame.writer != Quota::WRITER {
+            self.fold(frame, Beside::KINDS, out)?;
+            if frame.has(Heard::KINDS) {
+                if !self.begun {
+                    self.fold(frame, Heard::KINDS, out)?;
+                }
+                self.unread.push(frame.clone(), ());
+            }
+            return Ok(());
+        }
+        let begins = !std::mem::replace(&mut self.begun, true);
+        if begins {
+            self.quota = Quota::default();
+        }
+        while let Some((read, ())) = self.unread.next(frame.through_lsn) {
+            self.fold(&read, Heard::KINDS, out)?;
+        }
+        self.fold(frame, QuotaFact::KINDS, out)?;
+        if begins {
+            let keys: Vec<Key> = self.book.keys().cloned().collect();
+            keys.into_iter()
+                .for_each(|key| self.limits_changed(key, out));
+            self.settle();
+            self.budgets.change_all();
+        }
+        self.quota.rest();
         Ok(())
     }
 
     fn end_batch(&mut self, out: &mut Vec<Change>) {
-        self.book.rows(out);
+        let (quota, reservations) = (&self.quota, &self.reservations);
+        self.book.rows(|key| holding(quota, reservations, key), out);
+        self.budgets.rows(quota, self.now, out);
     }
 }

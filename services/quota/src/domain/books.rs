@@ -47,7 +47,13 @@ pub(super) enum Move {
 
 impl Books {
     /// Moves the parts at every account of the path, and whatever follows from that.
-    pub fn shift(&mut self, path: &Path, parts: &[(ResourceId, u64)], how: Move, now: Millis) {
+    pub fn shift(
+        &mut self,
+        path: &Path,
+        parts: impl Iterator<Item = (ResourceId, u64)> + Clone,
+        how: Move,
+        now: Millis,
+    ) {
         let accounts = match how {
             // Only tenants lend.
             Move::Owe | Move::Forgive => &path.ids()[path.ids().len() - 1..],
@@ -58,12 +64,12 @@ impl Books {
             let node = self.tree.node_mut(account);
             // Who waits may go on, or a burst or a cohort's sums follow.
             let mut follows = node.parked > 0 && how != Move::Reserve;
-            for &(part, amount) in parts {
+            for (part, amount) in parts.clone() {
                 shift_one(node, part, amount, how);
                 follows |= !moves && node.watches(part);
             }
             if follows && !moves {
-                for &(part, _) in parts {
+                for (part, _) in parts.clone() {
                     self.settle_part(account, part, how, now);
                 }
             }

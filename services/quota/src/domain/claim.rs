@@ -7,7 +7,7 @@ use super::{
     resource::{Choice, Parts, ResourceId},
 };
 use serde::{Deserialize, Serialize};
-use std::{borrow::Cow, cmp::Reverse};
+use std::cmp::Reverse;
 use vocab::{AllocationNo, Millis, Token};
 
 /// Who goes first: the higher priority, then the older.
@@ -149,17 +149,14 @@ impl Claim {
     }
 
     /// What it counts on of its choice.
-    fn of_choice(&self) -> impl Iterator<Item = (ResourceId, u64)> {
+    fn of_choice(&self) -> impl Iterator<Item = (ResourceId, u64)> + Clone {
         let choice = self.choice.as_ref().into_iter();
         choice.flat_map(|choice| choice.counts_on.iter().map(|model| (*model, choice.amount)))
     }
 
     /// All that it counts for.
-    pub fn counted(&self) -> Cow<'_, [(ResourceId, u64)]> {
-        if self.choice.is_none() {
-            return Cow::Borrowed(&self.parts);
-        }
-        Cow::Owned(self.parts.iter().copied().chain(self.of_choice()).collect())
+    pub fn counted(&self) -> impl Iterator<Item = (ResourceId, u64)> + Clone {
+        self.parts.iter().copied().chain(self.of_choice())
     }
 
     /// What it counts on a resource type: one that may still be of any model counts on each.
@@ -167,8 +164,7 @@ impl Claim {
         let counts = |part: ResourceId| {
             part == resource || part == ResourceId::ANY_MODEL && resource.is_model()
         };
-        let all = self.parts.iter().copied().chain(self.of_choice());
-        let counted = all.filter(|(part, _)| counts(*part));
+        let counted = self.counted().filter(|(part, _)| counts(*part));
         counted.fold(0, |sum, (_, amount)| sum.saturating_add(amount))
     }
 

@@ -28,15 +28,21 @@ struct Lane {
 /// What a budget will come to if all goes on as now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forecast {
+    pub budget: Budget,
+    pub as_of: Millis,
+    /// The period that `as_of` is in: the beginning, and the beginning of the next.
+    pub period: (Millis, Millis),
     /// In the budget's unit.
     pub spent: u64,
-    pub amount: u64,
-    pub period_end: Millis,
+    /// What an hour takes of it.
+    pub burn: u128,
     /// When nothing is left; none: not in this period.
     pub exhausted_at: Option<Millis>,
 }
 
 const HOUR: u128 = HOUR_MS as u128;
+/// A common multiple of all billed units: sums are whole numbers in such small parts that nothing is rounded before it is said.
+const UNITS: u128 = 125 << 30;
 
 impl Meter {
     pub fn new(purse: Purse, budget: Budget, now: Millis) -> Self {
@@ -73,20 +79,33 @@ impl Meter {
         done.saturating_add(more)
     }
 
-    /// Per lane: what makes one unit of the budget out of its sum.
-    fn divisor(&self, lane: &Lane) -> u128 {
+    /// How many parts make one unit of the budget.
+    fn parts(&self) -> u128 {
         match self.purse {
-            Purse::Money => u128::from(lane.kind.per_billed_unit()) * HOUR,
+            Purse::Money => UNITS * HOUR,
             Purse::Cpu | Purse::Memory | Purse::Gpu => HOUR,
         }
     }
 
+    /// How many of them one of a lane's sum is.
+    fn share(&self, lane: &Lane) -> u128 {
+        match self.purse {
+            Purse::Money => UNITS / u128::from(lane.kind.per_billed_unit()),
+            Purse::Cpu | Purse::Memory | Purse::Gpu => 1,
+        }
+    }
+
+    fn spent_parts(&self, rates: &Rates, now: Millis) -> u128 {
+        self.lanes.iter().fold(0, |spent: u128, lane| {
+            let sum = self.sum(rates, lane, now);
+            spent.saturating_add(sum.saturating_mul(self.share(lane)))
+        })
+    }
+
     /// In the budget's unit, whole ones.
     pub fn spent(&self, rates: &Rates, now: Millis) -> u64 {
-        let now = now.max(self.period.0);
-        let lanes = self.lanes.iter();
-        let spent = lanes.map(|lane| self.sum(rates, lane, now) / self.divisor(lane));
-        u64::try_from(spent.fold(0, u128::saturating_add)).unwrap_or(u64::MAX)
+        let spent = self.spent_parts(rates, now.max(self.period.0)) / self.parts();
+        u64::try_from(spent).unwrap_or(u64::MAX)
     }
 
     /// Folds every lane up to `now`, into the period that it is in.
@@ -172,27 +191,30 @@ impl Meter {
     }
 
     pub fn forecast(&self, rates: &Rates, now: Millis) -> Forecast {
-        let (spent, period_end) = (self.spent(rates, now), self.period_end(now));
-        let left = u128::from(self.budget.amount.saturating_sub(spent));
-        // Per hour, so that nothing is lost by rounding: what one millisecond costs is less than a unit.
-        let per_hour = self.lanes.iter().fold(0u128, |sum, lane| {
+        let now = now.max(self.period.0);
+        let (parts, period) = (self.parts(), self.budget.period.around(now));
+        let amount = u128::from(self.budget.amount).saturating_mul(parts);
+        let left = amount.saturating_sub(self.spent_parts(rates, now));
+        let per_ms = self.lanes.iter().fold(0, |sum: u128, lane| {
             let rate = match self.purse {
-                Purse::Money => u128::from(rates.at(lane.kind, lane.model.as_ref(), now)),
+                Purse::Money => rates.at(lane.kind, lane.model.as_ref(), now).into(),
                 Purse::Cpu | Purse::Memory | Purse::Gpu => 1,
             };
-            let unit = self.divisor(lane) / HOUR;
-            sum.saturating_add(u128::from(lane.running).saturating_mul(rate) / unit)
+            let more = u128::from(lane.running).saturating_mul(rate);
+            sum.saturating_add(more.saturating_mul(self.share(lane)))
         });
-        let lasts = match (left, per_hour) {
+        let lasts = match (left, per_ms) {
             (0, _) => Some(0),
             (_, 0) => None,
-            (left, rate) => i64::try_from(left.saturating_mul(HOUR).div_ceil(rate)).ok(),
+            (left, per_ms) => i64::try_from(left.div_ceil(per_ms)).ok(),
         };
-        let exhausted_at = lasts.map(|ms| now.plus(ms)).filter(|at| *at < period_end);
+        let exhausted_at = lasts.map(|ms| now.plus(ms)).filter(|at| *at < period.1);
         Forecast {
-            spent,
-            amount: self.budget.amount,
-            period_end,
+            budget: self.budget,
+            as_of: now,
+            period,
+            spent: self.spent(rates, now),
+            burn: per_ms.saturating_mul(HOUR) / parts,
             exhausted_at,
         }
     }

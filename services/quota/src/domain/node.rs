@@ -38,7 +38,7 @@ impl Cell {
         }
     }
 
-    fn taken(&self) -> Taken {
+    pub fn taken(&self) -> Taken {
         Taken {
             reserved: self.reserved,
             used: self.used,

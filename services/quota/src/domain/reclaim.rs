@@ -176,14 +176,14 @@ impl Quota {
                 hold.reclaimed = true;
             }
             self.books
-                .shift(&claim.path, &claim.counted(), Move::Reclaim, at.now);
+                .shift(&claim.path, claim.counted(), Move::Reclaim, at.now);
         }
         if let Some(claim) = by.and_then(|by| self.claims.get_mut(&by))
             && let Stage::Waits { owed, .. } = &mut claim.stage
             && !std::mem::replace(owed, true)
         {
             self.books
-                .shift(&claim.path, &claim.counted(), Move::Owe, at.now);
+                .shift(&claim.path, claim.counted(), Move::Owe, at.now);
         }
         Ok(())
     }

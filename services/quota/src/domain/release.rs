@@ -148,7 +148,7 @@ impl Quota {
 
     fn move_parts(&mut self, allocation: AllocationNo, how: Move, now: Millis) {
         if let Some(claim) = self.claims.get(&allocation) {
-            self.books.shift(&claim.path, &claim.counted(), how, now);
+            self.books.shift(&claim.path, claim.counted(), how, now);
         }
     }
 

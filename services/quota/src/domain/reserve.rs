@@ -356,7 +356,7 @@ impl Quota {
             let node = self.books.tree.node_mut(claim.path.leaf());
             node.held.insert(claim.seniority(allocation));
             self.books
-                .shift(&claim.path, &claim.counted(), Move::Reserve, at.now);
+                .shift(&claim.path, claim.counted(), Move::Reserve, at.now);
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Resource types as small numbers, and what a request asks for in them.
 
+use ledger::Scratch;
 use serde::{Deserialize, Serialize};
 use std::{collections::HashMap, hash::Hash};
 use vocab::{AllocationSpec, ModelChoice, QuotaResource, ResourceKind, Token};
@@ -167,6 +168,9 @@ type Models = Box<[ResourceId]>;
 pub(super) struct Names {
     names: Numbered<Token>,
     choices: Numbered<Models>,
+    /// Where parts are put together.
+    #[serde(skip)]
+    scratch: Scratch<Vec<(ResourceId, u64)>>,
 }
 
 impl Names {
@@ -295,7 +299,7 @@ impl Names {
     /// What the request asks for but for GPUs of several models, each type once and in the order of the types; and those.
     pub fn parts(&mut self, spec: &AllocationSpec) -> (Parts, Option<Box<Choice>>) {
         let mut choice = None;
-        let mut parts = Vec::with_capacity(8);
+        let mut parts = std::mem::take(&mut self.scratch.0);
         for kind in ResourceKind::ALL {
             add(&mut parts, ResourceId::of(kind), spec.amount(kind));
         }
@@ -328,7 +332,10 @@ impl Names {
                 self.release(id);
             }
         }
-        (parts.into(), choice)
+        let all = Parts::from(&parts[..]);
+        parts.clear();
+        self.scratch.0 = parts;
+        (all, choice)
     }
 }
 

@@ -6,7 +6,7 @@ use ledger::{Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use vocab::fact::LimitsInForce;
-use vocab::{Account, At, Limits, Millis, QuotaResource, Validity};
+use vocab::{Account, At, EventNo, Limits, Millis, QuotaResource, Validity};
 
 /// All that was set for one account and resource type and still matters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,6 +96,13 @@ impl Schedule {
         let ends = self.overrides.iter().map(|over| over.until);
         let restate = self.restate.then_some(Millis(i64::MIN));
         begins.chain(ends).chain(restate).min()
+    }
+
+    /// What is to come and what is not over, by the numbers of what set it.
+    pub fn planned(&self) -> impl Iterator<Item = EventNo> {
+        let changes = self.changes.iter().map(|change| change.set);
+        let overrides = self.overrides.iter().map(|over| over.set);
+        changes.chain(overrides).map(EventNo)
     }
 
     fn is_over(&self) -> bool {

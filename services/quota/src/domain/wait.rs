@@ -38,7 +38,7 @@ impl Quota {
         }
         if owed {
             self.books
-                .shift(&claim.path, &claim.counted(), Move::Owe, at.now);
+                .shift(&claim.path, claim.counted(), Move::Owe, at.now);
         }
         Ok(())
     }
@@ -103,7 +103,7 @@ impl Quota {
             if owed {
                 // Moves no burst: what is owed is of tenants in cohorts only.
                 self.books
-                    .shift(&claim.path, &claim.counted(), Move::Forgive, Millis(0));
+                    .shift(&claim.path, claim.counted(), Move::Forgive, Millis(0));
             }
             self.books.unpark(place, order);
         }
@@ -123,8 +123,8 @@ impl Quota {
             return;
         };
         self.release_dependents(allocation);
-        for (part, _) in &*claim.counted() {
-            self.books.names.release(*part);
+        for (part, _) in claim.counted() {
+            self.books.names.release(part);
         }
         if let Some(choice) = &claim.choice {
             self.books.names.release(choice.id);

@@ -1,6 +1,5 @@
-//! Reservations of named resources that have not ended, counted for their tenants.
+//! Reservations of named resources that have not ended, counted for their tenants. Quota limits them and does not read them.
 
-use super::book::Move;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vocab::{EventNo, ReservationNo, ResourceAnswer, ResourceAsk, Token};
@@ -10,6 +9,7 @@ pub struct Reservations {
     /// Not answered yet.
     asked: BTreeMap<EventNo, Ask>,
     live: BTreeMap<ReservationNo, Token>,
+    counts: BTreeMap<Token, u64>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -19,6 +19,10 @@ enum Ask {
 }
 
 impl Reservations {
+    pub fn of(&self, tenant: &Token) -> u64 {
+        self.counts.get(tenant).copied().unwrap_or(0)
+    }
+
     pub fn asked(&mut self, no: EventNo, tenant: &Token, ask: &ResourceAsk) {
         let ask = match ask {
             ResourceAsk::Reserve { .. } => Ask::Reserve(tenant.clone()),
@@ -33,17 +37,18 @@ impl Reservations {
         self.asked.insert(no, ask);
     }
 
-    /// Whose number of reservations changes, and how. `no` is the answer's own number.
+    /// Whose number of reservations has changed. `no` is the answer's own number.
     pub fn decided(
         &mut self,
         request: EventNo,
         answer: &ResourceAnswer,
         no: EventNo,
-    ) -> Option<(Token, Move)> {
+    ) -> Option<Token> {
         match (self.asked.remove(&request)?, answer) {
             (Ask::Reserve(tenant), ResourceAnswer::Reserved { .. }) => {
                 self.live.insert(ReservationNo::of(no), tenant.clone());
-                Some((tenant, Move::Use))
+                *self.counts.entry(tenant.clone()).or_default() += 1;
+                Some(tenant)
             }
             (
                 Ask::End(reservation),
@@ -63,8 +68,14 @@ impl Reservations {
     }
 
     /// It ends once, however often that is said.
-    pub fn expired(&mut self, reservation: ReservationNo) -> Option<(Token, Move)> {
+    pub fn expired(&mut self, reservation: ReservationNo) -> Option<Token> {
         let tenant = self.live.remove(&reservation)?;
-        Some((tenant, Move::ReleaseUsed))
+        if let Some(count) = self.counts.get_mut(&tenant) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&tenant);
+            }
+        }
+        Some(tenant)
     }
 }

@@ -8,8 +8,8 @@ mod steps;
 mod waiting;
 
 use super::*;
-use std::fmt::Write;
-use vocab::{EventNo, Limits, Lsn};
+use std::{collections::BTreeMap, fmt::Write};
+use vocab::{BudgetOf, EventNo, Limits, Lsn};
 
 /// The tables, as the sink would have them.
 #[derive(Default)]
@@ -43,12 +43,12 @@ impl Tables {
 }
 
 struct Run {
-    projection: WarmProjection,
     tables: Tables,
     illegal: Option<&'static str>,
 }
 
-/// Steps, divided by commas: `@ms` moves the clock, and every other step is a frame, a millisecond after the one before.
+/// Steps, divided by commas: `@ms` moves the clock, and every other step is a frame, a millisecond after the one before. In
+/// the order in which quota sees them.
 fn run(steps: &str) -> Run {
     let mut projection = WarmProjection::default();
     let mut tables = Tables::default();
@@ -60,11 +60,12 @@ fn run(steps: &str) -> Run {
         }
         now += 1;
         lsn += 1;
-        let (no, event) = steps::event(step);
+        let (no, event) = steps::event(step, Millis(now));
         let at = At {
             lsn: Lsn(lsn),
             index: 0,
-            no: EventNo(no),
+            // Beyond those that have a meaning.
+            no: EventNo(if no > 0 { no } else { (1 << 32) + lsn }),
             now: Millis(now),
         };
         let mut changes = Vec::new();
@@ -75,11 +76,7 @@ fn run(steps: &str) -> Run {
         projection.end_batch(&mut changes);
         changes.into_iter().for_each(|change| tables.apply(change));
     }
-    Run {
-        projection,
-        tables,
-        illegal,
-    }
+    Run { tables, illegal }
 }
 
 fn name((account, resource): &Key) -> String {
@@ -133,10 +130,6 @@ fn accounts(run: &Run) -> Vec<String> {
         )
     });
     rows.collect()
-}
-
-fn live(run: &Run) -> Vec<String> {
-    vec![format!("live {}", run.projection.claims.len())]
 }
 
 fn hours(run: &Run) -> Vec<String> {

@@ -140,7 +140,7 @@ fn answer(world: &World, question: &str) -> String {
             let until = f.exhausted_at.map_or("never".into(), |at| at.0.to_string());
             format!(
                 "{}/{} by {} until {until}",
-                f.spent, f.amount, f.period_end.0
+                f.spent, f.budget.amount, f.period.1.0
             )
         }
         [account, resource] => {

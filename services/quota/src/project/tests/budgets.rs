@@ -28,7 +28,7 @@ fn use_counts_from_the_start_to_the_end_as_the_agent_says_them() {
     );
     check(
         budgets,
-        &format!("{begin}, @6399999, requeued 1 4600000, released 1"),
+        &format!("{begin}, @6399999, requeued 1 4600000"),
         &["t cpu 4000/8000 per day @6400000 burns 0"],
     );
 }

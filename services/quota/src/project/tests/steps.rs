@@ -3,14 +3,14 @@
 use super::*;
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationReprioritised, AllocationRequested,
-    AllocationRequeued, AllocationStarted, BudgetSet, LimitsInForce, NodeRegistered, QuotaDenied,
-    QuotaReclaimed, QuotaReleased, QuotaReserved, QuotaSet, QuotaWaiting, RateSet,
-    ReservationExpired, ResourceAsked, ResourceDecided, TenantSet,
+    AllocationRequeued, AllocationStarted, AllocationWaiting, BudgetSet, LimitsInForce,
+    NodeRegistered, QuotaDenied, QuotaReclaimed, QuotaReleased, QuotaReserved, QuotaSet,
+    QuotaWaiting, RateSet, ReservationExpired, ResourceAsked, ResourceDecided, TenantSet,
 };
 use vocab::{
     AdminChange, AllocationSpec, Budget, EndCause, Event, GpuRequest, ModelGrant, NodeCapacity,
     Operation, Period, PlacementPolicy, QuotaFlags, Refusal, ReservationNo, ResourceAnswer,
-    ResourceAsk, ResourceKey, Rule, TenantSettings,
+    ResourceAsk, ResourceKey, Rule, TenantSettings, WaitingReason,
 };
 
 fn token(text: &str) -> Token {
@@ -158,11 +158,10 @@ fn resource(verb: &str, no: u64, words: &[&str]) -> Option<Event> {
     })
 }
 
-fn life(verb: &str, no: u64, words: &[&str]) -> Event {
+fn life(verb: &str, (no, now): (u64, Millis), words: &[&str]) -> Event {
     let allocation = AllocationNo(no);
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<i64>().ok());
-    // An agent that is far ahead: its moment is moved to the frame's.
-    let at = Millis(number(1).unwrap_or(i64::MAX));
+    let at = number(1).map_or(now, Millis);
     match verb {
         "reserved" => Event::QuotaReserved(QuotaReserved {
             allocation,
@@ -179,13 +178,23 @@ fn life(verb: &str, no: u64, words: &[&str]) -> Event {
         }),
         "waits" => Event::QuotaWaiting(QuotaWaiting {
             allocation,
-            refusal: Refusal::over(Rule::QuotaExceeded, "gpu", 8000, number(1).unwrap() as u64),
+            refusal: Refusal::over(
+                Rule::QuotaExceeded,
+                "t gpu",
+                8000,
+                number(1).unwrap() as u64,
+            ),
         }),
         "reclaimed" => Event::QuotaReclaimed(QuotaReclaimed {
             allocation,
             by: number(1).map(|by| AllocationNo(by as u64)),
         }),
         "released" => Event::QuotaReleased(QuotaReleased { allocation }),
+        "off" => Event::AllocationWaiting(AllocationWaiting {
+            allocation,
+            reason: WaitingReason::Quota,
+            line: None,
+        }),
         "started" => Event::AllocationStarted(AllocationStarted { allocation, at }),
         "requeued" => Event::AllocationRequeued(AllocationRequeued {
             allocation,
@@ -216,7 +225,7 @@ fn life(verb: &str, no: u64, words: &[&str]) -> Event {
 }
 
 /// The event's own number, where it has a meaning, and the event.
-pub fn event(step: &str) -> (u64, Event) {
+pub fn event(step: &str, now: Millis) -> (u64, Event) {
     let words: Vec<_> = step.split_whitespace().collect();
     let (verb, words) = words.split_first().unwrap();
     let no = words.first().and_then(|word| word.parse().ok());
@@ -252,7 +261,7 @@ pub fn event(step: &str) -> (u64, Event) {
         }),
         verb => setting(verb, words)
             .or_else(|| resource(verb, no, words))
-            .unwrap_or_else(|| life(verb, no, words)),
+            .unwrap_or_else(|| life(verb, (no, now), words)),
     };
     (no, event)
 }

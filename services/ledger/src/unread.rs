@@ -1,0 +1,33 @@
+//! The order in which a writer's leader saw the ledger: the others' frames count when a frame of its own says that they
+//! were read.
+
+use crate::frame::Frame;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use vocab::Lsn;
+
+/// Frames of the other writers that a writer has not said to have read, each with what its reader keeps beside it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Unread<K = ()>(VecDeque<(Frame, K)>);
+
+impl<K> Default for Unread<K> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<K> Unread<K> {
+    /// Behind those before it on the ledger.
+    pub fn push(&mut self, frame: Frame, beside: K) {
+        self.0.push_back((frame, beside));
+    }
+
+    /// Takes out the next one that a writer has read who has read all up to `through`.
+    pub fn next(&mut self, through: Lsn) -> Option<(Frame, K)> {
+        self.0.pop_front_if(|(frame, _)| frame.lsn <= through)
+    }
+
+    pub fn frames(&self) -> impl Iterator<Item = &Frame> {
+        self.0.iter().map(|(frame, _)| frame)
+    }
+}
