@@ -21,10 +21,11 @@ ENGINE_GRANTS = ["TABLE ENGINE ON MergeTree", "TABLE ENGINE ON SummingMergeTree"
 STATE_GRANTS = ["SELECT(free_space, total_space) ON system.disks",
                 "SELECT(database, table, name, reason) ON system.detached_parts"]
 USER_GRANTS = {
-    # Just what the migrations in schemas/clickhouse and the projection say; one that alters a table needs more.
-    # It makes its database anew when somebody has dropped that, and throws away parts that are broken (ALTER DELETE).
-    "analytics": ENGINE_GRANTS + [f"SELECT, INSERT, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP VIEW, "
-                                  f"TRUNCATE, ALTER DELETE, ALTER ADD COLUMN ON {DATABASE}.*"] + STATE_GRANTS,
+    # What services/analytics/src/store says, and no more. It makes its database anew when somebody has dropped that, its
+    # tables when a column is missing, defaults and comments; and it throws away parts that are broken (ALTER DELETE).
+    "analytics": ENGINE_GRANTS + [f"SELECT, INSERT, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP TABLE, DROP VIEW, "
+                                  f"TRUNCATE, ALTER DELETE, ALTER MODIFY COLUMN, ALTER COMMENT COLUMN, "
+                                  f"ALTER MODIFY COMMENT ON {DATABASE}.*"] + STATE_GRANTS,
     "reader": [f"SELECT ON {DATABASE}.*"],
     "test": ENGINE_GRANTS + ["SELECT, INSERT, ALTER, CREATE, DROP, UNDROP TABLE, TRUNCATE, OPTIMIZE, SHOW, dictGet, "
                              "KILL QUERY, SYSTEM ON *.*"],

@@ -224,18 +224,29 @@ class Rights(ClickHouseTest):
             self.refused("SHOW CREATE USER reader", "ACCESS_DENIED", user)
             self.refused("SHOW PROCESSLIST", "ACCESS_DENIED", user)
 
-    def test_analytics_migrates_and_the_reader_reads_what_comes_of_it(self):
-        for path in sorted((paths.CHECKOUT / "schemas" / "clickhouse").glob("*.sql")):
-            lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("--")]
-            for statement in "\n".join(lines).split(";\n"):
-                if statement.strip(" \n;"):
-                    self.allowed(statement.rstrip("; \n"), "analytics", database="apportion", **SENT)
-        self.allowed("TRUNCATE TABLE usage_hourly", "analytics", database="apportion")
+    def test_analytics_makes_its_tables_and_the_reader_reads_what_comes_of_it(self):
+        self.make_tables()
+        for statement in ("TRUNCATE TABLE usage_hourly", "DROP VIEW unrated_usage", "DROP TABLE rates SYNC",
+                          "ALTER TABLE ledger_ranges MODIFY COLUMN recorded_at DEFAULT now64(3)",
+                          "ALTER TABLE ledger_ranges COMMENT COLUMN digest ''",
+                          "ALTER TABLE ledger_ranges MODIFY COMMENT ''"):
+            self.allowed(statement, "analytics", database="apportion", **SENT)
+        self.make_tables()
+        catalogue = paths.CHECKOUT / "services" / "analytics" / "src" / "store" / "catalogue.sql"
+        found = self.allowed(catalogue.read_text(encoding="utf-8").replace("$DATABASE", "'apportion'"), "analytics")
+        self.assertIn("rates\tcomment\t\tPrices.\n", found)
         tables = self.allowed("SELECT name FROM system.tables WHERE database = 'apportion'").split()
         self.assertIn("conservation", tables)
         for table in tables:
             self.allowed(f"SELECT * FROM {table}", database="apportion", **SENT)
         self.refused("TRUNCATE TABLE usage_hourly", "READONLY|ACCESS_DENIED", database="apportion")
+
+    def make_tables(self):
+        for path in sorted((paths.CHECKOUT / "schemas" / "clickhouse").glob("*.sql")):
+            lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("--")]
+            for statement in "\n".join(lines).split(";\n"):
+                if statement.strip(" \n;"):
+                    self.allowed(statement.rstrip("; \n"), "analytics", database="apportion", **SENT)
 
     def test_passwords_are_asked_for_and_nowhere_in_the_configuration(self):
         for name, password in self.server.server.passwords.items():

@@ -11,15 +11,12 @@ use disk::Disk;
 use domain::Usage;
 use futures::future::BoxFuture;
 use ledger::jetstream::Readers;
-use ledger::{Projection, Projector, Time};
+use ledger::{Projection, Projector};
 use metrics::Instruments;
 use observe::{ResumedThrough, Shell};
 use serde::Deserialize;
 use std::sync::atomic::Ordering;
 use store::{ClickHouseSink, Store};
-
-/// Real milliseconds between tries while ClickHouse is not there yet.
-const RETRY_MS: u64 = 500;
 
 /// The service, for the chassis.
 pub struct AnalyticsService;
@@ -54,8 +51,8 @@ impl Service for AnalyticsService {
         let health = ctx.health.component(Usage::NAME);
         let instruments = Instruments::register(&ctx.metrics);
         let rows = instruments.rows.clone();
-        let (server, database) = ctx.clickhouse()?;
-        let store = Store::new(server, database, ctx.cell_no());
+        let (server, config) = ctx.clickhouse()?;
+        let store = Store::new(server, &config.database, ctx.cell_no());
         let component = ctx.health.component("clickhouse_disk");
         let disk = Disk::new(store.clone(), component, &ctx.metrics);
         let resumed = ResumedThrough::default();
@@ -64,7 +61,8 @@ impl Service for AnalyticsService {
         let sink = ClickHouseSink::new(store.clone(), rows, move |through| {
             told.store(through.0, Ordering::Relaxed);
             up.ready();
-        });
+        })
+        .on_drift(config.on_drift);
         let bus = ctx.ledger().await?;
         let shell = Shell::new(
             instruments,
@@ -75,13 +73,6 @@ impl Service for AnalyticsService {
             resumed,
         );
         let work = async {
-            while let Err(error) = store.migrate().await {
-                if error.is_final() {
-                    return Err(Failure::from(error));
-                }
-                health.degraded(error.to_string());
-                ctx.clock.pause(RETRY_MS).await;
-            }
             let projector: Projector<Usage, _, _, _> =
                 Projector::new(bus, ctx.clock.clone(), sink, Box::new(shell));
             match projector.run().await {

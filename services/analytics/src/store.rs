@@ -1,15 +1,15 @@
 //! All SQL of the service that is not in `schemas/clickhouse`.
 
-mod migrate;
 mod queries;
 mod rows;
+mod schema;
 mod sink;
 
-pub use migrate::MIGRATIONS;
 pub use queries::{BillLine, Conservation, Imbalance, UsageLine};
-pub use rows::{EntryRow, IntervalRow, RangeRow, RateRow, Rows};
+pub use rows::{Rows, TABLES};
 pub use sink::{Begun, ClickHouseSink};
 
+use chassis::warm::Drifted;
 use clickhouse::{Client, Row, RowOwned, RowRead, RowWrite, query::Query};
 use ledger::SinkError;
 use serde::Deserialize;
@@ -31,22 +31,8 @@ pub enum StoreError {
     /// Somebody else has moved the position, or dropped or emptied tables or database: read the position again.
     #[error("the tables were moved on or emptied by somebody else")]
     Moved,
-    /// An applied migration is not to be edited; a change is a new file.
-    #[error("{file} was changed after it had been applied; a change of the tables is a new file")]
-    MigrationChanged { file: String },
-    /// A newer version has been at work here.
-    #[error("the tables have {file}, which this version does not know")]
-    MigrationUnknown { file: String },
-}
-
-impl StoreError {
-    /// Whether trying again cannot help.
-    pub fn is_final(&self) -> bool {
-        matches!(
-            self,
-            Self::MigrationChanged { .. } | Self::MigrationUnknown { .. }
-        )
-    }
+    #[error(transparent)]
+    Drifted(#[from] Drifted),
 }
 
 impl From<clickhouse::error::Error> for StoreError {
@@ -67,13 +53,10 @@ impl From<StoreError> for SinkError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Moved => Self::Moved,
+            StoreError::Drifted(drifted) => Self::Refused(drifted.to_string()),
             other => Self::Unavailable(other.to_string()),
         }
     }
-}
-
-fn untouched(unknown: Option<String>) -> Result<(), StoreError> {
-    unknown.map_or(Ok(()), |file| Err(StoreError::MigrationUnknown { file }))
 }
 
 /// Bytes of a disk.
@@ -95,7 +78,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// The database may have to be made first: `migrate` does.
+    /// The database may have to be made first: `ensure` does.
     pub fn new(server: Client, database: &str, cell: CellNo) -> Self {
         let settings = [
             // The batches are made here; the server must not gather them again.
@@ -130,7 +113,7 @@ impl Store {
     }
 
     async fn execute(&self, sql: &str) -> Result<(), StoreError> {
-        // A question mark in a migration is a question mark, not a parameter.
+        // A question mark in a file is a question mark, not a parameter.
         within(self.client.query_raw(sql).execute()).await
     }
 
@@ -150,14 +133,14 @@ impl Store {
     }
 
     /// One INSERT of one block. Had an earlier one the same token, nothing happens.
-    async fn insert<R>(&self, table: &str, rows: &[R], token: &str) -> Result<(), StoreError>
+    async fn insert<R>(&self, rows: &[R], token: &str) -> Result<(), StoreError>
     where
-        R: RowOwned + RowWrite,
+        R: table::clickhouse::Row + RowOwned + RowWrite,
     {
         within(async {
             let mut insert = self
                 .client
-                .insert::<R>(table)
+                .insert::<R>(R::TABLE.name)
                 .await?
                 .with_setting("insert_deduplication_token", token);
             for row in rows {

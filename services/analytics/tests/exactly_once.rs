@@ -239,19 +239,35 @@ async fn emptied_or_dropped_tables_are_noticed() -> Outcome {
 }
 
 #[tokio::test]
-async fn migrations_repeat_and_refuse_an_edited_file() -> Outcome {
+async fn rows_without_a_position_are_emptied() -> Outcome {
     let (database, store) = Database::store().await?;
-    store.migrate().await?;
-    let files = [("0001_ledger_ranges.sql", "SELECT 1;\n")];
-    let refused = store.migrate_by(&files).await;
-    assert!(
-        matches!(&refused, Err(StoreError::MigrationChanged { file }) if file == files[0].0),
-        "{refused:?}"
-    );
-    let newer = store.migrate_by(&[]).await;
-    assert!(
-        matches!(newer, Err(StoreError::MigrationUnknown { .. })),
-        "{newer:?}"
-    );
+    let [short, tail, whole] = two_cuts();
+    store.apply(&short).await?;
+    store.apply(&tail).await?;
+    database.execute("TRUNCATE TABLE ledger_ranges").await?;
+    assert_eq!(store.resume(LEDGER).await?.through, Lsn(0));
+    // In other bounds, so that no token says what is there already.
+    store.apply(&whole).await?;
+    assert_eq!(database.count("allocation_intervals").await?, 1);
+    assert_eq!(store.conservation().await?.conservation_error_ms(), 0);
+    database.drop().await
+}
+
+#[tokio::test]
+async fn what_was_sent_into_tables_that_were_made_anew_meanwhile_is_sent_again() -> Outcome {
+    let (database, store) = Database::store().await?;
+    let batch = journal().batch();
+    let rows = Rows::of(CELL, &batch.changes);
+    store.begin(&batch, &rows).await?;
+    database
+        .execute("ALTER TABLE rates DROP COLUMN lsn")
+        .await?;
+    assert_eq!(store.ensure().await?, []);
+    store.send(&batch, &rows).await?;
+    let lost = store.complete(&batch, &rows).await;
+    assert!(matches!(lost, Err(StoreError::Moved)), "{lost:?}");
+    assert_eq!(store.resume(LEDGER).await?.through, Lsn(0));
+    store.apply(&again(&batch)).await?;
+    check(&database, &store, batch.to).await?;
     database.drop().await
 }

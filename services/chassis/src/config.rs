@@ -171,6 +171,8 @@ pub struct ClickhouseConfig {
     pub password: Secret,
     /// The database of every table that the service names.
     pub database: String,
+    /// What to do about tables that are not as the service wants them.
+    pub on_drift: OnDrift,
 }
 
 impl NatsConfig {

@@ -138,14 +138,14 @@ impl<T> Context<T> {
         postgres.map_or_else(OnDrift::default, |config| config.on_drift)
     }
 
-    /// A client for the configured server, and the name of the database. It connects when it is used.
-    pub fn clickhouse(&self) -> Result<(clickhouse::Client, &str), BootError> {
+    /// A client for the configured server, which connects when it is used, and what else is configured.
+    pub fn clickhouse(&self) -> Result<(clickhouse::Client, &ClickhouseConfig), BootError> {
         let config = self
             .servers
             .clickhouse
             .as_ref()
             .ok_or_else(|| self.missing("clickhouse"))?;
-        Ok((connect::clickhouse(self.service, config)?, &config.database))
+        Ok((connect::clickhouse(self.service, config)?, config))
     }
 
     /// For who was waiting for something when the service was asked to stop: counts as a clean end.

@@ -19,7 +19,7 @@ pub use table::{Moment, OutOfRange, bigint, unsigned};
 use ledger::{Batch, Digest, LedgerId, Resume, Sink, SinkError, Witness};
 use sqlx::{Connection, PgConnection, PgPool, Postgres, Transaction};
 use std::{future::Future, time::Duration};
-use table::Row;
+use table::{Drift, Row};
 use vocab::Lsn;
 
 /// Rows that go into one statement: beyond about a thousand it is not faster, only larger.
@@ -70,6 +70,28 @@ pub enum OnDrift {
     Refuse,
 }
 
+/// The tables are not as the service wants them, and it is set to refuse that.
+#[derive(Debug, thiserror::Error)]
+#[error("the tables have drifted:{}", lines(.0))]
+pub struct Drifted(pub Vec<Drift>);
+
+fn lines(drifts: &[Drift]) -> String {
+    drifts.iter().map(|drift| format!("\n  {drift}")).collect()
+}
+
+impl OnDrift {
+    /// Says how a projection's tables differ.
+    pub fn told(self, projection: &'static str, drifts: Vec<Drift>) -> Result<(), Drifted> {
+        for drift in &drifts {
+            tracing::warn!(projection, %drift, "tables have drifted");
+        }
+        match (self, drifts.len()) {
+            (Self::Refuse, 1..) => Err(Drifted(drifts)),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Applies batches to Postgres. Survives its absence: what fails is to be tried again.
 #[derive(Debug)]
 pub struct PgSink<T> {
@@ -105,13 +127,7 @@ impl<T: WarmState> PgSink<T> {
         let mut connection = self.pool.acquire().await?.detach();
         let drifts = schema::ensure(&mut connection, T::DDL).await?;
         connection.close().await?;
-        for drift in &drifts {
-            tracing::warn!(projection = T::NAME, %drift, "tables have drifted");
-        }
-        match (self.on_drift, drifts.len()) {
-            (OnDrift::Refuse, 1..) => Err(WarmError::Drifted(drifts)),
-            _ => Ok(()),
-        }
+        Ok(self.on_drift.told(T::NAME, drifts)?)
     }
 
     async fn try_resume(&mut self, ledger: LedgerId) -> Result<Resume, WarmError> {

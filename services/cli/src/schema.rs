@@ -15,6 +15,7 @@ use scheduler::{SchedulerService, store::SchedulerTables};
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 use std::{
+    fmt::Display,
     fs,
     path::{Path, PathBuf},
 };
@@ -51,11 +52,9 @@ impl SchemaCommand {
             Self::Descriptors { out } => fs::write(&out, schemas::FILE_DESCRIPTOR_SET)
                 .map_err(|error| format!("{}: {error}", out.display()).into()),
             Self::Ensure(tables) => {
-                let dir = tables.dir(stack)?;
-                usage(&dir)?.migrate().await?;
-                report(warm(&dir, Way::Ensure).await?, tables.json)
+                report(all(&tables.dir(stack)?, Way::Ensure).await?, tables.json)
             }
-            Self::Diff(tables) => report(warm(&tables.dir(stack)?, Way::Diff).await?, tables.json),
+            Self::Diff(tables) => report(all(&tables.dir(stack)?, Way::Diff).await?, tables.json),
         }
     }
 }
@@ -84,18 +83,30 @@ struct Found {
     drift: Drift,
 }
 
-async fn warm(dir: &Path, way: Way) -> Result<Vec<Found>, Failure> {
+async fn all(dir: &Path, way: Way) -> Result<Vec<Found>, Failure> {
     let mut found = of::<AdmissionService, AdmissionTables>(dir, way).await?;
     found.extend(of::<QuotaService, QuotaTables>(dir, way).await?);
     found.extend(of::<SchedulerService, SchedulerTables>(dir, way).await?);
     found.extend(of::<NodeHeartbeatService, NodeTables>(dir, way).await?);
+    found.extend(of_usage(dir, way).await?);
     Ok(found)
 }
 
 async fn of<S: Service, T: WarmState>(dir: &Path, way: Way) -> Result<Vec<Found>, Failure> {
     let missing = || format!("{}: its configuration has no table [postgres]", S::NAME);
     let config = load::<S>(dir)?.postgres.ok_or_else(missing)?;
-    let drifts = drifts::<T>(&config, way).await;
+    found::<S>(drifts::<T>(&config, way).await)
+}
+
+async fn of_usage(dir: &Path, way: Way) -> Result<Vec<Found>, Failure> {
+    let store = usage(dir)?;
+    found::<AnalyticsService>(match way {
+        Way::Ensure => store.ensure().await,
+        Way::Diff => store.diff().await,
+    })
+}
+
+fn found<S: Service>(drifts: Result<Vec<Drift>, impl Display>) -> Result<Vec<Found>, Failure> {
     let drifts = drifts.map_err(|error| format!("{}: {error}", S::NAME))?;
     let service = S::NAME;
     let found = drifts.into_iter().map(|drift| Found { service, drift });

@@ -2,7 +2,7 @@
 
 mod options;
 
-use options::{Index, OfField, OfTable};
+use options::{Clickhouse, Index, OfField, OfTable};
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{
@@ -30,8 +30,11 @@ fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let columns: Vec<Column> = fields
         .named
         .iter()
-        .map(Column::new)
+        .map(|field| Column::new(field, of_table.clickhouse.is_some()))
         .collect::<Result<_>>()?;
+    if let Some(clickhouse) = &of_table.clickhouse {
+        return clickhouse_row(input, &of_table.name, clickhouse, &columns);
+    }
     let row = row(input, &of_table, &columns)?;
     // A row that borrows is only written.
     let read = match input.generics.params.is_empty() {
@@ -49,10 +52,10 @@ struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    fn new(field: &'a Field) -> Result<Self> {
+    fn new(field: &'a Field, of_clickhouse: bool) -> Result<Self> {
         let member = field.ident.as_ref();
         let member = member.ok_or_else(|| Error::new_spanned(field, "fields have names"))?;
-        let options = OfField::of(&field.attrs)?;
+        let options = OfField::of(&field.attrs, of_clickhouse)?;
         Ok(Self {
             field,
             member,
@@ -85,21 +88,43 @@ impl<'a> Column<'a> {
             }
         }
     }
+
+    fn clickhouse_descriptor(&self) -> TokenStream {
+        let (name, ty) = (&self.name, &self.field.ty);
+        let comment = comment(&self.field.attrs);
+        let default = optional(self.options.default.as_ref());
+        let low_cardinality = self.options.low_cardinality;
+        quote! {
+            ::table::clickhouse::Column {
+                name: #name,
+                comment: #comment,
+                ty: <#ty as ::table::clickhouse::Value>::TYPE,
+                nullable: <#ty as ::table::clickhouse::Value>::NULLABLE,
+                low_cardinality: #low_cardinality,
+                default: #default,
+            }
+        }
+    }
+}
+
+/// Refuses a name that is none of a column; the others as texts.
+fn known(names: &[Ident], columns: &[Column], refusal: &str) -> Result<Vec<String>> {
+    let known = |one: &Ident| match columns.iter().any(|column| *one == column.name) {
+        true => Ok(one.unraw().to_string()),
+        false => Err(Error::new_spanned(one, refusal)),
+    };
+    names.iter().map(known).collect()
 }
 
 fn row(input: &DeriveInput, of_table: &OfTable, columns: &[Column]) -> Result<TokenStream> {
     let name = &input.ident;
     let (impl_generics, type_generics, bounds) = input.generics.split_for_impl();
-    let known = |one: &Ident| columns.iter().any(|column| *one == column.name);
-    if let Some(unknown) = of_table.key.iter().find(|one| !known(one)) {
-        return Err(Error::new_spanned(unknown, "the key has no such column"));
-    }
+    let key = known(&of_table.key, columns, "the key has no such column")?;
     let table = &of_table.name;
     let comment = comment(&input.attrs);
     let descriptors = columns
         .iter()
         .map(|column| column.descriptor(of_table.fixed));
-    let key = of_table.key.iter().map(|one| one.unraw().to_string());
     let checks = of_table.checks.iter().map(|(name, holds)| {
         let name = name.to_string();
         quote!(::table::Check { name: #name, holds: #holds })
@@ -129,6 +154,35 @@ fn row(input: &DeriveInput, of_table: &OfTable, columns: &[Column]) -> Result<To
                 #(#writes)*
                 ::core::result::Result::Ok(())
             }
+        }
+    })
+}
+
+fn clickhouse_row(
+    input: &DeriveInput,
+    table: &str,
+    of_table: &Clickhouse,
+    columns: &[Column],
+) -> Result<TokenStream> {
+    let name = &input.ident;
+    let (impl_generics, type_generics, bounds) = input.generics.split_for_impl();
+    let comment = comment(&input.attrs);
+    let descriptors = columns.iter().map(Column::clickhouse_descriptor);
+    let engine = &of_table.engine;
+    let order_by = known(&of_table.order_by, columns, "the order has no such column")?;
+    let settings = of_table.settings.as_ref();
+    let settings = settings.map_or_else(|| quote!(""), |settings| quote!(#settings));
+    Ok(quote! {
+        #[automatically_derived]
+        impl #impl_generics ::table::clickhouse::Row for #name #type_generics #bounds {
+            const TABLE: &'static ::table::clickhouse::Table = &::table::clickhouse::Table {
+                name: #table,
+                comment: #comment,
+                columns: &[#(#descriptors),*],
+                engine: #engine,
+                order_by: &[#(#order_by),*],
+                settings: #settings,
+            };
         }
     })
 }
@@ -218,6 +272,30 @@ mod tests {
         refused(
             "#[table(name = \"a\", key(a))] struct A { #[table(unique)] a: u32 }",
             "`unique` is not known here",
+        );
+    }
+
+    #[test]
+    fn each_server_has_its_own() {
+        refused(
+            "#[table(name = \"a\", key(a), clickhouse(order_by(a)))] struct A { a: u32 }",
+            "this is of Postgres",
+        );
+        refused(
+            "#[table(name = \"a\", clickhouse(engine = \"Log\"))] struct A { a: u32 }",
+            "an order is missing: `order_by(…)`",
+        );
+        refused(
+            "#[table(name = \"a\", clickhouse(order_by(b)))] struct A { a: u32 }",
+            "the order has no such column",
+        );
+        refused(
+            "#[table(name = \"a\", clickhouse(order_by(a)))] struct A { #[table(fixed)] a: u32 }",
+            "`fixed` is not known here",
+        );
+        refused(
+            "#[table(name = \"a\", key(a))] struct A { #[table(low_cardinality)] a: u32 }",
+            "`low_cardinality` is not known here",
         );
     }
 }

@@ -3,15 +3,24 @@
 use syn::ext::IdentExt;
 use syn::meta::ParseNestedMeta;
 use syn::parse::Parse;
-use syn::{Attribute, Error, Ident, LitStr, Result, Token, parenthesized};
+use syn::{Attribute, Error, Expr, Ident, LitStr, Path, Result, Token, parenthesized};
 
 pub struct OfTable {
     pub name: String,
+    /// It is a table of ClickHouse.
+    pub clickhouse: Option<Clickhouse>,
     pub key: Vec<Ident>,
     pub checks: Vec<(Ident, String)>,
     pub indexes: Vec<Index>,
     pub with: Option<String>,
     pub fixed: bool,
+}
+
+pub struct Clickhouse {
+    pub engine: String,
+    pub order_by: Vec<Ident>,
+    /// A text, or the name of one.
+    pub settings: Option<Expr>,
 }
 
 pub struct Index {
@@ -29,6 +38,7 @@ pub struct OfField {
     pub references: Option<String>,
     pub fixed: bool,
     pub appended: bool,
+    pub low_cardinality: bool,
 }
 
 fn each(
@@ -52,9 +62,10 @@ fn unknown(meta: &ParseNestedMeta) -> Error {
 
 impl OfTable {
     pub fn of(attributes: &[Attribute], row: &Ident) -> Result<Self> {
-        let mut name = None;
+        let (mut name, mut of_postgres) = (None, None::<Path>);
         let mut table = Self {
             name: String::new(),
+            clickhouse: None,
             key: Vec::new(),
             checks: Vec::new(),
             indexes: Vec::new(),
@@ -63,16 +74,15 @@ impl OfTable {
         };
         each(attributes, |meta| {
             let key = meta.path.get_ident().map(Ident::to_string);
+            if !matches!(key.as_deref(), Some("name" | "clickhouse")) {
+                of_postgres = Some(meta.path.clone());
+            }
             match key.as_deref() {
                 Some("name") => name = Some(text(&meta)?),
+                Some("clickhouse") => table.clickhouse = Some(Clickhouse::parse(&meta)?),
                 Some("with") => table.with = Some(text(&meta)?),
                 Some("fixed") => table.fixed = true,
-                Some("key") => {
-                    let list;
-                    parenthesized!(list in meta.input);
-                    let columns = list.parse_terminated(Ident::parse, Token![,])?;
-                    table.key = columns.into_iter().collect();
-                }
+                Some("key") => table.key = columns(&meta)?,
                 Some("check") => table.checks.push(check(&meta)?),
                 Some("index") => table.indexes.push(Index::parse(&meta)?),
                 _ => return Err(unknown(&meta)),
@@ -81,9 +91,43 @@ impl OfTable {
         })?;
         let missing = |text| Error::new_spanned(row, text);
         table.name = name.ok_or_else(|| missing("a name is missing: `name = \"…\"`"))?;
-        match table.key.is_empty() {
-            true => Err(missing("a primary key is missing: `key(…)`")),
-            false => Ok(table),
+        match (&table.clickhouse, of_postgres) {
+            (Some(_), Some(other)) => Err(Error::new_spanned(other, "this is of Postgres")),
+            (None, _) if table.key.is_empty() => Err(missing("a primary key is missing: `key(…)`")),
+            _ => Ok(table),
+        }
+    }
+}
+
+/// `(a, b)`.
+fn columns(meta: &ParseNestedMeta) -> Result<Vec<Ident>> {
+    let list;
+    parenthesized!(list in meta.input);
+    let columns = list.parse_terminated(Ident::parse, Token![,])?;
+    Ok(columns.into_iter().collect())
+}
+
+impl Clickhouse {
+    /// `clickhouse(order_by(a, b), engine = "…", settings = …)`.
+    fn parse(meta: &ParseNestedMeta) -> Result<Self> {
+        let mut clickhouse = Self {
+            engine: "MergeTree".to_owned(),
+            order_by: Vec::new(),
+            settings: None,
+        };
+        meta.parse_nested_meta(|meta| {
+            let key = meta.path.get_ident().map(Ident::to_string);
+            match key.as_deref() {
+                Some("engine") => clickhouse.engine = text(&meta)?,
+                Some("order_by") => clickhouse.order_by = columns(&meta)?,
+                Some("settings") => clickhouse.settings = Some(meta.value()?.parse()?),
+                _ => return Err(unknown(&meta)),
+            }
+            Ok(())
+        })?;
+        match clickhouse.order_by.is_empty() {
+            true => Err(meta.error("an order is missing: `order_by(…)`")),
+            false => Ok(clickhouse),
         }
     }
 }
@@ -134,13 +178,15 @@ impl Index {
 }
 
 impl OfField {
-    pub fn of(attributes: &[Attribute]) -> Result<Self> {
+    pub fn of(attributes: &[Attribute], of_clickhouse: bool) -> Result<Self> {
         let mut field = Self::default();
         each(attributes, |meta| {
             let key = meta.path.get_ident().map(Ident::to_string);
             match key.as_deref() {
-                Some("check") => field.check = Some(text(&meta)?),
                 Some("default") => field.default = Some(text(&meta)?),
+                Some("low_cardinality") if of_clickhouse => field.low_cardinality = true,
+                _ if of_clickhouse => return Err(unknown(&meta)),
+                Some("check") => field.check = Some(text(&meta)?),
                 Some("references") => field.references = Some(text(&meta)?),
                 Some("fixed") => field.fixed = true,
                 Some("appended") => field.appended = true,

@@ -8,6 +8,9 @@ use std::{collections::BTreeMap, fmt};
 pub enum What {
     Table,
     View,
+    Engine,
+    OrderBy,
+    PartitionBy,
     Storage,
     Column,
     Type,
@@ -22,9 +25,12 @@ pub enum What {
 }
 
 impl What {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Table,
         Self::View,
+        Self::Engine,
+        Self::OrderBy,
+        Self::PartitionBy,
         Self::Storage,
         Self::Column,
         Self::Type,
@@ -42,6 +48,9 @@ impl What {
         match self {
             Self::Table => "table",
             Self::View => "view",
+            Self::Engine => "engine",
+            Self::OrderBy => "order_by",
+            Self::PartitionBy => "partition_by",
             Self::Storage => "storage",
             Self::Column => "column",
             Self::Type => "type",

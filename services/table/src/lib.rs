@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod clickhouse;
 mod ddl;
 mod descriptor;
 mod drift;

@@ -122,7 +122,7 @@ async fn insert(stack: &Stack, servers: &Servers, window: Duration) -> Result<f6
         .await?;
     let client = store.clone().with_database(SCHEMA);
     Store::new(store.clone(), SCHEMA, CellNo(stack.cell.number))
-        .migrate()
+        .ensure()
         .await?;
     let here: u64 = stack
         .bill()?

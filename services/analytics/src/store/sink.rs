@@ -11,21 +11,18 @@
 
 use super::{
     Store, StoreError,
-    rows::{RangeRow, Rows, Weigh, chunks},
+    rows::{EntryRow, IntervalRow, RateRow, Rows, TABLES, Weigh, chunks},
 };
-use crate::{domain::Change, metrics::TableRows};
+use crate::{
+    domain::{Change, Usage},
+    metrics::TableRows,
+};
+use chassis::warm::OnDrift;
 use clickhouse::{Row, RowOwned, RowWrite};
-use ledger::{Batch, LedgerId, Resume, Sink, SinkError};
+use ledger::{Batch, LedgerId, Projection, Resume, Sink, SinkError};
 use serde::{Deserialize, Serialize};
+use table::clickhouse::Row as _;
 use vocab::Lsn;
-
-const INTERVALS: &str = "allocation_intervals";
-const ENTRIES: &str = "node_entries";
-const RATES: &str = "rates";
-const RANGES: &str = "ledger_ranges";
-
-/// The view writes here as well.
-const USAGE: &str = "usage_hourly";
 
 const BEGUN: &str = "begun";
 const APPLIED: &str = "applied";
@@ -38,6 +35,12 @@ struct Ends {
     applied: u64,
     digest: String,
     begun: u64,
+}
+
+#[derive(Row, Deserialize)]
+struct Ranges {
+    foreign: u64,
+    all: u64,
 }
 
 #[derive(Row, Deserialize)]
@@ -63,16 +66,16 @@ pub enum Begun {
 }
 
 impl Store {
-    /// Where the tables stand. The tables of another ledger, and those that have lost a part, are emptied.
+    /// Where the tables stand. The tables of another ledger, those without a position, and those that have lost a part, are
+    /// emptied.
     pub async fn resume(&self, ledger: LedgerId) -> Result<Resume, StoreError> {
-        let foreign: u64 = self
-            .fetch_one(
-                self.query("SELECT count() FROM ledger_ranges WHERE ledger != ?")
-                    .bind(ledger.0),
-            )
-            .await?;
-        if foreign > 0 {
+        let of_ledger = "SELECT countIf(ledger != ?) AS foreign, count() AS all FROM ledger_ranges";
+        let ranges: Ranges = self.fetch_one(self.query(of_ledger).bind(ledger.0)).await?;
+        if ranges.foreign > 0 {
             tracing::warn!(ledger = ledger.0, "tables of another ledger emptied");
+            self.wipe().await?;
+        } else if ranges.all == 0 && self.hold_rows().await? {
+            tracing::warn!("tables emptied that had no position");
             self.wipe().await?;
         } else if !self.broken_parts().await?.is_empty() {
             tracing::warn!("tables emptied, of which parts were found broken");
@@ -110,8 +113,9 @@ impl Store {
     /// Empties all tables, so that they are built anew from the ledger: the ranges behind the others, and what is broken
     /// goes last, so that a kill in between leaves the reason to empty them.
     pub async fn wipe(&self) -> Result<(), StoreError> {
-        for table in [INTERVALS, ENTRIES, RATES, USAGE, RANGES] {
-            self.execute(&format!("TRUNCATE TABLE {table}")).await?;
+        for table in TABLES.iter().rev() {
+            self.execute(&format!("TRUNCATE TABLE {}", table.name))
+                .await?;
         }
         for BrokenPart { table, name } in self.broken_parts().await? {
             self.execute(&format!(
@@ -125,8 +129,7 @@ impl Store {
     /// Step 1: records the bounds, and makes sure that they are the only ones.
     pub async fn begin(&self, batch: &Batch<Change>, rows: &Rows) -> Result<Begun, StoreError> {
         let token = format!("{}:{}:{BEGUN}", batch.ledger.0, batch.after.0);
-        self.insert(RANGES, &[rows.range(batch, BEGUN)], &token)
-            .await?;
+        self.insert(&[rows.range(batch, BEGUN)], &token).await?;
         let found: Vec<Range> = self
             .fetch_all(
                 self.query(
@@ -155,34 +158,36 @@ impl Store {
 
     /// Step 2: sends the rows. Each part of it may be repeated.
     pub async fn send(&self, batch: &Batch<Change>, rows: &Rows) -> Result<(), StoreError> {
-        self.send_table(batch, RATES, &rows.rates).await?;
-        self.send_table(batch, ENTRIES, &rows.entries).await?;
-        self.send_table(batch, INTERVALS, &rows.intervals).await
+        self.send_table(batch, &rows.rates).await?;
+        self.send_table(batch, &rows.entries).await?;
+        self.send_table(batch, &rows.intervals).await
     }
 
-    async fn send_table<R>(
-        &self,
-        batch: &Batch<Change>,
-        table: &'static str,
-        rows: &[R],
-    ) -> Result<(), StoreError>
+    async fn send_table<R>(&self, batch: &Batch<Change>, rows: &[R]) -> Result<(), StoreError>
     where
-        R: Weigh + RowOwned + RowWrite,
+        R: Weigh + table::clickhouse::Row + RowOwned + RowWrite,
     {
         let (ledger, after, to) = (batch.ledger.0, batch.after.0, batch.to.0);
+        let table = R::TABLE.name;
         for (chunk_no, chunk) in chunks(rows, INSERT_WEIGHT_MAX).into_iter().enumerate() {
             let token = format!("{ledger}:{after}-{to}:{table}:{chunk_no}");
-            self.insert(table, chunk, &token).await?;
+            self.insert(chunk, &token).await?;
         }
         Ok(())
     }
 
-    /// Step 3: everything up to the end of the range is there.
+    /// Step 3: everything up to the end of the range is there, unless somebody has made the tables anew meanwhile.
     pub async fn complete(&self, batch: &Batch<Change>, rows: &Rows) -> Result<(), StoreError> {
         let (ledger, after, to) = (batch.ledger.0, batch.after.0, batch.to.0);
+        let begun =
+            "SELECT count() FROM ledger_ranges WHERE ledger = ? AND after_lsn = ? AND to_lsn = ?";
+        let begun = self.query(begun).bind(ledger).bind(after).bind(to);
+        let begun: u64 = self.fetch_one(begun).await?;
+        if begun == 0 {
+            return Err(StoreError::Moved);
+        }
         let token = format!("{ledger}:{after}-{to}:{APPLIED}");
-        let row: RangeRow = rows.range(batch, APPLIED);
-        self.insert(RANGES, &[row], &token).await
+        self.insert(&[rows.range(batch, APPLIED)], &token).await
     }
 
     /// All three steps.
@@ -199,6 +204,9 @@ impl Store {
 /// The store as the projector's sink.
 pub struct ClickHouseSink {
     store: Store,
+    /// The tables are there.
+    ensured: bool,
+    on_drift: OnDrift,
     metrics: TableRows,
     on_resume: Box<dyn Fn(Lsn) + Send + Sync>,
 }
@@ -212,9 +220,32 @@ impl ClickHouseSink {
     ) -> Self {
         Self {
             store,
+            ensured: false,
+            on_drift: OnDrift::default(),
             metrics,
             on_resume: Box::new(on_resume),
         }
+    }
+
+    /// What to do about tables that are not as the service wants them.
+    pub fn on_drift(mut self, on_drift: OnDrift) -> Self {
+        self.on_drift = on_drift;
+        self
+    }
+
+    async fn try_resume(&mut self, ledger: LedgerId) -> Result<Resume, StoreError> {
+        if !self.ensured {
+            self.on_drift
+                .told(Usage::NAME, self.store.ensure().await?)?;
+            self.ensured = true;
+        }
+        self.store.resume(ledger).await
+    }
+
+    /// Tables may be missing when something is not as it was.
+    fn failed(&mut self, error: StoreError) -> SinkError {
+        self.ensured &= !matches!(error, StoreError::Moved);
+        error.into()
     }
 }
 
@@ -223,17 +254,20 @@ impl Sink for ClickHouseSink {
 
     /// Also makes tables that somebody has dropped.
     async fn resume(&mut self, ledger: LedgerId) -> Result<Resume, SinkError> {
-        self.store.migrate().await?;
-        let resume = self.store.resume(ledger).await?;
+        let resume = self.try_resume(ledger).await;
+        let resume = resume.map_err(|error| self.failed(error))?;
         (self.on_resume)(resume.through);
         Ok(resume)
     }
 
     async fn apply(&mut self, batch: &Batch<Change>) -> Result<(), SinkError> {
-        let rows = self.store.apply(batch).await?;
-        self.metrics.inserted(INTERVALS, rows.intervals.len());
-        self.metrics.inserted(ENTRIES, rows.entries.len());
-        self.metrics.inserted(RATES, rows.rates.len());
+        let rows = self.store.apply(batch).await;
+        let rows = rows.map_err(|error| self.failed(error))?;
+        self.metrics
+            .inserted(IntervalRow::TABLE.name, rows.intervals.len());
+        self.metrics
+            .inserted(EntryRow::TABLE.name, rows.entries.len());
+        self.metrics.inserted(RateRow::TABLE.name, rows.rates.len());
         Ok(())
     }
 }

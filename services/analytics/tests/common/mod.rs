@@ -63,7 +63,7 @@ impl Database {
     pub async fn store() -> Result<(Self, Store), Box<dyn Error>> {
         let database = Self::create().await?;
         let store = Store::new(database.client.clone(), &database.name, CELL);
-        store.migrate().await?;
+        assert_eq!(store.ensure().await?, [], "fresh");
         Ok((database, store))
     }
 

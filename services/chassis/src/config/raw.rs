@@ -79,6 +79,8 @@ pub(super) struct RawClickhouse {
     password_file: Option<PathBuf>,
     #[serde(deserialize_with = "rules::not_empty")]
     database: String,
+    #[serde(default)]
+    on_drift: OnDrift,
 }
 
 /// Whether the files of secrets are read, or only checked to be named: a sample is checked where they do not exist.
@@ -294,6 +296,7 @@ impl RawClickhouse {
             user: self.user,
             password,
             database: self.database,
+            on_drift: self.on_drift,
         })
     }
 }

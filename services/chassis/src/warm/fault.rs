@@ -1,10 +1,10 @@
 //! What goes wrong between a projector and Postgres: what passes, and what needs a person.
 
-use super::OutOfRange;
+use super::{Drifted, OutOfRange};
 use crate::tls::is_distrust;
 use sqlx::postgres::PgDatabaseError;
 use std::time::Duration;
-use table::{Drift, RowError};
+use table::RowError;
 
 /// Why warm state was not written. The same batch is tried again in every case: no other one may go first.
 #[derive(Debug, thiserror::Error)]
@@ -12,9 +12,8 @@ pub enum WarmError {
     /// The database, or the way to it.
     #[error("{}", said(.0))]
     Database(#[from] sqlx::Error),
-    /// The tables are not as the service wants them, and it is set to refuse that.
-    #[error("the tables have drifted:{}", lines(.0))]
-    Drifted(Vec<Drift>),
+    #[error(transparent)]
+    Drifted(#[from] Drifted),
     /// A value that the column cannot hold.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
@@ -73,10 +72,6 @@ impl From<RowError> for WarmError {
             other => Self::Database(sqlx::Error::Encode(Box::new(other))),
         }
     }
-}
-
-fn lines(drifts: &[Drift]) -> String {
-    drifts.iter().map(|drift| format!("\n  {drift}")).collect()
 }
 
 /// With the setting by which a server is not believed.
@@ -139,7 +134,7 @@ mod tests {
         let io = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
         assert!(WarmError::from(sqlx::Error::Io(io)).passes());
         assert!(WarmError::from(sqlx::Error::PoolTimedOut).passes());
-        assert!(!WarmError::Drifted(Vec::new()).passes());
+        assert!(!WarmError::Drifted(Drifted(Vec::new())).passes());
         assert!(!WarmError::from(OutOfRange::new("lsn", u64::MAX)).passes());
     }
 }

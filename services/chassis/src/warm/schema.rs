@@ -120,5 +120,7 @@ fn statement(drift: &Drift) -> Option<String> {
             table::quoted(definition)
         ),
         What::Table | What::Column | What::Type | What::Nullability => return None,
+        // Of another server.
+        What::Engine | What::OrderBy | What::PartitionBy => return None,
     })
 }

@@ -1,3 +1,99 @@
+-- What is made of the tables in 0001_tables.sql: views, one statement each.
+
+-- Splits an interval at the full hours. Whole numbers of milliseconds only, so the parts add up to the whole.
+CREATE MATERIALIZED VIEW IF NOT EXISTS usage_hourly_from_intervals TO usage_hourly AS
+WITH 3600000 AS hour_ms
+SELECT
+    tenant,
+    job_set,
+    toDateTime(hour_no * 3600, 'UTC') AS hour,
+    used.1 AS resource,
+    toUInt128(used.2) * ms AS quantity,
+    ms
+FROM (
+    SELECT
+        tenant,
+        job_set,
+        toUnixTimestamp64Milli(started_at) AS from_ms,
+        toUnixTimestamp64Milli(ended_at) AS to_ms,
+        arrayJoin(range(intDiv(from_ms, hour_ms), intDiv(to_ms - 1, hour_ms) + 1)) AS hour_no,
+        toUInt64(least(to_ms, (hour_no + 1) * hour_ms) - greatest(from_ms, hour_no * hour_ms)) AS ms,
+        arrayJoin([
+            ('cpu', cpu_milli),
+            ('memory', memory_bytes),
+            (if(gpu_model = '', 'gpu', concat('gpu:', gpu_model)), gpu_milli)
+        ]) AS used
+    FROM allocation_intervals
+)
+WHERE used.2 > 0;
+
+-- The bill. Each line is one tenant's use of one resource in one hour, rounded half up to one micro-unit of the
+-- currency; everything else is a sum of lines. The rate of an hour is the newest one that was effective when it began:
+-- for the exact resource, else for 'gpu'.
+CREATE VIEW IF NOT EXISTS chargeback_hourly AS
+WITH
+    prices AS (
+        SELECT
+            resource AS priced,
+            effective_from,
+            argMax(micro_per_unit_hour, (version, lsn, event_index)) AS micro,
+            toUInt8(1) AS found
+        FROM rates
+        GROUP BY resource, effective_from
+    ),
+    used AS (
+        SELECT
+            tenant,
+            hour,
+            resource,
+            toDateTime64(hour, 3, 'UTC') AS began,
+            if(startsWith(resource, 'gpu'), 'gpu', toString(resource)) AS kind,
+            sum(quantity) AS quantity,
+            sum(ms) AS ms
+        FROM usage_hourly
+        GROUP BY tenant, hour, resource
+    ),
+    exact AS (
+        SELECT u.*, p.micro AS exact_micro, p.found AS exact_found
+        FROM used AS u
+        ASOF LEFT JOIN prices AS p ON u.resource = p.priced AND u.began >= p.effective_from
+    ),
+    rated AS (
+        SELECT
+            e.*,
+            if(exact_found = 1, exact_micro, g.micro) AS micro_per_unit_hour,
+            if(exact_found = 1 OR g.found = 1, 1, 0) AS has_rate,
+            -- Unit-milliseconds in a billed unit and hour.
+            toUInt256(if(kind = 'memory', 1073741824, 1000)) * 3600000 AS per_unit_hour
+        FROM exact AS e
+        ASOF LEFT JOIN prices AS g ON e.kind = g.priced AND e.began >= g.effective_from
+    )
+SELECT
+    tenant,
+    hour,
+    resource,
+    quantity,
+    ms,
+    micro_per_unit_hour,
+    has_rate,
+    toUInt128(intDiv(toUInt256(quantity) * micro_per_unit_hour * 2 + per_unit_hour, per_unit_hour * 2)) AS amount_micro
+FROM rated;
+
+CREATE VIEW IF NOT EXISTS chargeback_monthly AS
+SELECT
+    tenant,
+    toStartOfMonth(hour) AS month,
+    resource,
+    sum(amount_micro) AS amount_micro
+FROM chargeback_hourly
+GROUP BY tenant, month, resource;
+
+-- Use that nobody is charged for because no rate was effective.
+CREATE VIEW IF NOT EXISTS unrated_usage AS
+SELECT tenant, hour, resource, quantity, ms
+FROM chargeback_hourly
+WHERE has_rate = 0;
+
 -- Every node's timeline, cut wherever something changed. The last segment of a node is open: ended_at is NULL. A run
 -- that is not over stands as allocated from its start on; its end is not known yet, so the segments since then may
 -- still change from allocated to reserved.
@@ -53,13 +149,14 @@ WITH
             capacity, allocated, reserved, idle, unavailable
         FROM node_segments
     ),
-    -- A run is over when all that it was allocated has been taken off again.
-    over AS (
-        SELECT allocation
+    -- An allocation that was queued again has several runs, one after the other. Only its last one may be under way, and
+    -- is, when something is allocated to it: then its start is not to be compared with anything yet.
+    under_way AS (
+        SELECT assumeNotNull(allocation) AS of, max((lsn, event_index)) AS start
         FROM node_entries
         WHERE account = 'allocated'
         GROUP BY allocation
-        HAVING sum(cpu_milli) = 0 AND sum(memory_bytes) = 0 AND sum(gpu_milli) = 0
+        HAVING sum(cpu_milli) > 0 OR sum(memory_bytes) > 0 OR sum(gpu_milli) > 0
     ),
     booked AS (
         SELECT
@@ -71,7 +168,8 @@ WITH
             toUnixTimestamp64Milli(at) AS ms
         FROM node_entries
         ARRAY JOIN [('cpu', cpu_milli), ('memory', memory_bytes), ('gpu', gpu_milli)] AS entry
-        WHERE account = 'allocated' AND allocation IN (SELECT allocation FROM over)
+        WHERE account = 'allocated'
+            AND (assumeNotNull(allocation), (lsn, event_index)) NOT IN (SELECT of, start FROM under_way)
     ),
     billed AS (
         SELECT

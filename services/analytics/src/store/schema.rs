@@ -1,0 +1,242 @@
+//! The tables and views as they are to be, as they are, and how the first become the second.
+//!
+//! Tables are made of their rows, and ClickHouse keeps types, keys and settings as they are written. Of a view it keeps the
+//! text in one form of its own, in which it also says what is expected.
+
+use super::{Store, StoreError, rows::TABLES, within};
+use clickhouse::sql::Identifier;
+use table::{
+    Drift, Snapshot, Subject, What,
+    clickhouse::{quoted, snapshot},
+    drift,
+};
+
+/// Made of the rows; a test compares.
+const TABLES_SQL: &str = include_str!("../../../../schemas/clickhouse/0001_tables.sql");
+const VIEWS_SQL: &str = include_str!("../../../../schemas/clickhouse/0002_views.sql");
+
+/// What a database holds, by one query.
+const CATALOGUE: &str = include_str!("catalogue.sql");
+
+/// How often it is looked again whether all is there: somebody else may be making the same tables.
+const ROUNDS: u32 = 5;
+
+/// Statements end with a semicolon at the end of a line.
+fn statements(file: &str) -> impl Iterator<Item = &str> {
+    file.split(";\n").filter(|statement| {
+        let code = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with("--");
+        statement.lines().any(code)
+    })
+}
+
+/// One of the views by hand.
+#[derive(Debug, PartialEq, Eq)]
+struct View<'s> {
+    name: &'s str,
+    /// Where the rows of a materialized view go.
+    target: Option<&'s str>,
+    select: &'s str,
+}
+
+impl<'s> View<'s> {
+    fn of(statement: &'s str) -> Option<Self> {
+        let (_, rest) = statement.split_once("VIEW IF NOT EXISTS ")?;
+        let (head, select) = rest.split_once(" AS\n")?;
+        let (name, target) = match head.split_once(" TO ") {
+            Some((name, target)) => (name, Some(target)),
+            None => (head, None),
+        };
+        Some(Self {
+            name,
+            target,
+            select,
+        })
+    }
+}
+
+fn views() -> Vec<View<'static>> {
+    statements(VIEWS_SQL).filter_map(View::of).collect()
+}
+
+impl Store {
+    /// Makes what is missing, and says what else is not as it is to be. If rows lack something that only the ledger can
+    /// give, all tables are made anew, empty, and the ledger fills them. It can be repeated, and called by several at once.
+    pub async fn ensure(&self) -> Result<Vec<Drift>, StoreError> {
+        self.create_database().await?;
+        let expected = self.expected().await?;
+        for _ in 0..ROUNDS {
+            let drifts = drift(&expected, &self.found().await?);
+            if !drifts.iter().any(Drift::is_missing) {
+                return Ok(drifts);
+            }
+            match self.mend(&drifts).await {
+                // Somebody else has dropped them meanwhile, to make them anew.
+                Ok(()) | Err(StoreError::Moved) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(drift(&expected, &self.found().await?))
+    }
+
+    /// How the tables differ from what they are to be. Changes nothing.
+    pub async fn diff(&self) -> Result<Vec<Drift>, StoreError> {
+        Ok(drift(&self.expected().await?, &self.found().await?))
+    }
+
+    async fn create_database(&self) -> Result<(), StoreError> {
+        let create = self.server.query("CREATE DATABASE IF NOT EXISTS ?");
+        within(create.bind(Identifier(&self.database)).execute()).await
+    }
+
+    async fn mend(&self, drifts: &[Drift]) -> Result<(), StoreError> {
+        let missing = |what| {
+            let mut missing = drifts.iter().filter(|drift| drift.is_missing());
+            missing.any(|drift| drift.subject.what == what)
+        };
+        let whole = missing(What::Table) || views_that_write(drifts);
+        if missing(What::Column) || whole && self.hold_rows().await? {
+            tracing::warn!(
+                "tables, columns or the view that writes are missing: all tables are made anew of the ledger"
+            );
+            self.drop_all().await?;
+        }
+        for statement in statements(TABLES_SQL).chain(statements(VIEWS_SQL)) {
+            self.execute(statement).await?;
+        }
+        for statement in drifts.iter().filter_map(statement) {
+            tracing::info!(statement, "tables mended");
+            self.execute(&statement).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn hold_rows(&self) -> Result<bool, StoreError> {
+        let names: Vec<&str> = TABLES.iter().map(|table| table.name).collect();
+        let query = "SELECT toUInt64(ifNull(sum(total_rows), 0)) FROM system.tables WHERE database = ? AND name IN ?";
+        let query = self.server.query(query).bind(&self.database).bind(names);
+        let rows: u64 = self.fetch_one(query).await?;
+        Ok(rows > 0)
+    }
+
+    /// The ranges behind the others, as when the tables are emptied.
+    async fn drop_all(&self) -> Result<(), StoreError> {
+        for View { name, .. } in views() {
+            self.execute(&format!("DROP VIEW IF EXISTS {name}")).await?;
+        }
+        for table in TABLES.iter().rev() {
+            self.execute(&format!("DROP TABLE IF EXISTS {} SYNC", table.name))
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn expected(&self) -> Result<Snapshot, StoreError> {
+        let views = views();
+        let selects: Vec<&str> = views.iter().map(|view| view.select).collect();
+        let format = "SELECT formatQuerySingleLine(arrayJoin(?))";
+        let format = self.server.query(format).bind(selects);
+        let texts: Vec<String> = self.fetch_all(format).await?;
+        let mut expected = snapshot(TABLES);
+        for (View { name, target, .. }, text) in views.into_iter().zip(texts) {
+            let to = target.map_or_else(String::new, |target| format!("TO {target} AS "));
+            let subject = Subject {
+                table: name.to_owned(),
+                what: What::View,
+                name: String::new(),
+            };
+            expected.0.insert(subject, to + &self.unqualified(&text));
+        }
+        Ok(expected)
+    }
+
+    async fn found(&self) -> Result<Snapshot, StoreError> {
+        let query = CATALOGUE.replace("$DATABASE", &quoted(&self.database));
+        let rows: Vec<(String, String, String, String)> =
+            self.fetch_all(self.server.query_raw(&query)).await?;
+        let facts = rows.into_iter().filter_map(|(table, what, name, said)| {
+            let what = What::parse(&what)?;
+            let said = match what {
+                What::View => self.unqualified(&said),
+                _ => said,
+            };
+            Some((Subject { table, what, name }, said))
+        });
+        Ok(Snapshot(facts.collect()))
+    }
+
+    /// Without the database, which the server adds to the names of tables.
+    fn unqualified(&self, text: &str) -> String {
+        let database = &self.database;
+        text.replace(&format!("`{database}`."), "")
+            .replace(&format!("{database}."), "")
+    }
+}
+
+/// Rows that came while it was missing are not where it writes.
+fn views_that_write(drifts: &[Drift]) -> bool {
+    let views = views();
+    let writes = |drift: &Drift| {
+        let name = &drift.subject.table;
+        let mut of_name = views.iter().filter(|view| view.name == name);
+        of_name.any(|view| view.target.is_some())
+    };
+    let mut missing = drifts.iter().filter(|drift| drift.is_missing());
+    missing.any(writes)
+}
+
+/// What makes a part that is missing; none: it is made with the table, or not missing.
+fn statement(drift: &Drift) -> Option<String> {
+    if !drift.is_missing() {
+        return None;
+    }
+    let Subject { table, what, name } = &drift.subject;
+    let definition = drift.expected.as_deref()?;
+    let text = quoted(definition);
+    match what {
+        What::Default => Some(format!(
+            "ALTER TABLE {table} MODIFY COLUMN {name} DEFAULT {definition}"
+        )),
+        What::Comment if name.is_empty() => {
+            Some(format!("ALTER TABLE {table} MODIFY COMMENT {text}"))
+        }
+        What::Comment => Some(format!("ALTER TABLE {table} COMMENT COLUMN {name} {text}")),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_cut_into_statements() {
+        let file = "-- a\nCREATE a;\n\n-- b; c\nCREATE 'x;y'\n;\n-- end\n";
+        let found: Vec<&str> = statements(file).map(str::trim).collect();
+        assert_eq!(found, ["-- a\nCREATE a", "-- b; c\nCREATE 'x;y'"]);
+    }
+
+    fn check(statement: &str, expected: Option<(&str, Option<&str>, &str)>) {
+        let found = View::of(statement);
+        let found = found.map(|view| (view.name, view.target, view.select));
+        assert_eq!(found, expected, "{statement}");
+    }
+
+    #[test]
+    fn a_view_is_read() {
+        check(
+            "-- Of a.\nCREATE VIEW IF NOT EXISTS b AS\nSELECT c AS\nd",
+            Some(("b", None, "SELECT c AS\nd")),
+        );
+        check(
+            "CREATE MATERIALIZED VIEW IF NOT EXISTS b TO a AS\nSELECT c",
+            Some(("b", Some("a"), "SELECT c")),
+        );
+        check("CREATE VIEW b AS\nSELECT c", None);
+    }
+
+    #[test]
+    fn every_statement_of_the_file_is_a_view() {
+        assert_eq!(views().len(), statements(VIEWS_SQL).count());
+        assert!(views().len() > 5);
+    }
+}

@@ -1,0 +1,270 @@
+//! The tables are made of the rows; drift is found, and what is missing is made, on a real ClickHouse.
+
+mod common;
+
+use analytics::store::{ClickHouseSink, Store, TABLES};
+use chassis::warm::OnDrift;
+use common::{CELL, Database, Journal, LEDGER, Outcome};
+use ledger::{Sink, SinkError};
+use std::{fs, path::Path};
+use table::Drift;
+
+#[test]
+fn the_tables_are_made_of_the_rows() {
+    let made = format!(
+        "-- Made of the rows in services/analytics/src/store by APPORTION_WRITE=1 cargo test -p analytics --test schema\n\n{}",
+        table::clickhouse::ddl(TABLES),
+    );
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/clickhouse/0001_tables.sql");
+    if std::env::var_os("APPORTION_WRITE").is_some_and(|value| value == "1") {
+        fs::write(&path, &made).expect("the checkout can be written");
+    }
+    let found = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        made == found,
+        "{} is not what the rows say; `APPORTION_WRITE=1 cargo test -p analytics --test schema` writes it anew",
+        path.display()
+    );
+}
+
+fn lines(drifts: &[Drift]) -> Vec<String> {
+    drifts.iter().map(Drift::to_string).collect()
+}
+
+/// Changes the tables, and says what is then found, and what still is after `ensure`.
+async fn check(changes: &[&str], found: &[&str], left: &[&str]) -> Outcome {
+    let (database, store) = Database::store().await?;
+    assert_eq!(store.diff().await?, [], "fresh");
+    for change in changes {
+        database.execute(change).await?;
+    }
+    assert_eq!(lines(&store.diff().await?), found, "{changes:?}");
+    for time in ["once", "twice"] {
+        let drifts = store.ensure().await?;
+        assert_eq!(lines(&drifts), left, "{changes:?}, ensured {time}");
+        assert_eq!(lines(&store.diff().await?), left, "{changes:?}, {time}");
+    }
+    database.drop().await
+}
+
+/// What is missing is made.
+async fn missing(change: &str, found: &str) -> Outcome {
+    check(&[change], &[found], &[]).await
+}
+
+/// What is there is left to a person.
+async fn stays(changes: &[&str], found: &[&str]) -> Outcome {
+    check(changes, found, found).await
+}
+
+#[tokio::test]
+async fn what_is_missing_is_named_and_made() -> Outcome {
+    missing("DROP TABLE rates", "rates: table missing").await?;
+    missing(
+        "DROP VIEW unrated_usage",
+        "unrated_usage: view missing, expected SELECT tenant, hour, resource, quantity, ms FROM chargeback_hourly WHERE \
+         has_rate = 0",
+    )
+    .await?;
+    missing(
+        "ALTER TABLE rates DROP COLUMN micro_per_unit_hour",
+        "rates.micro_per_unit_hour: column missing",
+    )
+    .await?;
+    missing(
+        "ALTER TABLE ledger_ranges MODIFY COLUMN recorded_at REMOVE DEFAULT",
+        "ledger_ranges.recorded_at: default missing, expected now64(3)",
+    )
+    .await?;
+    missing(
+        "ALTER TABLE rates COMMENT COLUMN resource ''",
+        "rates.resource: comment missing, expected cpu, memory, gpu or gpu:<model>.",
+    )
+    .await?;
+    missing(
+        "ALTER TABLE rates MODIFY COMMENT ''",
+        "rates: comment missing, expected Prices.",
+    )
+    .await
+}
+
+#[tokio::test]
+async fn what_is_there_and_should_not_be_is_named() -> Outcome {
+    stays(
+        &["CREATE TABLE more (x String) ENGINE = MergeTree ORDER BY x"],
+        &["more: table extra"],
+    )
+    .await?;
+    stays(
+        &["CREATE VIEW more AS SELECT 1 AS one"],
+        &["more: view extra, found SELECT 1 AS one"],
+    )
+    .await?;
+    stays(
+        &["ALTER TABLE rates ADD COLUMN more String DEFAULT 'x' COMMENT 'y'"],
+        &["rates.more: column extra"],
+    )
+    .await?;
+    stays(
+        &["ALTER TABLE rates MODIFY COLUMN version DEFAULT 7"],
+        &["rates.version: default extra, found 7"],
+    )
+    .await
+}
+
+#[tokio::test]
+async fn what_is_otherwise_is_named() -> Outcome {
+    stays(
+        &["ALTER TABLE rates MODIFY COLUMN micro_per_unit_hour UInt32"],
+        &["rates.micro_per_unit_hour: type different, expected UInt64, found UInt32"],
+    )
+    .await?;
+    stays(
+        &["ALTER TABLE rates MODIFY COLUMN micro_per_unit_hour CODEC(ZSTD(1))"],
+        &["rates.micro_per_unit_hour: type different, expected UInt64, found UInt64 CODEC(ZSTD(1))"],
+    )
+    .await?;
+    stays(
+        &["ALTER TABLE ledger_ranges MODIFY COLUMN recorded_at DEFAULT now64(2)"],
+        &["ledger_ranges.recorded_at: default different, expected now64(3), found now64(2)"],
+    )
+    .await?;
+    stays(
+        &["ALTER TABLE rates MODIFY COMMENT 'It''s others.'"],
+        &["rates: comment different, expected Prices., found It's others."],
+    )
+    .await?;
+    stays(
+        &["ALTER TABLE rates MODIFY SETTING non_replicated_deduplication_window = 7"],
+        &[
+            "rates: storage different, expected non_replicated_deduplication_window = 10000, fsync_after_insert = 1, \
+             fsync_part_directory = 1, found non_replicated_deduplication_window = 7, fsync_after_insert = 1, \
+             fsync_part_directory = 1",
+        ],
+    )
+    .await?;
+    stays(
+        &["ALTER TABLE rates MODIFY TTL toDateTime(effective_from) + toIntervalDay(1)"],
+        &[
+            "rates: engine different, expected MergeTree, found MergeTree TTL toDateTime(effective_from) + \
+             toIntervalDay(1)",
+        ],
+    )
+    .await
+}
+
+/// The same columns and comments, and another engine, partition, key and order.
+#[tokio::test]
+async fn another_engine_or_key_is_named() -> Outcome {
+    let other = "CREATE TABLE rates AS before ENGINE = SummingMergeTree(micro_per_unit_hour) PARTITION BY version PRIMARY KEY resource
+                 ORDER BY (resource, version) SETTINGS non_replicated_deduplication_window = 10000,
+                 fsync_after_insert = 1, fsync_part_directory = 1 COMMENT 'Prices.'";
+    stays(
+        &["RENAME TABLE rates TO before", other, "DROP TABLE before"],
+        &[
+            "rates: engine different, expected MergeTree, found SummingMergeTree(micro_per_unit_hour)",
+            "rates: order_by different, expected resource, effective_from, version, found resource, version",
+            "rates: partition_by extra, found version",
+            "rates: primary_key extra, found resource",
+        ],
+    )
+    .await
+}
+
+#[tokio::test]
+async fn another_text_of_a_view_is_named() -> Outcome {
+    stays(
+        &["CREATE OR REPLACE VIEW unrated_usage AS SELECT tenant FROM chargeback_hourly"],
+        &[
+            "unrated_usage: view different, expected SELECT tenant, hour, resource, quantity, ms FROM chargeback_hourly \
+             WHERE has_rate = 0, found SELECT tenant FROM chargeback_hourly",
+        ],
+    )
+    .await
+}
+
+#[tokio::test]
+async fn of_many_at_once_all_find_the_tables_made() -> Outcome {
+    let database = Database::create().await?;
+    let store = Store::new(database.client.clone(), &database.name, CELL);
+    for changes in [
+        &[][..],
+        &["DROP TABLE node_entries", "DROP VIEW conservation"],
+        &["ALTER TABLE rates DROP COLUMN micro_per_unit_hour"],
+        &["DROP VIEW usage_hourly_from_intervals"],
+    ] {
+        for change in changes {
+            database.execute(change).await?;
+        }
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..4 {
+            let store = store.clone();
+            tasks.spawn(async move { store.ensure().await });
+        }
+        while let Some(left) = tasks.join_next().await {
+            assert_eq!(left??, [], "{changes:?}");
+        }
+        assert_eq!(store.diff().await?, [], "{changes:?}");
+    }
+    database.drop().await
+}
+
+#[tokio::test]
+async fn rows_stay_unless_they_lack_what_only_the_ledger_knows() -> Outcome {
+    let (database, store) = Database::store().await?;
+    let mut journal = Journal::default();
+    journal.node(0, "n1", None);
+    journal.start(1, "t1", "n1", (1000, 1, 0), 10);
+    journal.end(1, 30);
+    let batch = journal.batch();
+    for (change, stay) in [
+        ("DROP VIEW unrated_usage", true),
+        ("ALTER TABLE rates COMMENT COLUMN resource ''", true),
+        ("ALTER TABLE rates DROP COLUMN micro_per_unit_hour", false),
+        ("DROP TABLE rates", false),
+        ("DROP VIEW usage_hourly_from_intervals", false),
+    ] {
+        store.apply(&common::again(&batch)).await?;
+        database.execute(change).await?;
+        assert_eq!(store.ensure().await?, [], "{change}");
+        for table in ["ledger_ranges", "allocation_intervals", "usage_hourly"] {
+            assert_eq!(database.count(table).await? > 0, stay, "{change}: {table}");
+        }
+    }
+    database.drop().await
+}
+
+#[tokio::test]
+async fn drift_may_be_refused() -> Outcome {
+    let (database, store) = Database::store().await?;
+    database
+        .execute("ALTER TABLE rates ADD COLUMN more String")
+        .await?;
+    let sink = || ClickHouseSink::new(store.clone(), Default::default(), |_| {});
+    assert!(sink().resume(LEDGER).await.is_ok());
+    let refused = "the tables have drifted:\n  rates.more: column extra";
+    let refused = Err(SinkError::Refused(refused.to_owned()));
+    let mut sink = sink().on_drift(OnDrift::Refuse);
+    assert_eq!(sink.resume(LEDGER).await, refused);
+    database.drop().await
+}
+
+#[tokio::test]
+async fn a_dropped_table_is_made_anew_by_whom_it_stops() -> Outcome {
+    let (database, store) = Database::store().await?;
+    let mut sink = ClickHouseSink::new(store.clone(), Default::default(), |_| {});
+    let mut journal = Journal::default();
+    journal.node(0, "n1", None);
+    let batch = journal.batch();
+    sink.resume(LEDGER).await?;
+    sink.apply(&batch).await?;
+    journal.start(1, "t1", "n1", (1, 1, 0), 1);
+    database.execute("DROP TABLE node_entries").await?;
+    let lost = sink.apply(&journal.batch()).await;
+    assert_eq!(lost, Err(SinkError::Moved));
+    assert_eq!(sink.resume(LEDGER).await?.through, vocab::Lsn(0));
+    sink.apply(&common::again(&batch)).await?;
+    assert_eq!(store.through().await?, batch.to);
+    database.drop().await
+}
