@@ -183,3 +183,13 @@ fn facts(table: &Table) -> Vec<(Subject, String)> {
     }
     facts
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_quoted() {
+        assert_eq!(quoted(r"it's a \n"), r"'it''s a \\n'");
+    }
+}
