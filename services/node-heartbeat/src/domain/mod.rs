@@ -56,6 +56,7 @@ pub struct Node {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Requested {
     tenant: Token,
+    #[serde(with = "ledger::as_message")]
     spec: AllocationSpec,
     /// It has run, and an agent may still repeat what it said of that.
     again: bool,
@@ -80,6 +81,7 @@ pub struct Assignment {
     pub revision: u64,
     pub allocation: AllocationNo,
     pub tenant: Token,
+    #[serde(with = "ledger::as_message")]
     pub spec: AllocationSpec,
     pub gpus: Vec<GpuShare>,
     pub placed: Millis,
@@ -187,7 +189,7 @@ impl Decider for Nodes {
     type By = vocab::fact::NodeHeartbeat;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 5;
+    const STATE_VERSION: u32 = 6;
 
     const READERS: &'static [Writer] = &[Writer::Scheduler];
 

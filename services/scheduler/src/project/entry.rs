@@ -141,8 +141,12 @@ pub struct Entries {
 }
 
 impl Entries {
+    const USUAL_BYTES: usize = 128;
+
     /// Puts one more behind those.
     pub(super) fn add(entry: &Entry, bytes: &mut Vec<u8>) {
+        // Most are shorter; what grows with each field is moved several times.
+        bytes.reserve(Self::USUAL_BYTES);
         entry.append_field(1, bytes);
     }
 
