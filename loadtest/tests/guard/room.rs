@@ -12,7 +12,9 @@ use node_heartbeat::domain::Nodes;
 use proof::simulate::Role;
 use quota::domain::Quota;
 use scheduler::domain::Scheduler;
-use schemas::v1::{Batch, Cancel, GangRequest, PlacementRules, Requirement, Submit, request::Verb};
+use schemas::v1::{
+    Batch, Cancel, GangRequest, Label, PlacementRules, Requirement, Submit, request::Verb,
+};
 use std::collections::BTreeMap;
 use vocab::{Kinds, Token};
 
@@ -241,6 +243,15 @@ fn what_is_kept_of_an_allocation_takes_what_is_said() {
         ..waiting(no)
     };
     check("long names", |no| Verb::Submit(names(no)), usual);
+    let label = |no: usize, of: usize| Label {
+        name: long("label", of),
+        value: long("value", no),
+    };
+    let labels = |no| Submit {
+        labels: (0..2).map(|of| label(no, of)).collect(),
+        ..waiting(no)
+    };
+    check("labels", |no| Verb::Submit(labels(no)), usual);
     let rules = |no| Submit {
         rules: Some(PlacementRules {
             selector: vec![Requirement {

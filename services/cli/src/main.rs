@@ -201,13 +201,13 @@ mod tests {
     fn the_commands_fit_together() {
         Args::command().debug_assert();
         for line in [
-            "submit --tenant t --cpu 4 --memory 1GiB --label zone=z1 --label !old --tolerate any",
+            "submit --tenant t --cpu 4 --memory 1GiB --node-label zone=z1 --node-label !old --tolerate any",
             "queue-set q --parent p --weight 500m --limit cpu=4 --tenant a --tenant b --order sjf",
             "priority-class batch -5 --preemptible --grace 30s --placement best-fit",
             "policy --fair-share-preemption false --half-life 7d --backfill --protected 500m",
             "cordon n",
             "uncordon n --expected-version 1",
-            "reserve r --queue q --until 2026-01-31T08:00:00Z --nodes 3 --label zone=z1",
+            "reserve r --queue q --until 2026-01-31T08:00:00Z --nodes 3 --node-label zone=z1",
             "unreserve r",
             "node approve n --cpu 64 --memory 256GiB --gpus 8 --gpu-model A100 --label zone=z1 --extended fpga=2 --token-ttl 7d",
             "node forget n --expected-version 1",

@@ -3,29 +3,16 @@
 //! version of every state that holds requests.
 
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
+use std::sync::Arc;
 use wire::Message;
 
-pub fn serialize<M: Message, S: Serializer>(part: &M, to: S) -> Result<S::Ok, S::Error> {
+pub fn serialize<M: Message, S: Serializer>(part: &Arc<M>, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_bytes(&part.encode_to_vec())
 }
 
-pub fn deserialize<'de, M: Message, D: Deserializer<'de>>(from: D) -> Result<M, D::Error> {
+pub fn deserialize<'de, M: Message, D: Deserializer<'de>>(from: D) -> Result<Arc<M>, D::Error> {
     let bytes = <&[u8]>::deserialize(from)?;
-    M::decode(bytes).map_err(D::Error::custom)
-}
-
-/// The same for one that is shared.
-pub mod shared {
-    use super::{Deserializer, Message, Serializer};
-    use std::sync::Arc;
-
-    pub fn serialize<M: Message, S: Serializer>(part: &Arc<M>, to: S) -> Result<S::Ok, S::Error> {
-        super::serialize(&**part, to)
-    }
-
-    pub fn deserialize<'de, M: Message, D: Deserializer<'de>>(from: D) -> Result<Arc<M>, D::Error> {
-        super::deserialize(from).map(Arc::new)
-    }
+    M::decode(bytes).map(Arc::new).map_err(D::Error::custom)
 }
 
 #[cfg(test)]
@@ -50,23 +37,20 @@ mod tests {
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct State<M: wire::Message> {
         #[serde(with = "super")]
-        request: M,
-        #[serde(with = "super::shared")]
-        shared: Arc<M>,
+        request: Arc<M>,
+        behind: u8,
     }
 
     #[test]
     fn a_state_of_a_message_with_a_field_less_is_read() {
-        let before = |priority| Before { priority };
-        let (request, shared) = (before(300), Arc::new(before(7)));
-        let bytes = postcard::to_allocvec(&State { request, shared }).unwrap();
-        let after = |priority| After {
-            priority,
-            retries: 0,
-        };
-        let (request, shared) = (after(300), Arc::new(after(7)));
+        let request = Arc::new(Before { priority: 300 });
+        let bytes = postcard::to_allocvec(&State { request, behind: 7 }).unwrap();
         let read: State<After> = postcard::from_bytes(&bytes).unwrap();
-        assert_eq!(read, State { request, shared });
-        assert!(postcard::from_bytes::<State<After>>(&[1, 0xff, 0]).is_err());
+        let request = Arc::new(After {
+            priority: 300,
+            retries: 0,
+        });
+        assert_eq!(read, State { request, behind: 7 });
+        assert!(postcard::from_bytes::<State<After>>(&[1, 0xff, 7]).is_err());
     }
 }

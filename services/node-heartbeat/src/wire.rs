@@ -78,7 +78,7 @@ fn write(assignment: &Assignment, (boot, cell): (u64, CellNo), more: &[Assignmen
     Plain::write_field(&assignment.stop, 7, out);
     Plain::write_field(&assignment.placed, 6, out);
     Plain::write_field(&assignment.gpus, 5, out);
-    Plain::write_field(&assignment.spec, 4, out);
+    out.field(4, |out| out.put(&assignment.spec));
     Plain::write_field(&assignment.tenant, 3, out);
     Plain::write_field(&assignment.allocation.id(cell).to_string(), 2, out);
     Plain::write_field(&assignment.revision, 1, out);
@@ -200,12 +200,16 @@ mod tests {
         );
     }
 
+    fn spec() -> AllocationSpec {
+        AllocationSpec::plain(token("j"), 1000, 1 << 30)
+    }
+
     fn assignment(revision: u64) -> Assignment {
         Assignment {
             revision,
             allocation: AllocationNo(7),
             tenant: token("t"),
-            spec: AllocationSpec::plain(token("j"), 1000, 1 << 30),
+            spec: spec().encode_to_vec().into(),
             gpus: vec![GpuShare {
                 device: 3,
                 milli: 500,
@@ -223,7 +227,7 @@ mod tests {
             revision,
             allocation_id: "00000000-0000-0001-0000-000000000007".into(),
             tenant: "t".into(),
-            spec: Some(AllocationSpec::plain(token("j"), 1000, 1 << 30).to_prost()),
+            spec: Some(spec().to_prost()),
             gpus: vec![v1::GpuShare {
                 device: 3,
                 milli: 500,

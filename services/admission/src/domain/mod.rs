@@ -80,7 +80,7 @@ impl Decider for Admission {
     type By = vocab::fact::Admission;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 6;
+    const STATE_VERSION: u32 = 7;
 
     const READERS: &'static [Writer] = &[Writer::Quota, Writer::Scheduler];
 

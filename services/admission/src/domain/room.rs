@@ -13,13 +13,15 @@ use vocab::{
 /// An operation that is remembered.
 const OPERATION: u64 = 470;
 /// An allocation that has not ended.
-const LIVE: u64 = 4600;
+const LIVE: u64 = 4100;
 /// One that has, within its window.
 const ENDED: u64 = 250;
 /// Entries of names, of dependencies and of a gang that one with such has.
 const LINKED: u64 = 800;
 /// How often what a specification holds beside itself is kept.
 const COPIES: u64 = 7;
+/// The same of its labels, by which nothing is decided.
+const LABEL_COPIES: u64 = 2;
 /// A name longer than this stands beside its place.
 const NAME: usize = 24;
 
@@ -169,7 +171,9 @@ pub(super) fn live(tenant: &Token, spec: &AllocationSpec) -> u64 {
         true => LINKED,
         false => 0,
     };
-    LIVE + linked + COPIES * (beside(tenant) + of_spec(spec))
+    let labels = spec.labels.iter();
+    let labels = labels.map(|(name, value)| 48 + beside(name) + beside(value));
+    LIVE + linked + COPIES * (beside(tenant) + of_spec(spec)) + LABEL_COPIES * labels.sum::<u64>()
 }
 
 pub(super) fn ended(tenant: &Token) -> u64 {
@@ -188,7 +192,7 @@ fn beside_all<'a>(names: impl IntoIterator<Item = &'a Option<Token>>) -> u64 {
     names.into_iter().flatten().map(beside).sum()
 }
 
-/// What a specification holds beside itself.
+/// What a specification holds beside itself, without its labels.
 fn of_spec(spec: &AllocationSpec) -> u64 {
     let models = spec.gpu.iter().flat_map(|gpu| &gpu.models);
     let models: u64 = models.map(|model| 24 + beside(model)).sum();

@@ -1,7 +1,10 @@
 //! Nodes: which may join, and which are kept free of anything new or for one queue.
 
 use super::{Expected, told};
-use crate::{Failure, amount, stack, submit::requirement};
+use crate::{
+    Failure, amount, stack,
+    submit::{label, requirement},
+};
 use chassis::stack::Stack;
 use clap::{Args, Subcommand};
 use client::Operation;
@@ -54,14 +57,6 @@ pub struct Forget {
     node: String,
     #[command(flatten)]
     expected: Expected,
-}
-
-fn label(text: &str) -> Result<v1::Label, String> {
-    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
-    Ok(v1::Label {
-        name: name.to_owned(),
-        value: value.to_owned(),
-    })
 }
 
 fn extended(text: &str) -> Result<v1::ExtendedAmount, String> {
@@ -215,7 +210,7 @@ pub struct Reserve {
     #[arg(long)]
     nodes: i64,
     /// What the nodes' labels must be like: KEY=V1,V2 KEY!=V1,V2 KEY !KEY; may be repeated, and all must hold.
-    #[arg(long = "label", value_name = "SELECTOR", value_parser = requirement)]
+    #[arg(long = "node-label", value_name = "SELECTOR", value_parser = requirement)]
     selector: Vec<v1::Requirement>,
     #[command(flatten)]
     expected: Expected,

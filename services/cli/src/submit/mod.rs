@@ -94,7 +94,7 @@ fn extended(text: &str) -> Result<v1::ExtendedRequest, String> {
     })
 }
 
-fn label(text: &str) -> Result<v1::Label, String> {
+pub(crate) fn label(text: &str) -> Result<v1::Label, String> {
     let pair = text.split_once('=');
     let (name, value) = pair.ok_or_else(|| format!("{text}: write a label as NAME=VALUE"))?;
     Ok(v1::Label {

@@ -6,7 +6,7 @@ use schemas::v1::{self, NumaPolicy, Operator};
 #[derive(Args)]
 pub struct Place {
     /// What the node's labels must be like: KEY=V1,V2 KEY!=V1,V2 KEY !KEY; may be repeated, and all must hold.
-    #[arg(long = "label", value_name = "SELECTOR", value_parser = requirement)]
+    #[arg(long = "node-label", value_name = "SELECTOR", value_parser = requirement)]
     selector: Vec<v1::Requirement>,
     /// A taint that does not keep it off; `any` is every taint. May be repeated.
     #[arg(long = "tolerate", value_name = "KEY[=VALUE]", value_parser = toleration)]

@@ -17,11 +17,11 @@ use join::{Approved, Held};
 use lease::Leases;
 use ledger::{Decider, Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
-use vocab::{
-    AllocationNo, AllocationSpec, At, GpuShare, Millis, NodeCapacity, Refusal, RunState, Token,
-    Writer,
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
+use vocab::{AllocationNo, At, GpuShare, Millis, NodeCapacity, Refusal, RunState, Token, Writer};
 
 /// Everything that node-heartbeat knows; all but the leases folded from the ledger.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -39,6 +39,9 @@ pub struct Nodes {
     leases: Leases,
     #[serde(skip)]
     effects: Vec<Effect>,
+    /// For what is encoded.
+    #[serde(skip)]
+    scratch: Vec<u8>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,8 +59,7 @@ pub struct Node {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Requested {
     tenant: Token,
-    #[serde(with = "ledger::as_message")]
-    spec: AllocationSpec,
+    spec: Arc<[u8]>,
     /// It has run, and an agent may still repeat what it said of that.
     again: bool,
 }
@@ -81,8 +83,8 @@ pub struct Assignment {
     pub revision: u64,
     pub allocation: AllocationNo,
     pub tenant: Token,
-    #[serde(with = "ledger::as_message")]
-    pub spec: AllocationSpec,
+    /// The message `AllocationSpec`, as the agent gets it: nothing is decided by it here.
+    pub spec: Arc<[u8]>,
     pub gpus: Vec<GpuShare>,
     pub placed: Millis,
     pub stop: bool,
@@ -198,12 +200,7 @@ impl Decider for Nodes {
             Input::AllocationRequested(AllocationRequested { operation, spec }) => {
                 let requested = Requested {
                     tenant: operation.tenant.clone(),
-                    // Once it is placed, nobody asks where it may be.
-                    spec: AllocationSpec {
-                        rules: None,
-                        depends_on: Vec::new(),
-                        ..spec.clone()
-                    },
+                    spec: run::spec(spec, &mut self.scratch),
                     again: false,
                 };
                 self.requested.insert(AllocationNo(at.no.0), requested);

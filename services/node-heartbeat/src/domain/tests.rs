@@ -8,7 +8,7 @@ use vocab::fact::{
     AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStopping, NodeForgotten,
     NodeJoined, NodeLost, NodeReady, NodeRegistered, RunReported,
 };
-use vocab::{EndCause, Event, EventNo, Lsn, Operation, PlacementPolicy};
+use vocab::{AllocationSpec, EndCause, Event, EventNo, Lsn, Operation, PlacementPolicy};
 
 const LEASE: i64 = 10;
 

@@ -16,7 +16,7 @@ pub struct AllocationRow {
     pub allocation: AllocationNo,
     pub tenant: Token,
     /// Shared by the changes of one batch.
-    #[serde(with = "ledger::as_message::shared")]
+    #[serde(with = "ledger::as_message")]
     pub spec: Arc<AllocationSpec>,
     pub requested_at: Millis,
     pub state: AllocationState,

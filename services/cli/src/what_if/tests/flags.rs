@@ -19,7 +19,7 @@ fn every_flag_of_a_submit_reaches_the_request() {
         "{begin} --gpus 1 --gpu-milli 500 --gpu-model T4 --extended fpga=2 --queue q --priority 7 \
          --priority-class c --job-set s --name n --after x --after-success y --retries 3 \
          --never-requeue --run-time 10m --gang g --gang-size 8 --gang-min 6 --gang-uniform rack \
-         --label zone=z1 --tolerate any --group w --affinity w:rack --anti-affinity v --spread rack:2 \
+         --node-label zone=z1 --label grant=7 --tolerate any --group w --affinity w:rack --anti-affinity v --spread rack:2 \
          --numa single --count 8"
     ));
     let dependency = |allocation_id: &str, success| v1::DependencyRequest {
@@ -65,6 +65,10 @@ fn every_flag_of_a_submit_reaches_the_request() {
             }],
             numa: v1::NumaPolicy::Single.into(),
         }),
+        labels: vec![v1::Label {
+            name: "grant".into(),
+            value: "7".into(),
+        }],
         ..plain
     };
     assert_eq!(found, Verb::Submit(expected));
@@ -141,7 +145,7 @@ fn nodes_are_cordoned_and_reserved_as_they_are_for_good() {
         selector: vec![submit::requirement("!old").unwrap()],
     };
     let reserve = "reserve r --queue q --from 1970-01-01T00:00:01Z --until 1970-01-01T00:00:02Z \
-                   --nodes 3 --label !old";
+                   --nodes 3 --node-label !old";
     for (line, wanted) in [(reserve, Some(wanted)), ("unreserve r", None)] {
         let expected = v1::SetReservation {
             reservation: "r".into(),
