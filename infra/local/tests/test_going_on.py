@@ -83,8 +83,11 @@ class Up(unittest.TestCase):
             del value["pids"]
         self.assertEqual(first, second)
         self.assert_there(allocation)
-        # What a person has set is not set back.
-        self.assertRegex(self.apportion("quota", "get", "team-a").stdout, r"(?m)^gpu \S+ +7\.000 ")
+        # What a person has set is not set back. It is shown once quota has said that it has read it.
+        def limited():
+            return re.search(r"(?m)^gpu \S+ +7\.000 ", self.apportion("quota", "get", "team-a").stdout)
+
+        self.assertTrue(net.wait_until(limited, 20), self.apportion("quota", "get", "team-a").stdout)
         self.assertEqual(self.apportion("verify").returncode, 0)
         self.assertNotEqual(self.submit(), allocation)
         self.assertTrue((self.state / "log.before" / "scheduler.log").exists())
