@@ -117,14 +117,19 @@ class Repair(unittest.TestCase):
         allocations = [self.submit() for _ in range(3)]
         for allocation in allocations:
             self.done("cancel", "--tenant", "team-a", allocation)
+        before = None
 
         def settled():
+            """Leaders confirm what they have read: the ledger is at rest when two looks, a second apart, find one end."""
+            nonlocal before
             self.done("ledger", "copy", "--to", str(self.copy))
             plan = self.apportion(*self.repair("--copy", str(self.copy)))
-            reached = re.findall(r"(the tables of \w+|the feed|the bill) has read it up to lsn (\d+)", plan.stdout)
-            return plan.returncode == 0 and len(reached) == 6
+            reached = re.findall(r"(?:the tables of \w+|the feed|the bill) has read it up to lsn (\d+)", plan.stdout)
+            end = re.search(r"ends at lsn (\d+)", plan.stdout)[1]
+            before, last = end, before
+            return plan.returncode == 0 and len(reached) == 6 and end == last
 
-        self.until("not everybody has read it", settled)
+        self.assertTrue(net.wait_until(settled, PATIENCE_S, 1), "not everybody has read it")
         return size, allocations
 
     def test_what_was_lost_under_living_services_comes_back_from_a_copy_byte_for_byte(self):

@@ -265,6 +265,11 @@ impl fmt::Display for Findings {
         if let Some(fault) = &self.survey.fault {
             writeln!(f, "Its chain is broken: {fault}.")?;
         }
+        // A copy does not mend everything for them.
+        let beyond_copy = |witness: &Witness| {
+            let copy = self.copy.as_ref();
+            copy.is_some_and(|copy| witness.lsn > end.max(copy.end))
+        };
         let mut lines = Vec::new();
         for witness in &self.witnesses {
             let mut line = format!(
@@ -273,6 +278,7 @@ impl fmt::Display for Findings {
             );
             let says = match self.survey.agrees(witness) {
                 true => "agrees",
+                false if beyond_copy(witness) => "BEYOND THE END, AND BEYOND THE COPY'S",
                 false if witness.lsn > end => "BEYOND THE END",
                 false => "SOMETHING ELSE STANDS THERE NOW",
             };
@@ -312,8 +318,8 @@ mod tests {
         text.bytes().map(|byte| Digest::of(&[byte])).collect()
     }
 
-    /// A ledger, a copy and what others have read, a letter for each record; and what can be done.
-    fn check(ledger: &str, copy: Option<&str>, read: &[&str], expected: &str) {
+    /// A ledger, a copy and what others have read, a letter for each record.
+    fn findings(ledger: &str, copy: Option<&str>, read: &[&str]) -> Findings {
         let survey = Survey {
             ledger: LedgerId(1),
             digests: digests(ledger.trim_end_matches('!')),
@@ -333,12 +339,17 @@ mod tests {
                 .copied()
                 .filter(|_| !read.ends_with('?')),
         };
-        let findings = Findings {
+        Findings {
             survey,
             witnesses: read.iter().map(witness).collect(),
             notes: Vec::new(),
             copy,
-        };
+        }
+    }
+
+    /// What can be done.
+    fn check(ledger: &str, copy: Option<&str>, read: &[&str], expected: &str) {
+        let findings = findings(ledger, copy, read);
         let said = |way| match findings.can(way) {
             Ok(()) => "yes",
             Err(NoWay::NothingToDo) => "nothing to do",
@@ -381,26 +392,31 @@ mod tests {
     }
 
     #[test]
-    fn what_was_approved_is_one_plan_and_no_other() {
-        let findings = |text: &str, read: u64| Findings {
-            survey: Survey {
-                ledger: LedgerId(1),
-                digests: digests(text),
-                fault: None,
-            },
-            witnesses: vec![Witness {
-                who: "a witness".to_owned(),
-                lsn: Lsn(read),
-                digest: None,
-            }],
-            notes: Vec::new(),
-            copy: None,
+    fn a_witness_who_has_read_more_than_the_copy_holds_is_told_apart() {
+        let check = |copy: Option<&str>, read: &str, says: &str| {
+            let shown = findings("ab", copy, &[read]).to_string();
+            let line = shown.lines().find(|line| line.contains("a witness"));
+            assert_eq!(
+                line.and_then(|line| line.split(": ").nth(1)),
+                Some(says),
+                "{shown}"
+            );
         };
-        let plan = findings("ab", 3).approval(Way::Adopt);
-        assert_eq!(plan, findings("ab", 3).approval(Way::Adopt));
-        assert_ne!(plan, findings("ab", 3).approval(Way::Restore));
-        assert_ne!(plan, findings("ab", 4).approval(Way::Adopt));
-        assert_ne!(plan, findings("ax", 3).approval(Way::Adopt));
-        assert_ne!(plan, findings("abc", 4).approval(Way::Adopt));
+        check(Some("abc"), "ab", "agrees");
+        check(None, "abc", "BEYOND THE END");
+        check(Some("abc"), "abc", "BEYOND THE END");
+        check(Some("abc"), "abcd", "BEYOND THE END, AND BEYOND THE COPY'S");
+        check(Some("a"), "abc", "BEYOND THE END, AND BEYOND THE COPY'S");
+        check(Some("abc"), "ax", "SOMETHING ELSE STANDS THERE NOW");
+    }
+
+    #[test]
+    fn what_was_approved_is_one_plan_and_no_other() {
+        let plan = findings("ab", None, &["abc?"]).approval(Way::Adopt);
+        assert_eq!(plan, findings("ab", None, &["abc?"]).approval(Way::Adopt));
+        assert_ne!(plan, findings("ab", None, &["abc?"]).approval(Way::Restore));
+        assert_ne!(plan, findings("ab", None, &["abcd?"]).approval(Way::Adopt));
+        assert_ne!(plan, findings("ax", None, &["abc?"]).approval(Way::Adopt));
+        assert_ne!(plan, findings("abc", None, &["abcd?"]).approval(Way::Adopt));
     }
 }
