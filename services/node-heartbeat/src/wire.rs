@@ -78,7 +78,7 @@ fn write(assignment: &Assignment, (boot, cell): (u64, CellNo), more: &[Assignmen
     Plain::write_field(&assignment.stop, 7, out);
     Plain::write_field(&assignment.placed, 6, out);
     Plain::write_field(&assignment.gpus, 5, out);
-    out.field(4, |out| out.put(&assignment.spec));
+    out.field(4, |out| out.put(assignment.spec.as_bytes()));
     Plain::write_field(&assignment.tenant, 3, out);
     Plain::write_field(&assignment.allocation.id(cell).to_string(), 2, out);
     Plain::write_field(&assignment.revision, 1, out);
@@ -164,7 +164,7 @@ fn joining(answer: join_reply::Answer) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vocab::{AllocationNo, AllocationSpec, GpuShare};
+    use vocab::{AllocationNo, AllocationSpec, EncodedSpec, GpuShare};
 
     fn token(text: &str) -> Token {
         Token::new(text).expect("a literal token")
@@ -209,7 +209,7 @@ mod tests {
             revision,
             allocation: AllocationNo(7),
             tenant: token("t"),
-            spec: spec().encode_to_vec().into(),
+            spec: EncodedSpec::of(&spec()),
             gpus: vec![GpuShare {
                 device: 3,
                 milli: 500,

@@ -190,7 +190,7 @@ impl Projection for WarmProjection {
                 self.live.insert(row.allocation, row);
             }
             Input::LineExplained(line) => {
-                let entry = Entry::new(Position::of(at), at.now, line.clone());
+                let entry = Entry::of(at, Said::LineExplained(line));
                 out.extend(entry.map(|entry| Change::Entry(Box::new(entry))));
             }
             Input::ReservationDecided(decided) => {

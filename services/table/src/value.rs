@@ -8,7 +8,7 @@ use uuid::Uuid;
 use vocab::{
     AllocationNo, BudgetOf, EndCause, EventNo, LineNo, Lsn, Millis, OnExceed, Period,
     PlacementPolicy, PreemptionCause, QosClass, QueueOrder, QuotaResource, ReclaimFrom,
-    ReservationNo, ReservationState, Rule, Token, WaitingReason,
+    ReservationNo, ReservationState, Rule, Stage, Token, WaitingReason,
 };
 
 /// A type of Postgres, by its name and the fixed numbers that it and its arrays have in `pg_type`.
@@ -409,6 +409,18 @@ names!(
     ReservationState,
     WaitingReason,
 );
+
+impl Value for Stage {
+    const TYPE: PgType = types::TEXT;
+
+    fn check(column: &str) -> Option<String> {
+        Some(one_of(column, Self::NAMES.into_iter()))
+    }
+
+    fn write(&self, column: &'static str, out: &mut Vec<u8>) -> Result<Written, RowError> {
+        self.name().write(column, out)
+    }
+}
 
 impl Value for QuotaResource {
     const TYPE: PgType = types::TEXT;

@@ -22,7 +22,7 @@ pub use account::{
     Account, Budget, BudgetOf, Limits, ModelChoice, OnExceed, Period, QuotaResource, ReclaimFrom,
     TenantSettings, Validity,
 };
-pub use capacity::{NodeApproval, NodeCapacity};
+pub use capacity::{Label, NodeApproval, NodeCapacity};
 pub use event::{
     At, CancelVerdict, Candidate, EndCause, Filter, GpuShare, LineNo, ModelGrant, Operation,
     PreemptionCause, PriorityTarget, QuotaFlags, RunState, TraceContext, WaitingReason, Writer,
@@ -41,8 +41,8 @@ pub use scheduling::{
     AdvanceReservation, PlacementPolicy, PriorityClass, QueueOrder, QueueSettings, SchedulingPolicy,
 };
 pub use spec::{
-    AllocationSpec, Dependency, Gang, GpuRequest, QosClass, ResourceKey, ResourceKind, Restart,
-    RunLimits,
+    AllocationSpec, Dependency, EncodedSpec, Gang, GpuRequest, QosClass, ResourceKey, ResourceKind,
+    Restart, RunLimits,
 };
 pub use time::{HOUR_MS, Millis};
 pub use token::{BadToken, Token};

@@ -1,5 +1,5 @@
-//! The life of an allocation: the stages it goes through, and which one follows from a fact. All that tell how an
-//! allocation stands (the tables, the queries on the bus) take the stage from here.
+//! The life of an allocation: the stages it goes through, and which one follows from a fact. The tables
+//! take the stage from here.
 
 use crate::{AllocationNo, WaitingReason, inputs};
 use serde::{Deserialize, Serialize};

@@ -17,11 +17,10 @@ use join::{Approved, Held};
 use lease::Leases;
 use ledger::{Decider, Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+use std::collections::{BTreeMap, BTreeSet};
+use vocab::{
+    AllocationNo, At, EncodedSpec, GpuShare, Millis, NodeCapacity, Refusal, RunState, Token, Writer,
 };
-use vocab::{AllocationNo, At, GpuShare, Millis, NodeCapacity, Refusal, RunState, Token, Writer};
 
 /// Everything that node-heartbeat knows; all but the leases folded from the ledger.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -39,9 +38,6 @@ pub struct Nodes {
     leases: Leases,
     #[serde(skip)]
     effects: Vec<Effect>,
-    /// For what is encoded.
-    #[serde(skip)]
-    scratch: Vec<u8>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,7 +55,7 @@ pub struct Node {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Requested {
     tenant: Token,
-    spec: Arc<[u8]>,
+    spec: EncodedSpec,
     /// It has run, and an agent may still repeat what it said of that.
     again: bool,
 }
@@ -83,8 +79,8 @@ pub struct Assignment {
     pub revision: u64,
     pub allocation: AllocationNo,
     pub tenant: Token,
-    /// The message `AllocationSpec`, as the agent gets it: nothing is decided by it here.
-    pub spec: Arc<[u8]>,
+    /// As the agent gets it: nothing is decided by it here.
+    pub spec: EncodedSpec,
     pub gpus: Vec<GpuShare>,
     pub placed: Millis,
     pub stop: bool,
@@ -200,7 +196,7 @@ impl Decider for Nodes {
             Input::AllocationRequested(AllocationRequested { operation, spec }) => {
                 let requested = Requested {
                     tenant: operation.tenant.clone(),
-                    spec: run::spec(spec, &mut self.scratch),
+                    spec: run::spec(spec),
                     again: false,
                 };
                 self.requested.insert(AllocationNo(at.no.0), requested);

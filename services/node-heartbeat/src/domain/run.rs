@@ -2,10 +2,9 @@
 
 use super::{Assignment, Effect, Node, Nodes, Requested, Run};
 use ledger::{Draft, IllegalEvent};
-use std::{borrow::Cow, collections::btree_map::Entry, fmt, sync::Arc};
+use std::{collections::btree_map::Entry, fmt};
 use vocab::fact::{AllocationPlaced, RunReported};
-use vocab::{AllocationNo, AllocationSpec, At, Millis, RunState, Token};
-use wire::{Message, Out};
+use vocab::{AllocationNo, AllocationSpec, At, EncodedSpec, Millis, RunState, Token};
 
 /// What an agent says of one of its runs.
 pub(super) struct Report {
@@ -16,18 +15,15 @@ pub(super) struct Report {
 }
 
 /// What an agent gets of a specification. Once it is placed, nobody asks where it may be and what it waited for.
-pub(super) fn spec(asked: &AllocationSpec, scratch: &mut Vec<u8>) -> Arc<[u8]> {
-    let told = match asked.rules.is_none() && asked.depends_on.is_empty() {
-        true => Cow::Borrowed(asked),
-        false => Cow::Owned(AllocationSpec {
-            rules: None,
-            depends_on: Vec::new(),
-            ..asked.clone()
-        }),
-    };
-    scratch.clear();
-    Out::behind(scratch, |out| told.write_body(out));
-    scratch[..].into()
+pub(super) fn spec(asked: &AllocationSpec) -> EncodedSpec {
+    if asked.rules.is_none() && asked.depends_on.is_empty() {
+        return EncodedSpec::of(asked);
+    }
+    EncodedSpec::of(&AllocationSpec {
+        rules: None,
+        depends_on: Vec::new(),
+        ..asked.clone()
+    })
 }
 
 /// Records a report that moves the run on. A repeated or late one, or one of another life of the agent, changes nothing.

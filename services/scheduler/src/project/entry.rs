@@ -134,7 +134,7 @@ impl Entry {
 }
 
 /// Entries one behind the other, as the column `allocations.facts` has them.
-#[derive(Debug, Default, wire::Wire)]
+#[derive(Debug, wire::Wire)]
 pub struct Entries {
     #[wire(1)]
     entries: Vec<Entry>,

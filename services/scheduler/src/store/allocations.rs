@@ -6,8 +6,8 @@ use sqlx::{PgExecutor, PgPool};
 use table::{Read, Table};
 use uuid::Uuid;
 use vocab::{
-    AllocationId, CellNo, EndCause, GpuShare, LineNo, Lsn, Millis, QosClass, Refusal, Rule, Token,
-    WaitingReason,
+    AllocationId, CellNo, EndCause, GpuShare, LineNo, Lsn, Millis, QosClass, Refusal, Rule, Stage,
+    Token, WaitingReason,
 };
 
 /// Every allocation, live and ended, as the ledger has it.
@@ -102,10 +102,7 @@ pub struct Record<'a> {
     /// Allowed models; empty means any.
     #[table(fixed)]
     gpu_models: Vec<&'a str>,
-    #[table(
-        check = "state IN ('requested', 'queued', 'nominated', 'placed', 'running', 'stopping', 'ended', 'denied')"
-    )]
-    state: &'static str,
+    state: Stage,
     /// None while it was never tried.
     waiting_reason: Option<WaitingReason>,
     node: Option<&'a Token>,
@@ -211,7 +208,7 @@ impl<'a> Record<'a> {
                 .iter()
                 .map(Token::as_str)
                 .collect(),
-            state: state.stage().name(),
+            state: state.stage(),
             waiting_reason: reason,
             node: place.map(|place| &place.node),
             gpu_devices: gpus.iter().map(|share| share.device.into()).collect(),

@@ -17,9 +17,7 @@ use super::{
     Admission, Rules,
     check::{amount, bounded, by_name, optional, small_amount, token},
 };
-use vocab::{AllocationSpec, Refusal, Restart, Rule, Token};
-
-wire::pair!(pub Label { name, value });
+use vocab::{AllocationSpec, Label, Refusal, Restart, Rule, Token};
 
 wire::pair! {
     /// Whatever else nodes count, and how much of it.
