@@ -4,14 +4,14 @@ use crate::{
     agent::Agent,
     suite::{Outcome, Setup, Suite, eventually, id, small},
 };
-use admission::domain::{Admission, Rules as AdmissionRules};
+use admission::domain::{Admission, Config as AdmissionConfig};
 use chassis::Clock;
 use client::{Client, Operation, SetQuota, SetTenant};
 use ledger::{
     Bus, Decider, Inbox, InboxLimits, Leader, LeaderOptions, NoObserver, Replica, Snapshot, Stored,
     Tail, jetstream::JetStreamBus, state_digest,
 };
-use node_heartbeat::domain::{Joining, Nodes, Rules as NodeRules};
+use node_heartbeat::domain::{Config as NodeConfig, Joining, Nodes};
 use quota::domain::Quota;
 use scheduler::domain::Scheduler;
 use schemas::v1::{Cancel, RunPhase, request::Verb};
@@ -33,11 +33,11 @@ impl Drop for Live {
 impl Live {
     async fn lead<D: Decider + Sync>(
         suite: &Suite,
-        rules: D::Rules,
+        config: D::Config,
         inbox: Option<(Inbox, ledger::Decode<D::Command>)>,
     ) -> Self {
         let options = LeaderOptions {
-            rules,
+            config,
             leader: *Uuid::new_v4().as_bytes(),
             inbox,
             local: None,
@@ -59,12 +59,12 @@ impl Live {
 
     async fn all(suite: &Suite) -> [Self; 4] {
         let cell = suite.cell_no();
-        let rules = AdmissionRules {
+        let admission = AdmissionConfig {
             cell,
             operation_window_ms: vocab::HOUR_MS,
             operations_max: 1_000,
             allocations_max: 1_000,
-            room: admission::Settings::default().rules(cell, 1000).room,
+            room: admission::domain::Shares::default(),
             slot_ms: 1000,
             window_slots: 172_800,
         };
@@ -76,12 +76,12 @@ impl Live {
             Inbox::Report,
             Arc::new(move |message: &_| node_heartbeat::report(message, cell)) as ledger::Decode<_>,
         );
-        let nodes = NodeRules {
+        let nodes = NodeConfig {
             lease_ms: 3_600_000,
             joining: Joining::Open,
         };
         [
-            Self::lead::<Admission>(suite, rules, Some(ingress)).await,
+            Self::lead::<Admission>(suite, admission, Some(ingress)).await,
             Self::lead::<Quota>(suite, quota::domain::Config::default(), None).await,
             Self::lead::<Scheduler>(suite, scheduler::Config::default(), None).await,
             Self::lead::<Nodes>(suite, nodes, Some(report)).await,

@@ -4,7 +4,7 @@ use crate::{
     table::Count,
     tasks::{self, Run},
 };
-use admission::{Settings, feed::Feed};
+use admission::feed::Feed;
 use allocation_counter::AllocationInfo;
 use analytics::domain::Usage;
 use ledger::{
@@ -12,7 +12,7 @@ use ledger::{
     ProjectorError, Record, Resume, SAYS_AFTER, Sink, SinkError,
     memory::{Faults, MemoryBus},
 };
-use node_heartbeat::domain::{Effect, Joining, Rules as NodeRules};
+use node_heartbeat::domain::{Config as NodeConfig, Effect, Joining};
 use proof::simulate::{MemoryFeed, Orders, Process, Role, Shared, SimTime, WorldClock};
 use scheduler::Config as SchedulerConfig;
 use std::{
@@ -68,15 +68,17 @@ impl Cell {
     fn new() -> Self {
         let bus = MemoryBus::new(1, Faults::default());
         let clock = WorldClock::new(BEGAN_MS);
-        let settings = Settings::default();
         let shared = Shared {
             bus: bus.clone(),
             feed: MemoryFeed::new(1, 0),
             cell: CELL,
-            admission: settings.rules(CELL, SchedulerConfig::default().slot_ms),
+            admission: admission::Config {
+                cell: CELL,
+                ..admission::Config::default()
+            },
             scheduler: SchedulerConfig::default(),
             // Nobody sends heartbeats.
-            nodes: NodeRules {
+            nodes: NodeConfig {
                 lease_ms: 24 * HOUR_MS,
                 joining: Joining::Open,
             },

@@ -57,16 +57,14 @@ impl Service for AnalyticsService {
         let disk = Disk::new(store.clone(), component, &ctx.metrics);
         let resumed = ResumedThrough::default();
         let told = resumed.clone();
-        let up = health.clone();
         let sink = ClickHouseSink::new(store.clone(), rows, move |through| {
             told.store(through.0, Ordering::Relaxed);
-            up.ready();
         })
         .on_drift(config.on_drift);
         let bus = ctx.ledger().await?;
         let shell = Shell::new(
             instruments,
-            health.clone(),
+            health,
             ctx.follower(Usage::NAME, Behind::Degraded),
             ctx.journey.clone(),
             ctx.clock.clone(),

@@ -68,7 +68,6 @@ impl Shell {
         clock: Clock,
         resumed: ResumedThrough,
     ) -> Self {
-        health.degraded("catching up");
         Self {
             instruments,
             health,
@@ -133,6 +132,10 @@ fn gauge(value: u64) -> i64 {
 }
 
 impl ProjectorObserver for Shell {
+    fn borne_out(&mut self) {
+        self.health.degraded("catching up");
+    }
+
     fn received(&mut self, frame: &Frame) {
         self.instruments.received.set(gauge(frame.lsn.0));
         self.follower.read(frame.lsn);

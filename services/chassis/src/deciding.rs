@@ -59,9 +59,9 @@ impl Time for Clock {
     }
 }
 
-/// What a decider needs beside its rules.
+/// What a decider needs beside its domain.
 pub struct Deciding<D: Decider> {
-    pub rules: D::Rules,
+    pub config: D::Config,
     /// Its inbox and how to read what comes in by it.
     pub inbox: Option<(Inbox, Decode<D::Command>)>,
     pub local: Option<mpsc::Receiver<D::Command>>,
@@ -73,9 +73,9 @@ pub struct Deciding<D: Decider> {
 
 impl<D: Decider> Deciding<D> {
     /// Decides on what stands on the ledger alone.
-    pub fn on_ledger(rules: D::Rules, read_models: Vec<Mark>) -> Self {
+    pub fn on_ledger(config: D::Config, read_models: Vec<Mark>) -> Self {
         Self {
-            rules,
+            config,
             inbox: None,
             local: None,
             effects: None,
@@ -108,7 +108,7 @@ impl<T> Context<T> {
             None => None,
         };
         check_ledger_settings(&config, page.map(|page| page.config.sync_always))?;
-        component.ready();
+        component.not_ready("nobody reads it yet");
         self.watch_reader(&bus);
         if let Some(monitor) = monitor {
             self.watch_store(monitor);
@@ -121,7 +121,6 @@ impl<T> Context<T> {
     pub async fn slot_ms(&self, bus: &JetStreamBus) -> Result<u64, Failure> {
         let component = self.health.component("ledger");
         let config = self.stream_config(bus, &component).await?;
-        component.ready();
         Ok(cell::slot_ms(&config)?)
     }
 
@@ -149,17 +148,17 @@ impl<T> Context<T> {
         bus: &JetStreamBus,
         deciding: Deciding<D>,
     ) -> Result<(), Failure> {
+        let observer = LeaderShell::new(D::WRITER, self);
         self.watch_clock();
         let mut bus = bus.clone();
         if deciding.inbox.is_some() {
             bus = bus.with_inboxes(self.outside("inbox").await?);
         }
-        let observer = LeaderShell::new(D::WRITER, self);
         let mut leader = [0; 16];
         leader.copy_from_slice(uuid::Uuid::new_v4().as_bytes());
         let (resign, resigns) = watch::channel(false);
         let options = LeaderOptions {
-            rules: deciding.rules,
+            config: deciding.config,
             leader,
             inbox: deciding.inbox,
             local: deciding.local,

@@ -33,8 +33,11 @@ impl Watches {
 }
 
 impl<T> Context<T> {
-    /// Registers one who reads the ledger; whoever is behind for long shows in the component `reader`.
+    /// Registers one who reads the ledger; whoever is behind for long shows in the component `reader`. A service is not ready
+    /// by a ledger that nobody reads yet.
     pub fn follower(&self, name: &'static str, behind: Behind) -> Follower {
+        self.health.component(name);
+        self.health.component("ledger").ready();
         self.followers.register(name, behind)
     }
 

@@ -30,7 +30,7 @@ pub trait Decider: Default + Serialize + DeserializeOwned + Send + 'static {
     /// What comes in by its inbox or from its shell; `Infallible` where there is neither.
     type Command: Send + 'static;
     /// Settings that decisions depend on. `observe` and `evolve` never see them, so a changed setting cannot change history.
-    type Rules: Clone + Send + Sync + 'static;
+    type Config: Clone + Send + Sync + 'static;
 
     /// What the shell is to do outside of the ledger, as data. Best effort: lost with the process, never replayed.
     type Effect: Send + 'static;
@@ -84,10 +84,10 @@ pub trait Decider: Default + Serialize + DeserializeOwned + Send + 'static {
     }
 
     /// Decides one command.
-    fn handle(&mut self, command: Self::Command, rules: &Self::Rules, draft: &mut Draft);
+    fn handle(&mut self, command: Self::Command, config: &Self::Config, draft: &mut Draft);
 
     /// Decides what the state says is to be decided, until nothing is left or the draft is full.
-    fn decide(&mut self, rules: &Self::Rules, draft: &mut Draft);
+    fn decide(&mut self, config: &Self::Config, draft: &mut Draft);
 
     /// Hands out the effects since the last call; they are no part of the serialised state.
     fn take_effects(&mut self) -> Vec<Self::Effect> {

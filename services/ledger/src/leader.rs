@@ -76,7 +76,7 @@ impl Observer for NoObserver {}
 pub type Decode<C> = Arc<dyn Fn(&InboxMessage) -> Vec<C> + Send + Sync>;
 
 pub struct LeaderOptions<D: Decider> {
-    pub rules: D::Rules,
+    pub config: D::Config,
     /// Random, of this process.
     pub leader: [u8; 16],
     pub inbox: Option<(Inbox, Decode<D::Command>)>,
@@ -574,15 +574,15 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         term.replica.fold_all()?;
 
         let mut draft = term.replica.draft(self.time.now());
-        let rules = self.options.rules.clone();
+        let config = self.options.config.clone();
         let state = term.replica.state_mut();
         if let Some(command) = first_command {
-            state.handle(command, &rules, &mut draft);
+            state.handle(command, &config, &mut draft);
         }
         if let Some(local) = self.options.local.as_mut() {
             for _ in 0..INPUTS_MAX {
                 match local.try_recv() {
-                    Ok(command) if !draft.full() => state.handle(command, &rules, &mut draft),
+                    Ok(command) if !draft.full() => state.handle(command, &config, &mut draft),
                     _ => break,
                 }
             }
@@ -604,7 +604,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 let before = draft.events.len();
                 draft.spend_on(operations);
                 for command in commands {
-                    state.handle(command, &rules, &mut draft);
+                    state.handle(command, &config, &mut draft);
                 }
                 let events = match D::READERS {
                     [] => 0,
@@ -613,7 +613,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 term.backlog.done(&taken, operations, events);
             }
         }
-        state.decide(&rules, &mut draft);
+        state.decide(&config, &mut draft);
         let more = draft.full() || !term.backlog.is_idle();
 
         let leader = self.options.leader;
@@ -820,8 +820,8 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 .vain
                 .is_some_and(|vain| vain.is_of(term.replica.next()));
             if silent == LOOKS && matches!(cause, Some(Cause::Deadline)) && !tried {
-                let (rules, now) = (&self.options.rules, self.time.now());
-                term.vain = term.replica.rehearse(rules, now);
+                let (config, now) = (&self.options.config, self.time.now());
+                term.vain = term.replica.rehearse(config, now);
                 silent = if term.vain.is_some() { 0 } else { silent };
             }
         }

@@ -206,10 +206,10 @@ impl<D: Decider> Replica<D> {
     }
 
     /// What deciding would come to: none if to something, or to an error. Tried on a copy, which takes in no inputs.
-    pub(crate) fn rehearse(&self, rules: &D::Rules, now: Millis) -> Option<Rehearsed> {
+    pub(crate) fn rehearse(&self, config: &D::Config, now: Millis) -> Option<Rehearsed> {
         let mut copy = Self::restore(&self.snapshot())?;
         let mut draft = copy.draft(now);
-        copy.state.decide(rules, &mut draft);
+        copy.state.decide(config, &mut draft);
         let (through, until) = (self.next(), copy.state.wake_at());
         (draft.is_empty() && draft.illegal().is_none()).then_some(Rehearsed { through, until })
     }

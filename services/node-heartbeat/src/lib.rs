@@ -8,38 +8,18 @@ pub mod store;
 mod wire;
 
 use agents::Agents;
-use chassis::{
-    BootError, Config, Context, Deciding, Failure, Needs, Service, Shutdown, query::Mark,
-};
-use domain::{Joining, Nodes, Rules};
+use chassis::{BootError, Context, Deciding, Failure, Needs, Service, Shutdown, query::Mark};
+use domain::Nodes;
 use futures::future::BoxFuture;
 use ledger::{Inbox, jetstream::Readers};
-use serde::Deserialize;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
+pub use domain::Config;
 pub use wire::{RUNS_MAX, push, report};
 
 /// The service, for the chassis.
 pub struct NodeHeartbeatService;
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Settings {
-    /// How long a node counts as there after its last heartbeat, in milliseconds of the cell's clock.
-    pub lease_ms: i64,
-    /// Who may register.
-    pub joining: Joining,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            lease_ms: 15_000,
-            joining: Joining::Required,
-        }
-    }
-}
 
 /// Heartbeats and questions that the leader may take; more of them wait in line.
 const COMMANDS_MAX: usize = 1024;
@@ -51,7 +31,7 @@ pub fn main() -> std::process::ExitCode {
 
 /// The service inside a process that holds several.
 pub fn serve(
-    config: Config<Settings>,
+    config: chassis::Config<Config>,
     shutdown: Shutdown,
     readers: Readers,
 ) -> BoxFuture<'static, Result<(), BootError>> {
@@ -63,23 +43,19 @@ pub fn serve(
 impl Service for NodeHeartbeatService {
     const NAME: &'static str = "node-heartbeat";
     const NEEDS: &'static [Needs] = &[Needs::Postgres];
-    type Settings = Settings;
+    type Settings = Config;
 
-    async fn run(ctx: Context<Settings>) -> Result<(), Failure> {
+    async fn run(ctx: Context<Config>) -> Result<(), Failure> {
         let bus = ctx.ledger().await?;
         let (commands, local) = mpsc::channel(COMMANDS_MAX);
         let (effects_in, effects) = mpsc::unbounded_channel();
         let cell = ctx.cell_no();
-        let rules = Rules {
-            lease_ms: ctx.settings.lease_ms,
-            joining: ctx.settings.joining,
-        };
         let mark = Mark::default();
         let deciding = Deciding {
             inbox: Some((Inbox::Report, Arc::new(move |m| wire::report(m, cell)))),
             local: Some(local),
             effects: Some(effects_in),
-            ..Deciding::on_ledger(rules, vec![mark.clone()])
+            ..Deciding::on_ledger(ctx.settings, vec![mark.clone()])
         };
         let agents = Agents::new(&ctx, bus.subjects().clone()).await?;
         let warm = store::sink(ctx.postgres()?).on_drift(ctx.on_drift());
@@ -96,6 +72,6 @@ impl Service for NodeHeartbeatService {
 mod tests {
     #[test]
     fn the_sample_configuration_is_accepted() {
-        chassis::check_sample::<super::Settings>(include_str!("../config.example.toml"));
+        chassis::check_sample::<super::Config>(include_str!("../config.example.toml"));
     }
 }

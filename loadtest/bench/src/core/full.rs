@@ -6,12 +6,12 @@ use super::{
     measure::{MeasureError, resident_bytes},
 };
 use admission::{
-    domain::{Admission, Command, Rules, TenantRequest, Verb},
+    domain::{Admission, Command, Config, TenantRequest, Verb},
     feed::Feed,
 };
 use ledger::{Decider, Draft, Projection};
 use serde::{Deserialize, Serialize};
-use vocab::{At, CellNo, EventNo, Lsn, Millis, Operation, Token};
+use vocab::{At, EventNo, Lsn, Millis, Operation, Token};
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Full {
@@ -27,7 +27,7 @@ pub struct Full {
 struct Inbox {
     state: Admission,
     feed: Feed,
-    rules: Rules,
+    config: Config,
     next: EventNo,
 }
 
@@ -44,7 +44,7 @@ impl Inbox {
         let mut draft = Draft::new(Millis(0), self.next);
         let verb = Ok(verb);
         self.state
-            .handle(Command { operation, verb }, &self.rules, &mut draft);
+            .handle(Command { operation, verb }, &self.config, &mut draft);
         let mut out = Vec::new();
         for event in draft.events() {
             let at = At {
@@ -62,11 +62,10 @@ impl Inbox {
 
 /// By turns, so that each has its share of what all share.
 pub fn measure(tenants: u32) -> Result<Full, MeasureError> {
-    let settings = admission::Settings::default();
     let mut inbox = Inbox {
         state: Admission::default(),
         feed: Feed::default(),
-        rules: settings.rules(CellNo(1), 1000),
+        config: Config::default(),
         next: EventNo(1),
     };
     let names: Vec<Token> = (0..tenants).map(|no| token(&format!("t{no:04}"))).collect();

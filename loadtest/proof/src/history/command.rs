@@ -178,7 +178,7 @@ async fn entries(ledger: &JetStreamBus, tenant: &Token) -> Result<(Vec<Entry>, u
 fn bounds() -> Bounds {
     let (scheduler, admission) = (
         scheduler::Config::default().reservations,
-        admission::Settings::default(),
+        admission::Config::default(),
     );
     Bounds {
         resources_max: scheduler.resources_max as usize,

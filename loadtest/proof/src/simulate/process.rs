@@ -2,7 +2,7 @@
 
 use super::{clock::SimTime, feed::MemoryFeed};
 use admission::{
-    domain::{Admission, Rules as AdmissionRules, Turned},
+    domain::{Admission, Config as AdmissionConfig, Turned},
     feed::Feed,
     publish::FeedSink,
 };
@@ -10,7 +10,7 @@ use ledger::{
     Decider, Decode, Inbox, InboxLimits, InboxMessage, Leader, LeaderError, LeaderOptions,
     NoObserver, Observer, Projector, ProjectorError, memory::MemoryBus,
 };
-use node_heartbeat::domain::{Command, Effect, Nodes, Rules as NodeRules};
+use node_heartbeat::domain::{Command, Config as NodeConfig, Effect, Nodes};
 use quota::domain::Quota;
 use scheduler::domain::{Config as SchedulerConfig, Scheduler};
 use std::{
@@ -60,9 +60,9 @@ pub struct Shared {
     pub bus: MemoryBus,
     pub feed: MemoryFeed,
     pub cell: CellNo,
-    pub admission: AdmissionRules,
+    pub admission: AdmissionConfig,
     pub scheduler: SchedulerConfig,
-    pub nodes: NodeRules,
+    pub nodes: NodeConfig,
     pub takeover_after_ms: u64,
     pub backlog: InboxLimits,
     pub says_after: u64,
@@ -120,7 +120,7 @@ impl Observer for Watch {
 
 /// The parts of a process that differ from role to role.
 struct Parts<D: Decider> {
-    rules: D::Rules,
+    config: D::Config,
     inbox: Option<(Inbox, Decode<D::Command>)>,
     local: Option<mpsc::Receiver<D::Command>>,
     effects: Option<mpsc::UnboundedSender<D::Effect>>,
@@ -148,7 +148,7 @@ impl Process {
                     shared,
                     snapshot_every,
                     Parts {
-                        rules: shared.admission,
+                        config: shared.admission,
                         inbox: Some((Inbox::Ingress, noted(shared, id, admission::commands))),
                         local: None,
                         effects: Some(turned_in),
@@ -159,8 +159,8 @@ impl Process {
                 process.lead::<Quota>(shared, snapshot_every, on_ledger(quota::Config::default()))
             }
             Role::Scheduler => {
-                let rules = shared.scheduler.clone();
-                process.lead::<Scheduler>(shared, snapshot_every, on_ledger(rules))
+                let config = shared.scheduler.clone();
+                process.lead::<Scheduler>(shared, snapshot_every, on_ledger(config))
             }
             Role::Nodes => {
                 let (commands, local) = mpsc::channel(COMMANDS_MAX);
@@ -172,7 +172,7 @@ impl Process {
                     shared,
                     snapshot_every,
                     Parts {
-                        rules: shared.nodes,
+                        config: shared.nodes,
                         inbox: Some((
                             Inbox::Report,
                             noted(shared, id, move |message| {
@@ -200,7 +200,7 @@ impl Process {
         let mut leader = [0; 16];
         leader[..8].copy_from_slice(&self.id.to_le_bytes());
         let options = LeaderOptions {
-            rules: parts.rules,
+            config: parts.config,
             leader,
             inbox: parts.inbox,
             local: parts.local,
@@ -276,9 +276,9 @@ fn noted<C>(
     })
 }
 
-fn on_ledger<D: Decider>(rules: D::Rules) -> Parts<D> {
+fn on_ledger<D: Decider>(config: D::Config) -> Parts<D> {
     Parts {
-        rules,
+        config,
         inbox: None,
         local: None,
         effects: None,

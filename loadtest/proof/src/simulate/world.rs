@@ -18,14 +18,14 @@ use super::{
     tenants::{CELL, Known, Tenants},
 };
 use admission::{
-    domain::{Admission, Rules as AdmissionRules, Shares, Turned},
+    domain::{Admission, Config as AdmissionConfig, Shares, Turned},
     publish::FeedMessage,
 };
 use ledger::{
     Inbox, InboxLimits, InboxMessage, Record,
     memory::{MemoryBus, Seeded},
 };
-use node_heartbeat::domain::{Effect, Joining, Nodes, Rules as NodeRules};
+use node_heartbeat::domain::{Config as NodeConfig, Effect, Joining, Nodes};
 pub use profile::Rare;
 use profile::{AMPLE_BYTES, FaultProfile, began_ms, capacity, faults, limits};
 use prost::Message;
@@ -125,7 +125,7 @@ impl World {
             bus: MemoryBus::new(random.draw(), faults),
             feed: MemoryFeed::new(random.draw(), feed_lost),
             cell,
-            admission: AdmissionRules {
+            admission: AdmissionConfig {
                 cell,
                 operation_window_ms: limits.window_ms,
                 operations_max: limits.operations_max,
@@ -143,7 +143,7 @@ impl World {
                 reservations: bounds(&limits),
                 slot_ms: limits.slot_ms,
             },
-            nodes: NodeRules {
+            nodes: NodeConfig {
                 lease_ms: limits.lease_ms,
                 joining: Joining::Open,
             },

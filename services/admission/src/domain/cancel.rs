@@ -1,6 +1,6 @@
 //! Cancel: only what is one's own, and only what has not ended.
 
-use super::{Admission, Rules, allocations::Owned};
+use super::{Admission, Config, allocations::Owned};
 use vocab::{AllocationId, AllocationNo, Refusal, Rule, Token};
 
 impl Admission {
@@ -8,10 +8,10 @@ impl Admission {
         &self,
         tenant: &Token,
         allocation_id: &str,
-        rules: &Rules,
+        config: &Config,
     ) -> Result<AllocationNo, Refusal> {
         let subject = "allocation_id";
-        let found = self.find_own(tenant, allocation_id, rules, subject)?;
+        let found = self.find_own(tenant, allocation_id, config, subject)?;
         let (no, owned) = found.ok_or_else(|| Refusal::new(Rule::AllocationNotFound, subject))?;
         if owned.ended {
             return Err(Refusal::new(Rule::AllocationEnded, subject));
@@ -24,13 +24,13 @@ impl Admission {
         &self,
         tenant: &Token,
         allocation_id: &str,
-        rules: &Rules,
+        config: &Config,
         subject: &str,
     ) -> Result<Option<(AllocationNo, &Owned)>, Refusal> {
         let id = AllocationId::parse(allocation_id)
             .ok_or_else(|| Refusal::new(Rule::AllocationIdInvalid, subject))?;
         let found = id
-            .in_cell(rules.cell)
+            .in_cell(config.cell)
             .and_then(|no| Some((no, self.allocations.get(no)?)));
         Ok(found.filter(|(_, owned)| owned.tenant == *tenant))
     }

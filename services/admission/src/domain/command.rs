@@ -1,7 +1,7 @@
 //! What is asked, as it was written: nothing but its shape has been checked.
 
-use super::{ChangeRequest, ResourceRequest, Shares, SubmitRequest, TargetRequest};
-use vocab::{CellNo, Operation, Refusal, Token};
+use super::{ChangeRequest, ResourceRequest, SubmitRequest, TargetRequest};
+use vocab::{Operation, Refusal, Token};
 
 /// What a message at the inbox comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,23 +39,6 @@ pub enum Verb {
     /// Operators only.
     #[wire(oneof(30, 31, 32, 33, 34, 35, 36, 37, 38, 39))]
     Admin(ChangeRequest),
-}
-
-/// Settings that decisions depend on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rules {
-    pub cell: CellNo,
-    /// How long an operation is remembered, and an allocation after its end, in milliseconds of the cell's clock.
-    pub operation_window_ms: i64,
-    /// Operations of one tenant that are remembered at the same time.
-    pub operations_max: u64,
-    /// Allocations of one tenant that have not ended.
-    pub allocations_max: u64,
-    pub room: Shares,
-    /// The length of a slot of reservations on the cell's clock; 0: requests say which slot they are of.
-    pub slot_ms: u64,
-    /// How long an operation of the requests' slots is remembered, in slots.
-    pub window_slots: u64,
 }
 
 /// What the shell tells a client though nothing was recorded: it was refused for a reason that says nothing of the

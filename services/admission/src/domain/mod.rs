@@ -5,6 +5,7 @@ mod allocations;
 mod cancel;
 mod check;
 mod command;
+mod config;
 mod gangs;
 mod operations;
 mod priority;
@@ -18,7 +19,8 @@ pub use admin::{
     AccountRequest, ApprovalRequest, BudgetRequest, ChangeRequest, ClassRequest, QueueRequest,
     QuotaRequest, ReservationRequest, SchedulingRequest, TenantRequest,
 };
-pub use command::{Command, Rules, Turned, Verb};
+pub use command::{Command, Turned, Verb};
+pub use config::Config;
 pub use operations::{is_kept, is_recorded};
 pub use priority::TargetRequest;
 pub use resource::ResourceRequest;
@@ -75,7 +77,7 @@ inputs! {
 
 impl Decider for Admission {
     type Command = Command;
-    type Rules = Rules;
+    type Config = Config;
     type Effect = Turned;
     type By = vocab::fact::Admission;
     type Input<'a> = Input<'a>;
@@ -159,22 +161,22 @@ impl Decider for Admission {
     }
 
     /// A repeated operation first, whatever it says; then what the operation table can take; then the verb's own rules.
-    fn handle(&mut self, command: Command, rules: &Rules, draft: &mut Draft) {
-        self.room.divide(rules.room);
-        self.forget(rules, draft);
+    fn handle(&mut self, command: Command, config: &Config, draft: &mut Draft) {
+        self.room.divide(config.room);
+        self.forget(config, draft);
         let Command {
             operation,
             mut verb,
         } = command;
         let slot = match &mut verb {
             Ok(Verb::Resource(request)) => {
-                Some(self.check_slot(&operation.tenant, *request.slot(), rules, draft.now))
+                Some(self.check_slot(&operation.tenant, *request.slot(), config, draft.now))
             }
             _ => None,
         };
         // The window, where it is counted in the request's own slots.
         let later = match slot {
-            Some(Ok((slot, true))) => Some((slot, rules.window_slots)),
+            Some(Ok((slot, true))) => Some((slot, config.window_slots)),
             _ => None,
         };
         let known = self.operations.known(&operation, later);
@@ -197,7 +199,7 @@ impl Decider for Admission {
             .may_ask(&operation.tenant, draft.now)
             .and_then(|()| match conflict {
                 Some(conflict) => Err(conflict),
-                None => self.accept(&operation, verb, slot, rules, draft.now),
+                None => self.accept(&operation, verb, slot, config, draft.now),
             });
         match accepted {
             Ok(event) => {
@@ -218,9 +220,9 @@ impl Decider for Admission {
         }
     }
 
-    fn decide(&mut self, rules: &Rules, draft: &mut Draft) {
+    fn decide(&mut self, config: &Config, draft: &mut Draft) {
         if !draft.full() {
-            self.forget(rules, draft);
+            self.forget(config, draft);
         }
     }
 
@@ -271,8 +273,8 @@ impl Admission {
     }
 
     /// Before anything is looked up, so that nothing is answered after its window.
-    fn forget(&mut self, rules: &Rules, draft: &mut Draft) {
-        let window_ms = rules.operation_window_ms;
+    fn forget(&mut self, config: &Config, draft: &mut Draft) {
+        let window_ms = config.operation_window_ms;
         let operations = self.operations.over(draft.now, window_ms);
         let allocations = self.allocations.over(draft.now, window_ms);
         if operations.is_some() || allocations != Over::default() {
@@ -353,23 +355,23 @@ impl Admission {
         operation: &Operation,
         verb: Result<Verb, Refusal>,
         slot: Option<Result<(Slot, bool), Refusal>>,
-        rules: &Rules,
+        config: &Config,
         now: Millis,
     ) -> Result<Written, Refusal> {
         let operator = operation.tenant.as_str() == schemas::subjects::OPERATOR;
         if !operator {
-            self.check_table(operation, &slot, rules)?;
+            self.check_table(operation, &slot, config)?;
         }
         let verb = verb?;
         let (tenant, operation) = (&operation.tenant, operation.clone());
         match (verb, operator) {
             (Verb::Submit(request), false) => {
-                let spec = self.check_submit(tenant, &request, rules)?;
-                self.check_room(tenant, &spec, rules)?;
+                let spec = self.check_submit(tenant, &request, config)?;
+                self.check_room(tenant, &spec, config)?;
                 Ok(AllocationRequested { operation, spec }.into())
             }
             (Verb::Cancel { allocation_id }, false) => {
-                let allocation = self.check_cancel(tenant, &allocation_id, rules)?;
+                let allocation = self.check_cancel(tenant, &allocation_id, config)?;
                 Ok(CancelRequested {
                     operation,
                     allocation,
@@ -386,14 +388,14 @@ impl Admission {
             }
             .into()),
             (Verb::SetPriority { target, priority }, false) => {
-                let asked = self.check_set_priority(operation, &target, priority, rules)?;
+                let asked = self.check_set_priority(operation, &target, priority, config)?;
                 Ok(asked.into())
             }
             (Verb::Resource(request), false) => {
                 // A request about resources has been looked at for its slot.
                 let slot =
                     slot.unwrap_or_else(|| Err(Refusal::new(Rule::SettingInvalid, "slot")))?;
-                let asked = self.check_resource(operation, &request, slot, rules)?;
+                let asked = self.check_resource(operation, &request, slot, config)?;
                 Ok(asked.into())
             }
             // Right words at the wrong inbox.
@@ -415,19 +417,19 @@ impl Admission {
         &self,
         operation: &Operation,
         slot: &Option<Result<(Slot, bool), Refusal>>,
-        rules: &Rules,
+        config: &Config,
     ) -> Result<(), Refusal> {
         let tenant = &operation.tenant;
         let over = match slot {
             Some(Ok((slot, true))) => {
-                let later = (*slot, rules.window_slots);
+                let later = (*slot, config.window_slots);
                 self.operations.over_by_slot(tenant, later)
             }
             _ => OverBySlot::default(),
         };
         let remembered = self.operations.of(tenant) - over.count;
-        if remembered >= rules.operations_max {
-            let (limit, subject) = (rules.operations_max, "operations");
+        if remembered >= config.operations_max {
+            let (limit, subject) = (config.operations_max, "operations");
             let rule = Rule::OperationTableFull;
             return Err(Refusal::over(rule, subject, limit, remembered + 1));
         }
@@ -443,12 +445,12 @@ impl Admission {
         &self,
         tenant: &Token,
         spec: &AllocationSpec,
-        rules: &Rules,
+        config: &Config,
     ) -> Result<(), Refusal> {
         let would_be = self.allocations.live_of(tenant) + 1;
         let settings = self.settings.tenants.get(tenant);
         let most = settings.map_or(0, |settings| settings.allocations_max);
-        let (subject, each) = ("allocations", rules.allocations_max);
+        let (subject, each) = ("allocations", config.allocations_max);
         if would_be > each {
             let rule = Rule::AllocationTableFull;
             return Err(Refusal::over(rule, subject, each, would_be));

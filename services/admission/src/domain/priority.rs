@@ -1,6 +1,6 @@
 //! Another priority for what has not ended.
 
-use super::{Admission, Rules, check::token};
+use super::{Admission, Config, check::token};
 use vocab::fact::PriorityRequested;
 use vocab::{AllocationSpec, Operation, PriorityTarget, Refusal, Rule, Token};
 
@@ -20,13 +20,13 @@ impl Admission {
         operation: Operation,
         target: &TargetRequest,
         priority: i32,
-        rules: &Rules,
+        config: &Config,
     ) -> Result<PriorityRequested, Refusal> {
         let tenant = &operation.tenant;
         self.check_priority(tenant, priority)?;
         let target = match target {
             TargetRequest::AllocationId(id) => {
-                PriorityTarget::Allocation(self.check_cancel(tenant, id, rules)?)
+                PriorityTarget::Allocation(self.check_cancel(tenant, id, config)?)
             }
             TargetRequest::JobSet(name) => PriorityTarget::JobSet(token(name, "job_set")?),
         };

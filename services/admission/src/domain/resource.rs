@@ -1,7 +1,7 @@
 //! Named resources: what is asked about them, and in which slot. The rules of the resources themselves are the scheduler's.
 
 use super::{
-    Admission, Rules,
+    Admission, Config,
     check::{bounded, token},
 };
 use vocab::fact::ResourceAsked;
@@ -89,11 +89,11 @@ impl Admission {
         &self,
         tenant: &Token,
         given: Option<Slot>,
-        rules: &Rules,
+        config: &Config,
         now: Millis,
     ) -> Result<(Slot, bool), Refusal> {
         let unfit = || Refusal::new(Rule::SettingInvalid, "slot");
-        let slot = match (given, rules.slot_ms) {
+        let slot = match (given, config.slot_ms) {
             (Some(slot), 0) => slot,
             (None, length) if length > 0 => {
                 // The cell's clock is not before 1970.
@@ -105,12 +105,12 @@ impl Admission {
         if slot < seen {
             return Err(Refusal::over(Rule::SlotBackwards, "slot", seen, slot));
         }
-        match slot.checked_add(rules.window_slots) {
+        match slot.checked_add(config.window_slots) {
             Some(_) => Ok((slot, true)),
             None => Err(Refusal::over(
                 Rule::SlotOverflow,
                 "slot",
-                u64::MAX - rules.window_slots,
+                u64::MAX - config.window_slots,
                 slot,
             )),
         }
@@ -121,13 +121,13 @@ impl Admission {
         operation: Operation,
         request: &ResourceRequest,
         (slot, by_requests): (Slot, bool),
-        rules: &Rules,
+        config: &Config,
     ) -> Result<ResourceAsked, Refusal> {
         Ok(ResourceAsked {
             operation,
             slot,
             by_requests,
-            ask: request.check(rules.cell)?,
+            ask: request.check(config.cell)?,
         })
     }
 }

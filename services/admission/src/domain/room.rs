@@ -33,7 +33,8 @@ pub(super) enum Of {
 }
 
 /// How room is divided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Shares {
     /// What each tenant may have for its operations, whatever the others have.
     pub operations_own_bytes: u64,
@@ -41,6 +42,16 @@ pub struct Shares {
     pub allocations_own_bytes: u64,
     /// What tenants may have together beyond that.
     pub shared_bytes_max: u64,
+}
+
+impl Default for Shares {
+    fn default() -> Self {
+        Self {
+            operations_own_bytes: 1 << 20,
+            allocations_own_bytes: 1 << 20,
+            shared_bytes_max: 4 << 30,
+        }
+    }
 }
 
 impl Shares {

@@ -137,14 +137,12 @@ impl ProjectorShell {
     ) -> Self {
         let m = &ctx.metrics;
         let name = |what| instrument(projection, what);
-        let health = ctx.health.component(projection);
-        health.degraded("catching up");
         Self {
             name: projection,
             applied: m.counter(name("changes"), "Changes applied by the projection"),
             retries: m.counter(name("retries"), "Times that sink or bus were tried again"),
             lsn: m.gauge(name("lsn"), "Position that the projection has applied"),
-            health,
+            health: ctx.health.component(projection),
             mark,
             follower,
         }
@@ -153,6 +151,7 @@ impl ProjectorShell {
 
 impl ProjectorObserver for ProjectorShell {
     fn borne_out(&mut self) {
+        self.health.degraded("catching up");
         self.mark.looked();
     }
 

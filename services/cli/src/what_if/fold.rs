@@ -60,9 +60,12 @@ impl Folded {
 
     /// What admission makes of the request; what it refuses is an error.
     pub(super) fn decided(&self, request: &Request) -> Result<Vec<Change>, Failure> {
-        let settings = admission::Settings::default();
         // What is tried here speaks of allocations.
-        let rules = settings.rules(self.cell, Chosen::default().slot_ms);
+        let config = admission::Config {
+            slot_ms: Chosen::default().slot_ms,
+            cell: self.cell,
+            ..admission::Config::default()
+        };
         let mut admission = self.admission.state().clone();
         let mut draft = self.admission.draft(self.now);
         let sender = Token::new(&request.sender)?;
@@ -81,7 +84,7 @@ impl Folded {
                 payload: message.encode_to_vec().into(),
             };
             for command in admission::commands(&message) {
-                admission.handle(command, &rules, &mut draft);
+                admission.handle(command, &config, &mut draft);
             }
         }
         if let Some(turned) = admission.take_effects().pop() {

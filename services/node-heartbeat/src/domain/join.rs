@@ -1,7 +1,7 @@
 //! Who may speak for a node. An operator approves a name and gives its machine a token; whoever comes with the token first
 //! binds the name to the key of its user on the bus, and the bus lets nobody else speak for the node.
 
-use super::{Effect, Nodes, Rules};
+use super::{Config, Effect, Nodes};
 use ledger::{Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
@@ -107,11 +107,11 @@ impl Nodes {
         &self,
         node: &Token,
         capacity: &NodeCapacity,
-        rules: &Rules,
+        config: &Config,
     ) -> Result<(), Refusal> {
         let approved = self.approved.get(node);
         let joined = approved.is_some_and(|approved| approved.key.is_some());
-        if rules.joining == Joining::Required && !joined {
+        if config.joining == Joining::Required && !joined {
             return Err(Refusal::new(Rule::NodeNotApproved, "node"));
         }
         approved.map_or(Ok(()), |approved| approved.approval.permit(capacity))

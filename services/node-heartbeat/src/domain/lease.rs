@@ -1,6 +1,6 @@
 //! Leases: a node that has not been heard of for a whole lease is lost. Later is allowed, earlier is not.
 
-use super::{Effect, Nodes, Rules};
+use super::{Config, Effect, Nodes};
 use ledger::Draft;
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::fact::NodeLost;
@@ -54,13 +54,13 @@ pub(super) fn heartbeat(
     node: Token,
     boot: u64,
     revision: u64,
-    rules: &Rules,
+    config: &Config,
     now: Millis,
 ) {
     match state.nodes.get(&node) {
         Some(known) if known.ready && known.boot == boot => {
             let behind = known.revision > revision;
-            state.leases.renew(&node, now, rules.lease_ms);
+            state.leases.renew(&node, now, config.lease_ms);
             if behind {
                 state.push_since(&node, revision);
             }
@@ -82,11 +82,11 @@ pub(super) fn all_granted(state: &Nodes) -> bool {
 }
 
 /// Grants leases that are missing after a change of leader, then ends those that are over.
-pub(super) fn expire(state: &mut Nodes, rules: &Rules, draft: &mut Draft) {
+pub(super) fn expire(state: &mut Nodes, config: &Config, draft: &mut Draft) {
     if !all_granted(state) {
         for (name, node) in &state.nodes {
             if node.ready && !state.leases.seen.contains_key(name) {
-                state.leases.renew(name, draft.now, rules.lease_ms);
+                state.leases.renew(name, draft.now, config.lease_ms);
             }
         }
     }

@@ -153,11 +153,22 @@ pub enum Effect {
 }
 
 /// Settings that decisions depend on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rules {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
     /// How long a node counts as there after its last heartbeat, in milliseconds of the cell's clock.
     pub lease_ms: i64,
+    /// Who may register.
     pub joining: Joining,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            lease_ms: 15_000,
+            joining: Joining::Required,
+        }
+    }
 }
 
 impl Nodes {
@@ -182,7 +193,7 @@ inputs! {
 
 impl Decider for Nodes {
     type Command = Command;
-    type Rules = Rules;
+    type Config = Config;
     type Effect = Effect;
     type By = vocab::fact::NodeHeartbeat;
     type Input<'a> = Input<'a>;
@@ -240,13 +251,13 @@ impl Decider for Nodes {
         }
     }
 
-    fn handle(&mut self, command: Command, rules: &Rules, draft: &mut Draft) {
+    fn handle(&mut self, command: Command, config: &Config, draft: &mut Draft) {
         match command {
             Command::Register {
                 node,
                 boot,
                 capacity,
-            } => register::decide(self, node, boot, *capacity, rules, draft),
+            } => register::decide(self, node, boot, *capacity, config, draft),
             Command::Report {
                 node,
                 boot,
@@ -267,16 +278,16 @@ impl Decider for Nodes {
                 node,
                 boot,
                 revision,
-            } => lease::heartbeat(self, node, boot, revision, rules, draft.now),
+            } => lease::heartbeat(self, node, boot, revision, config, draft.now),
             Command::Join(asked) => join::decide(self, asked, draft),
             Command::Sync { node, request } => self.sync(&node, request),
             Command::Unreadable { .. } => {}
         }
     }
 
-    fn decide(&mut self, rules: &Rules, draft: &mut Draft) {
+    fn decide(&mut self, config: &Config, draft: &mut Draft) {
         forget::decide(self, draft);
-        lease::expire(self, rules, draft);
+        lease::expire(self, config, draft);
     }
 
     fn take_effects(&mut self) -> Vec<Effect> {

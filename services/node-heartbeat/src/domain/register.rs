@@ -1,6 +1,6 @@
 //! Registration: a node comes, or comes back as a new incarnation with nothing running.
 
-use super::{Effect, Node, Nodes, Rules};
+use super::{Config, Effect, Node, Nodes};
 use ledger::{Draft, IllegalEvent};
 use std::{collections::BTreeSet, fmt};
 use vocab::fact::{NodeLost, NodeRegistered};
@@ -13,13 +13,13 @@ pub(super) fn decide(
     node: Token,
     boot: u64,
     capacity: NodeCapacity,
-    rules: &Rules,
+    config: &Config,
     draft: &mut Draft,
 ) {
     if !capacity.plausible() {
         return;
     }
-    if let Err(refusal) = state.may_register(&node, &capacity, rules) {
+    if let Err(refusal) = state.may_register(&node, &capacity, config) {
         let refused = Effect::RegistrationRefused {
             node,
             boot,
@@ -33,7 +33,7 @@ pub(super) fn decide(
         Some(known) if known.boot == boot => {
             // A lost incarnation stays lost: its runs were given to others.
             if known.ready {
-                state.leases.renew(&node, draft.now, rules.lease_ms);
+                state.leases.renew(&node, draft.now, config.lease_ms);
             }
             return;
         }
@@ -56,7 +56,7 @@ pub(super) fn decide(
         capacity,
     };
     draft.emit(state, registered);
-    state.leases.renew(&node, draft.now, rules.lease_ms);
+    state.leases.renew(&node, draft.now, config.lease_ms);
 }
 
 impl Nodes {

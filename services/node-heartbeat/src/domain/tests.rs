@@ -130,15 +130,15 @@ impl Table {
 
     fn check(&mut self, now: i64, command: Option<Command>, expected: &[&str]) {
         self.now = now;
-        let rules = Rules {
+        let config = Config {
             lease_ms: LEASE,
             joining: self.joining,
         };
         let mut draft = Draft::new(Millis(now), EventNo(self.next));
         if let Some(command) = command {
-            self.state.handle(command, &rules, &mut draft);
+            self.state.handle(command, &config, &mut draft);
         }
-        self.state.decide(&rules, &mut draft);
+        self.state.decide(&config, &mut draft);
         self.next = draft.next_no().0;
         for event in draft.events() {
             if let Event::NodeRegistered(NodeRegistered {

@@ -101,7 +101,7 @@ inputs! {
 
 impl Decider for Quota {
     type Command = Infallible;
-    type Rules = Config;
+    type Config = Config;
     type Effect = Infallible;
     type By = vocab::fact::Quota;
     type Input<'a> = Input<'a>;

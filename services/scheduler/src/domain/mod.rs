@@ -161,7 +161,7 @@ inputs! {
 
 impl Decider for Scheduler {
     type Command = Infallible;
-    type Rules = Config;
+    type Config = Config;
     type Effect = Infallible;
     type By = vocab::fact::Scheduler;
     type Input<'a> = Input<'a>;

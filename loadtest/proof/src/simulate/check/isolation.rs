@@ -112,13 +112,13 @@ impl Cell {
 /// Lets one decide and the other read it.
 fn decide<D: Decider, R: Decider>(
     writer: &mut D,
-    rules: &D::Rules,
+    config: &D::Config,
     reader: &mut R,
     now: Millis,
     next: &mut u64,
 ) -> Result<Vec<Event>, Violation> {
     let mut draft = Draft::new(now, EventNo(*next));
-    writer.decide(rules, &mut draft);
+    writer.decide(config, &mut draft);
     if let Some(illegal) = draft.illegal() {
         return Err(broken(illegal));
     }

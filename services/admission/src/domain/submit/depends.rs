@@ -1,6 +1,6 @@
 //! What has to end first.
 
-use crate::domain::{Admission, Rules, check::bounded};
+use crate::domain::{Admission, Config, check::bounded};
 use std::collections::BTreeMap;
 use vocab::{AllocationNo, AllocationSpec, Dependency, Gang, Refusal, Rule, Token};
 
@@ -21,13 +21,13 @@ impl Admission {
         tenant: &Token,
         wanted: &[DependencyRequest],
         gang: Option<&Gang>,
-        rules: &Rules,
+        config: &Config,
     ) -> Result<Vec<Dependency>, Refusal> {
         let field = "depends_on";
         bounded(wanted, AllocationSpec::DEPENDENCIES_MAX, field)?;
         let mut found: BTreeMap<AllocationNo, bool> = BTreeMap::new();
         for one in wanted {
-            let own = self.find_own(tenant, &one.allocation_id, rules, field)?;
+            let own = self.find_own(tenant, &one.allocation_id, config, field)?;
             let (no, _) = own.ok_or_else(|| Refusal::new(Rule::DependencyUnknown, field))?;
             // Success is an end, too: whoever asks for both asks for success.
             *found.entry(no).or_default() |= one.success;

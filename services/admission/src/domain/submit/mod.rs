@@ -14,7 +14,7 @@ pub(super) use rules::requirements;
 pub use rules::{PlacementRequest, RequirementRequest, SpreadRequest, TermRequest};
 
 use super::{
-    Admission, Rules,
+    Admission, Config,
     check::{amount, bounded, by_name, optional, small_amount, token},
 };
 use vocab::{AllocationSpec, Label, Refusal, Restart, Rule, Token};
@@ -102,7 +102,7 @@ impl Admission {
         &self,
         tenant: &Token,
         request: &SubmitRequest,
-        rules: &Rules,
+        config: &Config,
     ) -> Result<AllocationSpec, Refusal> {
         let job_set = request
             .job_set_token()
@@ -127,7 +127,7 @@ impl Admission {
         };
         let max = AllocationSpec::RUN_TIME_MS_MAX;
         let wanted = &request.depends_on;
-        let depends_on = self.check_dependencies(tenant, wanted, gang.as_ref(), rules)?;
+        let depends_on = self.check_dependencies(tenant, wanted, gang.as_ref(), config)?;
         Ok(AllocationSpec {
             job_set,
             name,

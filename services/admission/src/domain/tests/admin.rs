@@ -44,8 +44,8 @@ fn operators_changes_name_the_version_that_they_expect() {
 #[test]
 fn a_rate_does_not_change_what_was_billed() {
     let mut t = Table::new();
-    t.rules.operations_max = 100;
-    t.rules.operation_window_ms = i64::MAX;
+    t.config.operations_max = 100;
+    t.config.operation_window_ms = i64::MAX;
     t.now = 5 * vocab::HOUR_MS;
     let rate = |resource: &str, hour: i64, extra: i64| {
         admin(ChangeRequest::SetRate {

@@ -125,8 +125,8 @@ fn a_gang_that_ran_is_joined_by_no_more() {
 #[test]
 fn a_member_waits_for_so_many_at_the_most() {
     let mut c = Chain::new();
-    c.t.rules.operations_max = 100_000;
-    c.t.rules.allocations_max = 100_000;
+    c.t.config.operations_max = 100_000;
+    c.t.config.allocations_max = 100_000;
     let g = ("g", 2);
     c.asks("1", g, &[], "requested");
     c.asks("last", NONE, &[], "requested");

@@ -40,7 +40,7 @@ enum Wish {
 }
 
 struct Rows {
-    rules: Rules,
+    config: Config,
     rate_milli: i64,
     steps: Vec<Step>,
 }
@@ -48,7 +48,7 @@ struct Rows {
 fn generate(seed: u64) -> Rows {
     let mut random = Seeded::new(seed);
     let r = &mut random;
-    let rules = Rules {
+    let config = Config {
         cell: CellNo(1),
         operation_window_ms: 10 + r.below(100) as i64,
         operations_max: 1 + r.below(5),
@@ -60,7 +60,7 @@ fn generate(seed: u64) -> Rows {
     let rate_milli = r.below(2) as i64 * 100_000;
     let steps = (0..STEPS).map(|_| step(r)).collect();
     Rows {
-        rules,
+        config,
         rate_milli,
         steps,
     }
@@ -100,9 +100,9 @@ fn step(r: &mut Seeded) -> Step {
 /// What the tenant was told, in the order of its requests; numbers are those of its own requests.
 fn run(rows: &Rows, without: Option<usize>) -> Vec<Vec<String>> {
     let mut t = Table::new();
-    t.rules = rows.rules;
+    t.config = rows.config;
     for tenant in ["a", "b"] {
-        t.rules.operations_max = 1000;
+        t.config.operations_max = 1000;
         let request = TenantRequest {
             tenant: tenant.into(),
             rate_milli: Some(rows.rate_milli),
@@ -115,7 +115,7 @@ fn run(rows: &Rows, without: Option<usize>) -> Vec<Vec<String>> {
             &format!("applied {version}"),
         );
     }
-    t.rules = rows.rules;
+    t.config = rows.config;
     let mut told = vec![Vec::new(); WHO.len()];
     // By tenant: the events that took its requests up, its allocations, and its latest slot.
     let mut numbers: Vec<Vec<(u64, usize)>> = vec![Vec::new(); WHO.len()];
@@ -141,7 +141,7 @@ fn run(rows: &Rows, without: Option<usize>) -> Vec<Vec<String>> {
                     let no = own[of].get(which).copied().unwrap_or(1_000_000);
                     super::id(no)
                 };
-                let slot = |slot: u64| (rows.rules.slot_ms == 0).then_some(slot);
+                let slot = |slot: u64| (rows.config.slot_ms == 0).then_some(slot);
                 let create = |slot| {
                     Verb::Resource(ResourceRequest::CreateResource {
                         resource: "r".into(),

@@ -24,7 +24,7 @@ const OWN: u64 = 1 << 20;
 
 struct Table {
     state: Admission,
-    rules: Rules,
+    config: Config,
     next: u64,
     /// Events of other writers; one count will do for all.
     others: u64,
@@ -100,7 +100,7 @@ impl Table {
     fn new() -> Self {
         let mut table = Self {
             state: Admission::default(),
-            rules: Rules {
+            config: Config {
                 cell: CellNo(1),
                 operation_window_ms: WINDOW,
                 operations_max: 8,
@@ -130,9 +130,9 @@ impl Table {
             trace: None,
         };
         let mut draft = self.draft();
-        let rules = self.rules;
+        let config = self.config;
         self.state
-            .handle(Command { operation, verb }, &rules, &mut draft);
+            .handle(Command { operation, verb }, &config, &mut draft);
         self.next = draft.next_no().0;
         let away = |turned: Turned| {
             let Refusal { rule, subject, .. } = turned.refusal;
@@ -165,7 +165,7 @@ impl Table {
     fn spec(&self, change: impl FnOnce(&mut SubmitRequest)) -> Result<AllocationSpec, Refusal> {
         let mut request = submit();
         change(&mut request);
-        self.state.check_submit(&token("a"), &request, &self.rules)
+        self.state.check_submit(&token("a"), &request, &self.config)
     }
 
     /// A submit that breaks a rule by `change`.
@@ -177,10 +177,10 @@ impl Table {
 
     /// Nothing is forgotten, and there is room.
     fn roomy(mut self) -> Self {
-        self.rules.operations_max = 1000;
-        self.rules.operation_window_ms = i64::MAX;
-        self.rules.allocations_max = 1000;
-        self.rules.room = shares(1 << 40);
+        self.config.operations_max = 1000;
+        self.config.operation_window_ms = i64::MAX;
+        self.config.allocations_max = 1000;
+        self.config.room = shares(1 << 40);
         self
     }
 
@@ -235,8 +235,8 @@ impl Table {
     fn tick(&mut self, now: i64, expected: &[&str]) {
         self.now = now;
         let mut draft = self.draft();
-        let rules = self.rules;
-        self.state.decide(&rules, &mut draft);
+        let config = self.config;
+        self.state.decide(&config, &mut draft);
         self.next = draft.next_no().0;
         self.recount();
         let found: Vec<String> = draft.events().map(words).collect();
@@ -301,7 +301,7 @@ fn an_operation_has_one_outcome_within_its_window() {
 #[test]
 fn a_full_operation_table_refuses_new_ones_and_answers_old_ones() {
     let mut t = Table::new();
-    t.rules.operations_max = 1;
+    t.config.operations_max = 1;
     t.check("x", 1, plain(), "requested");
     t.check(
         "y",
@@ -376,7 +376,7 @@ fn only_ones_own_live_allocations_can_be_cancelled() {
 #[test]
 fn live_allocations_of_a_tenant_are_bounded() {
     let mut t = Table::new();
-    t.rules.allocations_max = 1;
+    t.config.allocations_max = 1;
     t.check("x", 1, plain(), "requested");
     let full = "unrecorded allocation_table_full allocations";
     t.check("y", 1, plain(), full);

@@ -94,7 +94,7 @@ fn slots_do_not_go_back_and_have_an_end() {
 #[test]
 fn by_the_clock_no_request_says_a_slot() {
     let mut t = Table::new();
-    t.rules.slot_ms = 10;
+    t.config.slot_ms = 10;
     t.now = 59;
     t.check("1", 1, create("r", None), "asked in 5");
     t.check("2", 1, create("r", 5), "setting_invalid slot");
@@ -117,7 +117,7 @@ fn what_is_over_is_no_part_of_the_table_once_a_refusal_has_its_place() {
 #[test]
 fn a_full_table_says_so_before_anything_is_recorded() {
     let mut t = Table::new();
-    t.rules.operations_max = 2;
+    t.config.operations_max = 2;
     t.check("1", 1, create("r", 0), "asked in 0");
     t.check("2", 1, create("s", 0), "asked in 0");
     t.check(
@@ -133,7 +133,7 @@ fn a_full_table_says_so_before_anything_is_recorded() {
 #[test]
 fn a_tenant_whose_slot_stands_still_keeps_nobody_else_out() {
     let mut t = Table::new();
-    t.rules.operations_max = 3;
+    t.config.operations_max = 3;
     t.admin("b", set_tenant("b"), "applied 1");
     for id in ["1", "2", "3"] {
         t.check(id, 1, create(id, 7), "asked in 7");

@@ -121,16 +121,16 @@ fn fill(t: &mut Table, tenant: &str, time: &str) -> u64 {
 #[test]
 fn who_fills_what_all_share_keeps_nobody_from_its_own() {
     let mut t = Table::new().roomy();
-    t.rules.operations_max = u64::MAX;
-    t.rules.allocations_max = u64::MAX;
-    t.rules.operation_window_ms = WINDOW;
-    t.rules.room = shares(0);
+    t.config.operations_max = u64::MAX;
+    t.config.allocations_max = u64::MAX;
+    t.config.operation_window_ms = WINDOW;
+    t.config.room = shares(0);
     for tenant in ["b", "c"] {
         t.admin(tenant, set_tenant(tenant), "applied 1");
     }
     let alone = fill(&mut t, "a", "first");
     // Twice as much when it may have an own share's worth of what all share, which it leaves to others as well.
-    t.rules.room = shares(2 * OWN);
+    t.config.room = shares(2 * OWN);
     let more = fill(&mut t, "a", "then");
     assert!(more.abs_diff(alone) <= 1, "{more} {alone}");
     // The next may have its own, and half of what is left.

@@ -237,7 +237,7 @@ proptest! {
         let mut t = Table::required();
         let mut model = Model::default();
         let (mut now, mut version, mut last) = (0, 0, 0);
-        let rules = Rules { lease_ms: i64::MAX / 4, joining: Joining::Required };
+        let config = Config { lease_ms: i64::MAX / 4, joining: Joining::Required };
         for step in steps {
             t.now = now;
             let mut command = None;
@@ -275,9 +275,9 @@ proptest! {
             }
             let mut draft = Draft::new(Millis(now), EventNo(t.next));
             if let Some(command) = command {
-                t.state.handle(command, &rules, &mut draft);
+                t.state.handle(command, &config, &mut draft);
             }
-            t.state.decide(&rules, &mut draft);
+            t.state.decide(&config, &mut draft);
             t.next = draft.next_no().0;
             for event in draft.events() {
                 if let Event::NodeRegistered(NodeRegistered { incarnation, .. }) = event {
