@@ -15,7 +15,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
 };
-use vocab::{AllocationNo, LineNo, Millis, RunState, Token};
+use vocab::{AllocationNo, Millis, PendingGroupNo, RunState, Token};
 
 /// An allocation that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,8 +48,8 @@ pub enum Phase {
     AwaitingOthers,
     /// For the end of a pause.
     Pausing(Millis),
-    /// In line by itself.
-    Queued(LineNo, Key),
+    /// In a pending group by itself.
+    Queued(PendingGroupNo, Key),
     /// With its gang: in line, or waiting for the other members.
     InGang,
     /// Its node is being cleared for it.

@@ -1,4 +1,4 @@
-//! Nodes that not everybody may go to now: those of an advance reservation, and the one that the head of the line was
+//! Nodes that not everybody may go to now: those of an advance reservation, and the one that the head of the pending group was
 //! promised (backfill).
 
 use super::{
@@ -72,19 +72,21 @@ const LOOKS_MAX: usize = 64;
 /// The one to whom a place is promised: of those that were told that there is no room, the first by priority and order for
 /// whom it can be known when there will be. One for whom it cannot takes the promise from nobody.
 fn promise(state: &Scheduler, now: Millis) -> Option<Promise> {
-    let told = |line: &&super::queues::Line| {
-        let said = line.said.as_ref();
+    let told = |pending_group: &&super::queues::PendingGroup| {
+        let said = pending_group.said.as_ref();
         said.is_some_and(|said| {
             let room = [WaitingReason::NoRoomNow, WaitingReason::PreemptionLimit];
             room.contains(&said.reason)
         }) && state
             .waiting
             .queues()
-            .limited_by(line.key.queue, &line.asks)
+            .limited_by(pending_group.key.queue, &pending_group.asks)
             .is_none()
     };
-    let lines = state.waiting.queues().lines().filter(told);
-    let mut heads: Vec<Key> = lines.filter_map(|line| line.head()).collect();
+    let pending_groups = state.waiting.queues().pending_groups().filter(told);
+    let mut heads: Vec<Key> = pending_groups
+        .filter_map(|pending_group| pending_group.head())
+        .collect();
     heads.sort_unstable();
     let mut looked_at = BTreeSet::new();
     for head in heads {

@@ -142,11 +142,11 @@ impl Class {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct ShapeNo(pub u32);
+pub struct SchedulingKeyNo(pub u32);
 
 /// What is placed at once: a single allocation, or a gang with so many members of these classes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Shape {
+pub struct SchedulingKey {
     /// By class number.
     pub members: Vec<(ClassNo, u32)>,
     /// So many have to find a place.
@@ -160,7 +160,7 @@ pub struct Shape {
     pub run_time_bits: u8,
 }
 
-impl Shape {
+impl SchedulingKey {
     pub fn single(class: ClassNo, run_time_ms: u64) -> Self {
         Self {
             run_time_bits: run_time_bits(run_time_ms),

@@ -3,7 +3,7 @@
 use super::{
     Scheduler,
     allocation::{Hold, Live, Phase, Stop},
-    class::Shape,
+    class::SchedulingKey,
     fleet::Spot,
     preempt::Epoch,
 };
@@ -79,19 +79,22 @@ impl Scheduler {
         let Some(live) = self.allocations.get(&no) else {
             return;
         };
-        let mut shape = Shape::single(live.class, live.run_time_ms);
+        let mut scheduling_key = SchedulingKey::single(live.class, live.run_time_ms);
         // One that joins a gang that runs goes where the others are.
         let runs = live.gang.filter(|gang| self.waiting.gangs().runs(*gang));
-        shape.uniform_label =
+        scheduling_key.uniform_label =
             runs.and_then(|gang| self.waiting.gangs().uniform_label(gang).cloned());
-        shape.uniform_value = runs.and_then(|gang| self.uniform_value(gang));
+        scheduling_key.uniform_value = runs.and_then(|gang| self.uniform_value(gang));
         let asks = self.allocations.amounts(live);
         let key = self.waiting.key(no, live, asks, &self.settings);
-        let (line, key) = self
-            .waiting
-            .join((live.queue, live.priority_class), &shape, asks, key);
+        let (pending_group, key) = self.waiting.join(
+            (live.queue, live.priority_class),
+            &scheduling_key,
+            asks,
+            key,
+        );
         if let Some(live) = self.allocations.get_mut(&no) {
-            live.phase = Phase::Queued(line, key);
+            live.phase = Phase::Queued(pending_group, key);
             if let Some(gang) = live.gang {
                 self.waiting.gangs_mut().alone(gang, no);
             }
@@ -104,9 +107,9 @@ impl Scheduler {
             return;
         };
         match live.phase {
-            Phase::Queued(line, key) => {
+            Phase::Queued(pending_group, key) => {
                 let gang = live.gang;
-                self.waiting.leave(line, key);
+                self.waiting.leave(pending_group, key);
                 if let Some(gang) = gang {
                     self.waiting.gangs_mut().not_ready(gang, no);
                 }
@@ -442,7 +445,7 @@ impl Scheduler {
             self.form(gang);
         }
         if let Some(gang) = stood {
-            // They stand in another line by now, or in none.
+            // They stand in another pending group by now, or in none.
             let members = self.waiting.gangs().ready_members(gang);
             self.waiting.tell(members);
         }

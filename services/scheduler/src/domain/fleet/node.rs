@@ -34,7 +34,7 @@ pub struct Node {
     pub holds: BTreeSet<AllocationNo>,
     /// Whom it is being cleared for, first come first. Nobody else may come meanwhile.
     pub nominees: Vec<AllocationNo>,
-    /// Set aside for a reservation or the head of a line; found anew at each decision.
+    /// Set aside for a reservation or the head of a pending group; found anew at each decision.
     #[serde(skip)]
     pub aside: Scratch<bool>,
 }

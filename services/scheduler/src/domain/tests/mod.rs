@@ -374,17 +374,24 @@ impl World {
             .collect()
     }
 
-    /// What was last said of the line of an allocation, or of itself.
+    /// What was last said of the pending group of an allocation, or of itself.
     pub fn reason(&self, no: u64) -> &'static str {
         let live = &self.state.live()[&AllocationNo(no)];
-        let line = match live.phase {
-            Phase::Queued(line, _) => Some(line),
+        let pending_group = match live.phase {
+            Phase::Queued(pending_group, _) => Some(pending_group),
             Phase::InGang => live
                 .gang
-                .and_then(|gang| self.state.waiting.gangs().line(gang)),
+                .and_then(|gang| self.state.waiting.gangs().pending_group(gang)),
             _ => None,
         };
-        let said = line.and_then(|line| self.state.waiting.queues().line(line)?.said.as_ref());
+        let said = pending_group.and_then(|pending_group| {
+            self.state
+                .waiting
+                .queues()
+                .pending_group(pending_group)?
+                .said
+                .as_ref()
+        });
         let told = self.said.iter().rev().find_map(|event| match event {
             Event::AllocationWaiting(AllocationWaiting {
                 allocation, reason, ..
@@ -453,8 +460,8 @@ pub fn words(event: &Event) -> Option<String> {
             let nodes: Vec<_> = nodes.iter().map(Token::as_str).collect();
             format!("{reservation} has [{}]", nodes.join(" "))
         }
-        // Of a line, not of an allocation: tests of explanations look at them.
-        Event::LineExplained(_) => return None,
+        // Of a pending group, not of an allocation: tests of explanations look at them.
+        Event::PendingGroupExplained(_) => return None,
         other => format!("{other:?}"),
     })
 }

@@ -243,7 +243,7 @@ impl Model {
 
 /// Explanations are told again with new numbers now and then; everything else is a decision.
 fn decisions(draft: &Draft) -> Vec<Event> {
-    let told = |event: &&Event| !matches!(event, Event::LineExplained(_));
+    let told = |event: &&Event| !matches!(event, Event::PendingGroupExplained(_));
     draft.events().filter(told).cloned().collect()
 }
 
@@ -398,7 +398,7 @@ impl Run {
         bare.decide(&self.world.config, &mut draft);
         let expected = decisions(&draft);
         let events = self.world.decide();
-        let told = |event: &&Event| !matches!(event, Event::LineExplained(_));
+        let told = |event: &&Event| !matches!(event, Event::PendingGroupExplained(_));
         let found: Vec<_> = events.iter().filter(told).cloned().collect();
         let first = found
             .iter()
