@@ -144,7 +144,7 @@ impl Scheduler {
         for (end, held) in ends {
             for no in held {
                 let live = self.allocations.get(&no)?;
-                let taken = &live.hold()?.taken;
+                let taken = &live.binding()?.taken;
                 node.give_back(capacity, self.allocations.class(live.class), taken);
             }
             if self.fleet.value_of(&node, capacity, wanted).fits() {
@@ -156,8 +156,8 @@ impl Scheduler {
 
     fn estimated_end(&self, no: AllocationNo) -> Option<Millis> {
         let live = self.allocations.get(&no)?;
-        let hold = live.hold()?;
-        let began = hold.started.unwrap_or(hold.placed);
+        let binding = live.binding()?;
+        let began = binding.started.unwrap_or(binding.placed);
         (live.run_time_ms > 0).then(|| Millis(began.0.saturating_add_unsigned(live.run_time_ms)))
     }
 
@@ -183,9 +183,9 @@ impl Scheduler {
                 .estimated_end(no)
                 .is_some_and(|end| end <= promise.from)
                 && let Some(live) = self.allocations.get(&no)
-                && let Some(hold) = live.hold()
+                && let Some(binding) = live.binding()
             {
-                node.give_back(capacity, self.allocations.class(live.class), &hold.taken);
+                node.give_back(capacity, self.allocations.class(live.class), &binding.taken);
             }
         }
         let class = self.allocations.class(promised.class);

@@ -2,7 +2,7 @@
 
 use super::{
     interner::Interner,
-    scoring::{Ask, ModelNo},
+    scoring::{ModelNo, Request},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -49,7 +49,7 @@ pub struct Class {
     pub extended: Vec<(Token, u64)>,
     pub rules: Option<Box<PlacementRules>>,
     /// The numbers of it, as the scoring policies want them.
-    pub ask: Ask,
+    pub ask: Request,
     /// Whose groups the rules speak of; none when they speak of none.
     pub tenant: Option<Token>,
 }
@@ -58,7 +58,7 @@ impl Class {
     pub fn of(tenant: &Token, spec: &AllocationSpec, models: &mut Interner<Token>) -> Self {
         let gpu = spec.gpu.as_ref();
         let allowed = gpu.map_or(&[][..], |gpu| &gpu.models);
-        let ask = Ask::new(
+        let ask = Request::new(
             spec.cpu_milli,
             spec.memory_bytes,
             gpu.map_or(0, |gpu| gpu.count),

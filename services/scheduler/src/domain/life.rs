@@ -2,7 +2,7 @@
 
 use super::{
     Scheduler,
-    allocation::{Hold, Live, Phase, Stop},
+    allocation::{Binding, Live, Phase, Stop},
     class::SchedulingKey,
     fleet::Spot,
     preempt::Epoch,
@@ -170,13 +170,13 @@ impl Scheduler {
         let taken = self.fleet.take(node, no, class, &spot).map_err(illegal)?;
         self.leave_waiting(no);
         if !nominated {
-            self.waiting.hold(queue, &used, now, &self.settings);
+            self.waiting.binding(queue, &used, now, &self.settings);
         }
         self.waiting.is_told(no);
         if let Some(gang) = gang {
             self.waiting.gangs_mut().held(gang, no);
         }
-        let hold = Hold {
+        let binding = Binding {
             node,
             incarnation: fact.incarnation,
             taken,
@@ -186,7 +186,7 @@ impl Scheduler {
             stop: None,
         };
         if let Some(live) = self.allocations.get_mut(&no) {
-            live.phase = Phase::Held(Box::new(hold));
+            live.phase = Phase::Held(Box::new(binding));
         }
         Ok(())
     }
@@ -269,7 +269,7 @@ impl Scheduler {
         self.leave_waiting(no);
         self.fleet.nominate(node, no, self.allocations.class(class));
         self.epoch.cleared_for.insert(no);
-        self.waiting.hold(queue, &used, now, &self.settings);
+        self.waiting.binding(queue, &used, now, &self.settings);
         self.allocations.nominate(no, node);
         Ok(())
     }
@@ -280,13 +280,13 @@ impl Scheduler {
 
     pub(super) fn stopping(&mut self, fact: &AllocationStopping) -> Result<(), IllegalEvent> {
         let no = fact.allocation;
-        let hold = self.allocations.hold_mut(no, fact)?;
-        match &mut hold.stop {
+        let binding = self.allocations.hold_mut(no, fact)?;
+        match &mut binding.stop {
             Some(Stop::Preempted { told, .. }) if !*told => *told = true,
             Some(_) => return Err(IllegalEvent::new("stopping already", fact)),
             stop @ None => *stop = Some(Stop::Cancelled),
         }
-        let node = hold.node;
+        let node = binding.node;
         let Some(live) = self.allocations.get(&no) else {
             return Ok(());
         };
@@ -305,15 +305,15 @@ impl Scheduler {
         now: Millis,
     ) -> Result<(), IllegalEvent> {
         let no = fact.allocation;
-        let hold = self.allocations.hold_mut(no, fact)?;
-        if hold.stop.is_some() {
+        let binding = self.allocations.hold_mut(no, fact)?;
+        if binding.stop.is_some() {
             return Err(IllegalEvent::new("stopping already", fact));
         }
-        hold.stop = Some(Stop::Preempted {
+        binding.stop = Some(Stop::Preempted {
             told: false,
             cancelled: false,
         });
-        let node = hold.node;
+        let node = binding.node;
         let Some(live) = self.allocations.get(&no) else {
             return Ok(());
         };
@@ -344,11 +344,12 @@ impl Scheduler {
         let (queue, gang, class) = (live.queue, live.gang, self.allocations.class(live.class));
         let used = self.allocations.used(live, &self.settings);
         match &live.phase {
-            Phase::Held(hold) => {
-                if self.fleet.node(hold.node).incarnation == hold.incarnation {
-                    self.fleet.give_back(hold.node, no, class, &hold.taken);
+            Phase::Held(binding) => {
+                if self.fleet.node(binding.node).incarnation == binding.incarnation {
+                    self.fleet
+                        .give_back(binding.node, no, class, &binding.taken);
                 }
-                if hold.preempted() {
+                if binding.preempted() {
                     self.waiting.gone(queue, &used.amounts);
                 } else {
                     self.waiting.release(queue, &used, now, &self.settings);

@@ -35,7 +35,7 @@ mod waiting;
 pub mod what_if;
 mod work;
 
-pub use allocation::{Hold, Live, Phase, Stop};
+pub use allocation::{Binding, Live, Phase, Stop};
 pub use class::Amounts;
 pub use fleet::{Node, NodeNo};
 pub use named_resources::{

@@ -96,7 +96,7 @@ impl Scheduler {
     /// A priority class may have become preemptible, or not preemptible any more.
     fn recount_firm(&mut self) {
         let counts = |live: &&Live| match &live.phase {
-            Phase::Held(hold) => !hold.preempted(),
+            Phase::Held(binding) => !binding.preempted(),
             Phase::Nominated(_) => true,
             _ => false,
         };

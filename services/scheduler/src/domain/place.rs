@@ -208,13 +208,13 @@ impl Scheduler {
     /// The value of the gang's uniform label on the nodes where members of it run already.
     pub(super) fn uniform_value(&self, gang: GangNo) -> Option<Token> {
         let label = self.waiting.gangs().uniform_label(gang)?;
-        let hold = self
+        let binding = self
             .waiting
             .gangs()
             .on_nodes(gang)
-            .find_map(|no| self.allocations.get(&no)?.hold());
+            .find_map(|no| self.allocations.get(&no)?.binding());
         self.fleet
-            .capacity(hold?.node)
+            .capacity(binding?.node)
             .label(label.as_str())
             .cloned()
     }

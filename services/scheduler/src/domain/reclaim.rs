@@ -65,7 +65,7 @@ impl Scheduler {
             // It has given it up already.
             return;
         }
-        let stops = live.hold().is_some_and(|hold| hold.stop.is_some());
+        let stops = live.binding().is_some_and(|binding| binding.stop.is_some());
         self.reclaims.of.entry(no).or_insert(by);
         if !stops {
             self.reclaims.open.insert(no);
@@ -196,7 +196,7 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
         let on_node = state
             .allocations
             .get(&allocation)
-            .map(|live| live.hold().is_some());
+            .map(|live| live.binding().is_some());
         match on_node {
             Some(true) => {
                 let by = state.reclaims.of.get(&allocation).copied().flatten();

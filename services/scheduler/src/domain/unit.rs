@@ -103,8 +103,8 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
             let stop = state
                 .allocations
                 .get(&member)
-                .and_then(|live| live.hold())
-                .map(|hold| hold.stop);
+                .and_then(|live| live.binding())
+                .map(|binding| binding.stop);
             match stop {
                 Some(None) => state.evict(member, PreemptionCause::Gang, None, draft),
                 Some(Some(Stop::Cancelled | Stop::Preempted { .. })) | None => {}
@@ -117,8 +117,11 @@ impl Scheduler {
     /// Once all of a broken gang that is on nodes has been told to go, nothing is left to decide for it.
     pub(super) fn settle(&mut self, no: GangNo) {
         let goes = |member| {
-            let hold = self.allocations.get(&member).and_then(|live| live.hold());
-            hold.is_none_or(|hold| hold.stop.is_some())
+            let binding = self
+                .allocations
+                .get(&member)
+                .and_then(|live| live.binding());
+            binding.is_none_or(|binding| binding.stop.is_some())
         };
         if self.waiting.gangs().on_nodes(no).all(goes) {
             self.waiting.gangs_mut().cleared(no);

@@ -246,7 +246,7 @@ fn shared(cell: &Cell, random: &mut Seeded) -> Vec<Event> {
         inputs.extend(contended(random));
     }
     let running = cell.scheduler.live().iter();
-    let running = running.filter_map(|(no, live)| Some((*no, live.hold()?)));
+    let running = running.filter_map(|(no, live)| Some((*no, live.binding()?)));
     for (allocation, hold) in running {
         let told = hold.stop.is_some() || !hold.reports.is_empty();
         if !told && random.chance(300) {

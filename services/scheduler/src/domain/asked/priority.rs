@@ -96,7 +96,7 @@ impl Scheduler {
             | Phase::Held(_) => None,
         };
         let node = match &live.phase {
-            Phase::Held(hold) => Some(hold.node),
+            Phase::Held(binding) => Some(binding.node),
             _ => None,
         };
         if let Some((pending_group, key)) = stands.filter(|(_, key)| key.allocation == no) {

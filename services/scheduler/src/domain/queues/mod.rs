@@ -375,7 +375,7 @@ impl Queues {
     // --- shares
 
     /// Held or promised from now on.
-    pub fn hold(&mut self, queue: QueueNo, used: &Use, now: Millis, half_life_ms: u64) {
+    pub fn binding(&mut self, queue: QueueNo, used: &Use, now: Millis, half_life_ms: u64) {
         self.change(queue, used, now, half_life_ms, add);
     }
 

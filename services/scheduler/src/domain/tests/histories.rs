@@ -459,8 +459,8 @@ impl Run {
         let state = &self.world.state;
         let class = |live: &Live| state.allocations.class(live.class);
         let going = state.allocations.all().values().filter_map(|live| {
-            let hold = live.hold().filter(|hold| hold.stop.is_some())?;
-            Some((hold.node, class(live)))
+            let binding = live.binding().filter(|binding| binding.stop.is_some())?;
+            Some((binding.node, class(live)))
         });
         let going: Vec<_> = going.collect();
         let alone = state
@@ -547,7 +547,7 @@ impl Run {
             if let Some(limit) = limit {
                 assert!(
                     of(queues) <= u64::from(limit) * 1000,
-                    "{queues:?} hold {}",
+                    "{queues:?} binding {}",
                     of(queues)
                 );
             }

@@ -282,12 +282,12 @@ impl World {
 
     /// By an agent that knows of the stop if there is one.
     pub fn report(&mut self, no: u64, node: &str, state: RunState) {
-        let hold = self
+        let binding = self
             .state
             .live()
             .get(&AllocationNo(no))
-            .and_then(Live::hold);
-        let stops = hold.is_some_and(|hold| hold.stop.is_some());
+            .and_then(Live::binding);
+        let stops = binding.is_some_and(|binding| binding.stop.is_some());
         let state = match state {
             RunState::Started => state,
             _ if stops => RunState::Stopped,
@@ -358,8 +358,8 @@ impl World {
     }
 
     pub fn node_of(&self, no: u64) -> Option<String> {
-        let hold = self.state.live().get(&AllocationNo(no))?.hold()?;
-        Some(self.state.nodes()[hold.node.0 as usize].name.to_string())
+        let binding = self.state.live().get(&AllocationNo(no))?.binding()?;
+        Some(self.state.nodes()[binding.node.0 as usize].name.to_string())
     }
 
     pub fn on_nodes(&self, of: &[u64]) -> usize {

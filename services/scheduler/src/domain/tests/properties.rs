@@ -328,10 +328,10 @@ impl Run {
                 };
                 let state = RunState::ALL[usize::from(*state)];
                 let started = self.world.state.live()[&AllocationNo(no)]
-                    .hold()
-                    .is_some_and(|hold| {
-                        hold.started.is_some()
-                            || hold
+                    .binding()
+                    .is_some_and(|binding| {
+                        binding.started.is_some()
+                            || binding
                                 .reports
                                 .iter()
                                 .any(|(state, _)| *state == RunState::Started)
@@ -434,8 +434,11 @@ impl Run {
         // What was asked is done, and what was taken back is at least stopping.
         assert_eq!(self.model.asked, BTreeSet::new());
         for no in &self.model.reclaimed {
-            let hold = self.world.state.live()[&AllocationNo(*no)].hold();
-            assert!(hold.is_some_and(|hold| hold.stop.is_some()), "{no}");
+            let binding = self.world.state.live()[&AllocationNo(*no)].binding();
+            assert!(
+                binding.is_some_and(|binding| binding.stop.is_some()),
+                "{no}"
+            );
         }
     }
 

@@ -96,9 +96,9 @@ impl Waiting {
     }
 
     /// Held or promised from now on.
-    pub fn hold(&mut self, queue: QueueNo, used: &Use, now: Millis, settings: &Settings) {
+    pub fn binding(&mut self, queue: QueueNo, used: &Use, now: Millis, settings: &Settings) {
         let half_life_ms = settings.policy().half_life_ms;
-        self.queues.hold(queue, used, now, half_life_ms);
+        self.queues.binding(queue, used, now, half_life_ms);
     }
 
     /// Not held any more, nor on a node.

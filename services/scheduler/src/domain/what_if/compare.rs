@@ -72,7 +72,9 @@ impl Scheduler {
             None => none,
         };
         Standing::Waits(match &live.phase {
-            Phase::Held(hold) => return Standing::On(self.fleet.node(hold.node).name.clone()),
+            Phase::Held(binding) => {
+                return Standing::On(self.fleet.node(binding.node).name.clone());
+            }
             Phase::AwaitingQuota(_) => return Standing::AwaitingQuota,
             Phase::AwaitingOthers => WaitingReason::Dependency,
             Phase::Pausing(_) => WaitingReason::Backoff,
