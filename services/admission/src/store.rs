@@ -20,8 +20,9 @@ pub struct AdmissionTables {
     pub cell: CellNo,
 }
 
-/// They are made of the rows.
+/// They are made of the rows, and [`VIEWS`] of them.
 pub const TABLES: &[&Table] = &[Position::TABLE, Tenant::TABLE, Operation::TABLE];
+pub const VIEWS: &str = include_str!("store/views.sql");
 
 /// Where the projection's changes go.
 pub fn sink(pool: PgPool, cell: CellNo) -> PgSink<AdmissionTables> {

@@ -20,7 +20,7 @@ const LEDGER: LedgerId = LedgerId(1);
 
 #[test]
 fn the_migration_is_made_of_the_rows() {
-    check_migration("admission", store::TABLES, "");
+    check_migration("admission", store::TABLES, store::VIEWS);
 }
 
 fn token(text: &str) -> Token {
@@ -277,6 +277,32 @@ async fn a_tenant_keeps_the_time_of_its_first_version() {
         .await
         .unwrap();
     assert_eq!(count, 0);
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn a_tenant_is_an_object_that_is_active() {
+    let scratch = ready("ops_objects").await;
+    let pool = scratch.pool();
+    let tenant = |version, at| {
+        Change::Tenant(TenantRow {
+            tenant: token("t"),
+            version,
+            at: Millis(at),
+        })
+    };
+    apply(&pool, vec![tenant(1, 1000), tenant(2, 2000)])
+        .await
+        .unwrap();
+    let found: Vec<(String, String, String, String, Option<String>)> = sqlx::query_as(
+        "SELECT id, type, state, extract(epoch FROM changed_at)::bigint::text, message FROM object_states",
+    )
+    .fetch_all(&pool)
+    .await
+    .unwrap();
+    let text = str::to_owned;
+    let tenant = (text("t"), text("tenant"), text("active"), text("2"), None);
+    assert_eq!(found, [tenant]);
     scratch.close().await;
 }
 
