@@ -306,7 +306,7 @@ mod tests {
                 Event::AllocationWaiting(AllocationWaiting {
                     allocation,
                     reason: WaitingReason::NoRoomNow,
-                    line: None,
+                    pending_group: None,
                 }),
             ),
             "ended" => (

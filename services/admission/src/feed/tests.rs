@@ -8,11 +8,11 @@ use crate::operation::SubmitState;
 use vocab::fact::{
     AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
     AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationStarted,
-    AllocationStopping, AllocationWaiting, LineExplained, QuotaDenied, QuotaReclaimed,
+    AllocationStopping, AllocationWaiting, PendingGroupExplained, QuotaDenied, QuotaReclaimed,
     QuotaReserved, QuotaWaiting,
 };
 use vocab::{
-    EndCause, Event, LineNo, Operation, PlacementPolicy, PreemptionCause, QuotaFlags, Rule,
+    EndCause, Event, Operation, PendingGroupNo, PlacementPolicy, PreemptionCause, QuotaFlags, Rule,
     WaitingReason,
 };
 
@@ -63,10 +63,10 @@ fn event(step: &str, now: Millis) -> Event {
         "waiting" => Event::AllocationWaiting(AllocationWaiting {
             allocation,
             reason: WaitingReason::Nominated,
-            line: Some(LineNo(4)),
+            pending_group: Some(PendingGroupNo(4)),
         }),
-        "explained" => Event::LineExplained(LineExplained {
-            line: LineNo(4),
+        "explained" => Event::PendingGroupExplained(PendingGroupExplained {
+            pending_group: PendingGroupNo(4),
             queue: token("t"),
             reason: WaitingReason::NoRoomNow,
             head: allocation,

@@ -106,8 +106,8 @@ async fn every_object_says_its_state_since_when_and_why() {
 /// The plan of a query on the view, in which as many allocations have ended as do in practice.
 async fn plan(pool: &PgPool, of: &str) -> String {
     let query = format!("EXPLAIN SELECT id FROM object_states WHERE {of}");
-    let lines: Vec<String> = sqlx::query_scalar(&query).fetch_all(pool).await.unwrap();
-    lines.join("\n")
+    let pending_groups: Vec<String> = sqlx::query_scalar(&query).fetch_all(pool).await.unwrap();
+    pending_groups.join("\n")
 }
 
 #[tokio::test]
