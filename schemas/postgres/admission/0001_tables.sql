@@ -94,3 +94,17 @@ COMMENT ON COLUMN operations.reservation_id IS 'Of a granted reservation.';
 COMMENT ON COLUMN operations.allocations IS 'How many a cancel of a job set, or a change of priority, was for.';
 CREATE UNIQUE INDEX operations_one_stands ON operations (tenant, operation_id) WHERE stands AND operation_id IS NOT NULL;
 CREATE INDEX operations_by_tenant ON operations (tenant, event_no DESC);
+
+CREATE VIEW object_states AS
+SELECT tenant AS id,
+       'tenant'::text AS type,
+       'active'::text AS state,
+       changed_at,
+       NULL::text AS message
+FROM tenants;
+COMMENT ON VIEW object_states IS 'Where each thing that this service keeps stands. The views of this name of all services have the same columns.';
+COMMENT ON COLUMN object_states.id IS 'The tenant''s name.';
+COMMENT ON COLUMN object_states.type IS 'tenant.';
+COMMENT ON COLUMN object_states.state IS 'A tenant is active from when it is set; nothing recorded ends or suspends one.';
+COMMENT ON COLUMN object_states.changed_at IS 'When its settings were last set, by the clock of the service that recorded it.';
+COMMENT ON COLUMN object_states.message IS 'None: the state says all.';

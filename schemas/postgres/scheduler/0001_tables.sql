@@ -25,6 +25,7 @@ CREATE TABLE allocations (
     gpu_milli integer NOT NULL,
     gpu_models text[] NOT NULL,
     state text NOT NULL,
+    since timestamptz NOT NULL,
     waiting_reason text,
     node text,
     gpu_devices integer[] NOT NULL,
@@ -104,6 +105,7 @@ COMMENT ON TABLE allocations IS 'Every allocation, live and ended, as the ledger
 COMMENT ON COLUMN allocations.name IS 'The tenant''s own name for it.';
 COMMENT ON COLUMN allocations.gpu_count IS 'Devices, and in `gpu_milli` the thousandths of each.';
 COMMENT ON COLUMN allocations.gpu_models IS 'Allowed models; empty means any.';
+COMMENT ON COLUMN allocations.since IS 'In this state since then.';
 COMMENT ON COLUMN allocations.waiting_reason IS 'None while it was never tried.';
 COMMENT ON COLUMN allocations.gpu_devices IS 'Its devices on the node and in `gpu_shares` the thousandths taken of each, in the same order.';
 COMMENT ON COLUMN allocations.started_at IS 'By the node''s report.';
@@ -123,6 +125,7 @@ COMMENT ON COLUMN allocations.facts IS 'What is said of every allocation, once: 
 CREATE INDEX allocations_by_job_set ON allocations (tenant, job_set, requested_at DESC);
 CREATE INDEX allocations_held ON allocations (queue) WHERE node IS NOT NULL AND ended_at IS NULL;
 CREATE INDEX allocations_waiting_for_quota ON allocations (tenant, requested_at) WHERE quota_rule IS NOT NULL AND ended_at IS NULL;
+CREATE INDEX allocations_by_state ON allocations (state) WHERE state <> 'ended';
 
 CREATE TABLE scheduling_queue (
     allocation_id uuid NOT NULL,
@@ -374,6 +377,7 @@ CREATE TABLE named_reservations (
     holder text NOT NULL,
     epoch bigint NOT NULL,
     state text NOT NULL,
+    since timestamptz NOT NULL,
     deadline numeric(20) NOT NULL,
     retire_after numeric(20),
     resources text[] NOT NULL,
@@ -388,6 +392,7 @@ CREATE TABLE named_reservations (
 ) WITH (fillfactor = 80);
 COMMENT ON TABLE named_reservations IS 'Live ones, and ended ones as long as they are remembered.';
 COMMENT ON COLUMN named_reservations.number IS 'Of the event that granted it.';
+COMMENT ON COLUMN named_reservations.since IS 'In this state since then.';
 COMMENT ON COLUMN named_reservations.deadline IS 'Slots, which no integer type has all of.';
 COMMENT ON COLUMN named_reservations.retire_after IS 'The last slot at which an ended one is remembered.';
 COMMENT ON COLUMN named_reservations.resources IS 'As they were asked for.';
@@ -420,3 +425,24 @@ FROM scheduling_queue AS q
 LEFT JOIN queues AS s ON s.queue = q.queue
 LEFT JOIN scheduling_policy AS p ON true;
 COMMENT ON VIEW queue_order IS 'In which order the scheduler takes what waits in a queue: who is nominated, then by rank, turn and arrival, and last who is paused. The rank is the priority, or with aging the moment of the request moved by the priority.';
+
+-- A type is a branch, so a query that names it reads one table, by that table's indexes.
+CREATE VIEW object_states AS
+SELECT allocation_id::text AS id,
+       'allocation'::text AS type,
+       state,
+       since AS changed_at,
+       coalesce(end_cause, waiting_reason, quota_rule, CASE WHEN preempted THEN 'preempted' END) AS message
+FROM allocations
+UNION ALL
+SELECT queue, 'queue'::text, 'active'::text, changed_at, NULL::text FROM queues
+UNION ALL
+SELECT reservation, 'advance_reservation'::text, state, changed_at, NULL::text FROM reservations
+UNION ALL
+SELECT number::text, 'reservation'::text, state, since, NULL::text FROM named_reservations;
+COMMENT ON VIEW object_states IS 'Where each thing that this service keeps stands. The views of this name of all services have the same columns.';
+COMMENT ON COLUMN object_states.id IS 'An allocation''s id, a queue''s or an advance reservation''s name, or the number of a reservation of named resources.';
+COMMENT ON COLUMN object_states.type IS 'allocation, queue, advance_reservation, or reservation (of named resources).';
+COMMENT ON COLUMN object_states.state IS 'By the name that its table has for it. A queue is active from when it is set.';
+COMMENT ON COLUMN object_states.changed_at IS 'When it came into this state, by the clock of the service that recorded it; of a queue, when it was last set.';
+COMMENT ON COLUMN object_states.message IS 'The name of what ended it, of what it waits for, or of the limit that it is over; none where the state says all.';

@@ -5,24 +5,22 @@
 mod item;
 mod operations;
 
-pub use item::{FeedItem, FeedKind, FeedPosition, Outcome, OutcomeKind, SubmitState, Waiting};
-use vocab::fact::{AllocationEnded, SettingFact};
-use vocab::inputs;
+pub use item::{FeedItem, FeedKind, FeedPosition, Outcome};
 
 use crate::domain::is_kept;
+use crate::operation::{Decided, Of, OperationFact, OutcomeKind, Step, Taken, Waiting};
 use ledger::{IllegalEvent, Projection};
-use operations::{Operations, Repeated};
+use operations::{Open, Operations, Repeated};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use vocab::{
-    AllocationNo, AllocationSpec, At, CancelVerdict, EventNo, Lsn, Millis, Operation,
-    PriorityTarget, Refusal, ReservationNo, ResourceAnswer, Rule, Token,
-};
+use std::{collections::BTreeMap, sync::Arc};
+use vocab::fact::{AllocationEnded, OperationRepeated, ReservationExpired};
+use vocab::inputs;
+use vocab::{AllocationNo, AllocationSpec, At, EventNo, Lsn, Millis, Refusal, Token};
 
 /// State of the fold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feed {
-    live: BTreeMap<AllocationNo, Told>,
+    live: BTreeMap<AllocationNo, Box<Told>>,
     operations: Operations,
 }
 
@@ -56,54 +54,62 @@ fn position(at: &At, second: bool) -> FeedPosition {
     }
 }
 
-/// The outcome of what was asked about named resources.
-fn decided(at: &At, answer: &ResourceAnswer) -> OutcomeKind {
-    match answer {
-        ResourceAnswer::Created => OutcomeKind::ResourceCreated,
-        ResourceAnswer::Reserved { deadline } => OutcomeKind::Reserved {
-            reservation: ReservationNo::of(at.no),
-            deadline: *deadline,
-        },
-        ResourceAnswer::Confirmed => OutcomeKind::Confirmed,
-        ResourceAnswer::Released { epoch, .. } => OutcomeKind::Released { epoch: *epoch },
-        ResourceAnswer::Revoked { epoch } => OutcomeKind::Revoked { epoch: *epoch },
-        ResourceAnswer::Reclaimed { .. } => OutcomeKind::Reclaimed,
-        ResourceAnswer::Refused(refusal) => OutcomeKind::Refused(refusal.clone()),
-    }
-}
-
 impl Feed {
     fn job_set_of(&self, allocation: AllocationNo) -> Token {
         let told = self.live.get(&allocation);
         told.map_or_else(no_job_set, |told| told.job_set.clone())
     }
 
+    fn job_set(&self, of: Of<'_>) -> Token {
+        match of {
+            Of::New(spec) => spec.job_set.clone(),
+            Of::Allocation(allocation) => self.job_set_of(allocation),
+            Of::JobSet(job_set) => job_set.clone(),
+            Of::NamedResources => of_reservations(),
+            Of::Cell => no_job_set(),
+        }
+    }
+
+    fn took_up(&mut self, at: &At, taken: Taken<'_>, out: &mut Vec<FeedItem>) {
+        let (operation, job_set) = (taken.operation, self.job_set(taken.of));
+        let open = Open::of(operation, job_set, taken.by_slots);
+        match taken.outcome {
+            Some(outcome) => self.answer(at, at.no, open, outcome, out),
+            None => self.operations.open(at.no, open),
+        }
+        if let Of::New(spec) = taken.of {
+            self.requested(at, &operation.tenant, spec, out);
+        }
+    }
+
     fn requested(
         &mut self,
         at: &At,
-        operation: &Operation,
+        tenant: &Token,
         spec: &AllocationSpec,
         out: &mut Vec<FeedItem>,
     ) {
-        let job_set = spec.job_set.clone();
-        self.operations.open(at.no, operation, job_set, false);
         let told = Told {
-            tenant: operation.tenant.clone(),
+            tenant: tenant.clone(),
             job_set: spec.job_set.clone(),
             name: spec.name.clone(),
             started: None,
         };
         let allocation = AllocationNo(at.no.0);
-        self.live.insert(allocation, told);
+        self.live.insert(allocation, Box::new(told));
         let requested = FeedKind::Requested(Box::new(spec.clone()));
         self.tell(at, allocation, requested, out);
     }
 
-    /// Answers operation `no`, unless it was answered before.
-    fn answer(&mut self, at: &At, no: EventNo, kind: OutcomeKind, out: &mut Vec<FeedItem>) -> bool {
-        let Some(mut open) = self.operations.close(no) else {
-            return false;
-        };
+    /// Answers operation `no`.
+    fn answer(
+        &mut self,
+        at: &At,
+        no: EventNo,
+        mut open: Open,
+        kind: OutcomeKind,
+        out: &mut Vec<FeedItem>,
+    ) {
         let allocation = match &kind {
             OutcomeKind::Submitted { allocation, .. } | OutcomeKind::Cancelled { allocation } => {
                 Some(*allocation)
@@ -124,11 +130,11 @@ impl Feed {
             | OutcomeKind::Reclaimed => None,
         };
         let kept = !matches!(&kind, OutcomeKind::Refused(refusal) if !is_kept(refusal.rule));
-        let outcome = Outcome {
-            operation_id: open.operation_id.clone(),
+        let outcome = Arc::new(Outcome {
+            operation_id: open.operation_id.take(),
             lsn: at.lsn,
             kind,
-        };
+        });
         if kept {
             self.operations.keep(no, &open, outcome.clone());
         }
@@ -140,10 +146,9 @@ impl Feed {
             allocation,
             name: allocation.and_then(|a| self.live.get(&a)?.name.clone()),
             kind: FeedKind::Outcome(outcome),
-            reply_to: std::mem::take(&mut open.reply_to),
+            reply_to: open.reply_to,
             in_feed: true,
         });
-        true
     }
 
     /// Tells what happened to an allocation.
@@ -164,20 +169,19 @@ impl Feed {
         });
     }
 
-    fn repeat(
-        &mut self,
-        at: &At,
-        tenant: &Token,
-        original: EventNo,
-        reply_to: &Token,
-        out: &mut Vec<FeedItem>,
-    ) {
-        match self.operations.repeat(tenant, original, reply_to) {
+    fn repeated(&mut self, at: &At, fact: &OperationRepeated, out: &mut Vec<FeedItem>) {
+        let Some(reply_to) = &fact.reply_to else {
+            return;
+        };
+        match self
+            .operations
+            .repeat(&fact.tenant, fact.original, reply_to)
+        {
             Repeated::Open | Repeated::Forgotten => {}
             Repeated::Decided(outcome) => out.push(FeedItem {
                 position: position(at, false),
                 now: at.now,
-                tenant: tenant.clone(),
+                tenant: fact.tenant.clone(),
                 job_set: no_job_set(),
                 allocation: None,
                 name: None,
@@ -186,29 +190,6 @@ impl Feed {
                 in_feed: false,
             }),
         }
-    }
-
-    fn submitted(
-        &mut self,
-        at: &At,
-        allocation: AllocationNo,
-        state: SubmitState,
-        out: &mut Vec<FeedItem>,
-    ) {
-        let kind = OutcomeKind::Submitted { allocation, state };
-        self.answer(at, EventNo(allocation.0), kind, out);
-    }
-
-    fn waits(
-        &mut self,
-        at: &At,
-        allocation: AllocationNo,
-        waiting: Waiting,
-        out: &mut Vec<FeedItem>,
-    ) {
-        let state = SubmitState::Waiting(waiting.clone());
-        self.submitted(at, allocation, state, out);
-        self.tell(at, allocation, FeedKind::Waiting(waiting), out);
     }
 
     /// A run has begun, or is over.
@@ -220,122 +201,76 @@ impl Feed {
 }
 
 inputs! {
-    /// What the inbox has taken up, refused or forgotten.
-    pub enum Asked {
-        AllocationRequested,
-        CancelRequested,
-        JobSetCancelRequested,
-        PriorityRequested,
-        ResourceAsked,
-        OperationRefused,
-        OperationRepeated,
-        OperationsForgotten,
-    }
-}
-
-inputs! {
-    /// What becomes of an allocation.
+    /// What becomes of an allocation, and decides nothing that was asked.
     pub enum Life {
-        QuotaWaiting,
-        QuotaDenied,
-        AllocationPlaced,
-        AllocationWaiting,
         AllocationReprioritised,
         AllocationStarted,
         AllocationStopping,
         AllocationPreempted,
         AllocationRequeued,
-        AllocationEnded,
-    }
-}
-
-inputs! {
-    /// What came of other requests, and of reservations.
-    pub enum Decided {
-        CancelDecided,
-        JobSetCancelDecided,
-        PriorityDecided,
-        ResourceDecided,
-        ReservationExpired,
     }
 }
 
 inputs! {
     pub enum Input {
-        ..SettingFact,
-        ..Asked,
+        ..OperationFact,
         ..Life,
-        ..Decided,
+        OperationRepeated,
+        ReservationExpired,
     }
 }
 
 impl Feed {
-    fn asked(&mut self, at: &At, asked: Asked<'_>, out: &mut Vec<FeedItem>) {
-        match asked {
-            Asked::AllocationRequested(fact) => {
-                self.requested(at, &fact.operation, &fact.spec, out);
-            }
-            Asked::CancelRequested(fact) => {
-                let job_set = self.job_set_of(fact.allocation);
-                (self.operations).open(at.no, &fact.operation, job_set, false);
-            }
-            Asked::JobSetCancelRequested(fact) => {
-                let job_set = fact.job_set.clone();
-                (self.operations).open(at.no, &fact.operation, job_set, false);
-            }
-            Asked::PriorityRequested(fact) => {
-                let job_set = match &fact.target {
-                    PriorityTarget::Allocation(allocation) => self.job_set_of(*allocation),
-                    PriorityTarget::JobSet(job_set) => job_set.clone(),
-                };
-                (self.operations).open(at.no, &fact.operation, job_set, false);
-            }
-            Asked::ResourceAsked(fact) => {
-                let (operation, by_slots) = (&fact.operation, fact.by_requests);
-                (self.operations).open(at.no, operation, of_reservations(), by_slots);
-            }
-            Asked::OperationRefused(fact) => {
-                let job_set = fact.job_set.clone().unwrap_or_else(no_job_set);
-                (self.operations).open(at.no, &fact.operation, job_set, false);
-                self.answer(at, at.no, OutcomeKind::Refused(fact.refusal.clone()), out);
-            }
-            Asked::OperationRepeated(fact) => {
-                if let Some(reply_to) = &fact.reply_to {
-                    self.repeat(at, &fact.tenant, fact.original, reply_to, out);
-                }
-            }
-            Asked::OperationsForgotten(fact) => {
-                (self.operations).forget(fact.through, fact.slots_of.as_ref());
-            }
+    /// The first decision is the operation's outcome; of an allocation, each one is told.
+    fn decided(&mut self, at: &At, decided: Decided<'_>, out: &mut Vec<FeedItem>) {
+        let no = decided.operation();
+        let open = self.operations.close(no);
+        let answers = open.is_some();
+        if let Some(open) = open {
+            self.answer(at, no, open, decided.outcome(at), out);
         }
+        match decided {
+            Decided::QuotaWaiting(fact) => {
+                let waiting = FeedKind::Waiting(Waiting::for_quota(&fact.refusal));
+                self.tell(at, fact.allocation, waiting, out);
+            }
+            Decided::QuotaDenied(fact) => {
+                if !answers {
+                    let denied = FeedKind::Denied(fact.refusal.clone());
+                    self.tell(at, fact.allocation, denied, out);
+                }
+                self.live.remove(&fact.allocation);
+            }
+            Decided::AllocationPlaced(fact) => {
+                let (node, gpus) = (fact.node.clone(), fact.gpus.clone());
+                self.tell(at, fact.allocation, FeedKind::Placed { node, gpus }, out);
+            }
+            Decided::AllocationWaiting(fact) => {
+                let waiting = FeedKind::Waiting(Waiting::of(fact.reason));
+                self.tell(at, fact.allocation, waiting, out);
+            }
+            Decided::AllocationEnded(fact) => self.ended(at, fact, out),
+            Decided::CancelDecided(_)
+            | Decided::JobSetCancelDecided(_)
+            | Decided::PriorityDecided(_)
+            | Decided::ResourceDecided(_) => {}
+        }
+    }
+
+    fn ended(&mut self, at: &At, fact: &AllocationEnded, out: &mut Vec<FeedItem>) {
+        let (allocation, cause, moment) = (fact.allocation, fact.cause, fact.at);
+        let started = self.live.get(&allocation).and_then(|told| told.started);
+        let ended = FeedKind::Ended {
+            cause,
+            started,
+            at: moment,
+        };
+        self.tell(at, allocation, ended, out);
+        self.live.remove(&allocation);
     }
 
     fn lives(&mut self, at: &At, life: Life<'_>, out: &mut Vec<FeedItem>) {
         match life {
-            Life::QuotaWaiting(fact) => {
-                self.waits(at, fact.allocation, Waiting::for_quota(&fact.refusal), out);
-            }
-            Life::QuotaDenied(fact) => {
-                let (allocation, refusal) = (fact.allocation, &fact.refusal);
-                let kind = OutcomeKind::Refused(refusal.clone());
-                if !self.answer(at, EventNo(allocation.0), kind, out) {
-                    self.tell(at, allocation, FeedKind::Denied(refusal.clone()), out);
-                }
-                self.live.remove(&allocation);
-            }
-            Life::AllocationPlaced(fact) => {
-                let (node, gpus) = (fact.node.clone(), fact.gpus.clone());
-                let state = SubmitState::Placed {
-                    node: node.clone(),
-                    gpus: gpus.clone(),
-                };
-                self.submitted(at, fact.allocation, state, out);
-                let placed = FeedKind::Placed { node, gpus };
-                self.tell(at, fact.allocation, placed, out);
-            }
-            Life::AllocationWaiting(fact) => {
-                self.waits(at, fact.allocation, Waiting::of(fact.reason), out);
-            }
             Life::AllocationReprioritised(fact) => {
                 let changed = FeedKind::PriorityChanged(fact.priority);
                 self.tell(at, fact.allocation, changed, out);
@@ -365,66 +300,23 @@ impl Feed {
                 };
                 self.tell(at, fact.allocation, requeued, out);
             }
-            Life::AllocationEnded(fact) => self.ended(at, fact, out),
         }
     }
+}
 
-    fn ended(&mut self, at: &At, fact: &AllocationEnded, out: &mut Vec<FeedItem>) {
-        let (allocation, cause, moment) = (fact.allocation, fact.cause, fact.at);
-        let state = SubmitState::Ended { cause, at: moment };
-        self.submitted(at, allocation, state, out);
-        let started = self.live.get(&allocation).and_then(|told| told.started);
-        let ended = FeedKind::Ended {
-            cause,
-            started,
-            at: moment,
-        };
-        self.tell(at, allocation, ended, out);
-        self.live.remove(&allocation);
-    }
-
-    fn decided(&mut self, at: &At, fact: Decided<'_>, out: &mut Vec<FeedItem>) {
-        let (request, kind) = match fact {
-            Decided::CancelDecided(fact) => {
-                let allocation = fact.allocation;
-                let kind = match fact.verdict {
-                    CancelVerdict::WasLive => OutcomeKind::Cancelled { allocation },
-                    CancelVerdict::HadEnded => {
-                        OutcomeKind::Refused(Refusal::new(Rule::AllocationEnded, "allocation_id"))
-                    }
-                };
-                (fact.request, kind)
-            }
-            Decided::JobSetCancelDecided(fact) => {
-                let allocations = fact.allocations;
-                (fact.request, OutcomeKind::JobSetCancelled { allocations })
-            }
-            Decided::PriorityDecided(fact) => {
-                let allocations = fact.allocations;
-                let kind = match &fact.refusal {
-                    Some(refusal) => OutcomeKind::Refused(refusal.clone()),
-                    None => OutcomeKind::PrioritySet { allocations },
-                };
-                (fact.request, kind)
-            }
-            Decided::ResourceDecided(fact) => (fact.request, decided(at, &fact.answer)),
-            Decided::ReservationExpired(fact) => {
-                let (reservation, epoch) = (fact.reservation, fact.epoch);
-                out.push(FeedItem {
-                    position: position(at, true),
-                    now: at.now,
-                    tenant: fact.tenant.clone(),
-                    job_set: of_reservations(),
-                    allocation: None,
-                    name: None,
-                    kind: FeedKind::Expired { reservation, epoch },
-                    reply_to: Vec::new(),
-                    in_feed: true,
-                });
-                return;
-            }
-        };
-        self.answer(at, request, kind, out);
+/// Nobody has asked for it, so it is told and answers nothing.
+fn expired(at: &At, fact: &ReservationExpired) -> FeedItem {
+    let (reservation, epoch) = (fact.reservation, fact.epoch);
+    FeedItem {
+        position: position(at, true),
+        now: at.now,
+        tenant: fact.tenant.clone(),
+        job_set: of_reservations(),
+        allocation: None,
+        name: None,
+        kind: FeedKind::Expired { reservation, epoch },
+        reply_to: Vec::new(),
+        in_feed: true,
     }
 }
 
@@ -442,14 +334,16 @@ impl Projection for Feed {
         out: &mut Vec<FeedItem>,
     ) -> Result<(), IllegalEvent> {
         match input {
-            Input::SettingFact(set) => {
-                let (operation, version) = set.asked();
-                self.operations.open(at.no, operation, no_job_set(), false);
-                self.answer(at, at.no, OutcomeKind::Applied { version }, out);
-            }
-            Input::Asked(asked) => self.asked(at, asked, out),
+            Input::OperationFact(fact) => match Step::from(fact) {
+                Step::Taken(taken) => self.took_up(at, taken, out),
+                Step::Decided(decided) => self.decided(at, decided, out),
+                Step::Forgotten(fact) => {
+                    (self.operations).forget(fact.through, fact.slots_of.as_ref());
+                }
+            },
             Input::Life(life) => self.lives(at, life, out),
-            Input::Decided(fact) => self.decided(at, fact, out),
+            Input::OperationRepeated(fact) => self.repeated(at, fact, out),
+            Input::ReservationExpired(fact) => out.push(expired(at, fact)),
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 pub mod domain;
 pub mod feed;
+pub mod operation;
 pub mod project;
 pub mod publish;
 pub mod query;

@@ -1,15 +1,12 @@
 //! Tenants and operations as rows: who may ask, what was asked, and what became of it. Pure.
 
 use crate::domain::is_kept;
+use crate::operation::{Of, OperationFact, OutcomeKind, Step, Taken, Verb};
 use ledger::{Batching, IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::fact::{OperationsForgotten, SettingFact};
-use vocab::inputs;
-use vocab::{
-    AllocationNo, At, CancelVerdict, EventNo, Millis, Operation, Refusal, ReservationNo,
-    ResourceAnswer, ResourceAsk, Rule, Slot, Token,
-};
+use vocab::{AllocationNo, At, EventNo, Millis, Token};
 
 /// One change of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,162 +50,45 @@ pub struct OperationRow {
     pub state: OperationState,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Verb {
-    Submit,
-    Cancel,
-    CancelJobSet,
-    SetPriority,
-    CreateResource,
-    Reserve,
-    Confirm,
-    Release,
-    Revoke,
-    Reclaim,
-    SetTenant,
-    SetQuota,
-    SetRate,
-    SetQueue,
-    SetPriorityClass,
-    SetScheduling,
-    SetCordon,
-    SetReservation,
-    SetBudget,
-    SetNode,
-}
-
-impl Verb {
-    fn of(ask: &ResourceAsk) -> Self {
-        match ask {
-            ResourceAsk::Create { .. } => Self::CreateResource,
-            ResourceAsk::Reserve { .. } => Self::Reserve,
-            ResourceAsk::Confirm { .. } => Self::Confirm,
-            ResourceAsk::Release { .. } => Self::Release,
-            ResourceAsk::Revoke { .. } => Self::Revoke,
-            ResourceAsk::Reclaim { .. } => Self::Reclaim,
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Submit => "submit",
-            Self::Cancel => "cancel",
-            Self::CancelJobSet => "cancel_job_set",
-            Self::SetPriority => "set_priority",
-            Self::CreateResource => "create_resource",
-            Self::Reserve => "reserve",
-            Self::Confirm => "confirm",
-            Self::Release => "release",
-            Self::Revoke => "revoke",
-            Self::Reclaim => "reclaim",
-            Self::SetTenant => "set_tenant",
-            Self::SetQuota => "set_quota",
-            Self::SetRate => "set_rate",
-            Self::SetQueue => "set_queue",
-            Self::SetPriorityClass => "set_priority_class",
-            Self::SetScheduling => "set_scheduling",
-            Self::SetCordon => "set_cordon",
-            Self::SetReservation => "set_reservation",
-            Self::SetBudget => "set_budget",
-            Self::SetNode => "set_node",
-        }
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OperationState {
     Pending,
-    Decided { at: Millis, outcome: Outcome },
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
-    Placed,
-    Waiting,
-    /// Before it was placed.
-    Ended,
-    Cancelled,
-    Applied {
-        version: u64,
-    },
-    Refused(Refusal),
-    JobSetCancelled {
-        allocations: u64,
-    },
-    PrioritySet {
-        allocations: u64,
-    },
-    Created,
-    Reserved {
-        reservation: ReservationNo,
-        deadline: Slot,
-    },
-    Confirmed,
-    Released {
-        epoch: u64,
-    },
-    Revoked {
-        epoch: u64,
-    },
-    Reclaimed,
-}
-
-impl Outcome {
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Placed => "placed",
-            Self::Waiting => "waiting",
-            Self::Ended => "ended",
-            Self::Cancelled => "cancelled",
-            Self::Applied { .. } => "applied",
-            Self::Refused(_) => "refused",
-            Self::JobSetCancelled { .. } => "job_set_cancelled",
-            Self::PrioritySet { .. } => "priority_set",
-            Self::Created => "created",
-            Self::Reserved { .. } => "reserved",
-            Self::Confirmed => "confirmed",
-            Self::Released { .. } => "released",
-            Self::Revoked { .. } => "revoked",
-            Self::Reclaimed => "reclaimed",
-        }
-    }
-
-    /// What was answered about resources. A reservation has the number of the event that granted it.
-    fn of(answer: &ResourceAnswer, no: EventNo) -> Self {
-        match answer {
-            ResourceAnswer::Created => Self::Created,
-            ResourceAnswer::Reserved { deadline } => Self::Reserved {
-                reservation: ReservationNo::of(no),
-                deadline: *deadline,
-            },
-            ResourceAnswer::Confirmed => Self::Confirmed,
-            ResourceAnswer::Released { epoch, .. } => Self::Released { epoch: *epoch },
-            ResourceAnswer::Revoked { epoch } => Self::Revoked { epoch: *epoch },
-            ResourceAnswer::Reclaimed { .. } => Self::Reclaimed,
-            ResourceAnswer::Refused(refusal) => Self::Refused(refusal.clone()),
-        }
-    }
+    Decided { at: Millis, outcome: OutcomeKind },
 }
 
 impl OperationRow {
-    fn new(
-        at: &At,
-        operation: &Operation,
-        verb: Option<Verb>,
-        allocation: Option<AllocationNo>,
-        state: OperationState,
-    ) -> Self {
+    fn new(at: &At, taken: Taken<'_>) -> Self {
+        let Taken {
+            operation,
+            verb,
+            of,
+            by_slots,
+            outcome,
+        } = taken;
         Self {
             no: at.no,
             tenant: operation.tenant.clone(),
             operation_id: operation.operation_id.clone(),
             digest: operation.digest,
             verb,
-            allocation,
-            by_slots: false,
+            allocation: match of {
+                Of::New(_) => Some(AllocationNo(at.no.0)),
+                Of::Allocation(allocation) => (verb == Some(Verb::Cancel)).then_some(allocation),
+                Of::JobSet(_) | Of::NamedResources | Of::Cell => None,
+            },
+            by_slots,
             requested_at: at.now,
-            state,
+            state: outcome.map_or(OperationState::Pending, |outcome| OperationState::Decided {
+                at: at.now,
+                outcome,
+            }),
         }
+    }
+
+    fn decided(self, at: &At, outcome: OutcomeKind) -> Self {
+        let at = at.now;
+        let state = OperationState::Decided { at, outcome };
+        Self { state, ..self }
     }
 
     /// Whether the operation's id stands for this one: a repeat is answered with its outcome.
@@ -216,7 +96,7 @@ impl OperationRow {
         match &self.state {
             // At the inbox, where no verb is known.
             OperationState::Decided {
-                outcome: Outcome::Refused(refusal),
+                outcome: OutcomeKind::Refused(refusal),
                 ..
             } if self.verb.is_none() => is_kept(refusal.rule),
             OperationState::Pending | OperationState::Decided { .. } => true,
@@ -227,9 +107,7 @@ impl OperationRow {
 /// Folds the ledger into tenants and operations; holds the operations that are not decided.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct WarmProjection {
-    submits: BTreeMap<AllocationNo, OperationRow>,
-    /// All others, by the number of the event that took them up.
-    others: BTreeMap<EventNo, OperationRow>,
+    open: BTreeMap<EventNo, OperationRow>,
     #[serde(skip)]
     changed: Changed,
 }
@@ -243,229 +121,60 @@ struct Changed {
 }
 
 impl WarmProjection {
-    fn applied(&mut self, at: &At, set: SettingFact<'_>, out: &mut Vec<Change>) {
-        let (operation, version) = set.asked();
-        let verb = match set {
-            SettingFact::TenantSet(set) => {
-                out.push(Change::Tenant(TenantRow {
-                    tenant: set.change.tenant.clone(),
-                    version,
-                    at: at.now,
-                }));
-                Verb::SetTenant
-            }
-            SettingFact::QuotaSet(_) => Verb::SetQuota,
-            SettingFact::RateSet(_) => Verb::SetRate,
-            SettingFact::QueueSet(_) => Verb::SetQueue,
-            SettingFact::PriorityClassSet(_) => Verb::SetPriorityClass,
-            SettingFact::SchedulingSet(_) => Verb::SetScheduling,
-            SettingFact::CordonSet(_) => Verb::SetCordon,
-            SettingFact::ReservationSet(_) => Verb::SetReservation,
-            SettingFact::BudgetSet(_) => Verb::SetBudget,
-            SettingFact::NodeSet(_) => Verb::SetNode,
-        };
-        let state = OperationState::Decided {
-            at: at.now,
-            outcome: Outcome::Applied { version },
-        };
-        self.at_once(OperationRow::new(at, operation, Some(verb), None, state));
-    }
-
-    /// Taken up and decided by one event.
-    fn at_once(&mut self, row: OperationRow) {
-        self.changed.first.insert(row.no);
-        self.changed.decided.push(row);
-    }
-
-    /// Taken up by this event.
-    fn asked(
-        &mut self,
-        at: &At,
-        operation: &Operation,
-        verb: Verb,
-        allocation: Option<AllocationNo>,
-    ) -> OperationRow {
+    fn took_up(&mut self, at: &At, taken: Taken<'_>) {
         self.changed.first.insert(at.no);
-        OperationRow::new(
-            at,
-            operation,
-            Some(verb),
-            allocation,
-            OperationState::Pending,
-        )
-    }
-
-    fn submit_decided(&mut self, allocation: AllocationNo, at: &At, outcome: Outcome) {
-        let pending = self.submits.remove(&allocation);
-        self.decided(pending, at, outcome);
-    }
-
-    fn other_decided(&mut self, request: EventNo, at: &At, outcome: Outcome) {
-        let pending = self.others.remove(&request);
-        self.decided(pending, at, outcome);
-    }
-
-    /// Nothing when it was decided before, or forgotten.
-    fn decided(&mut self, pending: Option<OperationRow>, at: &At, outcome: Outcome) {
-        let state = OperationState::Decided {
-            at: at.now,
-            outcome,
-        };
-        let row = pending.map(|row| OperationRow { state, ..row });
-        self.changed.decided.extend(row);
-    }
-}
-
-inputs! {
-    /// What the inbox has taken up, refused or forgotten.
-    pub enum Asked {
-        AllocationRequested,
-        CancelRequested,
-        JobSetCancelRequested,
-        PriorityRequested,
-        ResourceAsked,
-        OperationRefused,
-        OperationsForgotten,
-    }
-}
-
-inputs! {
-    /// What came of it.
-    pub enum Decided {
-        QuotaDenied,
-        QuotaWaiting,
-        AllocationPlaced,
-        AllocationWaiting,
-        AllocationEnded,
-        CancelDecided,
-        JobSetCancelDecided,
-        PriorityDecided,
-        ResourceDecided,
-    }
-}
-
-inputs! {
-    pub enum Input {
-        ..SettingFact,
-        ..Asked,
-        ..Decided,
-    }
-}
-
-impl WarmProjection {
-    fn took_up(&mut self, at: &At, asked: Asked<'_>, out: &mut Vec<Change>) {
-        let (operation, verb, allocation) = match asked {
-            Asked::AllocationRequested(fact) => {
-                let allocation = AllocationNo(at.no.0);
-                let row = self.asked(at, &fact.operation, Verb::Submit, Some(allocation));
-                self.submits.insert(allocation, row);
-                return;
-            }
-            Asked::CancelRequested(fact) => (&fact.operation, Verb::Cancel, Some(fact.allocation)),
-            Asked::JobSetCancelRequested(fact) => (&fact.operation, Verb::CancelJobSet, None),
-            Asked::PriorityRequested(fact) => (&fact.operation, Verb::SetPriority, None),
-            Asked::ResourceAsked(fact) => {
-                let row = self.asked(at, &fact.operation, Verb::of(&fact.ask), None);
-                let by_slots = fact.by_requests;
-                self.others.insert(at.no, OperationRow { by_slots, ..row });
-                return;
-            }
-            Asked::OperationRefused(fact) => {
-                let state = OperationState::Decided {
-                    at: at.now,
-                    outcome: Outcome::Refused(fact.refusal.clone()),
-                };
-                self.at_once(OperationRow::new(at, &fact.operation, None, None, state));
-                return;
-            }
-            Asked::OperationsForgotten(fact) => return self.forgot(fact, out),
-        };
-        let row = self.asked(at, operation, verb, allocation);
-        self.others.insert(at.no, row);
+        let row = OperationRow::new(at, taken);
+        match row.state {
+            OperationState::Pending => drop(self.open.insert(at.no, row)),
+            OperationState::Decided { .. } => self.changed.decided.push(row),
+        }
     }
 
     fn forgot(&mut self, fact: &OperationsForgotten, out: &mut Vec<Change>) {
         let (through, slots_of) = (fact.through, fact.slots_of.clone());
-        // The window of no submit is counted in slots.
-        if slots_of.is_none() {
-            let later = AllocationNo(through.0 + 1);
-            self.submits = self.submits.split_off(&later);
-        }
-        let old = self.others.range(..=through);
-        let forgotten = old.filter(|(_, row)| {
-            row.by_slots == slots_of.is_some()
-                && slots_of.as_ref().is_none_or(|of| *of == row.tenant)
+        let old = self.open.range(..=through);
+        let forgotten = old.filter(|(_, row)| match &slots_of {
+            Some(tenant) => row.by_slots && row.tenant == *tenant,
+            None => !row.by_slots,
         });
         for no in forgotten.map(|(no, _)| *no).collect::<Vec<_>>() {
-            self.others.remove(&no);
+            self.open.remove(&no);
         }
         out.push(Change::Forgotten { through, slots_of });
-    }
-
-    /// Of a submit the first of these is the outcome.
-    fn outcome(&mut self, at: &At, decided: Decided<'_>) {
-        let (request, outcome) = match decided {
-            Decided::QuotaDenied(fact) => {
-                let outcome = Outcome::Refused(fact.refusal.clone());
-                return self.submit_decided(fact.allocation, at, outcome);
-            }
-            Decided::AllocationPlaced(fact) => {
-                return self.submit_decided(fact.allocation, at, Outcome::Placed);
-            }
-            Decided::AllocationWaiting(fact) => {
-                return self.submit_decided(fact.allocation, at, Outcome::Waiting);
-            }
-            Decided::QuotaWaiting(fact) => {
-                return self.submit_decided(fact.allocation, at, Outcome::Waiting);
-            }
-            Decided::AllocationEnded(fact) => {
-                return self.submit_decided(fact.allocation, at, Outcome::Ended);
-            }
-            Decided::CancelDecided(fact) => {
-                let outcome = match fact.verdict {
-                    CancelVerdict::WasLive => Outcome::Cancelled,
-                    CancelVerdict::HadEnded => {
-                        Outcome::Refused(Refusal::new(Rule::AllocationEnded, "allocation_id"))
-                    }
-                };
-                (fact.request, outcome)
-            }
-            Decided::JobSetCancelDecided(fact) => {
-                let allocations = fact.allocations;
-                (fact.request, Outcome::JobSetCancelled { allocations })
-            }
-            Decided::PriorityDecided(fact) => {
-                let allocations = fact.allocations;
-                let outcome = match &fact.refusal {
-                    Some(refusal) => Outcome::Refused(refusal.clone()),
-                    None => Outcome::PrioritySet { allocations },
-                };
-                (fact.request, outcome)
-            }
-            Decided::ResourceDecided(fact) => (fact.request, Outcome::of(&fact.answer, at.no)),
-        };
-        self.other_decided(request, at, outcome);
     }
 }
 
 impl Projection for WarmProjection {
     type Change = Change;
-    type Input<'a> = Input<'a>;
+    type Input<'a> = OperationFact<'a>;
 
     const NAME: &'static str = "admission";
-    const STATE_VERSION: u32 = 2;
+    const STATE_VERSION: u32 = 3;
     const BATCHING: Batching = Batching::BULK;
 
     fn project(
         &mut self,
         at: &At,
-        input: Input<'_>,
+        fact: OperationFact<'_>,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
-        match input {
-            Input::SettingFact(set) => self.applied(at, set, out),
-            Input::Asked(asked) => self.took_up(at, asked, out),
-            Input::Decided(decided) => self.outcome(at, decided),
+        if let OperationFact::SettingFact(SettingFact::TenantSet(set)) = fact {
+            out.push(Change::Tenant(TenantRow {
+                tenant: set.change.tenant.clone(),
+                version: set.version,
+                at: at.now,
+            }));
+        }
+        match Step::from(fact) {
+            Step::Taken(taken) => self.took_up(at, taken),
+            // Nothing when it was decided before, or forgotten.
+            Step::Decided(decided) => {
+                if let Some(row) = self.open.remove(&decided.operation()) {
+                    let row = row.decided(at, decided.outcome(at));
+                    self.changed.decided.push(row);
+                }
+            }
+            Step::Forgotten(fact) => self.forgot(fact, out),
         }
         Ok(())
     }
@@ -480,9 +189,7 @@ impl Projection for WarmProjection {
             out.push(Change::Operation { row, first });
         }
         for no in open {
-            let submit = || self.submits.get(&AllocationNo(no.0));
-            if let Some(row) = self.others.get(&no).or_else(submit) {
-                let row = row.clone();
+            if let Some(row) = self.open.get(&no).cloned() {
                 out.push(Change::Operation { row, first: true });
             }
         }
@@ -497,7 +204,8 @@ mod tests {
         CancelRequested, OperationRefused, QuotaDenied, QuotaReserved, TenantSet,
     };
     use vocab::{
-        AdminChange, AllocationSpec, EndCause, Event, Lsn, PlacementPolicy, WaitingReason,
+        AdminChange, AllocationSpec, CancelVerdict, EndCause, Event, Lsn, Operation,
+        PlacementPolicy, Refusal, Rule, WaitingReason,
     };
 
     fn token(text: &str) -> Token {
@@ -651,7 +359,9 @@ mod tests {
                         OperationState::Pending => format!("{} pending{rests}", row.no.0),
                         OperationState::Decided { at, outcome } => {
                             let rule = match outcome {
-                                Outcome::Refused(refusal) => format!(" {}", refusal.rule.name()),
+                                OutcomeKind::Refused(refusal) => {
+                                    format!(" {}", refusal.rule.name())
+                                }
                                 _ => String::new(),
                             };
                             format!("{} {}{rule} @{}{rests}", row.no.0, outcome.name(), at.0)
@@ -660,7 +370,7 @@ mod tests {
                 }
             })
             .collect();
-        let held = projection.submits.len() + projection.others.len();
+        let held = projection.open.len();
         assert_eq!(
             format!("{} held {held}", words.join(", ")),
             expected,

@@ -20,8 +20,9 @@ pub struct AdmissionTables {
     pub cell: CellNo,
 }
 
-/// They are made of the rows.
+/// They are made of the rows, and [`VIEWS`] of them.
 pub const TABLES: &[&Table] = &[Position::TABLE, Tenant::TABLE, Operation::TABLE];
+pub const VIEWS: &str = include_str!("store/views.sql");
 
 /// Where the projection's changes go.
 pub fn sink(pool: PgPool, cell: CellNo) -> PgSink<AdmissionTables> {
@@ -172,7 +173,9 @@ async fn forget_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::project::{OperationState, Outcome, Verb};
+    use crate::operation::{OutcomeKind, SubmitState, Verb};
+    use crate::project::OperationState;
+    use vocab::{AllocationNo, EndCause};
 
     fn token(text: &str) -> Token {
         Token::new(text).unwrap()
@@ -203,9 +206,15 @@ mod tests {
 
     #[test]
     fn a_batch_has_one_row_per_key() {
-        let placed = OperationState::Decided {
+        let ended = OperationState::Decided {
             at: Millis(9),
-            outcome: Outcome::Placed,
+            outcome: OutcomeKind::Submitted {
+                allocation: AllocationNo(3),
+                state: SubmitState::Ended {
+                    cause: EndCause::Cancelled,
+                    at: Millis(9),
+                },
+            },
         };
         let changes = [
             operation(1, OperationState::Pending),
@@ -217,7 +226,7 @@ mod tests {
                 slots_of: None,
             },
             tenant("a", 2, 6),
-            operation(3, placed.clone()),
+            operation(3, ended.clone()),
             Change::Forgotten {
                 through: EventNo(1),
                 slots_of: None,
@@ -230,7 +239,7 @@ mod tests {
             .iter()
             .map(|row| (row.no.0, &row.state))
             .collect();
-        assert_eq!(operations, [(3, &placed)]);
+        assert_eq!(operations, [(3, &ended)]);
         assert!(rows.operations.is_empty());
         let tenants: Vec<_> = rows
             .tenants

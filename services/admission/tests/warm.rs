@@ -1,7 +1,8 @@
 //! Admission's tables against a real Postgres.
 
 use admission::{
-    project::{Change, OperationRow, OperationState, Outcome, TenantRow, Verb},
+    operation::{OutcomeKind, SubmitState, Verb, Waiting},
+    project::{Change, OperationRow, OperationState, TenantRow},
     store,
 };
 use chassis::warm::{
@@ -10,25 +11,37 @@ use chassis::warm::{
 };
 use ledger::{Batch, LedgerId, Sink, SinkError};
 use sqlx::{Executor, PgPool};
-use vocab::{AllocationNo, CellNo, EventNo, Lsn, Millis, Refusal, Rule, Token};
+use vocab::{
+    AllocationNo, CellNo, EndCause, EventNo, Lsn, Millis, Refusal, Rule, Token, WaitingReason,
+};
 
 const CELL: CellNo = CellNo(3);
 const LEDGER: LedgerId = LedgerId(1);
 
 #[test]
 fn the_migration_is_made_of_the_rows() {
-    check_migration("admission", store::TABLES, "");
+    check_migration("admission", store::TABLES, store::VIEWS);
 }
 
 fn token(text: &str) -> Token {
     Token::new(text).unwrap()
 }
 
-fn decided(outcome: Outcome) -> OperationState {
+fn decided(outcome: OutcomeKind) -> OperationState {
     OperationState::Decided {
         at: Millis(1_700_000_000_009),
         outcome,
     }
+}
+
+fn submitted(state: SubmitState) -> OperationState {
+    let allocation = AllocationNo(1);
+    decided(OutcomeKind::Submitted { allocation, state })
+}
+
+fn placed() -> SubmitState {
+    let (node, gpus) = (token("n"), Vec::new());
+    SubmitState::Placed { node, gpus }
 }
 
 fn row(no: u64, id: &str, verb: Option<Verb>, state: OperationState) -> OperationRow {
@@ -47,7 +60,9 @@ fn row(no: u64, id: &str, verb: Option<Verb>, state: OperationState) -> Operatio
 }
 
 fn refused(rule: Rule, limit: u64, actual: u64) -> OperationState {
-    decided(Outcome::Refused(Refusal::over(rule, "x", limit, actual)))
+    decided(OutcomeKind::Refused(Refusal::over(
+        rule, "x", limit, actual,
+    )))
 }
 
 async fn ready(name: &str) -> Scratch {
@@ -88,45 +103,59 @@ async fn every_outcome_is_read_as_it_was_written() {
     let pool = scratch.pool();
     let cases = [
         (Some(Verb::Submit), OperationState::Pending),
-        (Some(Verb::Submit), decided(Outcome::Placed)),
-        (Some(Verb::Submit), decided(Outcome::Waiting)),
-        (Some(Verb::Submit), decided(Outcome::Ended)),
+        (Some(Verb::Submit), submitted(placed())),
+        (
+            Some(Verb::Submit),
+            submitted(SubmitState::Waiting(Waiting::of(WaitingReason::NoRoomNow))),
+        ),
+        (
+            Some(Verb::Submit),
+            submitted(SubmitState::Ended {
+                cause: EndCause::Cancelled,
+                at: Millis(7),
+            }),
+        ),
         (Some(Verb::Submit), refused(Rule::QuotaExceeded, 8, 9)),
         (Some(Verb::Cancel), OperationState::Pending),
-        (Some(Verb::Cancel), decided(Outcome::Cancelled)),
+        (
+            Some(Verb::Cancel),
+            decided(OutcomeKind::Cancelled {
+                allocation: AllocationNo(1),
+            }),
+        ),
         (
             Some(Verb::SetTenant),
-            decided(Outcome::Applied { version: 1 }),
+            decided(OutcomeKind::Applied { version: 1 }),
         ),
         (
             Some(Verb::SetQuota),
-            decided(Outcome::Applied {
+            decided(OutcomeKind::Applied {
                 version: i64::MAX as u64,
             }),
         ),
         (
             Some(Verb::SetRate),
-            decided(Outcome::Applied { version: 2 }),
+            decided(OutcomeKind::Applied { version: 2 }),
         ),
         (
             Some(Verb::SetQueue),
-            decided(Outcome::Applied { version: 1 }),
+            decided(OutcomeKind::Applied { version: 1 }),
         ),
         (
             Some(Verb::SetPriorityClass),
-            decided(Outcome::Applied { version: 1 }),
+            decided(OutcomeKind::Applied { version: 1 }),
         ),
         (
             Some(Verb::SetScheduling),
-            decided(Outcome::Applied { version: 1 }),
+            decided(OutcomeKind::Applied { version: 1 }),
         ),
         (
             Some(Verb::SetCordon),
-            decided(Outcome::Applied { version: 1 }),
+            decided(OutcomeKind::Applied { version: 1 }),
         ),
         (
             Some(Verb::SetReservation),
-            decided(Outcome::Applied { version: 1 }),
+            decided(OutcomeKind::Applied { version: 1 }),
         ),
         // What a client may name is no bigint.
         (None, refused(Rule::VersionConflict, 1, u64::MAX)),
@@ -154,8 +183,8 @@ async fn every_outcome_is_read_as_it_was_written() {
                 assert_eq!(found.state, outcome.name());
                 assert_eq!(found.decided_at, Some(at));
                 let (version, refusal) = match outcome {
-                    Outcome::Applied { version } => (Some(version), None),
-                    Outcome::Refused(refusal) => (None, Some(refusal)),
+                    OutcomeKind::Applied { version } => (Some(version), None),
+                    OutcomeKind::Refused(refusal) => (None, Some(refusal)),
                     _ => (None, None),
                 };
                 assert_eq!(found.version, version);
@@ -182,7 +211,7 @@ async fn an_id_stands_for_one_operation_until_it_is_forgotten() {
         vec![
             submit(1, OperationState::Pending),
             conflict,
-            submit(1, decided(Outcome::Placed)),
+            submit(1, submitted(placed())),
         ],
     )
     .await
@@ -252,6 +281,32 @@ async fn a_tenant_keeps_the_time_of_its_first_version() {
 }
 
 #[tokio::test]
+async fn a_tenant_is_an_object_that_is_active() {
+    let scratch = ready("ops_objects").await;
+    let pool = scratch.pool();
+    let tenant = |version, at| {
+        Change::Tenant(TenantRow {
+            tenant: token("t"),
+            version,
+            at: Millis(at),
+        })
+    };
+    apply(&pool, vec![tenant(1, 1000), tenant(2, 2000)])
+        .await
+        .unwrap();
+    let found: Vec<(String, String, String, String, Option<String>)> = sqlx::query_as(
+        "SELECT id, type, state, extract(epoch FROM changed_at)::bigint::text, message FROM object_states",
+    )
+    .fetch_all(&pool)
+    .await
+    .unwrap();
+    let text = str::to_owned;
+    let tenant = (text("t"), text("tenant"), text("active"), text("2"), None);
+    assert_eq!(found, [tenant]);
+    scratch.close().await;
+}
+
+#[tokio::test]
 async fn impossible_rows_are_refused() {
     let scratch = ready("ops_checks").await;
     let pool = scratch.pool();
@@ -265,7 +320,7 @@ async fn impossible_rows_are_refused() {
                 3,
                 "c",
                 Some(Verb::SetRate),
-                decided(Outcome::Applied { version: 1 }),
+                decided(OutcomeKind::Applied { version: 1 }),
             ),
         ],
     )

@@ -21,6 +21,8 @@ const DDL: &str = "
     CREATE INDEX things_by_amount ON things (amount DESC) WHERE amount > 0;
     CREATE UNIQUE INDEX things_one_note ON things (note);
     CREATE VIEW large AS SELECT name FROM things WHERE amount > 100;
+    COMMENT ON VIEW large IS 'Large things.';
+    COMMENT ON COLUMN large.name IS 'A thing''s.';
 ";
 
 async fn connect(scratch: &Scratch) -> PgConnection {
@@ -120,6 +122,16 @@ async fn parts_that_are_missing_are_named_and_made() {
     missing(
         "COMMENT ON COLUMN things.amount IS NULL",
         "things.amount: comment missing, expected Of it.",
+    )
+    .await;
+    missing(
+        "COMMENT ON VIEW large IS NULL",
+        "large: comment missing, expected Large things.",
+    )
+    .await;
+    missing(
+        "COMMENT ON COLUMN large.name IS NULL",
+        "large.name: comment missing, expected A thing's.",
     )
     .await;
     missing(

@@ -18,8 +18,9 @@ use vocab::Token;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NodeTables;
 
-/// They are made of the rows.
+/// They are made of the rows, and [`VIEWS`] of them.
 pub const TABLES: &[&Table] = &[Position::TABLE, Node::TABLE, Approval::TABLE];
+pub const VIEWS: &str = include_str!("store/views.sql");
 
 /// Where the projection's changes go.
 pub fn sink(pool: PgPool) -> PgSink<NodeTables> {

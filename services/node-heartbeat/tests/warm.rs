@@ -68,7 +68,7 @@ async fn ready(name: &str) -> Scratch {
 
 #[test]
 fn the_migration_is_made_of_the_rows() {
-    check_migration("node-heartbeat", store::TABLES, "");
+    check_migration("node-heartbeat", store::TABLES, store::VIEWS);
 }
 
 #[tokio::test]
@@ -95,6 +95,43 @@ async fn the_fleet_is_read_as_it_was_written() {
     assert_eq!(store::nodes(&pool).await.unwrap(), [a, b]);
     sink.resume(LedgerId(2)).await.unwrap();
     assert!(store::nodes(&pool).await.unwrap().is_empty());
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn a_node_is_an_object_that_is_ready_or_lost() {
+    let scratch = ready("nodes_objects").await;
+    let pool = scratch.pool();
+    let mut sink = store::sink(pool.clone());
+    sink.resume(LedgerId(1)).await.unwrap();
+    let rows = [row("a", 1, NodeState::Lost), row("b", 1, NodeState::Ready)];
+    let batch = Batch {
+        ledger: LedgerId(1),
+        after: Lsn(0),
+        to: Lsn(1),
+        digest: None,
+        changes: rows.map(|row| Change::Node(Box::new(row))).into(),
+    };
+    sink.apply(&batch).await.unwrap();
+    let found: Vec<(String, String, String, String, Option<String>)> = sqlx::query_as(
+        "SELECT id, type, state, (extract(epoch FROM changed_at) * 1000)::bigint::text, message
+         FROM object_states ORDER BY id",
+    )
+    .fetch_all(&pool)
+    .await
+    .unwrap();
+    let object = |id: &str, state: &str, message: Option<&str>| {
+        let (id, kind, state) = (id.to_owned(), "node".to_owned(), state.to_owned());
+        let since = "1700000000002".to_owned();
+        (id, kind, state, since, message.map(str::to_owned))
+    };
+    assert_eq!(
+        found,
+        [
+            object("a", "lost", Some("no_sign_of_life")),
+            object("b", "ready", None)
+        ]
+    );
     scratch.close().await;
 }
 

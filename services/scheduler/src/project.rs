@@ -173,7 +173,7 @@ impl Projection for WarmProjection {
     type Input<'a> = Input<'a>;
 
     const NAME: &'static str = "scheduler";
-    const STATE_VERSION: u32 = 4;
+    const STATE_VERSION: u32 = 5;
     const BATCHING: Batching = Batching::BULK;
 
     fn project(
@@ -248,7 +248,9 @@ impl Projection for WarmProjection {
                 ..
             }) => self.named.ask(at.no, &operation.tenant, *slot, ask),
             Input::ResourceDecided(fact) => return named::decided(&mut self.named, at, fact, out),
-            Input::ReservationExpired(fact) => return named::expired(&mut self.named, fact, out),
+            Input::ReservationExpired(fact) => {
+                return named::expired(&mut self.named, at, fact, out);
+            }
         }
         Ok(())
     }

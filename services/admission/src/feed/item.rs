@@ -1,9 +1,11 @@
 //! What there is to tell.
 
+use crate::operation::{OutcomeKind, Waiting};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use vocab::{
     AllocationNo, AllocationSpec, EndCause, GpuShare, Lsn, Millis, PreemptionCause, Refusal,
-    ReservationNo, Rule, Slot, Token, WaitingReason,
+    ReservationNo, Token,
 };
 
 /// Place in a tenant's feed, strictly growing.
@@ -31,7 +33,7 @@ pub struct FeedItem {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FeedKind {
-    Outcome(Outcome),
+    Outcome(Arc<Outcome>),
     /// Accepted, with everything that it asks for.
     Requested(Box<AllocationSpec>),
     PriorityChanged(i32),
@@ -69,83 +71,10 @@ pub enum FeedKind {
     },
 }
 
-/// Why an allocation waits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Waiting {
-    pub reason: WaitingReason,
-    /// The limit that it waits for.
-    pub quota: Option<Refusal>,
-}
-
-impl Waiting {
-    /// For a node, or for its turn.
-    pub fn of(reason: WaitingReason) -> Self {
-        Self {
-            reason,
-            quota: None,
-        }
-    }
-
-    /// Before it holds quota. A gang does not ask before all of it is there, nor does what depends on others before they
-    /// have ended.
-    pub fn for_quota(refusal: &Refusal) -> Self {
-        match refusal.rule {
-            Rule::IncompleteGang => Self::of(WaitingReason::GangIncomplete),
-            Rule::DependencyPending => Self::of(WaitingReason::Dependency),
-            _ => Self {
-                reason: WaitingReason::Quota,
-                quota: Some(refusal.clone()),
-            },
-        }
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     pub operation_id: Option<Token>,
     /// Where it was decided; 0 when it was refused before anything was recorded.
     pub lsn: Lsn,
     pub kind: OutcomeKind,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum OutcomeKind {
-    Submitted {
-        allocation: AllocationNo,
-        state: SubmitState,
-    },
-    Cancelled {
-        allocation: AllocationNo,
-    },
-    JobSetCancelled {
-        allocations: u64,
-    },
-    PrioritySet {
-        allocations: u64,
-    },
-    Applied {
-        version: u64,
-    },
-    ResourceCreated,
-    Reserved {
-        reservation: ReservationNo,
-        deadline: Slot,
-    },
-    Confirmed,
-    Released {
-        epoch: u64,
-    },
-    Revoked {
-        epoch: u64,
-    },
-    Reclaimed,
-    Refused(Refusal),
-}
-
-/// Where an allocation stood when its request was answered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SubmitState {
-    Placed { node: Token, gpus: Vec<GpuShare> },
-    Waiting(Waiting),
-    Ended { cause: EndCause, at: Millis },
 }

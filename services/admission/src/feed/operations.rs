@@ -2,17 +2,18 @@
 
 use super::Outcome;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 use vocab::{EventNo, Operation, Token};
 
-/// Operations by the number of the event that took them up.
+/// Operations by the number of the event that took them up. Numbers grow, so a node of these trees is hardly more than half
+/// full; what is kept for long therefore stands beside it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Operations {
     open: BTreeMap<EventNo, Open>,
     /// Outcomes whose window is counted by the clock.
-    timed: BTreeMap<EventNo, Outcome>,
+    timed: BTreeMap<EventNo, Arc<Outcome>>,
     /// Outcomes whose window is counted in their tenant's slots.
-    slotted: BTreeMap<Token, BTreeMap<EventNo, Outcome>>,
+    slotted: BTreeMap<Token, BTreeMap<EventNo, Arc<Outcome>>>,
 }
 
 /// An operation without an outcome.
@@ -30,19 +31,24 @@ pub(super) struct Open {
 pub(super) enum Repeated<'a> {
     /// Nothing yet: the asker is told together with the others.
     Open,
-    Decided(&'a Outcome),
+    Decided(&'a Arc<Outcome>),
     Forgotten,
 }
 
-impl Operations {
-    pub fn open(&mut self, no: EventNo, operation: &Operation, job_set: Token, by_slots: bool) {
-        let open = Open {
+impl Open {
+    pub fn of(operation: &Operation, job_set: Token, by_slots: bool) -> Self {
+        Self {
             tenant: operation.tenant.clone(),
             job_set,
             operation_id: operation.operation_id.clone(),
             reply_to: operation.reply_to.iter().cloned().collect(),
             by_slots,
-        };
+        }
+    }
+}
+
+impl Operations {
+    pub fn open(&mut self, no: EventNo, open: Open) {
         self.open.insert(no, open);
     }
 
@@ -51,7 +57,7 @@ impl Operations {
         self.open.remove(&no)
     }
 
-    pub fn keep(&mut self, no: EventNo, open: &Open, outcome: Outcome) {
+    pub fn keep(&mut self, no: EventNo, open: &Open, outcome: Arc<Outcome>) {
         let outcomes = if open.by_slots {
             self.slotted.entry(open.tenant.clone()).or_default()
         } else {
@@ -86,7 +92,7 @@ impl Operations {
     }
 }
 
-fn forget(outcomes: &mut BTreeMap<EventNo, Outcome>, through: EventNo) {
+fn forget(outcomes: &mut BTreeMap<EventNo, Arc<Outcome>>, through: EventNo) {
     while let Some(first) = outcomes.first_entry() {
         if *first.key() > through {
             return;

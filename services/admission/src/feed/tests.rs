@@ -4,6 +4,7 @@ mod operations;
 mod rebuild;
 
 use super::*;
+use crate::operation::SubmitState;
 use vocab::fact::{
     AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
     AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationStarted,
@@ -11,7 +12,7 @@ use vocab::fact::{
     QuotaReserved, QuotaWaiting,
 };
 use vocab::{
-    AllocationSpec, EndCause, Event, PendingGroupNo, PlacementPolicy, PreemptionCause, QuotaFlags,
+    EndCause, Event, Operation, PendingGroupNo, PlacementPolicy, PreemptionCause, QuotaFlags, Rule,
     WaitingReason,
 };
 

@@ -1,6 +1,7 @@
 //! The table `operations`.
 
-use crate::project::{OperationRow, OperationState, Outcome, Verb};
+use crate::operation::{OutcomeKind, Verb};
+use crate::project::{OperationRow, OperationState};
 use chassis::warm::{Moment, OutOfRange, WarmError, unsigned};
 use sqlx::PgPool;
 use table::{Table, Wide};
@@ -155,13 +156,13 @@ impl<'a> Operation<'a> {
         }
     }
 
-    fn decided(self, cell: CellNo, outcome: &'a Outcome) -> Self {
+    fn decided(self, cell: CellNo, outcome: &'a OutcomeKind) -> Self {
         match outcome {
-            Outcome::Applied { version } => Self {
+            OutcomeKind::Applied { version } => Self {
                 version: Some(*version),
                 ..self
             },
-            Outcome::Refused(Refusal {
+            OutcomeKind::Refused(Refusal {
                 rule,
                 subject,
                 limit,
@@ -173,13 +174,12 @@ impl<'a> Operation<'a> {
                 rule_actual: Some(Wide(*actual)),
                 ..self
             },
-            Outcome::JobSetCancelled { allocations } | Outcome::PrioritySet { allocations } => {
-                Self {
-                    allocations: Some(*allocations),
-                    ..self
-                }
-            }
-            Outcome::Reserved {
+            OutcomeKind::JobSetCancelled { allocations }
+            | OutcomeKind::PrioritySet { allocations } => Self {
+                allocations: Some(*allocations),
+                ..self
+            },
+            OutcomeKind::Reserved {
                 reservation,
                 deadline,
             } => Self {
@@ -188,17 +188,15 @@ impl<'a> Operation<'a> {
                 deadline_slot: Some(Wide(*deadline)),
                 ..self
             },
-            Outcome::Released { epoch } | Outcome::Revoked { epoch } => Self {
+            OutcomeKind::Released { epoch } | OutcomeKind::Revoked { epoch } => Self {
                 epoch: Some(*epoch),
                 ..self
             },
-            Outcome::Placed
-            | Outcome::Waiting
-            | Outcome::Ended
-            | Outcome::Cancelled
-            | Outcome::Created
-            | Outcome::Confirmed
-            | Outcome::Reclaimed => self,
+            OutcomeKind::Submitted { .. }
+            | OutcomeKind::Cancelled { .. }
+            | OutcomeKind::ResourceCreated
+            | OutcomeKind::Confirmed
+            | OutcomeKind::Reclaimed => self,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What tenants are told.
 
-use crate::feed::{FeedItem, FeedKind, Outcome, OutcomeKind, SubmitState, Waiting};
+use crate::feed::{FeedItem, FeedKind, Outcome};
+use crate::operation::{OutcomeKind, SubmitState, Waiting};
 use prost::Message;
 use schemas::v1::{
     self, outcome::Result as Reply, submitted::State as Stands, tenant_event::Kind as Told,

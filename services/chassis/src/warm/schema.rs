@@ -37,7 +37,10 @@ pub async fn ensure(connection: &mut PgConnection, ddl: &str) -> Result<Vec<Drif
         tx.execute(raw_sql(&drop_all(&expected, &found))).await?;
         tx.execute(raw_sql(ddl)).await?;
     } else {
-        for statement in drifts.iter().filter_map(statement) {
+        let statements = drifts
+            .iter()
+            .filter_map(|drift| statement(drift, &expected));
+        for statement in statements {
             tracing::info!(statement, "tables mended");
             tx.execute(raw_sql(&statement)).await?;
         }
@@ -96,31 +99,48 @@ fn drop_all(expected: &Snapshot, found: &Snapshot) -> String {
 }
 
 /// What makes a part that is missing; none: it is no part, or not missing.
-fn statement(drift: &Drift) -> Option<String> {
+fn statement(drift: &Drift, expected: &Snapshot) -> Option<String> {
     if !drift.is_missing() {
         return None;
     }
     let Subject { table, what, name } = &drift.subject;
+    let is_view = |table: &String| {
+        let (what, name) = (What::View, String::new());
+        let table = table.clone();
+        expected.0.contains_key(&Subject { table, what, name })
+    };
     let definition = drift.expected.as_deref()?;
     Some(match what {
         What::PrimaryKey | What::Check | What::Unique | What::ForeignKey => {
             format!("ALTER TABLE {table} ADD CONSTRAINT {name} {definition}")
         }
         What::Index => definition.to_owned(),
-        What::View => format!("CREATE VIEW {table} AS {definition}"),
+        // What is missing as a whole is one difference: its comments come with it.
+        What::View => {
+            let comments = expected
+                .0
+                .iter()
+                .filter(|(subject, _)| subject.table == *table && subject.what == What::Comment);
+            let comments = comments.map(|(Subject { name, .. }, text)| match name.is_empty() {
+                true => comment("VIEW", table, text),
+                false => comment("COLUMN", &format!("{table}.{name}"), text),
+            });
+            let comments: String = comments.collect();
+            format!("CREATE VIEW {table} AS {definition};{comments}")
+        }
         What::Storage => format!("ALTER TABLE {table} SET ({definition})"),
         What::Default => {
             format!("ALTER TABLE {table} ALTER COLUMN {name} SET DEFAULT {definition}")
         }
-        What::Comment if name.is_empty() => {
-            format!("COMMENT ON TABLE {table} IS {}", table::quoted(definition))
-        }
-        What::Comment => format!(
-            "COMMENT ON COLUMN {table}.{name} IS {}",
-            table::quoted(definition)
-        ),
+        What::Comment if name.is_empty() && is_view(table) => comment("VIEW", table, definition),
+        What::Comment if name.is_empty() => comment("TABLE", table, definition),
+        What::Comment => comment("COLUMN", &format!("{table}.{name}"), definition),
         What::Table | What::Column | What::Type | What::Nullability => return None,
         // Of another server.
         What::Engine | What::OrderBy | What::PartitionBy => return None,
     })
+}
+
+fn comment(kind: &str, of: &str, text: &str) -> String {
+    format!("COMMENT ON {kind} {of} IS {};", table::quoted(text))
 }

@@ -20,6 +20,8 @@ pub struct AllocationRow {
     pub spec: Arc<AllocationSpec>,
     pub requested_at: Millis,
     pub state: AllocationState,
+    /// In a state of this name since then.
+    pub since: Millis,
     /// How often it was queued again.
     pub attempts: u32,
     /// What ended the run before the last time.
@@ -36,6 +38,7 @@ impl AllocationRow {
             spec: Arc::new(spec.clone()),
             requested_at: at.now,
             state: AllocationState::Requested { refusal: None },
+            since: at.now,
             attempts: 0,
             last_cause: None,
             lsn: at.lsn,
@@ -75,6 +78,9 @@ impl AllocationRow {
             // Begins no preemption, and ends none.
             _ => None,
         };
+        if next.stage().name() != self.state.stage().name() {
+            self.since = at.now;
+        }
         self.state = next;
         self.lsn = at.lsn;
         Ok(preemption)

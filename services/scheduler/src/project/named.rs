@@ -4,7 +4,9 @@ use super::Change;
 use crate::domain::Named;
 use ledger::IllegalEvent;
 use vocab::fact::{ReservationExpired, ResourceDecided};
-use vocab::{At, ReservationNo, ReservationState, ResourceAnswer, ResourceAsk, Slot, Token};
+use vocab::{
+    At, Millis, ReservationNo, ReservationState, ResourceAnswer, ResourceAsk, Slot, Token,
+};
 
 /// A resource; of which state it is, its reservation says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +24,7 @@ pub struct HeldRow {
     pub holder: Token,
     pub epoch: u64,
     pub state: ReservationState,
+    pub since: Millis,
     pub deadline: Slot,
     pub retire_after: Option<Slot>,
     pub resources: Vec<Token>,
@@ -48,7 +51,7 @@ pub(super) fn decided(
         (ResourceAnswer::Refused(_), _) => {}
         (_, ResourceAsk::Create { resource }) => resources(named, &asked.tenant, [resource], out),
         (_, ResourceAsk::Reserve { .. }) => {
-            reservation(named, &asked.tenant, ReservationNo::of(at.no), out);
+            reservation(named, at, &asked.tenant, ReservationNo::of(at.no), out);
         }
         (
             _,
@@ -60,7 +63,7 @@ pub(super) fn decided(
             }
             | ResourceAsk::Revoke { reservation: no }
             | ResourceAsk::Reclaim { reservation: no },
-        ) => reservation(named, &asked.tenant, *no, out),
+        ) => reservation(named, at, &asked.tenant, *no, out),
     }
     space(named, &asked.tenant, out);
     Ok(())
@@ -69,6 +72,7 @@ pub(super) fn decided(
 /// The rows that an expiry changes.
 pub(super) fn expired(
     named: &mut Named,
+    at: &At,
     fact: &ReservationExpired,
     out: &mut Vec<Change>,
 ) -> Result<(), IllegalEvent> {
@@ -82,12 +86,13 @@ pub(super) fn expired(
     named
         .expired(tenant, *no, (*slot, *retire_after))
         .map_err(|unfit| IllegalEvent::new(unfit, fact))?;
-    reservation(named, tenant, *no, out);
+    reservation(named, at, tenant, *no, out);
     space(named, tenant, out);
     Ok(())
 }
 
-fn reservation(named: &Named, tenant: &Token, no: ReservationNo, out: &mut Vec<Change>) {
+/// Whatever is decided about a reservation puts it into another state.
+fn reservation(named: &Named, at: &At, tenant: &Token, no: ReservationNo, out: &mut Vec<Change>) {
     // It was changed just now, at the tenant's latest slot.
     let Ok(found) = named.reservation(tenant, no, 0) else {
         return;
@@ -99,6 +104,7 @@ fn reservation(named: &Named, tenant: &Token, no: ReservationNo, out: &mut Vec<C
         holder: found.holder,
         epoch: found.epoch,
         state: found.state,
+        since: at.now,
         deadline: found.deadline,
         retire_after: found.retire_after,
         resources: found.resources,

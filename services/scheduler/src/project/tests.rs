@@ -275,6 +275,18 @@ fn changes(projection: &mut WarmProjection, steps: &str) -> Result<Vec<Change>, 
     Ok(out)
 }
 
+/// Steps, one millisecond apart; then the state and the step that led to it.
+fn check_since(steps: &str, expected: &str) {
+    let found = changes(&mut WarmProjection::default(), steps).unwrap();
+    let row = found.iter().rev().find_map(|change| match change {
+        Change::Allocation(written) => Some(&written.row),
+        _ => None,
+    });
+    let row = row.expect("all steps are of one allocation");
+    let found = format!("{} since {}", row.state.stage().name(), row.since.0);
+    assert_eq!(found, expected, "{steps}");
+}
+
 /// Steps, one millisecond apart; then the allocation's last row, and whether it is still held.
 fn check(steps: &str, expected: &str) {
     let mut projection = WarmProjection::default();
@@ -446,6 +458,28 @@ fn a_run_that_is_over_is_queued_again() {
     check(
         "requested, reserved, placed, preempted, stopping, requeued, ended",
         "ended again 1 preempted",
+    );
+}
+
+#[test]
+fn a_row_says_since_when_its_state_has_this_name() {
+    check_since("requested, waits for quota", "requested since 1");
+    check_since("requested, reserved, waiting", "queued since 2");
+    check_since(
+        "requested, reserved, placed, started, reprioritised",
+        "running since 4",
+    );
+    check_since(
+        "requested, reserved, placed, preempted, stopping",
+        "stopping since 4",
+    );
+    check_since(
+        "requested, reserved, placed, started, lost",
+        "queued since 5",
+    );
+    check_since(
+        "requested, reserved, placed, started, ended",
+        "ended since 5",
     );
 }
 

@@ -81,6 +81,8 @@ use vocab::{
     on "tenant, requested_at",
     where "quota_rule IS NOT NULL AND ended_at IS NULL"
 ))]
+// What is in a state. Of those that have ended, which are nearly all, none is found by it: they would be in it for ever.
+#[table(index(by_state, on "state", where "state <> 'ended'"))]
 pub struct Record<'a> {
     allocation_id: Uuid,
     // Names are checked where they are read; here by their length alone, because a regular expression took many times as
@@ -106,6 +108,8 @@ pub struct Record<'a> {
     #[table(fixed)]
     gpu_models: Vec<&'a str>,
     state: Stage,
+    /// In this state since then.
+    since: Millis,
     /// None while it was never tried.
     waiting_reason: Option<WaitingReason>,
     node: Option<&'a Token>,
@@ -212,6 +216,7 @@ impl<'a> Record<'a> {
                 .map(Token::as_str)
                 .collect(),
             state: state.stage(),
+            since: row.since,
             waiting_reason: reason,
             node: place.map(|place| &place.node),
             gpu_devices: gpus.iter().map(|share| share.device.into()).collect(),

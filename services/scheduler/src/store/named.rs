@@ -6,7 +6,7 @@ use chassis::warm::{OutOfRange, ROWS_MAX, WarmError, bigint, merge, unsigned};
 use sqlx::{PgConnection, PgExecutor};
 use std::collections::BTreeMap;
 use table::{Read, Table, Wide};
-use vocab::{ReservationNo, ReservationState, Slot, Token};
+use vocab::{Millis, ReservationNo, ReservationState, Slot, Token};
 
 /// What a batch writes.
 #[derive(Default)]
@@ -94,6 +94,8 @@ pub struct Reservation<'a> {
     #[table(check = "epoch > 0")]
     epoch: u64,
     state: ReservationState,
+    /// In this state since then.
+    since: Millis,
     /// Slots, which no integer type has all of.
     #[table(check = "deadline >= 0", fixed)]
     deadline: Wide,
@@ -113,6 +115,7 @@ impl<'a> Reservation<'a> {
             holder: &row.holder,
             epoch: row.epoch,
             state: row.state,
+            since: row.since,
             deadline: Wide(row.deadline),
             retire_after: row.retire_after.map(Wide),
             resources: &row.resources,

@@ -3,6 +3,7 @@
 mod explain;
 mod named;
 mod settings;
+mod states;
 
 use chassis::warm::{
     WarmError,
@@ -62,6 +63,7 @@ fn row(allocation: u64, priority: i32, state: AllocationState) -> AllocationRow 
         spec: spec.into(),
         requested_at: Millis(1_700_000_000_000),
         state,
+        since: Millis(1_700_000_000_003),
         attempts: 2,
         last_cause: Some(EndCause::Preempted),
         lsn: Lsn(allocation),

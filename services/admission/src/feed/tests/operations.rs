@@ -2,10 +2,10 @@
 
 use super::*;
 use vocab::fact::{
-    JobSetCancelDecided, JobSetCancelRequested, OperationRepeated, OperationsForgotten,
-    PriorityDecided, PriorityRequested, ReservationExpired, ResourceAsked, ResourceDecided,
+    JobSetCancelDecided, JobSetCancelRequested, OperationsForgotten, PriorityDecided,
+    PriorityRequested, ResourceAsked, ResourceDecided,
 };
-use vocab::{Event, ReservationNo, ResourceAsk};
+use vocab::{PriorityTarget, ReservationNo, ResourceAnswer, ResourceAsk};
 
 /// One step: its event has the number that it says, and a frame of its own.
 struct Steps {

@@ -26,7 +26,8 @@ CROSS JOIN LATERAL (VALUES
     ('default', pg_get_expr(adbin, adrelid)),
     ('comment', col_description(relation.oid, attnum))
 ) AS fact (what, said)
-WHERE relkind IN ('r', 'p') AND fact.said IS NOT NULL
+-- A view's columns are what its definition says; only what is said of them is not.
+WHERE (relkind IN ('r', 'p') OR fact.what = 'comment') AND fact.said IS NOT NULL
 UNION ALL
 SELECT relation.name,
        CASE contype WHEN 'p' THEN 'primary_key' WHEN 'c' THEN 'check' WHEN 'u' THEN 'unique' ELSE 'foreign_key' END,

@@ -1,0 +1,398 @@
+//! What the ledger says of operations: that they were taken up, and what came of them. The fold of the rows and the fold of
+//! the feed read it here, so that a table and a reply cannot say different things. Pure.
+
+use serde::{Deserialize, Serialize};
+use vocab::fact::{OperationsForgotten, SettingFact};
+use vocab::inputs;
+use vocab::{
+    AllocationNo, AllocationSpec, At, CancelVerdict, EndCause, EventNo, GpuShare, Millis,
+    Operation, PriorityTarget, Refusal, ReservationNo, ResourceAnswer, ResourceAsk, Rule, Slot,
+    Token, WaitingReason,
+};
+
+inputs! {
+    /// What the inbox has taken up.
+    pub enum Asked {
+        AllocationRequested,
+        CancelRequested,
+        JobSetCancelRequested,
+        PriorityRequested,
+        ResourceAsked,
+        OperationRefused,
+    }
+}
+
+inputs! {
+    /// What came of it. Of a submit, the first of these is the outcome.
+    pub enum Decided {
+        QuotaDenied,
+        QuotaWaiting,
+        AllocationPlaced,
+        AllocationWaiting,
+        AllocationEnded,
+        CancelDecided,
+        JobSetCancelDecided,
+        PriorityDecided,
+        ResourceDecided,
+    }
+}
+
+inputs! {
+    /// All that is said of operations.
+    pub enum OperationFact {
+        ..SettingFact,
+        ..Asked,
+        ..Decided,
+        OperationsForgotten,
+    }
+}
+
+/// What a fact is for an operation.
+pub enum Step<'a> {
+    Taken(Taken<'a>),
+    Decided(Decided<'a>),
+    Forgotten(&'a OperationsForgotten),
+}
+
+/// An operation that is taken up; its number is the event's.
+pub struct Taken<'a> {
+    pub operation: &'a Operation,
+    /// None when it was refused at the inbox: it may have had none.
+    pub verb: Option<Verb>,
+    pub of: Of<'a>,
+    /// Its retention window is counted in slots.
+    pub by_slots: bool,
+    /// Where one event takes it up and decides it.
+    pub outcome: Option<OutcomeKind>,
+}
+
+/// What an operation is about.
+#[derive(Debug, Clone, Copy)]
+pub enum Of<'a> {
+    /// The allocation that it makes.
+    New(&'a AllocationSpec),
+    Allocation(AllocationNo),
+    JobSet(&'a Token),
+    NamedResources,
+    /// Nothing that a job set has.
+    Cell,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verb {
+    Submit,
+    Cancel,
+    CancelJobSet,
+    SetPriority,
+    CreateResource,
+    Reserve,
+    Confirm,
+    Release,
+    Revoke,
+    Reclaim,
+    SetTenant,
+    SetQuota,
+    SetRate,
+    SetQueue,
+    SetPriorityClass,
+    SetScheduling,
+    SetCordon,
+    SetReservation,
+    SetBudget,
+    SetNode,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OutcomeKind {
+    Submitted {
+        allocation: AllocationNo,
+        state: SubmitState,
+    },
+    Cancelled {
+        allocation: AllocationNo,
+    },
+    JobSetCancelled {
+        allocations: u64,
+    },
+    PrioritySet {
+        allocations: u64,
+    },
+    Applied {
+        version: u64,
+    },
+    ResourceCreated,
+    Reserved {
+        reservation: ReservationNo,
+        deadline: Slot,
+    },
+    Confirmed,
+    Released {
+        epoch: u64,
+    },
+    Revoked {
+        epoch: u64,
+    },
+    Reclaimed,
+    Refused(Refusal),
+}
+
+/// Where an allocation stood when its request was answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SubmitState {
+    Placed { node: Token, gpus: Vec<GpuShare> },
+    Waiting(Waiting),
+    Ended { cause: EndCause, at: Millis },
+}
+
+/// Why an allocation waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    pub reason: WaitingReason,
+    /// The limit that it waits for.
+    pub quota: Option<Refusal>,
+}
+
+impl<'a> From<OperationFact<'a>> for Step<'a> {
+    fn from(fact: OperationFact<'a>) -> Self {
+        match fact {
+            OperationFact::SettingFact(set) => Self::Taken(Taken::set(set)),
+            OperationFact::Asked(asked) => Self::Taken(Taken::asked(asked)),
+            OperationFact::Decided(decided) => Self::Decided(decided),
+            OperationFact::OperationsForgotten(fact) => Self::Forgotten(fact),
+        }
+    }
+}
+
+impl<'a> Taken<'a> {
+    fn new(operation: &'a Operation, verb: Verb, of: Of<'a>) -> Self {
+        Self {
+            operation,
+            verb: Some(verb),
+            of,
+            by_slots: false,
+            outcome: None,
+        }
+    }
+
+    fn set(set: SettingFact<'a>) -> Self {
+        let (operation, version) = set.asked();
+        let outcome = Some(OutcomeKind::Applied { version });
+        Self {
+            outcome,
+            ..Self::new(operation, Verb::of_setting(set), Of::Cell)
+        }
+    }
+
+    fn asked(asked: Asked<'a>) -> Self {
+        match asked {
+            Asked::AllocationRequested(fact) => {
+                Self::new(&fact.operation, Verb::Submit, Of::New(&fact.spec))
+            }
+            Asked::CancelRequested(fact) => Self::new(
+                &fact.operation,
+                Verb::Cancel,
+                Of::Allocation(fact.allocation),
+            ),
+            Asked::JobSetCancelRequested(fact) => {
+                let of = Of::JobSet(&fact.job_set);
+                Self::new(&fact.operation, Verb::CancelJobSet, of)
+            }
+            Asked::PriorityRequested(fact) => {
+                let of = match &fact.target {
+                    PriorityTarget::Allocation(allocation) => Of::Allocation(*allocation),
+                    PriorityTarget::JobSet(job_set) => Of::JobSet(job_set),
+                };
+                Self::new(&fact.operation, Verb::SetPriority, of)
+            }
+            Asked::ResourceAsked(fact) => Self {
+                by_slots: fact.by_requests,
+                ..Self::new(&fact.operation, Verb::of_ask(&fact.ask), Of::NamedResources)
+            },
+            Asked::OperationRefused(fact) => Self {
+                operation: &fact.operation,
+                verb: None,
+                of: fact.job_set.as_ref().map_or(Of::Cell, Of::JobSet),
+                by_slots: false,
+                outcome: Some(OutcomeKind::Refused(fact.refusal.clone())),
+            },
+        }
+    }
+}
+
+/// The operation that made an allocation has its number.
+fn submit(allocation: AllocationNo) -> EventNo {
+    EventNo(allocation.0)
+}
+
+impl Decided<'_> {
+    /// The operation whose outcome it is, unless that was decided before.
+    pub fn operation(self) -> EventNo {
+        match self {
+            Self::QuotaDenied(fact) => submit(fact.allocation),
+            Self::QuotaWaiting(fact) => submit(fact.allocation),
+            Self::AllocationPlaced(fact) => submit(fact.allocation),
+            Self::AllocationWaiting(fact) => submit(fact.allocation),
+            Self::AllocationEnded(fact) => submit(fact.allocation),
+            Self::CancelDecided(fact) => fact.request,
+            Self::JobSetCancelDecided(fact) => fact.request,
+            Self::PriorityDecided(fact) => fact.request,
+            Self::ResourceDecided(fact) => fact.request,
+        }
+    }
+
+    pub fn outcome(self, at: &At) -> OutcomeKind {
+        let submitted = |allocation, state| OutcomeKind::Submitted { allocation, state };
+        match self {
+            Self::QuotaDenied(fact) => OutcomeKind::Refused(fact.refusal.clone()),
+            Self::QuotaWaiting(fact) => {
+                let waiting = Waiting::for_quota(&fact.refusal);
+                submitted(fact.allocation, SubmitState::Waiting(waiting))
+            }
+            Self::AllocationPlaced(fact) => {
+                let (node, gpus) = (fact.node.clone(), fact.gpus.clone());
+                submitted(fact.allocation, SubmitState::Placed { node, gpus })
+            }
+            Self::AllocationWaiting(fact) => {
+                let waiting = Waiting::of(fact.reason);
+                submitted(fact.allocation, SubmitState::Waiting(waiting))
+            }
+            Self::AllocationEnded(fact) => {
+                let (cause, at) = (fact.cause, fact.at);
+                submitted(fact.allocation, SubmitState::Ended { cause, at })
+            }
+            Self::CancelDecided(fact) => match fact.verdict {
+                CancelVerdict::WasLive => OutcomeKind::Cancelled {
+                    allocation: fact.allocation,
+                },
+                CancelVerdict::HadEnded => {
+                    OutcomeKind::Refused(Refusal::new(Rule::AllocationEnded, "allocation_id"))
+                }
+            },
+            Self::JobSetCancelDecided(fact) => OutcomeKind::JobSetCancelled {
+                allocations: fact.allocations,
+            },
+            Self::PriorityDecided(fact) => match &fact.refusal {
+                Some(refusal) => OutcomeKind::Refused(refusal.clone()),
+                None => OutcomeKind::PrioritySet {
+                    allocations: fact.allocations,
+                },
+            },
+            Self::ResourceDecided(fact) => OutcomeKind::answered(&fact.answer, at.no),
+        }
+    }
+}
+
+impl OutcomeKind {
+    /// A reservation has the number of the event that granted it.
+    fn answered(answer: &ResourceAnswer, no: EventNo) -> Self {
+        match answer {
+            ResourceAnswer::Created => Self::ResourceCreated,
+            ResourceAnswer::Reserved { deadline } => Self::Reserved {
+                reservation: ReservationNo::of(no),
+                deadline: *deadline,
+            },
+            ResourceAnswer::Confirmed => Self::Confirmed,
+            ResourceAnswer::Released { epoch, .. } => Self::Released { epoch: *epoch },
+            ResourceAnswer::Revoked { epoch } => Self::Revoked { epoch: *epoch },
+            ResourceAnswer::Reclaimed { .. } => Self::Reclaimed,
+            ResourceAnswer::Refused(refusal) => Self::Refused(refusal.clone()),
+        }
+    }
+
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Submitted { state, .. } => match state {
+                SubmitState::Placed { .. } => "placed",
+                SubmitState::Waiting(_) => "waiting",
+                SubmitState::Ended { .. } => "ended",
+            },
+            Self::Cancelled { .. } => "cancelled",
+            Self::JobSetCancelled { .. } => "job_set_cancelled",
+            Self::PrioritySet { .. } => "priority_set",
+            Self::Applied { .. } => "applied",
+            Self::ResourceCreated => "created",
+            Self::Reserved { .. } => "reserved",
+            Self::Confirmed => "confirmed",
+            Self::Released { .. } => "released",
+            Self::Revoked { .. } => "revoked",
+            Self::Reclaimed => "reclaimed",
+            Self::Refused(_) => "refused",
+        }
+    }
+}
+
+impl Waiting {
+    /// For a node, or for its turn.
+    pub fn of(reason: WaitingReason) -> Self {
+        Self {
+            reason,
+            quota: None,
+        }
+    }
+
+    /// Before it holds quota. A gang does not ask before all of it is there, nor does what depends on others before they
+    /// have ended.
+    pub fn for_quota(refusal: &Refusal) -> Self {
+        match refusal.rule {
+            Rule::IncompleteGang => Self::of(WaitingReason::GangIncomplete),
+            Rule::DependencyPending => Self::of(WaitingReason::Dependency),
+            _ => Self {
+                reason: WaitingReason::Quota,
+                quota: Some(refusal.clone()),
+            },
+        }
+    }
+}
+
+impl Verb {
+    fn of_ask(ask: &ResourceAsk) -> Self {
+        match ask {
+            ResourceAsk::Create { .. } => Self::CreateResource,
+            ResourceAsk::Reserve { .. } => Self::Reserve,
+            ResourceAsk::Confirm { .. } => Self::Confirm,
+            ResourceAsk::Release { .. } => Self::Release,
+            ResourceAsk::Revoke { .. } => Self::Revoke,
+            ResourceAsk::Reclaim { .. } => Self::Reclaim,
+        }
+    }
+
+    fn of_setting(set: SettingFact<'_>) -> Self {
+        match set {
+            SettingFact::TenantSet(_) => Self::SetTenant,
+            SettingFact::QuotaSet(_) => Self::SetQuota,
+            SettingFact::RateSet(_) => Self::SetRate,
+            SettingFact::QueueSet(_) => Self::SetQueue,
+            SettingFact::PriorityClassSet(_) => Self::SetPriorityClass,
+            SettingFact::SchedulingSet(_) => Self::SetScheduling,
+            SettingFact::CordonSet(_) => Self::SetCordon,
+            SettingFact::ReservationSet(_) => Self::SetReservation,
+            SettingFact::BudgetSet(_) => Self::SetBudget,
+            SettingFact::NodeSet(_) => Self::SetNode,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Submit => "submit",
+            Self::Cancel => "cancel",
+            Self::CancelJobSet => "cancel_job_set",
+            Self::SetPriority => "set_priority",
+            Self::CreateResource => "create_resource",
+            Self::Reserve => "reserve",
+            Self::Confirm => "confirm",
+            Self::Release => "release",
+            Self::Revoke => "revoke",
+            Self::Reclaim => "reclaim",
+            Self::SetTenant => "set_tenant",
+            Self::SetQuota => "set_quota",
+            Self::SetRate => "set_rate",
+            Self::SetQueue => "set_queue",
+            Self::SetPriorityClass => "set_priority_class",
+            Self::SetScheduling => "set_scheduling",
+            Self::SetCordon => "set_cordon",
+            Self::SetReservation => "set_reservation",
+            Self::SetBudget => "set_budget",
+            Self::SetNode => "set_node",
+        }
+    }
+}

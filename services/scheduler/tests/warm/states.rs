@@ -1,0 +1,158 @@
+//! The view `object_states`: what it says of each thing, and which table is read for it.
+
+use super::*;
+use scheduler::project::{HeldRow, ReservationRow, ReservationState, SettingRow};
+use vocab::{AdvanceReservation, QueueSettings, ReservationNo};
+
+/// Id, type, state, milliseconds and message, in words.
+async fn objects(pool: &PgPool, of: &str) -> Vec<String> {
+    let query = format!(
+        "SELECT concat_ws(' ', id, type, state, (extract(epoch FROM changed_at) * 1000)::bigint, message)
+         FROM object_states WHERE {of} ORDER BY type, id"
+    );
+    sqlx::query_scalar(&query).fetch_all(pool).await.unwrap()
+}
+
+async fn check(pool: &PgPool, of: &str, expected: &[&str]) {
+    assert_eq!(objects(pool, of).await, expected, "{of}");
+}
+
+fn id(allocation: u64) -> String {
+    AllocationNo(allocation).id(CELL).to_string()
+}
+
+#[tokio::test]
+async fn every_object_says_its_state_since_when_and_why() {
+    let scratch = ready("objects").await;
+    let pool = scratch.pool();
+    let held_by_quota = AllocationState::Requested {
+        refusal: Some(refusal()),
+    };
+    let rows = [
+        held_by_quota,
+        queued(Some(WaitingReason::NoRoomNow), 6),
+        held(None, Some(1_700_000_000_002)),
+        held(Some(preempted()), None),
+        ended(None),
+    ];
+    let rows = (1..).zip(rows).map(|(no, state)| row(no, 0, state));
+    apply(&pool, rows.collect()).await.unwrap();
+    let at = Millis(1_700_000_000_009);
+    let queue = SettingRow::Queue {
+        queue: token("research"),
+        settings: QueueSettings::default(),
+        version: 1,
+        at,
+    };
+    let advance = ReservationRow {
+        reservation: token("maintenance"),
+        terms: AdvanceReservation {
+            queue: token("research"),
+            from: Millis(1),
+            until: Millis(2),
+            nodes: 1,
+            selector: Vec::new(),
+        },
+        state: ReservationState::Refused,
+        version: 1,
+        changed_at: at,
+    };
+    let named = HeldRow {
+        tenant: token("t"),
+        reservation: ReservationNo(7),
+        holder: token("h"),
+        epoch: 1,
+        state: vocab::ReservationState::Confirmed,
+        since: at,
+        deadline: 9,
+        retire_after: None,
+        resources: vec![token("r")],
+    };
+    let changes = vec![
+        Change::Setting(Box::new(queue)),
+        Change::Setting(Box::new(SettingRow::Reservation(advance))),
+        Change::Held(Box::new(named)),
+    ];
+    apply_changes(&pool, changes).await.unwrap();
+    check(
+        &pool,
+        "type <> 'allocation'",
+        &[
+            "maintenance advance_reservation refused 1700000000009",
+            "research queue active 1700000000009",
+            "7 reservation confirmed 1700000000009",
+        ],
+    )
+    .await;
+    let of = |no, text| format!("{} allocation {text}", id(no));
+    let allocations = [
+        of(1, "requested 1700000000003 quota_exceeded"),
+        of(2, "queued 1700000000003 no_room_now"),
+        of(3, "running 1700000000003"),
+        of(4, "stopping 1700000000003 preempted"),
+        of(5, "ended 1700000000003 node_lost"),
+    ];
+    let expected: Vec<&str> = allocations.iter().map(String::as_str).collect();
+    check(&pool, "type = 'allocation'", &expected).await;
+    check(
+        &pool,
+        "type = 'allocation' AND state = 'running'",
+        &expected[2..3],
+    )
+    .await;
+    scratch.close().await;
+}
+
+/// The plan of a query on the view, in which as many allocations have ended as do in practice.
+async fn plan(pool: &PgPool, of: &str) -> String {
+    let query = format!("EXPLAIN SELECT id FROM object_states WHERE {of}");
+    let pending_groups: Vec<String> = sqlx::query_scalar(&query).fetch_all(pool).await.unwrap();
+    pending_groups.join("\n")
+}
+
+#[tokio::test]
+async fn a_query_that_names_a_type_reads_one_table_and_a_live_state_by_its_index() {
+    let scratch = ready("object_plans").await;
+    let pool = scratch.pool();
+    let over = (1..=3000).map(|no| row(no, 0, ended(None)));
+    let live = (3001..=3020).map(|no| row(no, 0, held(None, Some(1_700_000_000_002))));
+    let changes = over.chain(live).map(|row| written(row, true));
+    apply_changes(&pool, changes.collect()).await.unwrap();
+    pool.execute("ANALYZE").await.unwrap();
+    let tables = [
+        "allocations",
+        "queues",
+        "reservations",
+        "named_reservations",
+    ];
+    let read = |plan: &str| -> Vec<&str> {
+        let on = |table: &&str| plan.contains(&format!(" on {table}"));
+        tables.into_iter().filter(on).collect()
+    };
+    for (of, expected, index) in [
+        (
+            "type = 'allocation' AND state = 'running'",
+            &tables[..1],
+            true,
+        ),
+        (
+            "type = 'allocation' AND state IN ('queued', 'nominated')",
+            &tables[..1],
+            true,
+        ),
+        // Nearly all have: by an index it would be slower.
+        (
+            "type = 'allocation' AND state = 'ended'",
+            &tables[..1],
+            false,
+        ),
+        ("type = 'queue'", &tables[1..2], false),
+        // By their checks, no other table can have it.
+        ("state = 'running'", &tables[..1], true),
+    ] {
+        let plan = plan(&pool, of).await;
+        assert_eq!(read(&plan), expected, "{plan}");
+        assert_eq!(plan.contains("allocations_by_state"), index, "{plan}");
+    }
+    scratch.close().await;
+}
