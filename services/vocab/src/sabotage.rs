@@ -57,10 +57,12 @@ pub enum Bug {
     DamagedSnapshotTaken,
     /// Goes on behind what is no frame of the chain.
     ForeignSkipped,
+    /// Writes what the cell's feature level does not allow yet.
+    LevelIgnored,
 }
 
 impl Bug {
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::NoFence,
         Self::WatermarkOffByOne,
         Self::DuplicateNotRecognised,
@@ -88,6 +90,7 @@ impl Bug {
         Self::OwnRoomShared,
         Self::DamagedSnapshotTaken,
         Self::ForeignSkipped,
+        Self::LevelIgnored,
     ];
 }
 

@@ -318,7 +318,7 @@ impl World {
         before(&mut draft);
         self.state.decide(&self.config, &mut draft);
         self.next_own = draft.next_no().0;
-        assert!(draft.illegal().is_none(), "{:?}", draft.illegal());
+        assert!(draft.poison().is_none(), "{:?}", draft.poison());
         let events: Vec<Event> = draft.events().cloned().collect();
         self.said.extend(events.iter().cloned());
         events
