@@ -325,10 +325,7 @@ async fn who_reads_the_ledger_says_what_it_knows_and_hears_of_a_higher_level() {
     };
     let (old, new) = (program("quota", 1), program("scheduler", 7));
     let among = async |program: &Program| {
-        let (user, readers) = (
-            &program.services[0],
-            Readers::in_program(program.clone()),
-        );
+        let (user, readers) = (&program.services[0], Readers::in_program(program.clone()));
         let (client, link) = (client(user).await, Link::default());
         JetStreamBus::open_among(client, &link, cell.0.clone(), &readers)
             .await

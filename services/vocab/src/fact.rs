@@ -275,6 +275,7 @@ facts! {
         RunReported = 73 of allocation,
         NodeJoined = 74,
         NodeForgotten = 75,
+        NodeSuspected = 76 since 2,
     }
 }
 

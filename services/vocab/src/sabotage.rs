@@ -59,10 +59,12 @@ pub enum Bug {
     ForeignSkipped,
     /// Writes what the cell's feature level does not allow yet.
     LevelIgnored,
+    /// Places on nodes of which nothing was heard for a while.
+    SuspectIgnored,
 }
 
 impl Bug {
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::NoFence,
         Self::WatermarkOffByOne,
         Self::DuplicateNotRecognised,
@@ -91,6 +93,7 @@ impl Bug {
         Self::DamagedSnapshotTaken,
         Self::ForeignSkipped,
         Self::LevelIgnored,
+        Self::SuspectIgnored,
     ];
 }
 

@@ -20,8 +20,8 @@ use vocab::fact::{
     AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
     AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationStarted,
     AllocationStopping, AllocationWaiting, CancelDecided, CancelRequested, CordonSet,
-    JobSetCancelDecided, JobSetCancelRequested, NodeLost, NodeRegistered, PriorityClassSet,
-    PriorityDecided, PriorityRequested, QueueSet, QuotaReclaimed, QuotaReserved,
+    JobSetCancelDecided, JobSetCancelRequested, NodeLost, NodeReady, NodeRegistered, NodeSuspected,
+    PriorityClassSet, PriorityDecided, PriorityRequested, QueueSet, QuotaReclaimed, QuotaReserved,
     ReservationDecided, RunReported, SchedulingSet,
 };
 use vocab::{
@@ -196,6 +196,21 @@ impl World {
             node: token(name),
             incarnation: 1,
             last_seen: Millis(0),
+        }));
+    }
+
+    pub fn suspect(&mut self, name: &str) {
+        self.observe(Event::NodeSuspected(NodeSuspected {
+            node: token(name),
+            incarnation: 1,
+            last_seen: Millis(0),
+        }));
+    }
+
+    pub fn is_heard(&mut self, name: &str) {
+        self.observe(Event::NodeReady(NodeReady {
+            node: token(name),
+            incarnation: 1,
         }));
     }
 
