@@ -12,7 +12,7 @@ use schemas::v1::{
     submitted::State, tenant_event::Kind,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use vocab::fact::{AllocationPlaced, LineExplained};
+use vocab::fact::{AllocationPlaced, PendingGroupExplained};
 use vocab::{AllocationNo, Event, Lsn};
 
 /// 32 cores and 256 GiB.
@@ -239,7 +239,7 @@ async fn a_gang_keeps_to_one_value_of_its_label() -> Outcome {
     }
     let nowhere = submit(&tenant, 2, &gang("nowhere", 2, "rack", 1)).await;
     let first = |_: &_, event: &Event| match event {
-        Event::LineExplained(LineExplained { reason, .. }) => Some(*reason),
+        Event::PendingGroupExplained(PendingGroupExplained { reason, .. }) => Some(*reason),
         _ => None,
     };
     let said = suite.events_of("why it waits", 1, first).await;

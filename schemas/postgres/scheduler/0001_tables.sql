@@ -38,7 +38,7 @@ CREATE TABLE allocations (
     queue text NOT NULL,
     priority_class text,
     gang text,
-    line bigint,
+    pending_group bigint,
     attempts integer NOT NULL DEFAULT 0,
     last_end_cause text,
     run_time_ms bigint NOT NULL DEFAULT 0,
@@ -65,7 +65,7 @@ CREATE TABLE allocations (
     CONSTRAINT allocations_waiting_reason_check CHECK (waiting_reason IN ('no_node_ready', 'no_node_of_model', 'larger_than_any_node', 'no_room_now', 'no_node_matches', 'fair_share', 'queue_limit', 'backoff', 'dependency', 'gang_incomplete', 'gang_no_room', 'over_limit', 'no_uniform_label', 'nominated', 'quota', 'preemption_limit')),
     CONSTRAINT allocations_end_cause_check CHECK (end_cause IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node', 'preempted', 'dependency_failed')),
     CONSTRAINT allocations_lsn_check CHECK (lsn > 0),
-    CONSTRAINT allocations_line_check CHECK (line > 0),
+    CONSTRAINT allocations_pending_group_check CHECK (pending_group > 0),
     CONSTRAINT allocations_attempts_check CHECK (attempts >= 0),
     CONSTRAINT allocations_last_end_cause_check CHECK (last_end_cause IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node', 'preempted', 'dependency_failed')),
     CONSTRAINT allocations_run_time_ms_check CHECK (run_time_ms >= 0),
@@ -92,7 +92,7 @@ CREATE TABLE allocations (
          WHEN 'running' THEN started_at IS NOT NULL
          WHEN 'stopping' THEN node IS NOT NULL
          ELSE true END),
-    CONSTRAINT in_line_only_in_the_queue CHECK (line IS NULL OR state = 'queued'),
+    CONSTRAINT in_a_group_only_in_the_queue CHECK (pending_group IS NULL OR state = 'queued'),
     CONSTRAINT nominated_for_a_node CHECK ((state = 'nominated') = (nominated_node IS NOT NULL)),
     CONSTRAINT queued_again_for_a_cause CHECK ((attempts = 0) = (last_end_cause IS NULL)),
     CONSTRAINT preempted_from_its_node CHECK (NOT preempted OR state = 'stopping'),
@@ -110,7 +110,7 @@ COMMENT ON COLUMN allocations.started_at IS 'By the node''s report.';
 COMMENT ON COLUMN allocations.ended_at IS 'Or denied.';
 COMMENT ON COLUMN allocations.lsn IS 'Ledger position of the last change.';
 COMMENT ON COLUMN allocations.gang IS 'The name of its gang, among the tenant''s.';
-COMMENT ON COLUMN allocations.line IS 'None while it is in no line, as during a pause.';
+COMMENT ON COLUMN allocations.pending_group IS 'None while it is in no pending group, as during a pause.';
 COMMENT ON COLUMN allocations.attempts IS 'How often it was queued again.';
 COMMENT ON COLUMN allocations.last_end_cause IS 'What ended the run before the last time it was queued again.';
 COMMENT ON COLUMN allocations.run_time_ms IS 'As the tenant believes; 0: not known.';
@@ -132,7 +132,7 @@ CREATE TABLE scheduling_queue (
     waiting_reason text,
     since timestamptz NOT NULL,
     queue text NOT NULL,
-    line bigint,
+    pending_group bigint,
     state text NOT NULL DEFAULT 'queued',
     not_before timestamptz,
     requested_at timestamptz NOT NULL,
@@ -142,12 +142,12 @@ CREATE TABLE scheduling_queue (
     CONSTRAINT scheduling_queue_allocation_id_fkey FOREIGN KEY (allocation_id) REFERENCES allocations ON DELETE CASCADE,
     CONSTRAINT scheduling_queue_arrival_check CHECK (arrival > 0),
     CONSTRAINT scheduling_queue_waiting_reason_check CHECK (waiting_reason IN ('no_node_ready', 'no_node_of_model', 'larger_than_any_node', 'no_room_now', 'no_node_matches', 'fair_share', 'queue_limit', 'backoff', 'dependency', 'gang_incomplete', 'gang_no_room', 'over_limit', 'no_uniform_label', 'nominated', 'preemption_limit')),
-    CONSTRAINT scheduling_queue_line_check CHECK (line > 0),
+    CONSTRAINT scheduling_queue_pending_group_check CHECK (pending_group > 0),
     CONSTRAINT scheduling_queue_state_check CHECK (state IN ('queued', 'nominated', 'paused')),
     CONSTRAINT scheduling_queue_run_time_ms_check CHECK (run_time_ms >= 0),
     CONSTRAINT scheduling_queue_size_check CHECK (size >= 0),
     CONSTRAINT paused_until_a_moment CHECK ((state = 'paused') = (not_before IS NOT NULL)),
-    CONSTRAINT in_line_only_when_queued CHECK (line IS NULL OR state = 'queued')
+    CONSTRAINT in_a_group_only_when_queued CHECK (pending_group IS NULL OR state = 'queued')
 );
 COMMENT ON TABLE scheduling_queue IS 'What waits for a place, in the order in which it is tried: priority, then arrival.';
 COMMENT ON COLUMN scheduling_queue.arrival IS 'Number of the request.';
@@ -157,7 +157,7 @@ COMMENT ON COLUMN scheduling_queue.state IS 'Nominated: its node is being cleare
 COMMENT ON COLUMN scheduling_queue.size IS 'In milli-GPUs, or in millicores when it asks for no GPU.';
 CREATE INDEX scheduling_queue_by_tenant ON scheduling_queue (tenant);
 CREATE INDEX scheduling_queue_by_queue ON scheduling_queue (queue);
-CREATE INDEX scheduling_queue_by_line ON scheduling_queue (line) WHERE line IS NOT NULL;
+CREATE INDEX scheduling_queue_by_pending_group ON scheduling_queue (pending_group) WHERE pending_group IS NOT NULL;
 
 CREATE TABLE queues (
     queue text NOT NULL,
@@ -318,17 +318,17 @@ CREATE TABLE explanations (
     at timestamptz NOT NULL,
     kind text NOT NULL,
     allocation_id uuid,
-    line bigint,
+    pending_group bigint,
     queue text,
     reason text,
     fact bytea NOT NULL,
     CONSTRAINT explanations_pkey PRIMARY KEY (lsn, event_index),
     CONSTRAINT explanations_lsn_check CHECK (lsn > 0),
     CONSTRAINT explanations_event_index_check CHECK (event_index >= 0),
-    CONSTRAINT explanations_kind_check CHECK (kind IN ('allocation_waiting', 'line_explained', 'allocation_placed', 'allocation_nominated', 'allocation_preempted', 'allocation_requeued', 'allocation_ended', 'quota_waiting', 'quota_denied', 'quota_reclaimed', 'allocation_reprioritised')),
-    CONSTRAINT explanations_line_check CHECK (line > 0),
-    CONSTRAINT of_an_allocation_or_of_a_line CHECK ((kind = 'line_explained') = (allocation_id IS NULL) AND (kind = 'line_explained') = (queue IS NOT NULL)),
-    CONSTRAINT line_of_what_waits CHECK (CASE kind WHEN 'line_explained' THEN line IS NOT NULL WHEN 'allocation_waiting' THEN true ELSE line IS NULL END),
+    CONSTRAINT explanations_kind_check CHECK (kind IN ('allocation_waiting', 'pending_group_explained', 'allocation_placed', 'allocation_nominated', 'allocation_preempted', 'allocation_requeued', 'allocation_ended', 'quota_waiting', 'quota_denied', 'quota_reclaimed', 'allocation_reprioritised')),
+    CONSTRAINT explanations_pending_group_check CHECK (pending_group > 0),
+    CONSTRAINT of_an_allocation_or_of_a_pending_group CHECK ((kind = 'pending_group_explained') = (allocation_id IS NULL) AND (kind = 'pending_group_explained') = (queue IS NOT NULL)),
+    CONSTRAINT pending_group_of_what_waits CHECK (CASE kind WHEN 'pending_group_explained' THEN pending_group IS NOT NULL WHEN 'allocation_waiting' THEN true ELSE pending_group IS NULL END),
     CONSTRAINT reason_fits_kind CHECK (coalesce(CASE kind
            WHEN 'allocation_placed' THEN reason IS NULL
            WHEN 'allocation_nominated' THEN reason IS NULL
@@ -346,14 +346,14 @@ CREATE TABLE explanations (
                            'gang_incomplete', 'gang_no_room', 'over_limit', 'no_uniform_label', 'nominated',
                            'quota', 'preemption_limit') END, false))
 );
-COMMENT ON TABLE explanations IS 'What was decided about an allocation or a line, and why, in the order of the ledger. The same entry comes again when a batch does; it says the same then.';
-COMMENT ON COLUMN explanations.line IS 'The line that is explained, or that the allocation waits in.';
-COMMENT ON COLUMN explanations.queue IS 'The line''s.';
+COMMENT ON TABLE explanations IS 'What was decided about an allocation or a pending group, and why, in the order of the ledger. The same entry comes again when a batch does; it says the same then.';
+COMMENT ON COLUMN explanations.pending_group IS 'The pending group that is explained, or that the allocation waits in.';
+COMMENT ON COLUMN explanations.queue IS 'The pending group''s.';
 COMMENT ON COLUMN explanations.reason IS 'Why it waits, had to go, or ended.';
 COMMENT ON COLUMN explanations.fact IS 'The fact, as the ledger has it: the message `Event` of the contract.';
 CREATE INDEX explanations_of_allocation ON explanations (allocation_id, lsn DESC, event_index DESC) WHERE allocation_id IS NOT NULL;
-CREATE INDEX explanations_of_line ON explanations (line, lsn DESC, event_index DESC) WHERE kind = 'line_explained';
-CREATE INDEX explanations_of_queue ON explanations (queue, lsn DESC, event_index DESC) WHERE kind = 'line_explained';
+CREATE INDEX explanations_of_pending_group ON explanations (pending_group, lsn DESC, event_index DESC) WHERE kind = 'pending_group_explained';
+CREATE INDEX explanations_of_queue ON explanations (queue, lsn DESC, event_index DESC) WHERE kind = 'pending_group_explained';
 
 CREATE TABLE named_resources (
     tenant text NOT NULL,

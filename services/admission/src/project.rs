@@ -598,7 +598,7 @@ mod tests {
                 Event::AllocationWaiting(AllocationWaiting {
                     allocation,
                     reason: WaitingReason::NoRoomNow,
-                    line: None,
+                    pending_group: None,
                 }),
             ),
             "ended" => (

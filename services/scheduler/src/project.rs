@@ -160,7 +160,7 @@ inputs! {
         CordonSet,
         ReservationSet,
         AllocationRequested,
-        LineExplained,
+        PendingGroupExplained,
         ReservationDecided,
         ResourceAsked,
         ResourceDecided,
@@ -189,8 +189,8 @@ impl Projection for WarmProjection {
                 self.changed.entry(row.allocation).or_default().first = true;
                 self.live.insert(row.allocation, row);
             }
-            Input::LineExplained(line) => {
-                let entry = Entry::of(at, Said::LineExplained(line));
+            Input::PendingGroupExplained(pending_group) => {
+                let entry = Entry::of(at, Said::PendingGroupExplained(pending_group));
                 out.extend(entry.map(|entry| Change::Entry(Box::new(entry))));
             }
             Input::ReservationDecided(decided) => {

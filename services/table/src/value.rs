@@ -6,7 +6,7 @@ use sqlx::{Decode, Postgres, Row as _, Type, postgres::PgRow, types::Json};
 use std::fmt;
 use uuid::Uuid;
 use vocab::{
-    AllocationNo, BudgetOf, EndCause, EventNo, LineNo, Lsn, Millis, OnExceed, Period,
+    AllocationNo, BudgetOf, EndCause, EventNo, Lsn, Millis, OnExceed, PendingGroupNo, Period,
     PlacementPolicy, PreemptionCause, QosClass, QueueOrder, QuotaResource, ReclaimFrom,
     ReservationNo, ReservationState, Rule, Stage, Token, WaitingReason,
 };
@@ -214,7 +214,7 @@ values! {
     EventNo: BIGINT, |v, what, out| big(what, v.0, out), i64, |found, what| unsigned(what, found).map(EventNo);
     AllocationNo: BIGINT, |v, what, out| big(what, v.0, out), i64, |found, what| unsigned(what, found).map(AllocationNo);
     ReservationNo: BIGINT, |v, what, out| big(what, v.0, out), i64, |found, what| unsigned(what, found).map(ReservationNo);
-    LineNo: BIGINT, |v, what, out| big(what, v.0, out), i64, |found, what| unsigned(what, found).map(LineNo);
+    PendingGroupNo: BIGINT, |v, what, out| big(what, v.0, out), i64, |found, what| unsigned(what, found).map(PendingGroupNo);
     u128: NUMERIC, |v, _, out| { Numeric(*v).write(out); Ok(()) }, Numeric, |found, _| Ok(found.0);
     String: TEXT, |v, _, out| put(v.as_bytes(), out), String, |found, _| Ok(found);
     Token: TEXT, |v, _, out| put(v.as_str().as_bytes(), out), String,

@@ -87,13 +87,13 @@ pub struct GpuShare {
     pub milli: u16,
 }
 
-/// Counts the lines of the queues: allocations of one queue that ask for the same, under the same rules, wait in one line
+/// Counts the pending groups of the queues: allocations of one queue that ask for the same, under the same rules, wait in one pending group
 /// for the same reasons.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
 )]
 #[wire(transparent)]
-pub struct LineNo(pub u64);
+pub struct PendingGroupNo(pub u64);
 
 /// A node that was considered, and how well the policy thought of it; higher is better.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]

@@ -257,7 +257,7 @@ facts! {
         AllocationStopping = 43 of allocation,
         AllocationEnded = 44 of allocation,
         CancelDecided = 45 of allocation,
-        LineExplained = 46,
+        PendingGroupExplained = 46,
         AllocationPreempted = 47 of allocation,
         AllocationNominated = 48 of allocation,
         AllocationRequeued = 49 of allocation,

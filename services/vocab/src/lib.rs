@@ -25,8 +25,9 @@ pub use account::{
 };
 pub use capacity::{Label, NodeApproval, NodeCapacity};
 pub use event::{
-    At, CancelVerdict, Candidate, EndCause, Filter, GpuShare, LineNo, ModelGrant, Operation,
-    PreemptionCause, PriorityTarget, QuotaFlags, RunState, TraceContext, WaitingReason, Writer,
+    At, CancelVerdict, Candidate, EndCause, Filter, GpuShare, ModelGrant, Operation,
+    PendingGroupNo, PreemptionCause, PriorityTarget, QuotaFlags, RunState, TraceContext,
+    WaitingReason, Writer,
 };
 pub use fact::{AdminChange, Event, EventKind};
 pub use ids::{AllocationId, AllocationNo, CellNo, EventNo, Lsn};

@@ -192,7 +192,7 @@ mod tests {
         let waiting = |reason| AllocationWaiting {
             allocation,
             reason,
-            line: None,
+            pending_group: None,
         };
         match step {
             "reserved" => QuotaReserved {

@@ -86,7 +86,7 @@ proptest! {
         both::<Limits, v1::Limits>(&dice, &damage);
         both::<Applied<QuotaSet>, v1::QuotaSet>(&dice, &damage);
         both::<LimitsInForce, v1::LimitsInForce>(&dice, &damage);
-        both::<LineExplained, v1::LineExplained>(&dice, &damage);
+        both::<PendingGroupExplained, v1::PendingGroupExplained>(&dice, &damage);
         both::<Topology, v1::Topology>(&dice, &damage);
         both::<Refusal, v1::Refusal>(&dice, &damage);
     }
@@ -248,15 +248,15 @@ fn nothing_is_written_where_nothing_is_to_be_said() {
         bytes(said) - bytes(TenantSettings::default()),
         2 + 3 + 2 + 4
     );
-    // 0 is no line.
+    // 0 is no pending group.
     let waiting = |line| {
         Event::AllocationWaiting(AllocationWaiting {
             allocation: AllocationNo(1),
             reason: WaitingReason::Quota,
-            line,
+            pending_group: line,
         })
     };
-    let bytes = waiting(Some(LineNo(0))).encode_to_vec();
+    let bytes = waiting(Some(PendingGroupNo(0))).encode_to_vec();
     assert_eq!(bytes, waiting(None).encode_to_vec());
     assert_eq!(Event::decode(&bytes), Ok(waiting(None)));
     // It is none where somebody writes it, too.
@@ -510,7 +510,7 @@ mod wrong {
         #[wire(2)]
         reason: WaitingReason,
         #[wire(3)]
-        line: u64,
+        pending_group: u64,
     }
 
     #[derive(Clone, Copy, Wire)]

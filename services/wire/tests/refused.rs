@@ -140,7 +140,7 @@ fn each_bad_value_is_named() {
     refused::<Event>(&[ask(twice)], "ResourceAsk.confirm", Repeated);
     let waiting = [varint(2, &[1]), varint(3, &[0x80])].concat();
     let error = Event::decode(&long(41, waiting)).expect_err("the number does not end");
-    assert_eq!(error.field, "AllocationWaiting.line");
+    assert_eq!(error.field, "AllocationWaiting.pending_group");
     assert!(matches!(error.fault, Fault::Malformed(_)), "{error}");
 }
 

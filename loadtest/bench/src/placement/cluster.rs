@@ -2,7 +2,7 @@
 
 use super::lists::Lists;
 use scheduler::domain::scoring::{
-    self, Ask, Policy, Popularity, Room, WHOLE, devices, fragmentation, rank, score,
+    self, Free, Policy, Popularity, Request, WHOLE, devices, fragmentation, rank, score,
 };
 use std::{collections::HashMap, time::Duration};
 use vocab::GpuShare;
@@ -23,7 +23,7 @@ pub struct Cluster {
     /// The highest rank first: ties go to the first.
     nodes: Vec<Node>,
     /// Scores of each class of requests by node.
-    scores: HashMap<Ask, Scores>,
+    scores: HashMap<Request, Scores>,
     capacity_milli: u64,
     free_milli: u64,
     /// Thousandths times `WHOLE`.
@@ -34,7 +34,7 @@ pub struct Cluster {
 
 struct Node {
     rank: u64,
-    room: Room,
+    room: Free,
     /// Grows with each change.
     version: u32,
     fragmented: u64,
@@ -84,7 +84,7 @@ impl Cluster {
     }
 
     /// One request arrives and is placed, or is not.
-    pub fn arrive(&mut self, ask: &Ask) -> Option<Place> {
+    pub fn arrive(&mut self, ask: &Request) -> Option<Place> {
         let watch = chassis::Stopwatch::start();
         if self.policy == Policy::Default {
             self.known.arrived(ask);
@@ -109,13 +109,13 @@ impl Cluster {
         place
     }
 
-    pub fn leave(&mut self, ask: &Ask, place: &Place) {
+    pub fn leave(&mut self, ask: &Request, place: &Place) {
         self.change(place.node, |room| {
             room.give_back(ask.cpu_milli(), ask.memory_bytes(), &place.gpus);
         });
     }
 
-    fn change(&mut self, node: usize, change: impl FnOnce(&mut Room)) {
+    fn change(&mut self, node: usize, change: impl FnOnce(&mut Free)) {
         let node = &mut self.nodes[node];
         self.free_milli -= node.room.gpu_milli_total();
         self.fragmented -= u128::from(node.fragmented);
@@ -127,7 +127,7 @@ impl Cluster {
     }
 
     /// The first of the best nodes. Only those that have changed are scored again.
-    fn best(&mut self, ask: &Ask) -> Option<usize> {
+    fn best(&mut self, ask: &Request) -> Option<usize> {
         let scores = self.scores.entry(*ask).or_insert_with(|| Scores {
             popularity: 0,
             nodes: vec![(0, None); self.nodes.len()],
@@ -152,7 +152,7 @@ impl Cluster {
     }
 
     /// A node, and the policy with the salt that chose it.
-    fn draw(&self, ask: &Ask) -> Option<(usize, Policy)> {
+    fn draw(&self, ask: &Request) -> Option<(usize, Policy)> {
         let salted = |node: &Node| Policy::Random {
             salt: node.rank ^ self.decisions.wrapping_mul(0x9e37_79b9_7f4a_7c15),
         };
@@ -180,7 +180,7 @@ impl Cluster {
     }
 
     /// Whether an empty cluster could take the request.
-    pub fn could_ever(lists: &Lists, ask: &Ask) -> bool {
+    pub fn could_ever(lists: &Lists, ask: &Request) -> bool {
         lists
             .nodes
             .iter()

@@ -2,7 +2,7 @@
 
 use super::{cluster::Cluster, lists::Lists};
 use ledger::memory::Seeded;
-use scheduler::domain::scoring::{Ask, Policy};
+use scheduler::domain::scoring::{Policy, Request};
 use std::time::Duration;
 
 /// GPU that is asked for in the end, in percent of the capacity.
@@ -61,14 +61,14 @@ pub fn run(lists: &Lists, policy: Policy, draws: &mut Seeded, seed: u64) -> Fill
 }
 
 /// All pods of the list in random order, then drawn ones; or fewer, when the list asks for too much.
-pub fn sequence(lists: &Lists, draws: &mut Seeded) -> Vec<Ask> {
+pub fn sequence(lists: &Lists, draws: &mut Seeded) -> Vec<Request> {
     let most_milli = lists.gpu_capacity_milli() * DEMAND_PCT / 100;
-    let listed: Vec<Ask> = lists.pods.iter().map(|pod| pod.ask).collect();
+    let listed: Vec<Request> = lists.pods.iter().map(|pod| pod.ask).collect();
     let mut sequence = listed.clone();
     for last in (1..sequence.len()).rev() {
         sequence.swap(last, index(draws, last + 1));
     }
-    let mut sum: u64 = sequence.iter().map(Ask::gpu_milli_total).sum();
+    let mut sum: u64 = sequence.iter().map(Request::gpu_milli_total).sum();
     while sum > most_milli {
         let gone = sequence.swap_remove(index(draws, sequence.len()));
         sum -= gone.gpu_milli_total();

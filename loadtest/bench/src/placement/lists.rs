@@ -1,7 +1,7 @@
 //! Node and pod lists in the openb format.
 
 use csv::{Reader, StringRecord};
-use scheduler::domain::scoring::{Ask, ModelNo, Room};
+use scheduler::domain::scoring::{Free, ModelNo, Request};
 use serde::{Deserialize, de::DeserializeOwned};
 use std::{
     fs::File,
@@ -29,12 +29,12 @@ pub struct Lists {
 #[derive(Debug)]
 pub struct Node {
     pub name: String,
-    pub empty: Room,
+    pub empty: Free,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub struct Pod {
-    pub ask: Ask,
+    pub ask: Request,
     /// Seconds since the trace began: created and deleted.
     pub times: Option<(i64, i64)>,
     line: u64,
@@ -99,14 +99,14 @@ impl Models {
 impl NodeRow {
     fn read(self, models: &mut Models) -> Result<Node, &'static str> {
         let memory_bytes = amounts(self.cpu_milli, self.memory_mib)?;
-        if usize::from(self.gpu) > Room::GPUS_MAX {
+        if usize::from(self.gpu) > Free::GPUS_MAX {
             return Err("more than 16 devices");
         }
         let model = self.model.filter(|model| !model.is_empty() && self.gpu > 0);
         let model = model.map(|model| models.number(&model)).transpose()?;
         Ok(Node {
             name: self.sn,
-            empty: Room::new(self.cpu_milli, memory_bytes, self.gpu, model),
+            empty: Free::new(self.cpu_milli, memory_bytes, self.gpu, model),
         })
     }
 }
@@ -130,7 +130,7 @@ impl PodRow {
             return Err("it is deleted before it is created");
         }
         Ok(Pod {
-            ask: Ask::new(
+            ask: Request::new(
                 self.cpu_milli,
                 memory_bytes,
                 self.num_gpu,

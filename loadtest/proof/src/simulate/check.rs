@@ -359,7 +359,7 @@ fn moves_on(kind: &Kind) -> bool {
             | Kind::QuotaReclaimed(_)
             | Kind::QuotaReleased(_)
             | Kind::AllocationWaiting(_)
-            | Kind::LineExplained(_)
+            | Kind::PendingGroupExplained(_)
     )
 }
 

@@ -181,13 +181,14 @@ impl Probe<'_> {
         })
     }
 
-    /// None while its line has not been explained.
+    /// None while its pending group has not been explained.
     fn read(&self, explanation: &Explanation) -> Option<Explained> {
         let own = explanation.history.last()?.said();
         let said = match own {
-            Said::AllocationWaiting(AllocationWaiting { line: Some(_), .. }) => {
-                explanation.line.as_ref()?.said()
-            }
+            Said::AllocationWaiting(AllocationWaiting {
+                pending_group: Some(_),
+                ..
+            }) => explanation.pending_group.as_ref()?.said(),
             own => own,
         };
         let explained = |reason: WaitingReason| Explained {
@@ -203,15 +204,15 @@ impl Probe<'_> {
                 Rule::DependencyPending => WaitingReason::Dependency,
                 _ => WaitingReason::Quota,
             })),
-            Said::LineExplained(line) => {
-                let nodes = line.counts.iter();
-                let shortfall = line.shortfall.iter();
+            Said::PendingGroupExplained(group) => {
+                let nodes = group.counts.iter();
+                let shortfall = group.shortfall.iter();
                 Some(Explained {
                     nodes: nodes
                         .map(|(filter, nodes)| (filter.name(), *nodes))
                         .collect(),
                     shortfall: shortfall.map(|(of, amount)| (of.name(), *amount)).collect(),
-                    ..explained(line.reason)
+                    ..explained(group.reason)
                 })
             }
             _ => None,

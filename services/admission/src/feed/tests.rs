@@ -7,11 +7,11 @@ use super::*;
 use vocab::fact::{
     AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
     AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationStarted,
-    AllocationStopping, AllocationWaiting, LineExplained, QuotaDenied, QuotaReclaimed,
+    AllocationStopping, AllocationWaiting, PendingGroupExplained, QuotaDenied, QuotaReclaimed,
     QuotaReserved, QuotaWaiting,
 };
 use vocab::{
-    AllocationSpec, EndCause, Event, LineNo, PlacementPolicy, PreemptionCause, QuotaFlags,
+    AllocationSpec, EndCause, Event, PendingGroupNo, PlacementPolicy, PreemptionCause, QuotaFlags,
     WaitingReason,
 };
 
@@ -62,10 +62,10 @@ fn event(step: &str, now: Millis) -> Event {
         "waiting" => Event::AllocationWaiting(AllocationWaiting {
             allocation,
             reason: WaitingReason::Nominated,
-            line: Some(LineNo(4)),
+            pending_group: Some(PendingGroupNo(4)),
         }),
-        "explained" => Event::LineExplained(LineExplained {
-            line: LineNo(4),
+        "explained" => Event::PendingGroupExplained(PendingGroupExplained {
+            pending_group: PendingGroupNo(4),
             queue: token("t"),
             reason: WaitingReason::NoRoomNow,
             head: allocation,

@@ -99,7 +99,7 @@ inputs! {
         AllocationNominated,
         AllocationRequeued,
         AllocationReprioritised,
-        LineExplained,
+        PendingGroupExplained,
         ReservationDecided,
         CancelDecided,
         JobSetCancelDecided,
@@ -162,7 +162,7 @@ impl Usage {
             Said::AllocationWaiting(_)
             | Said::AllocationStopping(_)
             | Said::CancelDecided(_)
-            | Said::LineExplained(_)
+            | Said::PendingGroupExplained(_)
             | Said::AllocationPreempted(_)
             | Said::AllocationNominated(_)
             | Said::ReservationDecided(_)

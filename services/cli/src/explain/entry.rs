@@ -15,13 +15,16 @@ pub fn line(cell: CellNo, entry: &Entry) -> String {
 pub fn clause(cell: CellNo, entry: &Entry) -> String {
     match entry.said() {
         Said::AllocationWaiting(fact) => {
-            let line = fact
-                .line
-                .map_or(String::new(), |line| format!(" in line {}", line.0));
-            format!("waits{line}, because {}", reasons::waits(fact.reason))
+            let group = fact.pending_group.map_or(String::new(), |group| {
+                format!(" in pending group {}", group.0)
+            });
+            format!("waits{group}, because {}", reasons::waits(fact.reason))
         }
-        Said::LineExplained(fact) => {
-            format!("the line waits, because {}", reasons::waits(fact.reason))
+        Said::PendingGroupExplained(fact) => {
+            format!(
+                "the pending group waits, because {}",
+                reasons::waits(fact.reason)
+            )
         }
         Said::AllocationPlaced(fact) => {
             let (node, policy) = (fact.node.as_str(), fact.policy.name());

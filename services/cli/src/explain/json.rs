@@ -36,7 +36,10 @@ pub fn explanation(explanation: &Explanation, at: Option<Lsn>) -> JsonValue {
             "waiting_reason",
             one.waiting_reason.map(|reason| reason.name()).into(),
         ),
-        ("line", one.line.map(|line| line.0).into()),
+        (
+            "pending_group",
+            one.pending_group.map(|group| group.0).into(),
+        ),
         ("nominated_node", one.nominated_node.clone().into()),
         ("node", one.node.clone().into()),
         ("preempted", one.preempted.into()),
@@ -52,11 +55,11 @@ pub fn explanation(explanation: &Explanation, at: Option<Lsn>) -> JsonValue {
         ("ended_at_ms", one.ended_at.map(|at| at.0).into()),
         ("place", explanation.place.as_ref().map(of_place).into()),
         (
-            "line_explained",
+            "pending_group_explained",
             explanation
-                .line
+                .pending_group
                 .as_ref()
-                .map(|line| of_entry(cell, line))
+                .map(|group| of_entry(cell, group))
                 .into(),
         ),
         ("history", entries.collect()),
@@ -90,9 +93,11 @@ fn of_place(place: &PlaceInQueue) -> JsonValue {
 }
 
 fn of_entry(cell: CellNo, entry: &Entry) -> JsonValue {
-    let (line, queue) = match entry.said() {
-        Said::LineExplained(fact) => (Some(fact.line.0), Some(fact.queue.as_str())),
-        Said::AllocationWaiting(fact) => (fact.line.map(|line| line.0), None),
+    let (group, queue) = match entry.said() {
+        Said::PendingGroupExplained(fact) => {
+            (Some(fact.pending_group.0), Some(fact.queue.as_str()))
+        }
+        Said::AllocationWaiting(fact) => (fact.pending_group.map(|group| group.0), None),
         _ => (None, None),
     };
     object([
@@ -101,7 +106,7 @@ fn of_entry(cell: CellNo, entry: &Entry) -> JsonValue {
         ("at_ms", entry.at.0.into()),
         ("kind", entry.kind().into()),
         ("reason", entry.said().reason().into()),
-        ("line", line.into()),
+        ("pending_group", group.into()),
         ("queue", queue.into()),
         ("detail", detail(cell, entry.said())),
     ])
@@ -112,7 +117,7 @@ fn detail(cell: CellNo, said: Said<'_>) -> JsonValue {
     let id = |no: AllocationNo| no.id(cell).to_string();
     match said {
         Said::AllocationWaiting(_) => object([]),
-        Said::LineExplained(fact) => {
+        Said::PendingGroupExplained(fact) => {
             let head = Some(fact.head).filter(|head| *head != ANOTHER_TENANTS);
             let counts = fact.counts.iter();
             let counts = counts.map(|(filter, count)| (filter.name(), *count));

@@ -38,8 +38,8 @@ pub fn lines(explanation: &Explanation, at: Option<Lsn>, history: bool) -> Vec<S
     if let Some(place) = &explanation.place {
         out.push(place_in_queue(allocation, place));
     }
-    if let Some(line) = &explanation.line {
-        out.extend(of_line(cell, allocation.id, line));
+    if let Some(group) = &explanation.pending_group {
+        out.extend(of_group(cell, allocation.id, group));
     }
     out.extend(of_placement(explanation, at));
     let before: Vec<_> = explanation
@@ -157,13 +157,13 @@ fn waits(explanation: &Explanation) -> String {
             amount::moment(until)
         );
     }
-    // What was last said of its line is newer than what it was told itself.
-    let line = explanation.line.as_ref().map(Entry::said);
-    let of_line = line.and_then(|said| match said {
-        Said::LineExplained(line) => Some(line.reason),
+    // What was last said of its pending group is newer than what it was told itself.
+    let group = explanation.pending_group.as_ref().map(Entry::said);
+    let of_group = group.and_then(|said| match said {
+        Said::PendingGroupExplained(group) => Some(group.reason),
         _ => None,
     });
-    match of_line.or(explanation.allocation.waiting_reason) {
+    match of_group.or(explanation.allocation.waiting_reason) {
         Some(reason) => format!("It waits{since}, because {}.", reasons::waits(reason)),
         None => format!("It waits{since} and was not tried yet."),
     }
@@ -175,33 +175,35 @@ fn place_in_queue(allocation: &Allocation, place: &PlaceInQueue) -> String {
         "place        {} of {} in queue {queue}",
         place.position, place.in_queue
     );
-    if let (Some(line), Some(position), Some(count)) =
-        (allocation.line, place.position_in_line, place.in_line)
-    {
-        text += &format!(", {position} of {count} in line {}", line.0);
+    if let (Some(group), Some(position), Some(count)) = (
+        allocation.pending_group,
+        place.position_in_line,
+        place.in_line,
+    ) {
+        text += &format!(", {position} of {count} in pending group {}", group.0);
     }
     text
 }
 
-fn of_line(cell: CellNo, id: AllocationId, entry: &Entry) -> Vec<String> {
-    let Said::LineExplained(line) = entry.said() else {
+fn of_group(cell: CellNo, id: AllocationId, entry: &Entry) -> Vec<String> {
+    let Said::PendingGroupExplained(group) = entry.said() else {
         return Vec::new();
     };
-    let head = match line.head {
+    let head = match group.head {
         ANOTHER_TENANTS => "another tenant's allocation".into(),
         head if head.id(cell) == id => "it".into(),
         head => head.id(cell).to_string(),
     };
     let mut out = vec![format!(
-        "line {:<7} of queue {}, explained at {} with {head} at its head: {}",
-        line.line.0,
-        line.queue.as_str(),
+        "pending group {:<7} of queue {}, explained at {} with {head} at its head: {}",
+        group.pending_group.0,
+        group.queue.as_str(),
         amount::moment(entry.at),
-        reasons::waits(line.reason)
+        reasons::waits(group.reason)
     )];
-    out.extend(line.counts.iter().map(nodes));
-    if !line.shortfall.is_empty() {
-        let missing = line
+    out.extend(group.counts.iter().map(nodes));
+    if !group.shortfall.is_empty() {
+        let missing = group
             .shortfall
             .iter()
             .map(|(kind, amount)| amount::human(*kind, *amount));
@@ -210,7 +212,7 @@ fn of_line(cell: CellNo, id: AllocationId, entry: &Entry) -> Vec<String> {
             "missing      at least {missing} more free on one node"
         ));
     }
-    let (share, fair) = (percent(line.share_ppm), percent(line.fair_share_ppm));
+    let (share, fair) = (percent(group.share_ppm), percent(group.fair_share_ppm));
     out.push(format!(
         "share        {share} of the cell; a fair share is {fair}"
     ));

@@ -4,16 +4,16 @@ use crate::samples::{operation, token};
 use vocab::fact::{
     AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
     AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationWaiting, BudgetSet,
-    CordonSet, JobSetCancelDecided, JobSetCancelRequested, LimitsInForce, LineExplained,
-    NodeForgotten, NodeJoined, NodeRegistered, NodeSet, OperationsForgotten, PriorityClassSet,
-    PriorityDecided, PriorityRequested, QueueSet, QuotaReclaimed, QuotaReserved, QuotaSet,
-    QuotaWaiting, ReservationDecided, ReservationExpired, ReservationSet, ResourceAsked,
+    CordonSet, JobSetCancelDecided, JobSetCancelRequested, LimitsInForce, NodeForgotten,
+    NodeJoined, NodeRegistered, NodeSet, OperationsForgotten, PendingGroupExplained,
+    PriorityClassSet, PriorityDecided, PriorityRequested, QueueSet, QuotaReclaimed, QuotaReserved,
+    QuotaSet, QuotaWaiting, ReservationDecided, ReservationExpired, ReservationSet, ResourceAsked,
     ResourceDecided, SchedulingSet, TenantSet,
 };
 use vocab::{
     Account, AdminChange, AdvanceReservation, AllocationNo, AllocationSpec, Budget, BudgetOf,
     Candidate, Dependency, EndCause, Event, EventNo, Filter, Gang, GpuShare, GroupTerm, Limits,
-    LineNo, Millis, NodeApproval, NodeCapacity, NumaPolicy, OnExceed, Operator, Period,
+    Millis, NodeApproval, NodeCapacity, NumaPolicy, OnExceed, Operator, PendingGroupNo, Period,
     PlacementPolicy, PlacementRules, PreemptionCause, PriorityClass, PriorityTarget, QueueOrder,
     QueueSettings, QuotaFlags, QuotaResource, ReclaimFrom, Refusal, Requirement, ReservationNo,
     ResourceAnswer, ResourceAsk, ResourceKind, Restart, Rule, RunLimits, SchedulingPolicy, Spread,
@@ -283,13 +283,13 @@ pub fn samples() -> Vec<(&'static str, Event)> {
             Event::AllocationWaiting(AllocationWaiting {
                 allocation,
                 reason: WaitingReason::FairShare,
-                line: Some(LineNo(12)),
+                pending_group: Some(PendingGroupNo(12)),
             }),
         ),
         (
-            "line_explained",
-            Event::LineExplained(LineExplained {
-                line: LineNo(12),
+            "pending_group_explained",
+            Event::PendingGroupExplained(PendingGroupExplained {
+                pending_group: PendingGroupNo(12),
                 queue: token("research"),
                 reason: WaitingReason::NoRoomNow,
                 head: allocation,
@@ -534,7 +534,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
             Event::AllocationWaiting(AllocationWaiting {
                 allocation,
                 reason: WaitingReason::Quota,
-                line: None,
+                pending_group: None,
             }),
         ),
         (

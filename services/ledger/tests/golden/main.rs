@@ -94,7 +94,7 @@ fn an_event_without_a_kind_or_with_an_unknown_value_is_refused() {
     let waiting = v1::AllocationWaiting {
         allocation: 1,
         reason: 99,
-        line: 0,
+        pending_group: 0,
     };
     assert!(refused(Some(Kind::AllocationWaiting(waiting))));
     let placed = v1::AllocationPlaced {
@@ -110,7 +110,7 @@ fn an_event_without_a_kind_or_with_an_unknown_value_is_refused() {
     assert!(refused(Some(Kind::AllocationPlaced(placed))));
     let preempted = v1::AllocationPreempted::default();
     assert!(refused(Some(Kind::AllocationPreempted(preempted))));
-    let explained = v1::LineExplained {
+    let explained = v1::PendingGroupExplained {
         queue: "q".into(),
         reason: 4,
         counts: vec![v1::FilterCount {
@@ -119,7 +119,7 @@ fn an_event_without_a_kind_or_with_an_unknown_value_is_refused() {
         }],
         ..Default::default()
     };
-    assert!(refused(Some(Kind::LineExplained(explained))));
+    assert!(refused(Some(Kind::PendingGroupExplained(explained))));
 }
 
 #[test]

@@ -177,7 +177,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
             Event::AllocationWaiting(AllocationWaiting {
                 allocation,
                 reason: WaitingReason::NoRoomNow,
-                line: None,
+                pending_group: None,
             }),
         ),
         (

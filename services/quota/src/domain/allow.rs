@@ -5,8 +5,8 @@ use super::{
     books::Books,
     claim::{Order, Point, What},
     cohort::Pool,
+    demand::{Demand, Shortage, Why},
     limits::Limited,
-    need::{Block, Need, Why},
     node::Node,
     rates::Rates,
     resource::ResourceId,
@@ -31,7 +31,7 @@ impl Books {
 
     /// The most that an account could ever hold of a resource type, as the limits are now.
     pub fn most(&self, account: AccountId, resource: ResourceId) -> u64 {
-        let node = self.tree.node(account);
+        let node = self.usage_tree.node(account);
         match (node.limited(resource), node.cohort) {
             (None, _) if node.is_tenant() && resource.needs_limit() => 0,
             (None, _) => u64::MAX,
@@ -46,7 +46,7 @@ impl Books {
 
     /// The most that it could hold now, if it held nothing else.
     pub fn cap_now(&self, account: AccountId, resource: ResourceId, now: Millis) -> u64 {
-        let node = self.tree.node(account);
+        let node = self.usage_tree.node(account);
         match node.limited(resource).filter(|_| node.cohort.is_none()) {
             Some(limited) => limited.cap(now),
             None => self.most(account, resource),
@@ -60,15 +60,15 @@ impl Books {
         resource: ResourceId,
         amount: u64,
         now: Millis,
-    ) -> Result<QuotaFlags, Block> {
-        let node = self.tree.node(account);
+    ) -> Result<QuotaFlags, Shortage> {
+        let node = self.usage_tree.node(account);
         let cell = node.cell(resource);
         let held = if resource.is_model() {
             node.taken(resource).held()
         } else {
             cell.map_or(0, |cell| cell.reserved.saturating_add(cell.used))
         };
-        let block = |why, limit| Block {
+        let shortage = |why, limit| Shortage {
             point: Point::resource(account, resource),
             why,
             limit,
@@ -80,8 +80,8 @@ impl Books {
                 Some(_) if !(node.is_tenant() && resource.needs_limit()) => {
                     Ok(QuotaFlags::default())
                 }
-                Some(_) => Err(block(Why::Limit, 0)),
-                None => Err(block(Why::Limit, u64::MAX)),
+                Some(_) => Err(shortage(Why::Limit, 0)),
+                None => Err(shortage(Why::Limit, u64::MAX)),
             };
         };
         let after = after.unwrap_or(u64::MAX);
@@ -94,7 +94,7 @@ impl Books {
             None => {
                 let cap = limited.cap(now);
                 if after > cap {
-                    return Err(block(Why::Limit, cap));
+                    return Err(shortage(Why::Limit, cap));
                 }
                 if above {
                     flags = flags.with(QuotaFlags::BURST);
@@ -103,7 +103,7 @@ impl Books {
             Some(id) => {
                 let pool = self.cohorts.get(id).pool(resource);
                 self.cohort_allows(node, limited, &pool, after)
-                    .map_err(|(why, limit)| block(why, limit))?;
+                    .map_err(|(why, limit)| shortage(why, limit))?;
                 if above {
                     flags = flags.with(QuotaFlags::BORROWED);
                 }
@@ -151,22 +151,26 @@ impl Books {
     }
 
     /// What is in a budget's way.
-    pub fn budget_blocks(&self, rates: &Rates, group: &[Need], now: Millis) -> Option<Block> {
+    pub fn budget_blocks(&self, rates: &Rates, group: &[Demand], now: Millis) -> Option<Shortage> {
         let account = group.first()?.account;
-        let asks = |resource| group.iter().any(|need| need.part == resource);
-        self.tree.node(account).meters.iter().find_map(|meter| {
-            let spent = meter.spent(rates, now);
-            let blocks = meter.purse.concerns(asks) && spent >= meter.budget.amount;
-            blocks.then_some(Block {
-                point: Point {
-                    account,
-                    what: What::Budget(meter.purse),
-                },
-                why: Why::Budget,
-                limit: meter.budget.amount,
-                actual: spent,
+        let asks = |resource| group.iter().any(|demand| demand.part == resource);
+        self.usage_tree
+            .node(account)
+            .meters
+            .iter()
+            .find_map(|meter| {
+                let spent = meter.spent(rates, now);
+                let shortages = meter.purse.concerns(asks) && spent >= meter.budget.amount;
+                shortages.then_some(Shortage {
+                    point: Point {
+                        account,
+                        what: What::Budget(meter.purse),
+                    },
+                    why: Why::Budget,
+                    limit: meter.budget.amount,
+                    actual: spent,
+                })
             })
-        })
     }
 
     /// Those who stood aside at the point and may be tried now.
@@ -181,7 +185,7 @@ impl Books {
         let cap = self.cap_now(point.account, resource, now);
         let back = waiting.take_while(|(amount, _)| *amount <= cap);
         let back = back.map(|(_, order)| order).collect();
-        let node = self.tree.node(point.account);
+        let node = self.usage_tree.node(point.account);
         let turn = node.limited(resource).and_then(|it| it.turns_at(now));
         self.marks.retries.extend(turn.map(|at| (at, point)));
         back

@@ -10,7 +10,7 @@ use super::{
     node::Node,
     queues::Queues,
     resource::{Names, ResourceId},
-    tree::Tree,
+    usage_tree::UsageTree,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use vocab::{Limits, Millis};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Books {
     pub names: Names,
-    pub tree: Tree,
+    pub usage_tree: UsageTree,
     pub cohorts: Cohorts,
     pub queues: Queues,
     pub asides: Asides,
@@ -61,7 +61,7 @@ impl Books {
         };
         let moves = matches!(how, Move::Start | Move::Stop);
         for &account in accounts {
-            let node = self.tree.node_mut(account);
+            let node = self.usage_tree.node_mut(account);
             // Who waits may go on, or a burst or a cohort's sums follow.
             let mut follows = node.parked > 0 && how != Move::Reserve;
             for (part, amount) in parts.clone() {
@@ -91,7 +91,7 @@ impl Books {
             reclaimed,
         };
         for &account in path.ids() {
-            let node = self.tree.node_mut(account);
+            let node = self.usage_tree.node_mut(account);
             for &part in to.iter().filter(|part| !from.contains(part)) {
                 shift_one(node, part, amount, Move::Reserve);
                 if reclaimed {
@@ -110,7 +110,7 @@ impl Books {
     fn settle_part(&mut self, account: AccountId, part: ResourceId, how: Move, now: Millis) {
         let granted = how == Move::Reserve;
         if part == ResourceId::ANY_MODEL {
-            let models: Vec<ResourceId> = self.tree.node(account).limited_models().collect();
+            let models: Vec<ResourceId> = self.usage_tree.node(account).limited_models().collect();
             for model in models {
                 self.settle(account, model, granted, now);
             }
@@ -122,7 +122,7 @@ impl Books {
     /// Brings burst, timer and the cohort's sums in line with what is held; marks who might go on.
     pub fn settle(&mut self, account: AccountId, resource: ResourceId, granted: bool, now: Millis) {
         let Self {
-            tree,
+            usage_tree,
             cohorts,
             queues,
             asides,
@@ -130,7 +130,7 @@ impl Books {
             marks,
             ..
         } = self;
-        let node = tree.node_mut(account);
+        let node = usage_tree.node_mut(account);
         if node.parked > 0 && !granted {
             marks.point(Point::resource(account, resource));
             if resource.is_model() {
@@ -184,7 +184,7 @@ impl Books {
             return;
         }
         for &member in &cohort.members {
-            if self.tree.node(member).parked > 0 {
+            if self.usage_tree.node(member).parked > 0 {
                 self.marks.point(Point::resource(member, resource));
                 if resource.is_model() {
                     self.marks.choices(&self.queues, &self.asides, member);
@@ -202,7 +202,7 @@ impl Books {
     /// Lenders who wait may need to take back more, or may have more to take back from.
     pub fn mark_lenders(&mut self, cohort: CohortId) {
         let Self {
-            tree,
+            usage_tree,
             queues,
             marks,
             ..
@@ -213,7 +213,7 @@ impl Books {
         lenders.retain(|point| {
             // Where somebody waits, there is an account.
             let waits = queues.head(*point).is_some();
-            let here = waits && tree.node(point.account).cohort == Some(cohort);
+            let here = waits && usage_tree.node(point.account).cohort == Some(cohort);
             if here {
                 points.insert(*point);
             }
@@ -225,31 +225,36 @@ impl Books {
     fn mark_cohort(&mut self, cohort: CohortId) {
         for &member in &self.cohorts.get(cohort).members {
             let Self {
-                tree,
+                usage_tree,
                 queues,
                 asides,
                 marks,
                 ..
             } = self;
-            marks.tree(tree, queues, asides, member);
+            marks.usage_tree(usage_tree, queues, asides, member);
         }
     }
 
     /// Whoever waits anywhere below a tenant is to be tried: what it asks for may be impossible from now on, or possible.
     fn mark_tenant(&mut self, account: AccountId) {
         let Self {
-            tree,
+            usage_tree,
             queues,
             asides,
             marks,
             ..
         } = self;
-        marks.tree(tree, queues, asides, tree.path(account).tenant());
+        marks.usage_tree(
+            usage_tree,
+            queues,
+            asides,
+            usage_tree.path(account).tenant(),
+        );
     }
 
     /// A burst or a cohort's sums follow from what a tenant or another account holds.
     fn watch(&mut self, account: AccountId, resource: ResourceId) {
-        let node = self.tree.node_mut(account);
+        let node = self.usage_tree.node_mut(account);
         let in_cohort = node.cohort.is_some();
         let found = node.cells.binary_search_by_key(&resource, |c| c.resource);
         if let Ok(at) = found {
@@ -267,7 +272,7 @@ impl Books {
         limits: Option<Limits>,
         now: Millis,
     ) {
-        let node = self.tree.node_mut(account);
+        let node = self.usage_tree.node_mut(account);
         let cohort = node.cohort;
         let cell = node.cell_mut(resource);
         match (limits, &mut cell.limited) {
@@ -284,7 +289,7 @@ impl Books {
                         pool.change(resource, &gone.share, &nothing);
                     }
                 }
-                self.tree.node_mut(account).drop_empty(resource);
+                self.usage_tree.node_mut(account).drop_empty(resource);
             }
         }
         self.watch(account, resource);
@@ -297,12 +302,12 @@ impl Books {
 
     /// The tenant joins another cohort, or none.
     pub fn join(&mut self, tenant: AccountId, cohort: Option<&vocab::Token>, now: Millis) {
-        let node = self.tree.node(tenant);
+        let node = self.usage_tree.node(tenant);
         let (before, parked) = (node.cohort, node.parked);
         let resources: Vec<ResourceId> = node.cells.iter().map(|c| c.resource).collect();
         if let Some(id) = before {
             for &resource in &resources {
-                let node = self.tree.node_mut(tenant);
+                let node = self.usage_tree.node_mut(tenant);
                 if let Some(limited) = &mut node.cell_mut(resource).limited {
                     let share = std::mem::take(&mut limited.share);
                     let pool = self.cohorts.get_mut(id);
@@ -314,7 +319,7 @@ impl Books {
             self.cohorts.leave(id, tenant);
         }
         let after = cohort.map(|name| self.cohorts.join(name, tenant));
-        self.tree.node_mut(tenant).cohort = after;
+        self.usage_tree.node_mut(tenant).cohort = after;
         if let Some(id) = after {
             self.cohorts.get_mut(id).parked += parked;
         }
@@ -330,7 +335,7 @@ impl Books {
 
     /// Counts who waits for something of an account.
     pub fn count_parked(&mut self, account: AccountId, more: bool) {
-        let node = self.tree.node_mut(account);
+        let node = self.usage_tree.node_mut(account);
         let cohort = node.cohort;
         let counts = cohort.map(|id| &mut self.cohorts.get_mut(id).parked);
         for count in counts.into_iter().chain([&mut node.parked]) {

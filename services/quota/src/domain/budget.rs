@@ -20,9 +20,9 @@ impl Quota {
         budget: Option<Budget>,
         now: Millis,
     ) {
-        let node = self.books.tree.enter(account.clone());
+        let node = self.books.usage_tree.enter(account.clone());
         let purse = Purse::of(of);
-        let meters = &mut self.books.tree.node_mut(node).meters;
+        let meters = &mut self.books.usage_tree.node_mut(node).meters;
         let known = meters.iter().position(|meter| meter.purse == purse);
         match (known, budget) {
             (Some(at), None) => drop(meters.remove(at)),
@@ -39,26 +39,29 @@ impl Quota {
         let what = What::Budget(purse);
         let account = node;
         self.books.marks.point(Point { account, what });
-        self.books.tree.prune(node);
+        self.books.usage_tree.prune(node);
     }
 
     fn start_meter(&mut self, node: AccountId, purse: Purse, budget: Budget, now: Millis) {
         let mut meter = Meter::new(purse, budget, now);
-        for allocation in self.books.tree.youngest(&[node]) {
+        for allocation in self.books.usage_tree.youngest(&[node]) {
             let claim = self.claims.get(&allocation);
             // What has ended holds its quota until that is released, and runs no more.
             if let Some((claim, from)) = claim.and_then(|c| Some((c, c.hold()?.running()?))) {
                 meter.begin(&self.rates, claim, from);
             }
         }
-        let meters = &mut self.books.tree.node_mut(node).meters;
+        let meters = &mut self.books.usage_tree.node_mut(node).meters;
         meters.push(meter);
         meters.sort_by_key(|meter| meter.purse);
     }
 
     /// None without a budget.
     pub fn forecast(&self, account: &Account, of: &BudgetOf, now: Millis) -> Option<Forecast> {
-        let node = self.books.tree.node(self.books.tree.find(account)?);
+        let node = self
+            .books
+            .usage_tree
+            .node(self.books.usage_tree.find(account)?);
         let purse = Purse::of(of);
         let meter = node.meters.iter().find(|meter| meter.purse == purse)?;
         Some(meter.forecast(&self.rates, now))
@@ -75,7 +78,7 @@ impl Books {
         at: Millis,
     ) {
         for &account in claim.path.ids() {
-            for meter in &mut self.tree.node_mut(account).meters {
+            for meter in &mut self.usage_tree.node_mut(account).meters {
                 match began {
                     None => meter.begin(rates, claim, at),
                     Some(from) => meter.end(rates, claim, from, at),

@@ -5,8 +5,8 @@ use super::{
     Quota,
     account::AccountId,
     claim::{Order, Point, What},
+    demand::{Demand, Shortage, Why, amount_on, group},
     models::Grant,
-    need::{Block, Need, Why, amount_on, group},
     resource::ResourceId,
 };
 use vocab::{
@@ -19,17 +19,18 @@ impl Quota {
     pub(super) fn check(
         &self,
         members: &[AllocationNo],
-        needs: &[Need],
+        demands: &[Demand],
         order: Order,
         now: Millis,
-    ) -> Result<Grant, Block> {
+    ) -> Result<Grant, Shortage> {
         let mut flags = QuotaFlags::default();
-        for group in needs.chunk_by(|a, b| a.account == b.account) {
-            if let Some(block) = self.books.budget_blocks(&self.rates, group, now) {
-                return Err(block);
+        for group in demands.chunk_by(|a, b| a.account == b.account) {
+            if let Some(shortage) = self.books.budget_blocks(&self.rates, group, now) {
+                return Err(shortage);
             }
-            for need in group {
-                let found = self.check_one(need.account, need.part, need.amount, order, now)?;
+            for demand in group {
+                let found =
+                    self.check_one(demand.account, demand.part, demand.amount, order, now)?;
                 flags = flags.with(found);
             }
             if sabotage::armed(Bug::OverAtHigherLevel) {
@@ -51,9 +52,9 @@ impl Quota {
         amount: u64,
         order: Order,
         now: Millis,
-    ) -> Result<QuotaFlags, Block> {
+    ) -> Result<QuotaFlags, Shortage> {
         let point = Point::resource(account, resource);
-        let parked = self.books.tree.node(account).parked > 0;
+        let parked = self.books.usage_tree.node(account).parked > 0;
         let head = || self.books.queues.head(point).filter(|head| *head < order);
         let chooser = || self.chooser_before(account, resource, order);
         match parked.then(head).flatten().or_else(chooser) {
@@ -63,22 +64,27 @@ impl Quota {
     }
 
     /// What is in the way of the one ahead is in the way of those behind.
-    fn behind(&self, point: Point, resource: ResourceId, head: Order, now: Millis) -> Block {
+    fn behind(&self, point: Point, resource: ResourceId, head: Order, now: Millis) -> Shortage {
         let members = self.unit(head.allocation());
         let amount = self.wants(&members, point.account, resource);
         let allowed = self
             .books
             .limit_allows(point.account, resource, amount, now);
-        let held = self.books.tree.node(point.account).taken(resource).held();
-        let block = allowed.err().unwrap_or(Block {
+        let held = self
+            .books
+            .usage_tree
+            .node(point.account)
+            .taken(resource)
+            .held();
+        let shortage = allowed.err().unwrap_or(Shortage {
             point,
             why: Why::Limit,
             limit: held,
             actual: held.saturating_add(amount),
         });
-        Block {
+        Shortage {
             why: Why::Behind(head),
-            ..block
+            ..shortage
         }
     }
 
@@ -87,11 +93,11 @@ impl Quota {
         &self,
         point: Point,
         members: &[AllocationNo],
-        needs: &[Need],
+        demands: &[Demand],
         order: Order,
         now: Millis,
-    ) -> Option<Block> {
-        let group = group(needs, point.account);
+    ) -> Option<Shortage> {
+        let group = group(demands, point.account);
         match point.what {
             What::Resource(choice) if choice.is_choice() => {
                 self.choose_now(members, order, now).err()
@@ -103,14 +109,14 @@ impl Quota {
                 found?.err()
             }
             What::Budget(_) => {
-                let block = self.books.budget_blocks(&self.rates, group, now);
-                block.filter(|block| block.point == point)
+                let shortage = self.books.budget_blocks(&self.rates, group, now);
+                shortage.filter(|shortage| shortage.point == point)
             }
         }
     }
 
     pub(super) fn refusal(&self, rule: Rule, subject: Point, limit: u64, actual: u64) -> Refusal {
-        let account = &self.books.tree.node(subject.account).account;
+        let account = &self.books.usage_tree.node(subject.account).account;
         let subject = match subject.what {
             What::Resource(id) => format!("{account} {}", self.books.names.text(id)),
             What::Budget(purse) => format!("{account} {}", purse.budget_of().name()),
@@ -119,17 +125,17 @@ impl Quota {
     }
 
     /// What the allocations ask for together, from the leaves up.
-    pub(super) fn needs(&self, members: &[AllocationNo]) -> Vec<Need> {
-        let mut needs = Vec::with_capacity(24);
-        self.needs_into(members, &mut needs);
-        needs
+    pub(super) fn demands(&self, members: &[AllocationNo]) -> Vec<Demand> {
+        let mut demands = Vec::with_capacity(24);
+        self.needs_into(members, &mut demands);
+        demands
     }
 
-    pub(super) fn needs_into(&self, members: &[AllocationNo], needs: &mut Vec<Need>) {
-        needs.clear();
+    pub(super) fn needs_into(&self, members: &[AllocationNo], demands: &mut Vec<Demand>) {
+        demands.clear();
         for claim in members.iter().filter_map(|member| self.claims.get(member)) {
             for &account in claim.path.ids() {
-                needs.extend(claim.parts.iter().map(|&(part, amount)| Need {
+                demands.extend(claim.parts.iter().map(|&(part, amount)| Demand {
                     account,
                     part,
                     amount,
@@ -137,19 +143,24 @@ impl Quota {
             }
         }
         if members.len() > 1 {
-            self.merge(needs);
+            self.merge(demands);
         }
     }
 
     /// Sums of a gang: the deepest accounts first, resource types in their order.
-    fn merge(&self, needs: &mut Vec<Need>) {
-        let key = |need: &Need| {
-            let depth = self.books.tree.path(need.account).ids().len();
-            let resource = self.books.names.resource(need.part);
-            (std::cmp::Reverse(depth), need.account, resource, need.part)
+    fn merge(&self, demands: &mut Vec<Demand>) {
+        let key = |demand: &Demand| {
+            let depth = self.books.usage_tree.path(demand.account).ids().len();
+            let resource = self.books.names.resource(demand.part);
+            (
+                std::cmp::Reverse(depth),
+                demand.account,
+                resource,
+                demand.part,
+            )
         };
-        needs.sort_by_cached_key(key);
-        needs.dedup_by(|next, kept| {
+        demands.sort_by_cached_key(key);
+        demands.dedup_by(|next, kept| {
             let same = (next.account, next.part) == (kept.account, kept.part);
             if same {
                 kept.amount = kept.amount.saturating_add(next.amount);
@@ -162,18 +173,18 @@ impl Quota {
     pub(super) fn impossible(
         &self,
         members: &[AllocationNo],
-        needs: &[Need],
+        demands: &[Demand],
         now: Millis,
     ) -> Option<Refusal> {
         let over = |rule, now: Option<Millis>| {
-            let of_needs = needs.iter().find_map(|need| {
-                let (account, part) = (need.account, need.part);
+            let of_needs = demands.iter().find_map(|demand| {
+                let (account, part) = (demand.account, demand.part);
                 let most = match now {
                     None => self.books.most(account, part),
                     Some(now) => self.books.cap_now(account, part, now),
                 };
                 let point = Point::resource(account, part);
-                (need.amount > most).then_some((point, (most, need.amount)))
+                (demand.amount > most).then_some((point, (most, demand.amount)))
             });
             let over = of_needs.or_else(|| self.no_model(members, now));
             over.map(|(point, (most, amount))| self.refusal(rule, point, most, amount))
@@ -185,13 +196,13 @@ impl Quota {
     pub(super) fn turn(
         &self,
         members: &[AllocationNo],
-        needs: &[Need],
+        demands: &[Demand],
         now: Millis,
     ) -> Option<Millis> {
-        let turns = needs.iter().filter_map(|need| {
-            let node = self.books.tree.node(need.account);
-            let limited = node.limited(need.part)?;
-            let needed = node.cohort.is_none() && need.amount > limited.limits.hard;
+        let turns = demands.iter().filter_map(|demand| {
+            let node = self.books.usage_tree.node(demand.account);
+            let limited = node.limited(demand.part)?;
+            let needed = node.cohort.is_none() && demand.amount > limited.limits.hard;
             limited.turns_at(now).filter(|_| needed)
         });
         turns.chain(self.models_turn(members, now)).min()

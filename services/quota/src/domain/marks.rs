@@ -2,8 +2,8 @@
 //! a state without marks, fresh from its snapshot, looks at all of them and decides the same.
 
 use super::{
-    account::AccountId, aside::Asides, claim::Point, gang::GangNo, need::Need, queues::Queues,
-    tree::Tree,
+    account::AccountId, aside::Asides, claim::Point, demand::Demand, gang::GangNo, queues::Queues,
+    usage_tree::UsageTree,
 };
 use std::collections::BTreeSet;
 use vocab::Millis;
@@ -20,7 +20,7 @@ pub(super) struct Marks {
     /// When the passing of time alone may let the head of a queue go on.
     pub retries: BTreeSet<(Millis, Point)>,
     /// Memory that is used again.
-    pub needs: Vec<Need>,
+    pub demands: Vec<Demand>,
 }
 
 impl Marks {
@@ -29,13 +29,19 @@ impl Marks {
     }
 
     /// Marks all queues of a tenant, and whoever stands aside there.
-    pub fn tree(&mut self, tree: &Tree, queues: &Queues, asides: &Asides, tenant: AccountId) {
+    pub fn usage_tree(
+        &mut self,
+        usage_tree: &UsageTree,
+        queues: &Queues,
+        asides: &Asides,
+        tenant: AccountId,
+    ) {
         if queues.is_empty() && asides.is_empty() {
             return;
         }
         let mut open = vec![tenant];
         while let Some(account) = open.pop() {
-            let node = tree.node(account);
+            let node = usage_tree.node(account);
             open.extend(&node.children);
             if node.parked > 0 {
                 self.points.extend(queues.of(account));

@@ -9,7 +9,7 @@ use super::{
     Quota,
     account::AccountId,
     claim::{Claim, Order, Point},
-    need::{Block, Why},
+    demand::{Shortage, Why},
     resource::{Choice, ResourceId},
 };
 use serde::{Deserialize, Serialize};
@@ -93,7 +93,11 @@ impl Quota {
         let Some(choice) = &claim.choice else {
             return BTreeMap::new();
         };
-        let nodes = claim.path.ids().iter().map(|id| self.books.tree.node(*id));
+        let nodes = claim
+            .path
+            .ids()
+            .iter()
+            .map(|id| self.books.usage_tree.node(*id));
         let limited = nodes.flat_map(|node| node.limited_models());
         let limited = limited.filter(|model| self.may_be(choice, *model));
         limited
@@ -113,7 +117,7 @@ impl Quota {
             .flat_map(|it| it.path.ids().iter().copied())
             .collect();
         if members.len() > 1 {
-            let depth = |id: &AccountId| self.books.tree.path(*id).ids().len();
+            let depth = |id: &AccountId| self.books.usage_tree.path(*id).ids().len();
             accounts.sort_by_key(|id| (std::cmp::Reverse(depth(id)), *id));
             accounts.dedup();
         }
@@ -227,21 +231,21 @@ impl Quota {
         members: &[AllocationNo],
         order: Order,
         now: Millis,
-    ) -> Result<Grant, Block> {
+    ) -> Result<Grant, Shortage> {
         let (grant, first) = self.leave_out(members, |account, model, amount| {
             self.check_one(account, model, amount, order, now)
         });
-        let Some(block) = first else {
+        let Some(shortage) = first else {
             return Ok(grant);
         };
         let (never, _) = self.never(members);
         match self.nothing_left(members, &grant.except, &never) {
             None => Ok(grant),
-            Some(point) => Err(Block {
+            Some(point) => Err(Shortage {
                 point,
                 // What others have borrowed of a model is not taken back for one who may choose.
                 why: Why::Limit,
-                ..block
+                ..shortage
             }),
         }
     }
@@ -253,8 +257,8 @@ impl Quota {
         model: ResourceId,
         order: Order,
     ) -> Option<Order> {
-        let tenant = self.books.tree.path(account).tenant();
-        if !model.is_model() || self.books.tree.node(tenant).parked == 0 {
+        let tenant = self.books.usage_tree.path(account).tenant();
+        if !model.is_model() || self.books.usage_tree.node(tenant).parked == 0 {
             return None;
         }
         let points = self
@@ -274,7 +278,11 @@ impl Quota {
         let of_claim = |claim: &Claim| {
             let models = self.limited_models(claim).into_values();
             let turns = models.flat_map(|model| {
-                let nodes = claim.path.ids().iter().map(|id| self.books.tree.node(*id));
+                let nodes = claim
+                    .path
+                    .ids()
+                    .iter()
+                    .map(|id| self.books.usage_tree.node(*id));
                 nodes.filter_map(move |node| node.limited(model)?.turns_at(now))
             });
             turns.min()

@@ -48,13 +48,13 @@ pub struct PoolView {
 
 impl Quota {
     pub fn holding(&self, account: &Account, resource: &QuotaResource) -> Holding {
-        let (tree, names) = (&self.books.tree, &self.books.names);
+        let (usage_tree, names) = (&self.books.usage_tree, &self.books.names);
         let named = names.find(resource);
         // On a model that nobody names count those who name none.
         let any = matches!(resource, QuotaResource::GpuModel(_)).then_some(ResourceId::ANY_MODEL);
-        let found = tree.find(account).zip(named.or(any));
+        let found = usage_tree.find(account).zip(named.or(any));
         found.map_or(Holding::default(), |(account, id)| {
-            let node = tree.node(account);
+            let node = usage_tree.node(account);
             let taken = node.taken(id);
             let own = named.and_then(|named| node.cell(named));
             Holding {
@@ -77,8 +77,8 @@ impl Quota {
         let Some(claim) = self.claims.get(&allocation) else {
             return;
         };
-        let (tree, names) = (&self.books.tree, &self.books.names);
-        for node in claim.path.ids().iter().map(|id| tree.node(*id)) {
+        let (usage_tree, names) = (&self.books.usage_tree, &self.books.names);
+        for node in claim.path.ids().iter().map(|id| usage_tree.node(*id)) {
             for (part, _) in claim.counted() {
                 if part == ResourceId::ANY_MODEL {
                     let models = node.cells.iter().map(|cell| cell.resource);
@@ -94,8 +94,8 @@ impl Quota {
 
     /// The resource types that are limited at an account.
     pub fn limited(&self, account: &Account) -> impl Iterator<Item = QuotaResource> {
-        let found = self.books.tree.find(account);
-        let node = found.map(|account| self.books.tree.node(account));
+        let found = self.books.usage_tree.find(account);
+        let node = found.map(|account| self.books.usage_tree.node(account));
         let cells = node.into_iter().flat_map(|node| &node.cells);
         let limited = cells.filter(|cell| cell.limited.is_some());
         limited.map(|cell| self.books.names.resource(cell.resource))
@@ -103,7 +103,7 @@ impl Quota {
 
     /// The changes of limits that are to come, and the overrides that are not over, by the numbers of what set them.
     pub fn planned(&self, account: &Account, resource: &QuotaResource) -> Vec<EventNo> {
-        let key = self.books.tree.find(account);
+        let key = self.books.usage_tree.find(account);
         let key = key.zip(self.books.names.find(resource));
         let schedule = key.and_then(|key| self.schedules.get(&key));
         schedule.map_or(Vec::new(), |schedule| schedule.planned().collect())
@@ -126,7 +126,7 @@ impl Quota {
     pub fn budgets(&self, allocation: AllocationNo) -> impl Iterator<Item = (&Account, BudgetOf)> {
         let claim = self.claims.get(&allocation);
         let path = claim.map_or(&[][..], |claim: &Claim| claim.path.ids());
-        let node = |id: &AccountId| self.books.tree.node(*id);
+        let node = |id: &AccountId| self.books.usage_tree.node(*id);
         path.iter().map(node).flat_map(|node| {
             let meters = node.meters.iter();
             meters.map(|meter| (&node.account, meter.purse.budget_of()))
@@ -136,7 +136,7 @@ impl Quota {
     /// Whose it is, and its priority, if it does not hold quota and may be granted it.
     pub fn asks(&self, allocation: AllocationNo) -> Option<(&Account, i32)> {
         let claim = self.claims.get(&allocation)?;
-        let account = &self.books.tree.node(claim.path.leaf()).account;
+        let account = &self.books.usage_tree.node(claim.path.leaf()).account;
         claim.hold().is_none().then_some((account, claim.priority))
     }
 
@@ -160,7 +160,7 @@ impl Quota {
 
     /// Accounts that are remembered.
     pub fn accounts(&self) -> usize {
-        self.books.tree.len()
+        self.books.usage_tree.len()
     }
 
     /// Names of resource types that are remembered.

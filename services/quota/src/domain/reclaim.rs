@@ -5,7 +5,7 @@ use super::{
     account::AccountId,
     books::Move,
     claim::{Claim, Stage, What},
-    need::{Block, Need, Why, group},
+    demand::{Demand, Shortage, Why, group},
     resource::ResourceId,
 };
 use ledger::{Draft, IllegalEvent};
@@ -42,13 +42,13 @@ pub(super) fn decide(state: &mut Quota, draft: &mut Draft) {
 impl Quota {
     /// Who has to go for the account to come down to its limit.
     fn above(&self, account: AccountId, resource: ResourceId) -> Vec<AllocationNo> {
-        let node = self.books.tree.node(account);
+        let node = self.books.usage_tree.node(account);
         let hard = node
             .limited(resource)
             .map_or(u64::MAX, |limited| limited.limits.hard);
         let mut staying = node.taken(resource).staying();
         let mut chosen = Vec::new();
-        for allocation in self.books.tree.youngest(&[account]) {
+        for allocation in self.books.usage_tree.youngest(&[account]) {
             if staying <= hard {
                 break;
             }
@@ -64,15 +64,15 @@ impl Quota {
     }
 
     /// Whether the tenant's own limits allow all of it, beside what it is getting back already.
-    pub(super) fn within_own(&self, needs: &[Need], tenant: AccountId, counted: bool) -> bool {
-        let node = self.books.tree.node(tenant);
-        let group = group(needs, tenant);
+    pub(super) fn within_own(&self, demands: &[Demand], tenant: AccountId, counted: bool) -> bool {
+        let node = self.books.usage_tree.node(tenant);
+        let group = group(demands, tenant);
         node.cohort.is_some()
-            && group.iter().all(|need| {
-                let taken = node.taken(need.part);
-                let owed = if counted { 0 } else { need.amount };
+            && group.iter().all(|demand| {
+                let taken = node.taken(demand.part);
+                let owed = if counted { 0 } else { demand.amount };
                 let wanted = taken.held().saturating_add(taken.owed).saturating_add(owed);
-                node.limited(need.part)
+                node.limited(demand.part)
                     .is_none_or(|limited| wanted <= limited.limits.hard)
             })
     }
@@ -81,46 +81,51 @@ impl Quota {
     /// None when that is not what is in the way, or there is nobody, or too few, to take it back from.
     pub(super) fn victims(
         &self,
-        block: &Block,
-        needs: &[Need],
+        shortage: &Shortage,
+        demands: &[Demand],
         lead: AllocationNo,
     ) -> Option<Vec<AllocationNo>> {
         let claimant = self.claims.get(&lead)?;
         let tenant = claimant.path.tenant();
         let is_owed = |no: AllocationNo| self.claims.get(&no).is_some_and(Claim::is_owed);
-        let own = match block.why {
+        let own = match shortage.why {
             Why::Lent => true,
             Why::Behind(head) => {
-                let What::Resource(resource) = block.point.what else {
+                let What::Resource(resource) = shortage.point.what else {
                     return None;
                 };
                 let point = super::claim::Point::resource(tenant, resource);
                 let before = self.books.queues.before(point, claimant.order(lead));
-                point == block.point
+                point == shortage.point
                     && is_owed(head.allocation())
                     && before.is_some_and(|before| is_owed(before.allocation()))
             }
             Why::Limit | Why::Budget => false,
         };
         let counted = claimant.is_owed();
-        let from = self.books.tree.node(tenant).settings().reclaim;
-        if !own || from == ReclaimFrom::Never || !self.within_own(needs, tenant, counted) {
+        let from = self.books.usage_tree.node(tenant).settings().reclaim;
+        if !own || from == ReclaimFrom::Never || !self.within_own(demands, tenant, counted) {
             return None;
         }
         let below = (from == ReclaimFrom::LowerPriority).then_some(claimant.priority);
-        let missing = self.missing(needs, tenant, counted);
+        let missing = self.missing(demands, tenant, counted);
         self.choose(tenant, missing, below)
     }
 
     /// What is missing in the pool when all that is on its way back has come, and all that is owed is given.
-    fn missing(&self, needs: &[Need], tenant: AccountId, counted: bool) -> Vec<(ResourceId, u64)> {
-        let node = self.books.tree.node(tenant);
-        let group = group(needs, tenant);
+    fn missing(
+        &self,
+        demands: &[Demand],
+        tenant: AccountId,
+        counted: bool,
+    ) -> Vec<(ResourceId, u64)> {
+        let node = self.books.usage_tree.node(tenant);
+        let group = group(demands, tenant);
         let Some(id) = node.cohort else {
             return Vec::new();
         };
         let mut missing: Vec<(ResourceId, u64)> = Vec::new();
-        for &Need {
+        for &Demand {
             part: resource,
             amount,
             ..

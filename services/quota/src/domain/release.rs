@@ -112,7 +112,7 @@ impl Quota {
         };
         self.move_parts(allocation, how, at.now);
         if let Some(claim) = self.claims.get_mut(&allocation) {
-            let node = self.books.tree.node_mut(claim.path.leaf());
+            let node = self.books.usage_tree.node_mut(claim.path.leaf());
             node.held.remove(&claim.seniority(allocation));
             claim.stage = Stage::Asked;
             claim.again = true;

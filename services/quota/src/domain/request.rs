@@ -29,9 +29,9 @@ impl Quota {
             // A namespace is a team's.
             account.namespace = None;
         }
-        let leaf = self.books.tree.enter(account);
-        self.books.tree.node_mut(leaf).claims += 1;
-        let path = self.books.tree.path(leaf);
+        let leaf = self.books.usage_tree.enter(account);
+        self.books.usage_tree.node_mut(leaf).claims += 1;
+        let path = self.books.usage_tree.path(leaf);
         let gang = spec.gang.as_ref();
         let (parts, choice) = self.books.names.parts(spec);
         slot.insert(Claim {
@@ -90,10 +90,11 @@ impl Quota {
     }
 
     pub(super) fn treat(&mut self, tenant: &Token, settings: &TenantSettings, now: Millis) {
-        let id = self.books.tree.enter(Account::tenant(tenant.clone()));
+        let id = self.books.usage_tree.enter(Account::tenant(tenant.clone()));
         let wanted = Settings::of(settings);
-        self.books.tree.node_mut(id).settings = Some(wanted).filter(|s| *s != Settings::usual());
+        self.books.usage_tree.node_mut(id).settings =
+            Some(wanted).filter(|s| *s != Settings::usual());
         self.books.join(id, settings.cohort.as_ref(), now);
-        self.books.tree.prune(id);
+        self.books.usage_tree.prune(id);
     }
 }

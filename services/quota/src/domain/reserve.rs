@@ -10,9 +10,9 @@ use super::{
     books::Move,
     claim::{Hold, Order, Place, Point, Stage, What},
     cohort::CohortId,
+    demand::{Demand, Shortage, Why},
     depend,
     models::Grant,
-    need::{Block, Need, Why},
 };
 use ledger::{Draft, IllegalEvent};
 use std::{collections::BTreeSet, fmt};
@@ -96,14 +96,14 @@ impl Quota {
     /// It asks for something now that there may ever be.
     fn could_be_granted(&self, allocation: AllocationNo, now: Millis) -> bool {
         let members = [allocation];
-        let refusal = self.impossible(&members, &self.needs(&members), now);
+        let refusal = self.impossible(&members, &self.demands(&members), now);
         let never = refusal.is_some_and(|refusal| refusal.rule == Rule::QuotaNeverFits);
         !never && !self.dependencies.awaits_others(allocation)
     }
 
     fn group(&self, account: AccountId) -> Group {
-        let tenant = self.books.tree.path(account).tenant();
-        let cohort = self.books.tree.node(tenant).cohort;
+        let tenant = self.books.usage_tree.path(account).tenant();
+        let cohort = self.books.usage_tree.node(tenant).cohort;
         (cohort, cohort.is_none().then_some(tenant))
     }
 
@@ -143,8 +143,8 @@ impl Quota {
         }
         // What a gang asks for is not known before all of it asks.
         let alone = self.open_gang(allocation).is_none();
-        let needs = self.needs(&[allocation]);
-        match self.impossible(&[allocation], &needs, draft.now) {
+        let demands = self.demands(&[allocation]);
+        match self.impossible(&[allocation], &demands, draft.now) {
             Some(refusal) if alone && refusal.rule == Rule::QuotaNeverFits => {
                 self.deny(&[allocation], &refusal, draft);
             }
@@ -167,23 +167,23 @@ impl Quota {
             return;
         };
         let order = claim.order(lead);
-        let mut needs = std::mem::take(&mut self.books.marks.needs);
-        self.needs_into(members, &mut needs);
-        let still = at.and_then(|point| self.still(point, members, &needs, order, draft.now));
-        let impossible = still.and_then(|_| self.impossible(members, &needs, draft.now));
+        let mut demands = std::mem::take(&mut self.books.marks.demands);
+        self.needs_into(members, &mut demands);
+        let still = at.and_then(|point| self.still(point, members, &demands, order, draft.now));
+        let impossible = still.and_then(|_| self.impossible(members, &demands, draft.now));
         if let Some(refusal) = impossible {
-            self.stand_aside(members, &needs, &refusal, draft);
-        } else if let Some(block) = still {
-            self.wait_on(&block, members, &needs, draft);
-            let victims = self.victims(&block, &needs, lead);
+            self.stand_aside(members, &demands, &refusal, draft);
+        } else if let Some(shortage) = still {
+            self.wait_on(&shortage, members, &demands, draft);
+            let victims = self.victims(&shortage, &demands, lead);
             self.take_back(victims.unwrap_or_default(), lead, draft);
         } else {
-            match self.check(members, &needs, order, draft.now) {
+            match self.check(members, &demands, order, draft.now) {
                 Ok(grant) => self.grant(members, &grant, draft),
-                Err(block) => self.do_not_grant(members, &needs, &block, draft),
+                Err(shortage) => self.do_not_grant(members, &demands, &shortage, draft),
             }
         }
-        self.books.marks.needs = needs;
+        self.books.marks.demands = demands;
     }
 
     fn grant(&mut self, members: &[AllocationNo], grant: &Grant, draft: &mut Draft) {
@@ -200,37 +200,37 @@ impl Quota {
     fn do_not_grant(
         &mut self,
         members: &[AllocationNo],
-        needs: &[Need],
-        block: &Block,
+        demands: &[Demand],
+        shortage: &Shortage,
         draft: &mut Draft,
     ) {
         // Whoever leads is there: `attempt` has looked at it.
         let lead = members[0];
         let open = members.iter().any(|no| self.may_be_denied(*no));
-        let impossible = self.impossible(members, needs, draft.now);
+        let impossible = self.impossible(members, demands, draft.now);
         if open
             && let Some(refusal) = &impossible
             && refusal.rule == Rule::QuotaNeverFits
         {
             return self.deny(members, refusal, draft);
         }
-        let rule = match block.why {
+        let rule = match shortage.why {
             Why::Budget => Rule::BudgetExhausted,
             Why::Limit | Why::Lent | Why::Behind(_) => Rule::QuotaExceeded,
         };
-        let refusal = self.refusal(rule, block.point, block.limit, block.actual);
+        let refusal = self.refusal(rule, shortage.point, shortage.limit, shortage.actual);
         let victims = match impossible {
-            None => self.victims(block, needs, lead),
+            None => self.victims(shortage, demands, lead),
             Some(_) => None,
         };
         if open && victims.is_none() && self.on_exceed(lead) == OnExceed::Refuse {
             return self.deny(members, &refusal, draft);
         }
         if let Some(refusal) = impossible {
-            return self.stand_aside(members, needs, &refusal, draft);
+            return self.stand_aside(members, demands, &refusal, draft);
         }
-        self.wait_on(block, members, needs, draft);
-        self.tell(members, Place::At(block.point), &refusal, draft);
+        self.wait_on(shortage, members, demands, draft);
+        self.tell(members, Place::At(shortage.point), &refusal, draft);
         self.take_back(victims.unwrap_or_default(), lead, draft);
     }
 
@@ -238,14 +238,14 @@ impl Quota {
     fn stand_aside(
         &mut self,
         members: &[AllocationNo],
-        needs: &[Need],
+        demands: &[Demand],
         refusal: &Refusal,
         draft: &mut Draft,
     ) {
         let Some(place @ Place::Aside { point, .. }) = self.place_of(refusal) else {
             return;
         };
-        let turn = self.turn(members, needs, draft.now);
+        let turn = self.turn(members, demands, draft.now);
         self.books.marks.retries.extend(turn.map(|at| (at, point)));
         self.tell(members, place, refusal, draft);
     }
@@ -293,7 +293,7 @@ impl Quota {
         let claim = self.claims.get(&allocation);
         claim.map_or(OnExceed::Refuse, |claim| {
             self.books
-                .tree
+                .usage_tree
                 .node(claim.path.tenant())
                 .settings()
                 .on_exceed
@@ -314,15 +314,21 @@ impl Quota {
     }
 
     /// Notes what may take it out of the way but for quota that comes back: time, or taking it back from others.
-    fn wait_on(&mut self, block: &Block, members: &[AllocationNo], needs: &[Need], draft: &Draft) {
-        let turn = self.turn(members, needs, draft.now);
-        let turn = turn.map(|at| (at, block.point));
+    fn wait_on(
+        &mut self,
+        shortage: &Shortage,
+        members: &[AllocationNo],
+        demands: &[Demand],
+        draft: &Draft,
+    ) {
+        let turn = self.turn(members, demands, draft.now);
+        let turn = turn.map(|at| (at, shortage.point));
         self.books.marks.retries.extend(turn);
-        if block.why == Why::Lent {
-            self.books.marks.lenders.insert(block.point);
+        if shortage.why == Why::Lent {
+            self.books.marks.lenders.insert(shortage.point);
         }
-        let node = self.books.tree.node(block.point.account);
-        let at = match block.point.what {
+        let node = self.books.usage_tree.node(shortage.point.account);
+        let at = match shortage.point.what {
             What::Resource(resource) => node
                 .limited(resource)
                 .and_then(|limited| limited.rested_at(draft.now)),
@@ -332,7 +338,7 @@ impl Quota {
             }
         };
         if let Some(at) = at {
-            self.books.marks.retries.insert((at, block.point));
+            self.books.marks.retries.insert((at, shortage.point));
         }
     }
 
@@ -353,7 +359,7 @@ impl Quota {
         self.may_run_on(allocation, models);
         if let Some(claim) = self.claims.get_mut(&allocation) {
             claim.stage = Stage::Holds(Hold::default());
-            let node = self.books.tree.node_mut(claim.path.leaf());
+            let node = self.books.usage_tree.node_mut(claim.path.leaf());
             node.held.insert(claim.seniority(allocation));
             self.books
                 .shift(&claim.path, claim.counted(), Move::Reserve, at.now);

@@ -121,7 +121,7 @@ pub(super) fn decide(state: &mut Quota, draft: &mut Draft) {
             .get(&(account, resource))
             .and_then(|schedule| schedule.at(draft.now).in_force());
         let event = LimitsInForce {
-            account: state.books.tree.node(account).account.clone(),
+            account: state.books.usage_tree.node(account).account.clone(),
             resource: state.books.names.resource(resource),
             limits,
         };
@@ -138,10 +138,10 @@ impl Quota {
         limits: Option<Limits>,
         validity: Validity,
     ) {
-        let node = self.books.tree.enter(account.clone());
+        let node = self.books.usage_tree.enter(account.clone());
         let id = self.books.names.acquire(resource);
         if !self.schedules.contains_key(&(node, id)) {
-            self.books.tree.node_mut(node).pins += 1;
+            self.books.usage_tree.node_mut(node).pins += 1;
             self.books.names.retain(id);
         }
         let schedule = self.schedules.entry((node, id)).or_default();
@@ -161,7 +161,7 @@ impl Quota {
         limits: Option<Limits>,
         event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
-        let node = self.books.tree.find(account);
+        let node = self.books.usage_tree.find(account);
         let id = self.books.names.find(resource);
         let found = node.zip(id);
         let Some((key, schedule)) = found.and_then(|k| Some((k, self.schedules.get_mut(&k)?)))
@@ -200,8 +200,8 @@ impl Quota {
         if schedule.is_over() {
             self.schedules.remove(&key);
             self.books.names.release(resource);
-            self.books.tree.node_mut(account).pins -= 1;
-            self.books.tree.prune(account);
+            self.books.usage_tree.node_mut(account).pins -= 1;
+            self.books.usage_tree.prune(account);
         }
     }
 }

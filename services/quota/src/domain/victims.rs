@@ -29,7 +29,7 @@ impl Quota {
         let mut short = missing;
         let mut surplus = vec![0u64; short.len()];
         let mut chosen: Vec<(AllocationNo, Vec<u64>)> = Vec::new();
-        for allocation in self.books.tree.youngest(&tenants) {
+        for allocation in self.books.usage_tree.youngest(&tenants) {
             if short.iter().all(|(_, short)| *short == 0) {
                 break;
             }
@@ -67,11 +67,11 @@ impl Quota {
         claimant: AccountId,
         missing: &[(ResourceId, u64)],
     ) -> Option<BTreeMap<(AccountId, ResourceId), Debt>> {
-        let cohort = self.books.tree.node(claimant).cohort?;
+        let cohort = self.books.usage_tree.node(claimant).cohort?;
         let mut sums = vec![0u128; missing.len()];
         let mut debts = BTreeMap::new();
         for &tenant in &self.books.cohorts.get(cohort).members {
-            let node = self.books.tree.node(tenant);
+            let node = self.books.usage_tree.node(tenant);
             let of = |(resource, _): &(ResourceId, u64)| {
                 let limited = node.limited(*resource)?;
                 let staying = node.taken(*resource).staying();

@@ -51,7 +51,7 @@ impl Quota {
             _ => {}
         }
         let (account, what) = refusal.subject.split_once(' ')?;
-        let account = self.books.tree.find(&Account::parse(account)?)?;
+        let account = self.books.usage_tree.find(&Account::parse(account)?)?;
         let what = match refusal.rule {
             Rule::QuotaExceeded | Rule::QuotaNeverFits | Rule::BurstOver => {
                 What::Resource(self.books.names.find_text(what)?)
@@ -89,7 +89,7 @@ impl Quota {
         let order = claim.order(allocation);
         let before = self.books.queues.before(point, order);
         before.is_none_or(|before| is_owed(before.allocation()))
-            && self.within_own(&self.needs(&self.unit(allocation)), point.account, false)
+            && self.within_own(&self.demands(&self.unit(allocation)), point.account, false)
     }
 
     /// Takes a waiting claim out of its queue, or from where it stands aside.
@@ -131,8 +131,8 @@ impl Quota {
         }
         let leaf = claim.path.leaf();
         // As above.
-        self.books.tree.node_mut(leaf).claims -= 1;
-        self.books.tree.prune(leaf);
+        self.books.usage_tree.node_mut(leaf).claims -= 1;
+        self.books.usage_tree.prune(leaf);
     }
 
     pub(super) fn reprioritise(&mut self, allocation: AllocationNo, priority: i32) {
@@ -154,7 +154,7 @@ impl Quota {
             self.books.park(place, claim.order(allocation));
             self.books.mark(place);
         }
-        let node = self.books.tree.node_mut(leaf);
+        let node = self.books.usage_tree.node_mut(leaf);
         if node.held.remove(&seniority) {
             node.held.insert(claim.seniority(allocation));
             self.mark_lenders(allocation);
@@ -166,7 +166,7 @@ impl Quota {
         let Some(claim) = self.claims.get(&allocation) else {
             return;
         };
-        let tenant = self.books.tree.node(claim.path.tenant());
+        let tenant = self.books.usage_tree.node(claim.path.tenant());
         if let Some(id) = tenant.cohort {
             self.books.mark_lenders(id);
         }

@@ -15,7 +15,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
 };
-use vocab::{AllocationNo, LineNo, Millis, RunState, Token};
+use vocab::{AllocationNo, Millis, PendingGroupNo, RunState, Token};
 
 /// An allocation that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,18 +48,18 @@ pub enum Phase {
     AwaitingOthers,
     /// For the end of a pause.
     Pausing(Millis),
-    /// In line by itself.
-    Queued(LineNo, Key),
+    /// In pending group by itself.
+    Queued(PendingGroupNo, Key),
     /// With its gang: in line, or waiting for the other members.
     InGang,
     /// Its node is being cleared for it.
     Nominated(NodeNo),
-    Held(Box<Hold>),
+    Held(Box<Binding>),
 }
 
 /// A place on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hold {
+pub struct Binding {
     pub node: NodeNo,
     /// The node's incarnation at placement: a later one does not know of this hold.
     pub incarnation: u64,
@@ -82,7 +82,7 @@ pub enum Stop {
     },
 }
 
-impl Hold {
+impl Binding {
     /// An agent's moment as it is recorded: not before the placement or the start, nor after now. What is outside is a
     /// difference of clocks, and whoever counts the run's time (quota's budgets, the bill, the tenant) counts the same.
     pub fn moment(&self, at: Millis, now: Millis) -> Millis {
@@ -108,9 +108,9 @@ impl Hold {
 }
 
 impl Live {
-    pub fn hold(&self) -> Option<&Hold> {
+    pub fn binding(&self) -> Option<&Binding> {
         match &self.phase {
-            Phase::Held(hold) => Some(hold),
+            Phase::Held(binding) => Some(binding),
             _ => None,
         }
     }
@@ -226,19 +226,19 @@ impl Allocations {
         &mut self,
         no: AllocationNo,
         event: &impl fmt::Debug,
-    ) -> Result<&mut Hold, IllegalEvent> {
+    ) -> Result<&mut Binding, IllegalEvent> {
         match self.live.get_mut(&no).map(|live| &mut live.phase) {
-            Some(Phase::Held(hold)) => Ok(hold),
+            Some(Phase::Held(binding)) => Ok(binding),
             _ => Err(IllegalEvent::new("not placed", event)),
         }
     }
 
     /// A report counts only from the node that holds the allocation; anything else is late.
     pub fn report(&mut self, no: AllocationNo, node: NodeNo, report: (RunState, Millis)) {
-        if let Some(Phase::Held(hold)) = self.live.get_mut(&no).map(|live| &mut live.phase)
-            && hold.node == node
+        if let Some(Phase::Held(binding)) = self.live.get_mut(&no).map(|live| &mut live.phase)
+            && binding.node == node
         {
-            hold.reports.push_back(report);
+            binding.reports.push_back(report);
             self.reported.insert(no);
         }
     }
@@ -254,12 +254,12 @@ impl Allocations {
         at: Millis,
         event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
-        let hold = self.hold_mut(no, event)?;
-        if hold.started.replace(at).is_some() {
+        let binding = self.hold_mut(no, event)?;
+        if binding.started.replace(at).is_some() {
             return Err(IllegalEvent::new("started already", event));
         }
-        hold.reports.pop_front();
-        if hold.reports.is_empty() {
+        binding.reports.pop_front();
+        if binding.reports.is_empty() {
             self.reported.remove(&no);
         }
         Ok(())

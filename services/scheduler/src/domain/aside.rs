@@ -1,4 +1,4 @@
-//! Nodes that not everybody may go to now: those of an advance reservation, and the one that the head of the line was
+//! Nodes that not everybody may go to now: those of an advance reservation, and the one that the head of the pending group was
 //! promised (backfill).
 
 use super::{
@@ -72,19 +72,21 @@ const LOOKS_MAX: usize = 64;
 /// The one to whom a place is promised: of those that were told that there is no room, the first by priority and order for
 /// whom it can be known when there will be. One for whom it cannot takes the promise from nobody.
 fn promise(state: &Scheduler, now: Millis) -> Option<Promise> {
-    let told = |line: &&super::queues::Line| {
-        let said = line.said.as_ref();
+    let told = |pending_group: &&super::queues::PendingGroup| {
+        let said = pending_group.said.as_ref();
         said.is_some_and(|said| {
             let room = [WaitingReason::NoRoomNow, WaitingReason::PreemptionLimit];
             room.contains(&said.reason)
         }) && state
             .waiting
             .queues()
-            .limited_by(line.key.queue, &line.asks)
+            .limited_by(pending_group.key.queue, &pending_group.asks)
             .is_none()
     };
-    let lines = state.waiting.queues().lines().filter(told);
-    let mut heads: Vec<Key> = lines.filter_map(|line| line.head()).collect();
+    let pending_groups = state.waiting.queues().pending_groups().filter(told);
+    let mut heads: Vec<Key> = pending_groups
+        .filter_map(|pending_group| pending_group.head())
+        .collect();
     heads.sort_unstable();
     let mut looked_at = BTreeSet::new();
     for head in heads {
@@ -142,7 +144,7 @@ impl Scheduler {
         for (end, held) in ends {
             for no in held {
                 let live = self.allocations.get(&no)?;
-                let taken = &live.hold()?.taken;
+                let taken = &live.binding()?.taken;
                 node.give_back(capacity, self.allocations.class(live.class), taken);
             }
             if self.fleet.value_of(&node, capacity, wanted).fits() {
@@ -154,8 +156,8 @@ impl Scheduler {
 
     fn estimated_end(&self, no: AllocationNo) -> Option<Millis> {
         let live = self.allocations.get(&no)?;
-        let hold = live.hold()?;
-        let began = hold.started.unwrap_or(hold.placed);
+        let binding = live.binding()?;
+        let began = binding.started.unwrap_or(binding.placed);
         (live.run_time_ms > 0).then(|| Millis(began.0.saturating_add_unsigned(live.run_time_ms)))
     }
 
@@ -181,9 +183,9 @@ impl Scheduler {
                 .estimated_end(no)
                 .is_some_and(|end| end <= promise.from)
                 && let Some(live) = self.allocations.get(&no)
-                && let Some(hold) = live.hold()
+                && let Some(binding) = live.binding()
             {
-                node.give_back(capacity, self.allocations.class(live.class), &hold.taken);
+                node.give_back(capacity, self.allocations.class(live.class), &binding.taken);
             }
         }
         let class = self.allocations.class(promised.class);

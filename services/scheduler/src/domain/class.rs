@@ -2,7 +2,7 @@
 
 use super::{
     interner::Interner,
-    scoring::{Ask, ModelNo},
+    scoring::{ModelNo, Request},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -49,7 +49,7 @@ pub struct Class {
     pub extended: Vec<(Token, u64)>,
     pub rules: Option<Box<PlacementRules>>,
     /// The numbers of it, as the scoring policies want them.
-    pub ask: Ask,
+    pub ask: Request,
     /// Whose groups the rules speak of; none when they speak of none.
     pub tenant: Option<Token>,
 }
@@ -58,7 +58,7 @@ impl Class {
     pub fn of(tenant: &Token, spec: &AllocationSpec, models: &mut Interner<Token>) -> Self {
         let gpu = spec.gpu.as_ref();
         let allowed = gpu.map_or(&[][..], |gpu| &gpu.models);
-        let ask = Ask::new(
+        let ask = Request::new(
             spec.cpu_milli,
             spec.memory_bytes,
             gpu.map_or(0, |gpu| gpu.count),
@@ -142,11 +142,11 @@ impl Class {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct ShapeNo(pub u32);
+pub struct SchedulingKeyNo(pub u32);
 
 /// What is placed at once: a single allocation, or a gang with so many members of these classes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Shape {
+pub struct SchedulingKey {
     /// By class number.
     pub members: Vec<(ClassNo, u32)>,
     /// So many have to find a place.
@@ -160,7 +160,7 @@ pub struct Shape {
     pub run_time_bits: u8,
 }
 
-impl Shape {
+impl SchedulingKey {
     pub fn single(class: ClassNo, run_time_ms: u64) -> Self {
         Self {
             run_time_bits: run_time_bits(run_time_ms),

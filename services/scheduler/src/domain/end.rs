@@ -2,7 +2,7 @@
 
 use super::{
     Scheduler,
-    allocation::{Allocations, Hold, Live, Phase},
+    allocation::{Allocations, Binding, Live, Phase},
     settings::Settings,
 };
 use crate::domain::Written;
@@ -20,11 +20,11 @@ pub(super) fn decide_lost(state: &mut Scheduler, draft: &mut Draft) {
             return;
         }
         // A node's clock may be ahead of this one; no run ends before it started.
-        let hold = state
+        let binding = state
             .allocations
             .get(&allocation)
-            .and_then(|live| live.hold());
-        let started = hold.and_then(|hold| hold.started);
+            .and_then(|live| live.binding());
+        let started = binding.and_then(|binding| binding.started);
         let at = started.map_or(draft.now, |started| draft.now.max(started));
         let event = over(
             (&state.allocations, &state.settings),
@@ -42,26 +42,26 @@ pub(super) fn decide_reports(state: &mut Scheduler, draft: &mut Draft) {
         if draft.full() {
             return;
         }
-        let Some(Phase::Held(hold)) = state.allocations.get(&allocation).map(|live| &live.phase)
+        let Some(Phase::Held(binding)) = state.allocations.get(&allocation).map(|live| &live.phase)
         else {
             // `reported` holds only what is on a node: it is filled there, and emptied when the run is over.
             return;
         };
-        let Some((report, at)) = hold.reports.front().copied() else {
+        let Some((report, at)) = binding.reports.front().copied() else {
             return;
         };
-        let at = hold.moment(at, draft.now);
+        let at = binding.moment(at, draft.now);
         let cause = match report {
             RunState::Started => {
                 draft.emit(state, AllocationStarted { allocation, at });
                 continue;
             }
             // What was over before its agent was told to stop it did not end for that: it is not run again.
-            RunState::Finished if runs_again(hold) => EndCause::Preempted,
+            RunState::Finished if runs_again(binding) => EndCause::Preempted,
             RunState::Finished => EndCause::Finished,
             RunState::Failed => EndCause::Failed,
             RunState::Rejected => EndCause::RejectedByNode,
-            RunState::Stopped if hold.preempted() && !hold.cancelled() => EndCause::Preempted,
+            RunState::Stopped if binding.preempted() && !binding.cancelled() => EndCause::Preempted,
             RunState::Stopped => EndCause::Cancelled,
         };
         let event = over(
@@ -75,8 +75,8 @@ pub(super) fn decide_reports(state: &mut Scheduler, draft: &mut Draft) {
     }
 }
 
-fn runs_again(hold: &Hold) -> bool {
-    sabotage::armed(Bug::FinishedRunsAgain) && hold.preempted()
+fn runs_again(binding: &Binding) -> bool {
+    sabotage::armed(Bug::FinishedRunsAgain) && binding.preempted()
 }
 
 /// What becomes of an allocation whose run is over.
@@ -88,8 +88,8 @@ fn over(
     now: Millis,
 ) -> Written {
     let live = allocations.get(&allocation);
-    match live.and_then(|live| Some((live, live.hold()?))) {
-        Some((live, hold)) if again(live, hold, cause) => AllocationRequeued {
+    match live.and_then(|live| Some((live, live.binding()?))) {
+        Some((live, binding)) if again(live, binding, cause) => AllocationRequeued {
             allocation,
             cause,
             at,
@@ -110,10 +110,12 @@ fn over(
 }
 
 /// Whether it is queued again.
-fn again(live: &Live, hold: &Hold, cause: EndCause) -> bool {
+fn again(live: &Live, binding: &Binding, cause: EndCause) -> bool {
     match cause {
-        EndCause::NodeLost | EndCause::Preempted => !live.never_requeue && !hold.cancelled(),
-        EndCause::Failed | EndCause::RejectedByNode => live.retries_left > 0 && !hold.cancelled(),
+        EndCause::NodeLost | EndCause::Preempted => !live.never_requeue && !binding.cancelled(),
+        EndCause::Failed | EndCause::RejectedByNode => {
+            live.retries_left > 0 && !binding.cancelled()
+        }
         EndCause::Finished | EndCause::Cancelled | EndCause::DependencyFailed => false,
     }
 }

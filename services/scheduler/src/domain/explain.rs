@@ -1,4 +1,4 @@
-//! Why a line waits: how many nodes each filter keeps off, and what would have to be freed.
+//! Why a pending group waits: how many nodes each filter keeps off, and what would have to be freed.
 
 use super::{
     Scheduler,
@@ -11,8 +11,8 @@ use super::{
 };
 use ledger::Draft;
 use std::collections::{BTreeMap, BTreeSet};
-use vocab::fact::{AllocationWaiting, LineExplained};
-use vocab::{AllocationNo, Filter, LineNo, Millis, ResourceKind, WaitingReason};
+use vocab::fact::{AllocationWaiting, PendingGroupExplained};
+use vocab::{AllocationNo, Filter, Millis, PendingGroupNo, ResourceKind, WaitingReason};
 
 /// What was found when all nodes were looked at for one class.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -92,24 +92,24 @@ impl Scheduler {
         }
     }
 
-    /// What is to be said of a line, unless it was said already.
+    /// What is to be said of a pending group, unless it was said already.
     fn explanation(
         &self,
-        line: LineNo,
+        pending_group: PendingGroupNo,
         (due, kinds): (&[Share], &Kinds),
         known: &mut BTreeMap<ClassNo, Findings>,
         now: Millis,
-    ) -> Option<LineExplained> {
-        let line = self.waiting.queues().line(line)?;
-        let block = self.waiting.block_of(line)?;
-        let head = line.head()?.allocation;
+    ) -> Option<PendingGroupExplained> {
+        let pending_group = self.waiting.queues().pending_group(pending_group)?;
+        let block = self.waiting.block_of(pending_group)?;
+        let head = pending_group.head()?.allocation;
         let class = self.allocations.get(&head)?.class;
         // A gang is explained by its first member; whether the reason is room alone is said of the gang.
         let for_room = matches!(block, WaitingReason::NoRoomNow | WaitingReason::GangNoRoom);
         let reason = match lack(self.allocations.class(class), kinds, &self.fleet) {
             WaitingReason::NoRoomNow => match block {
                 // A gang is told that it does not fit, whatever that would take.
-                WaitingReason::NoRoomNow if self.waiting.is_rate_limited(line.no) => {
+                WaitingReason::NoRoomNow if self.waiting.is_rate_limited(pending_group.no) => {
                     WaitingReason::PreemptionLimit
                 }
                 block => block,
@@ -117,7 +117,7 @@ impl Scheduler {
             other if for_room => other,
             _ => block,
         };
-        let said = line.said.as_ref();
+        let said = pending_group.said.as_ref();
         let changed = said.is_none_or(|said| said.reason != reason);
         let old = said.is_none_or(|said| now.0 - said.at.0 >= AGAIN_MS);
         if !changed && !old {
@@ -133,14 +133,14 @@ impl Scheduler {
         if !changed && said.is_some_and(|said| said.counts == counts) {
             return None;
         }
-        let queue = line.key.queue;
+        let queue = pending_group.key.queue;
         let held = *self.waiting.queues().own(queue);
         let share = Share::dominant(&held, self.fleet.totals());
         let shortfall = shortfall
             .into_iter()
             .flat_map(|amounts| ResourceKind::ALL.into_iter().zip(amounts));
-        Some(LineExplained {
-            line: line.no,
+        Some(PendingGroupExplained {
+            pending_group: pending_group.no,
             queue: self.waiting.queues().get(queue).name.clone(),
             reason,
             head,
@@ -152,17 +152,23 @@ impl Scheduler {
     }
 
     /// Where an allocation that was never told stands; none when that is not known yet.
-    fn stands(&self, live: &Live) -> Option<(WaitingReason, Option<LineNo>)> {
-        let in_line = |line: LineNo| {
-            let line = self.waiting.queues().line(line)?;
-            let block = self.waiting.block_of(line)?;
-            let reason = line.said.as_ref().map_or(block, |said| said.reason);
-            Some((reason, Some(line.no)))
+    fn stands(&self, live: &Live) -> Option<(WaitingReason, Option<PendingGroupNo>)> {
+        let in_line = |pending_group: PendingGroupNo| {
+            let pending_group = self.waiting.queues().pending_group(pending_group)?;
+            let block = self.waiting.block_of(pending_group)?;
+            let reason = pending_group
+                .said
+                .as_ref()
+                .map_or(block, |said| said.reason);
+            Some((reason, Some(pending_group.no)))
         };
         match &live.phase {
-            Phase::Queued(line, _) => in_line(*line),
-            Phase::InGang => match live.gang.and_then(|gang| self.waiting.gangs().line(gang)) {
-                Some(line) => in_line(line),
+            Phase::Queued(pending_group, _) => in_line(*pending_group),
+            Phase::InGang => match live
+                .gang
+                .and_then(|gang| self.waiting.gangs().pending_group(gang))
+            {
+                Some(pending_group) => in_line(pending_group),
                 None => Some((WaitingReason::GangIncomplete, None)),
             },
             Phase::AwaitingOthers => Some((WaitingReason::Dependency, None)),
@@ -213,7 +219,7 @@ fn part(missing: &Amounts, asked: &Amounts) -> u128 {
     parts.max().unwrap_or(0)
 }
 
-/// Explains the lines that were blocked since the last time, and then tells each allocation that is new where it stands.
+/// Explains the pending groups that were blocked since the last time, and then tells each allocation that is new where it stands.
 /// `due`, if that is known already, is what each queue is due. Whether something is left for the next frame.
 pub(super) fn decide(state: &mut Scheduler, due: Option<Vec<Share>>, draft: &mut Draft) -> bool {
     let composition = Some(state.fleet.composition());
@@ -231,14 +237,14 @@ pub(super) fn decide(state: &mut Scheduler, due: Option<Vec<Share>>, draft: &mut
         let kinds = state.fleet.by_kind();
         let due = due.unwrap_or_else(|| state.fair_shares());
         let mut known = BTreeMap::new();
-        while let Some(line) = state.waiting.first_unexplained() {
+        while let Some(pending_group) = state.waiting.first_unexplained() {
             if draft.full() {
                 return true;
             }
             draft.spend(1);
-            state.waiting.is_explained(line);
+            state.waiting.is_explained(pending_group);
             let looked = known.len();
-            let event = state.explanation(line, (&due, &kinds), &mut known, draft.now);
+            let event = state.explanation(pending_group, (&due, &kinds), &mut known, draft.now);
             draft.spend((known.len() - looked) * look);
             if let Some(event) = event {
                 draft.emit(state, event);
@@ -264,13 +270,13 @@ pub(super) fn decide(state: &mut Scheduler, due: Option<Vec<Share>>, draft: &mut
             .allocations
             .get(&allocation)
             .and_then(|live| state.stands(live));
-        if let Some((reason, line)) = stands {
+        if let Some((reason, pending_group)) = stands {
             draft.emit(
                 state,
                 AllocationWaiting {
                     allocation,
                     reason,
-                    line,
+                    pending_group,
                 },
             );
         }

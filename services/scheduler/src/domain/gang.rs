@@ -6,7 +6,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZeroU64,
 };
-use vocab::{AllocationNo, LineNo, Token};
+use vocab::{AllocationNo, PendingGroupNo, Token};
 
 /// Never 0, so that one who is in none needs no room to say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub struct Gang {
     finished: u32,
     /// Ready to be placed together.
     ready: BTreeSet<AllocationNo>,
-    /// In line by themselves, beside those that run.
+    /// In pending group by themselves, beside those that run.
     alone: BTreeSet<AllocationNo>,
     /// Their quota was taken back: the others go on without them, if they are enough.
     without_quota: BTreeSet<AllocationNo>,
@@ -36,7 +36,7 @@ pub struct Gang {
     /// A member had to go: the others have to, before any can be placed again.
     broken: bool,
     /// Where it stands in line.
-    unit: Option<(LineNo, Key)>,
+    unit: Option<(PendingGroupNo, Key)>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -252,23 +252,23 @@ impl Gangs {
     }
 
     /// It stands in line no more; where it stood.
-    pub fn take_unit(&mut self, no: GangNo) -> Option<(LineNo, Key)> {
+    pub fn take_unit(&mut self, no: GangNo) -> Option<(PendingGroupNo, Key)> {
         self.gangs.get_mut(&no)?.unit.take()
     }
 
-    pub fn stands(&mut self, no: GangNo, unit: (LineNo, Key)) {
+    pub fn stands(&mut self, no: GangNo, unit: (PendingGroupNo, Key)) {
         if let Some(gang) = self.gangs.get_mut(&no) {
             gang.unit = Some(unit);
         }
     }
 
     /// Where it stands in line.
-    pub fn unit(&self, gang: GangNo) -> Option<(LineNo, Key)> {
+    pub fn unit(&self, gang: GangNo) -> Option<(PendingGroupNo, Key)> {
         self.get(gang)?.unit
     }
 
-    pub fn line(&self, gang: GangNo) -> Option<LineNo> {
-        self.unit(gang).map(|(line, _)| line)
+    pub fn pending_group(&self, gang: GangNo) -> Option<PendingGroupNo> {
+        self.unit(gang).map(|(pending_group, _)| pending_group)
     }
 
     pub fn uniform_label(&self, gang: GangNo) -> Option<&Token> {

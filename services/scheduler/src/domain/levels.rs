@@ -2,30 +2,30 @@
 //! vain. The order between queues is that of their shares as long as nobody's priority takes from anybody.
 
 use super::{Scheduler, class::add, fair::Share};
-use vocab::LineNo;
+use vocab::PendingGroupNo;
 
-/// Lines that may be tried and whose heads preempt, and those that come after them.
+/// Pending groups that may be tried and whose heads preempt, and those that come after them.
 #[derive(Default)]
 pub(super) struct Levels {
     /// By priority, the highest last; none before they were asked for.
-    preempting: Option<Vec<(i32, LineNo)>>,
-    held_back: Vec<LineNo>,
+    preempting: Option<Vec<(i32, PendingGroupNo)>>,
+    held_back: Vec<PendingGroupNo>,
     /// What each queue is due; asked for when a part of that is protected.
     due: Option<Vec<Share>>,
 }
 
 impl Levels {
-    fn of(state: &mut Scheduler) -> Vec<(i32, LineNo)> {
+    fn of(state: &mut Scheduler) -> Vec<(i32, PendingGroupNo)> {
         if !state.settings.any_preempts() {
             return Vec::new();
         }
-        let lines = state.waiting.lines_to_try();
+        let pending_groups = state.waiting.pending_groups_to_try();
         // Alone, nobody comes after anybody.
-        if lines.len() < 2 || state.settings.policy().preemptions_per_minute == 0 {
+        if pending_groups.len() < 2 || state.settings.policy().preemptions_per_minute == 0 {
             return Vec::new();
         }
-        let preempting = lines.iter().filter_map(|no| {
-            let head = state.waiting.queues().line(*no)?.head()?;
+        let preempting = pending_groups.iter().filter_map(|no| {
+            let head = state.waiting.queues().pending_group(*no)?.head()?;
             let live = state.allocations.get(&head.allocation)?;
             state
                 .preempts(head.allocation, live)
@@ -39,11 +39,15 @@ impl Levels {
     /// The highest priority that waits, may still be placed and preempts.
     fn highest(&mut self, state: &mut Scheduler) -> Option<i32> {
         let preempting = self.preempting.get_or_insert_with(|| Self::of(state));
-        while let Some((priority, line)) = preempting.last() {
-            let line = state.waiting.queues().line(*line);
-            let live = line.and_then(|line| state.allocations.get(&line.head()?.allocation));
+        while let Some((priority, pending_group)) = preempting.last() {
+            let pending_group = state.waiting.queues().pending_group(*pending_group);
+            let live = pending_group
+                .and_then(|pending_group| state.allocations.get(&pending_group.head()?.allocation));
             let still = live.is_some_and(|live| live.priority == *priority);
-            if still && line.is_some_and(|line| state.waiting.block_of(line).is_none()) {
+            if still
+                && pending_group
+                    .is_some_and(|pending_group| state.waiting.block_of(pending_group).is_none())
+            {
                 return Some(*priority);
             }
             preempting.pop();
@@ -51,15 +55,18 @@ impl Levels {
         None
     }
 
-    /// Whether the line comes after another one; then it is passed over until `free`.
-    pub fn hold_back(&mut self, state: &mut Scheduler, no: LineNo) -> bool {
+    /// Whether the pending group comes after another one; then it is passed over until `free`.
+    pub fn hold_back(&mut self, state: &mut Scheduler, no: PendingGroupNo) -> bool {
         let Some(highest) = self.highest(state) else {
             return false;
         };
-        let line = state.waiting.queues().line(no);
-        let Some((line, live)) =
-            line.and_then(|line| Some((line, state.allocations.get(&line.head()?.allocation)?)))
-        else {
+        let pending_group = state.waiting.queues().pending_group(no);
+        let Some((pending_group, live)) = pending_group.and_then(|pending_group| {
+            Some((
+                pending_group,
+                state.allocations.get(&pending_group.head()?.allocation)?,
+            ))
+        }) else {
             return false;
         };
         if live.priority >= highest || !state.settings.preemptible(live.priority_class) {
@@ -67,9 +74,9 @@ impl Levels {
         }
         let protected_milli = state.settings.policy().protected_milli;
         if protected_milli > 0 {
-            let queue = line.key.queue;
+            let queue = pending_group.key.queue;
             let mut held = *state.waiting.queues().own(queue);
-            add(&mut held, &line.asks);
+            add(&mut held, &pending_group.asks);
             let held = Share::dominant(&held, state.fleet.totals());
             let due = self.due.get_or_insert_with(|| state.fair_shares());
             let due = due.get(queue.0 as usize).copied().unwrap_or_default();

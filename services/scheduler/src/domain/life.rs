@@ -2,8 +2,8 @@
 
 use super::{
     Scheduler,
-    allocation::{Hold, Live, Phase, Stop},
-    class::Shape,
+    allocation::{Binding, Live, Phase, Stop},
+    class::SchedulingKey,
     fleet::Spot,
     preempt::Epoch,
 };
@@ -79,19 +79,22 @@ impl Scheduler {
         let Some(live) = self.allocations.get(&no) else {
             return;
         };
-        let mut shape = Shape::single(live.class, live.run_time_ms);
+        let mut scheduling_key = SchedulingKey::single(live.class, live.run_time_ms);
         // One that joins a gang that runs goes where the others are.
         let runs = live.gang.filter(|gang| self.waiting.gangs().runs(*gang));
-        shape.uniform_label =
+        scheduling_key.uniform_label =
             runs.and_then(|gang| self.waiting.gangs().uniform_label(gang).cloned());
-        shape.uniform_value = runs.and_then(|gang| self.uniform_value(gang));
+        scheduling_key.uniform_value = runs.and_then(|gang| self.uniform_value(gang));
         let asks = self.allocations.amounts(live);
         let key = self.waiting.key(no, live, asks, &self.settings);
-        let (line, key) = self
-            .waiting
-            .join((live.queue, live.priority_class), &shape, asks, key);
+        let (pending_group, key) = self.waiting.join(
+            (live.queue, live.priority_class),
+            &scheduling_key,
+            asks,
+            key,
+        );
         if let Some(live) = self.allocations.get_mut(&no) {
-            live.phase = Phase::Queued(line, key);
+            live.phase = Phase::Queued(pending_group, key);
             if let Some(gang) = live.gang {
                 self.waiting.gangs_mut().alone(gang, no);
             }
@@ -104,9 +107,9 @@ impl Scheduler {
             return;
         };
         match live.phase {
-            Phase::Queued(line, key) => {
+            Phase::Queued(pending_group, key) => {
                 let gang = live.gang;
-                self.waiting.leave(line, key);
+                self.waiting.leave(pending_group, key);
                 if let Some(gang) = gang {
                     self.waiting.gangs_mut().not_ready(gang, no);
                 }
@@ -167,13 +170,13 @@ impl Scheduler {
         let taken = self.fleet.take(node, no, class, &spot).map_err(illegal)?;
         self.leave_waiting(no);
         if !nominated {
-            self.waiting.hold(queue, &used, now, &self.settings);
+            self.waiting.binding(queue, &used, now, &self.settings);
         }
         self.waiting.is_told(no);
         if let Some(gang) = gang {
             self.waiting.gangs_mut().held(gang, no);
         }
-        let hold = Hold {
+        let binding = Binding {
             node,
             incarnation: fact.incarnation,
             taken,
@@ -183,7 +186,7 @@ impl Scheduler {
             stop: None,
         };
         if let Some(live) = self.allocations.get_mut(&no) {
-            live.phase = Phase::Held(Box::new(hold));
+            live.phase = Phase::Held(Box::new(binding));
         }
         Ok(())
     }
@@ -266,7 +269,7 @@ impl Scheduler {
         self.leave_waiting(no);
         self.fleet.nominate(node, no, self.allocations.class(class));
         self.epoch.cleared_for.insert(no);
-        self.waiting.hold(queue, &used, now, &self.settings);
+        self.waiting.binding(queue, &used, now, &self.settings);
         self.allocations.nominate(no, node);
         Ok(())
     }
@@ -277,13 +280,13 @@ impl Scheduler {
 
     pub(super) fn stopping(&mut self, fact: &AllocationStopping) -> Result<(), IllegalEvent> {
         let no = fact.allocation;
-        let hold = self.allocations.hold_mut(no, fact)?;
-        match &mut hold.stop {
+        let binding = self.allocations.hold_mut(no, fact)?;
+        match &mut binding.stop {
             Some(Stop::Preempted { told, .. }) if !*told => *told = true,
             Some(_) => return Err(IllegalEvent::new("stopping already", fact)),
             stop @ None => *stop = Some(Stop::Cancelled),
         }
-        let node = hold.node;
+        let node = binding.node;
         let Some(live) = self.allocations.get(&no) else {
             return Ok(());
         };
@@ -302,15 +305,15 @@ impl Scheduler {
         now: Millis,
     ) -> Result<(), IllegalEvent> {
         let no = fact.allocation;
-        let hold = self.allocations.hold_mut(no, fact)?;
-        if hold.stop.is_some() {
+        let binding = self.allocations.hold_mut(no, fact)?;
+        if binding.stop.is_some() {
             return Err(IllegalEvent::new("stopping already", fact));
         }
-        hold.stop = Some(Stop::Preempted {
+        binding.stop = Some(Stop::Preempted {
             told: false,
             cancelled: false,
         });
-        let node = hold.node;
+        let node = binding.node;
         let Some(live) = self.allocations.get(&no) else {
             return Ok(());
         };
@@ -341,11 +344,12 @@ impl Scheduler {
         let (queue, gang, class) = (live.queue, live.gang, self.allocations.class(live.class));
         let used = self.allocations.used(live, &self.settings);
         match &live.phase {
-            Phase::Held(hold) => {
-                if self.fleet.node(hold.node).incarnation == hold.incarnation {
-                    self.fleet.give_back(hold.node, no, class, &hold.taken);
+            Phase::Held(binding) => {
+                if self.fleet.node(binding.node).incarnation == binding.incarnation {
+                    self.fleet
+                        .give_back(binding.node, no, class, &binding.taken);
                 }
-                if hold.preempted() {
+                if binding.preempted() {
                     self.waiting.gone(queue, &used.amounts);
                 } else {
                     self.waiting.release(queue, &used, now, &self.settings);
@@ -442,7 +446,7 @@ impl Scheduler {
             self.form(gang);
         }
         if let Some(gang) = stood {
-            // They stand in another line by now, or in none.
+            // They stand in another pending group by now, or in none.
             let members = self.waiting.gangs().ready_members(gang);
             self.waiting.tell(members);
         }

@@ -35,7 +35,7 @@ mod waiting;
 pub mod what_if;
 mod work;
 
-pub use allocation::{Hold, Live, Phase, Stop};
+pub use allocation::{Binding, Live, Phase, Stop};
 pub use class::Amounts;
 pub use fleet::{Node, NodeNo};
 pub use named_resources::{
@@ -111,7 +111,7 @@ impl Scheduler {
         self.named.reservation(tenant, no, slot)
     }
 
-    /// Who waits for a place, with or without a line.
+    /// Who waits for a place, with or without a pending group.
     pub fn waiting(&self) -> usize {
         let held = self
             .fleet
@@ -230,7 +230,7 @@ impl Decider for Scheduler {
             Fact::CancelDecided(fact) => self.cancel_decided(fact),
             Fact::JobSetCancelDecided(fact) => self.job_set_cancel_decided(fact),
             Fact::PriorityDecided(fact) => self.priority_decided(fact),
-            Fact::LineExplained(fact) => {
+            Fact::PendingGroupExplained(fact) => {
                 self.waiting.explained(fact, at.now);
                 Ok(())
             }
@@ -336,20 +336,25 @@ impl Scheduler {
                 }
                 return false;
             };
-            let Some((shape, head)) = self
-                .waiting
-                .queues()
-                .line(no)
-                .and_then(|line| Some((line.key.shape, line.head()?.allocation)))
+            let Some((scheduling_key, head)) =
+                self.waiting
+                    .queues()
+                    .pending_group(no)
+                    .and_then(|pending_group| {
+                        Some((
+                            pending_group.key.scheduling_key,
+                            pending_group.head()?.allocation,
+                        ))
+                    })
             else {
                 return false;
             };
             if self.waiting.block_if_limited(no, draft.now) || levels.hold_back(self, no) {
                 continue;
             }
-            let classes = self.waiting.shape(shape).members.len();
+            let classes = self.waiting.scheduling_key(scheduling_key).members.len();
             let members = self.waiting.unit(head, classes, &self.allocations);
-            match self.find_places(&members, shape, aside) {
+            match self.find_places(&members, scheduling_key, aside) {
                 Ok(places) => {
                     for place in places {
                         let event = self.placed_event(place, aside);
@@ -361,7 +366,7 @@ impl Scheduler {
                         self.reopen(&regrouped, aside, draft);
                     }
                 }
-                Err(short) => self.waiting.block(no, shape, short, draft.now),
+                Err(short) => self.waiting.block(no, scheduling_key, short, draft.now),
             }
         }
     }
@@ -377,7 +382,7 @@ impl Scheduler {
                 let waiting = AllocationWaiting {
                     allocation: *allocation,
                     reason: WaitingReason::GangNoRoom,
-                    line: None,
+                    pending_group: None,
                 };
                 draft.emit(self, waiting);
             }

@@ -11,7 +11,7 @@ use vocab::fact::{
     CordonSet, NodeLost, NodeReady, NodeSuspected, PriorityClassSet, QueueSet, ReservationSet,
     TenantSet,
 };
-use vocab::{LineNo, NodeCapacity, SchedulingPolicy, Token};
+use vocab::{NodeCapacity, PendingGroupNo, SchedulingPolicy, Token};
 
 impl Scheduler {
     pub(super) fn queue_set(&mut self, set: &QueueSet) {
@@ -106,7 +106,7 @@ impl Scheduler {
     /// A priority class may have become preemptible, or not preemptible any more.
     fn recount_firm(&mut self) {
         let counts = |live: &&Live| match &live.phase {
-            Phase::Held(hold) => !hold.preempted(),
+            Phase::Held(binding) => !binding.preempted(),
             Phase::Nominated(_) => true,
             _ => false,
         };
@@ -119,24 +119,28 @@ impl Scheduler {
 
     /// Whoever waits stands in line by new settings.
     fn order_anew(&mut self) {
-        for (line, key) in self.waiting.queues().keys() {
-            self.stand_anew(line, key);
+        for (pending_group, key) in self.waiting.queues().keys() {
+            self.stand_anew(pending_group, key);
         }
     }
 
     /// What stands there as `key` stands where it has to by now.
-    pub(super) fn stand_anew(&mut self, line: LineNo, key: Key) {
-        let asks = self.waiting.queues().line(line).map(|line| line.asks);
+    pub(super) fn stand_anew(&mut self, pending_group: PendingGroupNo, key: Key) {
+        let asks = self
+            .waiting
+            .queues()
+            .pending_group(pending_group)
+            .map(|pending_group| pending_group.asks);
         let Some(live) = self.allocations.get(&key.allocation) else {
             return;
         };
         let asks = asks.unwrap_or_default();
         let new = self.waiting.key(key.allocation, live, asks, &self.settings);
-        self.waiting.rekey(line, key, new);
+        self.waiting.rekey(pending_group, key, new);
         let stands = self.allocations.get_mut(&key.allocation);
         match stands.map(|live| (&mut live.phase, live.gang)) {
             Some((Phase::Queued(_, at), _)) => *at = new,
-            Some((_, Some(gang))) => self.waiting.gangs_mut().stands(gang, (line, new)),
+            Some((_, Some(gang))) => self.waiting.gangs_mut().stands(gang, (pending_group, new)),
             _ => {}
         }
     }

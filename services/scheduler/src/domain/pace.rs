@@ -5,7 +5,7 @@ use vocab::{AllocationNo, Millis};
 
 #[derive(Debug, Default)]
 pub struct Pace {
-    /// The fleet's composition when shapes were last tried, and when lines were last explained.
+    /// The fleet's composition when scheduling keys were last tried, and when pending groups were last explained.
     pub tried_with: Option<u64>,
     pub explained_with: Option<u64>,
     /// When decisions were last made.

@@ -13,7 +13,7 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
         let waiting = AllocationWaiting {
             allocation,
             reason: WaitingReason::FairShare,
-            line: None,
+            pending_group: None,
         };
         draft.emit(state, waiting);
     }

@@ -4,7 +4,7 @@ use super::{
     Scheduler,
     allocation::Live,
     aside::Aside,
-    class::{Class, ClassNo, ShapeNo},
+    class::{Class, ClassNo, SchedulingKeyNo},
     fair::Share,
     fleet::{Moves, NodeNo, Others, Spot, Taken, Value, Wanted, keeps_off},
     gang::GangNo,
@@ -168,23 +168,23 @@ impl Scheduler {
     pub(super) fn find_places(
         &mut self,
         members: &[AllocationNo],
-        shape: ShapeNo,
+        scheduling_key: SchedulingKeyNo,
         aside: &Aside,
     ) -> Result<Vec<Place>, Short> {
-        let shape = self.waiting.shape(shape);
-        if let ([single], None) = (members, &shape.uniform_label) {
+        let scheduling_key = self.waiting.scheduling_key(scheduling_key);
+        if let ([single], None) = (members, &scheduling_key.uniform_label) {
             let place = self.find_place(*single, None, aside);
             return place
                 .map(|place| vec![place])
                 .ok_or_else(|| Short::of(WaitingReason::NoRoomNow));
         }
-        let shape = shape.clone();
-        let min = shape.min;
-        let Some(label) = &shape.uniform_label else {
+        let scheduling_key = scheduling_key.clone();
+        let min = scheduling_key.min;
+        let Some(label) = &scheduling_key.uniform_label else {
             let places = self.try_all(members, None, aside);
             return enough(places, min);
         };
-        let values = match &shape.uniform_value {
+        let values = match &scheduling_key.uniform_value {
             Some(value) => vec![value.clone()],
             None => self.fleet.label_values(label),
         };
@@ -208,13 +208,13 @@ impl Scheduler {
     /// The value of the gang's uniform label on the nodes where members of it run already.
     pub(super) fn uniform_value(&self, gang: GangNo) -> Option<Token> {
         let label = self.waiting.gangs().uniform_label(gang)?;
-        let hold = self
+        let binding = self
             .waiting
             .gangs()
             .on_nodes(gang)
-            .find_map(|no| self.allocations.get(&no)?.hold());
+            .find_map(|no| self.allocations.get(&no)?.binding());
         self.fleet
-            .capacity(hold?.node)
+            .capacity(binding?.node)
             .label(label.as_str())
             .cloned()
     }

@@ -1,4 +1,4 @@
-//! Quota that was granted and is taken back: who has it leaves its line or its node, and waits for quota again. So does, after
+//! Quota that was granted and is taken back: who has it leaves its pending group or its node, and waits for quota again. So does, after
 //! a run, what counts on the model of its node: others may have the quota of the models that it could run on next.
 //!
 //! Quota waits for one fact that says so: `AllocationWaiting` with this reason, or `AllocationEnded`. That a run is over and
@@ -10,7 +10,7 @@
 //! it if they are enough; it joins them when it has quota again. A gang that needs it waits: what its members hold can be
 //! taken back from each of them in the same way.
 
-use super::{Scheduler, allocation::Phase, class::Shape, gang::GangNo, preempt::Epoch};
+use super::{Scheduler, allocation::Phase, class::SchedulingKey, gang::GangNo, preempt::Epoch};
 use ledger::{Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -65,7 +65,7 @@ impl Scheduler {
             // It has given it up already.
             return;
         }
-        let stops = live.hold().is_some_and(|hold| hold.stop.is_some());
+        let stops = live.binding().is_some_and(|binding| binding.stop.is_some());
         self.reclaims.of.entry(no).or_insert(by);
         if !stops {
             self.reclaims.open.insert(no);
@@ -83,7 +83,7 @@ impl Scheduler {
             return;
         };
         let again = std::mem::replace(&mut live.by_model, models.is_some());
-        // It waits in no line.
+        // It waits in no pending group.
         let except = models.map_or(&[][..], |models| &models.except);
         if let Some(class) = self.allocations.except_models(no, except) {
             self.fleet.forget(class);
@@ -94,7 +94,7 @@ impl Scheduler {
         let (class, queue) = (live.class, live.queue);
         match live.gang {
             Some(gang) => self.waiting.gangs_mut().has_quota(gang, no),
-            None => self.arrives(&Shape::single(class, 0), queue),
+            None => self.arrives(&SchedulingKey::single(class, 0), queue),
         }
         let Some(live) = self.allocations.get_mut(&no) else {
             return;
@@ -150,7 +150,7 @@ impl Scheduler {
             self.form(gang);
         }
         if let Some(gang) = stood {
-            // They stand in another line by now, or in none.
+            // They stand in another pending group by now, or in none.
             let members = self.waiting.gangs().ready_members(gang);
             self.waiting.tell(members);
         }
@@ -196,7 +196,7 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
         let on_node = state
             .allocations
             .get(&allocation)
-            .map(|live| live.hold().is_some());
+            .map(|live| live.binding().is_some());
         match on_node {
             Some(true) => {
                 let by = state.reclaims.of.get(&allocation).copied().flatten();
@@ -206,7 +206,7 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
                 let waiting = AllocationWaiting {
                     allocation,
                     reason: WaitingReason::Quota,
-                    line: None,
+                    pending_group: None,
                 };
                 draft.emit(state, waiting);
             }

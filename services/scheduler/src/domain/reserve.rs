@@ -181,7 +181,7 @@ impl Reservations {
             allocations.get(no).is_some_and(|live| {
                 let for_queue = |no| queues.get(no).name == granted.terms.queue;
                 let preemptible = settings.preemptible(live.priority_class);
-                let stays = live.hold().is_none_or(|hold| hold.stop.is_some());
+                let stays = live.binding().is_none_or(|binding| binding.stop.is_some());
                 preemptible && !stays && !queues.up(live.queue).any(for_queue)
             })
         });

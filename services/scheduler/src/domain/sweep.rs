@@ -1,22 +1,22 @@
 //! Whose turn it is to have nodes cleared. Only saves work: once a sweep is through, whoever could preempt has.
 
-use super::{class::ShapeNo, fair::Share, queues::Key};
+use super::{class::SchedulingKeyNo, fair::Share, queues::Key};
 use std::collections::{BTreeMap, BTreeSet};
-use vocab::LineNo;
+use vocab::PendingGroupNo;
 
-/// A walk through all lines that wait for room, the highest priority first, over as many frames as that takes. Who comes
+/// A walk through all pending groups that wait for room, the highest priority first, over as many frames as that takes. Who comes
 /// while it goes on is taken into it; who was looked at is looked at again in the next one, if anything has changed.
 #[derive(Debug)]
 pub struct Sweep {
-    to_try: BTreeSet<(Key, LineNo)>,
-    /// All lines of these are in it, or were.
-    taken: BTreeSet<ShapeNo>,
+    to_try: BTreeSet<(Key, PendingGroupNo)>,
+    /// All pending groups of these are in it, or were.
+    taken: BTreeSet<SchedulingKeyNo>,
     /// It was begun, and did not get through in one frame.
     under_way: bool,
     /// Something has changed since it began.
     again: bool,
     /// Whom no node could be cleared for since anybody last had to go.
-    failed: BTreeMap<ShapeNo, Vec<Strength>>,
+    failed: BTreeMap<SchedulingKeyNo, Vec<Strength>>,
 }
 
 impl Default for Sweep {
@@ -82,48 +82,60 @@ impl Sweep {
     }
 
     /// It has not been looked at as things stand.
-    pub fn add(&mut self, key: Key, line: LineNo) {
+    pub fn add(&mut self, key: Key, pending_group: PendingGroupNo) {
         if !self.begins_anew() {
-            self.to_try.insert((key, line));
+            self.to_try.insert((key, pending_group));
         }
     }
 
-    /// The next walk is another one, of all lines that wait then.
+    /// The next walk is another one, of all pending groups that wait then.
     fn begins_anew(&self) -> bool {
         !self.under_way && self.again
     }
 
-    /// There is no room for the shape, again: whether its lines are still to be added. If not, there is another walk.
-    pub fn takes(&mut self, shape: ShapeNo) -> bool {
+    /// There is no room for the scheduling key, again: whether its pending groups are still to be added. If not, there is another walk.
+    pub fn takes(&mut self, scheduling_key: SchedulingKeyNo) -> bool {
         if self.begins_anew() {
             return false;
         }
-        let new = self.taken.insert(shape);
+        let new = self.taken.insert(scheduling_key);
         self.again |= !new;
         new
     }
 
-    /// Whether there is anybody to look at; `lines` are those of a new walk, with their shapes.
-    pub fn goes_on(&mut self, lines: impl FnOnce() -> Vec<(Key, LineNo, ShapeNo)>) -> bool {
+    /// Whether there is anybody to look at; `pending_groups` are those of a new walk, with their scheduling keys.
+    pub fn goes_on(
+        &mut self,
+        pending_groups: impl FnOnce() -> Vec<(Key, PendingGroupNo, SchedulingKeyNo)>,
+    ) -> bool {
         if self.begins_anew() {
             self.again = false;
             self.failed.clear();
-            let lines = lines();
-            self.taken = lines.iter().map(|(_, _, shape)| *shape).collect();
-            self.to_try = lines.into_iter().map(|(key, no, _)| (key, no)).collect();
+            let pending_groups = pending_groups();
+            self.taken = pending_groups
+                .iter()
+                .map(|(_, _, scheduling_key)| *scheduling_key)
+                .collect();
+            self.to_try = pending_groups
+                .into_iter()
+                .map(|(key, no, _)| (key, no))
+                .collect();
         }
         self.under_way = !self.to_try.is_empty();
         self.under_way
     }
 
     /// Its number may come to mean another.
-    pub fn forget(&mut self, shape: ShapeNo) {
-        self.failed.remove(&shape);
-        self.taken.remove(&shape);
+    pub fn forget(&mut self, scheduling_key: SchedulingKeyNo) {
+        self.failed.remove(&scheduling_key);
+        self.taken.remove(&scheduling_key);
     }
 
-    pub fn next(&mut self) -> Option<LineNo> {
-        let next = self.to_try.pop_first().map(|(_, line)| line);
+    pub fn next(&mut self) -> Option<PendingGroupNo> {
+        let next = self
+            .to_try
+            .pop_first()
+            .map(|(_, pending_group)| pending_group);
         self.under_way = next.is_some();
         next
     }
@@ -138,13 +150,13 @@ impl Sweep {
         self.again = true;
     }
 
-    pub fn has_failed(&self, shape: ShapeNo, strength: &Strength) -> bool {
-        let failed = self.failed.get(&shape);
+    pub fn has_failed(&self, scheduling_key: SchedulingKeyNo, strength: &Strength) -> bool {
+        let failed = self.failed.get(&scheduling_key);
         failed.is_some_and(|failed| failed.iter().any(|than| strength.is_no_stronger(than)))
     }
 
-    pub fn fails(&mut self, shape: ShapeNo, strength: Strength) {
-        let failed = self.failed.entry(shape).or_default();
+    pub fn fails(&mut self, scheduling_key: SchedulingKeyNo, strength: Strength) {
+        let failed = self.failed.entry(scheduling_key).or_default();
         failed.retain(|other| !other.is_no_stronger(&strength));
         failed.push(strength);
     }

@@ -3,7 +3,7 @@
 use super::{
     Scheduler,
     aside::Aside,
-    class::{Amounts, Shape, ShapeNo, add},
+    class::{Amounts, SchedulingKey, SchedulingKeyNo, add},
     fair::Share,
     fleet::Regrouped,
     queues::QueueNo,
@@ -12,7 +12,7 @@ use super::{
 };
 use ledger::Draft;
 use vocab::{
-    LineNo, Millis,
+    Millis, PendingGroupNo,
     sabotage::{self, Bug},
 };
 
@@ -23,9 +23,9 @@ impl Scheduler {
     }
 
     /// It may be placed from now on. What no node and no limit will ever let in says nothing about what room is worth.
-    pub(super) fn arrives(&mut self, shape: &Shape, queue: QueueNo) {
+    pub(super) fn arrives(&mut self, scheduling_key: &SchedulingKey, queue: QueueNo) {
         let mut asks = Amounts::default();
-        for (class, count) in &shape.members {
+        for (class, count) in &scheduling_key.members {
             let amounts = self.allocations.class(*class).amounts();
             add(
                 &mut asks,
@@ -34,11 +34,11 @@ impl Scheduler {
         }
         let kinds = self.fleet.known_kinds();
         if !self.waiting.queues().ever(queue, &asks)
-            || !could_ever_fit(shape, &kinds, &self.fleet, &self.allocations)
+            || !could_ever_fit(scheduling_key, &kinds, &self.fleet, &self.allocations)
         {
             return;
         }
-        for (class, count) in &shape.members {
+        for (class, count) in &scheduling_key.members {
             for _ in 0..*count {
                 self.fleet.arrived(&self.allocations.class(*class).ask);
             }
@@ -49,36 +49,37 @@ impl Scheduler {
     /// what was found out earlier.
     pub(super) fn close_hopeless(&mut self, aside: &Aside, draft: &mut Draft) {
         self.waiting.block_all_limited(draft.now);
-        for (line, shape) in self.waiting.shapes_to_try() {
-            self.close_if_hopeless(line, shape, aside, draft);
+        for (pending_group, scheduling_key) in self.waiting.scheduling_keys_to_try() {
+            self.close_if_hopeless(pending_group, scheduling_key, aside, draft);
         }
     }
 
     fn close_if_hopeless(
         &mut self,
-        line: LineNo,
-        shape: ShapeNo,
+        pending_group: PendingGroupNo,
+        scheduling_key: SchedulingKeyNo,
         aside: &Aside,
         draft: &mut Draft,
     ) {
-        let line_of = self.waiting.queues().line(line);
-        let Some(head) = line_of.and_then(|line| line.head()) else {
+        let pending_group_of = self.waiting.queues().pending_group(pending_group);
+        let Some(head) = pending_group_of.and_then(|pending_group| pending_group.head()) else {
             return;
         };
-        let classes = self.waiting.shape(shape).members.len();
+        let classes = self.waiting.scheduling_key(scheduling_key).members.len();
         let members = self
             .waiting
             .unit(head.allocation, classes, &self.allocations);
         draft.spend(work::TRY);
-        if let Err(short) = self.find_places(&members, shape, aside) {
-            self.waiting.block(line, shape, short, draft.now);
+        if let Err(short) = self.find_places(&members, scheduling_key, aside) {
+            self.waiting
+                .block(pending_group, scheduling_key, short, draft.now);
         }
     }
 
     pub(super) fn set_aside(&mut self, aside: &Aside) {
         self.fleet.set_aside(aside.nodes(&self.reservations));
-        let line_by_line = self.reservations.any() || aside.promise().is_some();
-        self.waiting.promise(aside.promise(), line_by_line);
+        let one_by_one = self.reservations.any() || aside.promise().is_some();
+        self.waiting.promise(aside.promise(), one_by_one);
     }
 
     /// What there may be room for now is tried again.
@@ -109,7 +110,7 @@ impl Scheduler {
             self.waiting
                 .open_on(&gained, &self.fleet, &self.allocations);
         }
-        self.waiting.free_lines(room_gained);
+        self.waiting.free_pending_groups(room_gained);
     }
 
     /// Somebody was placed: whoever looks at its group is tried again, wherever there is room.

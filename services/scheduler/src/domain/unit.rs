@@ -4,7 +4,7 @@
 use super::{
     Scheduler,
     allocation::{Phase, Stop},
-    class::{Amounts, ClassNo, Shape, add, run_time_bits},
+    class::{Amounts, ClassNo, SchedulingKey, add, run_time_bits},
     gang::{Formation, Gang, GangNo},
 };
 use ledger::Draft;
@@ -41,7 +41,7 @@ impl Scheduler {
     }
 
     /// Members by class, and what all of them ask for.
-    fn shape(&self, gang: &Gang) -> (Shape, Amounts) {
+    fn scheduling_key(&self, gang: &Gang) -> (SchedulingKey, Amounts) {
         let mut counts: BTreeMap<ClassNo, u32> = BTreeMap::new();
         let mut asks = Amounts::default();
         let mut longest = 0;
@@ -51,7 +51,7 @@ impl Scheduler {
             longest = longest.max(live.run_time_ms);
             add(&mut asks, &self.allocations.amounts(live));
         }
-        let shape = Shape {
+        let scheduling_key = SchedulingKey {
             // A gang's size is a u32, and what is ready is enough.
             min: gang.needed() as u32,
             members: counts.into_iter().collect(),
@@ -59,14 +59,14 @@ impl Scheduler {
             uniform_value: None,
             run_time_bits: run_time_bits(longest),
         };
-        (shape, asks)
+        (scheduling_key, asks)
     }
 
     fn join_as_gang(&mut self, no: GangNo, first_time: bool) {
         let Some(gang) = self.waiting.gangs().get(no) else {
             return;
         };
-        let (shape, asks) = self.shape(gang);
+        let (scheduling_key, asks) = self.scheduling_key(gang);
         let first = gang.ready().first().copied();
         let Some((first, live)) =
             first.and_then(|first| Some((first, self.allocations.get(&first)?)))
@@ -76,18 +76,18 @@ impl Scheduler {
         let (queue, priority_class) = (live.queue, live.priority_class);
         let key = self.waiting.key(first, live, asks, &self.settings);
         if first_time {
-            self.arrives(&shape, queue);
+            self.arrives(&scheduling_key, queue);
         }
         let unit = self
             .waiting
-            .join((queue, priority_class), &shape, asks, key);
+            .join((queue, priority_class), &scheduling_key, asks, key);
         self.waiting.gangs_mut().stands(no, unit);
     }
 
-    /// Takes the gang out of its line.
+    /// Takes the gang out of its pending group.
     pub(super) fn disband(&mut self, no: GangNo) {
-        if let Some((line, key)) = self.waiting.gangs_mut().take_unit(no) {
-            self.waiting.leave(line, key);
+        if let Some((pending_group, key)) = self.waiting.gangs_mut().take_unit(no) {
+            self.waiting.leave(pending_group, key);
         }
     }
 }
@@ -103,8 +103,8 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
             let stop = state
                 .allocations
                 .get(&member)
-                .and_then(|live| live.hold())
-                .map(|hold| hold.stop);
+                .and_then(|live| live.binding())
+                .map(|binding| binding.stop);
             match stop {
                 Some(None) => state.evict(member, PreemptionCause::Gang, None, draft),
                 Some(Some(Stop::Cancelled | Stop::Preempted { .. })) | None => {}
@@ -117,8 +117,11 @@ impl Scheduler {
     /// Once all of a broken gang that is on nodes has been told to go, nothing is left to decide for it.
     pub(super) fn settle(&mut self, no: GangNo) {
         let goes = |member| {
-            let hold = self.allocations.get(&member).and_then(|live| live.hold());
-            hold.is_none_or(|hold| hold.stop.is_some())
+            let binding = self
+                .allocations
+                .get(&member)
+                .and_then(|live| live.binding());
+            binding.is_none_or(|binding| binding.stop.is_some())
         };
         if self.waiting.gangs().on_nodes(no).all(goes) {
             self.waiting.gangs_mut().cleared(no);

@@ -23,14 +23,14 @@ impl PutOff {
 
 /// To see where a queue stands among the others.
 pub const QUEUE: usize = 4;
-/// To see whether there is room for a shape.
+/// To see whether there is room for a scheduling key.
 pub const TRY: usize = 16;
 /// To look at a node closely, and see who would have to go from it.
 pub const LOOK: usize = 160;
 /// To see who may go from a node that has changed, and for each that is on it.
 pub const SEE: usize = 4;
 pub const SEE_EACH: usize = 3;
-/// So many lines, queues or nodes are gone through for one unit.
+/// So many pending groups, queues or nodes are gone through for one unit.
 pub const WALKED_FOR_ONE: usize = 2;
 /// So many nodes are counted by what keeps them off for one unit.
 pub const COUNTED_FOR_ONE: usize = 8;
@@ -39,6 +39,6 @@ pub const COUNTED_FOR_ONE: usize = 8;
 pub const PLACING_LEAST: usize = 3000;
 /// For clearing nodes; one more unit is looked for when it is used up, at the most.
 pub const PREEMPTING_MAX: usize = 25_000;
-/// However many lines and queues had to be gone through before.
+/// However many pending groups and queues had to be gone through before.
 pub const PREEMPTING_LEAST: usize = 5000;
 pub const EXPLAINING_LEAST: usize = 9000;

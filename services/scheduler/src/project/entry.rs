@@ -1,4 +1,4 @@
-//! The history: what was decided about an allocation or a line, and why. An entry is the fact itself, as on the ledger.
+//! The history: what was decided about an allocation or a pending group, and why. An entry is the fact itself, as on the ledger.
 
 use super::state::Preemption;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ inputs! {
     /// The facts that explain something.
     pub enum Said {
         AllocationWaiting,
-        LineExplained,
+        PendingGroupExplained,
         AllocationPlaced,
         AllocationNominated,
         AllocationPreempted,
@@ -48,7 +48,7 @@ impl Said<'_> {
     pub fn reason(self) -> Option<&'static str> {
         match self {
             Self::AllocationWaiting(fact) => Some(fact.reason.name()),
-            Self::LineExplained(fact) => Some(fact.reason.name()),
+            Self::PendingGroupExplained(fact) => Some(fact.reason.name()),
             Self::AllocationPreempted(fact) => Some(fact.cause.name()),
             Self::AllocationRequeued(fact) => Some(fact.cause.name()),
             Self::AllocationEnded(fact) => Some(fact.cause.name()),
@@ -101,7 +101,7 @@ impl Entry {
         self.fact.kind().name()
     }
 
-    /// None for what is said of a line.
+    /// None for what is said of a pending group.
     pub fn allocation(&self) -> Option<AllocationNo> {
         // None of these facts is the request, whose own number would be asked for.
         self.fact.allocation(EventNo(0))
@@ -115,7 +115,7 @@ impl Entry {
     /// Another allocation that is named in it.
     pub fn names(&self) -> Option<AllocationNo> {
         match self.said() {
-            Said::LineExplained(fact) => Some(fact.head),
+            Said::PendingGroupExplained(fact) => Some(fact.head),
             Said::AllocationPreempted(fact) => fact.by,
             Said::QuotaReclaimed(fact) => fact.by,
             _ => None,
@@ -125,7 +125,7 @@ impl Entry {
     /// Takes out the name of the other allocation.
     pub fn hide(&mut self) {
         match &mut self.fact {
-            Event::LineExplained(fact) => fact.head = ANOTHER_TENANTS,
+            Event::PendingGroupExplained(fact) => fact.head = ANOTHER_TENANTS,
             Event::AllocationPreempted(fact) => fact.by = None,
             Event::QuotaReclaimed(fact) => fact.by = None,
             _ => {}

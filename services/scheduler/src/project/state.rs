@@ -4,8 +4,8 @@ use super::entry::Position;
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
 use vocab::{
-    AllocationNo, At, EndCause, GpuShare, LifeFact, LineNo, Millis, PreemptionCause, Refusal,
-    Stage, Token, WaitingReason,
+    AllocationNo, At, EndCause, GpuShare, LifeFact, Millis, PendingGroupNo, PreemptionCause,
+    Refusal, Stage, Token, WaitingReason,
 };
 
 /// The states carry what they need, so that no row can be written that could not be.
@@ -19,7 +19,7 @@ pub enum AllocationState {
     Queued {
         /// None while it was never tried since it came into the queue.
         reason: Option<WaitingReason>,
-        line: Option<LineNo>,
+        pending_group: Option<PendingGroupNo>,
         /// In the queue, or waiting for this reason, since then.
         since: Millis,
         /// The end of a pause.
@@ -142,7 +142,9 @@ impl AllocationState {
         };
         Ok(match fact {
             LifeFact::QuotaReclaimed(_) | LifeFact::AllocationReprioritised(_) => self.clone(),
-            LifeFact::AllocationWaiting(fact) => self.waits(next, at, fact.reason, fact.line),
+            LifeFact::AllocationWaiting(fact) => {
+                self.waits(next, at, fact.reason, fact.pending_group)
+            }
             LifeFact::AllocationNominated(fact) => Self::Nominated {
                 node: fact.node.clone(),
                 since: at.now,
@@ -182,13 +184,19 @@ impl AllocationState {
     fn queued(at: &At, not_before: Option<Millis>) -> Self {
         Self::Queued {
             reason: not_before.map(|_| WaitingReason::Backoff),
-            line: None,
+            pending_group: None,
             since: at.now,
             not_before,
         }
     }
 
-    fn waits(&self, next: Stage, at: &At, reason: WaitingReason, line: Option<LineNo>) -> Self {
+    fn waits(
+        &self,
+        next: Stage,
+        at: &At,
+        reason: WaitingReason,
+        pending_group: Option<PendingGroupNo>,
+    ) -> Self {
         match (next, self) {
             (Stage::Requested, _) => Self::Requested { refusal: None },
             (Stage::Nominated, _) => self.clone(),
@@ -199,7 +207,7 @@ impl AllocationState {
                 };
                 Self::Queued {
                     reason: Some(reason),
-                    line,
+                    pending_group,
                     since: at.now,
                     not_before: pause.filter(|_| reason == WaitingReason::Backoff),
                 }

@@ -3,14 +3,14 @@ use std::fmt::Write;
 use vocab::fact::{
     AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
     AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationStarted,
-    AllocationStopping, AllocationWaiting, LineExplained, QueueSet, QuotaDenied, QuotaReclaimed,
-    QuotaReleased, QuotaReserved, QuotaWaiting, ReservationDecided, ReservationExpired,
-    ReservationSet, ResourceAsked, ResourceDecided, TenantSet,
+    AllocationStopping, AllocationWaiting, PendingGroupExplained, QueueSet, QuotaDenied,
+    QuotaReclaimed, QuotaReleased, QuotaReserved, QuotaWaiting, ReservationDecided,
+    ReservationExpired, ReservationSet, ResourceAsked, ResourceDecided, TenantSet,
 };
 use vocab::{
-    AdminChange, AdvanceReservation, AllocationSpec, EndCause, Event, EventNo, Filter, LineNo, Lsn,
-    Millis, Operation, PlacementPolicy, PreemptionCause, QueueSettings, Refusal, ReservationNo,
-    ResourceAnswer, ResourceAsk, ResourceKind, Rule, WaitingReason,
+    AdminChange, AdvanceReservation, AllocationSpec, EndCause, Event, EventNo, Filter, Lsn, Millis,
+    Operation, PendingGroupNo, PlacementPolicy, PreemptionCause, QueueSettings, Refusal,
+    ReservationNo, ResourceAnswer, ResourceAsk, ResourceKind, Rule, WaitingReason,
 };
 
 fn token(text: &str) -> Token {
@@ -57,11 +57,11 @@ fn decided(version: u64, nodes: &[&str]) -> Event {
 /// A fact, about allocation 1 where it is about one.
 fn event(step: &str) -> Event {
     let allocation = AllocationNo(1);
-    let waiting = |reason, line: Option<u64>| {
+    let waiting = |reason, pending_group: Option<u64>| {
         Event::AllocationWaiting(AllocationWaiting {
             allocation,
             reason,
-            line: line.map(LineNo),
+            pending_group: pending_group.map(PendingGroupNo),
         })
     };
     let ended = |cause| {
@@ -183,8 +183,8 @@ fn event(step: &str) -> Event {
         "ended" => ended(EndCause::Finished),
         "cancelled" => ended(EndCause::Cancelled),
         "released" => Event::QuotaReleased(QuotaReleased { allocation }),
-        "explained" => Event::LineExplained(LineExplained {
-            line: LineNo(4),
+        "explained" => Event::PendingGroupExplained(PendingGroupExplained {
+            pending_group: PendingGroupNo(4),
             queue: token("q"),
             reason: WaitingReason::NoRoomNow,
             head: allocation,
@@ -227,7 +227,7 @@ fn state(row: &AllocationRow) -> String {
     }
     if let AllocationState::Queued {
         reason,
-        line,
+        pending_group,
         since,
         not_before,
     } = &row.state
@@ -235,8 +235,8 @@ fn state(row: &AllocationRow) -> String {
         if let Some(reason) = reason {
             write!(text, " {}", reason.name()).unwrap();
         }
-        if let Some(line) = line {
-            write!(text, " line {}", line.0).unwrap();
+        if let Some(pending_group) = pending_group {
+            write!(text, " pending_group {}", pending_group.0).unwrap();
         }
         write!(text, " since {}", since.0).unwrap();
         if let Some(until) = not_before {
@@ -385,7 +385,7 @@ fn an_allocation_lives_and_ends() {
     check("requested, denied", "denied quota_exceeded");
     check(
         "requested, reserved, depends, waiting",
-        "queued no_room_now line 4 since 4, live",
+        "queued no_room_now pending_group 4 since 4, live",
     );
     check("requested, reserved, placed", "placed placed 3, live");
     check(
@@ -416,7 +416,7 @@ fn a_nomination_ends_in_a_place_or_back_in_line() {
     );
     check(
         "requested, reserved, nominated, waiting",
-        "queued no_room_now line 4 since 4, live",
+        "queued no_room_now pending_group 4 since 4, live",
     );
     check("requested, reserved, nominated, cancelled", "ended");
 }
@@ -496,7 +496,7 @@ fn what_was_decided_is_an_entry() {
         "ended, told allocation_ended finished",
     );
     check_last("requested, denied, ended", "");
-    check_last("explained", "entry line_explained no_room_now");
+    check_last("explained", "entry pending_group_explained no_room_now");
 }
 
 #[test]
@@ -516,7 +516,7 @@ fn quota_is_waited_for_and_may_be_taken_back() {
     check("requested, waits for quota, cancelled", "ended");
     check(
         "requested, reserved, waiting, taken back",
-        "queued no_room_now line 4 since 3, live",
+        "queued no_room_now pending_group 4 since 3, live",
     );
     check(
         "requested, reserved, waiting, taken back, without quota",
@@ -569,7 +569,7 @@ fn a_priority_is_changed_wherever_it_stands() {
     check("requested, reprioritised", "requested at -4, live");
     check(
         "requested, reserved, waiting, reprioritised",
-        "queued at -4 no_room_now line 4 since 3, live",
+        "queued at -4 no_room_now pending_group 4 since 3, live",
     );
     check(
         "requested, reserved, placed, reprioritised, started",

@@ -6,8 +6,8 @@ use sqlx::{PgExecutor, PgPool};
 use table::{Read, Table};
 use uuid::Uuid;
 use vocab::{
-    AllocationId, CellNo, EndCause, GpuShare, LineNo, Lsn, Millis, QosClass, Refusal, Rule, Stage,
-    Token, WaitingReason,
+    AllocationId, CellNo, EndCause, GpuShare, Lsn, Millis, PendingGroupNo, QosClass, Refusal, Rule,
+    Stage, Token, WaitingReason,
 };
 
 /// Every allocation, live and ended, as the ledger has it.
@@ -53,7 +53,10 @@ use vocab::{
          WHEN 'stopping' THEN node IS NOT NULL
          ELSE true END"
 ))]
-#[table(check(in_line_only_in_the_queue, "line IS NULL OR state = 'queued'"))]
+#[table(check(
+    in_a_group_only_in_the_queue,
+    "pending_group IS NULL OR state = 'queued'"
+))]
 #[table(check(
     nominated_for_a_node,
     "(state = 'nominated') = (nominated_node IS NOT NULL)"
@@ -127,9 +130,9 @@ pub struct Record<'a> {
     /// The name of its gang, among the tenant's.
     #[table(fixed)]
     gang: Option<&'a Token>,
-    /// None while it is in no line, as during a pause.
-    #[table(check = "line > 0")]
-    line: Option<LineNo>,
+    /// None while it is in no pending group, as during a pause.
+    #[table(check = "pending_group > 0")]
+    pending_group: Option<PendingGroupNo>,
     /// How often it was queued again.
     #[table(default = "0", check = "attempts >= 0")]
     attempts: u32,
@@ -175,14 +178,14 @@ impl<'a> Record<'a> {
         let gpu = spec.gpu.as_ref();
         let place = state.place();
         let gpus = place.map_or(&[][..], |place| &place.gpus);
-        let (mut reason, mut line, mut nominated) = (None, None, None);
+        let (mut reason, mut pending_group, mut nominated) = (None, None, None);
         let (mut cause, mut ended) = (None, None);
         match state {
             AllocationState::Queued {
                 reason: why,
-                line: of,
+                pending_group: of,
                 ..
-            } => (reason, line) = (*why, *of),
+            } => (reason, pending_group) = (*why, *of),
             AllocationState::Nominated { node, .. } => nominated = Some(node),
             AllocationState::Ended { cause: why, at, .. } => {
                 (cause, ended) = (Some(*why), Some(*at));
@@ -222,7 +225,7 @@ impl<'a> Record<'a> {
             queue: row.queue(),
             priority_class: spec.priority_class.as_ref(),
             gang: spec.gang.as_ref().map(|gang| &gang.name),
-            line,
+            pending_group,
             attempts: row.attempts,
             last_end_cause: row.last_cause,
             run_time_ms: spec.run_time_ms,
@@ -272,7 +275,7 @@ pub struct Allocation {
     /// Which rule keeps it waiting for quota, or has denied it.
     pub quota: Option<Refusal>,
     pub waiting_reason: Option<WaitingReason>,
-    pub line: Option<LineNo>,
+    pub pending_group: Option<PendingGroupNo>,
     /// Is being cleared for it.
     pub nominated_node: Option<String>,
     pub node: Option<String>,
@@ -298,7 +301,7 @@ pub async fn allocation(
 ) -> Result<Option<Allocation>, WarmError> {
     let record = sqlx::query!(
         r#"SELECT tenant, job_set, name, queue, priority, priority_class, gang, cpu_milli, memory_bytes, gpu_count,
-                  gpu_milli, gpu_models, run_time_ms, state, waiting_reason, line, nominated_node, node, gpu_devices,
+                  gpu_milli, gpu_models, run_time_ms, state, waiting_reason, pending_group, nominated_node, node, gpu_devices,
                   gpu_shares, preempted, attempts, last_end_cause, end_cause, team, namespace, qos, cpu_milli_limit,
                   memory_bytes_limit, quota_rule, quota_subject, quota_limit, quota_actual,
                   requested_at AS "requested_at: Moment", placed_at AS "placed_at: Moment",
@@ -312,7 +315,9 @@ pub async fn allocation(
     let Some(record) = record else {
         return Ok(None);
     };
-    let line = record.line.map(|line| unsigned("line", line));
+    let pending_group = record
+        .pending_group
+        .map(|pending_group| unsigned("pending_group", pending_group));
     let quota = match (record.quota_rule, record.quota_subject) {
         (Some(rule), Some(subject)) => Some(Refusal {
             rule: Rule::read(rule, "quota_rule")?,
@@ -345,7 +350,7 @@ pub async fn allocation(
         run_time_ms: unsigned("run_time_ms", record.run_time_ms)?,
         state: record.state,
         waiting_reason: Option::read(record.waiting_reason, "waiting_reason")?,
-        line: line.transpose()?.map(LineNo),
+        pending_group: pending_group.transpose()?.map(PendingGroupNo),
         nominated_node: record.nominated_node,
         node: record.node,
         gpus: shares(&record.gpu_devices, &record.gpu_shares)?,
@@ -369,11 +374,11 @@ pub async fn changed_behind(pool: &PgPool, lsn: Lsn) -> Result<Vec<String>, Warm
     .bind(bigint("lsn", lsn.0)?)
     .fetch_all(pool)
     .await?;
-    let line = |(id, tenant, name): (Uuid, String, Option<String>)| {
+    let pending_group = |(id, tenant, name): (Uuid, String, Option<String>)| {
         let name = name.unwrap_or_default();
         format!("{id} of {tenant} {name}").trim_end().to_owned()
     };
-    Ok(rows.into_iter().map(line).collect())
+    Ok(rows.into_iter().map(pending_group).collect())
 }
 
 /// Two columns, a device and its share at the same place of both.

@@ -26,8 +26,8 @@ pub struct Explanation {
     pub allocation: Allocation,
     /// What was decided about it by then, the oldest first; of a long life the last part.
     pub history: Vec<Entry>,
-    /// What was last said by then of the line that it waited in.
-    pub line: Option<Entry>,
+    /// What was last said by then of the pending group that it waited in.
+    pub pending_group: Option<Entry>,
     /// Only when no moment was asked for: where it stands is not kept.
     pub place: Option<PlaceInQueue>,
     /// How far the tables follow the ledger.
@@ -49,14 +49,14 @@ pub async fn explain(
     let upto = as_of.unwrap_or(Lsn(u64::MAX));
     let mut history = history::of_allocation(&mut tx, id, upto, HISTORY_MAX).await?;
     let in_line = match as_of {
-        None => allocation.line,
+        None => allocation.pending_group,
         Some(_) => history.last().and_then(|entry| match entry.said() {
-            Said::AllocationWaiting(fact) => fact.line,
+            Said::AllocationWaiting(fact) => fact.pending_group,
             _ => None,
         }),
     };
-    let mut line = match in_line {
-        Some(line) => history::of_line(&mut *tx, line, upto).await?,
+    let mut pending_group = match in_line {
+        Some(pending_group) => history::of_pending_group(&mut *tx, pending_group, upto).await?,
         None => None,
     };
     let place = match as_of {
@@ -64,20 +64,20 @@ pub async fn explain(
         Some(_) => None,
     };
     let (high, _) = id.0.as_u64_pair();
-    let entries = history.iter_mut().chain(&mut line);
+    let entries = history.iter_mut().chain(&mut pending_group);
     name_only_own(&mut tx, tenant, CellNo(high), entries).await?;
     let through = position(&mut tx).await?;
     tx.commit().await?;
     Ok(Some(Explanation {
         allocation,
         history,
-        line,
+        pending_group,
         place,
         through,
     }))
 }
 
-/// Why one waits that waits for a place: what was last said of its line, or else of itself.
+/// Why one waits that waits for a place: what was last said of its pending group, or else of itself.
 pub async fn waits_for(
     pool: &PgPool,
     allocation: &Allocation,
@@ -85,15 +85,17 @@ pub async fn waits_for(
     if allocation.nominated_node.is_some() {
         return Ok(Some(WaitingReason::Nominated));
     }
-    let said = match allocation.line {
-        Some(line) => history::of_line(pool, line, Lsn(u64::MAX)).await?,
+    let said = match allocation.pending_group {
+        Some(pending_group) => {
+            history::of_pending_group(pool, pending_group, Lsn(u64::MAX)).await?
+        }
         None => None,
     };
-    let of_line = said.and_then(|entry| match entry.said() {
-        Said::LineExplained(line) => Some(line.reason),
+    let of_pending_group = said.and_then(|entry| match entry.said() {
+        Said::PendingGroupExplained(pending_group) => Some(pending_group.reason),
         _ => None,
     });
-    Ok(of_line.or(allocation.waiting_reason))
+    Ok(of_pending_group.or(allocation.waiting_reason))
 }
 
 /// Takes the names of other tenants' allocations out.

@@ -1,11 +1,11 @@
-//! The table `explanations` and the column `allocations.facts`: what was decided about an allocation or a line, and why.
+//! The table `explanations` and the column `allocations.facts`: what was decided about an allocation or a pending group, and why.
 
 use crate::project::{Entries, Entry, Position, Said};
 use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
 use sqlx::{PgConnection, PgExecutor};
 use table::Table;
 use uuid::Uuid;
-use vocab::{AllocationId, CellNo, Event, LineNo, Lsn, Millis, Token};
+use vocab::{AllocationId, CellNo, Event, Lsn, Millis, PendingGroupNo, Token};
 use wire::Message;
 
 /// What was said longer ago than this is forgotten: 30 days of the ledger's clock. What stands with an allocation stays
@@ -17,17 +17,17 @@ const FORGOTTEN_PER_ENTRY: i64 = 2;
 /// Entries that count for that.
 const FORGOTTEN_MAX: usize = 5000;
 
-/// What was decided about an allocation or a line, and why, in the order of the ledger. The same entry comes again when a
+/// What was decided about an allocation or a pending group, and why, in the order of the ledger. The same entry comes again when a
 /// batch does; it says the same then.
 #[derive(Table)]
 #[table(name = "explanations", key(lsn, event_index), fixed)]
 #[table(check(
-    of_an_allocation_or_of_a_line,
-    "(kind = 'line_explained') = (allocation_id IS NULL) AND (kind = 'line_explained') = (queue IS NOT NULL)"
+    of_an_allocation_or_of_a_pending_group,
+    "(kind = 'pending_group_explained') = (allocation_id IS NULL) AND (kind = 'pending_group_explained') = (queue IS NOT NULL)"
 ))]
 #[table(check(
-    line_of_what_waits,
-    "CASE kind WHEN 'line_explained' THEN line IS NOT NULL WHEN 'allocation_waiting' THEN true ELSE line IS NULL END"
+    pending_group_of_what_waits,
+    "CASE kind WHEN 'pending_group_explained' THEN pending_group IS NOT NULL WHEN 'allocation_waiting' THEN true ELSE pending_group IS NULL END"
 ))]
 // What waits for quota, or is denied it, has the rule that was broken, which the contract names.
 #[table(check(
@@ -55,14 +55,14 @@ const FORGOTTEN_MAX: usize = 5000;
     where "allocation_id IS NOT NULL"
 ))]
 #[table(index(
-    of_line,
-    on "line, lsn DESC, event_index DESC",
-    where "kind = 'line_explained'"
+    of_pending_group,
+    on "pending_group, lsn DESC, event_index DESC",
+    where "kind = 'pending_group_explained'"
 ))]
 #[table(index(
     of_queue,
     on "queue, lsn DESC, event_index DESC",
-    where "kind = 'line_explained'"
+    where "kind = 'pending_group_explained'"
 ))]
 pub struct Record<'a> {
     #[table(check = "lsn > 0")]
@@ -71,14 +71,14 @@ pub struct Record<'a> {
     event_index: u32,
     at: Millis,
     #[table(
-        check = "kind IN ('allocation_waiting', 'line_explained', 'allocation_placed', 'allocation_nominated', 'allocation_preempted', 'allocation_requeued', 'allocation_ended', 'quota_waiting', 'quota_denied', 'quota_reclaimed', 'allocation_reprioritised')"
+        check = "kind IN ('allocation_waiting', 'pending_group_explained', 'allocation_placed', 'allocation_nominated', 'allocation_preempted', 'allocation_requeued', 'allocation_ended', 'quota_waiting', 'quota_denied', 'quota_reclaimed', 'allocation_reprioritised')"
     )]
     kind: &'static str,
     allocation_id: Option<Uuid>,
-    /// The line that is explained, or that the allocation waits in.
-    #[table(check = "line > 0")]
-    line: Option<LineNo>,
-    /// The line's.
+    /// The pending group that is explained, or that the allocation waits in.
+    #[table(check = "pending_group > 0")]
+    pending_group: Option<PendingGroupNo>,
+    /// The pending group's.
     queue: Option<&'a Token>,
     /// Why it waits, had to go, or ended.
     reason: Option<&'static str>,
@@ -88,9 +88,9 @@ pub struct Record<'a> {
 
 impl<'a> Record<'a> {
     pub fn of(cell: CellNo, entry: &'a Entry) -> Self {
-        let (line, queue) = match entry.said() {
-            Said::AllocationWaiting(fact) => (fact.line, None),
-            Said::LineExplained(fact) => (Some(fact.line), Some(&fact.queue)),
+        let (pending_group, queue) = match entry.said() {
+            Said::AllocationWaiting(fact) => (fact.pending_group, None),
+            Said::PendingGroupExplained(fact) => (Some(fact.pending_group), Some(&fact.queue)),
             _ => (None, None),
         };
         Self {
@@ -99,7 +99,7 @@ impl<'a> Record<'a> {
             at: entry.at,
             kind: entry.kind(),
             allocation_id: entry.allocation().map(|no| no.id(cell).0),
-            line,
+            pending_group,
             queue,
             reason: entry.said().reason(),
             fact: entry.bytes(),
@@ -168,17 +168,17 @@ pub async fn of_allocation(
     Ok(entries)
 }
 
-/// What was last said of a line up to a position.
-pub async fn of_line(
+/// What was last said of a pending group up to a position.
+pub async fn of_pending_group(
     db: impl PgExecutor<'_>,
-    line: LineNo,
+    pending_group: PendingGroupNo,
     through: Lsn,
 ) -> Result<Option<Entry>, WarmError> {
     let record = sqlx::query!(
         r#"SELECT lsn, event_index, at AS "at: Moment", fact
-           FROM explanations WHERE kind = 'line_explained' AND line = $1 AND lsn <= $2
+           FROM explanations WHERE kind = 'pending_group_explained' AND pending_group = $1 AND lsn <= $2
            ORDER BY lsn DESC, event_index DESC LIMIT 1"#,
-        bigint("line", line.0)?,
+        bigint("pending_group", pending_group.0)?,
         i64::try_from(through.0).unwrap_or(i64::MAX),
     )
     .fetch_optional(db)

@@ -6,8 +6,8 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 use table::{Read, Table};
 use uuid::Uuid;
 use vocab::{
-    AllocationId, AllocationNo, AllocationSpec, CellNo, LineNo, Millis, ResourceKind, Token,
-    WaitingReason,
+    AllocationId, AllocationNo, AllocationSpec, CellNo, Millis, PendingGroupNo, ResourceKind,
+    Token, WaitingReason,
 };
 
 /// How one stands that waits.
@@ -51,10 +51,13 @@ fn size(spec: &AllocationSpec) -> u64 {
 #[derive(Table)]
 #[table(name = "scheduling_queue", key(allocation_id))]
 #[table(check(paused_until_a_moment, "(state = 'paused') = (not_before IS NOT NULL)"))]
-#[table(check(in_line_only_when_queued, "line IS NULL OR state = 'queued'"))]
+#[table(check(
+    in_a_group_only_when_queued,
+    "pending_group IS NULL OR state = 'queued'"
+))]
 #[table(index(by_tenant, on "tenant"))]
 #[table(index(by_queue, on "queue"))]
-#[table(index(by_line, on "line", where "line IS NOT NULL"))]
+#[table(index(by_pending_group, on "pending_group", where "pending_group IS NOT NULL"))]
 pub struct Record<'a> {
     #[table(references = "allocations ON DELETE CASCADE")]
     allocation_id: Uuid,
@@ -73,8 +76,8 @@ pub struct Record<'a> {
     since: Millis,
     #[table(fixed)]
     queue: &'a Token,
-    #[table(check = "line > 0")]
-    line: Option<LineNo>,
+    #[table(check = "pending_group > 0")]
+    pending_group: Option<PendingGroupNo>,
     /// Nominated: its node is being cleared. Paused: not tried before `not_before`.
     #[table(
         default = "'queued'",
@@ -94,15 +97,15 @@ pub struct Record<'a> {
 impl<'a> Record<'a> {
     /// None: it does not wait.
     fn of(cell: CellNo, Written { row, .. }: &'a Written) -> Option<Self> {
-        let (standing, waiting_reason, line, since) = match &row.state {
+        let (standing, waiting_reason, pending_group, since) = match &row.state {
             AllocationState::Queued {
                 reason,
-                line,
+                pending_group,
                 since,
                 not_before,
             } => {
                 let standing = not_before.map_or(Standing::Queued, Standing::Paused);
-                (standing, *reason, *line, *since)
+                (standing, *reason, *pending_group, *since)
             }
             AllocationState::Nominated { since, .. } => (Standing::Nominated, None, None, *since),
             AllocationState::Requested { .. }
@@ -118,7 +121,7 @@ impl<'a> Record<'a> {
             waiting_reason,
             since,
             queue: row.queue(),
-            line,
+            pending_group,
             state: standing.name(),
             not_before: match standing {
                 Standing::Paused(until) => Some(until),
@@ -170,12 +173,12 @@ pub struct Queued {
     pub queue: String,
     /// Its place in the queue, from 1, in the order in which the scheduler goes through it.
     pub position: i64,
-    pub line: Option<LineNo>,
-    /// Its place in its line, from 1.
+    pub pending_group: Option<PendingGroupNo>,
+    /// Its place in its pending group, from 1.
     pub position_in_line: Option<i64>,
     pub priority: i32,
     pub standing: Standing,
-    /// The line's, where something was said of it.
+    /// The pending group's, where something was said of it.
     pub waiting_reason: Option<WaitingReason>,
     pub since: Millis,
 }
@@ -183,18 +186,18 @@ pub struct Queued {
 /// What a tenant has waiting, queue by queue, in the order in which it is tried.
 pub async fn queue(pool: &PgPool, tenant: &Token, limit: u32) -> Result<Vec<Queued>, WarmError> {
     let records = sqlx::query!(
-        r#"SELECT w.allocation_id AS "allocation_id!", w.queue AS "queue!", w.position AS "position!", w.line,
+        r#"SELECT w.allocation_id AS "allocation_id!", w.queue AS "queue!", w.position AS "position!", w.pending_group,
                   w.position_in_line, w.priority AS "priority!", w.state AS "state!",
                   w.not_before AS "not_before: Moment", coalesce(said.reason, w.waiting_reason) AS waiting_reason,
                   w.since AS "since!: Moment"
            FROM (SELECT * FROM (
                      SELECT *, row_number() OVER (PARTITION BY queue ORDER BY standing, rank, turn, arrival) AS position,
-                            CASE WHEN line IS NOT NULL
-                                 THEN row_number() OVER (PARTITION BY line ORDER BY rank, turn, arrival)
+                            CASE WHEN pending_group IS NOT NULL
+                                 THEN row_number() OVER (PARTITION BY pending_group ORDER BY rank, turn, arrival)
                             END AS position_in_line
                      FROM queue_order WHERE queue IN (SELECT queue FROM scheduling_queue WHERE tenant = $1)) AS q
                  WHERE tenant = $1 ORDER BY queue, position LIMIT $2) AS w
-           LEFT JOIN LATERAL (SELECT reason FROM explanations AS e WHERE e.kind = 'line_explained' AND e.line = w.line
+           LEFT JOIN LATERAL (SELECT reason FROM explanations AS e WHERE e.kind = 'pending_group_explained' AND e.pending_group = w.pending_group
                               ORDER BY lsn DESC, event_index DESC LIMIT 1) AS said ON true
            ORDER BY w.queue, w.position"#,
         tenant.as_str(),
@@ -203,12 +206,14 @@ pub async fn queue(pool: &PgPool, tenant: &Token, limit: u32) -> Result<Vec<Queu
     .fetch_all(pool)
     .await?;
     let rows = records.into_iter().map(|record| {
-        let line = record.line.map(|line| unsigned("line", line));
+        let pending_group = record
+            .pending_group
+            .map(|pending_group| unsigned("pending_group", pending_group));
         Ok(Queued {
             id: AllocationId(record.allocation_id),
             queue: record.queue,
             position: record.position,
-            line: line.transpose()?.map(LineNo),
+            pending_group: pending_group.transpose()?.map(PendingGroupNo),
             position_in_line: record.position_in_line,
             priority: record.priority,
             standing: Standing::of(&record.state, record.not_before)?,
@@ -227,7 +232,7 @@ pub struct PlaceInQueue {
     /// From 1.
     pub position: i64,
     pub in_queue: i64,
-    /// From 1; none while it is in no line.
+    /// From 1; none while it is in no pending group.
     pub position_in_line: Option<i64>,
     pub in_line: Option<i64>,
 }
@@ -241,10 +246,10 @@ pub async fn place(
                   position AS "position!", in_queue AS "in_queue!", position_in_line, in_line
            FROM (SELECT *, row_number() OVER (PARTITION BY queue ORDER BY standing, rank, turn, arrival) AS position,
                         count(*) OVER (PARTITION BY queue) AS in_queue,
-                        CASE WHEN line IS NOT NULL
-                             THEN row_number() OVER (PARTITION BY line ORDER BY rank, turn, arrival)
+                        CASE WHEN pending_group IS NOT NULL
+                             THEN row_number() OVER (PARTITION BY pending_group ORDER BY rank, turn, arrival)
                         END AS position_in_line,
-                        CASE WHEN line IS NOT NULL THEN count(*) OVER (PARTITION BY line) END AS in_line
+                        CASE WHEN pending_group IS NOT NULL THEN count(*) OVER (PARTITION BY pending_group) END AS in_line
                  FROM queue_order
                  WHERE queue = (SELECT queue FROM scheduling_queue WHERE allocation_id = $1)) AS q
            WHERE allocation_id = $1"#,

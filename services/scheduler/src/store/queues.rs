@@ -18,7 +18,7 @@ pub struct QueueState {
     pub held: Held,
     /// How many wait in it.
     pub waiting: u64,
-    /// What was last said when one of its lines was explained.
+    /// What was last said when one of its pending groups was explained.
     pub share: Option<Share>,
 }
 
@@ -63,7 +63,7 @@ pub async fn queues(pool: &PgPool) -> Result<Vec<QueueState>, WarmError> {
            LEFT JOIN held ON held.queue = known.queue
            LEFT JOIN waiting ON waiting.queue = known.queue
            LEFT JOIN LATERAL (SELECT lsn, event_index, at, fact FROM explanations AS e
-                              WHERE e.kind = 'line_explained' AND e.queue = known.queue
+                              WHERE e.kind = 'pending_group_explained' AND e.queue = known.queue
                               ORDER BY lsn DESC, event_index DESC LIMIT 1) AS said ON true
            ORDER BY known.queue"#
     )
@@ -123,9 +123,9 @@ pub async fn queues(pool: &PgPool) -> Result<Vec<QueueState>, WarmError> {
 
 fn share_of(entry: &Entry) -> Option<Share> {
     match entry.said() {
-        Said::LineExplained(line) => Some(Share {
-            share_ppm: line.share_ppm,
-            fair_share_ppm: line.fair_share_ppm,
+        Said::PendingGroupExplained(pending_group) => Some(Share {
+            share_ppm: pending_group.share_ppm,
+            fair_share_ppm: pending_group.fair_share_ppm,
             at: entry.at,
         }),
         _ => None,

@@ -5,8 +5,8 @@ use ledger::Projection;
 use scheduler::project::{ANOTHER_TENANTS, Entry, Outcome, Over, Said, WarmProjection};
 use vocab::fact::{
     AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
-    AllocationRequested, AllocationRequeued, AllocationStopping, AllocationWaiting, LineExplained,
-    QuotaReserved,
+    AllocationRequested, AllocationRequeued, AllocationStopping, AllocationWaiting,
+    PendingGroupExplained, QuotaReserved,
 };
 use vocab::{At, Candidate, Event, EventNo, Filter, Operation, PlacementPolicy, ResourceKind};
 
@@ -85,17 +85,18 @@ impl Cell {
         allocation
     }
 
-    async fn wait(&mut self, allocation: AllocationNo, line: u64) {
+    async fn wait(&mut self, allocation: AllocationNo, pending_group: u64) {
         let waiting = Event::AllocationWaiting(AllocationWaiting {
             allocation,
             reason: WaitingReason::NoRoomNow,
-            line: Some(LineNo(line)),
+            pending_group: Some(PendingGroupNo(pending_group)),
         });
         self.say(waiting).await;
     }
 
-    async fn line(&mut self, line: u64, head: AllocationNo, cpu: u32) {
-        self.say(said_of_line(line, head, cpu).into()).await;
+    async fn pending_group(&mut self, pending_group: u64, head: AllocationNo, cpu: u32) {
+        self.say(said_of_pending_group(pending_group, head, cpu).into())
+            .await;
     }
 
     async fn place(&mut self, allocation: AllocationNo) {
@@ -159,9 +160,13 @@ fn preempted(allocation: AllocationNo, by: Option<AllocationNo>) -> AllocationPr
     }
 }
 
-fn said_of_line(line: u64, head: AllocationNo, cpu: u32) -> LineExplained {
-    LineExplained {
-        line: LineNo(line),
+fn said_of_pending_group(
+    pending_group: u64,
+    head: AllocationNo,
+    cpu: u32,
+) -> PendingGroupExplained {
+    PendingGroupExplained {
+        pending_group: PendingGroupNo(pending_group),
         queue: token("shared"),
         reason: WaitingReason::NoRoomNow,
         head,
@@ -172,10 +177,10 @@ fn said_of_line(line: u64, head: AllocationNo, cpu: u32) -> LineExplained {
     }
 }
 
-/// The nodes that lacked cores when the line was explained.
+/// The nodes that lacked cores when the pending group was explained.
 fn short_of_cpu(explanation: &store::Explanation) -> Option<u32> {
-    match explanation.line.as_ref()?.said() {
-        Said::LineExplained(line) => (line.counts)
+    match explanation.pending_group.as_ref()?.said() {
+        Said::PendingGroupExplained(pending_group) => (pending_group.counts)
             .iter()
             .find(|(filter, _)| *filter == Filter::Cpu)
             .map(|(_, n)| *n),
@@ -189,11 +194,11 @@ async fn what_was_said_can_be_read_as_of_an_earlier_position() {
     let mut cell = Cell::new(&scratch).await;
     let first = cell.request("t").await; // 1, 2
     let second = cell.request("t").await; // 3, 4
-    cell.line(7, first, 731).await; // 5
+    cell.pending_group(7, first, 731).await; // 5
     cell.wait(first, 7).await; // 6
     cell.wait(second, 7).await; // 7
-    cell.line(7, first, 700).await; // 8
-    cell.line(8, first, 1).await; // 9
+    cell.pending_group(7, first, 700).await; // 8
+    cell.pending_group(8, first, 1).await; // 9
     cell.place(first).await; // 10
 
     let now = cell.explain(second, None).await;
@@ -203,10 +208,13 @@ async fn what_was_said_can_be_read_as_of_an_earlier_position() {
     let place = now.place.expect("it waits");
     assert_eq!((place.position, place.in_queue), (1, 1));
     assert_eq!((place.position_in_line, place.in_line), (Some(1), Some(1)));
-    let line = now.line.expect("its line was explained");
-    let said = said_of_line(7, first, 700);
-    let position = line.position;
-    assert_eq!(Some(line), Entry::new(position, Millis(T0_MS + 8000), said));
+    let pending_group = now.pending_group.expect("its pending_group was explained");
+    let said = said_of_pending_group(7, first, 700);
+    let position = pending_group.position;
+    assert_eq!(
+        Some(pending_group),
+        Entry::new(position, Millis(T0_MS + 8000), said)
+    );
 
     let before = cell.explain(second, Some(7)).await;
     assert_eq!((short_of_cpu(&before), before.place), (Some(731), None));
@@ -215,12 +223,15 @@ async fn what_was_said_can_be_read_as_of_an_earlier_position() {
         kinds(&first_now.history),
         [(6, "allocation_waiting"), (10, "allocation_placed")]
     );
-    assert_eq!((first_now.line, first_now.place), (None, None));
+    assert_eq!((first_now.pending_group, first_now.place), (None, None));
     let first_then = cell.explain(first, Some(9)).await;
     assert_eq!(kinds(&first_then.history), [(6, "allocation_waiting")]);
     assert_eq!(short_of_cpu(&first_then), Some(700));
     let too_early = cell.explain(first, Some(5)).await;
-    assert_eq!((too_early.history, too_early.line), (Vec::new(), None));
+    assert_eq!(
+        (too_early.history, too_early.pending_group),
+        (Vec::new(), None)
+    );
 
     let queue = store::queue(&cell.pool, &token("t"), 10).await.unwrap();
     assert_eq!(queue[0].waiting_reason, Some(WaitingReason::NoRoomNow));
@@ -275,7 +286,7 @@ async fn a_preemption_says_what_it_freed_and_names_no_other_tenants_allocation()
     let mut cell = Cell::new(&scratch).await;
     let victim = cell.request("t").await;
     let other = cell.request("other").await;
-    cell.line(7, other, 5).await;
+    cell.pending_group(7, other, 5).await;
     cell.place(victim).await;
     let grace_until = cell.preempt(victim, Some(other)).await;
     let found = cell.preemptions("t").await;
@@ -316,7 +327,9 @@ async fn a_preemption_says_what_it_freed_and_names_no_other_tenants_allocation()
     };
     let found = explanation.history.iter().find_map(preempted);
     assert_eq!(found, Some(None));
-    let head = explanation.line.and_then(|line| line.names());
+    let head = explanation
+        .pending_group
+        .and_then(|pending_group| pending_group.names());
     assert_eq!(head, Some(ANOTHER_TENANTS));
     let theirs = store::explain(&cell.pool, &token("t"), other.id(CELL), None).await;
     assert_eq!(theirs.unwrap(), None);
@@ -328,9 +341,9 @@ async fn what_was_said_long_ago_is_forgotten() {
     let scratch = ready("forgotten").await;
     let mut cell = Cell::new(&scratch).await;
     let one = cell.request("t").await; // 1, 2
-    cell.line(7, one, 1).await; // 3
+    cell.pending_group(7, one, 1).await; // 3
     cell.wait(one, 7).await; // 4
-    cell.line(7, one, 2).await; // 5
+    cell.pending_group(7, one, 2).await; // 5
     assert_eq!(
         kinds(&cell.explain(one, None).await.history),
         [(4, "allocation_waiting")]

@@ -16,8 +16,8 @@ use scheduler::{
 use sqlx::{Executor, PgPool};
 use std::sync::Arc;
 use vocab::{
-    AllocationNo, AllocationSpec, CellNo, EndCause, Gang, GpuRequest, GpuShare, LineNo, Lsn,
-    Millis, PreemptionCause, QosClass, Refusal, Rule, Token, WaitingReason,
+    AllocationNo, AllocationSpec, CellNo, EndCause, Gang, GpuRequest, GpuShare, Lsn, Millis,
+    PendingGroupNo, PreemptionCause, QosClass, Refusal, Rule, Token, WaitingReason,
 };
 
 const CELL: CellNo = CellNo(3);
@@ -71,7 +71,7 @@ fn row(allocation: u64, priority: i32, state: AllocationState) -> AllocationRow 
 fn queued(reason: Option<WaitingReason>, since: i64) -> AllocationState {
     AllocationState::Queued {
         reason,
-        line: reason.map(|_| LineNo(1 << 40)),
+        pending_group: reason.map(|_| PendingGroupNo(1 << 40)),
         since: Millis(since),
         not_before: None,
     }
@@ -80,7 +80,7 @@ fn queued(reason: Option<WaitingReason>, since: i64) -> AllocationState {
 fn paused(until: i64) -> AllocationState {
     AllocationState::Queued {
         reason: Some(WaitingReason::Backoff),
-        line: None,
+        pending_group: None,
         since: Millis(1),
         not_before: Some(Millis(until)),
     }
@@ -257,11 +257,14 @@ async fn every_state_is_read_as_it_was_written() {
         assert_eq!(found.gang.as_deref(), Some("g"));
         assert_eq!(found.run_time_ms, AllocationSpec::RUN_TIME_MS_MAX);
         let waits = match &state {
-            AllocationState::Queued { line, .. } => (*line, None),
+            AllocationState::Queued { pending_group, .. } => (*pending_group, None),
             AllocationState::Nominated { node, .. } => (None, Some(node.as_str())),
             _ => (None, None),
         };
-        assert_eq!((found.line, found.nominated_node.as_deref()), waits);
+        assert_eq!(
+            (found.pending_group, found.nominated_node.as_deref()),
+            waits
+        );
         let (reason, cause, end) = match state {
             AllocationState::Queued { reason, .. } => (reason, None, None),
             AllocationState::Ended { cause, at, .. } => (None, Some(cause), Some(at)),
@@ -466,8 +469,8 @@ async fn impossible_rows_are_refused() {
         (3, "ended_at = NULL", "time_of_the_end"),
         (1, "nominated_node = 'n'", "nominated_for_a_node"),
         (1, "state = 'nominated'", "nominated_for_a_node"),
-        (1, "line = 0", "allocations_line_check"),
-        (2, "line = 1", "in_line_only_in_the_queue"),
+        (1, "pending_group = 0", "allocations_pending_group_check"),
+        (2, "pending_group = 1", "in_a_group_only_in_the_queue"),
         (2, "preempted = true", "preempted_from_its_node"),
         (3, "attempts = 0", "queued_again_for_a_cause"),
         (3, "last_end_cause = NULL", "queued_again_for_a_cause"),

@@ -233,23 +233,23 @@ async fn impossible_rows_of_the_new_tables_are_refused() {
     let cases = [
         (
             "explanations",
-            "1, 0, now(), 'line_explained', NULL, NULL, 'q', 'no_room_now', ''",
-            "line_of_what_waits",
+            "1, 0, now(), 'pending_group_explained', NULL, NULL, 'q', 'no_room_now', ''",
+            "pending_group_of_what_waits",
         ),
         (
             "explanations",
-            "1, 0, now(), 'line_explained', NULL, 1, NULL, 'no_room_now', ''",
-            "of_an_allocation_or_of_a_line",
+            "1, 0, now(), 'pending_group_explained', NULL, 1, NULL, 'no_room_now', ''",
+            "of_an_allocation_or_of_a_pending_group",
         ),
         (
             "explanations",
             "1, 0, now(), 'allocation_waiting', NULL, 1, NULL, 'no_room_now', ''",
-            "of_an_allocation_or_of_a_line",
+            "of_an_allocation_or_of_a_pending_group",
         ),
         (
             "explanations",
             "1, 0, now(), 'allocation_placed', 'ID', 1, NULL, NULL, ''",
-            "line_of_what_waits",
+            "pending_group_of_what_waits",
         ),
         (
             "explanations",
@@ -338,7 +338,10 @@ async fn impossible_rows_of_the_new_tables_are_refused() {
     let updates = [
         ("state = 'paused'", "paused_until_a_moment"),
         ("not_before = now()", "paused_until_a_moment"),
-        ("state = 'nominated', line = 1", "in_line_only_when_queued"),
+        (
+            "state = 'nominated', pending_group = 1",
+            "in_a_group_only_when_queued",
+        ),
         (
             "waiting_reason = 'bored'",
             "scheduling_queue_waiting_reason_check",

@@ -2,9 +2,9 @@
 
 use crate::spec::ResourceAmount;
 use crate::{
-    AllocationNo, CancelVerdict, Candidate, EndCause, EventNo, Filter, GpuShare, LineNo, Millis,
-    PlacementPolicy, PreemptionCause, Refusal, ReservationNo, ResourceAnswer, ResourceKind, Slot,
-    Token, WaitingReason,
+    AllocationNo, CancelVerdict, Candidate, EndCause, EventNo, Filter, GpuShare, Millis,
+    PendingGroupNo, PlacementPolicy, PreemptionCause, Refusal, ReservationNo, ResourceAnswer,
+    ResourceKind, Slot, Token, WaitingReason,
 };
 use serde::{Deserialize, Serialize};
 
@@ -39,21 +39,21 @@ pub struct AllocationWaiting {
     pub allocation: AllocationNo,
     #[wire(2)]
     pub reason: WaitingReason,
-    /// None while it is in no line, as during a backoff.
+    /// None while it is in no pending group, as during a backoff.
     #[wire(3)]
-    pub line: Option<LineNo>,
+    pub pending_group: Option<PendingGroupNo>,
 }
 
-/// Why a whole line waits, and what would free it. Replaces what was said of the line before.
+/// Why a whole pending group waits, and what would free it. Replaces what was said of the group before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
-pub struct LineExplained {
+pub struct PendingGroupExplained {
     #[wire(1)]
-    pub line: LineNo,
+    pub pending_group: PendingGroupNo,
     #[wire(2)]
     pub queue: Token,
     #[wire(3)]
     pub reason: WaitingReason,
-    /// The one at the line's head, which was tried.
+    /// The one at the group's head, which was tried.
     #[wire(4)]
     pub head: AllocationNo,
     /// How many nodes each filter kept off; what is not named kept off none.

@@ -386,7 +386,7 @@ impl Checker {
                 Kind::ResourceDecided(e) => self.resources.decided(at, e)?,
                 Kind::ReservationExpired(e) => self.resources.expired(at, e)?,
                 // Says why, and changes nothing.
-                Kind::LineExplained(_) | Kind::ReservationDecided(_) => {}
+                Kind::PendingGroupExplained(_) | Kind::ReservationDecided(_) => {}
                 other => return Err(foreign(at, other)),
             }
         }

@@ -98,11 +98,11 @@ impl Cell {
         let (quota, scheduler) = (&mut self.quota, &mut self.scheduler);
         let mut all = decide(quota, &quota::Config::default(), scheduler, now, next)?;
         all.extend(decide(scheduler, config, quota, now, next)?);
-        all.retain(|event| !is_odd(event) && !matches!(event, Event::LineExplained(_)));
+        all.retain(|event| !is_odd(event) && !matches!(event, Event::PendingGroupExplained(_)));
         for event in &mut all {
             // Who came before is another number of lines.
-            if let Event::AllocationWaiting(AllocationWaiting { line, .. }) = event {
-                *line = None;
+            if let Event::AllocationWaiting(AllocationWaiting { pending_group, .. }) = event {
+                *pending_group = None;
             }
         }
         Ok(all)

@@ -133,7 +133,7 @@ pub fn begins_quietly(bus: &MemoryBus, config: &Config) -> Result<(), Violation>
         let mut draft = Draft::new(head.now.max(Millis(0)), head.next_event);
         state.decide(config, &mut draft);
         let says = |event: &&Event| {
-            matches!(event, Event::LineExplained(_))
+            matches!(event, Event::PendingGroupExplained(_))
                 || matches!(event, Event::AllocationWaiting(AllocationWaiting { reason, .. })
                     if *reason != WaitingReason::Quota)
         };

@@ -69,7 +69,7 @@ fn is_schedulers(kind: &Kind) -> bool {
         kind,
         Kind::AllocationPlaced(_)
             | Kind::AllocationWaiting(_)
-            | Kind::LineExplained(_)
+            | Kind::PendingGroupExplained(_)
             | Kind::AllocationNominated(_)
             | Kind::AllocationStarted(_)
             | Kind::AllocationPreempted(_)

@@ -180,7 +180,7 @@ fn waits(allocation: AllocationNo, model: &mut Model, now: Millis, random: &mut 
             Event::AllocationWaiting(AllocationWaiting {
                 allocation,
                 reason,
-                line: None,
+                pending_group: None,
             })
         }
         _ => {

@@ -2,12 +2,12 @@ use super::*;
 use crate::explain::json;
 use scheduler::project::Position;
 use vocab::fact::{
-    AllocationPlaced, AllocationPreempted, AllocationRequeued, AllocationWaiting, LineExplained,
-    QuotaWaiting,
+    AllocationPlaced, AllocationPreempted, AllocationRequeued, AllocationWaiting,
+    PendingGroupExplained, QuotaWaiting,
 };
 use vocab::{
-    AllocationNo, Candidate, EndCause, Event, GpuShare, LineNo, PlacementPolicy, PreemptionCause,
-    Refusal, Rule, Token, WaitingReason,
+    AllocationNo, Candidate, EndCause, Event, GpuShare, PendingGroupNo, PlacementPolicy,
+    PreemptionCause, Refusal, Rule, Token, WaitingReason,
 };
 
 const CELL: CellNo = CellNo(3);
@@ -41,7 +41,7 @@ fn allocation(state: &str) -> Allocation {
         quota: None,
         state: state.into(),
         waiting_reason: None,
-        line: (state == "queued").then_some(LineNo(7)),
+        pending_group: (state == "queued").then_some(PendingGroupNo(7)),
         nominated_node: (state == "nominated").then(|| "n1".into()),
         node: on_node.then(|| "n1".into()),
         gpus: Vec::new(),
@@ -68,15 +68,15 @@ fn explanation(state: &str, history: Vec<Entry>) -> Explanation {
     Explanation {
         allocation: allocation(state),
         history,
-        line: None,
+        pending_group: None,
         place: None,
         through: Lsn(20),
     }
 }
 
 fn waits() -> Explanation {
-    let line = LineExplained {
-        line: LineNo(7),
+    let group = PendingGroupExplained {
+        pending_group: PendingGroupNo(7),
         queue: token("research"),
         reason: WaitingReason::NoRoomNow,
         head: ANOTHER_TENANTS,
@@ -88,10 +88,10 @@ fn waits() -> Explanation {
     let told = AllocationWaiting {
         allocation: NO,
         reason: WaitingReason::FairShare,
-        line: Some(LineNo(7)),
+        pending_group: Some(PendingGroupNo(7)),
     };
     let mut explanation = explanation("queued", vec![entry(4, told)]);
-    explanation.line = Some(entry(8, line));
+    explanation.pending_group = Some(entry(8, group));
     explanation.place = Some(PlaceInQueue {
         standing: Standing::Queued,
         since: Millis(4000),
@@ -141,8 +141,8 @@ fn one_that_waits_is_told_its_place_and_what_is_missing() {
         "allocation   00000000-0000-0003-0000-00000000004d",
         "asks for     4.000 cores, 1.000 GiB, in queue research, priority 5 (batch)",
         "It waits since 1970-01-01T00:00:04Z, because no node that it may use has enough free now.",
-        "place        12 of 300 in queue research, 3 of 40 in line 7",
-        "line 7       of queue research, explained at 1970-01-01T00:00:08Z with another tenant's allocation at its head: \
+        "place        12 of 300 in queue research, 3 of 40 in pending group 7",
+        "pending group 7       of queue research, explained at 1970-01-01T00:00:08Z with another tenant's allocation at its head: \
          no node that it may use has enough free now",
         "         1 node: not ready",
         "       731 nodes: not enough free cpu",
@@ -202,8 +202,8 @@ fn every_state_is_a_sentence() {
         check(&explanation(state, Vec::new()), None, false, &[sentence]);
     }
     let mut pauses = waits();
-    pauses.line = None;
-    pauses.allocation.line = None;
+    pauses.pending_group = None;
+    pauses.allocation.pending_group = None;
     pauses.place = pauses.place.map(|place| PlaceInQueue {
         standing: Standing::Paused(Millis(60_000)),
         position_in_line: None,
@@ -261,13 +261,16 @@ fn an_earlier_position_is_told_by_what_was_decided_then() {
 fn programs_get_names_and_numbers() {
     let json = json::explanation(&waits(), None);
     assert_eq!(json["place"]["position_in_line"], 3);
-    assert_eq!(json["line_explained"]["reason"], "no_room_now");
-    assert_eq!(json["line_explained"]["detail"]["counts"]["cpu"], 731);
+    assert_eq!(json["pending_group_explained"]["reason"], "no_room_now");
     assert_eq!(
-        json["line_explained"]["detail"]["shortfall"]["memory"],
+        json["pending_group_explained"]["detail"]["counts"]["cpu"],
+        731
+    );
+    assert_eq!(
+        json["pending_group_explained"]["detail"]["shortfall"]["memory"],
         1 << 30
     );
-    assert!(json["line_explained"]["detail"]["head"].is_null());
+    assert!(json["pending_group_explained"]["detail"]["head"].is_null());
     let json = json::explanation(&preempted(), Some(Lsn(6)));
     assert_eq!(json["history"][0]["detail"]["gpus"][0]["device"], 2);
     assert_eq!(json["history"][1]["kind"], "allocation_preempted");

@@ -97,12 +97,12 @@ pub fn event(step: &str, now: Millis) -> (u64, Event) {
         ["off", _] => Event::AllocationWaiting(AllocationWaiting {
             allocation,
             reason: WaitingReason::Quota,
-            line: None,
+            pending_group: None,
         }),
         ["lacks", _] => Event::AllocationWaiting(AllocationWaiting {
             allocation,
             reason: WaitingReason::GangIncomplete,
-            line: None,
+            pending_group: None,
         }),
         ["end", _] => Event::AllocationEnded(AllocationEnded {
             allocation,

@@ -193,7 +193,7 @@ fn life(verb: &str, (no, now): (u64, Millis), words: &[&str]) -> Event {
         "off" => Event::AllocationWaiting(AllocationWaiting {
             allocation,
             reason: WaitingReason::Quota,
-            line: None,
+            pending_group: None,
         }),
         "started" => Event::AllocationStarted(AllocationStarted { allocation, at }),
         "requeued" => Event::AllocationRequeued(AllocationRequeued {

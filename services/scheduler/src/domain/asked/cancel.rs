@@ -37,7 +37,7 @@ pub fn cancelled(
     now: Millis,
 ) -> Option<Written> {
     match &allocations.get(&allocation)?.phase {
-        Phase::Held(hold) if hold.stop.is_some() => None,
+        Phase::Held(binding) if binding.stop.is_some() => None,
         Phase::Held(_) => Some(AllocationStopping { allocation }.into()),
         Phase::AwaitingQuota(_)
         | Phase::AwaitingOthers
@@ -64,8 +64,9 @@ impl Scheduler {
     }
 
     pub(super) fn will_not_be_queued_again(&mut self, no: AllocationNo) {
-        if let Some(Phase::Held(hold)) = self.allocations.get_mut(&no).map(|live| &mut live.phase)
-            && let Some(Stop::Preempted { cancelled, .. }) = &mut hold.stop
+        if let Some(Phase::Held(binding)) =
+            self.allocations.get_mut(&no).map(|live| &mut live.phase)
+            && let Some(Stop::Preempted { cancelled, .. }) = &mut binding.stop
         {
             *cancelled = true;
         }

@@ -4,7 +4,7 @@ use super::Asked;
 use crate::domain::{Scheduler, allocation::Phase, preempt::Epoch, queues::Key};
 use ledger::{Draft, IllegalEvent};
 use vocab::fact::{AllocationReprioritised, PriorityDecided};
-use vocab::{AllocationNo, EventNo, LineNo, PriorityTarget, Refusal, Rule, Token};
+use vocab::{AllocationNo, EventNo, PendingGroupNo, PriorityTarget, Refusal, Rule, Token};
 
 /// What has come of it; none if it goes on in the next frame. Those that have the priority are done.
 pub fn decide(
@@ -77,7 +77,7 @@ fn targets(
 }
 
 impl Scheduler {
-    /// It stands elsewhere in its line, or its gang does if it stands there by this member.
+    /// It stands elsewhere in its pending group, or its gang does if it stands there by this member.
     pub fn reprioritised(&mut self, fact: &AllocationReprioritised) -> Result<(), IllegalEvent> {
         let no = fact.allocation;
         let live = self
@@ -86,8 +86,8 @@ impl Scheduler {
             .filter(|live| live.priority_class.is_none())
             .ok_or_else(|| IllegalEvent::new("no such allocation without a class", fact))?;
         live.priority = fact.priority;
-        let stands: Option<(LineNo, Key)> = match live.phase {
-            Phase::Queued(line, key) => Some((line, key)),
+        let stands: Option<(PendingGroupNo, Key)> = match live.phase {
+            Phase::Queued(pending_group, key) => Some((pending_group, key)),
             Phase::InGang => live.gang.and_then(|gang| self.waiting.gangs().unit(gang)),
             Phase::AwaitingQuota(_)
             | Phase::AwaitingOthers
@@ -96,11 +96,11 @@ impl Scheduler {
             | Phase::Held(_) => None,
         };
         let node = match &live.phase {
-            Phase::Held(hold) => Some(hold.node),
+            Phase::Held(binding) => Some(binding.node),
             _ => None,
         };
-        if let Some((line, key)) = stands.filter(|(_, key)| key.allocation == no) {
-            self.stand_anew(line, key);
+        if let Some((pending_group, key)) = stands.filter(|(_, key)| key.allocation == no) {
+            self.stand_anew(pending_group, key);
         }
         // Who may go for whom is another matter now.
         self.epoch = Epoch::default();

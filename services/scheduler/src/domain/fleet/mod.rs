@@ -14,7 +14,7 @@ use self::changes::{Changes, Scored};
 use super::{
     class::{Amounts, Class, ClassNo, add, model_no, subtract},
     interner::Interner,
-    scoring::{self, Ask, Popularity},
+    scoring::{self, Popularity, Request},
 };
 use ledger::Scratch;
 use serde::{Deserialize, Serialize};
@@ -112,12 +112,12 @@ impl Fleet {
     }
 
     /// Somebody may be placed who asks for this.
-    pub fn arrived(&mut self, ask: &Ask) {
+    pub fn arrived(&mut self, ask: &Request) {
         self.popularity.arrived(ask);
     }
 
     /// What is free on the node when nothing is on it.
-    fn empty_room(&mut self, node: NodeNo) -> scoring::Room {
+    fn empty_room(&mut self, node: NodeNo) -> scoring::Free {
         let capacity = self.kinds.get(self.nodes[node.0 as usize].kind.0);
         empty_room(&mut self.models, capacity)
     }
@@ -553,12 +553,12 @@ impl Fleet {
     }
 }
 
-fn empty_room(models: &mut Interner<Token>, capacity: &NodeCapacity) -> scoring::Room {
+fn empty_room(models: &mut Interner<Token>, capacity: &NodeCapacity) -> scoring::Free {
     let model = capacity
         .gpu_model
         .as_ref()
         .map(|model| model_no(models, model));
-    scoring::Room::new(
+    scoring::Free::new(
         capacity.cpu_milli,
         capacity.memory_bytes,
         capacity.gpus,

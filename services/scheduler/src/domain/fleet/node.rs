@@ -3,7 +3,7 @@
 use super::KindNo;
 use crate::domain::{
     class::Class,
-    scoring::{self, Room},
+    scoring::{self, Free},
     topology::{self, ZoneAsk, ZonePart, ZoneRoom},
 };
 use ledger::Scratch;
@@ -31,7 +31,7 @@ pub struct Node {
     pub kind: KindNo,
     /// Among equals the highest goes first. Comes from the name alone.
     pub precedence: u32,
-    pub room: Room,
+    pub room: Free,
     /// Free amounts, in the order of the capacity's extended resources.
     pub extended: Vec<u64>,
     /// Free amounts of the topology's zones; empty without a topology.
@@ -39,7 +39,7 @@ pub struct Node {
     pub holds: BTreeSet<AllocationNo>,
     /// Whom it is being cleared for, first come first. Nobody else may come meanwhile.
     pub nominees: Vec<AllocationNo>,
-    /// Set aside for a reservation or the head of a line; found anew at each decision.
+    /// Set aside for a reservation or the head of a pending group; found anew at each decision.
     #[serde(skip)]
     pub aside: Scratch<bool>,
 }
@@ -172,7 +172,7 @@ impl Node {
         &self,
         capacity: &NodeCapacity,
         class: &Class,
-        devices: impl FnOnce(&Room) -> Option<Vec<GpuShare>>,
+        devices: impl FnOnce(&Free) -> Option<Vec<GpuShare>>,
     ) -> Option<Spot> {
         if capacity.topology.is_some() {
             return self.spot_in_zones(capacity, class);

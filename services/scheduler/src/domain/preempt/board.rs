@@ -78,17 +78,17 @@ impl Seen {
             .iter()
             .filter_map(|no| Some((no, state.allocations.get(no)?)))
         {
-            let Some(hold) = live.hold() else {
+            let Some(binding) = live.binding() else {
                 continue;
             };
             let amounts = state.allocations.amounts(live);
-            if hold.stop.is_some() {
+            if binding.stop.is_some() {
                 clears = true;
                 add(&mut prospect, &amounts);
             } else if state.settings.preemptible(live.priority_class) {
                 may_go.push(Entry {
                     priority: live.priority,
-                    placed: hold.placed,
+                    placed: binding.placed,
                     no: *no,
                     queue: live.queue,
                     amounts,

@@ -175,7 +175,7 @@ impl Scheduler {
         plan: &Plan,
     ) -> Option<PreemptionCause> {
         let live = self.allocations.get(&no)?;
-        let goes_already = live.hold()?.stop.is_some() || plan.victims.contains_key(&no);
+        let goes_already = live.binding()?.stop.is_some() || plan.victims.contains_key(&no);
         if goes_already || live.gang.is_some() && live.gang == claimant.live.gang {
             return None;
         }
@@ -191,7 +191,9 @@ impl Scheduler {
             affinity.any(|group| class.group() == Some(group))
         };
         let may = |live: &Live| {
-            let stays = live.hold().is_none_or(|hold| claimant.spares(hold.placed));
+            let stays = live
+                .binding()
+                .is_none_or(|binding| claimant.spares(binding.placed));
             self.settings.preemptible(live.priority_class) && !stays && !wanted_near(live)
         };
         if !fellows().all(may) {

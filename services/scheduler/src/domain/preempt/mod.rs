@@ -30,7 +30,7 @@ use super::{
     allocation::Live,
     class::add,
     fair::Share,
-    queues::Line,
+    queues::PendingGroup,
     sweep::{Strength, Sweep},
     work,
 };
@@ -43,7 +43,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 use vocab::{
-    AllocationNo, LineNo, Millis,
+    AllocationNo, Millis, PendingGroupNo,
     sabotage::{self, Bug},
 };
 
@@ -93,24 +93,24 @@ impl Scheduler {
         }
     }
 
-    /// One unit that waits in the line for room, with what its weakest and its strongest member can do, if any may have
+    /// One unit that waits in the pending group for room, with what its weakest and its strongest member can do, if any may have
     /// anybody go for it at all; cheap, and never wrong when it says no.
     fn claimant(
         &self,
-        line: &Line,
+        pending_group: &PendingGroup,
         members: &[AllocationNo],
         shares: &Shares,
         now: Millis,
     ) -> Option<(Claimant<'_>, Strength, Strength)> {
-        let head = line.head()?.allocation;
+        let head = pending_group.head()?.allocation;
         let live = self.allocations.get(&head)?;
         let minute = Millis(now.0.div_euclid(MINUTE_MS) * MINUTE_MS);
-        let queue = line.key.queue;
+        let queue = pending_group.key.queue;
         // Limits hold whoever has to go: what goes stays on its node until it has gone.
         let limited = self
             .waiting
             .queues()
-            .limited_by(queue, &line.asks)
+            .limited_by(queue, &pending_group.asks)
             .is_some()
             && !sabotage::armed(Bug::PreemptOverQueueLimit);
         if limited {
@@ -121,7 +121,7 @@ impl Scheduler {
             .waiting
             .queues()
             .own_counted(queue, minute, half_life_ms);
-        add(&mut with_it, &line.asks);
+        add(&mut with_it, &pending_group.asks);
         let mut claimant = Claimant {
             live,
             rights: Rights::default(),
@@ -177,9 +177,9 @@ pub(super) fn decide(
     }
     let mut sweep = state.waiting.take_sweep();
     let begins = |draft: &mut Draft| {
-        let lines = state.waiting.lines_that_wait_for_room();
-        draft.spend(lines.len() / work::WALKED_FOR_ONE);
-        lines
+        let pending_groups = state.waiting.pending_groups_that_wait_for_room();
+        draft.spend(pending_groups.len() / work::WALKED_FOR_ONE);
+        pending_groups
     };
     if sweep.goes_on(|| begins(draft)) {
         let mut board = std::mem::take(&mut state.board.0);
@@ -191,14 +191,14 @@ pub(super) fn decide(
         board.see_all(state, &mut budget);
         while !budget.is_spent() && !draft.full() {
             let Some(no) = sweep.next() else {
-                if sweep.goes_on(|| state.waiting.lines_that_wait_for_room()) {
+                if sweep.goes_on(|| state.waiting.pending_groups_that_wait_for_room()) {
                     continue;
                 }
                 break;
             };
             budget.spend(1);
             let with = (&mut board, &mut budget, &mut sweep);
-            let plan = try_line(state, no, &shares, with, draft);
+            let plan = try_pending_group(state, no, &shares, with, draft);
             let (plan, limited) = match plan {
                 Some(plan) if !state.may_go_now(&plan, draft.now) => (None, true),
                 plan => (plan, false),
@@ -207,17 +207,24 @@ pub(super) fn decide(
             let Some(plan) = plan else {
                 continue;
             };
-            let line = state.waiting.queues().line(no);
+            let pending_group = state.waiting.queues().pending_group(no);
             let queues: Vec<_> = plan.less.keys().copied().collect();
-            let queues = queues.into_iter().chain(line.map(|line| line.key.queue));
+            let queues = queues
+                .into_iter()
+                .chain(pending_group.map(|pending_group| pending_group.key.queue));
             let queues: Vec<_> = queues.collect();
             carry_out(state, plan, draft);
             shares.hold_now(state, &queues);
             sweep.moved();
             // What was promised to one who cannot be preempted makes others' due another one, from the next frame on.
             state.pace.preempt_at(Millis(draft.now.0.saturating_add(1)));
-            // The next in the same line.
-            if let Some(head) = state.waiting.queues().line(no).and_then(Line::head) {
+            // The next in the same pending group.
+            if let Some(head) = state
+                .waiting
+                .queues()
+                .pending_group(no)
+                .and_then(PendingGroup::head)
+            {
                 sweep.add(head, no);
             }
         }
@@ -228,7 +235,7 @@ pub(super) fn decide(
     if !sweep.is_over() {
         state.pace.preempt_at(draft.now);
     }
-    let anybody_waits = state.waiting.queues().lines().next().is_some();
+    let anybody_waits = state.waiting.queues().pending_groups().next().is_some();
     if state.settings.policy().half_life_ms > 0
         && state.settings.policy().fair_share_preemption
         && anybody_waits
@@ -241,29 +248,33 @@ pub(super) fn decide(
     false
 }
 
-/// Nodes for the head of the line, and who has to go from them.
-fn try_line(
+/// Nodes for the head of the pending group, and who has to go from them.
+fn try_pending_group(
     state: &mut Scheduler,
-    line: LineNo,
+    pending_group: PendingGroupNo,
     shares: &Shares,
     (board, budget, sweep): (&mut Board, &mut Budget, &mut Sweep),
     draft: &Draft,
 ) -> Option<Plan> {
     let now = draft.now;
-    let line = state.waiting.queues().line(line)?;
-    if !state.waiting.waits_for_room(line) {
+    let pending_group = state.waiting.queues().pending_group(pending_group)?;
+    if !state.waiting.waits_for_room(pending_group) {
         return None;
     }
-    let (head, shape_no, queue) = (line.head()?.allocation, line.key.shape, line.key.queue);
-    let shape = state.waiting.shape(shape_no);
+    let (head, scheduling_key_no, queue) = (
+        pending_group.head()?.allocation,
+        pending_group.key.scheduling_key,
+        pending_group.key.queue,
+    );
+    let scheduling_key = state.waiting.scheduling_key(scheduling_key_no);
     let mut members = state
         .waiting
-        .unit(head, shape.members.len(), &state.allocations);
-    let (claimant, weakest, strongest) = state.claimant(line, &members, shares, now)?;
-    if sweep.has_failed(shape_no, &strongest) {
+        .unit(head, scheduling_key.members.len(), &state.allocations);
+    let (claimant, weakest, strongest) = state.claimant(pending_group, &members, shares, now)?;
+    if sweep.has_failed(scheduling_key_no, &strongest) {
         return None;
     }
-    let min = shape.min as usize;
+    let min = scheduling_key.min as usize;
     state.largest_first(&mut members);
     let mut planner = Planner::new(state, claimant, shares, board, budget);
     let mut plan = Plan::default();
@@ -279,7 +290,7 @@ fn try_line(
     if plan.places.is_empty() || plan.places.len() < min {
         // Others may take from this one's queue what it may not take itself, if that is above its due.
         if !shares.is_above(queue) && !spared {
-            sweep.fails(shape_no, weakest);
+            sweep.fails(scheduling_key_no, weakest);
         }
         if spared {
             // Those who were placed just now may go later.

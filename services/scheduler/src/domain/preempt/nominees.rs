@@ -30,7 +30,7 @@ enum Verdict {
 }
 
 /// Places those whose nodes have been cleared, or who find room elsewhere before; those who cannot come to their nodes any
-/// more go back to their line.
+/// more go back to their pending group.
 pub fn decide(state: &mut Scheduler, aside: &Aside, draft: &mut Draft) {
     let nominated: Vec<_> = state.allocations.nominated().iter().copied().collect();
     let mut looked_at = BTreeSet::new();
@@ -98,11 +98,11 @@ impl Scheduler {
 
     fn withdraw(&mut self, members: Vec<AllocationNo>, draft: &mut Draft) {
         for allocation in members {
-            let (reason, line) = (WaitingReason::NoRoomNow, None);
+            let (reason, pending_group) = (WaitingReason::NoRoomNow, None);
             let waiting = AllocationWaiting {
                 allocation,
                 reason,
-                line,
+                pending_group,
             };
             draft.emit(self, waiting);
         }

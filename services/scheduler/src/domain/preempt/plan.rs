@@ -182,8 +182,9 @@ impl<'a> Planner<'a> {
         if node.check(capacity, class).is_ok() {
             // Where somebody is going already, there is room once he has gone. Where nobody is, there is no need to clear.
             let goes = |no: &AllocationNo| {
-                let hold = state.allocations.get(no).and_then(|live| live.hold());
-                hold.is_some_and(|hold| hold.stop.is_some()) || plan.victims.contains_key(no)
+                let binding = state.allocations.get(no).and_then(|live| live.binding());
+                binding.is_some_and(|binding| binding.stop.is_some())
+                    || plan.victims.contains_key(no)
             };
             let coming = plan.places.iter().any(|(_, at)| *at == no);
             let waits = coming || there.holds.iter().any(goes);
@@ -195,7 +196,11 @@ impl<'a> Planner<'a> {
             .filter_map(|held| {
                 let live = state.allocations.get(held)?;
                 state.may_go(*held, &self.claimant, self.shares, plan)?;
-                Some((live.priority, Reverse(live.hold()?.placed), Reverse(*held)))
+                Some((
+                    live.priority,
+                    Reverse(live.binding()?.placed),
+                    Reverse(*held),
+                ))
             })
             .collect();
         may_go.sort_unstable();
@@ -218,7 +223,7 @@ impl<'a> Planner<'a> {
             node.give_back(
                 capacity,
                 state.allocations.class(live.class),
-                &live.hold()?.taken,
+                &live.binding()?.taken,
             );
             state.let_go(victim, (cause, allocation), &mut so_far);
             gone.push((victim, cause));
@@ -231,9 +236,9 @@ impl<'a> Planner<'a> {
         for (victim, cause) in gone.into_iter().rev() {
             let live = state.allocations.get(&victim)?;
             let mut with = node.clone();
-            let hold = live.hold()?;
+            let binding = live.binding()?;
             let held_class = state.allocations.class(live.class);
-            let spot = Spot::of(&hold.taken);
+            let spot = Spot::of(&binding.taken);
             let stays = with.take(capacity, held_class, &spot).is_ok()
                 && with.check(capacity, class).is_ok();
             if stays {
@@ -299,9 +304,9 @@ impl Scheduler {
         let mut node = there.clone();
         for held in &there.holds {
             let live = self.allocations.get(held)?;
-            let hold = live.hold()?;
-            if hold.stop.is_some() || plan.victims.contains_key(held) {
-                node.give_back(capacity, self.allocations.class(live.class), &hold.taken);
+            let binding = live.binding()?;
+            if binding.stop.is_some() || plan.victims.contains_key(held) {
+                node.give_back(capacity, self.allocations.class(live.class), &binding.taken);
             }
         }
         let planned = plan.places.iter().filter(|(_, at)| *at == no);
@@ -384,8 +389,8 @@ impl Scheduler {
         let all: BTreeSet<_> = plan.victims.keys().copied().chain(fellows).collect();
         moves.gone.extend(all.iter().filter_map(|no| {
             let live = self.allocations.get(no)?;
-            let hold = live.hold().filter(|hold| hold.stop.is_none())?;
-            Some((hold.node, self.allocations.class(live.class)))
+            let binding = live.binding().filter(|binding| binding.stop.is_none())?;
+            Some((binding.node, self.allocations.class(live.class)))
         }));
         moves
             .come
@@ -406,7 +411,7 @@ impl Scheduler {
             .flat_map(|node| self.fleet.node(node).holds.iter().map(move |no| (node, no)));
         let going = holds.filter_map(|(node, no)| {
             let live = self.allocations.get(no)?;
-            live.hold()?.stop?;
+            live.binding()?.stop?;
             Some((node, self.allocations.class(live.class)))
         });
         going.collect()
@@ -422,7 +427,7 @@ impl Scheduler {
             let Some(live) = self.allocations.get(&fellow) else {
                 continue;
             };
-            if live.hold().is_some_and(|hold| hold.stop.is_some()) {
+            if live.binding().is_some_and(|binding| binding.stop.is_some()) {
                 continue;
             }
             let cause = if fellow == victim {
@@ -445,7 +450,7 @@ impl Scheduler {
             .flat_map(|(no, _)| self.fellows(*no))
             .collect();
         let lives = || all.iter().filter_map(|no| self.allocations.get(no));
-        let placed = lives().filter_map(|live| live.hold().map(|hold| hold.placed));
+        let placed = lives().filter_map(|live| live.binding().map(|binding| binding.placed));
         (
             lives().map(|live| live.priority).max(),
             all.len(),

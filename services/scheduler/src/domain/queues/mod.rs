@@ -1,12 +1,12 @@
 //! The queues: who is next, by fair share among queues and by priority and order inside one.
 
-mod line;
+mod pending_group;
 mod turns;
 
-pub use line::{Key, Line, LineKey, Said};
+pub use pending_group::{Key, LineKey, PendingGroup, Said};
 
 use super::{
-    class::{Amounts, ShapeNo, add, subtract},
+    class::{Amounts, SchedulingKeyNo, add, subtract},
     fair::{self, Kept, Remembered, Share},
     interner::Interner,
 };
@@ -14,7 +14,7 @@ use ledger::Scratch;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use turns::Turns;
-use vocab::{LineNo, Millis, QueueSettings, ResourceKind, Token, WaitingReason};
+use vocab::{Millis, PendingGroupNo, QueueSettings, ResourceKind, Token, WaitingReason};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct QueueNo(pub u32);
@@ -30,14 +30,14 @@ struct Past {
 pub struct Queues {
     names: Interner<Token>,
     queues: Vec<Queue>,
-    lines: BTreeMap<LineNo, Line>,
-    by_key: BTreeMap<LineKey, LineNo>,
-    next_line: u64,
+    pending_groups: BTreeMap<PendingGroupNo, PendingGroup>,
+    by_key: BTreeMap<LineKey, PendingGroupNo>,
+    next_pending_group: u64,
     #[serde(skip)]
     turns: Scratch<Turns>,
-    /// Lines by what they ask for; made anew when it is not there.
+    /// Pending groups by what they ask for; made anew when it is not there.
     #[serde(skip)]
-    by_shape: Scratch<Option<BTreeMap<ShapeNo, BTreeSet<LineNo>>>>,
+    by_scheduling_key: Scratch<Option<BTreeMap<SchedulingKeyNo, BTreeSet<PendingGroupNo>>>>,
     /// A queue holds less than when that was last asked.
     #[serde(skip)]
     released: Scratch<bool>,
@@ -180,29 +180,35 @@ impl Queues {
         }
     }
 
-    // --- lines
+    // --- pending groups
 
-    pub fn line(&self, line: LineNo) -> Option<&Line> {
-        self.lines.get(&line)
+    pub fn pending_group(&self, pending_group: PendingGroupNo) -> Option<&PendingGroup> {
+        self.pending_groups.get(&pending_group)
     }
 
-    pub fn line_mut(&mut self, line: LineNo) -> Option<&mut Line> {
-        self.lines.get_mut(&line)
+    pub fn pending_group_mut(
+        &mut self,
+        pending_group: PendingGroupNo,
+    ) -> Option<&mut PendingGroup> {
+        self.pending_groups.get_mut(&pending_group)
     }
 
-    pub fn lines(&self) -> impl Iterator<Item = &Line> {
-        self.lines.values()
+    pub fn pending_groups(&self) -> impl Iterator<Item = &PendingGroup> {
+        self.pending_groups.values()
     }
 
-    /// The lines of each shape.
-    pub fn by_shape(&mut self) -> &BTreeMap<ShapeNo, BTreeSet<LineNo>> {
-        let lines = &self.lines;
-        self.by_shape.0.get_or_insert_with(|| {
-            let mut by_shape: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-            for line in lines.values() {
-                by_shape.entry(line.key.shape).or_default().insert(line.no);
+    /// The pending groups of each scheduling key.
+    pub fn by_scheduling_key(&mut self) -> &BTreeMap<SchedulingKeyNo, BTreeSet<PendingGroupNo>> {
+        let pending_groups = &self.pending_groups;
+        self.by_scheduling_key.0.get_or_insert_with(|| {
+            let mut by_scheduling_key: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+            for pending_group in pending_groups.values() {
+                by_scheduling_key
+                    .entry(pending_group.key.scheduling_key)
+                    .or_default()
+                    .insert(pending_group.no);
             }
-            by_shape
+            by_scheduling_key
         })
     }
 
@@ -212,27 +218,37 @@ impl Queues {
             .any(|queue| !queue.settings.limits.is_empty())
     }
 
-    /// Puts it in the line of its likes. `true` when that line is new.
-    pub fn join(&mut self, line_key: LineKey, asks: Amounts, key: Key) -> (LineNo, bool) {
-        let queue = line_key.queue;
-        let (no, new) = match self.by_key.get(&line_key) {
+    /// Puts it in the pending group of its likes. `true` when that pending group is new.
+    pub fn join(
+        &mut self,
+        pending_group_key: LineKey,
+        asks: Amounts,
+        key: Key,
+    ) -> (PendingGroupNo, bool) {
+        let queue = pending_group_key.queue;
+        let (no, new) = match self.by_key.get(&pending_group_key) {
             Some(no) => (*no, false),
             None => {
-                self.next_line += 1;
-                let no = LineNo(self.next_line);
-                if let Some(lines) = &mut self.by_shape.0 {
-                    lines.entry(line_key.shape).or_default().insert(no);
+                self.next_pending_group += 1;
+                let no = PendingGroupNo(self.next_pending_group);
+                if let Some(pending_groups) = &mut self.by_scheduling_key.0 {
+                    pending_groups
+                        .entry(pending_group_key.scheduling_key)
+                        .or_default()
+                        .insert(no);
                 }
-                self.by_key.insert(line_key.clone(), no);
-                self.lines.insert(no, Line::new(no, line_key, asks));
+                self.by_key.insert(pending_group_key.clone(), no);
+                self.pending_groups
+                    .insert(no, PendingGroup::new(no, pending_group_key, asks));
                 (no, true)
             }
         };
-        if let Some(line) = self.lines.get_mut(&no) {
-            let before = line.head();
-            line.waiting.insert(key);
-            if line.blocked.is_none() {
-                self.turns.head_changed(line, before, line.head());
+        if let Some(pending_group) = self.pending_groups.get_mut(&no) {
+            let before = pending_group.head();
+            pending_group.waiting.insert(key);
+            if pending_group.blocked.is_none() {
+                self.turns
+                    .head_changed(pending_group, before, pending_group.head());
             }
         }
         for above in self.up(queue).collect::<Vec<_>>() {
@@ -241,114 +257,125 @@ impl Queues {
         (no, new)
     }
 
-    /// Takes it out of its line. The line's key comes back when nobody is left in it.
-    pub fn leave(&mut self, no: LineNo, key: Key) -> Option<LineKey> {
-        let line = self.lines.get_mut(&no)?;
-        let before = line.head();
-        if !line.waiting.remove(&key) {
+    /// Takes it out of its pending group. The pending group's key comes back when nobody is left in it.
+    pub fn leave(&mut self, no: PendingGroupNo, key: Key) -> Option<LineKey> {
+        let pending_group = self.pending_groups.get_mut(&no)?;
+        let before = pending_group.head();
+        if !pending_group.waiting.remove(&key) {
             return None;
         }
-        let (queue, asks) = (line.key.queue, line.asks);
-        if line.blocked.is_none() {
-            self.turns.head_changed(line, before, line.head());
+        let (queue, asks) = (pending_group.key.queue, pending_group.asks);
+        if pending_group.blocked.is_none() {
+            self.turns
+                .head_changed(pending_group, before, pending_group.head());
         }
-        let empty = line.waiting.is_empty();
+        let empty = pending_group.waiting.is_empty();
         for above in self.up(queue).collect::<Vec<_>>() {
             subtract(&mut self.queues[above.0 as usize].sums.waiting, &asks);
         }
         if !empty {
             return None;
         }
-        let line = self.lines.remove(&no)?;
-        if let Some(lines) = &mut self.by_shape.0
-            && let Some(of_shape) = lines.get_mut(&line.key.shape)
+        let pending_group = self.pending_groups.remove(&no)?;
+        if let Some(pending_groups) = &mut self.by_scheduling_key.0
+            && let Some(of_scheduling_key) =
+                pending_groups.get_mut(&pending_group.key.scheduling_key)
         {
-            of_shape.remove(&no);
-            if of_shape.is_empty() {
-                lines.remove(&line.key.shape);
+            of_scheduling_key.remove(&no);
+            if of_scheduling_key.is_empty() {
+                pending_groups.remove(&pending_group.key.scheduling_key);
             }
         }
-        self.by_key.remove(&line.key);
-        Some(line.key)
+        self.by_key.remove(&pending_group.key);
+        Some(pending_group.key)
     }
 
-    /// Everybody's key, by line.
-    pub fn keys(&self) -> Vec<(LineNo, Key)> {
-        let of = |line: &Line| {
-            line.waiting
+    /// Everybody's key, by pending group.
+    pub fn keys(&self) -> Vec<(PendingGroupNo, Key)> {
+        let of = |pending_group: &PendingGroup| {
+            pending_group
+                .waiting
                 .iter()
-                .map(|key| (line.no, *key))
+                .map(|key| (pending_group.no, *key))
                 .collect::<Vec<_>>()
         };
-        self.lines.values().flat_map(of).collect()
+        self.pending_groups.values().flat_map(of).collect()
     }
 
-    /// One who waits stands elsewhere in its line.
-    pub fn rekey(&mut self, no: LineNo, old: Key, new: Key) {
-        if let Some(line) = self.lines.get_mut(&no) {
-            let before = line.head();
-            line.waiting.remove(&old);
-            line.waiting.insert(new);
-            if line.blocked.is_none() {
-                self.turns.head_changed(line, before, line.head());
+    /// One who waits stands elsewhere in its pending group.
+    pub fn rekey(&mut self, no: PendingGroupNo, old: Key, new: Key) {
+        if let Some(pending_group) = self.pending_groups.get_mut(&no) {
+            let before = pending_group.head();
+            pending_group.waiting.remove(&old);
+            pending_group.waiting.insert(new);
+            if pending_group.blocked.is_none() {
+                self.turns
+                    .head_changed(pending_group, before, pending_group.head());
             }
         }
     }
 
-    /// All lines are worth another try.
+    /// All pending groups are worth another try.
     pub fn free_all(&mut self) {
-        for line in self.lines.values_mut() {
-            line.blocked.0 = None;
+        for pending_group in self.pending_groups.values_mut() {
+            pending_group.blocked.0 = None;
         }
         *self.turns = Turns::default();
     }
 
     /// Its head cannot be placed: it is passed over until `free`.
-    pub fn block(&mut self, no: LineNo, reason: WaitingReason) {
-        if let Some(line) = self.lines.get_mut(&no) {
-            if line.blocked.is_none()
-                && let Some(head) = line.head()
+    pub fn block(&mut self, no: PendingGroupNo, reason: WaitingReason) {
+        if let Some(pending_group) = self.pending_groups.get_mut(&no) {
+            if pending_group.blocked.is_none()
+                && let Some(head) = pending_group.head()
             {
-                self.turns.head_changed(line, Some(head), None);
+                self.turns.head_changed(pending_group, Some(head), None);
             }
-            line.blocked.0 = Some(reason);
+            pending_group.blocked.0 = Some(reason);
         }
     }
 
     /// It is not its turn until `take_up`, though it might be placed.
-    pub fn pass_over(&mut self, no: LineNo) {
-        if let Some(line) = self.lines.get(&no) {
-            self.turns.head_changed(line, line.head(), None);
+    pub fn pass_over(&mut self, no: PendingGroupNo) {
+        if let Some(pending_group) = self.pending_groups.get(&no) {
+            self.turns
+                .head_changed(pending_group, pending_group.head(), None);
         }
     }
 
-    pub fn take_up(&mut self, no: LineNo) {
-        if let Some(line) = self.lines.get(&no).filter(|line| line.blocked.is_none()) {
-            self.turns.head_changed(line, None, line.head());
-        }
-    }
-
-    /// All lines of the shape are passed over until `open`.
-    pub fn close(&mut self, shape: ShapeNo) {
-        self.turns.close(shape);
-    }
-
-    pub fn open(&mut self, shape: ShapeNo) {
-        self.turns.open(shape);
-    }
-
-    pub fn free(&mut self, no: LineNo) {
-        if let Some(line) = self.lines.get_mut(&no)
-            && line.blocked.0.take().is_some()
+    pub fn take_up(&mut self, no: PendingGroupNo) {
+        if let Some(pending_group) = self
+            .pending_groups
+            .get(&no)
+            .filter(|pending_group| pending_group.blocked.is_none())
         {
-            self.turns.head_changed(line, None, line.head());
+            self.turns
+                .head_changed(pending_group, None, pending_group.head());
+        }
+    }
+
+    /// All pending groups of the scheduling key are passed over until `open`.
+    pub fn close(&mut self, scheduling_key: SchedulingKeyNo) {
+        self.turns.close(scheduling_key);
+    }
+
+    pub fn open(&mut self, scheduling_key: SchedulingKeyNo) {
+        self.turns.open(scheduling_key);
+    }
+
+    pub fn free(&mut self, no: PendingGroupNo) {
+        if let Some(pending_group) = self.pending_groups.get_mut(&no)
+            && pending_group.blocked.0.take().is_some()
+        {
+            self.turns
+                .head_changed(pending_group, None, pending_group.head());
         }
     }
 
     // --- shares
 
     /// Held or promised from now on.
-    pub fn hold(&mut self, queue: QueueNo, used: &Use, now: Millis, half_life_ms: u64) {
+    pub fn binding(&mut self, queue: QueueNo, used: &Use, now: Millis, half_life_ms: u64) {
         self.change(queue, used, now, half_life_ms, add);
     }
 
@@ -421,8 +448,13 @@ impl Queues {
         self.turns.0.take_looked_at()
     }
 
-    /// The line whose head is next. It stays next until it is taken out, or its line is blocked.
-    pub fn next(&mut self, totals: &Amounts, now: Millis, half_life_ms: u64) -> Option<LineNo> {
+    /// The pending group whose head is next. It stays next until it is taken out, or its pending group is blocked.
+    pub fn next(
+        &mut self,
+        totals: &Amounts,
+        now: Millis,
+        half_life_ms: u64,
+    ) -> Option<PendingGroupNo> {
         let mut turns = std::mem::take(&mut self.turns.0);
         turns.bring_up_to_date(self, totals, now, half_life_ms);
         let next = turns.next(self, half_life_ms);
@@ -507,25 +539,36 @@ impl Queues {
         }
     }
 
-    /// What waits in lines of these shapes, and what no limit would ever let in, is impossible.
-    pub fn impossible(&mut self, shapes: impl Fn(ShapeNo) -> bool) -> Impossible {
+    /// What waits in lines of these scheduling keys, and what no limit would ever let in, is impossible.
+    pub fn impossible(&mut self, scheduling_keys: impl Fn(SchedulingKeyNo) -> bool) -> Impossible {
         let mut found = Impossible::default();
-        let mut lines: Vec<LineNo> = Vec::new();
-        for (shape, of_shape) in self.by_shape() {
-            if shapes(*shape) {
-                lines.extend(of_shape);
+        let mut pending_groups: Vec<PendingGroupNo> = Vec::new();
+        for (scheduling_key, of_scheduling_key) in self.by_scheduling_key() {
+            if scheduling_keys(*scheduling_key) {
+                pending_groups.extend(of_scheduling_key);
             }
         }
         if self.any_limits() {
-            let over = |line: &&Line| !self.ever(line.key.queue, &line.asks);
-            lines.extend(self.lines().filter(over).map(|line| line.no));
-            lines.sort_unstable();
-            lines.dedup();
+            let over = |pending_group: &&PendingGroup| {
+                !self.ever(pending_group.key.queue, &pending_group.asks)
+            };
+            pending_groups.extend(
+                self.pending_groups()
+                    .filter(over)
+                    .map(|pending_group| pending_group.no),
+            );
+            pending_groups.sort_unstable();
+            pending_groups.dedup();
         }
-        for line in lines.iter().filter_map(|no| self.lines.get(no)) {
-            let waiting = line.waiting.len() as u64;
-            let amounts = line.asks.map(|amount| amount.wrapping_mul(waiting));
-            for above in self.up(line.key.queue) {
+        for pending_group in pending_groups
+            .iter()
+            .filter_map(|no| self.pending_groups.get(no))
+        {
+            let waiting = pending_group.waiting.len() as u64;
+            let amounts = pending_group
+                .asks
+                .map(|amount| amount.wrapping_mul(waiting));
+            for above in self.up(pending_group.key.queue) {
                 add(found.0.entry(above).or_default(), &amounts);
             }
         }

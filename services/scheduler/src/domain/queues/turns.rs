@@ -3,14 +3,14 @@
 //! Kept up to date for the queues that changed. It is no part of the state and is made anew when it is not there, or when
 //! the cell's totals have changed.
 
-use super::{Key, Line, Queue, QueueNo, Queues};
+use super::{Key, PendingGroup, Queue, QueueNo, Queues};
 use crate::domain::{
-    class::{Amounts, ShapeNo, add},
+    class::{Amounts, SchedulingKeyNo, add},
     fair::{Cost, Share},
     scoring::rank,
 };
 use std::collections::BTreeSet;
-use vocab::{LineNo, Millis};
+use vocab::{Millis, PendingGroupNo};
 
 #[derive(Debug, Default)]
 pub struct Turns {
@@ -21,9 +21,9 @@ pub struct Turns {
     stale: BTreeSet<QueueNo>,
     totals: Amounts,
     now: Millis,
-    /// Shapes that there is no room for.
+    /// Scheduling keys that there is no room for.
     closed: Vec<bool>,
-    /// There is room for a shape for which there was none.
+    /// There is room for a scheduling key for which there was none.
     opened: bool,
     /// So many queues are asleep.
     asleep: usize,
@@ -33,58 +33,60 @@ pub struct Turns {
 
 #[derive(Debug, Default)]
 struct Turn {
-    /// Heads of the lines that are not blocked by themselves, in order.
-    heads: Vec<(Key, LineNo, Head)>,
-    /// Their shapes by themselves, because these are looked through often.
-    shapes: Vec<ShapeNo>,
+    /// Heads of the pending groups that are not blocked by themselves, in order.
+    heads: Vec<(Key, PendingGroupNo, Head)>,
+    /// Their scheduling keys by themselves, because these are looked through often.
+    scheduling_keys: Vec<SchedulingKeyNo>,
     /// What is in this queue itself, and the queues below it.
     below: BTreeSet<Stand>,
     own: Option<Stand>,
-    /// The line and the shape of the first head that may be tried.
-    first: Option<(LineNo, Head)>,
+    /// The pending group and the scheduling key of the first head that may be tried.
+    first: Option<(PendingGroupNo, Head)>,
     /// Among its siblings.
     stands: Option<Stand>,
     tie: u64,
     /// There is no queue above it or below it.
     alone: bool,
     /// Nothing in it may be tried, though it still stands where its first did. Only of queues that are alone: what is
-    /// above another stands where the best below it does. So a shape that is closed and opened again costs nothing where many wait for it.
+    /// above another stands where the best below it does. So a scheduling key that is closed and opened again costs nothing where many wait for it.
     asleep: bool,
 }
 
-/// What has to be known of a line's head.
+/// What has to be known of a pending group's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Head {
-    shape: ShapeNo,
+    scheduling_key: SchedulingKeyNo,
     asks: Amounts,
 }
 
 impl Turn {
-    fn insert(&mut self, key: Key, line: &Line) {
-        if let Err(at) = self.find(key, line.no) {
-            self.heads.insert(at, (key, line.no, Head::of(line)));
-            self.shapes.insert(at, line.key.shape);
+    fn insert(&mut self, key: Key, pending_group: &PendingGroup) {
+        if let Err(at) = self.find(key, pending_group.no) {
+            self.heads
+                .insert(at, (key, pending_group.no, Head::of(pending_group)));
+            self.scheduling_keys
+                .insert(at, pending_group.key.scheduling_key);
         }
     }
 
-    fn remove(&mut self, key: Key, line: LineNo) {
-        if let Ok(at) = self.find(key, line) {
+    fn remove(&mut self, key: Key, pending_group: PendingGroupNo) {
+        if let Ok(at) = self.find(key, pending_group) {
             self.heads.remove(at);
-            self.shapes.remove(at);
+            self.scheduling_keys.remove(at);
         }
     }
 
-    fn find(&self, key: Key, line: LineNo) -> Result<usize, usize> {
-        let of = |(key, line, _): &(Key, LineNo, Head)| (*key, *line);
-        self.heads.binary_search_by_key(&(key, line), of)
+    fn find(&self, key: Key, pending_group: PendingGroupNo) -> Result<usize, usize> {
+        let of = |(key, pending_group, _): &(Key, PendingGroupNo, Head)| (*key, *pending_group);
+        self.heads.binary_search_by_key(&(key, pending_group), of)
     }
 }
 
 impl Head {
-    fn of(line: &Line) -> Self {
+    fn of(pending_group: &PendingGroup) -> Self {
         Self {
-            shape: line.key.shape,
-            asks: line.asks,
+            scheduling_key: pending_group.key.scheduling_key,
+            asks: pending_group.asks,
         }
     }
 }
@@ -123,32 +125,41 @@ impl Turns {
         }
     }
 
-    pub fn head_changed(&mut self, line: &Line, before: Option<Key>, after: Option<Key>) {
+    pub fn head_changed(
+        &mut self,
+        pending_group: &PendingGroup,
+        before: Option<Key>,
+        after: Option<Key>,
+    ) {
         if !self.built || before == after {
             return;
         }
-        let turn = &mut self.of[line.key.queue.0 as usize];
+        let turn = &mut self.of[pending_group.key.queue.0 as usize];
         if let Some(before) = before {
-            turn.remove(before, line.no);
+            turn.remove(before, pending_group.no);
         }
         if let Some(after) = after {
-            turn.insert(after, line);
+            turn.insert(after, pending_group);
         }
-        self.stale.insert(line.key.queue);
+        self.stale.insert(pending_group.key.queue);
     }
 
-    pub fn close(&mut self, shape: ShapeNo) {
-        let at = shape.0 as usize;
+    pub fn close(&mut self, scheduling_key: SchedulingKeyNo) {
+        let at = scheduling_key.0 as usize;
         if self.closed.len() <= at {
             self.closed.resize(at + 1, false);
         }
         self.closed[at] = true;
         let closed = &self.closed;
         for (turn, no) in self.of.iter_mut().zip(0..) {
-            if turn.asleep || turn.first.is_none_or(|(_, first)| first.shape != shape) {
+            if turn.asleep
+                || turn
+                    .first
+                    .is_none_or(|(_, first)| first.scheduling_key != scheduling_key)
+            {
                 continue;
             }
-            if turn.alone && turn.shapes.iter().all(|it| is_closed(closed, it)) {
+            if turn.alone && turn.scheduling_keys.iter().all(|it| is_closed(closed, it)) {
                 turn.asleep = true;
                 self.asleep += 1;
             } else {
@@ -157,18 +168,21 @@ impl Turns {
         }
     }
 
-    pub fn open(&mut self, shape: ShapeNo) {
-        if let Some(closed) = self.closed.get_mut(shape.0 as usize) {
+    pub fn open(&mut self, scheduling_key: SchedulingKeyNo) {
+        if let Some(closed) = self.closed.get_mut(scheduling_key.0 as usize) {
             self.opened |= std::mem::take(closed);
         }
     }
 
     /// The first head in the queue itself that may be tried.
-    fn first(&self, queue: QueueNo) -> Option<(LineNo, Head)> {
+    fn first(&self, queue: QueueNo) -> Option<(PendingGroupNo, Head)> {
         let turn = &self.of[queue.0 as usize];
-        let mut shapes = turn.shapes.iter();
-        let at = shapes.position(|shape| !is_closed(&self.closed, shape))?;
-        turn.heads.get(at).map(|(_, line, head)| (*line, *head))
+        let mut scheduling_keys = turn.scheduling_keys.iter();
+        let at =
+            scheduling_keys.position(|scheduling_key| !is_closed(&self.closed, scheduling_key))?;
+        turn.heads
+            .get(at)
+            .map(|(_, pending_group, head)| (*pending_group, *head))
     }
 
     pub fn bring_up_to_date(
@@ -192,11 +206,11 @@ impl Turns {
                     ..Turn::default()
                 })
                 .collect();
-            for line in queues.lines() {
-                if line.blocked.is_none()
-                    && let Some(head) = line.head()
+            for pending_group in queues.pending_groups() {
+                if pending_group.blocked.is_none()
+                    && let Some(head) = pending_group.head()
                 {
-                    self.of[line.key.queue.0 as usize].insert(head, line);
+                    self.of[pending_group.key.queue.0 as usize].insert(head, pending_group);
                 }
             }
             self.built = true;
@@ -274,7 +288,7 @@ impl Turns {
         replace(siblings, old, stands);
     }
 
-    fn next_of(&self, mut who: Who) -> Option<(LineNo, Head)> {
+    fn next_of(&self, mut who: Who) -> Option<(PendingGroupNo, Head)> {
         loop {
             match who {
                 Who::Own(queue) => return self.of[queue.0 as usize].first,
@@ -284,22 +298,27 @@ impl Turns {
     }
 
     /// To be brought up to date before.
-    pub fn next(&mut self, queues: &Queues, half_life_ms: u64) -> Option<LineNo> {
+    pub fn next(&mut self, queues: &Queues, half_life_ms: u64) -> Option<PendingGroupNo> {
         while self.roots.len() > self.asleep {
             let who = self.roots.first()?.who;
             match who {
                 Who::Queue(queue) if self.of[queue.0 as usize].asleep => {
                     self.refresh(queues, queue, half_life_ms);
                 }
-                Who::Own(_) | Who::Queue(_) => return self.next_of(who).map(|(line, _)| line),
+                Who::Own(_) | Who::Queue(_) => {
+                    return self.next_of(who).map(|(pending_group, _)| pending_group);
+                }
             }
         }
         None
     }
 }
 
-fn is_closed(closed: &[bool], shape: &ShapeNo) -> bool {
-    closed.get(shape.0 as usize).copied().unwrap_or(false)
+fn is_closed(closed: &[bool], scheduling_key: &SchedulingKeyNo) -> bool {
+    closed
+        .get(scheduling_key.0 as usize)
+        .copied()
+        .unwrap_or(false)
 }
 
 fn replace(set: &mut BTreeSet<Stand>, old: Option<Stand>, new: Option<Stand>) {

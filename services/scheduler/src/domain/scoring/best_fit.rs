@@ -4,12 +4,12 @@
 //! milli-GPU before, c and g the request. Here it is counted down from 1000, which is the same order and also has places
 //! for nodes larger than the published ones.
 
-use super::{Ask, Room};
+use super::{Free, Request};
 
 pub const SCORE_MAX: u32 = 1000;
 
 /// Only for a room that it fits in.
-pub fn score(room: &Room, ask: &Ask) -> u32 {
+pub fn score(room: &Free, ask: &Request) -> u32 {
     let cpu_milli = room.cpu_milli() - ask.cpu_milli();
     let gpu_milli = room.gpu_milli_total() - ask.gpu_milli_total();
     let left = (cpu_milli + 16 * gpu_milli).div_ceil(2560);

@@ -3,13 +3,13 @@
 //! Published as `100 (1 - (C c / 128000^2 + U g / 8000^2) / 2)`, truncated, with C and U the node's free millicores and
 //! milli-GPU before, c and g the request. Counted down from 1000, as in best fit.
 
-use super::{Ask, Room, best_fit::SCORE_MAX};
+use super::{Free, Request, best_fit::SCORE_MAX};
 
 /// 128000^2, which is 256 times 8000^2.
 const CPU_SQUARE: u128 = 128_000 * 128_000;
 
 /// Only for a room that it fits in.
-pub fn score(room: &Room, ask: &Ask) -> u32 {
+pub fn score(room: &Free, ask: &Request) -> u32 {
     let product = |free: u64, wanted: u64| u128::from(free) * u128::from(wanted);
     let cpu = product(room.cpu_milli(), ask.cpu_milli());
     let gpu = product(room.gpu_milli_total(), ask.gpu_milli_total());

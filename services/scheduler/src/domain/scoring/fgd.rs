@@ -3,7 +3,7 @@
 //! Published as `100 sigmoid((F_before - F_after) / 1000)`, truncated, with F in milli-GPU: see `fragmentation`. A share is
 //! tried on every device that it fits on, and goes to the first of the best.
 
-use super::{Ask, Popularity, Room, fragmentation::WHOLE, tightest};
+use super::{Free, Popularity, Request, fragmentation::WHOLE, tightest};
 
 /// `1000 ln(k / (100 - k))` for k from 51 to 99, in millionths of a device: from here on the score is k.
 const STEPS: [i64; 49] = [
@@ -16,7 +16,7 @@ const STEPS: [i64; 49] = [
 ];
 
 /// Only for a room that it fits in.
-pub fn score(popularity: &Popularity, room: &Room, ask: &Ask) -> u32 {
+pub fn score(popularity: &Popularity, room: &Free, ask: &Request) -> u32 {
     if ask.is_share() {
         best_share(popularity, room, ask).0
     } else {
@@ -27,11 +27,11 @@ pub fn score(popularity: &Popularity, room: &Room, ask: &Ask) -> u32 {
 }
 
 /// Only for a room that the share fits in.
-pub fn device(popularity: &Popularity, room: &Room, ask: &Ask) -> u16 {
+pub fn device(popularity: &Popularity, room: &Free, ask: &Request) -> u16 {
     best_share(popularity, room, ask).1
 }
 
-fn best_share(popularity: &Popularity, room: &Room, ask: &Ask) -> (u32, u16) {
+fn best_share(popularity: &Popularity, room: &Free, ask: &Request) -> (u32, u16) {
     let usable = popularity.usable();
     let before = usable.of(room);
     let each = usable.after_share(room, ask);
@@ -42,7 +42,7 @@ fn best_share(popularity: &Popularity, room: &Room, ask: &Ask) -> (u32, u16) {
 }
 
 /// By how much less is fragmented afterwards, in parts of `WHOLE`: what is not usable is, and what is taken was free.
-fn gain(ask: &Ask, usable_before: u64, usable_after: u64) -> i64 {
+fn gain(ask: &Request, usable_before: u64, usable_after: u64) -> i64 {
     // Each far below 2^62.
     (ask.gpu_milli_total() * WHOLE + usable_after) as i64 - usable_before as i64
 }

@@ -3,13 +3,13 @@
 //! F_n(M) of Weng et al., "Beware of Fragmentation", USENIX ATC 2023: the sum over the classes m of p_m F_n(m), where
 //! F_n(m) is all free GPU when the class does not fit, or needs none, and else what is free on devices that are too small.
 
-use super::{Popularity, Room};
+use super::{Free, Popularity};
 
 /// A popularity of 1, and the unit of `fragmentation`: this much is one thousandth of a device.
 pub const WHOLE: u64 = 1_000_000_000;
 
 /// Free GPU that is fragmented, in thousandths of a device times `WHOLE`.
-pub fn fragmentation(popularity: &Popularity, room: &Room) -> u64 {
+pub fn fragmentation(popularity: &Popularity, room: &Free) -> u64 {
     if popularity.is_empty() {
         return 0;
     }

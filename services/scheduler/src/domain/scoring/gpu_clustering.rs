@@ -3,10 +3,10 @@
 //! Published as: without GPU 0; else `25 (8000 - U) / 8000`, U being the node's free milli-GPU before, plus 75 when the
 //! node has only requests of this kind, 50 when also others, 25 when none with GPU, 0 when only others; truncated.
 
-use super::{Ask, GpuKind, Room};
+use super::{Free, GpuKind, Request};
 
 /// Only for a room that it fits in.
-pub fn score(room: &Room, ask: &Ask) -> u32 {
+pub fn score(room: &Free, ask: &Request) -> u32 {
     let Some(kind) = ask.kind() else {
         return 0;
     };

@@ -3,10 +3,10 @@
 //! Published as: without GPU 0; with all n devices of the node free `max(33 - n, n)`; else, with f free ones among the
 //! chosen devices, `max(50 - f, 33)`; with none, `max(100 - p / 10, 50)`, p being what percentage of the chosen is free.
 
-use super::{Ask, Room, room::DEVICE_MILLI, tightest};
+use super::{Free, Request, free::DEVICE_MILLI, tightest};
 
 /// Only for a room that it fits in.
-pub fn score(room: &Room, ask: &Ask) -> u32 {
+pub fn score(room: &Free, ask: &Request) -> u32 {
     if ask.gpus() == 0 {
         return 0;
     }

@@ -16,7 +16,8 @@
 //! what is asked for, it is best fit.
 
 use super::{
-    Ask, Popularity, Room, best_fit, fragmentation::WHOLE, prices::Prices, tightest, usable::Usable,
+    Free, Popularity, Request, best_fit, fragmentation::WHOLE, prices::Prices, tightest,
+    usable::Usable,
 };
 
 /// Nothing lost.
@@ -25,7 +26,7 @@ const NO_LOSS: u32 = 1 << 30;
 const STEP: i64 = 100 * WHOLE as i64;
 
 /// Only for a room that it fits in.
-pub fn score(popularity: &Popularity, room: &Room, ask: &Ask) -> u32 {
+pub fn score(popularity: &Popularity, room: &Free, ask: &Request) -> u32 {
     if ask.gpus() == 0 && room.gpu_milli().is_empty() {
         return NO_LOSS + 1 + fullness(room, ask);
     }
@@ -47,12 +48,12 @@ pub fn score(popularity: &Popularity, room: &Room, ask: &Ask) -> u32 {
 }
 
 /// Only for a room that the share fits in: the device that leaves most usable.
-pub fn device(popularity: &Popularity, room: &Room, ask: &Ask) -> u16 {
+pub fn device(popularity: &Popularity, room: &Free, ask: &Request) -> u16 {
     best_share(&popularity.prices().scarce, room, ask).1
 }
 
 /// What is usable afterwards, and the device; the first of equals.
-fn best_share(scarce: &Usable, room: &Room, ask: &Ask) -> (u64, u16) {
+fn best_share(scarce: &Usable, room: &Free, ask: &Request) -> (u64, u16) {
     let each = scarce.after_share(room, ask);
     let each = each.map(|(device, usable)| (usable, device));
     let best = each.reduce(|best, next| if next.0 > best.0 { next } else { best });
@@ -60,7 +61,7 @@ fn best_share(scarce: &Usable, room: &Room, ask: &Ask) -> (u64, u16) {
 }
 
 /// Thousandths; below 0 when less is stranded than before.
-fn newly_stranded(prices: &Prices, room: &Room, ask: &Ask) -> i64 {
+fn newly_stranded(prices: &Prices, room: &Free, ask: &Request) -> i64 {
     let (cpu_milli, memory_bytes) = (room.cpu_milli(), room.memory_bytes());
     let gpu_milli = room.gpu_milli_total();
     let after = prices.stranded(
@@ -72,7 +73,7 @@ fn newly_stranded(prices: &Prices, room: &Room, ask: &Ask) -> i64 {
 }
 
 /// The less is left, the more; 5 GiB count as a core.
-fn fullness(room: &Room, ask: &Ask) -> u32 {
+fn fullness(room: &Free, ask: &Request) -> u32 {
     const MOST: u32 = 1 << 29;
     let cores_tenths = (room.cpu_milli() - ask.cpu_milli()) / 100;
     let half_gib = (room.memory_bytes() - ask.memory_bytes()) >> 29;

@@ -5,25 +5,25 @@
 //! fixed order of the nodes: see `rank`. The published policies are those of Weng et al., "Beware of Fragmentation",
 //! USENIX ATC 2023, in integers; their scores are whole numbers on purpose, since the ties are part of the policies.
 
-mod ask;
 mod best_fit;
 mod dot_product;
 mod fgd;
 mod fragmentation;
+mod free;
 mod gpu_clustering;
 mod gpu_packing;
 mod least_loss;
 mod popularity;
 mod prices;
 mod random;
-mod room;
+mod request;
 mod spread;
 mod usable;
 
-pub use ask::{Ask, fits};
 pub use fragmentation::{WHOLE, fragmentation};
+pub use free::{DEVICE_MILLI, Free, GpuKind, ModelNo, ModelSet};
 pub use popularity::Popularity;
-pub use room::{DEVICE_MILLI, GpuKind, ModelNo, ModelSet, Room};
+pub use request::{Request, fits};
 
 use vocab::{GpuShare, PlacementPolicy};
 
@@ -89,16 +89,21 @@ impl From<PlacementPolicy> for Policy {
 }
 
 /// None when the request does not fit.
-pub fn score(policy: Policy, popularity: &Popularity, room: &Room, ask: &Ask) -> Option<u32> {
-    fits(room, ask).then(|| match policy {
+pub fn score(
+    policy: Policy,
+    popularity: &Popularity,
+    free: &Free,
+    request: &Request,
+) -> Option<u32> {
+    fits(free, request).then(|| match policy {
         Policy::Random { salt } => random::score(salt),
-        Policy::DotProduct => dot_product::score(room, ask),
-        Policy::BestFit => best_fit::score(room, ask),
-        Policy::Spread => spread::score(room, ask),
-        Policy::GpuPacking => gpu_packing::score(room, ask),
-        Policy::GpuClustering => gpu_clustering::score(room, ask),
-        Policy::Fgd => fgd::score(popularity, room, ask),
-        Policy::Default => least_loss::score(popularity, room, ask),
+        Policy::DotProduct => dot_product::score(free, request),
+        Policy::BestFit => best_fit::score(free, request),
+        Policy::Spread => spread::score(free, request),
+        Policy::GpuPacking => gpu_packing::score(free, request),
+        Policy::GpuClustering => gpu_clustering::score(free, request),
+        Policy::Fgd => fgd::score(popularity, free, request),
+        Policy::Default => least_loss::score(popularity, free, request),
     })
 }
 
@@ -106,41 +111,41 @@ pub fn score(policy: Policy, popularity: &Popularity, room: &Room, ask: &Ask) ->
 pub fn devices(
     policy: Policy,
     popularity: &Popularity,
-    room: &Room,
-    ask: &Ask,
+    free: &Free,
+    request: &Request,
 ) -> Option<Vec<GpuShare>> {
-    if !fits(room, ask) {
+    if !fits(free, request) {
         return None;
     }
-    if !ask.is_share() {
-        return Some(tightest(room, ask));
+    if !request.is_share() {
+        return Some(tightest(free, request));
     }
     let device = match policy {
-        Policy::Random { salt } => random::device(salt, room, ask),
-        Policy::Fgd => fgd::device(popularity, room, ask),
-        Policy::Default => least_loss::device(popularity, room, ask),
-        Policy::Spread => spread::device(room, ask),
+        Policy::Random { salt } => random::device(salt, free, request),
+        Policy::Fgd => fgd::device(popularity, free, request),
+        Policy::Default => least_loss::device(popularity, free, request),
+        Policy::Spread => spread::device(free, request),
         Policy::DotProduct | Policy::BestFit | Policy::GpuPacking | Policy::GpuClustering => {
-            return Some(tightest(room, ask));
+            return Some(tightest(free, request));
         }
     };
     Some(vec![GpuShare {
         device,
-        milli: ask.gpu_milli(),
+        milli: request.gpu_milli(),
     }])
 }
 
 /// The fitting devices with the least free, the first of equal ones. Only for a room that it fits in.
-fn tightest(room: &Room, ask: &Ask) -> Vec<GpuShare> {
-    if ask.gpus() == 0 {
+fn tightest(free: &Free, request: &Request) -> Vec<GpuShare> {
+    if request.gpus() == 0 {
         return Vec::new();
     }
-    let mut fitting: Vec<_> = room.fitting(ask.gpu_milli()).collect();
+    let mut fitting: Vec<_> = free.fitting(request.gpu_milli()).collect();
     fitting.sort_unstable_by_key(|(device, free)| (*free, *device));
-    fitting.truncate(ask.gpus().into());
+    fitting.truncate(request.gpus().into());
     let share = |(device, _)| GpuShare {
         device,
-        milli: ask.gpu_milli(),
+        milli: request.gpu_milli(),
     };
     fitting.into_iter().map(share).collect()
 }

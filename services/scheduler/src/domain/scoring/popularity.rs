@@ -5,7 +5,7 @@
 //! then on. Old arrivals fade: beyond a limit all counts are halved.
 
 use super::{
-    Ask, Room,
+    Free, Request,
     prices::{Kind, Prices, Totals},
     usable::{Demand, Usable},
 };
@@ -41,7 +41,7 @@ struct Settled {
 
 impl Popularity {
     /// All that is asked for is known.
-    pub fn known(asks: impl IntoIterator<Item = Ask>) -> Self {
+    pub fn known(asks: impl IntoIterator<Item = Request>) -> Self {
         let mut popularity = Self::default();
         for ask in asks {
             popularity.count(&ask);
@@ -61,7 +61,7 @@ impl Popularity {
     }
 
     /// One more of those has arrived.
-    pub fn arrived(&mut self, ask: &Ask) {
+    pub fn arrived(&mut self, ask: &Request) {
         self.count(ask);
         self.unsettled += 1;
         if self.unsettled > self.settled.arrivals {
@@ -70,14 +70,14 @@ impl Popularity {
     }
 
     /// A node with this room when it is empty has come.
-    pub fn joined(&mut self, empty: &Room) {
+    pub fn joined(&mut self, empty: &Free) {
         *self.supply.entry(Kind::of(empty)).or_default() += 1;
         self.supply_milli += empty.gpu_milli_total();
         self.settle_supply();
     }
 
     /// A node that had joined with this room has gone.
-    pub fn left(&mut self, empty: &Room) {
+    pub fn left(&mut self, empty: &Free) {
         let kind = Kind::of(empty);
         if let Some(count) = self.supply.get_mut(&kind) {
             *count -= 1;
@@ -97,7 +97,7 @@ impl Popularity {
         &self.settled.prices
     }
 
-    fn count(&mut self, ask: &Ask) {
+    fn count(&mut self, ask: &Request) {
         if self.arrivals >= ARRIVALS_MAX || self.classes.len() >= CLASSES_MAX {
             self.fade();
         }
@@ -179,7 +179,7 @@ mod tests {
         (0..20 * ARRIVALS_MAX).for_each(|_| learned.arrived(&ask("4c 1x500")));
         assert_eq!(fragmentation(&learned, &room("8c 1000")), 0);
         // Nobody can make it grow without end.
-        (0..10_000).for_each(|cpu| learned.arrived(&Ask::new(cpu, 0, 0, 0, [].into_iter())));
+        (0..10_000).for_each(|cpu| learned.arrived(&Request::new(cpu, 0, 0, 0, [].into_iter())));
         assert!(learned.classes.len() <= CLASSES_MAX);
     }
 

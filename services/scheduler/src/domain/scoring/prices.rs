@@ -1,9 +1,9 @@
 //! What GPU is worth to those who usually come.
 
 use super::{
-    Ask, Room,
+    Free, Request,
     fragmentation::WHOLE,
-    room::{DEVICE_MILLI, ModelNo},
+    free::{DEVICE_MILLI, ModelNo},
     usable::{Demand, Usable},
 };
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    pub fn add(&mut self, ask: &Ask) {
+    pub fn add(&mut self, ask: &Request) {
         if ask.gpus() > 0 {
             self.cpu_milli += ask.cpu_milli();
             self.memory_mib += ask.memory_bytes() >> 20;
@@ -58,7 +58,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    pub fn of(empty: &Room) -> Self {
+    pub fn of(empty: &Free) -> Self {
         Self {
             model: empty.model(),
             // At most 16.

@@ -1,13 +1,13 @@
 //! Any node that fits, any device of it that fits.
 
-use super::{Ask, Room, mix};
+use super::{Free, Request, mix};
 
 pub fn score(salt: u64) -> u32 {
     (mix(salt) >> 32) as u32
 }
 
 /// Only for a room that the share fits in.
-pub fn device(salt: u64, room: &Room, ask: &Ask) -> u16 {
+pub fn device(salt: u64, room: &Free, ask: &Request) -> u16 {
     let count = room.fitting(ask.gpu_milli()).count().max(1) as u64;
     // Less than the count, which is at most 16.
     let at = (mix(!salt) % count) as usize;

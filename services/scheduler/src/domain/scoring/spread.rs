@@ -1,9 +1,9 @@
 //! The least allocated node first, and the least allocated device of it.
 
-use super::{Ask, Room, room::DEVICE_MILLI};
+use super::{Free, Request, free::DEVICE_MILLI};
 
 /// What stays free, in thousandths of the capacity, as the mean over what the node has. Only for a room that it fits in.
-pub fn score(room: &Room, ask: &Ask) -> u32 {
+pub fn score(room: &Free, ask: &Request) -> u32 {
     let gpu_milli_capacity = room.gpu_milli().len() as u64 * u64::from(DEVICE_MILLI);
     let amounts = [
         (
@@ -27,7 +27,7 @@ pub fn score(room: &Room, ask: &Ask) -> u32 {
 }
 
 /// Only for a room that the share fits in.
-pub fn device(room: &Room, ask: &Ask) -> u16 {
+pub fn device(room: &Free, ask: &Request) -> u16 {
     let fitting = room.fitting(ask.gpu_milli());
     let most = fitting.max_by_key(|(device, free)| (*free, std::cmp::Reverse(*device)));
     most.map_or(0, |(device, _)| device)

@@ -13,12 +13,12 @@ fn cores(word: Option<&str>) -> u64 {
 }
 
 /// `8c 1000 400 m1`: 8 cores, as many GiB, free thousandths of the devices, the model.
-pub fn room(text: &str) -> Room {
+pub fn room(text: &str) -> Free {
     let mut words = text.split(' ');
     let cores = cores(words.next());
     let (models, free): (Vec<_>, Vec<_>) = words.partition(|word| word.starts_with('m'));
     let model = models.first().and_then(|word| model(word));
-    let mut room = Room::new(cores * 1000, cores << 30, free.len() as u16, model);
+    let mut room = Free::new(cores * 1000, cores << 30, free.len() as u16, model);
     for (device, free) in (0..).zip(free) {
         let milli = DEVICE_MILLI - free.parse::<u16>().unwrap();
         if milli > 0 {
@@ -29,13 +29,13 @@ pub fn room(text: &str) -> Room {
 }
 
 /// `4c 2x1000 m1 m2`: 4 cores, as many GiB, 2 devices, of these models.
-pub fn ask(text: &str) -> Ask {
+pub fn ask(text: &str) -> Request {
     let mut words = text.split(' ');
     let cores = cores(words.next());
     let (models, gpus): (Vec<_>, Vec<_>) = words.partition(|word| word.starts_with('m'));
     let gpu = gpus.first().map(|word| word.split_once('x').unwrap());
     let (gpus, milli) = gpu.unwrap_or(("0", "0"));
-    Ask::new(
+    Request::new(
         cores * 1000,
         cores << 30,
         gpus.parse().unwrap(),
@@ -63,7 +63,7 @@ pub fn check(policy: Policy, popularity: &Popularity, nodes: &[&str], of: &str, 
 }
 
 /// A room of any fill and a request that may or may not fit.
-pub fn any_case() -> impl Strategy<Value = (Room, Ask)> {
+pub fn any_case() -> impl Strategy<Value = (Free, Request)> {
     let free = prop::collection::vec(prop_oneof![Just(1000u16), Just(0), 0u16..=1000], 0..9);
     let room = (0u64..64, free, prop::option::of(0u32..4)).prop_map(|(cores, free, model)| {
         let free: String = free.iter().map(|free| format!(" {free}")).collect();
@@ -74,7 +74,7 @@ pub fn any_case() -> impl Strategy<Value = (Room, Ask)> {
     let models = prop::collection::vec(0u32..4, 0..3);
     let ask = (0u64..32, gpus, models).prop_map(|(cores, (gpus, milli), models)| {
         let models = models.into_iter().map(ModelNo::new);
-        Ask::new(cores * 1000, cores << 30, gpus, milli, models)
+        Request::new(cores * 1000, cores << 30, gpus, milli, models)
     });
     (room, ask)
 }

@@ -5,8 +5,8 @@
 //! is the complement of F_n(m) of Weng et al., "Beware of Fragmentation", USENIX ATC 2023: usable = U - F_n(m).
 
 use super::{
-    Ask,
-    room::{ModelSet, Room},
+    Request,
+    free::{Free, ModelSet},
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    pub fn of(ask: &Ask) -> Self {
+    pub fn of(ask: &Request) -> Self {
         Self {
             models: ask.models(),
             gpus: ask.gpus(),
@@ -50,7 +50,7 @@ struct Group {
 }
 
 impl Group {
-    fn weight(&self, room: &Room, cpu_milli: u64) -> u64 {
+    fn weight(&self, room: &Free, cpu_milli: u64) -> u64 {
         if !self.models.allows(room.model()) {
             return 0;
         }
@@ -59,7 +59,7 @@ impl Group {
     }
 
     /// How many devices fit, and what is free on them together.
-    fn fitting(&self, room: &Room) -> (u16, u64) {
+    fn fitting(&self, room: &Free) -> (u16, u64) {
         let fitting = room.fitting(self.gpu_milli);
         fitting.fold((0, 0), |(count, milli), (_, free)| {
             (count + 1, milli + u64::from(free))
@@ -103,7 +103,7 @@ impl Usable {
     }
 
     /// Weight times usable thousandths, of all classes together.
-    pub fn of(&self, room: &Room) -> u64 {
+    pub fn of(&self, room: &Free) -> u64 {
         let mut sum = 0;
         for group in &self.groups {
             let weight = group.weight(room, room.cpu_milli());
@@ -120,9 +120,9 @@ impl Usable {
     }
 
     /// The same once a share of one device is taken, for each device that it fits on.
-    pub fn after_share(&self, room: &Room, ask: &Ask) -> impl Iterator<Item = (u16, u64)> {
+    pub fn after_share(&self, room: &Free, ask: &Request) -> impl Iterator<Item = (u16, u64)> {
         let taken = ask.gpu_milli();
-        let mut after = [0; Room::GPUS_MAX];
+        let mut after = [0; Free::GPUS_MAX];
         for group in &self.groups {
             let weight = group.weight(room, room.cpu_milli() - ask.cpu_milli());
             if weight == 0 {
@@ -156,7 +156,7 @@ mod tests {
     use vocab::GpuShare;
 
     /// Class by class.
-    fn naive(classes: &[(Demand, u64)], room: &Room) -> u64 {
+    fn naive(classes: &[(Demand, u64)], room: &Free) -> u64 {
         let usable = |demand: &Demand| {
             let free = room
                 .gpu_milli()

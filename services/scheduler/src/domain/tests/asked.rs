@@ -126,7 +126,7 @@ fn members_that_end_in_any_order_are_forgotten() {
 }
 
 #[test]
-fn a_priority_moves_one_in_its_line() {
+fn a_priority_moves_one_in_its_pending_group() {
     let mut w = World::new();
     let mut jobs = w.submit("t", 3, of_set("a", 2));
     jobs.extend(w.submit("t", 1, class(of_set("a", 2), 1)));

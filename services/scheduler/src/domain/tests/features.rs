@@ -1,7 +1,7 @@
 //! Each feature once, as its users see it.
 
 use super::*;
-use vocab::fact::{AllocationPlaced, LineExplained, ReservationSet};
+use vocab::fact::{AllocationPlaced, PendingGroupExplained, ReservationSet};
 use vocab::{AdvanceReservation, Event, Filter, GroupTerm, NumaPolicy, ResourceKind, Spread};
 
 fn nodes_of(w: &World, of: &[u64]) -> Vec<String> {
@@ -243,7 +243,7 @@ fn devices_and_zones_are_in_the_placement() {
 }
 
 #[test]
-fn a_line_is_explained_by_filters_and_what_is_missing() {
+fn a_pending_group_is_explained_by_filters_and_what_is_missing() {
     let mut w = World::new();
     w.nodes(&["n1", "n2"]);
     w.node("gpu", 1, capacity(8, 64, 2));
@@ -253,7 +253,7 @@ fn a_line_is_explained_by_filters_and_what_is_missing() {
     w.settle();
     w.submit("a", 3, gpus(job(4, 4), 2, 1000));
     let said = w.settle().into_iter().find_map(|event| match event {
-        Event::LineExplained(LineExplained {
+        Event::PendingGroupExplained(PendingGroupExplained {
             reason,
             counts,
             shortfall,
@@ -282,7 +282,9 @@ fn a_line_is_explained_by_filters_and_what_is_missing() {
         .settle()
         .iter()
         .filter_map(|event| match event {
-            Event::LineExplained(LineExplained { reason, .. }) => Some(reason.name()),
+            Event::PendingGroupExplained(PendingGroupExplained { reason, .. }) => {
+                Some(reason.name())
+            }
             _ => None,
         })
         .collect();

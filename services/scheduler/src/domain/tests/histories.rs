@@ -476,8 +476,8 @@ impl Run {
         let state = &self.world.state;
         let class = |live: &Live| state.allocations.class(live.class);
         let going = state.allocations.all().values().filter_map(|live| {
-            let hold = live.hold().filter(|hold| hold.stop.is_some())?;
-            Some((hold.node, class(live)))
+            let binding = live.binding().filter(|binding| binding.stop.is_some())?;
+            Some((binding.node, class(live)))
         });
         let going: Vec<_> = going.collect();
         let alone = state
@@ -564,7 +564,7 @@ impl Run {
             if let Some(limit) = limit {
                 assert!(
                     of(queues) <= u64::from(limit) * 1000,
-                    "{queues:?} hold {}",
+                    "{queues:?} binding {}",
                     of(queues)
                 );
             }
@@ -678,25 +678,36 @@ impl Run {
 
     /// Progress: of whoever waits in line nobody fits on what is free.
     fn what_could_be_placed_is(&mut self) {
-        let lines: Vec<_> = self.world.state.waiting.queues().lines().cloned().collect();
-        for line in lines {
+        let pending_groups: Vec<_> = self
+            .world
+            .state
+            .waiting
+            .queues()
+            .pending_groups()
+            .cloned()
+            .collect();
+        for pending_group in pending_groups {
             let state = &self.world.state;
             if state
                 .waiting
                 .queues()
-                .limited_by(line.key.queue, &line.asks)
+                .limited_by(pending_group.key.queue, &pending_group.asks)
                 .is_some()
             {
                 continue;
             }
-            let head = line.head().unwrap().allocation;
-            let shape = state.waiting.shape(line.key.shape).clone();
-            let members = state
+            let head = pending_group.head().unwrap().allocation;
+            let scheduling_key = state
                 .waiting
-                .unit(head, shape.members.len(), &state.allocations);
+                .scheduling_key(pending_group.key.scheduling_key)
+                .clone();
+            let members =
+                state
+                    .waiting
+                    .unit(head, scheduling_key.members.len(), &state.allocations);
             let mut trial = state.clone();
             assert!(
-                !places_for(&mut trial, &members, shape.min as usize, 0),
+                !places_for(&mut trial, &members, scheduling_key.min as usize, 0),
                 "{head:?} waits though there is room"
             );
         }
@@ -743,7 +754,7 @@ fn places_for(state: &mut Scheduler, members: &[AllocationNo], min: usize, found
 
 /// Explanations are told again with new numbers now and then; everything else is a decision.
 fn decisions<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Event> {
-    let told = |event: &&Event| !matches!(event, Event::LineExplained(_));
+    let told = |event: &&Event| !matches!(event, Event::PendingGroupExplained(_));
     events.filter(told).cloned().collect()
 }
 

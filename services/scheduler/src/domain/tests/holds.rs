@@ -3,7 +3,7 @@
 
 use super::*;
 use vocab::fact::{
-    AllocationPlaced, AllocationPreempted, AllocationWaiting, LineExplained, ReservationSet,
+    AllocationPlaced, AllocationPreempted, AllocationWaiting, PendingGroupExplained, ReservationSet,
 };
 use vocab::{AdvanceReservation, Event, GroupTerm, ResourceKind, Spread};
 
@@ -96,7 +96,7 @@ fn nobody_comes_to_a_suspect_node_and_whoever_is_there_stays() {
 
 fn reasons(events: &[Event]) -> Vec<WaitingReason> {
     let reason = |event: &Event| match event {
-        Event::LineExplained(LineExplained { reason, .. }) => Some(*reason),
+        Event::PendingGroupExplained(PendingGroupExplained { reason, .. }) => Some(*reason),
         _ => None,
     };
     events.iter().filter_map(reason).collect()
@@ -700,7 +700,9 @@ fn more_than_may_go_in_a_minute_go_after_a_minute_without_any() {
             _ => None,
         });
         let explained = w.said.iter().rev().find_map(|event| match event {
-            Event::LineExplained(LineExplained { head, reason, .. }) if head.0 == large[0] => {
+            Event::PendingGroupExplained(PendingGroupExplained { head, reason, .. })
+                if head.0 == large[0] =>
+            {
                 Some(*reason)
             }
             _ => None,
@@ -805,7 +807,7 @@ fn nobody_comes_where_that_keeps_a_nominee_off() {
         let said = w.decide();
         assert_eq!(w.on_nodes(&beside), 0, "{value}");
         let kept = |event: &Event| match event {
-            Event::LineExplained(LineExplained { counts, .. }) => {
+            Event::PendingGroupExplained(PendingGroupExplained { counts, .. }) => {
                 counts == &[(vocab::Filter::Backfill, 2)]
             }
             _ => false,
@@ -965,7 +967,7 @@ fn what_is_not_said_in_one_frame_is_said_in_the_next() {
 }
 
 #[test]
-fn what_is_told_of_a_line_is_why_it_waits_now() {
+fn what_is_told_of_a_pending_group_is_why_it_waits_now() {
     let mut w = World::new();
     limited(&mut w, "above", 1);
     for queue in ["q0", "q1"] {

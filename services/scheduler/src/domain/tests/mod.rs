@@ -297,12 +297,12 @@ impl World {
 
     /// By an agent that knows of the stop if there is one.
     pub fn report(&mut self, no: u64, node: &str, state: RunState) {
-        let hold = self
+        let binding = self
             .state
             .live()
             .get(&AllocationNo(no))
-            .and_then(Live::hold);
-        let stops = hold.is_some_and(|hold| hold.stop.is_some());
+            .and_then(Live::binding);
+        let stops = binding.is_some_and(|binding| binding.stop.is_some());
         let state = match state {
             RunState::Started => state,
             _ if stops => RunState::Stopped,
@@ -373,8 +373,8 @@ impl World {
     }
 
     pub fn node_of(&self, no: u64) -> Option<String> {
-        let hold = self.state.live().get(&AllocationNo(no))?.hold()?;
-        Some(self.state.nodes()[hold.node.0 as usize].name.to_string())
+        let binding = self.state.live().get(&AllocationNo(no))?.binding()?;
+        Some(self.state.nodes()[binding.node.0 as usize].name.to_string())
     }
 
     pub fn on_nodes(&self, of: &[u64]) -> usize {
@@ -389,17 +389,24 @@ impl World {
             .collect()
     }
 
-    /// What was last said of the line of an allocation, or of itself.
+    /// What was last said of the pending group of an allocation, or of itself.
     pub fn reason(&self, no: u64) -> &'static str {
         let live = &self.state.live()[&AllocationNo(no)];
-        let line = match live.phase {
-            Phase::Queued(line, _) => Some(line),
+        let pending_group = match live.phase {
+            Phase::Queued(pending_group, _) => Some(pending_group),
             Phase::InGang => live
                 .gang
-                .and_then(|gang| self.state.waiting.gangs().line(gang)),
+                .and_then(|gang| self.state.waiting.gangs().pending_group(gang)),
             _ => None,
         };
-        let said = line.and_then(|line| self.state.waiting.queues().line(line)?.said.as_ref());
+        let said = pending_group.and_then(|pending_group| {
+            self.state
+                .waiting
+                .queues()
+                .pending_group(pending_group)?
+                .said
+                .as_ref()
+        });
         let told = self.said.iter().rev().find_map(|event| match event {
             Event::AllocationWaiting(AllocationWaiting {
                 allocation, reason, ..
@@ -468,8 +475,8 @@ pub fn words(event: &Event) -> Option<String> {
             let nodes: Vec<_> = nodes.iter().map(Token::as_str).collect();
             format!("{reservation} has [{}]", nodes.join(" "))
         }
-        // Of a line, not of an allocation: tests of explanations look at them.
-        Event::LineExplained(_) => return None,
+        // Of a pending group, not of an allocation: tests of explanations look at them.
+        Event::PendingGroupExplained(_) => return None,
         other => format!("{other:?}"),
     })
 }

@@ -243,7 +243,7 @@ impl Model {
 
 /// Explanations are told again with new numbers now and then; everything else is a decision.
 fn decisions(draft: &Draft) -> Vec<Event> {
-    let told = |event: &&Event| !matches!(event, Event::LineExplained(_));
+    let told = |event: &&Event| !matches!(event, Event::PendingGroupExplained(_));
     draft.events().filter(told).cloned().collect()
 }
 
@@ -328,10 +328,10 @@ impl Run {
                 };
                 let state = RunState::ALL[usize::from(*state)];
                 let started = self.world.state.live()[&AllocationNo(no)]
-                    .hold()
-                    .is_some_and(|hold| {
-                        hold.started.is_some()
-                            || hold
+                    .binding()
+                    .is_some_and(|binding| {
+                        binding.started.is_some()
+                            || binding
                                 .reports
                                 .iter()
                                 .any(|(state, _)| *state == RunState::Started)
@@ -398,7 +398,7 @@ impl Run {
         bare.decide(&self.world.config, &mut draft);
         let expected = decisions(&draft);
         let events = self.world.decide();
-        let told = |event: &&Event| !matches!(event, Event::LineExplained(_));
+        let told = |event: &&Event| !matches!(event, Event::PendingGroupExplained(_));
         let found: Vec<_> = events.iter().filter(told).cloned().collect();
         let first = found
             .iter()
@@ -434,8 +434,11 @@ impl Run {
         // What was asked is done, and what was taken back is at least stopping.
         assert_eq!(self.model.asked, BTreeSet::new());
         for no in &self.model.reclaimed {
-            let hold = self.world.state.live()[&AllocationNo(*no)].hold();
-            assert!(hold.is_some_and(|hold| hold.stop.is_some()), "{no}");
+            let binding = self.world.state.live()[&AllocationNo(*no)].binding();
+            assert!(
+                binding.is_some_and(|binding| binding.stop.is_some()),
+                "{no}"
+            );
         }
     }
 

@@ -313,7 +313,7 @@ fn what_was_not_taken_back_cannot_wait_for_quota() {
     let event = Event::AllocationWaiting(AllocationWaiting {
         allocation: AllocationNo(jobs[0]),
         reason: WaitingReason::Quota,
-        line: None,
+        pending_group: None,
     });
     let at = At {
         lsn: Lsn(0),

@@ -3,37 +3,37 @@
 use super::Waiting;
 use crate::domain::{
     allocation::Allocations,
-    class::{Shape, ShapeNo},
+    class::{SchedulingKey, SchedulingKeyNo},
     fair::Share,
     fleet::{Fleet, KindNo, NodeNo, Regrouped, most_on},
-    queues::Line,
+    queues::PendingGroup,
     sweep::Sweep,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::{
-    AllocationNo, LineNo, Millis, Token, WaitingReason,
+    AllocationNo, Millis, PendingGroupNo, Token, WaitingReason,
     sabotage::{self, Bug},
 };
 
 #[derive(Debug, Default)]
 pub struct Blocked {
-    /// Shapes that there is no room for.
-    shapes: BTreeMap<ShapeNo, Short>,
-    /// Lines that are passed over by themselves: for a limit of a queue, or while nodes are reserved for some queues.
-    lines: BTreeSet<LineNo>,
-    /// Shapes do not tell who may be placed: lines are tried each by itself.
-    line_by_line: bool,
+    /// Scheduling keys that there is no room for.
+    scheduling_keys: BTreeMap<SchedulingKeyNo, Short>,
+    /// Pending groups that are passed over by themselves: for a limit of a queue, or while nodes are reserved for some queues.
+    pending_groups: BTreeSet<PendingGroupNo>,
+    /// Scheduling keys do not tell who may be placed: pending groups are tried each by itself.
+    one_by_one: bool,
     promise: Option<Promise>,
-    /// What was last explained of a shape, and when.
-    explained: BTreeMap<ShapeNo, (WaitingReason, Millis)>,
-    /// Lines to be explained.
-    unexplained: BTreeSet<LineNo>,
+    /// What was last explained of a scheduling key, and when.
+    explained: BTreeMap<SchedulingKeyNo, (WaitingReason, Millis)>,
+    /// Pending groups to be explained.
+    unexplained: BTreeSet<PendingGroupNo>,
     /// Who could be made to go for whom.
     pub sweep: Sweep,
-    /// Lines whose heads could come, if more might go in a minute.
-    rate_limited: BTreeSet<LineNo>,
-    /// Shapes that the fleet could not hold if it were empty, and the fleet's composition then.
-    hopeless: (Option<u64>, BTreeMap<ShapeNo, bool>),
+    /// Pending groups whose heads could come, if more might go in a minute.
+    rate_limited: BTreeSet<PendingGroupNo>,
+    /// Scheduling keys that the fleet could not hold if it were empty, and the fleet's composition then.
+    hopeless: (Option<u64>, BTreeMap<SchedulingKeyNo, bool>),
 }
 
 /// Why there are no places.
@@ -75,70 +75,80 @@ pub struct Promise {
 pub const AGAIN_MS: i64 = 60_000;
 
 impl Blocked {
-    pub fn new_line(&mut self, line: LineNo) {
-        self.unexplained.insert(line);
+    pub fn new_pending_group(&mut self, pending_group: PendingGroupNo) {
+        self.unexplained.insert(pending_group);
     }
 
-    pub fn forget(&mut self, line: LineNo) {
-        self.lines.remove(&line);
-        self.unexplained.remove(&line);
-        self.rate_limited.remove(&line);
+    pub fn forget(&mut self, pending_group: PendingGroupNo) {
+        self.pending_groups.remove(&pending_group);
+        self.unexplained.remove(&pending_group);
+        self.rate_limited.remove(&pending_group);
     }
 
-    pub fn forget_shape(&mut self, shape: ShapeNo) {
-        self.shapes.remove(&shape);
-        self.explained.remove(&shape);
-        self.hopeless.1.remove(&shape);
-        self.sweep.forget(shape);
+    pub fn forget_scheduling_key(&mut self, scheduling_key: SchedulingKeyNo) {
+        self.scheduling_keys.remove(&scheduling_key);
+        self.explained.remove(&scheduling_key);
+        self.hopeless.1.remove(&scheduling_key);
+        self.sweep.forget(scheduling_key);
     }
 }
 
 impl Waiting {
     // --- passed over
 
-    /// The line's head was tried in vain.
-    pub fn block(&mut self, no: LineNo, shape: ShapeNo, short: Short, now: Millis) {
+    /// The pending group's head was tried in vain.
+    pub fn block(
+        &mut self,
+        no: PendingGroupNo,
+        scheduling_key: SchedulingKeyNo,
+        short: Short,
+        now: Millis,
+    ) {
         let limited = matches!(
             short.reason,
             WaitingReason::QueueLimit | WaitingReason::OverLimit
         );
-        if limited || self.blocked.line_by_line {
+        if limited || self.blocked.one_by_one {
             self.queues.block(no, short.reason);
-            self.blocked.lines.insert(no);
+            self.blocked.pending_groups.insert(no);
             self.blocked.unexplained.insert(no);
             self.sweep_too(no);
             return;
         }
         let said = short.reason;
-        self.queues.close(shape);
-        self.blocked.shapes.insert(shape, short);
-        if self.blocked.sweep.takes(shape) {
-            let of_shape = self.queues.by_shape().get(&shape);
-            for line in of_shape.cloned().into_iter().flatten() {
-                self.sweep_too(line);
+        self.queues.close(scheduling_key);
+        self.blocked.scheduling_keys.insert(scheduling_key, short);
+        if self.blocked.sweep.takes(scheduling_key) {
+            let of_scheduling_key = self.queues.by_scheduling_key().get(&scheduling_key);
+            for pending_group in of_scheduling_key.cloned().into_iter().flatten() {
+                self.sweep_too(pending_group);
             }
         }
         let news = self
             .blocked
             .explained
-            .get(&shape)
+            .get(&scheduling_key)
             .is_none_or(|(reason, at)| *reason != said || now.0 - at.0 >= AGAIN_MS);
         if news {
-            self.blocked.explained.insert(shape, (said, now));
-            let of_shape = self.queues.by_shape().get(&shape);
+            self.blocked.explained.insert(scheduling_key, (said, now));
+            let of_scheduling_key = self.queues.by_scheduling_key().get(&scheduling_key);
             self.blocked
                 .0
                 .unexplained
-                .extend(of_shape.into_iter().flatten());
+                .extend(of_scheduling_key.into_iter().flatten());
         }
     }
 
-    /// Whether a limit of its queue, or of one above, keeps the line's head from being placed.
-    pub fn block_if_limited(&mut self, no: LineNo, now: Millis) -> bool {
-        let Some(line) = self.queues.line(no) else {
+    /// Whether a limit of its queue, or of one above, keeps the pending group's head from being placed.
+    pub fn block_if_limited(&mut self, no: PendingGroupNo, now: Millis) -> bool {
+        let Some(pending_group) = self.queues.pending_group(no) else {
             return false;
         };
-        let (queue, shape, asks) = (line.key.queue, line.key.shape, line.asks);
+        let (queue, scheduling_key, asks) = (
+            pending_group.key.queue,
+            pending_group.key.scheduling_key,
+            pending_group.asks,
+        );
         if self.queues.limited_by(queue, &asks).is_none() {
             return false;
         }
@@ -147,68 +157,83 @@ impl Waiting {
         } else {
             WaitingReason::OverLimit
         };
-        self.block(no, shape, Short::of(reason), now);
+        self.block(no, scheduling_key, Short::of(reason), now);
         true
     }
 
-    /// Passes over all lines that a limit keeps from being placed.
+    /// Passes over all pending groups that a limit keeps from being placed.
     pub fn block_all_limited(&mut self, now: Millis) {
         if self.queues.any_limits() {
-            let lines: Vec<_> = self.queues.lines().map(|line| line.no).collect();
-            for line in lines {
-                self.block_if_limited(line, now);
+            let pending_groups: Vec<_> = self
+                .queues
+                .pending_groups()
+                .map(|pending_group| pending_group.no)
+                .collect();
+            for pending_group in pending_groups {
+                self.block_if_limited(pending_group, now);
             }
         }
     }
 
-    /// Why a line is passed over; none when it may be tried.
-    pub fn block_of(&self, line: &Line) -> Option<WaitingReason> {
-        let of_shape = || {
+    /// Why a pending group is passed over; none when it may be tried.
+    pub fn block_of(&self, pending_group: &PendingGroup) -> Option<WaitingReason> {
+        let of_scheduling_key = || {
             self.blocked
-                .shapes
-                .get(&line.key.shape)
+                .scheduling_keys
+                .get(&pending_group.key.scheduling_key)
                 .map(|short| short.reason)
         };
-        line.blocked.or_else(of_shape)
+        pending_group.blocked.or_else(of_scheduling_key)
     }
 
-    /// A line of each kind that may be tried, with its shape.
-    pub fn shapes_to_try(&mut self) -> Vec<(LineNo, ShapeNo)> {
-        if self.blocked.line_by_line {
-            let free = self.queues.lines().filter(|line| line.blocked.is_none());
-            return free.map(|line| (line.no, line.key.shape)).collect();
+    /// A pending group of each kind that may be tried, with its scheduling key.
+    pub fn scheduling_keys_to_try(&mut self) -> Vec<(PendingGroupNo, SchedulingKeyNo)> {
+        if self.blocked.one_by_one {
+            let free = self
+                .queues
+                .pending_groups()
+                .filter(|pending_group| pending_group.blocked.is_none());
+            return free
+                .map(|pending_group| (pending_group.no, pending_group.key.scheduling_key))
+                .collect();
         }
-        let blocked = &self.blocked.0.shapes;
-        let by_shape = self.queues.by_shape().iter();
-        let open = by_shape.filter(|(shape, _)| !blocked.contains_key(shape));
-        open.filter_map(|(shape, lines)| Some((*lines.first()?, *shape)))
-            .collect()
+        let blocked = &self.blocked.0.scheduling_keys;
+        let by_scheduling_key = self.queues.by_scheduling_key().iter();
+        let open =
+            by_scheduling_key.filter(|(scheduling_key, _)| !blocked.contains_key(scheduling_key));
+        open.filter_map(|(scheduling_key, pending_groups)| {
+            Some((*pending_groups.first()?, *scheduling_key))
+        })
+        .collect()
     }
 
-    /// All lines that may be tried.
-    pub fn lines_to_try(&mut self) -> Vec<LineNo> {
-        let blocked = &self.blocked.0.shapes;
-        let by_shape = self.queues.by_shape().iter();
-        let open = by_shape.filter(|(shape, _)| !blocked.contains_key(shape));
-        let mut lines: Vec<_> = open.flat_map(|(_, lines)| lines.iter().copied()).collect();
-        lines.retain(|no| {
+    /// All pending groups that may be tried.
+    pub fn pending_groups_to_try(&mut self) -> Vec<PendingGroupNo> {
+        let blocked = &self.blocked.0.scheduling_keys;
+        let by_scheduling_key = self.queues.by_scheduling_key().iter();
+        let open =
+            by_scheduling_key.filter(|(scheduling_key, _)| !blocked.contains_key(scheduling_key));
+        let mut pending_groups: Vec<_> = open
+            .flat_map(|(_, pending_groups)| pending_groups.iter().copied())
+            .collect();
+        pending_groups.retain(|no| {
             self.queues
-                .line(*no)
-                .is_some_and(|line| self.block_of(line).is_none())
+                .pending_group(*no)
+                .is_some_and(|pending_group| self.block_of(pending_group).is_none())
         });
-        lines
+        pending_groups
     }
 
-    /// Who may go to the nodes that are set aside is different for each line. When that changes, all are tried again.
-    pub fn promise(&mut self, promise: Option<Promise>, line_by_line: bool) {
-        if self.blocked.line_by_line == line_by_line && self.blocked.promise == promise {
+    /// Who may go to the nodes that are set aside is different for each pending group. When that changes, all are tried again.
+    pub fn promise(&mut self, promise: Option<Promise>, one_by_one: bool) {
+        if self.blocked.one_by_one == one_by_one && self.blocked.promise == promise {
             return;
         }
-        self.blocked.line_by_line = line_by_line;
+        self.blocked.one_by_one = one_by_one;
         self.blocked.promise = promise;
         self.blocked.sweep.anew();
-        self.blocked.shapes.clear();
-        self.blocked.lines.clear();
+        self.blocked.scheduling_keys.clear();
+        self.blocked.pending_groups.clear();
         self.queues.free_all();
     }
 
@@ -226,18 +251,19 @@ impl Waiting {
         *self.blocked = Blocked::default();
     }
 
-    /// Lines that are passed over by themselves are tried again if their queues hold less, or there is more room.
-    pub fn free_lines(&mut self, room_gained: bool) {
+    /// Pending groups that are passed over by themselves are tried again if their queues hold less, or there is more room.
+    pub fn free_pending_groups(&mut self, room_gained: bool) {
         if !self.queues.take_released() && !room_gained {
             return;
         }
-        for no in std::mem::take(&mut self.blocked.lines) {
-            let still = self
-                .queues
-                .line(no)
-                .is_some_and(|line| self.queues.limited_by(line.key.queue, &line.asks).is_some());
+        for no in std::mem::take(&mut self.blocked.pending_groups) {
+            let still = self.queues.pending_group(no).is_some_and(|pending_group| {
+                self.queues
+                    .limited_by(pending_group.key.queue, &pending_group.asks)
+                    .is_some()
+            });
             if still {
-                self.blocked.lines.insert(no);
+                self.blocked.pending_groups.insert(no);
             } else {
                 self.queues.free(no);
                 // There may be no room for it either, which was not said of it yet.
@@ -248,22 +274,27 @@ impl Waiting {
 
     /// There are other nodes: what was found of the old ones says little.
     pub fn open_all(&mut self) {
-        for shape in std::mem::take(&mut self.blocked.shapes).keys() {
-            self.queues.open(*shape);
+        for scheduling_key in std::mem::take(&mut self.blocked.scheduling_keys).keys() {
+            self.queues.open(*scheduling_key);
         }
     }
 
     /// There is more room on these nodes.
     pub fn open_on(&mut self, nodes: &[NodeNo], fleet: &Fleet, allocations: &Allocations) {
-        let mut shapes = std::mem::take(&mut self.blocked.shapes);
-        shapes.retain(|shape, short| {
-            let enough = is_enough(self.shape(*shape), nodes, short, (fleet, allocations));
+        let mut scheduling_keys = std::mem::take(&mut self.blocked.scheduling_keys);
+        scheduling_keys.retain(|scheduling_key, short| {
+            let enough = is_enough(
+                self.scheduling_key(*scheduling_key),
+                nodes,
+                short,
+                (fleet, allocations),
+            );
             if enough {
-                self.queues.open(*shape);
+                self.queues.open(*scheduling_key);
             }
             !enough
         });
-        self.blocked.shapes = shapes;
+        self.blocked.scheduling_keys = scheduling_keys;
     }
 
     /// Whoever looks at these groups, or is of one that nominees may let in, is tried again.
@@ -271,30 +302,34 @@ impl Waiting {
         if regrouped.is_empty() {
             return;
         }
-        let mut shapes = std::mem::take(&mut self.blocked.shapes);
-        shapes.retain(|shape, _| {
-            let concerned = concerns(regrouped, self.shape(*shape), allocations);
+        let mut scheduling_keys = std::mem::take(&mut self.blocked.scheduling_keys);
+        scheduling_keys.retain(|scheduling_key, _| {
+            let concerned = concerns(regrouped, self.scheduling_key(*scheduling_key), allocations);
             if concerned {
-                self.queues.open(*shape);
+                self.queues.open(*scheduling_key);
             }
             !concerned
         });
-        self.blocked.shapes = shapes;
+        self.blocked.scheduling_keys = scheduling_keys;
     }
 
-    /// The same, where lines are tried each by itself.
+    /// The same, where pending groups are tried each by itself.
     pub fn free_concerned(&mut self, regrouped: &Regrouped, allocations: &Allocations) {
-        if !self.blocked.line_by_line {
+        if !self.blocked.one_by_one {
             return;
         }
-        let lines: Vec<_> = self.blocked.lines.iter().copied().collect();
-        for no in lines {
-            let concerned = self.queues.line(no).is_some_and(|line| {
-                line.blocked.is_some()
-                    && concerns(regrouped, self.shape(line.key.shape), allocations)
+        let pending_groups: Vec<_> = self.blocked.pending_groups.iter().copied().collect();
+        for no in pending_groups {
+            let concerned = self.queues.pending_group(no).is_some_and(|pending_group| {
+                pending_group.blocked.is_some()
+                    && concerns(
+                        regrouped,
+                        self.scheduling_key(pending_group.key.scheduling_key),
+                        allocations,
+                    )
             });
             if concerned {
-                self.blocked.lines.remove(&no);
+                self.blocked.pending_groups.remove(&no);
                 self.queues.free(no);
                 self.blocked.unexplained.insert(no);
             }
@@ -303,19 +338,22 @@ impl Waiting {
 
     // --- explained
 
-    /// The next line to be explained.
-    pub fn first_unexplained(&self) -> Option<LineNo> {
+    /// The next pending group to be explained.
+    pub fn first_unexplained(&self) -> Option<PendingGroupNo> {
         self.blocked.unexplained.first().copied()
     }
 
-    pub fn is_explained(&mut self, line: LineNo) {
-        self.blocked.unexplained.remove(&line);
+    pub fn is_explained(&mut self, pending_group: PendingGroupNo) {
+        self.blocked.unexplained.remove(&pending_group);
     }
 
-    /// There may be another reason for each line.
+    /// There may be another reason for each pending group.
     pub fn explain_all(&mut self) {
-        let lines = self.queues.lines().map(|line| line.no);
-        self.blocked.0.unexplained.extend(lines);
+        let pending_groups = self
+            .queues
+            .pending_groups()
+            .map(|pending_group| pending_group.no);
+        self.blocked.0.unexplained.extend(pending_groups);
     }
 
     // --- who may preempt
@@ -325,10 +363,14 @@ impl Waiting {
         self.blocked.sweep.anew();
     }
 
-    /// Whether the line could preempt is to be seen.
-    pub(super) fn sweep_too(&mut self, line: LineNo) {
-        if let Some(head) = self.queues.line(line).and_then(Line::head) {
-            self.blocked.sweep.add(head, line);
+    /// Whether the pending group could preempt is to be seen.
+    pub(super) fn sweep_too(&mut self, pending_group: PendingGroupNo) {
+        if let Some(head) = self
+            .queues
+            .pending_group(pending_group)
+            .and_then(PendingGroup::head)
+        {
+            self.blocked.sweep.add(head, pending_group);
         }
     }
 
@@ -341,26 +383,26 @@ impl Waiting {
         self.blocked.sweep = sweep;
     }
 
-    /// Whether the limit on preemptions is all that keeps the line's head from coming; what changes is explained.
-    pub fn rate_limits(&mut self, line: LineNo, limited: bool) {
+    /// Whether the limit on preemptions is all that keeps the pending group's head from coming; what changes is explained.
+    pub fn rate_limits(&mut self, pending_group: PendingGroupNo, limited: bool) {
         let changed = match limited {
-            true => self.blocked.rate_limited.insert(line),
-            false => self.blocked.rate_limited.remove(&line),
+            true => self.blocked.rate_limited.insert(pending_group),
+            false => self.blocked.rate_limited.remove(&pending_group),
         };
         if changed {
-            self.blocked.unexplained.insert(line);
+            self.blocked.unexplained.insert(pending_group);
         }
     }
 
     /// Nobody preempts any more.
     pub fn rate_limits_nobody(&mut self) {
-        for line in std::mem::take(&mut self.blocked.rate_limited) {
-            self.blocked.unexplained.insert(line);
+        for pending_group in std::mem::take(&mut self.blocked.rate_limited) {
+            self.blocked.unexplained.insert(pending_group);
         }
     }
 
-    pub fn is_rate_limited(&self, line: LineNo) -> bool {
-        self.blocked.rate_limited.contains(&line)
+    pub fn is_rate_limited(&self, pending_group: PendingGroupNo) -> bool {
+        self.blocked.rate_limited.contains(&pending_group)
     }
 
     pub fn any_rate_limited(&self) -> bool {
@@ -377,29 +419,31 @@ impl Waiting {
         }
         let unknown: Vec<_> = {
             let hopeless = &self.blocked.0.hopeless.1;
-            let shapes = self.queues.by_shape().keys();
-            let unknown = shapes.filter(|shape| !hopeless.contains_key(shape));
+            let scheduling_keys = self.queues.by_scheduling_key().keys();
+            let unknown =
+                scheduling_keys.filter(|scheduling_key| !hopeless.contains_key(scheduling_key));
             unknown.copied().collect()
         };
         if !unknown.is_empty() {
             let kinds = fleet.by_kind();
             for no in unknown {
-                let shape = self.shape(no);
-                let hopeless = !could_ever_fit(shape, &kinds, fleet, allocations);
+                let scheduling_key = self.scheduling_key(no);
+                let hopeless = !could_ever_fit(scheduling_key, &kinds, fleet, allocations);
                 self.blocked.hopeless.1.insert(no, hopeless);
             }
         }
         let hopeless = &self.blocked.0.hopeless.1;
         let counts = sabotage::armed(Bug::ImpossibleDemandCounts);
-        let hopeless = |shape| !counts && hopeless.get(&shape).copied().unwrap_or(false);
+        let hopeless =
+            |scheduling_key| !counts && hopeless.get(&scheduling_key).copied().unwrap_or(false);
         let impossible = self.queues.impossible(hopeless);
         self.queues.fair_shares(fleet.totals(), &impossible)
     }
 }
 
-/// Whether the open nodes could hold the shape if nothing were on them, as far as numbers tell.
+/// Whether the open nodes could hold the scheduling key if nothing were on them, as far as numbers tell.
 pub fn could_ever_fit(
-    shape: &Shape,
+    scheduling_key: &SchedulingKey,
     kinds: &[(KindNo, u32, u32)],
     fleet: &Fleet,
     allocations: &Allocations,
@@ -407,7 +451,7 @@ pub fn could_ever_fit(
     let open = kinds.iter().filter(|(_, _, open)| *open > 0);
     let fits = |of_value: &dyn Fn(KindNo) -> bool| {
         let mut members = 0u64;
-        for (class, count) in &shape.members {
+        for (class, count) in &scheduling_key.members {
             let class = allocations.class(*class);
             let places = open.clone().filter(|(kind, _, _)| of_value(*kind));
             let places = places.map(|(kind, _, open)| {
@@ -416,13 +460,13 @@ pub fn could_ever_fit(
             let places = places.fold(0u64, u64::saturating_add);
             members += places.min(u64::from(*count));
         }
-        members > 0 && members >= u64::from(shape.min)
+        members > 0 && members >= u64::from(scheduling_key.min)
     };
-    let Some(label) = &shape.uniform_label else {
+    let Some(label) = &scheduling_key.uniform_label else {
         return fits(&|_| true);
     };
     let mut values: Vec<_> = fleet.label_values(label);
-    if let Some(value) = &shape.uniform_value {
+    if let Some(value) = &scheduling_key.uniform_value {
         values.retain(|other| other == value);
     }
     values
@@ -430,9 +474,13 @@ pub fn could_ever_fit(
         .any(|value| fits(&|kind| fleet.kind(kind).label(label.as_str()) == Some(value)))
 }
 
-/// Whether the shape's members look at a group that has changed, or are of one that nominees may let in.
-fn concerns(regrouped: &Regrouped, shape: &Shape, allocations: &Allocations) -> bool {
-    let members = shape.members.iter();
+/// Whether the scheduling key's members look at a group that has changed, or are of one that nominees may let in.
+fn concerns(
+    regrouped: &Regrouped,
+    scheduling_key: &SchedulingKey,
+    allocations: &Allocations,
+) -> bool {
+    let members = scheduling_key.members.iter();
     let mut classes = members.map(|(class, _)| allocations.class(*class));
     classes.any(|class| {
         let of = |(tenant, group): (&Token, &Token)| {
@@ -446,19 +494,19 @@ fn concerns(regrouped: &Regrouped, shape: &Shape, allocations: &Allocations) -> 
 
 /// Whether, with what there is on these nodes now, all members that have to may find room.
 fn is_enough(
-    shape: &Shape,
+    scheduling_key: &SchedulingKey,
     nodes: &[NodeNo],
     short: &mut Short,
     (fleet, allocations): (&Fleet, &Allocations),
 ) -> bool {
     // Where members differ, room on one node may make room for another member on another.
-    let differ = shape.members.len() > 1;
+    let differ = scheduling_key.members.len() > 1;
     nodes.iter().any(|no| {
         let node = fleet.node(*no);
         if !node.open() {
             return false;
         }
-        let members = shape.members.iter();
+        let members = scheduling_key.members.iter();
         let classes = members.map(|(class, _)| allocations.class(*class));
         let room = classes.map(|class| node.room_for(fleet.capacity(*no), class));
         let room = room.max().unwrap_or(0);

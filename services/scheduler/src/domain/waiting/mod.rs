@@ -1,4 +1,4 @@
-//! Who waits: the queues and their lines, gangs, pauses, and what is passed over for now.
+//! Who waits: the queues and their pending groups, gangs, pauses, and what is passed over for now.
 
 mod blocked;
 
@@ -7,26 +7,26 @@ pub use blocked::{AGAIN_MS, Promise, Short, could_ever_fit};
 use self::blocked::Blocked;
 use super::{
     allocation::{Allocations, Live, Phase},
-    class::{Amounts, Shape, ShapeNo},
+    class::{Amounts, SchedulingKey, SchedulingKeyNo},
     gang::Gangs,
     interner::Interner,
     order,
-    queues::{Key, Line, LineKey, QueueNo, Queues, Said, Use},
+    queues::{Key, LineKey, PendingGroup, QueueNo, Queues, Said, Use},
     settings::{PriorityNo, Settings},
 };
 use ledger::Scratch;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use vocab::{
-    AllocationNo, LineNo, Millis, PlacementPolicy, QueueOrder, QueueSettings, Token, WaitingReason,
-    fact::LineExplained,
+    AllocationNo, Millis, PendingGroupNo, PlacementPolicy, QueueOrder, QueueSettings, Token,
+    WaitingReason, fact::PendingGroupExplained,
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
     queues: Queues,
     /// What stands in lines.
-    shapes: Interner<Shape>,
+    scheduling_keys: Interner<SchedulingKey>,
     gangs: Gangs,
     /// Allocations in a pause, by its end.
     pauses: BTreeSet<(Millis, AllocationNo)>,
@@ -49,8 +49,8 @@ impl Waiting {
         &mut self.gangs
     }
 
-    pub fn shape(&self, shape: ShapeNo) -> &Shape {
-        self.shapes.get(shape.0)
+    pub fn scheduling_key(&self, scheduling_key: SchedulingKeyNo) -> &SchedulingKey {
+        self.scheduling_keys.get(scheduling_key.0)
     }
 
     // --- queues
@@ -71,8 +71,13 @@ impl Waiting {
         self.queues.get(live.queue).settings.placement
     }
 
-    /// The line whose head is next.
-    pub fn next(&mut self, totals: &Amounts, now: Millis, settings: &Settings) -> Option<LineNo> {
+    /// The pending group whose head is next.
+    pub fn next(
+        &mut self,
+        totals: &Amounts,
+        now: Millis,
+        settings: &Settings,
+    ) -> Option<PendingGroupNo> {
         let half_life_ms = settings.policy().half_life_ms;
         self.queues.next(totals, now, half_life_ms)
     }
@@ -82,18 +87,18 @@ impl Waiting {
     }
 
     /// It is not its turn until `take_up`, though it might be placed.
-    pub fn pass_over(&mut self, line: LineNo) {
-        self.queues.pass_over(line);
+    pub fn pass_over(&mut self, pending_group: PendingGroupNo) {
+        self.queues.pass_over(pending_group);
     }
 
-    pub fn take_up(&mut self, line: LineNo) {
-        self.queues.take_up(line);
+    pub fn take_up(&mut self, pending_group: PendingGroupNo) {
+        self.queues.take_up(pending_group);
     }
 
     /// Held or promised from now on.
-    pub fn hold(&mut self, queue: QueueNo, used: &Use, now: Millis, settings: &Settings) {
+    pub fn binding(&mut self, queue: QueueNo, used: &Use, now: Millis, settings: &Settings) {
         let half_life_ms = settings.policy().half_life_ms;
-        self.queues.hold(queue, used, now, half_life_ms);
+        self.queues.binding(queue, used, now, half_life_ms);
     }
 
     /// Not held any more, nor on a node.
@@ -117,45 +122,49 @@ impl Waiting {
         self.queues.recount_firm(firm);
     }
 
-    // --- lines
+    // --- pending groups
 
-    /// Joins the line of `shape` in the queue, with the priority class.
+    /// Joins the pending group of `scheduling_key` in the queue, with the priority class.
     pub fn join(
         &mut self,
         (queue, priority_class): (QueueNo, Option<PriorityNo>),
-        shape: &Shape,
+        scheduling_key: &SchedulingKey,
         asks: Amounts,
         key: Key,
-    ) -> (LineNo, Key) {
-        let line_key = LineKey {
+    ) -> (PendingGroupNo, Key) {
+        let pending_group_key = LineKey {
             queue,
-            shape: ShapeNo(self.shapes.acquire(shape)),
+            scheduling_key: SchedulingKeyNo(self.scheduling_keys.acquire(scheduling_key)),
             priority_class,
         };
-        let shape_no = line_key.shape;
-        let (line, new) = self.queues.join(line_key, asks, key);
+        let scheduling_key_no = pending_group_key.scheduling_key;
+        let (pending_group, new) = self.queues.join(pending_group_key, asks, key);
         self.blocked.sweep.anew();
-        self.sweep_too(line);
+        self.sweep_too(pending_group);
         if new {
-            self.blocked.new_line(line);
+            self.blocked.new_pending_group(pending_group);
         } else {
-            // One use for the line, however many are in it.
-            self.shapes.release(shape_no.0);
+            // One use for the pending group, however many are in it.
+            self.scheduling_keys.release(scheduling_key_no.0);
         }
-        (line, key)
+        (pending_group, key)
     }
 
-    pub fn leave(&mut self, line: LineNo, key: Key) {
-        if let Some(gone) = self.queues.leave(line, key) {
-            self.blocked.forget(line);
-            if self.shapes.release(gone.shape.0).is_some() {
-                self.blocked.forget_shape(gone.shape);
-                self.queues.open(gone.shape);
+    pub fn leave(&mut self, pending_group: PendingGroupNo, key: Key) {
+        if let Some(gone) = self.queues.leave(pending_group, key) {
+            self.blocked.forget(pending_group);
+            if self
+                .scheduling_keys
+                .release(gone.scheduling_key.0)
+                .is_some()
+            {
+                self.blocked.forget_scheduling_key(gone.scheduling_key);
+                self.queues.open(gone.scheduling_key);
             }
         }
     }
 
-    /// By what one with these amounts stands in its line.
+    /// By what one with these amounts stands in its pending group.
     pub fn key(&self, no: AllocationNo, live: &Live, asks: Amounts, settings: &Settings) -> Key {
         let aging_ms = i64::try_from(settings.policy().aging_ms).unwrap_or(i64::MAX);
         let rank = match aging_ms {
@@ -194,22 +203,22 @@ impl Waiting {
         }
     }
 
-    /// What stands in the line as `old` stands there as `new`.
-    pub fn rekey(&mut self, line: LineNo, old: Key, new: Key) {
-        self.queues.rekey(line, old, new);
+    /// What stands in the pending group as `old` stands there as `new`.
+    pub fn rekey(&mut self, pending_group: PendingGroupNo, old: Key, new: Key) {
+        self.queues.rekey(pending_group, old, new);
     }
 
-    /// The line in which it waits.
-    pub fn line_of(&self, live: &Live) -> Option<&Line> {
-        let line = match live.phase {
-            Phase::Queued(line, _) => Some(line),
-            Phase::InGang => live.gang.and_then(|gang| self.gangs.line(gang)),
+    /// The pending group in which it waits.
+    pub fn pending_group_of(&self, live: &Live) -> Option<&PendingGroup> {
+        let pending_group = match live.phase {
+            Phase::Queued(pending_group, _) => Some(pending_group),
+            Phase::InGang => live.gang.and_then(|gang| self.gangs.pending_group(gang)),
             _ => None,
         };
-        self.queues.line(line?)
+        self.queues.pending_group(pending_group?)
     }
 
-    /// The members of what stands in a line as `first`, in the order of their classes, of which there are so many.
+    /// The members of what stands in a pending group as `first`, in the order of their classes, of which there are so many.
     pub fn unit(
         &self,
         first: AllocationNo,
@@ -232,25 +241,38 @@ impl Waiting {
         }
     }
 
-    /// Waits for room, as far as its line is concerned. A gang that wants a uniform label waits until there is room.
-    pub fn waits_for_room(&self, line: &Line) -> bool {
+    /// Waits for room, as far as its pending group is concerned. A gang that wants a uniform label waits until there is room.
+    pub fn waits_for_room(&self, pending_group: &PendingGroup) -> bool {
         let for_room = matches!(
-            self.block_of(line),
+            self.block_of(pending_group),
             Some(WaitingReason::NoRoomNow | WaitingReason::GangNoRoom)
         );
-        for_room && self.shape(line.key.shape).uniform_label.is_none()
+        for_room
+            && self
+                .scheduling_key(pending_group.key.scheduling_key)
+                .uniform_label
+                .is_none()
     }
 
-    pub fn lines_that_wait_for_room(&self) -> Vec<(Key, LineNo, ShapeNo)> {
-        let lines = self.queues.lines().filter(|line| self.waits_for_room(line));
-        lines
-            .filter_map(|line| Some((line.head()?, line.no, line.key.shape)))
+    pub fn pending_groups_that_wait_for_room(&self) -> Vec<(Key, PendingGroupNo, SchedulingKeyNo)> {
+        let pending_groups = self
+            .queues
+            .pending_groups()
+            .filter(|pending_group| self.waits_for_room(pending_group));
+        pending_groups
+            .filter_map(|pending_group| {
+                Some((
+                    pending_group.head()?,
+                    pending_group.no,
+                    pending_group.key.scheduling_key,
+                ))
+            })
             .collect()
     }
 
-    pub fn explained(&mut self, fact: &LineExplained, now: Millis) {
-        if let Some(line) = self.queues.line_mut(fact.line) {
-            line.said = Some(Said {
+    pub fn explained(&mut self, fact: &PendingGroupExplained, now: Millis) {
+        if let Some(pending_group) = self.queues.pending_group_mut(fact.pending_group) {
+            pending_group.said = Some(Said {
                 reason: fact.reason,
                 counts: fact.counts.clone(),
                 at: now,

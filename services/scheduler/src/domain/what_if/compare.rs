@@ -63,16 +63,18 @@ impl Course {
 
 impl Scheduler {
     fn standing(&self, live: &Live) -> Standing {
-        let in_line = |none| match self.waiting.line_of(live) {
-            Some(line) => {
-                let said = line.said.as_ref().map(|said| said.reason);
-                said.or_else(|| self.waiting.block_of(line))
+        let in_line = |none| match self.waiting.pending_group_of(live) {
+            Some(pending_group) => {
+                let said = pending_group.said.as_ref().map(|said| said.reason);
+                said.or_else(|| self.waiting.block_of(pending_group))
                     .unwrap_or(WaitingReason::FairShare)
             }
             None => none,
         };
         Standing::Waits(match &live.phase {
-            Phase::Held(hold) => return Standing::On(self.fleet.node(hold.node).name.clone()),
+            Phase::Held(binding) => {
+                return Standing::On(self.fleet.node(binding.node).name.clone());
+            }
             Phase::AwaitingQuota(_) => return Standing::AwaitingQuota,
             Phase::AwaitingOthers => WaitingReason::Dependency,
             Phase::Pausing(_) => WaitingReason::Backoff,
@@ -86,7 +88,7 @@ impl Scheduler {
         let said = self
             .allocations
             .get(&no)
-            .and_then(|live| self.waiting.line_of(live)?.said.as_ref());
+            .and_then(|live| self.waiting.pending_group_of(live)?.said.as_ref());
         said.map_or_else(Vec::new, |said| said.counts.clone())
     }
 }

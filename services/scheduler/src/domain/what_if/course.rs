@@ -57,10 +57,13 @@ pub fn told_to_stop(state: &Scheduler) -> Vec<(AllocationNo, Token)> {
     let holds = state
         .live()
         .iter()
-        .filter_map(|(no, live)| Some((*no, live.hold()?)));
-    let stopping = holds.filter(|(_, hold)| hold.stop.is_some() && hold.reports.is_empty());
+        .filter_map(|(no, live)| Some((*no, live.binding()?)));
+    let stopping =
+        holds.filter(|(_, binding)| binding.stop.is_some() && binding.reports.is_empty());
     let on = |node: crate::domain::NodeNo| state.nodes()[node.0 as usize].name.clone();
-    stopping.map(|(no, hold)| (no, on(hold.node))).collect()
+    stopping
+        .map(|(no, binding)| (no, on(binding.node)))
+        .collect()
 }
 
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! What of a node is free: all that a policy may look at.
 
-use super::Ask;
+use super::Request;
 use serde::{Deserialize, Serialize};
 use vocab::GpuShare;
 
@@ -37,21 +37,21 @@ impl FromIterator<ModelNo> for ModelSet {
     }
 }
 
-/// Rooms that are equal are the same to every policy.
+/// Free amounts that are equal are the same to every policy.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Room {
+pub struct Free {
     cpu_milli: u64,
     memory_bytes: u64,
     cpu_milli_capacity: u64,
     memory_bytes_capacity: u64,
-    gpu_milli: [u16; Room::GPUS_MAX],
+    gpu_milli: [u16; Free::GPUS_MAX],
     gpus: u8,
     model: Option<ModelNo>,
     /// Requests on the node, by kind.
     hosted: [u16; GpuKind::COUNT],
 }
 
-impl Room {
+impl Free {
     pub const GPUS_MAX: usize = 16;
 
     /// Of an empty node. Devices beyond the sixteenth are not used.
@@ -155,7 +155,7 @@ impl Room {
     }
 
     /// What stays once the request has these devices, which were chosen from this room.
-    pub(super) fn without(&self, ask: &Ask, gpus: &[GpuShare]) -> Self {
+    pub(super) fn without(&self, ask: &Request, gpus: &[GpuShare]) -> Self {
         let mut after = self.clone();
         let taken = after.take(ask.cpu_milli(), ask.memory_bytes(), gpus);
         debug_assert_eq!(taken, Ok(()));
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_not_taken() {
-        let mut room = Room::new(4000, 1 << 30, 2, None);
+        let mut room = Free::new(4000, 1 << 30, 2, None);
         let share = |device, milli| GpuShare { device, milli };
         let before = room.clone();
         for (cpu, memory, gpus) in [

@@ -1,10 +1,10 @@
 //! What a request asks for, in the numbers that the policies compute with.
 
-use super::room::{DEVICE_MILLI, GpuKind, ModelNo, ModelSet, Room};
+use super::free::{DEVICE_MILLI, Free, GpuKind, ModelNo, ModelSet};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Ask {
+pub struct Request {
     cpu_milli: u64,
     memory_bytes: u64,
     gpus: u16,
@@ -13,7 +13,7 @@ pub struct Ask {
     models: ModelSet,
 }
 
-impl Ask {
+impl Request {
     /// Without models any will do.
     pub fn new(
         cpu_milli: u64,
@@ -66,7 +66,7 @@ impl Ask {
 }
 
 /// Whether there is room for the request now.
-pub fn fits(room: &Room, ask: &Ask) -> bool {
+pub fn fits(room: &Free, ask: &Request) -> bool {
     room.cpu_milli() >= ask.cpu_milli
         && room.memory_bytes() >= ask.memory_bytes
         && (ask.gpus == 0

@@ -8,7 +8,7 @@ use super::{
 
 /// What is asked of one account for one resource type. Needs of one account stand together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Need {
+pub(super) struct Demand {
     pub account: AccountId,
     pub part: ResourceId,
     pub amount: u64,
@@ -16,7 +16,7 @@ pub(super) struct Need {
 
 /// What is in the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Block {
+pub(super) struct Shortage {
     pub point: Point,
     pub why: Why,
     pub limit: u64,
@@ -34,14 +34,14 @@ pub(super) enum Why {
 }
 
 /// What the needs of one account come to on a resource type.
-pub(super) fn amount_on(group: &[Need], resource: ResourceId) -> u64 {
-    let need = group.iter().find(|need| need.part == resource);
-    need.map_or(0, |need| need.amount)
+pub(super) fn amount_on(group: &[Demand], resource: ResourceId) -> u64 {
+    let demand = group.iter().find(|demand| demand.part == resource);
+    demand.map_or(0, |demand| demand.amount)
 }
 
 /// The needs of one account.
-pub(super) fn group(needs: &[Need], account: AccountId) -> &[Need] {
-    let mut groups = needs.chunk_by(|a, b| a.account == b.account);
+pub(super) fn group(demands: &[Demand], account: AccountId) -> &[Demand] {
+    let mut groups = demands.chunk_by(|a, b| a.account == b.account);
     // A group is never empty.
     groups
         .find(|group| group[0].account == account)

@@ -14,7 +14,7 @@ use vocab::{Account, AllocationNo};
 /// Numbers of accounts are given out again, in an order that the history alone decides.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Stored")]
-pub(super) struct Tree {
+pub(super) struct UsageTree {
     slots: Vec<Option<Node>>,
     free: Vec<AccountId>,
     #[serde(skip)]
@@ -27,7 +27,7 @@ struct Stored {
     free: Vec<AccountId>,
 }
 
-impl From<Stored> for Tree {
+impl From<Stored> for UsageTree {
     fn from(Stored { slots, free }: Stored) -> Self {
         let index = slots.iter().zip(0..).filter_map(|(slot, no)| {
             let account = slot.as_ref()?.account.clone();
@@ -38,7 +38,7 @@ impl From<Stored> for Tree {
     }
 }
 
-impl Tree {
+impl UsageTree {
     pub fn find(&self, account: &Account) -> Option<AccountId> {
         self.index.get(account).copied()
     }

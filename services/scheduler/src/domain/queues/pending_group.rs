@@ -1,16 +1,16 @@
-//! A line: what waits in one queue, asks for the same and may do the same to others, and so waits for the same reasons.
+//! A pending group: what waits in one queue, asks for the same and may do the same to others, and so waits for the same reasons.
 
 use super::QueueNo;
 use crate::domain::{
-    class::{Amounts, ShapeNo},
+    class::{Amounts, SchedulingKeyNo},
     settings::PriorityNo,
 };
 use ledger::Scratch;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use vocab::{AllocationNo, Filter, LineNo, Millis, WaitingReason};
+use vocab::{AllocationNo, Filter, Millis, PendingGroupNo, WaitingReason};
 
-/// What is placed at once stands in its line by this; lowest first.
+/// What is placed at once stands in its pending group by this; lowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
     /// Falls with priority and, with aging, rises with the moment of the request.
@@ -21,24 +21,24 @@ pub struct Key {
     pub allocation: AllocationNo,
 }
 
-/// What makes allocations stand in one line.
+/// What makes allocations stand in one pending group.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LineKey {
     pub queue: QueueNo,
-    pub shape: ShapeNo,
+    pub scheduling_key: SchedulingKeyNo,
     pub priority_class: Option<PriorityNo>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Line {
-    pub no: LineNo,
+pub struct PendingGroup {
+    pub no: PendingGroupNo,
     pub key: LineKey,
-    /// What one in the line asks for, all members of a gang together.
+    /// What one in the pending group asks for, all members of a gang together.
     pub asks: Amounts,
     pub waiting: BTreeSet<Key>,
     /// What was last said of it.
     pub said: Option<Said>,
-    /// Why this line alone is passed over, until something changes. Tried again after a restart.
+    /// Why this pending group alone is passed over, until something changes. Tried again after a restart.
     #[serde(skip)]
     pub blocked: Scratch<Option<WaitingReason>>,
 }
@@ -51,8 +51,8 @@ pub struct Said {
     pub at: Millis,
 }
 
-impl Line {
-    pub fn new(no: LineNo, key: LineKey, asks: Amounts) -> Self {
+impl PendingGroup {
+    pub fn new(no: PendingGroupNo, key: LineKey, asks: Amounts) -> Self {
         Self {
             no,
             key,
