@@ -108,6 +108,7 @@ def parser():
         up.add_argument("--tenants", type=positive,
                         help="so many tenants and no nodes, quotas or rates: whoever measures brings their own")
         up.add_argument("--operation-window-s", type=positive, help="how long operation ids are remembered, seconds")
+        up.add_argument("--level", type=positive, help="the cell's feature level, instead of the newest")
         up.add_argument("--together", action="store_true", help="run the five services as one process")
         up.add_argument("--replicas", type=positive, default=1,
                         help="processes of each service: one leads, the others stand by (default: %(default)s)")
@@ -311,7 +312,7 @@ def cmd_up(options):
                "--state", str(state), "--profile", options.profile, "--replicas", str(options.replicas)]
     if options.workload:
         command += ["--workload", str(options.workload.resolve())]
-    command += chosen(options, "cell", "rate", "tenants", "operation_window_s")
+    command += chosen(options, "cell", "rate", "tenants", "operation_window_s", "level")
     command += [f"--{name}" for name in ("together", "breakable", "fresh") if getattr(options, name)]
     if options.tls is not None:
         command += ["--tls" if options.tls else "--no-tls"]
@@ -372,7 +373,7 @@ def serve_start(options, tell):
         stack_.start_servers(tell)
         if clock is not None:
             stack_.start_clock(*clock)
-        stack_.start_services(tell, together=options.together, replicas=options.replicas)
+        stack_.start_services(tell, together=options.together, replicas=options.replicas, level=options.level)
         stack_.start_fleet(CHECKOUT / "loadtest/workloads/openb", tell)
     except BaseException:
         finish(stack_, state, code=1, keep_all=True)
@@ -403,7 +404,7 @@ def beginning(options, programs):
 
 def refuse_other(options):
     """A stack that goes on is what it was."""
-    given = chosen(options, "cell", "workload", "rate", "tenants", "operation_window_s")
+    given = chosen(options, "cell", "workload", "rate", "tenants", "operation_window_s", "level")
     given += ["--breakable"] if options.breakable else []
     if given:
         raise StackError(f"{short(options.state)} has a stack already, which goes on as what it was. For another one, "

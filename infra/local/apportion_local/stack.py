@@ -247,10 +247,10 @@ class Stack:
         }
         self.kept.clock(self.value["clock"])
 
-    def start_services(self, say, together=False, replicas=1):
+    def start_services(self, say, together=False, replicas=1, level=None):
         """Creates the cell's streams and starts the services."""
         began = time.monotonic()
-        self._cell_init()
+        self._cell_init(level=level)
         if together:
             self._start_together()
         else:
@@ -312,12 +312,14 @@ class Stack:
         """
         self._cell_init({**self.value, "cell": {"name": "first", "number": services.CELL_NUMBER}})
 
-    def _cell_init(self, value=None):
+    def _cell_init(self, value=None, level=None):
         config = self.state.path / "config" / "bus.toml"
         bus_config = services.bus_config(value or self.value, bus.creds(self.bus_dir, bus.BUS))
         paths.write_private(config, services.to_toml(bus_config))
+        command = [str(self.programs / "apportion"), "cell", "init", "--config", str(config)]
+        command += ["--level", str(level)] if level else []
         try:
-            done = subprocess.run([str(self.programs / "apportion"), "cell", "init", "--config", str(config)],
+            done = subprocess.run(command,
                                   stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                   timeout=CELL_INIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:

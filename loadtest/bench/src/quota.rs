@@ -10,7 +10,7 @@ use crate::kit::{
 };
 use ::quota::domain::{Config, Quota};
 use chassis::Stopwatch;
-use ledger::{Decider, Draft, IllegalEvent, memory::Seeded};
+use ledger::{Decider, Draft, Poison, memory::Seeded};
 use replay::command::exit;
 use serde::Serialize;
 use std::{process::ExitCode, time::Duration};
@@ -44,7 +44,7 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 pub enum QuotaError {
     #[error(transparent)]
-    Illegal(#[from] IllegalEvent),
+    Poison(#[from] Poison),
     #[error("{0} of the requests in a run were not granted")]
     NotGranted(u64),
     #[error(transparent)]
@@ -249,7 +249,7 @@ impl Bench {
         Ok(bench)
     }
 
-    fn observe(&mut self, events: &[Event]) -> Result<(), IllegalEvent> {
+    fn observe(&mut self, events: &[Event]) -> Result<(), Poison> {
         for event in events {
             let at = At {
                 lsn: Lsn(0),
@@ -263,12 +263,12 @@ impl Bench {
         Ok(())
     }
 
-    fn admin(&mut self, change: AdminChange) -> Result<(), IllegalEvent> {
+    fn admin(&mut self, change: AdminChange) -> Result<(), Poison> {
         let operation = operation(&token("_operator"));
         self.observe(&[change.applied(operation, 1).into()])
     }
 
-    fn limit(&mut self, account: &Account, hard: u64) -> Result<(), IllegalEvent> {
+    fn limit(&mut self, account: &Account, hard: u64) -> Result<(), Poison> {
         RESOURCES.into_iter().try_for_each(|resource| {
             self.admin(AdminChange::Quota(QuotaSet {
                 account: account.clone(),
@@ -280,7 +280,7 @@ impl Bench {
     }
 
     /// Observes and decides, and says how long that took.
-    fn time(&mut self, events: &[Event]) -> Result<(Duration, Vec<Draft>), IllegalEvent> {
+    fn time(&mut self, events: &[Event]) -> Result<(Duration, Vec<Draft>), Poison> {
         let mut drafts = Vec::new();
         let began = Stopwatch::start();
         self.observe(events)?;
@@ -295,13 +295,13 @@ impl Bench {
             }
         }
         let took = began.elapsed();
-        match drafts.iter().find_map(Draft::illegal) {
-            Some(illegal) => Err(illegal.clone()),
+        match drafts.iter().find_map(Draft::poison) {
+            Some(poison) => Err(poison.clone()),
             None => Ok((took, drafts)),
         }
     }
 
-    fn reserve(&mut self, batch: u64) -> Result<(), IllegalEvent> {
+    fn reserve(&mut self, batch: u64) -> Result<(), Poison> {
         let requests: Vec<Event> = (0..batch).map(|_| self.request()).collect();
         let (took, drafts) = self.time(&requests)?;
         add(&mut self.took.reserve, took, batch);
@@ -316,7 +316,7 @@ impl Bench {
         Ok(())
     }
 
-    fn convert(&mut self, batch: u64) -> Result<(), IllegalEvent> {
+    fn convert(&mut self, batch: u64) -> Result<(), Poison> {
         let started = std::mem::take(&mut self.reserved);
         let starts: Vec<Event> = started
             .iter()
@@ -333,7 +333,7 @@ impl Bench {
         Ok(())
     }
 
-    fn give_back(&mut self, batch: u64) -> Result<(), IllegalEvent> {
+    fn give_back(&mut self, batch: u64) -> Result<(), Poison> {
         let mut ends = Vec::new();
         for _ in 0..batch.min(self.running.len() as u64) {
             let at = self.random.below(self.running.len() as u64) as usize;

@@ -81,6 +81,16 @@ fn an_early_expiry() {
 }
 
 #[test]
+fn a_fact_above_the_cells_level() {
+    check(Bug::LevelIgnored, &[Invariant::Level]);
+}
+
+#[test]
+fn a_suspect_node_that_is_placed_on() {
+    check(Bug::SuspectIgnored, &[Invariant::Fit]);
+}
+
+#[test]
 fn a_double_release() {
     check(
         Bug::DoubleRelease,

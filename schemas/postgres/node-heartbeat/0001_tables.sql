@@ -32,7 +32,7 @@ CREATE TABLE nodes (
     CONSTRAINT nodes_pkey PRIMARY KEY (node),
     CONSTRAINT nodes_node_check CHECK (node ~ '^[A-Za-z0-9_-]{1,64}$'),
     CONSTRAINT nodes_incarnation_check CHECK (incarnation >= 0),
-    CONSTRAINT nodes_state_check CHECK (state IN ('ready', 'lost')),
+    CONSTRAINT nodes_state_check CHECK (state IN ('ready', 'lost', 'suspect')),
     CONSTRAINT nodes_cpu_milli_check CHECK (cpu_milli >= 0),
     CONSTRAINT nodes_memory_bytes_check CHECK (memory_bytes >= 0),
     CONSTRAINT nodes_gpus_check CHECK (gpus >= 0),
@@ -47,7 +47,7 @@ COMMENT ON TABLE nodes IS 'The fleet.';
 COMMENT ON COLUMN nodes.incarnation IS 'Given by the cell; grows each time the agent starts anew.';
 COMMENT ON COLUMN nodes.registered_at IS 'When this capacity was registered.';
 COMMENT ON COLUMN nodes.since IS 'In this state since then.';
-COMMENT ON COLUMN nodes.last_seen IS 'The last sign of life that stands on the ledger: of a ready node the one that made it ready, of a lost one the last before it was lost. Heartbeats in between are not on the ledger.';
+COMMENT ON COLUMN nodes.last_seen IS 'The last sign of life that stands on the ledger: of a ready node the one that made it ready, of a lost or suspected one the last before that. Heartbeats in between are not on the ledger.';
 COMMENT ON COLUMN nodes.labels IS 'By name: {"zone": "z1"}.';
 COMMENT ON COLUMN nodes.taints IS '[{"key": "maintenance", "value": null}]';
 COMMENT ON COLUMN nodes.extended IS 'Amounts by name: {"fpga": 2}.';

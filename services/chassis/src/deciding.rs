@@ -18,7 +18,7 @@ use ledger::{
 use schemas::subjects::Subjects;
 use tokio::sync::{mpsc, watch};
 use tracing::Instrument;
-use vocab::{CellNo, Millis};
+use vocab::{CellNo, Level, Millis};
 
 use crate::clock::Clock;
 use crate::error::Failure;
@@ -93,7 +93,8 @@ impl<T> Context<T> {
         Subjects::new(&self.cell.name)
     }
 
-    /// The cell's ledger, once it is there; refused if it could lose what it has acknowledged.
+    /// The cell's ledger, once it is there; refused if it could lose what it has acknowledged, or if the cell's feature level
+    /// is beyond this build.
     pub async fn ledger(&self) -> Result<JetStreamBus, Failure> {
         let component = self.health.component("ledger");
         component.not_ready("looking for the stream");
@@ -108,6 +109,7 @@ impl<T> Context<T> {
             None => None,
         };
         check_ledger_settings(&config, page.map(|page| page.config.sync_always))?;
+        cell::check_level(cell::level(&config)?, Level::KNOWN)?;
         component.not_ready("nobody reads it yet");
         self.watch_reader(&bus);
         if let Some(monitor) = monitor {

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use ledger::cell::TooOld;
+
 use crate::config::ConfigError;
 use crate::tls::BadAuthority;
 
@@ -15,13 +17,19 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 #[error("the bus client has broken down")]
 pub(crate) struct BusClientBrokeDown;
 
-/// What a process knows is of the ledger that it has read, and that one was deleted, has lost its end, or was adopted without
-/// it.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the ledger is not the one that was read: another one stands in its place, or it has lost its end"
-)]
-pub(crate) struct LedgerReplaced;
+/// Why a process is not to go on with its ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unfit {
+    /// What a process knows is of the ledger that it has read, and that one was deleted, has lost its end, or was adopted
+    /// without it.
+    #[error(
+        "the ledger is not the one that was read: another one stands in its place, or it has lost its end"
+    )]
+    Replaced,
+    /// The cell's feature level was raised beyond what this build knows.
+    #[error(transparent)]
+    Outgrown(#[from] TooOld),
+}
 
 /// Why a service did not start, or did not end well.
 #[derive(Debug, thiserror::Error)]

@@ -53,7 +53,7 @@ pub use health::{ComponentHandle, Health};
 pub use hearing::{Heard, Hearing, ReplyTo};
 pub use metrics::Metrics;
 pub use opentelemetry::trace::SpanKind;
-pub use service::{Context, Needs, Servers, Service, run_among, run_service};
+pub use service::{Context, Needs, Servers, Service, readers, run_among, run_service};
 pub use shutdown::Shutdown;
 pub use telemetry::{Attribute, Journey, OpenSpan, TraceParent, init_logs};
 pub use watch::{Behind, Follower};

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ledger::jetstream::Readers;
+use ledger::jetstream::{Program, Readers};
 use serde::de::DeserializeOwned;
 use sqlx::PgPool;
 use tokio::sync::{OnceCell, watch};
 use tracing::Instrument;
+use vocab::Level;
 
 use crate::clock::Clock;
 use crate::config::{Cell, ClickhouseConfig, Config, ConfigError, NatsConfig, PostgresConfig};
 use crate::connect::{self, NatsEvents};
-use crate::error::{BootError, BusClientBrokeDown, Failure, LedgerReplaced};
+use crate::error::{BootError, BusClientBrokeDown, Failure, Unfit};
 use crate::health::Health;
 use crate::http::{Page, Server};
 use crate::metrics::Metrics;
@@ -81,7 +82,8 @@ pub struct Context<T> {
     pub(crate) followers: Followers,
     /// What looks after it and stops with it.
     pub(crate) watches: Watches,
-    pub(crate) ledger_replaced: Shutdown,
+    /// Why it is not to go on with its ledger.
+    pub(crate) unfit: watch::Sender<Option<Unfit>>,
     /// Whether it has decided and nobody else has since: then its projections are the ones that write.
     pub(crate) leads: watch::Sender<bool>,
     nats: OnceCell<async_nats::Client>,
@@ -187,7 +189,18 @@ pub async fn run_service<S: Service>(
     config: Config<S::Settings>,
     shutdown: Shutdown,
 ) -> Result<(), BootError> {
-    run_among::<S>(config, shutdown, Readers::default()).await
+    run_among::<S>(config, shutdown, readers(&[S::NAME])).await
+}
+
+/// How a process with these services reads its ledgers: once, and by a consumer that says which build it is.
+pub fn readers(services: &[&str]) -> Readers {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    Readers::in_program(Program {
+        services: services.iter().map(|name| (*name).to_owned()).collect(),
+        instance: format!("{}/{}", host.trim(), std::process::id()),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        level: Level::KNOWN,
+    })
 }
 
 /// The same in a process that holds several: the ledger is read once for all who have the same `readers`.
@@ -200,6 +213,16 @@ pub async fn run_among<S: Service>(
     check_needs::<S>(&config)?;
     let span = tracing::info_span!("service", service = S::NAME, cell = config.cell.name);
     boot::<S>(config, shutdown, readers).instrument(span).await
+}
+
+/// Until it is said, which may be never.
+async fn said(mut unfit: watch::Receiver<Option<Unfit>>) -> Unfit {
+    if let Ok(said) = unfit.wait_for(Option::is_some).await
+        && let Some(unfit) = *said
+    {
+        return unfit;
+    }
+    std::future::pending().await
 }
 
 async fn boot<S: Service>(
@@ -245,19 +268,19 @@ async fn boot<S: Service>(
         readers,
         followers: Followers::default(),
         watches: Watches::default(),
-        ledger_replaced: Shutdown::new(),
+        unfit: watch::Sender::new(None),
         leads: watch::Sender::new(false),
         nats: OnceCell::new(),
         stopped_early: stopped_early.clone(),
     };
     let broken_down = context.nats_events.broken_down.clone();
-    let ledger_replaced = context.ledger_replaced.clone();
+    let unfit = context.unfit.subscribe();
     // A service whose client is gone hears nothing any more, and would not say so.
     let outcome = tokio::select! {
         biased;
         outcome = S::run(context) => outcome,
         () = broken_down.requested() => Err(Failure::from(BusClientBrokeDown)),
-        () = ledger_replaced.requested() => Err(Failure::from(LedgerReplaced)),
+        unfit = said(unfit) => Err(Failure::from(unfit)),
     };
 
     server.stop().await;

@@ -51,7 +51,7 @@ impl<T> Context<T> {
             self.followers.clone(),
             component,
             end,
-            self.ledger_replaced.clone(),
+            self.unfit.clone(),
         );
         self.watches.begin(watch);
     }

@@ -106,7 +106,7 @@ pub async fn nodes(stack: &Stack) -> Result<(), Failure> {
         ready += usize::from(is_ready);
         let capacity = &row.capacity;
         println!(
-            "{:<24} {:<6} {:>16} {:>16} {:>3} {}",
+            "{:<24} {:<7} {:>16} {:>16} {:>3} {}",
             row.node.as_str(),
             row.state.name(),
             amount::human(vocab::ResourceKind::Cpu, capacity.cpu_milli),

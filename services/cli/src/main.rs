@@ -39,7 +39,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make a cell's streams.
+    /// Make a cell's streams; show and raise its feature level.
     Cell {
         #[command(subcommand)]
         command: cell::CellCommand,
@@ -231,6 +231,9 @@ mod tests {
             "ledger copy --to d --follow",
             "tls init --dir d --host nats --host 10.0.0.7",
             "tls renew --dir d",
+            "cell init --config c --level 1",
+            "cell level --config c",
+            "cell raise --config c --to 2",
             "repair --config c --restore d --approve 0",
             "repair --config c --copy d --adopt-shorter",
         ] {

@@ -5,7 +5,6 @@ use admission::AdmissionService;
 use analytics::AnalyticsService;
 use chassis::{Config, Service, Shutdown};
 use clap::Args;
-use ledger::jetstream::Readers;
 use node_heartbeat::NodeHeartbeatService;
 use quota::QuotaService;
 use scheduler::SchedulerService;
@@ -22,7 +21,14 @@ impl Serve {
     /// Until a signal, or until one of them gives up: then the others stop too.
     pub async fn run(self) -> Result<(), Failure> {
         let shutdown = Shutdown::on_signals()?;
-        let (dir, readers) = (&self.config_dir, Readers::default());
+        let dir = &self.config_dir;
+        let readers = chassis::readers(&[
+            AdmissionService::NAME,
+            QuotaService::NAME,
+            SchedulerService::NAME,
+            NodeHeartbeatService::NAME,
+            AnalyticsService::NAME,
+        ]);
         let (stop, among) = (|| shutdown.clone(), || readers.clone());
         tokio::try_join!(
             admission::serve(load::<AdmissionService>(dir)?, stop(), among()),

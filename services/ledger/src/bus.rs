@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::{future::Future, sync::Arc};
 use vocab::{
-    Lsn, Millis, Token, TraceContext, Writer,
+    Level, Lsn, Millis, Token, TraceContext, Writer,
     sabotage::{self, Bug},
 };
 
@@ -131,6 +131,10 @@ pub trait Bus: Clone + Send + Sync + 'static {
     type Messages: Tail<InboxMessage>;
 
     fn ledger_id(&self) -> impl Future<Output = Result<LedgerId, BusError>> + Send;
+
+    /// The cell's feature level, as last heard. It never goes down, and nobody is asked: who has heard of the first level alone
+    /// writes no more than that allows.
+    fn level(&self) -> Level;
 
     /// Appends behind `expected_last`, the writer's own last frame (0: it has none). The server refuses otherwise. Not sent
     /// if the ledger does not hold what the writer has read, which is everything up to `through`.

@@ -6,6 +6,7 @@ use async_nats::jetstream::{
 };
 use schemas::subjects::Subjects;
 use std::{collections::HashMap, time::Duration};
+use vocab::Level;
 
 /// Messages that may pile up per tenant or node before a publish is refused.
 const INBOX_BACKLOG_MAX: i64 = 4096;
@@ -17,16 +18,20 @@ const EVENT_BYTES_MAX: i64 = 4 << 30;
 
 /// Under this name the ledger stream says how long a slot is.
 const SLOT_MS: &str = "apportion_slot_ms";
+/// Under this one the cell's feature level.
+const LEVEL: &str = "apportion_level";
 /// And under this one how often it was adopted after it had lost its end.
 const ADOPTED: &str = "apportion_adopted";
 
-/// What is chosen when a cell is made, and stays.
+/// What is chosen when a cell is made. All of it stays, but the level, which is raised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chosen {
     /// Copies of every stream.
     pub replicas: usize,
     /// The length of a slot of reservations on the cell's clock, in milliseconds; 0: requests say which slot they are of.
     pub slot_ms: u64,
+    /// Its feature level.
+    pub level: Level,
 }
 
 impl Default for Chosen {
@@ -34,6 +39,7 @@ impl Default for Chosen {
         Self {
             replicas: 1,
             slot_ms: 1000,
+            level: Level::KNOWN,
         }
     }
 }
@@ -54,6 +60,44 @@ pub fn slot_ms(config: &Config) -> Result<u64, NoSlotLength> {
     length.ok_or_else(|| NoSlotLength {
         found: found.cloned(),
     })
+}
+
+/// What the ledger stream says of its feature level is no level.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the ledger stream says that the cell's feature level is {0:?}, which is no number")]
+pub struct NoLevel(String);
+
+/// The cell's feature level. It stands beside the ledger and not on it: it bounds what leaders newly write, and no fold depends
+/// on it. A stream that was made before there were levels is of the first.
+pub fn level(config: &Config) -> Result<Level, NoLevel> {
+    let found = config.metadata.get(LEVEL);
+    found.map_or(Ok(Level::FIRST), |text| {
+        text.parse().map_err(|_| NoLevel(text.clone()))
+    })
+}
+
+pub(crate) fn set_level(config: &mut Config, level: Level) {
+    let metadata = &mut config.metadata;
+    metadata.insert(LEVEL.to_owned(), level.to_string());
+}
+
+/// The cell may have facts on its ledger that this build cannot read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the cell is at feature level {cell}, and this build knows levels up to {knows}: replace it by a version that knows level \
+     {cell}; a level is never lowered"
+)]
+pub struct TooOld {
+    pub cell: Level,
+    pub knows: Level,
+}
+
+/// Whether a build that knows these levels may work in a cell of that level.
+pub fn check_level(cell: Level, knows: Level) -> Result<(), TooOld> {
+    match cell <= knows {
+        true => Ok(()),
+        false => Err(TooOld { cell, knows }),
+    }
 }
 
 /// How often the ledger has lost its end and was adopted as it stood then. Each time it is another ledger.
@@ -88,7 +132,10 @@ pub fn ledger_config(subjects: &Subjects, chosen: Chosen) -> Config {
         deny_purge: true,
         allow_direct: false,
         compression: Some(Compression::S2),
-        metadata: HashMap::from([(SLOT_MS.to_owned(), chosen.slot_ms.to_string())]),
+        metadata: HashMap::from([
+            (SLOT_MS.to_owned(), chosen.slot_ms.to_string()),
+            (LEVEL.to_owned(), chosen.level.to_string()),
+        ]),
         ..Config::default()
     }
 }
@@ -139,9 +186,13 @@ pub async fn init(
     let ingress = vec![subjects.ingress("*"), subjects.admin()];
     let mut ledger = ledger_config(subjects, chosen);
     if let Ok(stands) = jetstream.get_stream(&ledger.name).await {
-        let count = stands.cached_info().config.metadata.get(ADOPTED);
-        let count = count.map(|count| (ADOPTED.to_owned(), count.clone()));
-        ledger.metadata.extend(count);
+        // What has become of it since it was made.
+        for name in [ADOPTED, LEVEL] {
+            match stands.cached_info().config.metadata.get(name) {
+                Some(value) => ledger.metadata.insert(name.to_owned(), value.clone()),
+                None => ledger.metadata.remove(name),
+            };
+        }
     }
     let configs = [
         ledger,
@@ -183,6 +234,33 @@ pub async fn init(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ledger_says_its_level_and_one_without_is_of_the_first() {
+        let check = |said: Option<&str>, expected: Result<u32, &str>| {
+            let mut config = ledger_config(&Subjects::new("c1"), Chosen::default());
+            assert_eq!(level(&config), Ok(Level::KNOWN));
+            config.metadata.remove(LEVEL);
+            if let Some(text) = said {
+                config.metadata.insert(LEVEL.to_owned(), text.to_owned());
+            }
+            let expected = expected.map(Level).map_err(|text| NoLevel(text.to_owned()));
+            assert_eq!(level(&config), expected);
+        };
+        check(None, Ok(1));
+        check(Some("7"), Ok(7));
+        check(Some("new"), Err("new"));
+    }
+
+    #[test]
+    fn who_knows_less_than_the_cell_says_both_and_what_to_do() {
+        assert_eq!(check_level(Level(2), Level(2)), Ok(()));
+        assert_eq!(check_level(Level(1), Level(2)), Ok(()));
+        let refused = check_level(Level(3), Level(2)).map_err(|error| error.to_string());
+        let said = "the cell is at feature level 3, and this build knows levels up to 2: replace it by a version that knows \
+                    level 3; a level is never lowered";
+        assert_eq!(refused, Err(said.to_owned()));
+    }
 
     #[test]
     fn a_ledger_says_how_long_a_slot_is_or_is_refused() {

@@ -4,7 +4,10 @@ use crate::frame;
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt;
 use vocab::fact::{Inputs, Writes, Written};
-use vocab::{At, Event, EventNo, Lsn, Millis, Writer};
+use vocab::{
+    At, Event, EventKind, EventNo, Level, Lsn, Millis, Writer,
+    sabotage::{self, Bug},
+};
 
 /// A fact that does not fit the state it is applied to: the ledger or the code is wrong, and going on would make it worse.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +25,25 @@ impl IllegalEvent {
             event: format!("{event:?}"),
         }
     }
+}
+
+/// A fact that is newer than the cell's feature level: somebody may read the ledger who does not know it. Whoever decides such
+/// a fact asks [`Draft::allows`] first, so this is an error of the program.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{fact} is written from feature level {since} on, and the cell is at {level}")]
+pub struct AboveLevel {
+    pub fact: &'static str,
+    pub since: Level,
+    pub level: Level,
+}
+
+/// Why a draft is not written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Poison {
+    #[error(transparent)]
+    Illegal(#[from] IllegalEvent),
+    #[error(transparent)]
+    AboveLevel(#[from] AboveLevel),
 }
 
 /// A pure state machine. Its state is a function of the ledger alone: the other writers' facts that it has observed, and
@@ -105,11 +127,13 @@ pub type OwnFact<'a, D> = <<D as Decider>::By as Writes>::Fact<'a>;
 #[derive(Debug)]
 pub struct Draft {
     pub now: Millis,
+    /// The cell's feature level.
+    level: Level,
     next: EventNo,
     pub(crate) events: Vec<(At, Event)>,
     /// As they stand in the frame.
     pub(crate) encoded: Vec<u8>,
-    pub(crate) illegal: Option<IllegalEvent>,
+    pub(crate) poison: Option<Poison>,
     work_left: usize,
 }
 
@@ -124,15 +148,27 @@ impl Draft {
     /// What it costs to read a command and to look at it, whatever comes of it.
     const COMMAND_WORK: usize = 24;
 
+    /// In a cell that is at the newest level.
     pub fn new(now: Millis, next: EventNo) -> Self {
         Self {
             now,
+            level: Level::KNOWN,
             next,
             events: Vec::new(),
             encoded: Vec::new(),
-            illegal: None,
+            poison: None,
             work_left: Self::WORK_MAX,
         }
+    }
+
+    pub fn at_level(self, level: Level) -> Self {
+        Self { level, ..self }
+    }
+
+    /// Whether the cell's feature level lets such a fact be written. One that is newer than the first level is not decided
+    /// without asking.
+    pub fn allows(&self, kind: EventKind) -> bool {
+        kind.since() <= self.level || sabotage::armed(Bug::LevelIgnored)
     }
 
     /// The number that the next emitted event will have.
@@ -142,7 +178,7 @@ impl Draft {
 
     /// No more decisions now; the rest goes into the next frame.
     pub fn full(&self) -> bool {
-        self.encoded.len() >= Self::BYTES_MAX || self.illegal.is_some() || self.work_left == 0
+        self.encoded.len() >= Self::BYTES_MAX || self.poison.is_some() || self.work_left == 0
     }
 
     /// Something was done that costs more than the events that come of it.
@@ -169,9 +205,9 @@ impl Draft {
         self.events.is_empty()
     }
 
-    /// The decision that its own state refused, if there was one.
-    pub fn illegal(&self) -> Option<&IllegalEvent> {
-        self.illegal.as_ref()
+    /// The decision that its own state or the cell's level refused, if there was one.
+    pub fn poison(&self) -> Option<&Poison> {
+        self.poison.as_ref()
     }
 
     /// Events so far, as a test wants to see them.
@@ -179,10 +215,10 @@ impl Draft {
         self.events.iter().map(|(_, event)| event)
     }
 
-    /// Applies the fact to `state` and adds it to the frame. A decision that its own state refuses poisons the draft: the
-    /// leader stops instead of writing it.
+    /// Applies the fact to `state` and adds it to the frame. A decision that its own state or the cell's level refuses poisons
+    /// the draft: the leader stops instead of writing it.
     pub fn emit<D: Decider>(&mut self, state: &mut D, fact: impl Into<Written<D::By>>) {
-        if self.illegal.is_some() {
+        if self.poison.is_some() {
             return;
         }
         let at = At {
@@ -193,8 +229,18 @@ impl Draft {
             now: self.now,
         };
         let event = Event::from(fact.into());
+        let kind = event.kind();
+        if !self.allows(kind) {
+            let above = AboveLevel {
+                fact: kind.name(),
+                since: kind.since(),
+                level: self.level,
+            };
+            self.poison = Some(above.into());
+            return;
+        }
         if let Err(illegal) = state.evolve_event(&at, &event) {
-            self.illegal = Some(illegal);
+            self.poison = Some(illegal.into());
             return;
         }
         frame::push_event(&mut self.encoded, &event);
@@ -207,6 +253,88 @@ impl Draft {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::convert::Infallible;
+    use vocab::{AllocationNo, Kinds, fact::QuotaReleased};
+
+    /// Counts its own facts.
+    #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+    struct Counter(u64);
+
+    #[derive(Debug, Clone, Copy)]
+    struct Nothing;
+
+    impl<'a> Inputs<'a> for Nothing {
+        const KINDS: Kinds = Kinds::of(&[]);
+
+        fn of(_event: &'a Event) -> Option<Self> {
+            None
+        }
+
+        fn kind(self) -> EventKind {
+            EventKind::QuotaReleased
+        }
+
+        fn to_event(self) -> Event {
+            Event::from(released())
+        }
+    }
+
+    impl Decider for Counter {
+        type Command = Infallible;
+        type Config = ();
+        type Effect = Infallible;
+        type By = vocab::fact::Quota;
+        type Input<'a> = Nothing;
+
+        const STATE_VERSION: u32 = 1;
+
+        fn observe(&mut self, _at: &At, _input: Nothing) -> Result<(), IllegalEvent> {
+            Ok(())
+        }
+
+        fn evolve(&mut self, _at: &At, _fact: OwnFact<'_, Self>) -> Result<(), IllegalEvent> {
+            self.0 += 1;
+            Ok(())
+        }
+
+        fn handle(&mut self, command: Infallible, _rules: &(), _draft: &mut Draft) {
+            match command {}
+        }
+
+        fn decide(&mut self, _rules: &(), _draft: &mut Draft) {}
+
+        fn wake_at(&self) -> Option<Millis> {
+            None
+        }
+    }
+
+    fn released() -> QuotaReleased {
+        QuotaReleased {
+            allocation: AllocationNo(1),
+        }
+    }
+
+    #[test]
+    fn a_fact_above_the_cells_level_is_never_written() {
+        let mut state = Counter::default();
+        let mut draft = Draft::new(Millis(0), EventNo(1)).at_level(Level(0));
+        assert!(!draft.allows(EventKind::QuotaReleased));
+        draft.emit(&mut state, released());
+        let poison = Poison::AboveLevel(AboveLevel {
+            fact: "quota_released",
+            since: Level(1),
+            level: Level(0),
+        });
+        assert_eq!(draft.poison(), Some(&poison));
+        assert!(draft.full() && draft.is_empty() && state.0 == 0);
+        let replica = crate::Replica::<Counter>::default();
+        let sealed = replica.seal(draft, &[0; 16], 1, crate::Handled::default(), u64::MAX);
+        assert_eq!(sealed.map(|_| ()), Err(crate::ReplicaError::from(poison)));
+
+        let mut draft = Draft::new(Millis(0), EventNo(1)).at_level(Level(1));
+        draft.emit(&mut state, released());
+        assert_eq!((draft.poison(), state.0), (None, 1));
+    }
 
     #[test]
     fn a_draft_is_full_when_its_work_is_used_up() {

@@ -3,6 +3,7 @@
 mod hub;
 mod inbox;
 mod link;
+mod program;
 
 use crate::bus::{
     AppendError, Bus, BusError, Inbox, InboxMessage, LedgerId, Record, Stored, Witness, bears_out,
@@ -39,16 +40,17 @@ use std::{
     io::ErrorKind,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio::{io::AsyncReadExt, runtime::Handle, select, time::timeout};
-use vocab::{Lsn, Millis, Token, Writer};
+use vocab::{Level, Lsn, Millis, Token, Writer};
 
 pub use hub::Readers;
 pub use link::{Link, Outside};
+pub use program::Program;
 
 /// No acknowledgement after this long means that nobody knows.
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -122,6 +124,10 @@ pub struct JetStreamBus {
     hub: Arc<Hub>,
     /// One more than how often the connection had broken when the ledger's end was looked at before an append.
     sure: Arc<AtomicU64>,
+    /// The cell's feature level, by the stream's last answer.
+    level: Arc<AtomicU32>,
+    /// What its readers of the ledger say of this process.
+    program: Option<Arc<Program>>,
     /// Reads the ledger, whichever thread a follower is on.
     runtime: Handle,
 }
@@ -206,6 +212,8 @@ impl JetStreamBus {
             inboxes: None,
             hub,
             sure: Arc::default(),
+            level: Arc::new(AtomicU32::new(Level::FIRST.0)),
+            program: readers.program(),
             runtime: Handle::current(),
         })
     }
@@ -236,8 +244,20 @@ impl JetStreamBus {
 
     /// The ledger stream's settings, for the check at boot.
     pub async fn ledger_config(&self) -> Result<jetstream::stream::Config, BusError> {
+        Ok(self.info().await?.config)
+    }
+
+    async fn info(&self) -> Result<Info, BusError> {
         let info = self.answered(self.ledger.get_info()).await?;
-        Ok(info.config)
+        self.hears_level(&info);
+        Ok(info)
+    }
+
+    /// Another server of a cluster may answer with what was.
+    fn hears_level(&self, ledger: &Info) {
+        if let Ok(level) = cell::level(&ledger.config) {
+            self.level.fetch_max(level.0, Ordering::Relaxed);
+        }
     }
 
     /// Which ledger it is and where it ends; none when the server has none.
@@ -246,7 +266,10 @@ impl JetStreamBus {
         let nothing = serde_json::json!({});
         let asked = self.jetstream.request(subject, &nothing);
         match self.answered(asked).await? {
-            Response::Ok(info) => Ok(Some((id_of(&info), Lsn(info.state.last_sequence)))),
+            Response::Ok(info) => {
+                self.hears_level(&info);
+                Ok(Some((id_of(&info), Lsn(info.state.last_sequence))))
+            }
             Response::Err { error } if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {
                 Ok(None)
             }
@@ -356,6 +379,26 @@ impl JetStreamBus {
         Ok(id_of(&updated))
     }
 
+    /// Lets leaders write the facts of that level, from when they hear of it. Not for services: the operator of the bus has
+    /// made sure that all who read the ledger know them.
+    pub async fn raise(&self, level: Level) -> Result<(), BusError> {
+        let mut config = self.ledger_config().await?;
+        cell::set_level(&mut config, level);
+        let updated = self.answered(self.jetstream.update_stream(config)).await?;
+        self.hears_level(&updated);
+        Ok(())
+    }
+
+    /// The processes of services that read the ledger, by what their readers say. One that has ended may be among them for
+    /// half a minute.
+    pub async fn programs(&self) -> Result<Vec<Program>, BusError> {
+        let list = async { self.ledger.consumers().try_collect::<Vec<_>>().await };
+        let consumers = self.answered(list).await?;
+        Ok(program::listed(
+            consumers.iter().map(|consumer| &consumer.config.metadata),
+        ))
+    }
+
     /// What the server answers. It answers on the connection that it was asked on, or never.
     pub async fn answered<V, E: std::fmt::Display>(
         &self,
@@ -376,6 +419,7 @@ impl JetStreamBus {
         stream: &str,
         from: u64,
         max_batch: i64,
+        metadata: HashMap<String, String>,
     ) -> Result<(Ordered, Held), BusError> {
         let held = self.link.held();
         let stream = self
@@ -388,6 +432,7 @@ impl JetStreamBus {
                 start_sequence: from.max(1),
             },
             max_batch,
+            metadata,
             max_expires: PULL_EXPIRES,
             ..Default::default()
         };
@@ -401,7 +446,11 @@ impl Bus for JetStreamBus {
     type Messages = InboxTail;
 
     async fn ledger_id(&self) -> Result<LedgerId, BusError> {
-        Ok(id_of(&self.answered(self.ledger.get_info()).await?))
+        Ok(id_of(&self.info().await?))
+    }
+
+    fn level(&self) -> Level {
+        Level(self.level.load(Ordering::Relaxed))
     }
 
     async fn append(
@@ -457,8 +506,7 @@ impl Bus for JetStreamBus {
     }
 
     async fn end(&self) -> Result<Lsn, BusError> {
-        let info = self.answered(self.ledger.get_info()).await?;
-        Ok(Lsn(info.state.last_sequence))
+        Ok(Lsn(self.info().await?.state.last_sequence))
     }
 
     async fn server_time(&self) -> Result<Option<Millis>, BusError> {

@@ -573,7 +573,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         }
         term.replica.fold_all()?;
 
-        let mut draft = term.replica.draft(self.time.now());
+        let mut draft = term.replica.draft(self.time.now(), self.bus.level());
         let config = self.options.config.clone();
         let state = term.replica.state_mut();
         if let Some(command) = first_command {
@@ -821,7 +821,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 .is_some_and(|vain| vain.is_of(term.replica.next()));
             if silent == LOOKS && matches!(cause, Some(Cause::Deadline)) && !tried {
                 let (config, now) = (&self.options.config, self.time.now());
-                term.vain = term.replica.rehearse(config, now);
+                term.vain = term.replica.rehearse(config, now, self.bus.level());
                 silent = if term.vain.is_some() { 0 } else { silent };
             }
         }

@@ -30,7 +30,7 @@ pub use bus::{
     Witnesses,
 };
 pub use copy::{Copy, CopyError};
-pub use decider::{Decider, Draft, IllegalEvent, OwnFact};
+pub use decider::{AboveLevel, Decider, Draft, IllegalEvent, OwnFact, Poison};
 pub use frame::{Chain, ChainError, Digest, Frame, Head, NoDigest};
 pub use inbox::{Handled, InboxLimits, SAYS_AFTER};
 pub use leader::{Decode, Leader, LeaderError, LeaderOptions, NoObserver, Observer, Standing};

@@ -18,7 +18,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 use vocab::{
-    Lsn, Millis, Token, Writer,
+    Level, Lsn, Millis, Token, Writer,
     sabotage::{self, Bug},
 };
 
@@ -76,6 +76,7 @@ pub struct Faults {
 #[derive(Debug)]
 struct Shared {
     ledger: Vec<Record>,
+    level: Level,
     inboxes: [Vec<InboxMessage>; 2],
     /// What each inbox has forgotten: up to one position, and of single senders up to another one.
     trimmed: [(u64, BTreeMap<Token, u64>); 2],
@@ -159,6 +160,7 @@ impl MemoryBus {
     pub fn new(seed: u64, faults: Faults) -> Self {
         Self(Arc::new(Mutex::new(Shared {
             ledger: Vec::new(),
+            level: Level::KNOWN,
             inboxes: [Vec::new(), Vec::new()],
             trimmed: Default::default(),
             foreign: None,
@@ -240,6 +242,11 @@ impl MemoryBus {
         shared.faults = Faults::default();
         while shared.land_late() {}
         shared.wake();
+    }
+
+    /// Sets the cell's feature level, at which everybody hears it. A cell begins at the newest.
+    pub fn set_level(&self, level: Level) {
+        self.lock().level = level;
     }
 
     /// From here on no append lands, and none is answered.
@@ -366,6 +373,10 @@ impl Bus for MemoryBus {
 
     async fn ledger_id(&self) -> Result<LedgerId, BusError> {
         Ok(LedgerId(1))
+    }
+
+    fn level(&self) -> Level {
+        self.lock().level
     }
 
     async fn append(

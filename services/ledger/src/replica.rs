@@ -2,7 +2,7 @@
 
 use crate::{
     bus::{Record, Witness},
-    decider::{Decider, Draft, IllegalEvent},
+    decider::{AboveLevel, Decider, Draft, IllegalEvent, Poison},
     frame::{self, Chain, ChainError, Frame, Head},
     inbox::Handled,
     snapshot::Snapshot,
@@ -11,7 +11,7 @@ use crate::{
 use bytes::Bytes;
 use vocab::fact::Inputs;
 use vocab::{
-    At, Event, Kinds, Lsn, Millis, Writer,
+    At, Event, Kinds, Level, Lsn, Millis, Writer,
     sabotage::{self, Bug},
 };
 
@@ -21,9 +21,23 @@ pub enum ReplicaError {
     Chain(#[from] ChainError),
     #[error("{lsn:?}: {illegal}")]
     Illegal { lsn: Lsn, illegal: IllegalEvent },
+    #[error(transparent)]
+    AboveLevel(#[from] AboveLevel),
     /// Another leader of the same writer appended a frame while this replica had already gone another way.
     #[error("another leader's frame at {0:?} overtook this replica")]
     Overtaken(Lsn),
+}
+
+impl From<Poison> for ReplicaError {
+    fn from(poison: Poison) -> Self {
+        match poison {
+            Poison::Illegal(illegal) => Self::Illegal {
+                lsn: Lsn(0),
+                illegal,
+            },
+            Poison::AboveLevel(above) => above.into(),
+        }
+    }
 }
 
 /// There was nothing to decide.
@@ -206,18 +220,23 @@ impl<D: Decider> Replica<D> {
     }
 
     /// What deciding would come to: none if to something, or to an error. Tried on a copy, which takes in no inputs.
-    pub(crate) fn rehearse(&self, config: &D::Config, now: Millis) -> Option<Rehearsed> {
+    pub(crate) fn rehearse(
+        &self,
+        config: &D::Config,
+        now: Millis,
+        level: Level,
+    ) -> Option<Rehearsed> {
         let mut copy = Self::restore(&self.snapshot())?;
-        let mut draft = copy.draft(now);
+        let mut draft = copy.draft(now, level);
         copy.state.decide(config, &mut draft);
         let (through, until) = (self.next(), copy.state.wake_at());
-        (draft.is_empty() && draft.illegal().is_none()).then_some(Rehearsed { through, until })
+        (draft.is_empty() && draft.poison().is_none()).then_some(Rehearsed { through, until })
     }
 
-    /// Begins a frame. The clock never goes backwards along the chain.
-    pub fn draft(&self, now: Millis) -> Draft {
+    /// Begins a frame in a cell of that feature level. The clock never goes backwards along the chain.
+    pub fn draft(&self, now: Millis, level: Level) -> Draft {
         let head = self.head();
-        Draft::new(now.max(head.now), head.next_event)
+        Draft::new(now.max(head.now), head.next_event).at_level(level)
     }
 
     /// Closes a frame. None if there is nothing to record: no event, no progress at the inbox, and fewer events read than what
@@ -230,11 +249,8 @@ impl<D: Decider> Replica<D> {
         handled: Handled,
         says_after: u64,
     ) -> Result<Option<Sealed>, ReplicaError> {
-        if let Some(illegal) = draft.illegal {
-            return Err(ReplicaError::Illegal {
-                lsn: Lsn(0),
-                illegal,
-            });
+        if let Some(poison) = draft.poison {
+            return Err(poison.into());
         }
         let head = self.head();
         // Before its first frame nobody waits for it, and that frame must be one that only this ledger takes.
@@ -252,7 +268,13 @@ impl<D: Decider> Replica<D> {
         handled: Handled,
         resigned: bool,
     ) -> Sealed {
-        self.close(self.draft(now), leader, epoch, handled, resigned)
+        self.close(
+            self.draft(now, Level::FIRST),
+            leader,
+            epoch,
+            handled,
+            resigned,
+        )
     }
 
     fn close(

@@ -3,14 +3,14 @@
 use bytes::Bytes;
 use ledger::{
     AppendError, Bus, Digest, Inbox, LedgerId, Stored, Tail, Witness, cell,
-    jetstream::{JetStreamBus, Link, Readers},
+    jetstream::{JetStreamBus, Link, Program, Readers},
     verify,
 };
 use schemas::subjects::{HEADER_REPLY, Subjects};
 use serde_json::Value;
 use std::time::Duration;
 use uuid::Uuid;
-use vocab::{Lsn, Millis, Writer};
+use vocab::{Level, Lsn, Millis, Writer};
 
 /// A connection to the servers of `make test`.
 async fn client(user: &str) -> async_nats::Client {
@@ -312,6 +312,52 @@ async fn services_that_run_together_go_on_when_the_one_that_reads_is_gone() {
         .await
         .unwrap();
     reads(&mut alone, 1..=2).await;
+}
+
+#[tokio::test]
+async fn who_reads_the_ledger_says_what_it_knows_and_hears_of_a_higher_level() {
+    let cell = Cell::new().await;
+    let program = |service: &str, level| Program {
+        services: vec![service.to_owned()],
+        instance: "host/1".to_owned(),
+        version: "1.0.0".to_owned(),
+        level: Level(level),
+    };
+    let (old, new) = (program("quota", 1), program("scheduler", 7));
+    let among = async |program: &Program| {
+        let (user, readers) = (&program.services[0], Readers::in_program(program.clone()));
+        let (client, link) = (client(user).await, Link::default());
+        JetStreamBus::open_among(client, &link, cell.0.clone(), &readers)
+            .await
+            .unwrap()
+    };
+    let operator = cell.bus("bus").await;
+    assert_eq!(operator.programs().await.unwrap(), []);
+    let (quota, scheduler) = (among(&old).await, among(&new).await);
+    let _reading = [
+        quota.follow(Lsn(1)).await.unwrap(),
+        scheduler.follow(Lsn(1)).await.unwrap(),
+        // Somebody who is no service.
+        cell.bus("quota").await.follow(Lsn(1)).await.unwrap(),
+    ];
+    assert_eq!(operator.programs().await.unwrap(), [old, new]);
+
+    assert_eq!(quota.level(), Level::FIRST, "nobody has told it");
+    quota.end().await.unwrap();
+    assert_eq!(quota.level(), Level::KNOWN);
+    let id = quota.ledger_id().await.unwrap();
+    assert!(quota.raise(Level(9)).await.is_err(), "no service may");
+    operator.raise(Level(9)).await.unwrap();
+    quota.stands().await.unwrap();
+    assert_eq!((quota.level(), quota.ledger_id().await), (Level(9), Ok(id)));
+
+    // To make the cell again changes nothing, and neither does an adoption.
+    let maker = async_nats::jetstream::new(client("bus").await);
+    let again = cell::init(&maker, &cell.0, cell::Chosen::default());
+    again.await.unwrap();
+    operator.adopt().await.unwrap();
+    let config = quota.ledger_config().await.unwrap();
+    assert_eq!(cell::level(&config), Ok(Level(9)));
 }
 
 #[tokio::test]

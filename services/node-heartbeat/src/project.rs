@@ -4,7 +4,7 @@ use ledger::{IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 use vocab::fact::{
-    Applied, NodeForgotten, NodeJoined, NodeLost, NodeReady, NodeRegistered, NodeSet,
+    Applied, NodeForgotten, NodeJoined, NodeLost, NodeReady, NodeRegistered, NodeSet, NodeSuspected,
 };
 use vocab::inputs;
 use vocab::{At, Millis, NodeApproval, NodeCapacity, Token};
@@ -30,15 +30,18 @@ pub struct NodeRow {
 pub enum NodeState {
     Ready,
     Lost,
+    /// Ready, but its agent was not heard for half a lease.
+    Suspect,
 }
 
 impl NodeState {
-    pub const ALL: [Self; 2] = [Self::Ready, Self::Lost];
+    pub const ALL: [Self; 3] = [Self::Ready, Self::Lost, Self::Suspect];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Ready => "ready",
             Self::Lost => "lost",
+            Self::Suspect => "suspect",
         }
     }
 }
@@ -108,8 +111,12 @@ impl WarmProjection {
         (state, since, last_seen): (NodeState, Millis, Millis),
         event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
+        let turns = |from| match state {
+            NodeState::Suspect => from == NodeState::Ready,
+            NodeState::Ready | NodeState::Lost => from != state,
+        };
         match self.nodes.get_mut(node) {
-            Some(row) if row.incarnation == incarnation && row.state != state => {
+            Some(row) if row.incarnation == incarnation && turns(row.state) => {
                 row.state = state;
                 row.since = since;
                 row.last_seen = last_seen;
@@ -136,7 +143,9 @@ impl WarmProjection {
 }
 
 inputs! {
-    pub enum Input { NodeSet, NodeJoined, NodeForgotten, NodeRegistered, NodeReady, NodeLost }
+    pub enum Input {
+        NodeSet, NodeJoined, NodeForgotten, NodeRegistered, NodeReady, NodeLost, NodeSuspected
+    }
 }
 
 impl Projection for WarmProjection {
@@ -202,6 +211,15 @@ impl Projection for WarmProjection {
                 self.turned(node, *incarnation, turn, &input)?;
                 node
             }
+            Input::NodeSuspected(NodeSuspected {
+                node,
+                incarnation,
+                last_seen,
+            }) => {
+                let turn = (NodeState::Suspect, at.now, *last_seen);
+                self.turned(node, *incarnation, turn, &input)?;
+                node
+            }
         };
         let row = self.nodes.get(node).cloned();
         out.extend(row.map(|row| Change::Node(Box::new(row))));
@@ -214,7 +232,7 @@ mod tests {
     use super::*;
     use vocab::{Event, EventNo, Lsn};
 
-    /// Steps about one node, one millisecond apart: `registered`, `ready` or `lost`, and the incarnation; then the row as
+    /// Steps about one node, one millisecond apart: `registered`, `ready`, `suspect` or `lost`, and the incarnation; then the row as
     /// `state incarnation registered/since/last_seen`.
     fn check(steps: &str, expected: &str) {
         let mut projection = WarmProjection::default();
@@ -233,6 +251,11 @@ mod tests {
                 }),
                 "ready" => Event::NodeReady(NodeReady { node, incarnation }),
                 "lost" => Event::NodeLost(NodeLost {
+                    node,
+                    incarnation,
+                    last_seen: Millis(i as i64 * 10),
+                }),
+                "suspect" => Event::NodeSuspected(NodeSuspected {
                     node,
                     incarnation,
                     last_seen: Millis(i as i64 * 10),
@@ -271,6 +294,9 @@ mod tests {
         check("registered 1, lost 1", "lost 1 1/2/10");
         check("registered 1, lost 1, ready 1", "ready 1 1/3/3");
         check("registered 1, lost 1, registered 2", "ready 2 3/3/3");
+        check("registered 1, suspect 1", "suspect 1 1/2/10");
+        check("registered 1, suspect 1, ready 1", "ready 1 1/3/3");
+        check("registered 1, suspect 1, lost 1", "lost 1 1/3/20");
         check(
             "registered 18446744073709551615",
             "ready 18446744073709551615 1/1/1",
@@ -283,5 +309,7 @@ mod tests {
         check("registered 1, ready 1", "no such node to turn");
         check("registered 1, lost 2", "no such node to turn");
         check("registered 1, lost 1, lost 1", "no such node to turn");
+        check("registered 1, lost 1, suspect 1", "no such node to turn");
+        check("registered 1, suspect 1, suspect 1", "no such node to turn");
     }
 }

@@ -1,5 +1,5 @@
-//! The facts of the ledger, in the past tense. The table below says who writes which, and its number in the contract: it is
-//! the only list of them. Who reads which follows from the enum that the reader takes ([`inputs!`](crate::inputs)).
+//! The facts of the ledger, in the past tense. The table below says who writes which, its number in the contract, and since
+//! which feature level of the cell it is written, if that is not the first: it is the only list of them. Who reads which follows from the enum that the reader takes ([`inputs!`](crate::inputs)).
 
 mod admission;
 mod node_heartbeat;
@@ -11,7 +11,7 @@ pub use node_heartbeat::*;
 pub use quota::*;
 pub use scheduler::*;
 
-use crate::{AllocationNo, EventNo, Kinds, Writer};
+use crate::{AllocationNo, EventNo, Kinds, Level, Writer};
 use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 
@@ -103,7 +103,7 @@ macro_rules! inputs {
 }
 
 macro_rules! facts {
-    ($($(#[$meta:meta])* $writer:ident: $facts:ident { $($name:ident $(in $wrapper:ident)? = $number:literal $(of $about:ident)?,)* })*) => {
+    ($($(#[$meta:meta])* $writer:ident: $facts:ident { $($name:ident $(in $wrapper:ident)? = $number:literal $(of $about:ident)? $(since $level:literal)?,)* })*) => {
         /// The type of the facts of each kind.
         pub mod of_kind {
             $($(pub type $name = facts!(@type $name $($wrapper)?);)*)*
@@ -143,6 +143,11 @@ macro_rules! facts {
             /// The only writer that may put this kind on the ledger.
             pub const fn writer(self) -> Writer {
                 match self { $($(Self::$name => Writer::$writer,)*)* }
+            }
+
+            /// The feature level that a cell must have before this kind is written.
+            pub const fn since(self) -> Level {
+                match self { $($(Self::$name => facts!(@since $($level)?),)*)* }
             }
         }
 
@@ -186,6 +191,8 @@ macro_rules! facts {
     };
     (@about $name:ident $fact:ident) => { Self::$name(_) };
     (@about $name:ident $fact:ident $about:ident) => { Self::$name($fact) };
+    (@since) => { Level::FIRST };
+    (@since $level:literal) => { Level($level) };
     (@names $fact:ident) => { None };
     (@names $fact:ident $about:ident) => { Some($fact.$about) };
     (@type $name:ident) => { super::$name };
@@ -268,6 +275,7 @@ facts! {
         RunReported = 73 of allocation,
         NodeJoined = 74,
         NodeForgotten = 75,
+        NodeSuspected = 76 since 2,
     }
 }
 

@@ -8,6 +8,7 @@ mod event;
 pub mod fact;
 mod ids;
 mod kind;
+mod level;
 mod life;
 mod refusal;
 mod resource;
@@ -31,6 +32,7 @@ pub use event::{
 pub use fact::{AdminChange, Event, EventKind};
 pub use ids::{AllocationId, AllocationNo, CellNo, EventNo, Lsn};
 pub use kind::Kinds;
+pub use level::Level;
 pub use life::{LifeFact, Stage, Stop};
 pub use refusal::{Refusal, Rule};
 pub use resource::{ReservationNo, ReservationState, ResourceAnswer, ResourceAsk, Slot};

@@ -57,10 +57,14 @@ pub enum Bug {
     DamagedSnapshotTaken,
     /// Goes on behind what is no frame of the chain.
     ForeignSkipped,
+    /// Writes what the cell's feature level does not allow yet.
+    LevelIgnored,
+    /// Places on nodes of which nothing was heard for a while.
+    SuspectIgnored,
 }
 
 impl Bug {
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::NoFence,
         Self::WatermarkOffByOne,
         Self::DuplicateNotRecognised,
@@ -88,6 +92,8 @@ impl Bug {
         Self::OwnRoomShared,
         Self::DamagedSnapshotTaken,
         Self::ForeignSkipped,
+        Self::LevelIgnored,
+        Self::SuspectIgnored,
     ];
 }
 

@@ -9,7 +9,7 @@ use crate::kit::figures::per_s;
 use chassis::Stopwatch;
 use clap::ValueEnum;
 use hdrhistogram::Histogram;
-use ledger::{Decider, Draft, IllegalEvent, memory::Seeded};
+use ledger::{Decider, Draft, Poison, memory::Seeded};
 use scheduler::domain::{Config, Scheduler};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
@@ -180,7 +180,7 @@ impl Cell {
         }
     }
 
-    fn observe(&mut self, event: &Event) -> Result<AllocationNo, IllegalEvent> {
+    fn observe(&mut self, event: &Event) -> Result<AllocationNo, Poison> {
         let at = At {
             lsn: Lsn(0),
             index: 0,
@@ -192,12 +192,12 @@ impl Cell {
         Ok(AllocationNo(at.no.0))
     }
 
-    fn set(&mut self, change: AdminChange) -> Result<(), IllegalEvent> {
+    fn set(&mut self, change: AdminChange) -> Result<(), Poison> {
         self.observe(&change.applied(operation(&token("_operator")), 1).into())?;
         Ok(())
     }
 
-    fn set_up(&mut self, nodes: u32) -> Result<(), IllegalEvent> {
+    fn set_up(&mut self, nodes: u32) -> Result<(), Poison> {
         self.set(AdminChange::Scheduling(SchedulingSet {
             policy: SchedulingPolicy {
                 preemptions_per_minute: 1_000_000,
@@ -233,7 +233,7 @@ impl Cell {
         Ok(())
     }
 
-    fn submit(&mut self, queue: &Token, spec: AllocationSpec) -> Result<(), IllegalEvent> {
+    fn submit(&mut self, queue: &Token, spec: AllocationSpec) -> Result<(), Poison> {
         let allocation = self.observe(&Event::AllocationRequested(AllocationRequested {
             operation: operation(queue),
             spec: spec.clone(),
@@ -249,7 +249,7 @@ impl Cell {
     }
 
     /// What is there before the crowd.
-    fn fill(&mut self, crowd: Crowd, random: &mut Seeded) -> Result<(), IllegalEvent> {
+    fn fill(&mut self, crowd: Crowd, random: &mut Seeded) -> Result<(), Poison> {
         let all = u64::from(crowd.nodes()) * CORES;
         match crowd {
             Crowd::Queues => {
@@ -278,7 +278,7 @@ impl Cell {
     }
 
     /// Who comes then; how many queues there are with them.
-    fn crowd_comes(&mut self, crowd: Crowd, random: &mut Seeded) -> Result<u64, IllegalEvent> {
+    fn crowd_comes(&mut self, crowd: Crowd, random: &mut Seeded) -> Result<u64, Poison> {
         match crowd {
             Crowd::Queues | Crowd::Both => {
                 for no in 0..10_000 {
@@ -311,7 +311,7 @@ impl Cell {
     }
 
     /// One round of decisions, and what the agents say to it.
-    fn frame(&mut self) -> Result<Frame, IllegalEvent> {
+    fn frame(&mut self) -> Result<Frame, Poison> {
         for no in std::mem::take(&mut self.starting) {
             self.report(no, RunState::Started)?;
         }
@@ -323,8 +323,8 @@ impl Cell {
         let began = Stopwatch::start();
         self.state.decide(&Config::default(), &mut draft);
         let took = began.elapsed();
-        if let Some(illegal) = draft.illegal() {
-            return Err(illegal.clone());
+        if let Some(poison) = draft.poison() {
+            return Err(poison.clone());
         }
         self.deciding += took;
         self.frames
@@ -355,7 +355,7 @@ impl Cell {
         })
     }
 
-    fn report(&mut self, allocation: AllocationNo, state: RunState) -> Result<(), IllegalEvent> {
+    fn report(&mut self, allocation: AllocationNo, state: RunState) -> Result<(), Poison> {
         let known = match state {
             RunState::Started => self.running.get(&allocation).cloned(),
             _ => self.running.remove(&allocation),
@@ -374,7 +374,7 @@ impl Cell {
     }
 
     /// Frames until nothing is left to decide, or `budget` of deciding is used up. Whether all is at rest.
-    fn run_until_rest(&mut self, budget: Duration) -> Result<bool, IllegalEvent> {
+    fn run_until_rest(&mut self, budget: Duration) -> Result<bool, Poison> {
         let mut sleeps = 0;
         while self.deciding < budget {
             let frame = self.frame()?;
@@ -399,7 +399,7 @@ impl Cell {
     }
 
     /// Runs end one by one, and who had them asks for another.
-    fn churn(&mut self, random: &mut Seeded, until: Duration) -> Result<bool, IllegalEvent> {
+    fn churn(&mut self, random: &mut Seeded, until: Duration) -> Result<bool, Poison> {
         for _ in 0..ENDS {
             if self.deciding >= until {
                 return Ok(false);

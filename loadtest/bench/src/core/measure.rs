@@ -4,7 +4,7 @@ use super::cluster::{Workload, node, token};
 use crate::kit::figures::per_s;
 use chassis::Stopwatch;
 use hdrhistogram::Histogram;
-use ledger::{Decider, Draft, IllegalEvent, Snapshot, memory::Seeded};
+use ledger::{Decider, Draft, IllegalEvent, Poison, Snapshot, memory::Seeded};
 use scheduler::domain::{Config, Scheduler};
 use serde::{Deserialize, Serialize};
 use std::{fs, time::Duration};
@@ -35,6 +35,8 @@ const SINGLES: usize = 20_000;
 pub enum MeasureError {
     #[error(transparent)]
     Illegal(#[from] IllegalEvent),
+    #[error(transparent)]
+    Poison(#[from] Poison),
     #[error("everything that waits was placed: ask for more with --pending")]
     NothingWaits,
 }
@@ -236,7 +238,7 @@ impl Bench {
         }
     }
 
-    fn observe(&mut self, event: Event) -> Result<AllocationNo, IllegalEvent> {
+    fn observe(&mut self, event: Event) -> Result<AllocationNo, Poison> {
         let at = At {
             lsn: Lsn(0),
             index: 0,
@@ -253,7 +255,7 @@ impl Bench {
         Ok(AllocationNo(at.no.0))
     }
 
-    fn policy(&mut self, placement: PlacementPolicy) -> Result<(), IllegalEvent> {
+    fn policy(&mut self, placement: PlacementPolicy) -> Result<(), Poison> {
         let policy = SchedulingPolicy {
             placement,
             ..SchedulingPolicy::default()
@@ -267,7 +269,7 @@ impl Bench {
     }
 
     /// One request, granted by quota; how many allocations it is.
-    fn submit(&mut self, workload: &mut Workload) -> Result<u64, IllegalEvent> {
+    fn submit(&mut self, workload: &mut Workload) -> Result<u64, Poison> {
         let queue = workload.queue();
         let (spec, size) = workload.draw();
         for _ in 0..size {
@@ -285,7 +287,7 @@ impl Bench {
     }
 
     /// Rounds until nothing is left to decide; how many were placed.
-    fn decide(&mut self) -> Result<u64, IllegalEvent> {
+    fn decide(&mut self) -> Result<u64, Poison> {
         let mut placed = 0;
         loop {
             self.now.0 += 1;
@@ -293,8 +295,8 @@ impl Bench {
             let began = Stopwatch::start();
             self.state.decide(&Config::default(), &mut draft);
             self.deciding += began.elapsed();
-            if let Some(illegal) = draft.illegal() {
-                return Err(illegal.clone());
+            if let Some(poison) = draft.poison() {
+                return Err(poison.clone());
             }
             if draft.is_empty() {
                 return Ok(placed);

@@ -6,7 +6,7 @@ mod space;
 use super::workload::Workload;
 use crate::kit::figures::{median, per_s, round, spread};
 use chassis::Stopwatch;
-use ledger::IllegalEvent;
+use ledger::{IllegalEvent, Poison};
 use serde::Serialize;
 use std::{fs, time::Duration};
 use vocab::{ReservationNo, ResourceAnswer, ResourceAsk, Slot};
@@ -15,6 +15,8 @@ use vocab::{ReservationNo, ResourceAnswer, ResourceAsk, Slot};
 pub enum DomainError {
     #[error(transparent)]
     Illegal(#[from] IllegalEvent),
+    #[error(transparent)]
+    Poison(#[from] Poison),
     #[error("the kernel refuses its own decision: {0}")]
     Unfit(&'static str),
 }

@@ -78,6 +78,8 @@ pub enum Invariant {
     Waste = 15,
     /// What is impossible changes nothing for anybody else.
     Isolation = 16,
+    /// No fact is written before the cell is at its feature level.
+    Level = 17,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -168,6 +170,8 @@ pub struct Checker {
     quotas: quotas::Quotas,
     nodes: nodes::Nodes,
     settings: settings::Settings,
+    /// Up to here the cell was at its first feature level.
+    first_level_through: u64,
     asked: asked::Requests,
     resources: resources::Resources,
     outcomes: outcomes::Outcomes,
@@ -186,6 +190,7 @@ impl Checker {
             quotas: quotas::Quotas::default(),
             nodes: nodes::Nodes::default(),
             settings: settings::Settings::default(),
+            first_level_through: 0,
             asked: asked::Requests::default(),
             resources: resources::Resources::new(limits.bounds, limits.slot_ms),
             outcomes: outcomes::Outcomes::default(),
@@ -222,6 +227,16 @@ impl Checker {
     /// A message was published at the nodes' inbox, acknowledged.
     pub fn reported(&mut self, node: &str, payload: &[u8]) {
         self.nodes.reported(node, payload);
+    }
+
+    /// The cell's feature level is the first one for now.
+    pub fn is_of_first_level(&mut self) {
+        self.first_level_through = u64::MAX;
+    }
+
+    /// The cell's feature level was raised to the newest when its ledger ended at `lsn`.
+    pub fn raised(&mut self, lsn: u64) {
+        self.first_level_through = self.first_level_through.min(lsn);
     }
 
     /// A process began, its clock showing `clock_ms`; `drafted` holds the step of its latest draft.
@@ -263,6 +278,11 @@ impl Checker {
                 None => Err(place(index).wrong(Invariant::Replay, "an event without a kind")),
             })
             .collect::<Result<Vec<_>, _>>()?;
+        for (at, kind) in &kinds {
+            let newer = matches!(kind, Kind::NodeSuspected(_));
+            let allowed = !newer || at.lsn > self.first_level_through;
+            at.rule(allowed, Invariant::Level, || format!("{kind:?}"))?;
+        }
         self.moves += kinds.iter().filter(|(_, kind)| moves_on(kind)).count() as u64;
         self.stirs(&kinds);
         match writer {

@@ -40,7 +40,7 @@ use std::{
     },
 };
 use trace::{Trace, describe};
-use vocab::{CellNo, Token};
+use vocab::{CellNo, Level, Token};
 
 /// What came of one seed.
 #[derive(Debug, Clone)]
@@ -188,6 +188,10 @@ impl World {
             trace: traced.then(Trace::default),
         };
         world.note(|w| format!("{:?} {:?} {:?} {faults:?}", w.profile, w.rare, w.limits));
+        if world.rare.raised_after.is_some() {
+            world.shared.bus.set_level(Level::FIRST);
+            world.checker.is_of_first_level();
+        }
         world
     }
 
@@ -211,6 +215,16 @@ impl World {
         let mut asked = 0;
         while asked < self.profile.operations {
             asked += u64::from(self.step()?);
+            if self
+                .rare
+                .raised_after
+                .take_if(|after| asked > *after)
+                .is_some()
+            {
+                self.note(|_| "the cell's feature level is raised".to_owned());
+                self.checker.raised(self.shared.bus.records().len() as u64);
+                self.shared.bus.set_level(Level::KNOWN);
+            }
             if self.rare.foreign_after.is_some_and(|after| asked > after) {
                 return self.meets_foreign();
             }

@@ -159,6 +159,12 @@ impl Nodes {
         outbox: &mut Outbox<'_>,
         event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
+        let machines = self.0.get(node);
+        let machine = machines.and_then(|machines| machines.get(&incarnation));
+        // It was suspected, which changes nothing about what it has.
+        if machine.is_some_and(|machine| machine.standing == Standing::Ready) {
+            return Ok(());
+        }
         self.stands(node, incarnation, Standing::Ready, at, outbox, event)
     }
 

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ledger::jetstream::JetStreamBus;
+use ledger::{Bus, cell, jetstream::JetStreamBus};
 use prometheus_client::metrics::gauge::Gauge;
-use vocab::Lsn;
+use tokio::sync::watch::Sender;
+use vocab::{Level, Lsn};
 
-use crate::Shutdown;
 use crate::clock::Stopwatch;
+use crate::error::Unfit;
 use crate::health::ComponentHandle;
 
 /// What was the ledger's end this many real milliseconds ago has been read, or its reader is behind.
@@ -109,7 +110,7 @@ pub(super) async fn watch(
     followers: Followers,
     component: ComponentHandle,
     ledger_end: Gauge,
-    replaced: Shutdown,
+    unfit: Sender<Option<Unfit>>,
 ) {
     let clock = Stopwatch::start();
     let mut heard_ms = 0;
@@ -135,7 +136,13 @@ pub(super) async fn watch(
         // What this process knows is of the one that it has read.
         if *ledger.get_or_insert(id) != id {
             component.not_ready("another ledger stands in the place of the one that was read");
-            return replaced.trigger();
+            unfit.send_replace(Some(Unfit::Replaced));
+            return;
+        }
+        if let Err(too_old) = cell::check_level(bus.level(), Level::KNOWN) {
+            component.not_ready(too_old.to_string());
+            unfit.send_replace(Some(too_old.into()));
+            return;
         }
         looks = looks.wrapping_add(1);
         if looks.is_multiple_of(LOOKS_AT_OTHERS)
@@ -144,7 +151,8 @@ pub(super) async fn watch(
         {
             tracing::error!(%error, "somebody has read another ledger");
             component.not_ready(error.to_string());
-            return replaced.trigger();
+            unfit.send_replace(Some(Unfit::Replaced));
+            return;
         }
         ledger_end.set(i64::try_from(end.0).unwrap_or(i64::MAX));
         match followers.look(at_ms, end) {

@@ -67,7 +67,7 @@ impl Folded {
             ..admission::Config::default()
         };
         let mut admission = self.admission.state().clone();
-        let mut draft = self.admission.draft(self.now);
+        let mut draft = self.admission.draft(self.now, vocab::Level::KNOWN);
         let sender = Token::new(&request.sender)?;
         for _ in 0..request.count {
             let message = v1::Request {
@@ -90,8 +90,8 @@ impl Folded {
         if let Some(turned) = admission.take_effects().pop() {
             return Err(format!("refused: {}", turned.refusal).into());
         }
-        if let Some(illegal) = draft.illegal() {
-            return Err(illegal.clone().into());
+        if let Some(poison) = draft.poison() {
+            return Err(poison.clone().into());
         }
         let changes = draft.events().filter_map(|event| change(event).transpose());
         changes.collect()

@@ -465,6 +465,8 @@ fn bus(names: &Names) -> Party {
     for stream in STREAMS {
         to.ask(stream, manage);
     }
+    // The readers of the ledger say what they can read.
+    to.ask(Stream::Ledger, |name| vec![api("CONSUMER.LIST", name)]);
     // What stood on the ledger and was lost is put back by it, from a copy.
     to.store(
         Stream::Ledger,

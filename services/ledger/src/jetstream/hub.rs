@@ -4,7 +4,7 @@
 //! until it has caught up; whoever finds no shared reader makes its own the shared one. A reader whose connection broke
 //! opens its consumer again where it is, and its followers notice nothing.
 
-use super::{JetStreamBus, link::Held, unavailable};
+use super::{JetStreamBus, Program, link::Held, unavailable};
 use crate::{
     bus::{BusError, Record, Tail, Witness, bears_out},
     frame::Digest,
@@ -27,15 +27,31 @@ const READ_AHEAD: usize = 1024;
 
 /// The shared readers of a process, by server and stream: services that run together read each ledger once.
 #[derive(Debug, Clone, Default)]
-pub struct Readers(Arc<Mutex<BTreeMap<Stream, Arc<Hub>>>>);
+pub struct Readers {
+    hubs: Arc<Mutex<BTreeMap<Stream, Arc<Hub>>>>,
+    /// None of a process that is no service.
+    program: Option<Arc<Program>>,
+}
 
 /// A server and a name on it.
 type Stream = (String, String);
 
 impl Readers {
+    /// Of services, which say so on the bus.
+    pub fn in_program(program: Program) -> Self {
+        Self {
+            program: Some(Arc::new(program)),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn program(&self) -> Option<Arc<Program>> {
+        self.program.clone()
+    }
+
     pub(super) fn of(&self, server: &str, stream: String) -> Arc<Hub> {
         // Nothing panics while it is held.
-        let mut hubs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hubs = self.hubs.lock().unwrap_or_else(PoisonError::into_inner);
         hubs.entry((server.to_owned(), stream)).or_default().clone()
     }
 }
@@ -284,7 +300,8 @@ impl RecordTail {
 /// later something else.
 async fn open(bus: JetStreamBus, from: Lsn, last: Option<Record>) -> Result<Records, BusError> {
     let stream = bus.subjects.ledger_stream();
-    let (messages, held) = bus.consume(&stream, from.0, 0).await?;
+    let metadata = (bus.program.as_deref()).map_or_else(Default::default, Program::to_metadata);
+    let (messages, held) = bus.consume(&stream, from.0, 0, metadata).await?;
     if let Some(last) = last {
         let read = Witness {
             who: "a reader of this process".to_owned(),

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use schemas::subjects::{HEADER_REPLY, HEADER_TRACEPARENT, OPERATOR, Subjects};
 use serde::Deserialize;
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::{
     select,
     sync::{Semaphore, mpsc},
@@ -178,7 +178,8 @@ fn raw_record(subjects: &Subjects, raw: &RawMessage) -> Result<InboxMessage, Bus
 impl Reader {
     async fn consume(&self) -> Result<(Ordered, Held), BusError> {
         let bus = self.bus.at_inboxes();
-        bus.consume(&self.stream, self.next, PULLED).await
+        bus.consume(&self.stream, self.next, PULLED, HashMap::new())
+            .await
     }
 
     /// When there is one again. Meanwhile what comes is fetched, as long as the bus answers at all.

@@ -46,6 +46,8 @@ pub struct Node {
     /// The life of its agent.
     pub boot: u64,
     pub ready: bool,
+    /// It is there, but was not heard for half a lease.
+    pub suspect: bool,
     pub capacity: NodeCapacity,
     /// Counts what the agent of this incarnation has to know: placements and stops.
     pub revision: u64,
@@ -198,7 +200,7 @@ impl Decider for Nodes {
     type By = vocab::fact::NodeHeartbeat;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 6;
+    const STATE_VERSION: u32 = 7;
 
     const READERS: &'static [Writer] = &[Writer::Scheduler];
 
@@ -233,6 +235,7 @@ impl Decider for Nodes {
             Fact::NodeJoined(fact) => self.joined(&fact.node, &fact.key, fact.version, fact),
             Fact::NodeForgotten(fact) => self.forgotten(at, &fact.node, fact),
             Fact::NodeReady(fact) => self.ready(&fact.node, fact.incarnation, fact),
+            Fact::NodeSuspected(fact) => self.suspected(fact),
             Fact::NodeLost(fact) => self.lost(&fact.node, fact.incarnation, fact),
             Fact::RunReported(fact) => self.reported(fact.allocation, fact.state, fact.at, fact),
         }
@@ -278,7 +281,7 @@ impl Decider for Nodes {
                 node,
                 boot,
                 revision,
-            } => lease::heartbeat(self, node, boot, revision, config, draft.now),
+            } => lease::heartbeat(self, node, boot, revision, config, draft),
             Command::Join(asked) => join::decide(self, asked, draft),
             Command::Sync { node, request } => self.sync(&node, request),
             Command::Unreadable { .. } => {}
@@ -296,7 +299,7 @@ impl Decider for Nodes {
 
     fn wake_at(&self) -> Option<Millis> {
         match lease::all_granted(self) {
-            true => self.leases.next_expiry(),
+            true => self.leases.next_due(),
             // They are no part of what is recorded, so one who was not there grants them first.
             false => Some(Millis(i64::MIN)),
         }

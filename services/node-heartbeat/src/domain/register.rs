@@ -1,6 +1,6 @@
 //! Registration: a node comes, or comes back as a new incarnation with nothing running.
 
-use super::{Config, Effect, Node, Nodes};
+use super::{Config, Effect, Node, Nodes, lease};
 use ledger::{Draft, IllegalEvent};
 use std::{collections::BTreeSet, fmt};
 use vocab::fact::{NodeLost, NodeRegistered};
@@ -33,7 +33,7 @@ pub(super) fn decide(
         Some(known) if known.boot == boot => {
             // A lost incarnation stays lost: its runs were given to others.
             if known.ready {
-                state.leases.renew(&node, draft.now, config.lease_ms);
+                lease::is_there(state, &node, config, draft);
             }
             return;
         }
@@ -56,7 +56,7 @@ pub(super) fn decide(
         capacity,
     };
     draft.emit(state, registered);
-    state.leases.renew(&node, draft.now, config.lease_ms);
+    lease::renew(state, &node, config, draft);
 }
 
 impl Nodes {
@@ -72,6 +72,7 @@ impl Nodes {
             incarnation,
             boot,
             ready: true,
+            suspect: false,
             capacity: fact.capacity.clone(),
             // Begins anew with each life. How far a former one was counted depends on what its leader had read when the
             // node was lost, and a leader that was fenced meanwhile may have told its agent of more.
@@ -89,11 +90,15 @@ impl Nodes {
         event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         match self.nodes.get_mut(node) {
-            Some(known) if !known.ready && known.incarnation == incarnation => {
+            Some(known) if (known.suspect || !known.ready) && known.incarnation == incarnation => {
                 known.ready = true;
+                known.suspect = false;
                 Ok(())
             }
-            _ => Err(IllegalEvent::new("not lost in this incarnation", event)),
+            _ => Err(IllegalEvent::new(
+                "not suspected or lost in this incarnation",
+                event,
+            )),
         }
     }
 
@@ -108,6 +113,7 @@ impl Nodes {
         match self.nodes.get_mut(node) {
             Some(known) if known.ready && known.incarnation == incarnation => {
                 known.ready = false;
+                known.suspect = false;
                 for allocation in std::mem::take(&mut known.runs) {
                     if let Some(run) = self.runs.remove(&allocation) {
                         self.requested.insert(allocation, run.requested(false));

@@ -6,15 +6,16 @@ mod join;
 use super::*;
 use vocab::fact::{
     AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStopping, NodeForgotten,
-    NodeJoined, NodeLost, NodeReady, NodeRegistered, RunReported,
+    NodeJoined, NodeLost, NodeReady, NodeRegistered, NodeSuspected, RunReported,
 };
-use vocab::{AllocationSpec, EndCause, Event, EventNo, Lsn, Operation, PlacementPolicy};
+use vocab::{AllocationSpec, EndCause, Event, EventNo, Level, Lsn, Operation, PlacementPolicy};
 
 const LEASE: i64 = 10;
 
 struct Table {
     state: Nodes,
     joining: Joining,
+    level: Level,
     /// The incarnation that each life of an agent was given.
     lives: BTreeMap<(Token, u64), u64>,
     next: u64,
@@ -45,6 +46,9 @@ fn words(event: &Event) -> String {
         Event::NodeLost(NodeLost {
             node, last_seen, ..
         }) => format!("{node} lost, seen {}", last_seen.0),
+        Event::NodeSuspected(NodeSuspected {
+            node, last_seen, ..
+        }) => format!("{node} suspected, seen {}", last_seen.0),
         Event::RunReported(RunReported {
             allocation,
             state,
@@ -60,6 +64,7 @@ impl Table {
         Self {
             state: Nodes::default(),
             joining: Joining::Open,
+            level: Level::KNOWN,
             lives: BTreeMap::new(),
             next: 1,
             now: 0,
@@ -134,7 +139,7 @@ impl Table {
             lease_ms: LEASE,
             joining: self.joining,
         };
-        let mut draft = Draft::new(Millis(now), EventNo(self.next));
+        let mut draft = Draft::new(Millis(now), EventNo(self.next)).at_level(self.level);
         if let Some(command) = command {
             self.state.handle(command, &config, &mut draft);
         }
@@ -152,7 +157,8 @@ impl Table {
             }
         }
         let found: Vec<String> = draft.events().map(words).collect();
-        assert_eq!(found, expected);
+        assert_eq!(found, expected, "at {now}");
+        assert_eq!(draft.poison(), None);
     }
 
     fn effects(&mut self) -> Vec<String> {
@@ -218,10 +224,105 @@ fn a_lease_ends_late_but_never_early() {
     let mut t = Table::new();
     t.check(0, register(1), &["n registered 1"]);
     t.check(5, heartbeat(1, 0), &[]);
+    // Half of it has passed, and nobody else was heard.
+    assert_eq!(t.state.wake_at(), Some(Millis(11)));
+    t.check(11, None, &[]);
     assert_eq!(t.state.wake_at(), Some(Millis(16)));
     t.check(15, None, &[]);
     t.check(16, None, &["n lost, seen 5"]);
     t.check(17, None, &[]);
+}
+
+/// `n` and `m` are there, and both beat at 3.
+fn two_nodes(level: Level) -> Table {
+    let mut t = Table::new();
+    t.level = level;
+    t.check(0, register(1), &["n registered 1"]);
+    t.check(0, of_m(register(1)), &["m registered 1"]);
+    t.check(3, heartbeat(1, 0), &[]);
+    t.check(3, of_m(heartbeat(1, 0)), &[]);
+    t
+}
+
+fn of_m(mut command: Option<Command>) -> Option<Command> {
+    if let Some(Command::Heartbeat { node, .. } | Command::Register { node, .. }) = &mut command {
+        *node = token("m");
+    }
+    command
+}
+
+#[test]
+fn a_node_that_is_silent_for_half_its_lease_is_suspected_until_it_is_heard_or_lost() {
+    let mut t = two_nodes(Level::KNOWN);
+    t.check(6, of_m(heartbeat(1, 0)), &[]);
+    t.check(8, None, &[]);
+    assert_eq!(t.state.wake_at(), Some(Millis(9)));
+    t.check(9, of_m(heartbeat(1, 0)), &["n suspected, seen 3"]);
+    t.check(10, heartbeat(1, 0), &["n ready"]);
+    t.check(13, of_m(heartbeat(1, 0)), &[]);
+    t.check(16, of_m(heartbeat(1, 0)), &["n suspected, seen 10"]);
+    t.check(17, register(1), &["n ready"]);
+    t.check(19, of_m(heartbeat(1, 0)), &[]);
+    t.check(22, of_m(heartbeat(1, 0)), &[]);
+    t.check(23, None, &["n suspected, seen 17"]);
+    t.check(26, of_m(heartbeat(1, 0)), &[]);
+    t.check(27, None, &[]);
+    t.check(28, None, &["n lost, seen 17"]);
+    t.check(28, heartbeat(1, 0), &[]);
+    assert_eq!(t.effects(), ["n register again"]);
+}
+
+#[test]
+fn nobody_is_suspected_when_nobody_is_heard() {
+    let mut t = two_nodes(Level::KNOWN);
+    t.check(9, None, &[]);
+    assert_eq!(t.state.wake_at(), Some(Millis(14)));
+    // After the gap, silence counts from when somebody is heard again.
+    t.check(10, of_m(heartbeat(1, 0)), &[]);
+    t.check(13, of_m(heartbeat(1, 0)), &[]);
+    t.check(13, None, &[]);
+    t.check(14, None, &["n lost, seen 3"]);
+}
+
+#[test]
+fn silence_counts_from_when_others_are_heard() {
+    let mut t = Table::new();
+    t.check(0, register(1), &["n registered 1"]);
+    t.check(0, of_m(register(1)), &["m registered 1"]);
+    t.check(4, of_m(heartbeat(1, 0)), &[]);
+    t.check(6, None, &[]);
+    assert_eq!(t.state.wake_at(), Some(Millis(10)));
+    t.check(8, of_m(heartbeat(1, 0)), &[]);
+    t.check(9, None, &[]);
+    t.check(10, None, &["n suspected, seen 0"]);
+    t.check(11, None, &["n lost, seen 0"]);
+}
+
+#[test]
+fn a_cell_of_the_first_level_suspects_nobody_until_it_is_raised() {
+    let mut t = two_nodes(Level::FIRST);
+    t.check(6, of_m(heartbeat(1, 0)), &[]);
+    t.check(9, of_m(heartbeat(1, 0)), &[]);
+    assert_eq!(t.state.wake_at(), Some(Millis(14)));
+    t.level = Level(2);
+    // Its lease was granted before.
+    t.check(10, of_m(heartbeat(1, 0)), &[]);
+    t.check(11, heartbeat(1, 0), &[]);
+    t.check(14, of_m(heartbeat(1, 0)), &[]);
+    t.check(17, of_m(heartbeat(1, 0)), &["n suspected, seen 11"]);
+}
+
+#[test]
+fn a_new_leader_does_not_suspect_again_who_is_suspected() {
+    let mut t = two_nodes(Level::KNOWN);
+    t.check(6, of_m(heartbeat(1, 0)), &[]);
+    t.check(9, of_m(heartbeat(1, 0)), &["n suspected, seen 3"]);
+    t.state = postcard_round_trip(&t.state);
+    t.check(100, None, &[]);
+    t.check(103, of_m(heartbeat(1, 0)), &[]);
+    t.check(107, of_m(heartbeat(1, 0)), &[]);
+    t.check(109, of_m(heartbeat(1, 0)), &[]);
+    t.check(111, None, &["n lost, seen 100"]);
 }
 
 #[test]

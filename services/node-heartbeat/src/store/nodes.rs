@@ -35,8 +35,8 @@ pub struct Node {
     registered_at: Millis,
     /// In this state since then.
     since: Millis,
-    /// The last sign of life that stands on the ledger: of a ready node the one that made it ready, of a lost one the last
-    /// before it was lost. Heartbeats in between are not on the ledger.
+    /// The last sign of life that stands on the ledger: of a ready node the one that made it ready, of a lost or suspected one
+    /// the last before that. Heartbeats in between are not on the ledger.
     last_seen: Millis,
     /// By name: {"zone": "z1"}.
     #[table(default = "'{}'", check = "jsonb_typeof(labels) = 'object'")]

@@ -44,7 +44,7 @@ impl Scheduler {
                 kinds.resize(kind + 1, None);
             }
             let capacity = self.fleet.kind(node.kind);
-            let filter = if !node.ready {
+            let filter = if !node.answers() {
                 Some(Filter::NotReady)
             } else if node.cordoned {
                 Some(Filter::Cordoned)

@@ -153,6 +153,7 @@ inputs! {
         NodeRegistered,
         NodeReady,
         NodeLost,
+        NodeSuspected,
         NodeForgotten,
         RunReported,
         OperationsForgotten,
@@ -166,7 +167,7 @@ impl Decider for Scheduler {
     type By = vocab::fact::Scheduler;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 7;
+    const STATE_VERSION: u32 = 8;
 
     fn observe(&mut self, at: &At, input: Input<'_>) -> Result<(), IllegalEvent> {
         match input {
@@ -208,6 +209,7 @@ impl Decider for Scheduler {
             }
             Input::NodeReady(fact) => self.node_ready(fact)?,
             Input::NodeLost(fact) => self.node_lost(fact)?,
+            Input::NodeSuspected(fact) => self.node_suspected(fact)?,
             Input::NodeForgotten(fact) => self.fleet.forget_node(&fact.node),
             Input::RunReported(fact) => self.report(fact),
         }

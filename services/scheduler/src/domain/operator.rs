@@ -8,7 +8,8 @@ use super::{
 };
 use ledger::{IllegalEvent, Scratch};
 use vocab::fact::{
-    CordonSet, NodeLost, NodeReady, PriorityClassSet, QueueSet, ReservationSet, TenantSet,
+    CordonSet, NodeLost, NodeReady, NodeSuspected, PriorityClassSet, QueueSet, ReservationSet,
+    TenantSet,
 };
 use vocab::{NodeCapacity, PendingGroupNo, SchedulingPolicy, Token};
 
@@ -80,6 +81,15 @@ impl Scheduler {
         let node = self.fleet.find(&fact.node);
         let node = node.ok_or_else(|| IllegalEvent::new("no such node", fact))?;
         self.fleet.set_ready(node, true);
+        self.try_anew();
+        Ok(())
+    }
+
+    /// It counts among the ready ones: nobody's share changes because it may be gone in a moment.
+    pub(super) fn node_suspected(&mut self, fact: &NodeSuspected) -> Result<(), IllegalEvent> {
+        let node = self.fleet.find(&fact.node);
+        let node = node.ok_or_else(|| IllegalEvent::new("no such node", fact))?;
+        self.fleet.set_suspect(node);
         self.try_anew();
         Ok(())
     }

@@ -145,14 +145,16 @@ impl Reservations {
     /// The nodes of a reservation with others in the place of those that are lost or cordoned, as far as there are others;
     /// none if nothing is to be replaced.
     fn replaced(&self, name: &Token, granted: &Granted, fleet: &Fleet) -> Option<Vec<NodeNo>> {
-        let (open, gone): (Vec<_>, Vec<_>) =
-            granted.nodes.iter().partition(|no| fleet.node(**no).open());
+        let (stay, gone): (Vec<_>, Vec<_>) = granted
+            .nodes
+            .iter()
+            .partition(|no| fleet.node(**no).stays());
         if gone.is_empty() {
             return None;
         }
         let others = self.nodes_for(name, &granted.terms, fleet);
         let mut others = others.into_iter().filter(|no| !granted.nodes.contains(no));
-        let mut nodes = open;
+        let mut nodes = stay;
         let mut found = false;
         for gone in gone {
             let other = others.next();

@@ -90,7 +90,7 @@ impl Cell {
         let first = self.own;
         let mut draft = Draft::new(Millis(1_700_000_000_000), first);
         self.state.decide(&config(), &mut draft);
-        assert_eq!(draft.illegal(), None);
+        assert_eq!(draft.poison(), None);
         for (event, index) in draft.events().zip(0..) {
             let at = self.at(EventNo(first.0 + u64::from(index)), index);
             self.projection

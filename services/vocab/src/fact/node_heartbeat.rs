@@ -38,7 +38,8 @@ pub struct NodeForgotten {
     pub node: Token,
 }
 
-/// A lost node came back with the same capacity and nothing running.
+/// Of a node that was suspected: its agent was heard again, and all that runs there goes on. Of one that was lost: it is back
+/// with nothing running.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct NodeReady {
     #[wire(1)]
@@ -49,6 +50,18 @@ pub struct NodeReady {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 pub struct NodeLost {
+    #[wire(1)]
+    pub node: Token,
+    #[wire(2)]
+    pub incarnation: u64,
+    #[wire(3, name = "last_seen_ms")]
+    pub last_seen: Millis,
+}
+
+/// Its agent was silent for half a lease while others were heard. Nothing new is placed there until it is ready again; what runs
+/// there stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+pub struct NodeSuspected {
     #[wire(1)]
     pub node: Token,
     #[wire(2)]

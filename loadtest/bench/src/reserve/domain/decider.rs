@@ -32,8 +32,8 @@ impl Deciding {
         loop {
             let mut draft = Draft::new(now, self.next);
             self.state.decide(&self.config, &mut draft);
-            if let Some(illegal) = draft.illegal() {
-                return Err(illegal.clone().into());
+            if let Some(poison) = draft.poison() {
+                return Err(poison.clone().into());
             }
             let numbers = self.next.0..;
             self.next = draft.next_no();

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const SINGLE_ZONE: i32 = 2;
 
 impl Checker {
-    /// Readiness and cordons count as of what the scheduler had read.
+    /// Readiness, suspicion and cordons count as of what the scheduler had read.
     pub(super) fn may_be_on(
         &self,
         at: &Place,
@@ -24,6 +24,11 @@ impl Checker {
                 e.node, e.incarnation
             )
         })?;
+        at.rule(
+            !node.is_some_and(|known| known.suspect),
+            Invariant::Fit,
+            || format!("{no} placed on {}, which is suspected", e.node),
+        )?;
         let cordoned = self.settings.cordoned(&e.node, at);
         at.rule(!cordoned, Invariant::Fit, || {
             format!("{no} placed on {}, which is cordoned", e.node)

@@ -119,8 +119,8 @@ fn decide<D: Decider, R: Decider>(
 ) -> Result<Vec<Event>, Violation> {
     let mut draft = Draft::new(now, EventNo(*next));
     writer.decide(config, &mut draft);
-    if let Some(illegal) = draft.illegal() {
-        return Err(broken(illegal));
+    if let Some(poison) = draft.poison() {
+        return Err(broken(poison));
     }
     let events: Vec<Event> = draft.events().cloned().collect();
     for (index, (no, event)) in (*next..).zip(&events).enumerate() {

@@ -30,6 +30,8 @@ pub struct Known {
     /// The life of its agent; 0 once it was forgotten.
     pub boot: u64,
     pub ready: bool,
+    /// Of a ready one: it was silent for a while.
+    pub suspect: bool,
 }
 
 /// What an agent has reported, as recorded.
@@ -180,6 +182,8 @@ impl Checker {
                     };
                     self.lost(at, frame, e, again)?;
                 }
+                Kind::NodeSuspected(e) => self.suspected(at, frame, e)?,
+                Kind::NodeReady(e) => self.ready_again(at, e)?,
                 Kind::NodeForgotten(e) => self.node_forgotten(at, e)?,
                 Kind::RunReported(e) => self.run_reported(at, &handled, e)?,
                 other => return Err(foreign(at, other)),
@@ -256,6 +260,7 @@ impl Checker {
             incarnation: e.incarnation,
             boot,
             ready: true,
+            suspect: false,
         };
         self.nodes.remember(&e.node, at.lsn, known);
         Ok(())
@@ -274,7 +279,8 @@ impl Checker {
             format!("{e:?} after {before:?}")
         })?;
         if !again {
-            let renewed = self.last_renewal(frame, e);
+            let life = (&e.node[..], e.incarnation);
+            let renewed = self.last_renewal(frame, life, e.last_seen_ms);
             let late = renewed.is_some_and(|ms| at.now > ms + self.limits.lease_ms);
             at.rule(late, Invariant::Expiry, || {
                 let lease = self.limits.lease_ms;
@@ -285,28 +291,96 @@ impl Checker {
             incarnation: e.incarnation,
             boot: before.map_or(0, |known| known.boot),
             ready: false,
+            suspect: false,
         };
         self.nodes.remember(&e.node, at.lsn, known);
         Ok(())
     }
 
+    fn suspected(
+        &mut self,
+        at: &Place,
+        frame: &Frame,
+        e: &v1::NodeSuspected,
+    ) -> Result<(), Violation> {
+        let before = self.nodes.now(&e.node);
+        let there = before
+            .filter(|known| known.ready && !known.suspect && known.incarnation == e.incarnation);
+        let life = (&e.node[..], e.incarnation);
+        let renewed = self.last_renewal(frame, life, e.last_seen_ms);
+        let half = self.limits.lease_ms / 2;
+        let late = renewed.is_some_and(|ms| at.now > ms + half);
+        at.rule(late, Invariant::Expiry, || {
+            format!(
+                "{e:?} at {}, half a lease {half}, renewed at {renewed:?}",
+                at.now
+            )
+        })?;
+        // A leader whose nodes are all silent is deaf itself. In steps: its clock may be behind the ledger's.
+        let own = self.heard_by(frame).filter(|h| h.node == e.node);
+        let last = own.map(|h| h.step).max();
+        let since = |h: &Heartbeat| h.node != e.node && last.is_none_or(|last| h.step >= last);
+        let heard = self.heard_by(frame).any(since);
+        at.rule(heard, Invariant::Outcome, || {
+            format!("{e:?} at {}, and nobody else was heard", at.now)
+        })?;
+        match there {
+            Some(known) => {
+                let suspect = true;
+                self.nodes
+                    .remember(&e.node, at.lsn, Known { suspect, ..known });
+                Ok(())
+            }
+            None => Err(at.wrong(Invariant::Terminal, format!("{e:?} after {before:?}"))),
+        }
+    }
+
+    /// Nothing makes a lost one ready again but a registration.
+    fn ready_again(&mut self, at: &Place, e: &v1::NodeReady) -> Result<(), Violation> {
+        let before = self.nodes.now(&e.node);
+        let suspected = before.filter(|known| known.suspect && known.incarnation == e.incarnation);
+        match suspected {
+            Some(known) => {
+                let suspect = false;
+                self.nodes
+                    .remember(&e.node, at.lsn, Known { suspect, ..known });
+                Ok(())
+            }
+            None => Err(at.wrong(Invariant::Terminal, format!("{e:?} after {before:?}"))),
+        }
+    }
+
+    /// What the leader of the frame had heard.
+    fn heard_by(&self, frame: &Frame) -> impl Iterator<Item = &Heartbeat> {
+        let process = process_of(&frame.leader);
+        let leader = process.and_then(|process| self.nodes.processes.get(&process));
+        let drafted = leader.map_or(0, |leader| leader.drafted.load(Ordering::Relaxed));
+        let heard = self.nodes.heard.iter();
+        heard.filter(move |h| Some(h.process) == process && h.step < drafted)
+    }
+
     /// The last moment at which the leader that drafted this frame must have renewed the lease.
-    fn last_renewal(&self, frame: &Frame, e: &v1::NodeLost) -> Option<i64> {
+    fn last_renewal(
+        &self,
+        frame: &Frame,
+        (node, incarnation): (&str, u64),
+        last_seen_ms: i64,
+    ) -> Option<i64> {
         let process = process_of(&frame.leader)?;
         let leader = self.nodes.processes.get(&process)?;
         let drafted = leader.drafted.load(Ordering::Relaxed);
-        let key = (e.node.clone(), e.incarnation);
+        let key = (node.to_owned(), incarnation);
         let registration = self.nodes.registrations.get(&key)?;
         let heard = self
             .nodes
             .heard
             .iter()
-            .filter(|h| h.process == process && h.node == e.node)
+            .filter(|h| h.process == process && h.node == node)
             .filter(|h| h.boot == registration.boot)
             .filter(|h| (registration.step..drafted).contains(&h.step))
             .map(|h| h.clock_ms)
             .max();
-        let known = [registration.now_ms, leader.clock_ms, e.last_seen_ms];
+        let known = [registration.now_ms, leader.clock_ms, last_seen_ms];
         known.into_iter().chain(heard).max()
     }
 

@@ -59,10 +59,13 @@ impl Free<'_> {
 }
 
 impl Checker {
-    /// Ready and not cordoned, as far as the scheduler has read.
+    /// Ready, heard and not cordoned, as far as the scheduler has read.
     pub(super) fn open_nodes(&self, at: &Place) -> Vec<(&str, u64, &v1::NodeCapacity)> {
         let all = self.nodes.all(at.through);
-        let open = all.filter(|(node, _, _)| !self.settings.cordoned(node, at));
+        let open = all.filter(|(node, _, _)| {
+            let known = self.nodes.known(node, at.through);
+            !known.is_some_and(|known| known.suspect) && !self.settings.cordoned(node, at)
+        });
         open.collect()
     }
 

@@ -59,6 +59,8 @@ pub struct Rare {
     pub long_names: bool,
     /// Operations after which something stands on the ledger that no writer has written there.
     pub foreign_after: Option<u64>,
+    /// The cell begins at the first feature level, and is raised to the newest after so many operations, or never.
+    pub raised_after: Option<u64>,
     own_bytes: u64,
     shared_bytes_max: u64,
 }
@@ -71,6 +73,7 @@ pub const AMPLE_BYTES: u64 = 1 << 40;
 impl Rare {
     pub fn new(seed: u64) -> Self {
         let mut random = Seeded::new(seed ^ 0x4a4e);
+        let mut level = Seeded::new(seed ^ 0x1e7e1);
         let foreign_after = match random.chance(40) {
             true => Some(random.below(50)),
             false => None,
@@ -88,6 +91,7 @@ impl Rare {
             flood,
             long_names: floods && random.chance(300),
             foreign_after,
+            raised_after: level.chance(400).then(|| level.below(100)),
             own_bytes,
             shared_bytes_max,
             random,

@@ -56,7 +56,7 @@ impl World {
         loop {
             let mut draft = Draft::new(self.now, EventNo(self.next));
             self.state.decide(&Config::default(), &mut draft);
-            assert_eq!(draft.illegal(), None);
+            assert_eq!(draft.poison(), None);
             self.next = draft.next_no().0;
             events.extend(draft.events().cloned());
             if !draft.full() {

@@ -151,6 +151,7 @@ impl Fleet {
             name: name.clone(),
             incarnation,
             ready: true,
+            suspect: false,
             forgotten: false,
             cordoned: self.cordons.get(name).copied().unwrap_or(false),
             kind,
@@ -235,13 +236,20 @@ impl Fleet {
     }
 
     pub fn set_ready(&mut self, node: NodeNo, ready: bool) {
-        if self.node(node).ready == ready {
+        if self.node(node).ready == ready && !self.node(node).suspect {
             return;
         }
         self.composition.0 += 1;
         self.leave_totals(node);
         self.nodes[node.0 as usize].ready = ready;
+        self.nodes[node.0 as usize].suspect = false;
         self.join_totals(node);
+        self.gained(node);
+    }
+
+    pub fn set_suspect(&mut self, node: NodeNo) {
+        self.composition.0 += 1;
+        self.nodes[node.0 as usize].suspect = true;
         self.gained(node);
     }
 
@@ -357,12 +365,12 @@ impl Fleet {
         *self.composition
     }
 
-    /// How many nodes of each kind are ready, and how many of these are open.
+    /// How many nodes of each kind answer, and how many of these are open.
     pub fn by_kind(&self) -> Vec<(KindNo, u32, u32)> {
         let mut counts = vec![(0, 0); self.kinds.bound()];
         for node in &self.nodes {
             let (ready, open) = &mut counts[node.kind.0 as usize];
-            *ready += u32::from(node.ready);
+            *ready += u32::from(node.answers());
             *open += u32::from(node.open());
         }
         let all = counts.into_iter().zip(0..);

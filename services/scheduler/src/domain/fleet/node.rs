@@ -9,7 +9,10 @@ use crate::domain::{
 use ledger::Scratch;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use vocab::{AllocationNo, Filter, GpuShare, NodeCapacity, NumaPolicy, Token};
+use vocab::{
+    AllocationNo, Filter, GpuShare, NodeCapacity, NumaPolicy, Token,
+    sabotage::{self, Bug},
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeNo(pub u32);
@@ -20,6 +23,8 @@ pub struct Node {
     /// Grows each time the agent starts anew: a later one knows nothing of what an earlier one was given.
     pub incarnation: u64,
     pub ready: bool,
+    /// Ready, but its agent was not heard for a while: whoever is there stays, and nobody comes.
+    pub suspect: bool,
     /// It will not come back, or as another machine of its name; it keeps its number.
     pub forgotten: bool,
     pub cordoned: bool,
@@ -69,9 +74,19 @@ impl Spot {
 }
 
 impl Node {
+    /// Its agent is heard.
+    pub fn answers(&self) -> bool {
+        self.ready && (!self.suspect || sabotage::armed(Bug::SuspectIgnored))
+    }
+
+    /// Whom it was granted to or is being cleared for waits for it, though it is silent for the moment.
+    pub fn stays(&self) -> bool {
+        self.ready && !self.cordoned
+    }
+
     /// New ones may come, as far as the node itself is concerned.
     pub fn open(&self) -> bool {
-        self.ready && !self.cordoned
+        self.answers() && self.stays()
     }
 
     /// Open, and for everybody.

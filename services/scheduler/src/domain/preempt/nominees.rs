@@ -160,7 +160,7 @@ impl Scheduler {
                 .queues()
                 .is_above_limit(live.queue, &class.amounts());
             let kind = keeps_off(self.fleet.capacity(*node), class);
-            if !there.open() || kind.is_some() || over_limit || !lets() {
+            if !there.stays() || kind.is_some() || over_limit || !lets() {
                 return None;
             }
             if class.looks_at_others() {
@@ -213,6 +213,9 @@ impl Scheduler {
             }
         }
         let there = self.fleet.node(*node);
+        if !there.open() {
+            return None;
+        }
         there.check(self.fleet.capacity(*node), class).ok()?;
         self.place_on(no, *node)
     }

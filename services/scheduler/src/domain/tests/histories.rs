@@ -43,6 +43,8 @@ enum Step {
     /// A node is there, or there again, maybe as another.
     Node(u8, u8),
     Lose(u8),
+    /// It is not heard for a while, or heard again.
+    Suspect(u8, bool),
     Cordon(u8, bool),
     /// A run ends by itself.
     Finish(prop::sample::Index, bool),
@@ -91,6 +93,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(queue, value, sizes, need_all, affinity, mixed)| Step::Gang { queue, value, sizes, need_all, affinity, mixed }),
         2 => (0u8..4, 0u8..5).prop_map(|(node, kind)| Step::Node(node, kind)),
         1 => (0u8..4).prop_map(Step::Lose),
+        1 => (0u8..4, any::<bool>()).prop_map(|(node, silent)| Step::Suspect(node, silent)),
         1 => (0u8..4, any::<bool>()).prop_map(|(node, cordoned)| Step::Cordon(node, cordoned)),
         4 => (one(), prop::bool::weighted(0.8)).prop_map(|(of, well)| Step::Finish(of, well)),
         1 => one().prop_map(Step::Cancel),
@@ -214,6 +217,7 @@ struct Run {
     incarnations: BTreeMap<u8, (u64, u8)>,
     cordoned: BTreeSet<String>,
     lost: BTreeSet<String>,
+    suspect: BTreeSet<String>,
     /// Whether each round is also decided by one who has only read what was recorded.
     twice: bool,
 }
@@ -251,6 +255,7 @@ impl Run {
             incarnations: BTreeMap::new(),
             cordoned: BTreeSet::new(),
             lost: BTreeSet::new(),
+            suspect: BTreeSet::new(),
             twice,
         };
         for (node, kind) in (0..).zip(&setting.nodes) {
@@ -267,6 +272,7 @@ impl Run {
         }
         self.incarnations.insert(node, (incarnation, kind));
         self.lost.remove(&name);
+        self.suspect.remove(&name);
         self.world.node(&name, incarnation, a_capacity(kind));
     }
 
@@ -348,6 +354,17 @@ impl Run {
                 if self.incarnations.contains_key(node) {
                     self.world.lose(&format!("n{node}"));
                     self.lost.insert(format!("n{node}"));
+                    self.suspect.remove(&format!("n{node}"));
+                }
+            }
+            Step::Suspect(node, silent) => {
+                let name = format!("n{node}");
+                let there = self.incarnations.contains_key(node) && !self.lost.contains(&name);
+                if *silent && there && self.suspect.insert(name.clone()) {
+                    self.world.suspect(&name);
+                }
+                if !silent && self.suspect.remove(&name) {
+                    self.world.is_heard(&name);
                 }
             }
             Step::Cordon(node, cordoned) => {
@@ -562,7 +579,8 @@ impl Run {
     /// Every filter holds where it is placed, whatever it was nominated for.
     fn may_be_there(&self, no: u64, node: &Token) {
         let (tenant, spec) = &self.seen.specs[&no];
-        assert!(!self.cordoned.contains(node.as_str()) && !self.lost.contains(node.as_str()));
+        let keep_off = [&self.cordoned, &self.lost, &self.suspect];
+        assert!(!keep_off.iter().any(|nodes| nodes.contains(node.as_str())));
         let capacity = self.capacity_of(node);
         assert!(capacity.taints.is_empty());
         let model = capacity.gpu_model.as_ref().map(Token::as_str);

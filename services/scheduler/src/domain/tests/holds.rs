@@ -65,6 +65,98 @@ fn fair_share_preemption_comes_to_rest() {
 }
 
 #[test]
+fn nobody_comes_to_a_suspect_node_and_whoever_is_there_stays() {
+    let mut w = World::new();
+    w.nodes(&["n"]);
+    let before = w.submit("a", 4, s(0));
+    w.settle();
+    w.suspect("n");
+    let after = w.submit("a", 4, s(0));
+    let events = w.settle();
+    assert_eq!((w.on_nodes(&before), w.on_nodes(&after)), (4, 0));
+    assert_eq!(reasons(&events), [WaitingReason::NoNodeReady]);
+    // Others come to other nodes.
+    w.nodes(&["m"]);
+    w.settle();
+    let on_m = |no: &u64| w.node_of(*no).as_deref() == Some("m");
+    assert!(after.iter().all(on_m));
+    let more = w.submit("a", 40, s(0));
+    w.settle();
+    assert_eq!(w.on_nodes(&more), 28);
+    w.is_heard("n");
+    w.settle();
+    assert_eq!(w.on_nodes(&more), 40);
+    // Whoever was there when it is lost is queued again.
+    w.suspect("n");
+    w.lose("n");
+    let events = w.settle();
+    let requeued = |event: &&Event| matches!(event, Event::AllocationRequeued(_));
+    assert_eq!(events.iter().filter(requeued).count(), 16);
+}
+
+fn reasons(events: &[Event]) -> Vec<WaitingReason> {
+    let reason = |event: &Event| match event {
+        Event::PendingGroupExplained(PendingGroupExplained { reason, .. }) => Some(*reason),
+        _ => None,
+    };
+    events.iter().filter_map(reason).collect()
+}
+
+#[test]
+fn a_nominee_waits_for_a_suspect_node_and_leaves_a_lost_one() {
+    for lost in [false, true] {
+        let mut w = World::new();
+        w.nodes(&["n"]);
+        let low = w.submit("a", 32, s(0));
+        w.settle();
+        let high = w.submit("b", 1, s(1))[0];
+        w.decide();
+        assert!(nominated(&w, high));
+        w.suspect("n");
+        // Whoever has to go goes, and nobody comes.
+        w.settle();
+        assert!(nominated(&w, high));
+        assert_eq!(w.on_nodes(&low), 31);
+        match lost {
+            true => w.lose("n"),
+            false => w.is_heard("n"),
+        }
+        w.settle();
+        assert_eq!(w.node_of(high).is_some(), !lost);
+        assert!(!nominated(&w, high));
+    }
+}
+
+#[test]
+fn a_reservation_keeps_a_suspect_node_and_gives_up_a_lost_one() {
+    let mut w = World::new();
+    w.nodes(&["n"]);
+    let now = w.now;
+    let wanted = Some(AdvanceReservation {
+        queue: token("a"),
+        from: now.plus(60_000),
+        until: now.plus(120_000),
+        nodes: 1,
+        selector: Vec::new(),
+    });
+    w.admin(AdminChange::Reservation(ReservationSet {
+        reservation: token("r"),
+        wanted,
+    }));
+    w.settle();
+    w.nodes(&["m"]);
+    w.settle();
+    let decided = |events: &[Event]| {
+        let decided = |event: &&Event| matches!(event, Event::ReservationDecided(_));
+        events.iter().filter(decided).count()
+    };
+    w.suspect("n");
+    assert_eq!(decided(&w.settle()), 0);
+    w.lose("n");
+    assert_eq!(decided(&w.settle()), 1);
+}
+
+#[test]
 fn limits_of_queues_hold_against_preemption() {
     // What a and b hold in the end, and what the first held of it before.
     let check = |w: &mut World, a: &[u64], b: &[u64], expected: (usize, usize)| {

@@ -20,8 +20,8 @@ use vocab::fact::{
     AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
     AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationStarted,
     AllocationStopping, AllocationWaiting, CancelDecided, CancelRequested, CordonSet,
-    JobSetCancelDecided, JobSetCancelRequested, NodeLost, NodeRegistered, PriorityClassSet,
-    PriorityDecided, PriorityRequested, QueueSet, QuotaReclaimed, QuotaReserved,
+    JobSetCancelDecided, JobSetCancelRequested, NodeLost, NodeReady, NodeRegistered, NodeSuspected,
+    PriorityClassSet, PriorityDecided, PriorityRequested, QueueSet, QuotaReclaimed, QuotaReserved,
     ReservationDecided, RunReported, SchedulingSet,
 };
 use vocab::{
@@ -199,6 +199,21 @@ impl World {
         }));
     }
 
+    pub fn suspect(&mut self, name: &str) {
+        self.observe(Event::NodeSuspected(NodeSuspected {
+            node: token(name),
+            incarnation: 1,
+            last_seen: Millis(0),
+        }));
+    }
+
+    pub fn is_heard(&mut self, name: &str) {
+        self.observe(Event::NodeReady(NodeReady {
+            node: token(name),
+            incarnation: 1,
+        }));
+    }
+
     pub fn request(&mut self, tenant: &str, spec: AllocationSpec) -> u64 {
         self.observe(Event::AllocationRequested(AllocationRequested {
             operation: operation(tenant),
@@ -318,7 +333,7 @@ impl World {
         before(&mut draft);
         self.state.decide(&self.config, &mut draft);
         self.next_own = draft.next_no().0;
-        assert!(draft.illegal().is_none(), "{:?}", draft.illegal());
+        assert!(draft.poison().is_none(), "{:?}", draft.poison());
         let events: Vec<Event> = draft.events().cloned().collect();
         self.said.extend(events.iter().cloned());
         events

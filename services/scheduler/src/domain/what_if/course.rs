@@ -2,7 +2,7 @@
 
 use super::first_extra;
 use crate::domain::{Config, Scheduler};
-use ledger::{Decider, Draft, IllegalEvent};
+use ledger::{Decider, Draft, IllegalEvent, Poison};
 use std::{collections::BTreeMap, fmt};
 use vocab::fact::{AllocationEnded, AllocationPreempted, RunReported};
 use vocab::{
@@ -22,7 +22,7 @@ pub enum WhatIfError {
         rounds: u32,
     },
     /// A decision that its own state refuses, or a state that is not a ledger's.
-    Illegal(IllegalEvent),
+    Poison(Poison),
 }
 
 impl fmt::Display for WhatIfError {
@@ -33,7 +33,7 @@ impl fmt::Display for WhatIfError {
             Self::NotSettled { rounds } => {
                 write!(f, "it does not settle within {rounds} rounds of decisions")
             }
-            Self::Illegal(illegal) => illegal.fmt(f),
+            Self::Poison(poison) => poison.fmt(f),
         }
     }
 }
@@ -42,7 +42,13 @@ impl std::error::Error for WhatIfError {}
 
 impl From<IllegalEvent> for WhatIfError {
     fn from(illegal: IllegalEvent) -> Self {
-        Self::Illegal(illegal)
+        Self::Poison(illegal.into())
+    }
+}
+
+impl From<Poison> for WhatIfError {
+    fn from(poison: Poison) -> Self {
+        Self::Poison(poison)
     }
 }
 
@@ -105,8 +111,8 @@ impl Course {
         for _ in 0..ROUNDS_MAX {
             let mut draft = Draft::new(self.now, self.next_own);
             self.state.decide(&Config::default(), &mut draft);
-            if let Some(illegal) = draft.illegal() {
-                return Err(illegal.clone().into());
+            if let Some(poison) = draft.poison() {
+                return Err(poison.clone().into());
             }
             self.next_own = draft.next_no();
             for event in draft.events() {

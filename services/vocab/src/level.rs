@@ -1,0 +1,59 @@
+//! A cell's feature level: which facts may be written on its ledger.
+
+use crate::EventKind;
+use std::{fmt, num::ParseIntError, str::FromStr};
+
+/// Every fact is of a level, and is written only in cells that are at that level or above. A build knows the levels up to its
+/// own newest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Level(pub u32);
+
+impl Level {
+    /// Of the facts that were there before there were levels, and of a cell that says nothing.
+    pub const FIRST: Self = Self(1);
+    /// The newest that this build knows: it reads all facts up to this level.
+    pub const KNOWN: Self = {
+        let (mut newest, mut i) = (Self::FIRST, 0);
+        while i < EventKind::ALL.len() {
+            let since = EventKind::ALL[i].since();
+            if since.0 > newest.0 {
+                newest = since;
+            }
+            i += 1;
+        }
+        newest
+    };
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for Level {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn every_level_has_facts_and_none_joins_the_first() {
+        let mut facts: BTreeMap<u32, usize> = BTreeMap::new();
+        for kind in EventKind::ALL {
+            *facts.entry(kind.since().0).or_default() += 1;
+        }
+        let levels: Vec<u32> = facts.keys().copied().collect();
+        let all: Vec<u32> = (Level::FIRST.0..=Level::KNOWN.0).collect();
+        assert_eq!(levels, all);
+        // A cell of the first level may have processes that know no more than these.
+        assert_eq!(facts[&Level::FIRST.0], 46);
+    }
+}
