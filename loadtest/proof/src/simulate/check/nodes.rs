@@ -317,7 +317,10 @@ impl Checker {
             )
         })?;
         // A leader whose nodes are all silent is deaf itself. In steps: its clock may be behind the ledger's.
-        let own = self.heard_by(frame).filter(|h| h.node == e.node);
+        // What comes late of a former life renews nothing.
+        let boot = before.map(|known| known.boot);
+        let own = self.heard_by(frame);
+        let own = own.filter(|h| h.node == e.node && Some(h.boot) == boot);
         let last = own.map(|h| h.step).max();
         let since = |h: &Heartbeat| h.node != e.node && last.is_none_or(|last| h.step >= last);
         let heard = self.heard_by(frame).any(since);
