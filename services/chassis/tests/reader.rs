@@ -69,8 +69,20 @@ async fn who_has_not_read_what_is_there_makes_the_service_unready() {
     let running = start(config).await;
     let (context, inbox) = (&running.context, running.context.http_address);
     let bus = context.ledger().await.expect("the ledger is safe");
+    ready_when(inbox, |status, body| {
+        status == 503 && body.contains("nobody reads it yet")
+    })
+    .await;
     let leader = context.follower("leader", Behind::NotReady);
     let table = context.follower("warm", Behind::Degraded);
+    // Who registers has read nothing yet.
+    ready_when(inbox, |status, body| {
+        status == 503 && !body.contains("nobody reads it yet")
+    })
+    .await;
+    for reader in ["leader", "warm"] {
+        context.health.component(reader).ready();
+    }
     ready_when(inbox, |status, _| status == 200).await;
 
     bus.append(Writer::Quota, Lsn(0), Lsn(0), "x".into())

@@ -3,7 +3,7 @@
 mod common;
 
 use async_nats::jetstream;
-use chassis::Config;
+use chassis::{Behind, Config};
 use ledger::{Bus, cell};
 use schemas::subjects::Subjects;
 use serde_json::Value;
@@ -116,6 +116,8 @@ async fn fills_up(server: &Server) {
     let running = start(config).await;
     let inbox = running.context.http_address;
     let records = running.context.ledger().await.expect("the ledger is safe");
+    let _reader = running.context.follower("warm", Behind::Degraded);
+    running.context.health.component("warm").ready();
     ready_when(inbox, 200, "\"bus_store\":{\"state\":\"ready\"}").await;
 
     for _ in 0..18 {

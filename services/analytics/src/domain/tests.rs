@@ -414,6 +414,17 @@ fn a_denied_allocation_may_be_ended_in_either_order() {
 }
 
 #[test]
+fn a_node_that_was_suspected_and_is_ready_again_was_there_all_the_time() {
+    check(
+        &[NODE, "1 ready n1.1", "9 end 5 9"],
+        &[
+            "n1.1 @0 capacity +8000/+64/+2000",
+            "n1.1 @0 idle +8000/+64/+2000",
+        ],
+    );
+}
+
+#[test]
 fn facts_that_do_not_fit_are_refused() {
     check_illegal(&[NODE, "1 place 5 n1.1"], "not waiting for a place");
     check_illegal(&[ASK, "2 place 5 n1.1"], "no such node");
@@ -436,7 +447,6 @@ fn facts_that_do_not_fit_are_refused() {
     check_illegal(&started, "not placed, or started already");
     check_illegal(&[NODE, NODE, ASK, "9 end 5 9"], "not a newer incarnation");
     let other_way = "not the other way in this incarnation";
-    check_illegal(&[NODE, "1 ready n1.1", "9 end 5 9"], other_way);
     check_illegal(&[NODE, "1 lost n1.2", "9 end 5 9"], other_way);
     check_illegal(
         &[NODE, "1 lost n1.1", "2 lost n1.1", "9 end 5 9"],
