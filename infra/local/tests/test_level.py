@@ -90,7 +90,7 @@ class Level(unittest.TestCase):
     def agent(self, name):
         command = [sys.executable, str(paths.CHECKOUT / "examples/node.py"), "--name", name,
                    "--stack", str(self.state / "stack.json"), "--descriptors", str(self.descriptors())]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         self.wait(lambda: self.node(name) == "ready", name)
