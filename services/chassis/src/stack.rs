@@ -61,6 +61,8 @@ pub struct Nats {
     pub url: String,
     /// Where the creds of those are who work with the cell; one who is added later finds its place there, too.
     pub creds: PathBuf,
+    /// Where those of `bus` are, who may make streams and delete them: said by the stack of tests and measures only.
+    pub admin: Option<PathBuf>,
 }
 
 #[derive(Clone, Deserialize)]
@@ -134,14 +136,16 @@ impl Stack {
         })
     }
 
-    /// The creds of `operator`, `fleet` or `tenant:<name>`.
+    /// The creds of `operator`, `fleet` or `tenant:<name>`; and of `bus`, where the stack says where they are.
     pub fn creds(&self, key: &str) -> Result<PathBuf, StackError> {
+        let place = match key {
+            "bus" => self.nats.admin.as_ref(),
+            _ => Some(&self.nats.creds),
+        };
         let name = key.replace(':', "-");
-        let path = self.nats.creds.join(format!("{name}.creds"));
-        match path.exists() {
-            true => Ok(path),
-            false => Err(StackError::NoCreds(key.to_owned())),
-        }
+        let path = place.map(|place| place.join(format!("{name}.creds")));
+        path.filter(|path| path.exists())
+            .ok_or_else(|| StackError::NoCreds(key.to_owned()))
     }
 
     /// Whose certificates its servers have.
@@ -243,6 +247,8 @@ mod tests {
         assert_eq!(stack.tenants, ["a"]);
         let missing = stack.creds("tenant:a").expect_err("there is no such file");
         assert!(matches!(missing, StackError::NoCreds(key) if key == "tenant:a"));
+        let missing = stack.creds("bus").expect_err("the stack does not say");
+        assert!(matches!(missing, StackError::NoCreds(key) if key == "bus"));
         assert_eq!(stack.rate(), 100);
         assert!(!format!("{stack:?}").contains("hush"));
     }
