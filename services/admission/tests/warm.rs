@@ -247,17 +247,18 @@ async fn an_id_stands_for_one_operation_until_it_is_forgotten() {
     scratch.close().await;
 }
 
+fn tenant(version: u64, at: i64) -> Change {
+    Change::Tenant(TenantRow {
+        tenant: token("t"),
+        version,
+        at: Millis(at),
+    })
+}
+
 #[tokio::test]
 async fn a_tenant_keeps_the_time_of_its_first_version() {
     let scratch = ready("ops_tenants").await;
     let pool = scratch.pool();
-    let tenant = |version, at| {
-        Change::Tenant(TenantRow {
-            tenant: token("t"),
-            version,
-            at: Millis(at),
-        })
-    };
     apply(&pool, vec![tenant(1, 1000), tenant(2, 2000)])
         .await
         .unwrap();
@@ -284,13 +285,6 @@ async fn a_tenant_keeps_the_time_of_its_first_version() {
 async fn a_tenant_is_an_object_that_is_active() {
     let scratch = ready("ops_objects").await;
     let pool = scratch.pool();
-    let tenant = |version, at| {
-        Change::Tenant(TenantRow {
-            tenant: token("t"),
-            version,
-            at: Millis(at),
-        })
-    };
     apply(&pool, vec![tenant(1, 1000), tenant(2, 2000)])
         .await
         .unwrap();

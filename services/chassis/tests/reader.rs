@@ -2,19 +2,12 @@
 
 mod common;
 
-use chassis::{Behind, Config};
-use ledger::{Bus, cell};
-use schemas::subjects::Subjects;
-use serde_json::Value;
+use chassis::Behind;
+use ledger::Bus;
 use std::{net::SocketAddr, time::Duration};
-use uuid::Uuid;
-use vocab::{Lsn, Writer};
+use vocab::{Level, Lsn, Writer};
 
-use self::common::{config, get, start};
-
-fn text(value: &Value) -> String {
-    value.as_str().expect("a text").to_owned()
-}
+use self::common::{get, in_new_cell};
 
 /// Real time after which the test is given up, in place of hanging for ever.
 const GIVEN_UP: Duration = Duration::from_secs(120);
@@ -36,37 +29,7 @@ async fn ready_when(inbox: SocketAddr, wanted: impl Fn(u16, &str) -> bool) -> (u
 
 #[tokio::test]
 async fn who_has_not_read_what_is_there_makes_the_service_unready() {
-    let path = std::env::var("APPORTION_TEST_STACK")
-        .expect("APPORTION_TEST_STACK names no stack: run this through `make test`");
-    let stack = std::fs::read(path).expect("the launcher has written it");
-    let stack: Value = serde_json::from_slice(&stack).expect("the launcher writes JSON");
-    let nats = &stack["nats"];
-
-    // A name has at most 32 characters.
-    let name = Uuid::new_v4().simple().to_string();
-    let client = identity::connect(format!("{}/bus.creds", text(&nats["admin"])))
-        .connect(text(&nats["url"]))
-        .await
-        .expect("the bus runs");
-    cell::init(
-        &async_nats::jetstream::new(client),
-        &Subjects::new(&name),
-        cell::Chosen::default(),
-    )
-    .await
-    .expect("the cell is new");
-
-    let servers = format!(
-        "[cell]\nname = \"{name}\"\nnumber = 1\n[nats]\nurl = {}\ncreds = \"{}/quota.creds\"\nmonitor_url = {}\n",
-        nats["url"],
-        text(&nats["creds"]),
-        nats["monitor_url"]
-    );
-    let mut config = config(1, "");
-    let on_stack: Config<common::Settings> =
-        Config::from_toml(&servers).unwrap_or_else(|refusal| panic!("{refusal}"));
-    (config.cell, config.nats) = (on_stack.cell, on_stack.nats);
-    let running = start(config).await;
+    let (running, _) = in_new_cell(1, Level::KNOWN).await;
     let (context, inbox) = (&running.context, running.context.http_address);
     let bus = context.ledger().await.expect("the ledger is safe");
     ready_when(inbox, |status, body| {

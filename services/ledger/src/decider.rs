@@ -297,11 +297,11 @@ mod tests {
             Ok(())
         }
 
-        fn handle(&mut self, command: Infallible, _rules: &(), _draft: &mut Draft) {
+        fn handle(&mut self, command: Infallible, _config: &(), _draft: &mut Draft) {
             match command {}
         }
 
-        fn decide(&mut self, _rules: &(), _draft: &mut Draft) {}
+        fn decide(&mut self, _config: &(), _draft: &mut Draft) {}
 
         fn wake_at(&self) -> Option<Millis> {
             None

@@ -7,10 +7,15 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use chassis::{Config, Context, Failure, Service, Shutdown, run_service};
+use ledger::{cell, jetstream::JetStreamBus};
+use schemas::subjects::Subjects;
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use uuid::Uuid;
+use vocab::Level;
 
 /// Contexts on their way from services to tests, by the number of the test's cell.
 static MEETINGS: Mutex<BTreeMap<u64, mpsc::UnboundedSender<Context<Settings>>>> =
@@ -132,4 +137,44 @@ pub async fn get(address: SocketAddr, path: &str) -> (u16, String) {
         .expect("a status line");
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
     (status, body.to_owned())
+}
+
+/// On the servers of `make test`: a cell of that level, a service in it, and the operator of the bus.
+pub async fn in_new_cell(number: u64, level: Level) -> (Running, JetStreamBus) {
+    let path = std::env::var("APPORTION_TEST_STACK")
+        .expect("APPORTION_TEST_STACK names no stack: run this through `make test`");
+    let stack = std::fs::read(path).expect("the launcher has written it");
+    let stack: Value = serde_json::from_slice(&stack).expect("the launcher writes JSON");
+    let nats = &stack["nats"];
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    // A name has at most 32 characters.
+    let name = Uuid::new_v4().simple().to_string();
+    let client = identity::connect(format!("{}/bus.creds", text(&nats["admin"])))
+        .connect(text(&nats["url"]))
+        .await
+        .expect("the bus runs");
+    let subjects = Subjects::new(&name);
+    let chosen = cell::Chosen {
+        level,
+        ..cell::Chosen::default()
+    };
+    cell::init(
+        &async_nats::jetstream::new(client.clone()),
+        &subjects,
+        chosen,
+    )
+    .await
+    .expect("the cell is new");
+    let servers = format!(
+        "[cell]\nname = \"{name}\"\nnumber = {number}\n[nats]\nurl = {}\ncreds = \"{}/quota.creds\"\nmonitor_url = {}\n",
+        nats["url"],
+        text(&nats["creds"]),
+        nats["monitor_url"]
+    );
+    let on_stack: Config<Settings> =
+        Config::from_toml(&servers).unwrap_or_else(|refusal| panic!("{refusal}"));
+    let mut config = config(number, "");
+    (config.cell, config.nats) = (on_stack.cell, on_stack.nats);
+    let operator = JetStreamBus::open(client, subjects).await;
+    (start(config).await, operator.expect("the bus runs"))
 }
