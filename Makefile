@@ -35,7 +35,7 @@ BENCH_SERVICES ?= --together
 HISTORIES ?= 200000
 test-rust: export PROPTEST_RNG_SEED := 11
 
-.PHONY: bench bench-placement bench-queueing bench-core bench-quota bench-reserve bench-flood bench-peers bench-build chaos help setup build build-debug run up down status secrets search test test-infra test-rust test-sabotage sim \
+.PHONY: bench bench-placement bench-queueing bench-core bench-quota bench-lease bench-flood bench-peers bench-build chaos help setup build build-debug run up down status secrets search test test-infra test-rust test-sabotage sim \
         check deny fmt-check clippy tidy sqlx-check sqlx-prepare
 
 help: ## list the targets
@@ -93,8 +93,8 @@ bench-quota: bench-build ## decisions per second of quota's domain alone, on a t
 	@mkdir -p $(BENCH)
 	$(TARGET)/release/loadtest quota --json $(BENCH)/quota.json
 
-bench-reserve: setup build ## reservations per second: the domain alone, then the whole stack with synced writes
-	$(call beside_stack,reserve --json $(BENCH)/reserve.json)
+bench-lease: setup build ## leases per second: the domain alone, then the whole stack with synced writes
+	$(call beside_stack,lease --json $(BENCH)/lease.json)
 
 bench-flood: setup build ## what one tenant's flood does to the others, on the whole stack
 	$(call beside_stack,flood --json $(BENCH)/flood.json)

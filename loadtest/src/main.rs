@@ -1,6 +1,6 @@
 //! `loadtest`: one module of a library per command.
 
-use bench::{core as domain_core, flood, peers, placement, queueing, quota, reserve, throughput};
+use bench::{core as domain_core, flood, lease, peers, placement, queueing, quota, throughput};
 use clap::{Parser, Subcommand};
 use proof::{chaos, history, simulate};
 use replay::{drive, fleet::stand, plan};
@@ -40,8 +40,8 @@ enum Command {
     Queueing(queueing::Options),
     /// Measures how fast quota's domain decides, alone in one thread.
     Quota(quota::Options),
-    /// Measures how fast named resources are reserved, by the domain alone and through a running stack.
-    Reserve(reserve::Options),
+    /// Measures how fast named resources are leased, by the domain alone and through a running stack.
+    Lease(lease::Options),
     /// Runs all deciders on a seeded bus where everything goes wrong that can, and checks the invariants.
     Simulate(simulate::Options),
 }
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
         Command::History(options) => history::run(&options),
         Command::Queueing(options) => queueing::main(&options),
         Command::Quota(options) => quota::main(&options),
-        Command::Reserve(options) => reserve::main(&options),
+        Command::Lease(options) => lease::main(&options),
         Command::Simulate(options) => simulate::main(&options),
     }
 }

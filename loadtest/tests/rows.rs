@@ -126,7 +126,7 @@ fn account(key: &Key, rows: &Rows, quota: &Quota) {
         "{key:?}: {row:?}"
     );
     assert_eq!(row.limits, held.limits, "{key:?}");
-    if key.1 != QuotaResource::Reservations {
+    if key.1 != QuotaResource::Leases {
         let found = (row.reserved, row.used, row.borrowed);
         assert_eq!(
             found,

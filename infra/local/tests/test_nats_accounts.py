@@ -159,7 +159,7 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(await self.messages("REPORT"), 0)
 
     async def test_queries_are_answered_across_accounts_by_whose_they_are(self):
-        verbs = {"admission": ("feed", "operation"), "scheduler": ("allocation", "reservation", "resource")}
+        verbs = {"admission": ("feed", "operation"), "scheduler": ("allocation", "lease", "resource")}
         for service, own in verbs.items():
             async with self.server.connect(service) as answering, self.server.connect("tenant:tenant-a") as tenant:
                 async def answer(message):

@@ -3,9 +3,9 @@
 pub mod core;
 pub mod flood;
 mod kit;
+pub mod lease;
 pub mod peers;
 pub mod placement;
 pub mod queueing;
 pub mod quota;
-pub mod reserve;
 pub mod throughput;

@@ -127,11 +127,8 @@ fn a_burst_without_an_end() {
 }
 
 #[test]
-fn a_reservation_that_ends_early() {
-    check(
-        Bug::ReservationEarly,
-        &[Invariant::Expiry, Invariant::Reservation],
-    );
+fn a_lease_that_ends_early() {
+    check(Bug::LeaseEarly, &[Invariant::Expiry, Invariant::Lease]);
 }
 
 #[test]
@@ -153,7 +150,7 @@ fn a_step_of_a_clock() {
 
 #[test]
 fn authority_that_was_withdrawn() {
-    check(Bug::StaleEpochAccepted, &[Invariant::Reservation]);
+    check(Bug::StaleFencingTokenAccepted, &[Invariant::Lease]);
 }
 
 #[test]

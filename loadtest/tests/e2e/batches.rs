@@ -11,7 +11,7 @@ use prost::Message;
 use schemas::{
     subjects::HEADER_REPLY,
     v1::{
-        self, Batch, Cancel, CreateResource, Outcomes, Request, Reserve, Rule,
+        self, Acquire, Batch, Cancel, CreateResource, Outcomes, Request, Rule,
         outcome::Result as Decided, request::Verb,
     },
 };
@@ -30,7 +30,7 @@ fn word(outcome: &v1::Outcome) -> String {
         Some(Decided::Submitted(_)) => "submitted".into(),
         Some(Decided::Cancelled(_)) => "cancelled".into(),
         Some(Decided::ResourceCreated(_)) => "created".into(),
-        Some(Decided::Reserved(_)) => "reserved".into(),
+        Some(Decided::LeaseGranted(_)) => "granted".into(),
         Some(Decided::Refused(refused)) => {
             let rule = refused.refusal.as_ref().map(v1::Refusal::rule);
             rule.unwrap_or_default().as_str_name().to_lowercase()
@@ -53,14 +53,14 @@ fn mixed(prefix: &str) -> Vec<Operation> {
             resource: format!("{prefix}-desk"),
             slot: None,
         }),
-        // In the order of the batch: what was created before can be reserved.
-        Verb::Reserve(Reserve {
+        // In the order of the batch: what was created before can be granted.
+        Verb::Acquire(Acquire {
             resource: format!("{prefix}-desk"),
             holder: "h".to_owned(),
             ttl_slots: 1000,
             slot: None,
         }),
-        Verb::Reserve(Reserve {
+        Verb::Acquire(Acquire {
             resource: "never-made".to_owned(),
             holder: "h".to_owned(),
             ttl_slots: 1000,
@@ -97,7 +97,7 @@ async fn good_and_bad_operations_of_a_batch_have_each_their_own_outcome() -> Out
             "quantity_negative",
             "allocation_id_invalid",
             "created",
-            "reserved",
+            "granted",
             "resource_not_found",
             "unknown_verb",
             "submitted",

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, time::Duration};
 /// As table A of the conformance rows has it.
 pub const BOUNDS: Bounds = Bounds {
     resources_max: 4,
-    reservations_max: 4,
+    leases_max: 4,
     members_max: 3,
     ttl_slots_max: 16,
     window_slots: 24,
@@ -99,7 +99,7 @@ impl Cell {
 fn settings(operations_max: u64) -> BTreeMap<&'static str, String> {
     let Bounds {
         resources_max,
-        reservations_max,
+        leases_max,
         members_max,
         ttl_slots_max,
         window_slots,
@@ -109,8 +109,8 @@ fn settings(operations_max: u64) -> BTreeMap<&'static str, String> {
     let admission =
         format!("[service]\nwindow_slots = {window_slots}\noperations_max = {operations_max}\n");
     let scheduler = format!(
-        "[service.reservations]\nresources_max = {resources_max}\n\
-         reservations_max = {reservations_max}\nbundle_max = {members_max}\nttl_slots_max = {ttl_slots_max}\n\
+        "[service.leases]\nresources_max = {resources_max}\n\
+         leases_max = {leases_max}\nbundle_max = {members_max}\nttl_slots_max = {ttl_slots_max}\n\
          history_slots = {history_slots}\nexpirations_per_slot_max = {expirations_max}\n"
     );
     BTreeMap::from([("admission", admission), ("scheduler", scheduler)])

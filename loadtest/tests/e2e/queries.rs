@@ -5,8 +5,8 @@ use crate::{
     suite::{Outcome, Suite, eventually, id, small},
 };
 use client::{
-    AllocationStanding, Client, CreateResource, Operation, OperationState, Position, QueryError,
-    Reserve, ResourceState, Submit, TenantEvent,
+    Acquire, AllocationStanding, Client, CreateResource, Operation, OperationState, Position,
+    QueryError, ResourceState, Submit, TenantEvent,
 };
 use schemas::v1::{outcome::Result as Decided, request::Verb, tenant_event::Kind};
 use vocab::Rule;
@@ -75,7 +75,7 @@ fn is_outcome(event: &TenantEvent, operation_id: &str) -> bool {
 }
 
 #[tokio::test]
-async fn resources_and_reservations_are_seen_by_their_tenant_alone() -> Outcome {
+async fn resources_and_leases_are_seen_by_their_tenant_alone() -> Outcome {
     let suite = Suite::start().await;
     let tenant = suite.tenant("tenant-a").await;
     let other = suite.tenant("tenant-b").await;
@@ -85,8 +85,8 @@ async fn resources_and_reservations_are_seen_by_their_tenant_alone() -> Outcome 
     };
     tenant.create_resource(desk, "create").await?;
     let ask = Operation::new(
-        "reserve",
-        Verb::Reserve(Reserve {
+        "acquire",
+        Verb::Acquire(Acquire {
             resource: "desk".to_owned(),
             holder: "h".to_owned(),
             ttl_slots: 1000,
@@ -94,24 +94,24 @@ async fn resources_and_reservations_are_seen_by_their_tenant_alone() -> Outcome 
         }),
     );
     let outcome = tenant.call(&ask).await?;
-    let Some(Decided::Reserved(reserved)) = &outcome.result else {
+    let Some(Decided::LeaseGranted(granted)) = &outcome.result else {
         panic!("{outcome:?}");
     };
-    let reservation = &reserved.reservation_id;
+    let lease = &granted.lease_id;
     let view = tenant.resource("desk", outcome.lsn).await?;
     assert_eq!(
-        (view.state(), &view.reservation_id, view.version),
-        (ResourceState::Reserved, reservation, 1)
+        (view.state(), &view.lease_id, view.version),
+        (ResourceState::Granted, lease, 1)
     );
-    let view = tenant.reservation(reservation, None, outcome.lsn).await?;
-    assert_eq!((view.holder.as_str(), view.epoch), ("h", 1));
-    assert_eq!(view.deadline_slot, reserved.deadline_slot);
+    let view = tenant.lease(lease, None, outcome.lsn).await?;
+    assert_eq!((view.holder.as_str(), view.fencing_token), ("h", 1));
+    assert_eq!(view.deadline_slot, granted.deadline_slot);
     assert_eq!(view.resources, ["desk"]);
     // Another tenant's things are not there.
     let found = other.resource("desk", outcome.lsn).await;
     assert_eq!(refused(found), Some(Rule::ResourceNotFound));
-    let found = other.reservation(reservation, None, outcome.lsn).await;
-    assert_eq!(refused(found), Some(Rule::ReservationNotFound));
+    let found = other.lease(lease, None, outcome.lsn).await;
+    assert_eq!(refused(found), Some(Rule::LeaseNotFound));
     let (allocation, lsn) = submitted(&tenant, "mine").await;
     let found = other.allocation(&allocation, lsn).await;
     assert_eq!(refused(found), Some(Rule::AllocationNotFound));
@@ -128,8 +128,8 @@ async fn resources_and_reservations_are_seen_by_their_tenant_alone() -> Outcome 
     assert_eq!(refused(found), Some(Rule::NameInvalid));
     let found = tenant.allocation("x", 0).await;
     assert_eq!(refused(found), Some(Rule::AllocationIdInvalid));
-    let found = tenant.reservation("x", None, 0).await;
-    assert_eq!(refused(found), Some(Rule::ReservationIdInvalid));
+    let found = tenant.lease("x", None, 0).await;
+    assert_eq!(refused(found), Some(Rule::LeaseIdInvalid));
     let found = tenant.operation("a b", 0).await;
     assert_eq!(refused(found), Some(Rule::OperationIdInvalid));
     suite.assert_healthy(&tenant).await;

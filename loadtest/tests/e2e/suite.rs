@@ -128,7 +128,7 @@ pub struct Setup {
     /// Whether nodes have to join.
     pub joining: &'static str,
     pub otlp: Option<SocketAddr>,
-    /// The length of a slot of reservations.
+    /// The length of a slot of leases.
     pub slot_ms: u64,
     /// Tables of a service's configuration, as TOML.
     pub settings: BTreeMap<&'static str, String>,

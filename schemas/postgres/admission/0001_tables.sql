@@ -41,19 +41,19 @@ CREATE TABLE operations (
     requested_at timestamptz NOT NULL,
     decided_at timestamptz,
     by_slots boolean NOT NULL DEFAULT false,
-    reservation_id uuid,
-    epoch bigint,
+    lease_id uuid,
+    fencing_token bigint,
     deadline_slot numeric(20),
     allocations bigint,
     CONSTRAINT operations_pkey PRIMARY KEY (event_no),
     CONSTRAINT operations_event_no_check CHECK (event_no > 0),
     CONSTRAINT operations_digest_check CHECK (octet_length(digest) = 16),
-    CONSTRAINT operations_verb_check CHECK (verb IN ('submit', 'cancel', 'cancel_job_set', 'set_priority', 'create_resource', 'reserve', 'confirm', 'release', 'revoke', 'reclaim', 'set_tenant', 'set_quota', 'set_rate', 'set_queue', 'set_priority_class', 'set_scheduling', 'set_cordon', 'set_reservation', 'set_budget', 'set_node')),
-    CONSTRAINT operations_state_check CHECK (state IN ('pending', 'placed', 'waiting', 'ended', 'cancelled', 'applied', 'refused', 'job_set_cancelled', 'priority_set', 'created', 'reserved', 'confirmed', 'released', 'revoked', 'reclaimed')),
+    CONSTRAINT operations_verb_check CHECK (verb IN ('submit', 'cancel', 'cancel_job_set', 'set_priority', 'create_resource', 'acquire', 'confirm', 'release', 'revoke', 'reclaim', 'set_tenant', 'set_quota', 'set_rate', 'set_queue', 'set_priority_class', 'set_scheduling', 'set_cordon', 'set_reservation', 'set_budget', 'set_node')),
+    CONSTRAINT operations_state_check CHECK (state IN ('pending', 'placed', 'waiting', 'ended', 'cancelled', 'applied', 'refused', 'job_set_cancelled', 'priority_set', 'created', 'granted', 'confirmed', 'released', 'revoked', 'reclaimed')),
     CONSTRAINT operations_version_check CHECK (version > 0),
     CONSTRAINT operations_rule_limit_check CHECK (rule_limit >= 0),
     CONSTRAINT operations_rule_actual_check CHECK (rule_actual >= 0),
-    CONSTRAINT operations_epoch_check CHECK (epoch > 0),
+    CONSTRAINT operations_fencing_token_check CHECK (fencing_token > 0),
     CONSTRAINT operations_deadline_slot_check CHECK (deadline_slot >= 0),
     CONSTRAINT operations_allocations_check CHECK (allocations >= 0),
     CONSTRAINT decided_when_not_pending CHECK ((state = 'pending') = (decided_at IS NULL)),
@@ -68,17 +68,17 @@ CREATE TABLE operations (
          WHEN 'cancel_job_set' THEN state IN ('pending', 'job_set_cancelled', 'refused')
          WHEN 'set_priority' THEN state IN ('pending', 'priority_set', 'refused')
          WHEN 'create_resource' THEN state IN ('pending', 'created', 'refused')
-         WHEN 'reserve' THEN state IN ('pending', 'reserved', 'refused')
+         WHEN 'acquire' THEN state IN ('pending', 'granted', 'refused')
          WHEN 'confirm' THEN state IN ('pending', 'confirmed', 'refused')
          WHEN 'release' THEN state IN ('pending', 'released', 'refused')
          WHEN 'revoke' THEN state IN ('pending', 'revoked', 'refused')
          WHEN 'reclaim' THEN state IN ('pending', 'reclaimed', 'refused')
          ELSE state IN ('applied', 'refused') END),
     CONSTRAINT version_when_applied CHECK ((state = 'applied') = (version IS NOT NULL)),
-    CONSTRAINT reserved_until_a_slot CHECK ((state = 'reserved') = (reservation_id IS NOT NULL) AND (state = 'reserved') = (deadline_slot IS NOT NULL)),
-    CONSTRAINT epoch_of_a_reservation CHECK ((state IN ('reserved', 'released', 'revoked')) = (epoch IS NOT NULL)),
+    CONSTRAINT granted_until_a_slot CHECK ((state = 'granted') = (lease_id IS NOT NULL) AND (state = 'granted') = (deadline_slot IS NOT NULL)),
+    CONSTRAINT fencing_token_of_a_lease CHECK ((state IN ('granted', 'released', 'revoked')) = (fencing_token IS NOT NULL)),
     CONSTRAINT counted_allocations CHECK ((state IN ('job_set_cancelled', 'priority_set')) = (allocations IS NOT NULL)),
-    CONSTRAINT slots_of_resources CHECK (NOT by_slots OR verb IN ('create_resource', 'reserve', 'confirm', 'release', 'revoke', 'reclaim'))
+    CONSTRAINT slots_of_resources CHECK (NOT by_slots OR verb IN ('create_resource', 'acquire', 'confirm', 'release', 'revoke', 'reclaim'))
 );
 COMMENT ON TABLE operations IS 'What was asked, and what became of it. Rows leave when their retention window is over.';
 COMMENT ON COLUMN operations.event_no IS 'Number of the event that recorded the operation.';
@@ -90,7 +90,7 @@ COMMENT ON COLUMN operations.allocation_id IS 'The allocation that it made or th
 COMMENT ON COLUMN operations.version IS 'Of an applied change.';
 COMMENT ON COLUMN operations.rule IS 'The broken rule and what it was about. A tenant may name any 64-bit number, so these are numeric.';
 COMMENT ON COLUMN operations.by_slots IS 'Its retention window is counted in slots and not by the clock.';
-COMMENT ON COLUMN operations.reservation_id IS 'Of a granted reservation.';
+COMMENT ON COLUMN operations.lease_id IS 'Of a granted lease.';
 COMMENT ON COLUMN operations.allocations IS 'How many a cancel of a job set, or a change of priority, was for.';
 CREATE UNIQUE INDEX operations_one_stands ON operations (tenant, operation_id) WHERE stands AND operation_id IS NOT NULL;
 CREATE INDEX operations_by_tenant ON operations (tenant, event_no DESC);

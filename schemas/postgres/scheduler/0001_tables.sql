@@ -362,53 +362,53 @@ CREATE TABLE named_resources (
     tenant text NOT NULL,
     resource text NOT NULL,
     version bigint NOT NULL,
-    reservation bigint,
+    lease bigint,
     CONSTRAINT named_resources_pkey PRIMARY KEY (tenant, resource),
     CONSTRAINT named_resources_version_check CHECK (version >= 0),
-    CONSTRAINT named_resources_reservation_check CHECK (reservation > 0)
+    CONSTRAINT named_resources_lease_check CHECK (lease > 0)
 ) WITH (fillfactor = 80);
-COMMENT ON TABLE named_resources IS 'Where one stands follows from the reservation that holds it.';
+COMMENT ON TABLE named_resources IS 'Where one stands follows from the lease that holds it.';
 COMMENT ON COLUMN named_resources.version IS 'Counts the changes of its state.';
-COMMENT ON COLUMN named_resources.reservation IS 'Number of the reservation that holds it; none: it is available.';
+COMMENT ON COLUMN named_resources.lease IS 'Number of the lease that holds it; none: it is available.';
 
-CREATE TABLE named_reservations (
+CREATE TABLE leases (
     tenant text NOT NULL,
     number bigint NOT NULL,
     holder text NOT NULL,
-    epoch bigint NOT NULL,
+    fencing_token bigint NOT NULL,
     state text NOT NULL,
     since timestamptz NOT NULL,
     deadline numeric(20) NOT NULL,
     retire_after numeric(20),
     resources text[] NOT NULL,
-    CONSTRAINT named_reservations_pkey PRIMARY KEY (tenant, number),
-    CONSTRAINT named_reservations_number_check CHECK (number > 0),
-    CONSTRAINT named_reservations_epoch_check CHECK (epoch > 0),
-    CONSTRAINT named_reservations_state_check CHECK (state IN ('reserved', 'confirmed', 'revoking', 'released', 'expired', 'revoked')),
-    CONSTRAINT named_reservations_deadline_check CHECK (deadline >= 0),
-    CONSTRAINT named_reservations_retire_after_check CHECK (retire_after >= 0),
-    CONSTRAINT named_reservations_resources_check CHECK (cardinality(resources) > 0),
+    CONSTRAINT leases_pkey PRIMARY KEY (tenant, number),
+    CONSTRAINT leases_number_check CHECK (number > 0),
+    CONSTRAINT leases_fencing_token_check CHECK (fencing_token > 0),
+    CONSTRAINT leases_state_check CHECK (state IN ('granted', 'confirmed', 'revoking', 'released', 'expired', 'revoked')),
+    CONSTRAINT leases_deadline_check CHECK (deadline >= 0),
+    CONSTRAINT leases_retire_after_check CHECK (retire_after >= 0),
+    CONSTRAINT leases_resources_check CHECK (cardinality(resources) > 0),
     CONSTRAINT remembered_once_ended CHECK ((state IN ('released', 'expired', 'revoked')) = (retire_after IS NOT NULL))
 ) WITH (fillfactor = 80);
-COMMENT ON TABLE named_reservations IS 'Live ones, and ended ones as long as they are remembered.';
-COMMENT ON COLUMN named_reservations.number IS 'Of the event that granted it.';
-COMMENT ON COLUMN named_reservations.since IS 'In this state since then.';
-COMMENT ON COLUMN named_reservations.deadline IS 'Slots, which no integer type has all of.';
-COMMENT ON COLUMN named_reservations.retire_after IS 'The last slot at which an ended one is remembered.';
-COMMENT ON COLUMN named_reservations.resources IS 'As they were asked for.';
-CREATE INDEX named_reservations_ended ON named_reservations (tenant, retire_after) WHERE retire_after IS NOT NULL;
+COMMENT ON TABLE leases IS 'Live ones, and ended ones as long as they are remembered.';
+COMMENT ON COLUMN leases.number IS 'Of the event that granted it.';
+COMMENT ON COLUMN leases.since IS 'In this state since then.';
+COMMENT ON COLUMN leases.deadline IS 'Slots, which no integer type has all of.';
+COMMENT ON COLUMN leases.retire_after IS 'The last slot at which an ended one is remembered.';
+COMMENT ON COLUMN leases.resources IS 'As they were asked for.';
+CREATE INDEX leases_ended ON leases (tenant, retire_after) WHERE retire_after IS NOT NULL;
 
-CREATE TABLE reservation_spaces (
+CREATE TABLE lease_spaces (
     tenant text NOT NULL,
     slot numeric(20) NOT NULL,
     retired bigint NOT NULL,
-    CONSTRAINT reservation_spaces_pkey PRIMARY KEY (tenant),
-    CONSTRAINT reservation_spaces_slot_check CHECK (slot >= 0),
-    CONSTRAINT reservation_spaces_retired_check CHECK (retired >= 0)
+    CONSTRAINT lease_spaces_pkey PRIMARY KEY (tenant),
+    CONSTRAINT lease_spaces_slot_check CHECK (slot >= 0),
+    CONSTRAINT lease_spaces_retired_check CHECK (retired >= 0)
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE reservation_spaces IS 'Each tenant''s time, and how far its reservations are forgotten.';
-COMMENT ON COLUMN reservation_spaces.slot IS 'The latest that was seen.';
-COMMENT ON COLUMN reservation_spaces.retired IS 'The highest number that was forgotten; 0: none.';
+COMMENT ON TABLE lease_spaces IS 'Each tenant''s time, and how far its leases are forgotten.';
+COMMENT ON COLUMN lease_spaces.slot IS 'The latest that was seen.';
+COMMENT ON COLUMN lease_spaces.retired IS 'The highest number that was forgotten; 0: none.';
 
 CREATE VIEW queue_order AS
 SELECT q.*,
@@ -439,10 +439,10 @@ SELECT queue, 'queue'::text, 'active'::text, changed_at, NULL::text FROM queues
 UNION ALL
 SELECT reservation, 'advance_reservation'::text, state, changed_at, NULL::text FROM reservations
 UNION ALL
-SELECT number::text, 'reservation'::text, state, since, NULL::text FROM named_reservations;
+SELECT number::text, 'lease'::text, state, since, NULL::text FROM leases;
 COMMENT ON VIEW object_states IS 'Where each thing that this service keeps stands. The views of this name of all services have the same columns.';
 COMMENT ON COLUMN object_states.id IS 'An allocation''s id, a queue''s or an advance reservation''s name, or the number of a reservation of named resources.';
-COMMENT ON COLUMN object_states.type IS 'allocation, queue, advance_reservation, or reservation (of named resources).';
+COMMENT ON COLUMN object_states.type IS 'allocation, queue, advance_reservation, or lease (of named resources).';
 COMMENT ON COLUMN object_states.state IS 'By the name that its table has for it. A queue is active from when it is set.';
 COMMENT ON COLUMN object_states.changed_at IS 'When it came into this state, by the clock of the service that recorded it; of a queue, when it was last set.';
 COMMENT ON COLUMN object_states.message IS 'The name of what ended it, of what it waits for, or of the limit that it is over; none where the state says all.';

@@ -104,7 +104,7 @@ fn of_tenants() -> Vec<Subject> {
 
 fn of_queries() -> Vec<Subject> {
     // As the bus' permissions have it: `services/identity/src/domain/party.rs`.
-    let of_scheduler = ["allocation", "reservation", "resource"];
+    let of_scheduler = ["allocation", "lease", "resource"];
     let one = |marker, verb: &str, payload| Subject {
         marker,
         function: "query",
@@ -127,11 +127,7 @@ fn of_queries() -> Vec<Subject> {
             "allocation",
             &["AllocationQuery", "AllocationReply"],
         ),
-        one(
-            "query_reservation",
-            "reservation",
-            &["ReservationQuery", "ReservationReply"],
-        ),
+        one("query_lease", "lease", &["LeaseQuery", "LeaseReply"]),
         one(
             "query_resource",
             "resource",

@@ -13,7 +13,7 @@ use ledger::{IllegalEvent, Projection};
 use operations::{Open, Operations, Repeated};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
-use vocab::fact::{AllocationEnded, OperationRepeated, ReservationExpired};
+use vocab::fact::{AllocationEnded, LeaseExpired, OperationRepeated};
 use vocab::inputs;
 use vocab::{AllocationNo, AllocationSpec, At, EventNo, Lsn, Millis, Refusal, Token};
 
@@ -41,9 +41,9 @@ fn no_job_set() -> Token {
 }
 
 /// Where outcomes and expiries of named resources are told.
-fn of_reservations() -> Token {
+fn of_leases() -> Token {
     // A literal of the token's alphabet.
-    Token::new("_reservations").expect("a token")
+    Token::new("_leases").expect("a token")
 }
 
 /// Two feed positions belong to each ledger event: its outcome, and what it says of the allocation.
@@ -65,7 +65,7 @@ impl Feed {
             Of::New(spec) => spec.job_set.clone(),
             Of::Allocation(allocation) => self.job_set_of(allocation),
             Of::JobSet(job_set) => job_set.clone(),
-            Of::NamedResources => of_reservations(),
+            Of::NamedResources => of_leases(),
             Of::Cell => no_job_set(),
         }
     }
@@ -123,7 +123,7 @@ impl Feed {
             | OutcomeKind::PrioritySet { .. }
             | OutcomeKind::Applied { .. }
             | OutcomeKind::ResourceCreated
-            | OutcomeKind::Reserved { .. }
+            | OutcomeKind::Granted { .. }
             | OutcomeKind::Confirmed
             | OutcomeKind::Released { .. }
             | OutcomeKind::Revoked { .. }
@@ -216,7 +216,7 @@ inputs! {
         ..OperationFact,
         ..Life,
         OperationRepeated,
-        ReservationExpired,
+        LeaseExpired,
     }
 }
 
@@ -305,16 +305,19 @@ impl Feed {
 }
 
 /// Nobody has asked for it, so it is told and answers nothing.
-fn expired(at: &At, fact: &ReservationExpired) -> FeedItem {
-    let (reservation, epoch) = (fact.reservation, fact.epoch);
+fn expired(at: &At, fact: &LeaseExpired) -> FeedItem {
+    let (lease, fencing_token) = (fact.lease, fact.fencing_token);
     FeedItem {
         position: position(at, true),
         now: at.now,
         tenant: fact.tenant.clone(),
-        job_set: of_reservations(),
+        job_set: of_leases(),
         allocation: None,
         name: None,
-        kind: FeedKind::Expired { reservation, epoch },
+        kind: FeedKind::Expired {
+            lease,
+            fencing_token,
+        },
         reply_to: Vec::new(),
         in_feed: true,
     }
@@ -325,7 +328,7 @@ impl Projection for Feed {
     type Input<'a> = Input<'a>;
 
     const NAME: &'static str = "feed";
-    const STATE_VERSION: u32 = 2;
+    const STATE_VERSION: u32 = 3;
 
     fn project(
         &mut self,
@@ -343,7 +346,7 @@ impl Projection for Feed {
             },
             Input::Life(life) => self.lives(at, life, out),
             Input::OperationRepeated(fact) => self.repeated(at, fact, out),
-            Input::ReservationExpired(fact) => out.push(expired(at, fact)),
+            Input::LeaseExpired(fact) => out.push(expired(at, fact)),
         }
         Ok(())
     }

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use vocab::fact::{OperationsForgotten, SettingFact};
 use vocab::inputs;
 use vocab::{
-    AllocationNo, AllocationSpec, At, CancelVerdict, EndCause, EventNo, GpuShare, Millis,
-    Operation, PriorityTarget, Refusal, ReservationNo, ResourceAnswer, ResourceAsk, Rule, Slot,
-    Token, WaitingReason,
+    AllocationNo, AllocationSpec, At, CancelVerdict, EndCause, EventNo, GpuShare, LeaseNo, Millis,
+    Operation, PriorityTarget, Refusal, ResourceAnswer, ResourceAsk, Rule, Slot, Token,
+    WaitingReason,
 };
 
 inputs! {
@@ -85,7 +85,7 @@ pub enum Verb {
     CancelJobSet,
     SetPriority,
     CreateResource,
-    Reserve,
+    Acquire,
     Confirm,
     Release,
     Revoke,
@@ -121,16 +121,16 @@ pub enum OutcomeKind {
         version: u64,
     },
     ResourceCreated,
-    Reserved {
-        reservation: ReservationNo,
+    Granted {
+        lease: LeaseNo,
         deadline: Slot,
     },
     Confirmed,
     Released {
-        epoch: u64,
+        fencing_token: u64,
     },
     Revoked {
-        epoch: u64,
+        fencing_token: u64,
     },
     Reclaimed,
     Refused(Refusal),
@@ -283,17 +283,21 @@ impl Decided<'_> {
 }
 
 impl OutcomeKind {
-    /// A reservation has the number of the event that granted it.
+    /// A lease has the number of the event that granted it.
     fn answered(answer: &ResourceAnswer, no: EventNo) -> Self {
         match answer {
             ResourceAnswer::Created => Self::ResourceCreated,
-            ResourceAnswer::Reserved { deadline } => Self::Reserved {
-                reservation: ReservationNo::of(no),
+            ResourceAnswer::Granted { deadline } => Self::Granted {
+                lease: LeaseNo::of(no),
                 deadline: *deadline,
             },
             ResourceAnswer::Confirmed => Self::Confirmed,
-            ResourceAnswer::Released { epoch, .. } => Self::Released { epoch: *epoch },
-            ResourceAnswer::Revoked { epoch } => Self::Revoked { epoch: *epoch },
+            ResourceAnswer::Released { fencing_token, .. } => Self::Released {
+                fencing_token: *fencing_token,
+            },
+            ResourceAnswer::Revoked { fencing_token } => Self::Revoked {
+                fencing_token: *fencing_token,
+            },
             ResourceAnswer::Reclaimed { .. } => Self::Reclaimed,
             ResourceAnswer::Refused(refusal) => Self::Refused(refusal.clone()),
         }
@@ -311,7 +315,7 @@ impl OutcomeKind {
             Self::PrioritySet { .. } => "priority_set",
             Self::Applied { .. } => "applied",
             Self::ResourceCreated => "created",
-            Self::Reserved { .. } => "reserved",
+            Self::Granted { .. } => "granted",
             Self::Confirmed => "confirmed",
             Self::Released { .. } => "released",
             Self::Revoked { .. } => "revoked",
@@ -348,7 +352,7 @@ impl Verb {
     fn of_ask(ask: &ResourceAsk) -> Self {
         match ask {
             ResourceAsk::Create { .. } => Self::CreateResource,
-            ResourceAsk::Reserve { .. } => Self::Reserve,
+            ResourceAsk::Acquire { .. } => Self::Acquire,
             ResourceAsk::Confirm { .. } => Self::Confirm,
             ResourceAsk::Release { .. } => Self::Release,
             ResourceAsk::Revoke { .. } => Self::Revoke,
@@ -378,7 +382,7 @@ impl Verb {
             Self::CancelJobSet => "cancel_job_set",
             Self::SetPriority => "set_priority",
             Self::CreateResource => "create_resource",
-            Self::Reserve => "reserve",
+            Self::Acquire => "acquire",
             Self::Confirm => "confirm",
             Self::Release => "release",
             Self::Revoke => "revoke",

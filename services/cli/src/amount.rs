@@ -79,7 +79,7 @@ pub fn account(text: &str) -> Result<Account, String> {
 pub fn resource(text: &str) -> Result<QuotaResource, String> {
     QuotaResource::parse(text).ok_or_else(|| {
         format!(
-            "{text}: resources are cpu, memory, gpu, gpu:<model>, storage, pods, extended:<name> and reservations"
+            "{text}: resources are cpu, memory, gpu, gpu:<model>, storage, pods, extended:<name> and leases"
         )
     })
 }
@@ -130,7 +130,7 @@ fn kind(resource: &QuotaResource) -> Option<ResourceKind> {
         QuotaResource::Storage
         | QuotaResource::Pods
         | QuotaResource::Extended(_)
-        | QuotaResource::Reservations => None,
+        | QuotaResource::Leases => None,
     }
 }
 

@@ -32,7 +32,7 @@ pub struct Init {
     /// Copies of every stream on the NATS cluster.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
     replicas: u8,
-    /// How long a slot of reservations is, in milliseconds of the cell's clock; 0: requests say which slot they are of.
+    /// How long a slot of leases is, in milliseconds of the cell's clock; 0: requests say which slot they are of.
     /// It stays so for the life of the cell.
     #[arg(long, default_value_t = Chosen::default().slot_ms)]
     slot_ms: u64,

@@ -67,7 +67,7 @@ enum Command {
     Cancel(cancel::Cancel),
     /// Change the priority of an allocation, or of all of a job set.
     Priority(cancel::Priority),
-    /// Reserve named resources of a tenant, and give them back.
+    /// Lease named resources of a tenant, and give them back.
     Resource(resource::Resource),
     /// Follow a tenant's events.
     Watch(watch::Watch),
@@ -214,7 +214,7 @@ mod tests {
             "node list",
             "cancel --tenant t --job-set j",
             "priority --tenant t -5 --job-set j",
-            "resource --tenant t reserve r s --holder h --ttl 9",
+            "resource --tenant t acquire r s --holder h --ttl 9",
             "tenant t --cohort c --weight 2 --on-exceed wait --reclaim lower-priority --rate 20 --class a --class b",
             "tenant t --preemptible false --burst 5 --backlog 9 --priority-max -3 --default-cpu 1 --default-memory 1GiB",
             "quota set a cpu 3 --expected-version 2",

@@ -1,9 +1,9 @@
-//! Named resources of a tenant: reserved, confirmed, given back.
+//! Named resources of a tenant: granted, confirmed, given back.
 
 use crate::{Failure, stack, submit::words};
 use chassis::stack::Stack;
 use clap::{Args, Subcommand};
-use client::{Confirm, CreateResource, Operation, Reclaim, Release, ReserveBundle, Revoke};
+use client::{AcquireBundle, Confirm, CreateResource, Operation, Reclaim, Release, Revoke};
 
 #[derive(Args)]
 pub struct Resource {
@@ -23,8 +23,8 @@ pub struct Resource {
 enum ResourceCommand {
     /// Bring a resource into being.
     Create { resource: String },
-    /// Reserve resources, all or none, until they are confirmed or the time is over.
-    Reserve {
+    /// Acquire resources, all or none, until they are confirmed or the time is over.
+    Acquire {
         #[arg(required = true)]
         resources: Vec<String>,
         /// Who holds them: a name that the tenant chooses.
@@ -34,26 +34,26 @@ enum ResourceCommand {
         #[arg(long, default_value_t = 60)]
         ttl: u64,
     },
-    /// Hold a reservation without a deadline.
+    /// Hold a lease without a deadline.
     Confirm(Held),
-    /// Give a reservation back.
+    /// Give a lease back.
     Release(Held),
-    /// Withdraw the holder's authority over a confirmed reservation.
-    Revoke { reservation_id: String },
-    /// Make the resources of a revoked reservation available.
-    Reclaim { reservation_id: String },
+    /// Withdraw the holder's authority over a confirmed lease.
+    Revoke { lease_id: String },
+    /// Make the resources of a revoked lease available.
+    Reclaim { lease_id: String },
     /// Show a resource, and who holds it.
     Get { resource: String },
 }
 
 #[derive(Args)]
 struct Held {
-    reservation_id: String,
+    lease_id: String,
     #[arg(long)]
     holder: String,
-    /// As the reservation's outcome said.
+    /// As the lease's outcome said.
     #[arg(long, default_value_t = 1)]
-    epoch: u64,
+    fencing_token: u64,
 }
 
 impl Resource {
@@ -66,28 +66,28 @@ impl Resource {
                 client.create_resource(asked, id).await?;
                 println!("created");
             }
-            ResourceCommand::Reserve {
+            ResourceCommand::Acquire {
                 resources,
                 holder,
                 ttl: ttl_slots,
             } => {
-                let asked = ReserveBundle {
+                let asked = AcquireBundle {
                     resources,
                     holder,
                     ttl_slots,
                     slot,
                 };
-                let reserved = client.reserve_bundle(asked, id).await?;
+                let granted = client.acquire_bundle(asked, id).await?;
                 println!(
-                    "{} epoch {} until slot {}",
-                    reserved.reservation_id, reserved.epoch, reserved.deadline_slot
+                    "{} fencing_token {} until slot {}",
+                    granted.lease_id, granted.fencing_token, granted.deadline_slot
                 );
             }
             ResourceCommand::Confirm(held) => {
                 let asked = Confirm {
-                    reservation_id: held.reservation_id,
+                    lease_id: held.lease_id,
                     holder: held.holder,
-                    epoch: held.epoch,
+                    fencing_token: held.fencing_token,
                     slot,
                 };
                 client.confirm(asked, id).await?;
@@ -95,27 +95,21 @@ impl Resource {
             }
             ResourceCommand::Release(held) => {
                 let asked = Release {
-                    reservation_id: held.reservation_id,
+                    lease_id: held.lease_id,
                     holder: held.holder,
-                    epoch: held.epoch,
+                    fencing_token: held.fencing_token,
                     slot,
                 };
                 let released = client.release(asked, id).await?;
-                println!("released, epoch {}", released.epoch);
+                println!("released, fencing_token {}", released.fencing_token);
             }
-            ResourceCommand::Revoke { reservation_id } => {
-                let asked = Revoke {
-                    reservation_id,
-                    slot,
-                };
+            ResourceCommand::Revoke { lease_id } => {
+                let asked = Revoke { lease_id, slot };
                 let revoked = client.revoke(asked, id).await?;
-                println!("revoked, epoch {}", revoked.epoch);
+                println!("revoked, fencing_token {}", revoked.fencing_token);
             }
-            ResourceCommand::Reclaim { reservation_id } => {
-                let asked = Reclaim {
-                    reservation_id,
-                    slot,
-                };
+            ResourceCommand::Reclaim { lease_id } => {
+                let asked = Reclaim { lease_id, slot };
                 client.reclaim(asked, id).await?;
                 println!("reclaimed");
             }
@@ -127,16 +121,16 @@ impl Resource {
                     words(view.state()),
                     view.version
                 );
-                if view.reservation_id.is_empty() {
+                if view.lease_id.is_empty() {
                     return Ok(());
                 }
-                let of = client.reservation(view.reservation_id, slot, 0).await?;
+                let of = client.lease(view.lease_id, slot, 0).await?;
                 println!(
-                    "{} {} by {} epoch {} deadline slot {}: {}",
-                    of.reservation_id,
+                    "{} {} by {} fencing_token {} deadline slot {}: {}",
+                    of.lease_id,
                     words(of.state()),
                     of.holder,
-                    of.epoch,
+                    of.fencing_token,
                     of.deadline_slot,
                     of.resources.join(" ")
                 );

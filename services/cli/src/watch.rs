@@ -78,16 +78,16 @@ fn show(event: &v1::TenantEvent) {
                 format!("priority of {} set", set.allocations)
             }
             Some(v1::outcome::Result::ResourceCreated(_)) => "created".into(),
-            Some(v1::outcome::Result::Reserved(reserved)) => format!(
-                "reserved as {} until slot {}",
-                reserved.reservation_id, reserved.deadline_slot
+            Some(v1::outcome::Result::LeaseGranted(granted)) => format!(
+                "granted as {} until slot {}",
+                granted.lease_id, granted.deadline_slot
             ),
             Some(v1::outcome::Result::Confirmed(_)) => "confirmed".into(),
             Some(v1::outcome::Result::Released(released)) => {
-                format!("released, epoch {}", released.epoch)
+                format!("released, fencing token {}", released.fencing_token)
             }
             Some(v1::outcome::Result::Revoked(revoked)) => {
-                format!("revoked, epoch {}", revoked.epoch)
+                format!("revoked, fencing token {}", revoked.fencing_token)
             }
             Some(v1::outcome::Result::Reclaimed(_)) => "reclaimed".into(),
             None => "an outcome that this version does not know".into(),
@@ -110,7 +110,7 @@ fn show(event: &v1::TenantEvent) {
             format!("has priority {}", changed.priority)
         }
         Some(tenant_event::Kind::Expired(expired)) => {
-            format!("reservation {} expired", expired.reservation_id)
+            format!("lease {} expired", expired.lease_id)
         }
         Some(tenant_event::Kind::Started(_)) => "started".into(),
         Some(tenant_event::Kind::Stopping(_)) => "stopping".into(),

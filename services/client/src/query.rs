@@ -7,9 +7,9 @@
 use crate::Client;
 use prost::Message;
 use schemas::v1::{
-    AllocationQuery, AllocationReply, AllocationView, OperationQuery, OperationReply,
-    OperationView, QueryRefused, Refusal, ReservationQuery, ReservationReply, ReservationView,
-    ResourceQuery, ResourceReply, ResourceView,
+    AllocationQuery, AllocationReply, AllocationView, LeaseQuery, LeaseReply, LeaseView,
+    OperationQuery, OperationReply, OperationView, QueryRefused, Refusal, ResourceQuery,
+    ResourceReply, ResourceView,
 };
 use vocab::Rule;
 
@@ -61,20 +61,20 @@ impl Client {
         reply.view.ok_or(QueryError::Empty)
     }
 
-    /// Where a reservation of named resources stands. The slot is needed where the cell counts slots by requests, and only
+    /// Where a lease of named resources stands. The slot is needed where the cell counts slots by requests, and only
     /// there.
-    pub async fn reservation(
+    pub async fn lease(
         &self,
-        reservation_id: impl Into<String>,
+        lease_id: impl Into<String>,
         slot: Option<u64>,
         at_lsn: u64,
-    ) -> Result<ReservationView, QueryError> {
-        let query = ReservationQuery {
-            reservation_id: reservation_id.into(),
+    ) -> Result<LeaseView, QueryError> {
+        let query = LeaseQuery {
+            lease_id: lease_id.into(),
             slot,
             at_lsn,
         };
-        let reply: ReservationReply = self.ask("reservation", &query).await?;
+        let reply: LeaseReply = self.ask("lease", &query).await?;
         reply.view.ok_or(QueryError::Empty)
     }
 

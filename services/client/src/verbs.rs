@@ -2,11 +2,11 @@
 
 use crate::{Client, Failed, NoOutcome, Operation};
 use schemas::v1::{
-    Applied, Cancel, CancelJobSet, Cancelled, Confirm, Confirmed, CreateResource, JobSetCancelled,
-    Outcome, PrioritySet, Reclaim, Reclaimed, Release, Released, Reserve, ReserveBundle, Reserved,
-    ResourceCreated, Revoke, Revoked, SetBudget, SetCordon, SetNode, SetPriority, SetPriorityClass,
-    SetQueue, SetQuota, SetRate, SetReservation, SetScheduling, SetTenant, Submit, Submitted,
-    outcome::Result as Decided, request::Verb, set_priority::Target,
+    Acquire, AcquireBundle, Applied, Cancel, CancelJobSet, Cancelled, Confirm, Confirmed,
+    CreateResource, JobSetCancelled, LeaseGranted, Outcome, PrioritySet, Reclaim, Reclaimed,
+    Release, Released, ResourceCreated, Revoke, Revoked, SetBudget, SetCordon, SetNode,
+    SetPriority, SetPriorityClass, SetQueue, SetQuota, SetRate, SetReservation, SetScheduling,
+    SetTenant, Submit, Submitted, outcome::Result as Decided, request::Verb, set_priority::Target,
 };
 
 /// A verb's call: the verb, and the kind of outcome that is its success.
@@ -34,17 +34,17 @@ verbs! {
     submit, Submit -> Submitted;
     /// Brings a named resource of the tenant's into being.
     create_resource, CreateResource -> ResourceCreated;
-    /// Reserves one resource until a deadline, or until it is confirmed.
-    reserve, Reserve -> Reserved;
-    /// Reserves several resources, all or none.
-    reserve_bundle, ReserveBundle -> Reserved;
-    /// Holds a reservation without a deadline.
+    /// Acquires one resource until a deadline, or until it is confirmed.
+    acquire, Acquire -> LeaseGranted;
+    /// Acquires several resources, all or none.
+    acquire_bundle, AcquireBundle -> LeaseGranted;
+    /// Holds a lease without a deadline.
     confirm, Confirm -> Confirmed;
-    /// Gives a reservation back.
+    /// Gives a lease back.
     release, Release -> Released;
-    /// Withdraws the holder's authority over a confirmed reservation.
+    /// Withdraws the holder's authority over a confirmed lease.
     revoke, Revoke -> Revoked;
-    /// Makes the resources of a revoked reservation available.
+    /// Makes the resources of a revoked lease available.
     reclaim, Reclaim -> Reclaimed;
     /// Operators only: sets all of one tenant.
     set_tenant, SetTenant -> Applied;

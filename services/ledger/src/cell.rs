@@ -28,7 +28,7 @@ const ADOPTED: &str = "apportion_adopted";
 pub struct Chosen {
     /// Copies of every stream.
     pub replicas: usize,
-    /// The length of a slot of reservations on the cell's clock, in milliseconds; 0: requests say which slot they are of.
+    /// The length of a slot of leases on the cell's clock, in milliseconds; 0: requests say which slot they are of.
     pub slot_ms: u64,
     /// Its feature level.
     pub level: Level,

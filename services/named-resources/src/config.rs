@@ -7,9 +7,9 @@ use serde::Deserialize;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// What each tenant may have of named resources and reservations.
-    pub reservations: Bounds,
-    /// The length of a slot of reservations on the cell's clock, in milliseconds; 0: requests say which slot they are of.
+    /// What each tenant may have of named resources and leases.
+    pub leases: Bounds,
+    /// The length of a slot of leases on the cell's clock, in milliseconds; 0: requests say which slot they are of.
     /// The ledger says it, no file does.
     #[serde(skip)]
     pub slot_ms: u64,
@@ -18,7 +18,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            reservations: Bounds::default(),
+            leases: Bounds::default(),
             slot_ms: 1000,
         }
     }

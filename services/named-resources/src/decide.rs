@@ -7,7 +7,7 @@
 
 use super::{Config, Named};
 use ledger::{Decider, Draft};
-use vocab::fact::{ReservationExpired, ResourceDecided, Scheduler};
+use vocab::fact::{LeaseExpired, ResourceDecided, Scheduler};
 use vocab::{Slot, Token};
 
 /// A decider whose state has the named resources in it.
@@ -57,7 +57,7 @@ impl Named {
         let slot = asked.slot.max(tenant.space.slot());
         let answer = tenant
             .space
-            .decide(&asked.ask, slot, tenant.limit, &config.reservations);
+            .decide(&asked.ask, slot, tenant.limit, &config.leases);
         Some(ResourceDecided {
             request: asked.no,
             answer,
@@ -106,21 +106,19 @@ fn expire<D: Holds>(
         let Some(space) = state.named().space(tenant) else {
             return;
         };
-        let Some((reservation, deadline)) = space.due(through).next() else {
+        let Some((lease, deadline)) = space.due(through).next() else {
             return;
         };
         let slot = through.max(space.slot());
         // Where the end of its history would lie beyond the last slot, it cannot expire any more.
-        let Ok(Some(expiry)) =
-            space.decide_expiry(reservation, deadline, slot, &config.reservations)
-        else {
+        let Ok(Some(expiry)) = space.decide_expiry(lease, deadline, slot, &config.leases) else {
             return;
         };
-        let expired = ReservationExpired {
+        let expired = LeaseExpired {
             tenant: tenant.clone(),
-            reservation,
+            lease,
             slot,
-            epoch: expiry.epoch,
+            fencing_token: expiry.fencing_token,
             retire_after: expiry.retire_after,
         };
         draft.emit(state, expired);

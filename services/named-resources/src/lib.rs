@@ -2,7 +2,7 @@
 //!
 //! [`Named`] is folded from the ledger: [`Named::observe`] takes in what was asked and which limits hold, [`decide`] says
 //! what comes of it, and [`Named::decided`] and [`Named::expired`] apply that. It knows no other part of the state that it
-//! is in. What a single tenant's resources and reservations may go through is the matter of a [`Space`].
+//! is in. What a single tenant's resources and leases may go through is the matter of a [`Space`].
 
 mod config;
 mod decide;
@@ -10,13 +10,13 @@ mod space;
 
 pub use config::Config;
 pub use decide::{Holds, decide};
-pub use space::{Bounds, ReservationView, ResourceState, ResourceView, Space, Unfit, UnfitBound};
+pub use space::{Bounds, LeaseView, ResourceState, ResourceView, Space, Unfit, UnfitBound};
 
 use ledger::Scratch;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use vocab::{
-    Account, At, EventNo, Limits, Millis, QuotaResource, Refusal, ReservationNo, ResourceAnswer,
+    Account, At, EventNo, LeaseNo, Limits, Millis, QuotaResource, Refusal, ResourceAnswer,
     ResourceAsk, Slot, Token, Validity, inputs,
 };
 
@@ -36,7 +36,7 @@ pub struct Named {
     tenants: BTreeMap<Token, Tenant>,
     /// To be decided, in the order of their numbers.
     asked: VecDeque<Asked>,
-    /// Tenants that have reservations whose deadline is not after the tenant's latest slot.
+    /// Tenants that have leases whose deadline is not after the tenant's latest slot.
     overdue: BTreeSet<Token>,
     #[serde(skip)]
     clock: Scratch<Clock>,
@@ -45,7 +45,7 @@ pub struct Named {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Tenant {
     space: Space,
-    /// Live reservations that it may have.
+    /// Live leases that it may have.
     limit: Option<u64>,
 }
 
@@ -97,7 +97,7 @@ impl Named {
 
     /// From here on the limits hold.
     fn limit(&mut self, account: &Account, resource: &QuotaResource, limits: Option<&Limits>) {
-        if account.team.is_none() && *resource == QuotaResource::Reservations {
+        if account.team.is_none() && *resource == QuotaResource::Leases {
             let tenant = self.tenants.entry(account.tenant.clone()).or_default();
             tenant.limit = limits.map(|limits| limits.hard);
         }
@@ -108,15 +108,10 @@ impl Named {
     }
 
     /// As it stands at `slot`, or at the tenant's latest if that is later.
-    pub fn reservation(
-        &self,
-        tenant: &Token,
-        no: ReservationNo,
-        slot: Slot,
-    ) -> Result<ReservationView, Refusal> {
+    pub fn lease(&self, tenant: &Token, no: LeaseNo, slot: Slot) -> Result<LeaseView, Refusal> {
         let none = Space::default();
         let space = self.space(tenant).unwrap_or(&none);
-        space.reservation(no, slot.max(space.slot()))
+        space.lease(no, slot.max(space.slot()))
     }
 
     pub fn wake_at(&self) -> Option<Millis> {
@@ -138,8 +133,8 @@ impl Named {
         let tenant = self.tenants.get_mut(&asked.tenant);
         let space = &mut tenant.ok_or("no such tenant")?.space;
         let slot = asked.slot.max(space.slot());
-        space.apply(ReservationNo::of(no), &asked.ask, slot, answer)?;
-        if let (ResourceAnswer::Reserved { deadline }, Some(earliest)) =
+        space.apply(LeaseNo::of(no), &asked.ask, slot, answer)?;
+        if let (ResourceAnswer::Granted { deadline }, Some(earliest)) =
             (answer, &mut self.clock.earliest)
         {
             *earliest = (*earliest).min(*deadline);
@@ -151,11 +146,11 @@ impl Named {
     pub fn expired(
         &mut self,
         tenant: &Token,
-        reservation: ReservationNo,
+        lease: LeaseNo,
         (slot, retire_after): (Slot, Slot),
     ) -> Result<(), Unfit> {
         let of = self.tenants.get_mut(tenant).ok_or("no such tenant")?;
-        of.space.expire(reservation, slot, retire_after)?;
+        of.space.expire(lease, slot, retire_after)?;
         self.note_overdue(tenant);
         Ok(())
     }

@@ -8,8 +8,8 @@
 mod book;
 mod budget;
 mod hours;
+mod leases;
 mod plan;
-mod reservations;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -23,9 +23,9 @@ pub use waiting::{Reclaimed, WaitingState};
 use crate::domain::{Holding, Input as Heard, Quota};
 use book::Book;
 use budget::Budgets;
+use leases::Leases;
 use ledger::{Batching, Decider, Frame, IllegalEvent, Projection, Unread};
 use plan::Plans;
-use reservations::Reservations;
 use serde::{Deserialize, Serialize};
 use vocab::fact::{Applied, Inputs, QuotaFact, QuotaSet};
 use vocab::{Account, AllocationNo, At, Kinds, Millis, QuotaResource, Token, Validity, inputs};
@@ -59,7 +59,7 @@ pub struct WarmProjection {
     book: Book,
     plans: Plans,
     waiting: Waiting,
-    reservations: Reservations,
+    leases: Leases,
     budgets: Budgets,
     /// Whose holdings or limits the event has changed.
     #[serde(skip)]
@@ -71,7 +71,7 @@ inputs! {
     enum Beside {
         ResourceAsked,
         ResourceDecided,
-        ReservationExpired,
+        LeaseExpired,
     }
 }
 
@@ -86,8 +86,8 @@ inputs! {
 impl WarmProjection {
     fn advance(&mut self, at: &At, out: &mut Vec<Change>) {
         self.now = self.now.max(at.now);
-        let (quota, reservations) = (&self.quota, &self.reservations);
-        let holding = |key: &Key| holding(quota, reservations, key);
+        let (quota, leases) = (&self.quota, &self.leases);
+        let holding = |key: &Key| holding(quota, leases, key);
         if self.book.roll(self.now, holding, out) {
             self.budgets.change_all();
         }
@@ -256,36 +256,36 @@ impl WarmProjection {
     fn beside(&mut self, at: &At, input: Beside<'_>) {
         let changed = match input {
             Beside::ResourceAsked(fact) => {
-                (self.reservations).asked(at.no, &fact.operation.tenant, &fact.ask);
+                (self.leases).asked(at.no, &fact.operation.tenant, &fact.ask);
                 None
             }
             Beside::ResourceDecided(fact) => {
-                (self.reservations).decided(fact.request, &fact.answer, at.no)
+                (self.leases).decided(fact.request, &fact.answer, at.no)
             }
-            Beside::ReservationExpired(fact) => self.reservations.expired(fact.reservation),
+            Beside::LeaseExpired(fact) => self.leases.expired(fact.lease),
         };
-        self.touched.extend(changed.map(reservations_of));
+        self.touched.extend(changed.map(leases_of));
     }
 
     /// Takes what has changed into its rows.
     fn settle(&mut self) {
         for key in self.touched.drain(..) {
-            let holding = holding(&self.quota, &self.reservations, &key);
+            let holding = holding(&self.quota, &self.leases, &key);
             self.book.take(&key, &holding, self.now);
         }
     }
 }
 
-fn reservations_of(tenant: Token) -> Key {
-    (Account::tenant(tenant), QuotaResource::Reservations)
+fn leases_of(tenant: Token) -> Key {
+    (Account::tenant(tenant), QuotaResource::Leases)
 }
 
-fn holding(quota: &Quota, reservations: &Reservations, (account, resource): &Key) -> Holding {
+fn holding(quota: &Quota, leases: &Leases, (account, resource): &Key) -> Holding {
     let holding = quota.holding(account, resource);
-    if *resource != QuotaResource::Reservations || account.team.is_some() {
+    if *resource != QuotaResource::Leases || account.team.is_some() {
         return holding;
     }
-    let used = reservations.of(&account.tenant);
+    let used = leases.of(&account.tenant);
     Holding {
         used,
         own: used,
@@ -299,7 +299,7 @@ impl Projection for WarmProjection {
 
     const NAME: &'static str = "quota";
     /// Up to 3 it had books of its own: it is folded from the beginning.
-    const STATE_VERSION: u32 = 4;
+    const STATE_VERSION: u32 = 5;
     const BATCHING: Batching = Batching::BULK;
 
     fn project(
@@ -351,8 +351,8 @@ impl Projection for WarmProjection {
     }
 
     fn end_batch(&mut self, out: &mut Vec<Change>) {
-        let (quota, reservations) = (&self.quota, &self.reservations);
-        self.book.rows(|key| holding(quota, reservations, key), out);
+        let (quota, leases) = (&self.quota, &self.leases);
+        self.book.rows(|key| holding(quota, leases, key), out);
         self.budgets.rows(quota, self.now, out);
     }
 }

@@ -14,7 +14,7 @@ use chassis::{
 use domain::Scheduler;
 use futures::future::BoxFuture;
 use ledger::jetstream::Readers;
-use query::{AllocationQueries, ReservationQueries, ResourceQueries};
+use query::{AllocationQueries, LeaseQueries, ResourceQueries};
 
 /// The service, for the chassis.
 pub struct SchedulerService;
@@ -58,7 +58,7 @@ impl Service for SchedulerService {
                 &mark,
             )
             .on(
-                ReservationQueries {
+                LeaseQueries {
                     pool: pool.clone(),
                     cell,
                     clock: ctx.clock.clone(),
@@ -90,7 +90,7 @@ mod tests {
         let refusal = chassis::Config::<super::Config>::from_toml(&unfit).unwrap_err();
         assert_eq!(
             refusal.to_string(),
-            "(inline): `service.reservations`: ttl_slots_max is 0, must be at least 1"
+            "(inline): `service.leases`: ttl_slots_max is 0, must be at least 1"
         );
     }
 }

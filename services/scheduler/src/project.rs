@@ -164,7 +164,7 @@ inputs! {
         ReservationDecided,
         ResourceAsked,
         ResourceDecided,
-        ReservationExpired,
+        LeaseExpired,
     }
 }
 
@@ -173,7 +173,7 @@ impl Projection for WarmProjection {
     type Input<'a> = Input<'a>;
 
     const NAME: &'static str = "scheduler";
-    const STATE_VERSION: u32 = 5;
+    const STATE_VERSION: u32 = 6;
     const BATCHING: Batching = Batching::BULK;
 
     fn project(
@@ -248,7 +248,7 @@ impl Projection for WarmProjection {
                 ..
             }) => self.named.ask(at.no, &operation.tenant, *slot, ask),
             Input::ResourceDecided(fact) => return named::decided(&mut self.named, at, fact, out),
-            Input::ReservationExpired(fact) => {
+            Input::LeaseExpired(fact) => {
                 return named::expired(&mut self.named, at, fact, out);
             }
         }

@@ -4,4 +4,4 @@ mod allocation;
 mod named;
 
 pub use allocation::AllocationQueries;
-pub use named::{ReservationQueries, ResourceQueries};
+pub use named::{LeaseQueries, ResourceQueries};

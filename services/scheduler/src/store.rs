@@ -13,9 +13,7 @@ mod settings;
 pub use allocations::{Allocation, allocation, changed_behind};
 pub use explain::{Explanation, explain, waits_for};
 pub use history::RETENTION_MS;
-pub use named::{
-    Looked, NamedReservation, NamedResource, Space, named_reservation, named_resource,
-};
+pub use named::{Looked, NamedLease, NamedResource, Space, named_lease, named_resource};
 pub use preemptions::{PreemptionEvent, preemptions};
 pub use queue::{PlaceInQueue, Queued, Standing, queue};
 pub use queues::{Held, QueueState, Share, queues};
@@ -52,7 +50,7 @@ pub const TABLES: &[&Table] = &[
     preemptions::Record::TABLE,
     history::Record::TABLE,
     named::Resource::TABLE,
-    named::Reservation::TABLE,
+    named::Lease::TABLE,
     Space::TABLE,
 ];
 pub const VIEWS: &str = include_str!("store/views.sql");
@@ -98,7 +96,7 @@ impl WarmState for SchedulerTables {
                 Change::Entry(entry) => entries.push(&**entry),
                 Change::Setting(row) => settings.push(&**row),
                 Change::Resource(row) => named.resource(row),
-                Change::Held(row) => named.reservation(row),
+                Change::Held(row) => named.lease(row),
                 Change::Space(row) => named.space(row),
             }
         }
@@ -129,8 +127,8 @@ impl WarmState for SchedulerTables {
     async fn wipe(&self, tx: &mut PgConnection) -> Result<(), WarmError> {
         sqlx::query!(
             "TRUNCATE allocations, scheduling_queue, preemption_events, explanations, queues, priority_classes,
-                      scheduling_policy, cordons, reservations, tenant_weights, named_resources, named_reservations,
-                      reservation_spaces"
+                      scheduling_policy, cordons, reservations, tenant_weights, named_resources, leases,
+                      lease_spaces"
         )
         .execute(tx)
         .await?;

@@ -6,9 +6,9 @@ use sqlx::{Decode, Postgres, Row as _, Type, postgres::PgRow, types::Json};
 use std::fmt;
 use uuid::Uuid;
 use vocab::{
-    AllocationNo, BudgetOf, EndCause, EventNo, Lsn, Millis, OnExceed, PendingGroupNo, Period,
-    PlacementPolicy, PreemptionCause, QosClass, QueueOrder, QuotaResource, ReclaimFrom,
-    ReservationNo, ReservationState, Rule, Stage, Token, WaitingReason,
+    AllocationNo, BudgetOf, EndCause, EventNo, LeaseNo, LeaseState, Lsn, Millis, OnExceed,
+    PendingGroupNo, Period, PlacementPolicy, PreemptionCause, QosClass, QueueOrder, QuotaResource,
+    ReclaimFrom, Rule, Stage, Token, WaitingReason,
 };
 
 /// A type of Postgres, by its name and the fixed numbers that it and its arrays have in `pg_type`.
@@ -213,7 +213,7 @@ values! {
     Lsn: BIGINT, |v, what, out| big(what, v.0, out), i64, |found, what| unsigned(what, found).map(Lsn);
     EventNo: BIGINT, |v, what, out| big(what, v.0, out), i64, |found, what| unsigned(what, found).map(EventNo);
     AllocationNo: BIGINT, |v, what, out| big(what, v.0, out), i64, |found, what| unsigned(what, found).map(AllocationNo);
-    ReservationNo: BIGINT, |v, what, out| big(what, v.0, out), i64, |found, what| unsigned(what, found).map(ReservationNo);
+    LeaseNo: BIGINT, |v, what, out| big(what, v.0, out), i64, |found, what| unsigned(what, found).map(LeaseNo);
     PendingGroupNo: BIGINT, |v, what, out| big(what, v.0, out), i64, |found, what| unsigned(what, found).map(PendingGroupNo);
     u128: NUMERIC, |v, _, out| { Numeric(*v).write(out); Ok(()) }, Numeric, |found, _| Ok(found.0);
     String: TEXT, |v, _, out| put(v.as_bytes(), out), String, |found, _| Ok(found);
@@ -406,7 +406,7 @@ names!(
     QosClass,
     QueueOrder,
     ReclaimFrom,
-    ReservationState,
+    LeaseState,
     WaitingReason,
 );
 
@@ -427,7 +427,7 @@ impl Value for QuotaResource {
 
     fn check(column: &str) -> Option<String> {
         const NAME: &str = "[A-Za-z0-9_-]{1,64}";
-        let any = format!("cpu|memory|gpu|gpu:{NAME}|storage|pods|extended:{NAME}|reservations");
+        let any = format!("cpu|memory|gpu|gpu:{NAME}|storage|pods|extended:{NAME}|leases");
         Some(format!("{column} ~ '^({any})$'"))
     }
 

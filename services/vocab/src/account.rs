@@ -79,8 +79,8 @@ pub enum QuotaResource {
     Pods,
     /// In the unit that the operator gave it.
     Extended(Token),
-    /// Reservations of named resources that have not ended.
-    Reservations,
+    /// Leases of named resources that have not ended.
+    Leases,
 }
 
 impl QuotaResource {
@@ -102,7 +102,7 @@ impl QuotaResource {
         }
     }
 
-    /// `cpu`, `memory`, `gpu`, `gpu:<model>`, `storage`, `pods`, `extended:<name>` or `reservations`.
+    /// `cpu`, `memory`, `gpu`, `gpu:<model>`, `storage`, `pods`, `extended:<name>` or `leases`.
     pub fn parse(text: &str) -> Option<Self> {
         Some(match text.split_once(':') {
             Some(("gpu", model)) => Self::GpuModel(Token::new(model).ok()?),
@@ -111,7 +111,7 @@ impl QuotaResource {
             None => match text {
                 Self::STORAGE => Self::Storage,
                 "pods" => Self::Pods,
-                "reservations" => Self::Reservations,
+                "leases" => Self::Leases,
                 _ => Self::of(ResourceKind::parse(text)?),
             },
         })
@@ -155,7 +155,7 @@ impl fmt::Display for QuotaResource {
             Self::Storage => f.write_str(Self::STORAGE),
             Self::Pods => f.write_str("pods"),
             Self::Extended(name) => write!(f, "extended:{name}"),
-            Self::Reservations => f.write_str("reservations"),
+            Self::Leases => f.write_str("leases"),
         }
     }
 }
@@ -508,7 +508,7 @@ mod tests {
             "storage",
             "pods",
             "extended:fpga",
-            "reservations",
+            "leases",
         ] {
             assert_eq!(QuotaResource::parse(text).unwrap().to_string(), text);
         }

@@ -266,7 +266,7 @@ facts! {
         AllocationReprioritised = 52 of allocation,
         PriorityDecided = 53,
         ResourceDecided = 54,
-        ReservationExpired = 55,
+        LeaseExpired = 55,
     }
     NodeHeartbeat: NodeHeartbeatFact {
         NodeRegistered = 70,

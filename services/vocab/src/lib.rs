@@ -35,7 +35,7 @@ pub use kind::Kinds;
 pub use level::Level;
 pub use life::{LifeFact, Stage, Stop};
 pub use refusal::{Refusal, Rule};
-pub use resource::{ReservationNo, ReservationState, ResourceAnswer, ResourceAsk, Slot};
+pub use resource::{LeaseNo, LeaseState, ResourceAnswer, ResourceAsk, Slot};
 pub use rules::{
     GroupTerm, NumaPolicy, Operator, PlacementRules, Requirement, Spread, Taint, Toleration,
     Topology, Zone,

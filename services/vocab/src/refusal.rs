@@ -130,20 +130,20 @@ rules! {
     ResourceNotFound = 45, "resource_not_found", true;
     ResourceBusy = 46, "resource_busy", true;
     BundleTooLarge = 47, "bundle_too_large", false;
-    ReservationTableFull = 48, "reservation_table_full", true;
-    /// As many reservations end at this deadline as may.
+    LeaseTableFull = 48, "lease_table_full", true;
+    /// As many leases end at this deadline as may.
     ExpirationIndexFull = 49, "expiration_index_full", true;
-    ReservationNotFound = 50, "reservation_not_found", false;
+    LeaseNotFound = 50, "lease_not_found", false;
     /// It has ended, and its history is over.
-    ReservationRetired = 51, "reservation_retired", false;
+    LeaseRetired = 51, "lease_retired", false;
     HolderMismatch = 52, "holder_mismatch", false;
-    /// `limit` is the epoch of the reservation, `actual` the one that was named.
-    StaleEpoch = 53, "stale_epoch", false;
-    /// The reservation is in a state that this does not apply to.
+    /// `limit` is the fencing token of the lease, `actual` the one that was named.
+    StaleFencingToken = 53, "stale_fencing_token", false;
+    /// The lease is in a state that this does not apply to.
     InvalidState = 54, "invalid_state", false;
     /// A read that names a position which is not applied yet; `limit` is how far it is, `actual` what was asked for.
     NotApplied = 55, "not_applied", true;
-    ReservationIdInvalid = 56, "reservation_id_invalid", false;
+    LeaseIdInvalid = 56, "lease_id_invalid", false;
     /// Members of its gang are missing; `limit` is its size, `actual` how many there are.
     IncompleteGang = 57, "incomplete_gang", true;
     /// It is to start after what is not one of this tenant's allocations, or ended longer ago than is remembered.

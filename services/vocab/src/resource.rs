@@ -4,10 +4,10 @@ use crate::{AllocationId, CellNo, EventNo, Refusal, Token};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Logical time of reservations: the cell's clock in units of the cell's slot, or what the requests say.
+/// Logical time of leases: the cell's clock in units of the cell's slot, or what the requests say.
 pub type Slot = u64;
 
-/// A reservation inside its cell: the number of the scheduler's event that granted it.
+/// A lease inside its cell: the number of the scheduler's event that granted it.
 #[derive(
     Debug,
     Clone,
@@ -23,16 +23,16 @@ pub type Slot = u64;
     wire::Wire,
 )]
 #[wire(transparent)]
-pub struct ReservationNo(pub u64);
+pub struct LeaseNo(pub u64);
 
-impl ReservationNo {
-    /// `(cell << 64) | number`. Reservations and allocations are numbered by different writers: an id says what it is by
+impl LeaseNo {
+    /// `(cell << 64) | number`. Leases and allocations are numbered by different writers: an id says what it is by
     /// the field that it stands in.
     pub fn id(self, cell: CellNo) -> AllocationId {
         AllocationId(Uuid::from_u64_pair(cell.0, self.0))
     }
 
-    /// The reservation that an event granted.
+    /// The lease that an event granted.
     pub fn of(granted: EventNo) -> Self {
         Self(granted.0)
     }
@@ -45,8 +45,8 @@ pub enum ResourceAsk {
     #[wire(3, bare)]
     Create { resource: Token },
     /// All of them or none, until the deadline or until they are confirmed.
-    #[wire(4, message = "ReserveAsk")]
-    Reserve {
+    #[wire(4, message = "AcquireAsk")]
+    Acquire {
         #[wire(1)]
         resources: Vec<Token>,
         #[wire(2)]
@@ -58,26 +58,26 @@ pub enum ResourceAsk {
     #[wire(5, message = "HolderAsk")]
     Confirm {
         #[wire(1)]
-        reservation: ReservationNo,
+        lease: LeaseNo,
         #[wire(2)]
         holder: Token,
         #[wire(3)]
-        epoch: u64,
+        fencing_token: u64,
     },
     #[wire(6, message = "HolderAsk")]
     Release {
         #[wire(1)]
-        reservation: ReservationNo,
+        lease: LeaseNo,
         #[wire(2)]
         holder: Token,
         #[wire(3)]
-        epoch: u64,
+        fencing_token: u64,
     },
     /// Withdraws the holder's authority; its resources are not free before they are reclaimed.
     #[wire(7, bare)]
-    Revoke { reservation: ReservationNo },
+    Revoke { lease: LeaseNo },
     #[wire(8, bare)]
-    Reclaim { reservation: ReservationNo },
+    Reclaim { lease: LeaseNo },
 }
 
 /// What came of it.
@@ -86,31 +86,31 @@ pub enum ResourceAsk {
 pub enum ResourceAnswer {
     #[wire(2, message = "ResourceDecided.Created")]
     Created,
-    /// The reservation's number is that of the event that says so. Its epoch is 1.
+    /// The lease's number is that of the event that says so. Its fencing token is 1.
     #[wire(3, bare)]
-    Reserved { deadline: Slot },
+    Granted { deadline: Slot },
     #[wire(4, message = "ResourceDecided.Confirmed")]
     Confirmed,
     /// What has ended is remembered up to and with `retire_after`.
-    #[wire(5, message = "ReservationEnd")]
+    #[wire(5, message = "LeaseEnd")]
     Released {
         #[wire(1)]
-        epoch: u64,
+        fencing_token: u64,
         #[wire(2)]
         retire_after: Slot,
     },
     #[wire(6, bare)]
-    Revoked { epoch: u64 },
+    Revoked { fencing_token: u64 },
     #[wire(7, bare)]
     Reclaimed { retire_after: Slot },
     #[wire(8)]
     Refused(Refusal),
 }
 
-/// The state of a reservation. Stable numbers, the same as the contract's.
+/// The state of a lease. Stable numbers, the same as the contract's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum ReservationState {
-    Reserved = 1,
+pub enum LeaseState {
+    Granted = 1,
     Confirmed = 2,
     Revoking = 3,
     Released = 4,
@@ -118,9 +118,9 @@ pub enum ReservationState {
     Revoked = 6,
 }
 
-impl ReservationState {
+impl LeaseState {
     pub const ALL: [Self; 6] = [
-        Self::Reserved,
+        Self::Granted,
         Self::Confirmed,
         Self::Revoking,
         Self::Released,
@@ -130,7 +130,7 @@ impl ReservationState {
 
     pub fn name(self) -> &'static str {
         match self {
-            Self::Reserved => "reserved",
+            Self::Granted => "granted",
             Self::Confirmed => "confirmed",
             Self::Revoking => "revoking",
             Self::Released => "released",

@@ -19,10 +19,10 @@ pub enum Bug {
     BorrowedBeyondPool,
     /// Lets a burst go on for ever.
     BurstForever,
-    /// Ends a reservation a slot before its deadline.
-    ReservationEarly,
+    /// Ends a lease a slot before its deadline.
+    LeaseEarly,
     /// Takes the word of a holder whose authority is gone.
-    StaleEpochAccepted,
+    StaleFencingTokenAccepted,
     /// Adopts a step of a machine's clock.
     ClockStepAdopted,
     /// Makes room for what its queue may not have.
@@ -73,8 +73,8 @@ impl Bug {
         Self::OverAtHigherLevel,
         Self::BorrowedBeyondPool,
         Self::BurstForever,
-        Self::ReservationEarly,
-        Self::StaleEpochAccepted,
+        Self::LeaseEarly,
+        Self::StaleFencingTokenAccepted,
         Self::ClockStepAdopted,
         Self::PreemptOverQueueLimit,
         Self::NomineeIgnoresFilters,

@@ -154,10 +154,10 @@ fn the_last_one_of_a_oneof_counts() {
             other => panic!("{other:?}"),
         }
     };
-    let reserved = |deadline| ResourceAnswer::Reserved { deadline };
-    assert_eq!(decided(&[varint(3, &[4])]), reserved(4));
-    assert_eq!(decided(&[varint(3, &[4]), varint(3, &[5])]), reserved(5));
-    assert_eq!(decided(&[bytes(4, b""), varint(3, &[0])]), reserved(0));
+    let granted = |deadline| ResourceAnswer::Granted { deadline };
+    assert_eq!(decided(&[varint(3, &[4])]), granted(4));
+    assert_eq!(decided(&[varint(3, &[4]), varint(3, &[5])]), granted(5));
+    assert_eq!(decided(&[bytes(4, b""), varint(3, &[0])]), granted(0));
     assert_eq!(
         decided(&[varint(3, &[4]), bytes(4, b"")]),
         ResourceAnswer::Confirmed

@@ -1,7 +1,7 @@
 //! What a client saw of one call, and what the ledger says.
 
 use serde::{Deserialize, Serialize};
-use vocab::{ReservationState, ResourceAnswer, ResourceAsk, Rule, Slot, Token};
+use vocab::{LeaseState, ResourceAnswer, ResourceAsk, Rule, Slot, Token};
 
 /// One message that was sent. Sent again, it is another call of the same operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,17 +36,17 @@ pub enum Seen {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Answer {
     Created,
-    Reserved {
-        reservation: u64,
-        epoch: u64,
+    Granted {
+        lease: u64,
+        fencing_token: u64,
         deadline: Slot,
     },
     Confirmed,
     Released {
-        epoch: u64,
+        fencing_token: u64,
     },
     Revoked {
-        epoch: u64,
+        fencing_token: u64,
     },
     Reclaimed,
     Refused {
@@ -63,13 +63,13 @@ pub struct Decision {
     pub retire_after: Option<Slot>,
 }
 
-/// A reservation that was looked up, outside of the ledger's order.
+/// A lease that was looked up, outside of the ledger's order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Read {
     pub client: Token,
     pub tenant: Token,
-    pub reservation: u64,
+    pub lease: u64,
     pub invoked_ns: u64,
     pub answered_ns: u64,
     /// The position that it named: it must not see less. None: it has to see all that was answered before it.
@@ -83,9 +83,9 @@ pub struct Read {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Found {
-    Reservation {
-        state: ReservationState,
-        epoch: u64,
+    Lease {
+        state: LeaseState,
+        fencing_token: u64,
         holder: Token,
         deadline: Slot,
     },
@@ -118,10 +118,10 @@ pub enum Fact {
     },
     /// `OperationRefused`: the inbox refused it and recorded that, without its content.
     Refused { operation_id: Token, rule: Rule },
-    /// `ReservationExpired`: nobody asked for it.
+    /// `LeaseExpired`: nobody asked for it.
     Expired {
-        reservation: u64,
-        epoch: u64,
+        lease: u64,
+        fencing_token: u64,
         retire_after: Slot,
     },
 }
@@ -149,20 +149,30 @@ impl Decision {
     pub fn of(event_no: u64, answer: &ResourceAnswer) -> Self {
         let (answer, retire_after) = match answer {
             ResourceAnswer::Created => (Answer::Created, None),
-            ResourceAnswer::Reserved { deadline } => {
-                let granted = Answer::Reserved {
-                    reservation: event_no,
-                    epoch: 1,
+            ResourceAnswer::Granted { deadline } => {
+                let granted = Answer::Granted {
+                    lease: event_no,
+                    fencing_token: 1,
                     deadline: *deadline,
                 };
                 (granted, None)
             }
             ResourceAnswer::Confirmed => (Answer::Confirmed, None),
             ResourceAnswer::Released {
-                epoch,
+                fencing_token,
                 retire_after,
-            } => (Answer::Released { epoch: *epoch }, Some(*retire_after)),
-            ResourceAnswer::Revoked { epoch } => (Answer::Revoked { epoch: *epoch }, None),
+            } => (
+                Answer::Released {
+                    fencing_token: *fencing_token,
+                },
+                Some(*retire_after),
+            ),
+            ResourceAnswer::Revoked { fencing_token } => (
+                Answer::Revoked {
+                    fencing_token: *fencing_token,
+                },
+                None,
+            ),
             ResourceAnswer::Reclaimed { retire_after } => (Answer::Reclaimed, Some(*retire_after)),
             ResourceAnswer::Refused(refusal) => (Answer::refused(refusal.rule), None),
         };

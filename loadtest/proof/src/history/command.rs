@@ -177,12 +177,12 @@ async fn entries(ledger: &JetStreamBus, tenant: &Token) -> Result<(Vec<Entry>, u
 /// As the services have them when nobody sets anything.
 fn bounds() -> Bounds {
     let (scheduler, admission) = (
-        scheduler::Config::default().reservations,
+        scheduler::Config::default().leases,
         admission::Config::default(),
     );
     Bounds {
         resources_max: scheduler.resources_max as usize,
-        reservations_max: scheduler.reservations_max as usize,
+        leases_max: scheduler.leases_max as usize,
         members_max: scheduler.bundle_max,
         ttl_slots_max: scheduler.ttl_slots_max,
         window_slots: (admission.operation_window_ms / HOUR_MS * 3600) as u64 - 1,

@@ -43,7 +43,7 @@ use serde::{Deserialize, Serialize};
 pub struct Bounds {
     pub resources_max: usize,
     /// Ended ones count for as long as they are remembered.
-    pub reservations_max: usize,
+    pub leases_max: usize,
     pub members_max: usize,
     pub ttl_slots_max: u64,
     /// An operation is known at its own slot and this many after it. Where the window is one of the clock, one slot less
@@ -51,7 +51,7 @@ pub struct Bounds {
     pub window_slots: u64,
     /// What has ended is remembered for this many slots more.
     pub history_slots: u64,
-    /// Reservations of one deadline.
+    /// Leases of one deadline.
     pub expirations_max: usize,
 }
 

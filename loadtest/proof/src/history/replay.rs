@@ -9,7 +9,7 @@ use vocab::{ResourceAsk, Token};
 struct Replay<'a> {
     bounds: Bounds,
     models: BTreeMap<&'a Token, Model>,
-    /// The highest number of a reservation; numbers are those of one writer's events.
+    /// The highest number of a lease; numbers are those of one writer's events.
     issued: u64,
 }
 
@@ -42,7 +42,7 @@ impl<'a> Replay<'a> {
     }
 
     fn read(&mut self, read: &'a Read) -> Result<(), Violation> {
-        let expected = self.model(&read.tenant).look(read.slot, read.reservation);
+        let expected = self.model(&read.tenant).look(read.slot, read.lease);
         if expected == read.found {
             return Ok(());
         }
@@ -56,12 +56,12 @@ impl<'a> Replay<'a> {
             // The inbox's refusals change nothing.
             Fact::Refused { .. } => Ok(()),
             Fact::Expired {
-                reservation,
-                epoch,
+                lease,
+                fencing_token,
                 retire_after,
             } => {
-                let expired = self.model(&entry.tenant).expire(entry.slot, *reservation);
-                match expired == Some((*epoch, *retire_after)) {
+                let expired = self.model(&entry.tenant).expire(entry.slot, *lease);
+                match expired == Some((*fencing_token, *retire_after)) {
                     true => Ok(()),
                     false => Err(Broken::WrongExpiry),
                 }
@@ -77,17 +77,17 @@ impl<'a> Replay<'a> {
     ) -> Result<(), Broken> {
         // Which number comes next is the writer's to say; only that it is a new one is to be checked.
         let number = match said.answer {
-            Answer::Reserved { reservation, .. } if reservation <= self.issued => {
+            Answer::Granted { lease, .. } if lease <= self.issued => {
                 return Err(Broken::NumberReused);
             }
-            Answer::Reserved { reservation, .. } => reservation,
+            Answer::Granted { lease, .. } => lease,
             _ => self.issued.saturating_add(1),
         };
         let expected = self.model(&entry.tenant).ask(entry.slot, ask, number);
         if expected != said {
             return Err(differs(expected, said));
         }
-        if matches!(said.answer, Answer::Reserved { .. }) {
+        if matches!(said.answer, Answer::Granted { .. }) {
             self.issued = number;
         }
         Ok(())
@@ -95,13 +95,17 @@ impl<'a> Replay<'a> {
 }
 
 fn differs(expected: Decision, said: Decision) -> Broken {
-    let epochs = match (expected.answer, said.answer) {
-        (Answer::Released { epoch: due }, Answer::Released { epoch })
-        | (Answer::Revoked { epoch: due }, Answer::Revoked { epoch }) => Some((due, epoch)),
+    let fencing_tokens = match (expected.answer, said.answer) {
+        (Answer::Released { fencing_token: due }, Answer::Released { fencing_token })
+        | (Answer::Revoked { fencing_token: due }, Answer::Revoked { fencing_token }) => {
+            Some((due, fencing_token))
+        }
         _ => None,
     };
-    match epochs {
-        Some((due, epoch)) if epoch < due => Broken::EpochReused { expected },
+    match fencing_tokens {
+        Some((due, fencing_token)) if fencing_token < due => {
+            Broken::FencingTokenReused { expected }
+        }
         _ => Broken::NotSerial { expected },
     }
 }
@@ -118,31 +122,31 @@ fn blame(broken: Broken, ledger: &[Entry], index: usize) -> Violation {
 
 fn related(one: &Entry, other: &Entry) -> bool {
     let share = |name: &Token| resources(other).contains(name);
-    let same = reservation(one).is_some_and(|number| reservation(other) == Some(number));
+    let same = lease(one).is_some_and(|number| lease(other) == Some(number));
     one.tenant == other.tenant && (same || resources(one).iter().any(share))
 }
 
 fn resources(entry: &Entry) -> &[Token] {
     match entry.ask() {
         Some(ResourceAsk::Create { resource }) => std::slice::from_ref(resource),
-        Some(ResourceAsk::Reserve { resources, .. }) => resources,
+        Some(ResourceAsk::Acquire { resources, .. }) => resources,
         _ => &[],
     }
 }
 
-fn reservation(entry: &Entry) -> Option<u64> {
-    if let Fact::Expired { reservation, .. } = entry.fact {
-        return Some(reservation);
+fn lease(entry: &Entry) -> Option<u64> {
+    if let Fact::Expired { lease, .. } = entry.fact {
+        return Some(lease);
     }
     match (entry.ask()?, entry.answer()?) {
-        (_, Answer::Reserved { reservation, .. }) => Some(reservation),
+        (_, Answer::Granted { lease, .. }) => Some(lease),
         (
-            ResourceAsk::Confirm { reservation, .. }
-            | ResourceAsk::Release { reservation, .. }
-            | ResourceAsk::Revoke { reservation }
-            | ResourceAsk::Reclaim { reservation },
+            ResourceAsk::Confirm { lease, .. }
+            | ResourceAsk::Release { lease, .. }
+            | ResourceAsk::Revoke { lease }
+            | ResourceAsk::Reclaim { lease },
             _,
-        ) => Some(reservation.0),
-        (ResourceAsk::Create { .. } | ResourceAsk::Reserve { .. }, _) => None,
+        ) => Some(lease.0),
+        (ResourceAsk::Create { .. } | ResourceAsk::Acquire { .. }, _) => None,
     }
 }

@@ -37,10 +37,10 @@ pub enum Broken {
         "the answer of an operation whose id was executed anew and answered before the call began"
     )]
     StaleRepeat,
-    #[error("a reservation's number was issued before")]
+    #[error("a lease's number was issued before")]
     NumberReused,
-    #[error("an epoch does not grow; expected {expected:?}")]
-    EpochReused { expected: Decision },
+    #[error("a fencing token does not grow; expected {expected:?}")]
+    FencingTokenReused { expected: Decision },
     #[error("replayed in the ledger's order it is {expected:?}")]
     NotSerial { expected: Decision },
     #[error("it may not expire there, or not so")]
@@ -68,7 +68,7 @@ impl Broken {
             Self::StaleRead => "stale_read",
             Self::StaleRepeat => "stale_repeat",
             Self::NumberReused => "number_reused",
-            Self::EpochReused { .. } => "epoch_reused",
+            Self::FencingTokenReused { .. } => "fencing_token_reused",
             Self::NotSerial { .. } => "not_serial",
             Self::WrongExpiry => "wrong_expiry",
             Self::NotWhatWasThere { .. } => "not_what_was_there",
@@ -136,7 +136,7 @@ impl fmt::Display for Party {
             Self::Read(read) => write!(
                 f,
                 "read of {} by {}/{} invoked {} ns, answered {} ns, at lsn {} slot {}: {:?}",
-                read.reservation,
+                read.lease,
                 read.tenant,
                 read.client,
                 read.invoked_ns,
@@ -178,7 +178,9 @@ fn write_entry(f: &mut fmt::Formatter<'_>, entry: &Entry) -> fmt::Result {
         } => write!(f, "{operation_id} {ask:?}: {decision:?}"),
         Fact::Refused { operation_id, rule } => write!(f, "{operation_id} refused: {rule:?}"),
         Fact::Expired {
-            reservation, epoch, ..
-        } => write!(f, "{reservation} expired, epoch {epoch}"),
+            lease,
+            fencing_token,
+            ..
+        } => write!(f, "{lease} expired, fencing_token {fencing_token}"),
     }
 }

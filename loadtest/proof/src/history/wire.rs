@@ -3,65 +3,63 @@
 use super::{Answer, Decision, Entry, Fact};
 use schemas::v1::{self, outcome::Result as Reply, request::Verb};
 use std::collections::BTreeMap;
-use vocab::fact::{OperationRefused, ReservationExpired, ResourceAsked, ResourceDecided};
-use vocab::{
-    AllocationId, At, CellNo, Event, EventNo, ReservationNo, ResourceAsk, Rule, Slot, Token,
-};
+use vocab::fact::{LeaseExpired, OperationRefused, ResourceAsked, ResourceDecided};
+use vocab::{AllocationId, At, CellNo, Event, EventNo, LeaseNo, ResourceAsk, Rule, Slot, Token};
 
 /// What to send. One resource is asked for without a bundle.
 pub fn verb(ask: &ResourceAsk, slot: Option<Slot>, cell: CellNo) -> Verb {
-    let id = |no: &ReservationNo| no.id(cell).to_string();
+    let id = |no: &LeaseNo| no.id(cell).to_string();
     match ask {
         ResourceAsk::Create { resource } => Verb::CreateResource(v1::CreateResource {
             resource: resource.to_string(),
             slot,
         }),
-        ResourceAsk::Reserve {
+        ResourceAsk::Acquire {
             resources,
             holder,
             ttl_slots,
-        } => reserve(resources, holder, *ttl_slots, slot),
+        } => acquire(resources, holder, *ttl_slots, slot),
         ResourceAsk::Confirm {
-            reservation,
+            lease,
             holder,
-            epoch,
+            fencing_token,
         } => Verb::Confirm(v1::Confirm {
-            reservation_id: id(reservation),
+            lease_id: id(lease),
             holder: holder.to_string(),
-            epoch: *epoch,
+            fencing_token: *fencing_token,
             slot,
         }),
         ResourceAsk::Release {
-            reservation,
+            lease,
             holder,
-            epoch,
+            fencing_token,
         } => Verb::Release(v1::Release {
-            reservation_id: id(reservation),
+            lease_id: id(lease),
             holder: holder.to_string(),
-            epoch: *epoch,
+            fencing_token: *fencing_token,
             slot,
         }),
-        ResourceAsk::Revoke { reservation } => Verb::Revoke(v1::Revoke {
-            reservation_id: id(reservation),
+        ResourceAsk::Revoke { lease } => Verb::Revoke(v1::Revoke {
+            lease_id: id(lease),
             slot,
         }),
-        ResourceAsk::Reclaim { reservation } => Verb::Reclaim(v1::Reclaim {
-            reservation_id: id(reservation),
+        ResourceAsk::Reclaim { lease } => Verb::Reclaim(v1::Reclaim {
+            lease_id: id(lease),
             slot,
         }),
     }
 }
 
-fn reserve(resources: &[Token], holder: &Token, ttl_slots: u64, slot: Option<Slot>) -> Verb {
+fn acquire(resources: &[Token], holder: &Token, ttl_slots: u64, slot: Option<Slot>) -> Verb {
     let holder = holder.to_string();
     match resources {
-        [resource] => Verb::Reserve(v1::Reserve {
+        [resource] => Verb::Acquire(v1::Acquire {
             resource: resource.to_string(),
             holder,
             ttl_slots,
             slot,
         }),
-        _ => Verb::ReserveBundle(v1::ReserveBundle {
+        _ => Verb::AcquireBundle(v1::AcquireBundle {
             resources: resources.iter().map(Token::to_string).collect(),
             holder,
             ttl_slots,
@@ -74,19 +72,17 @@ fn reserve(resources: &[Token], holder: &Token, ttl_slots: u64, slot: Option<Slo
 pub fn answer(outcome: &v1::Outcome, cell: CellNo) -> Option<Answer> {
     Some(match outcome.result.as_ref()? {
         Reply::ResourceCreated(_) => Answer::Created,
-        Reply::Reserved(reserved) => Answer::Reserved {
-            reservation: AllocationId::parse(&reserved.reservation_id)?
-                .in_cell(cell)?
-                .0,
-            epoch: reserved.epoch,
-            deadline: reserved.deadline_slot,
+        Reply::LeaseGranted(granted) => Answer::Granted {
+            lease: AllocationId::parse(&granted.lease_id)?.in_cell(cell)?.0,
+            fencing_token: granted.fencing_token,
+            deadline: granted.deadline_slot,
         },
         Reply::Confirmed(_) => Answer::Confirmed,
         Reply::Released(released) => Answer::Released {
-            epoch: released.epoch,
+            fencing_token: released.fencing_token,
         },
         Reply::Revoked(revoked) => Answer::Revoked {
-            epoch: revoked.epoch,
+            fencing_token: revoked.fencing_token,
         },
         Reply::Reclaimed(_) => Answer::Reclaimed,
         Reply::Refused(refused) => Answer::refused(rule(refused)?),
@@ -141,16 +137,16 @@ impl Entries {
                 let fact = Fact::Refused { operation_id, rule };
                 (operation.tenant.clone(), slot, fact)
             }
-            Event::ReservationExpired(ReservationExpired {
+            Event::LeaseExpired(LeaseExpired {
                 tenant,
-                reservation,
+                lease,
                 slot,
-                epoch,
+                fencing_token,
                 retire_after,
             }) => {
                 let fact = Fact::Expired {
-                    reservation: reservation.0,
-                    epoch: *epoch,
+                    lease: lease.0,
+                    fencing_token: *fencing_token,
                     retire_after: *retire_after,
                 };
                 (tenant.clone(), *slot, fact)

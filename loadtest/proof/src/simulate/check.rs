@@ -65,7 +65,7 @@ pub enum Invariant {
     /// What is placed may be there: selectors, taints, cordons, whole gangs; and only what may be preempted is.
     Fit = 8,
     /// What is answered about named resources is what their rules say.
-    Reservation = 9,
+    Lease = 9,
     /// No queue comes to hold more than its limit, nor one above it, whoever had to go for that.
     QueueLimit = 11,
     /// Decisions come to an end: the number of preemptions is bounded by who could go for whom.
@@ -103,7 +103,7 @@ pub struct Limits {
     pub own_bytes: u64,
     /// Of all tenants, for theirs.
     pub shared_bytes_max: u64,
-    /// The length of a slot of reservations; 0: requests say it.
+    /// The length of a slot of leases; 0: requests say it.
     pub slot_ms: u64,
     pub bounds: Bounds,
 }
@@ -214,7 +214,7 @@ impl Checker {
         self.allocations.all()
     }
 
-    /// Reservations that were granted, for whoever wants to confirm, release or revoke one.
+    /// Leases that were granted, for whoever wants to confirm, release or revoke one.
     pub fn granted(&self) -> impl Iterator<Item = &Granted> {
         self.resources.granted()
     }

@@ -140,7 +140,7 @@ impl World {
                 window_slots: limits.bounds.window_slots,
             },
             scheduler: SchedulerConfig {
-                reservations: bounds(&limits),
+                leases: bounds(&limits),
                 slot_ms: limits.slot_ms,
             },
             nodes: NodeConfig {
@@ -563,7 +563,7 @@ fn bounds(limits: &Limits) -> Bounds {
     let bounds = limits.bounds;
     Bounds {
         resources_max: bounds.resources_max as u64,
-        reservations_max: bounds.reservations_max as u64,
+        leases_max: bounds.leases_max as u64,
         bundle_max: bounds.members_max,
         ttl_slots_max: bounds.ttl_slots_max,
         history_slots: bounds.history_slots,

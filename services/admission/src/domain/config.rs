@@ -18,7 +18,7 @@ pub struct Config {
     /// How long an operation is remembered whose request says its slot, in slots: the longest time to live and the time
     /// for retries after it.
     pub window_slots: u64,
-    /// The length of a slot of reservations on the cell's clock, in milliseconds; 0: requests say which slot they are of.
+    /// The length of a slot of leases on the cell's clock, in milliseconds; 0: requests say which slot they are of.
     /// The ledger says it, no file does.
     #[serde(skip)]
     pub slot_ms: u64,

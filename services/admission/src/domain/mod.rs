@@ -82,7 +82,7 @@ impl Decider for Admission {
     type By = vocab::fact::Admission;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 7;
+    const STATE_VERSION: u32 = 8;
 
     const READERS: &'static [Writer] = &[Writer::Quota, Writer::Scheduler];
 

@@ -6,7 +6,7 @@ use super::{
 };
 use vocab::fact::ResourceAsked;
 use vocab::{
-    AllocationId, CellNo, Millis, Operation, Refusal, ReservationNo, ResourceAsk, Rule, Slot, Token,
+    AllocationId, CellNo, LeaseNo, Millis, Operation, Refusal, ResourceAsk, Rule, Slot, Token,
 };
 
 /// What is asked, as it was written.
@@ -21,7 +21,7 @@ pub enum ResourceRequest {
         slot: Option<Slot>,
     },
     #[wire(16)]
-    Reserve {
+    Acquire {
         #[wire(1)]
         resource: String,
         #[wire(2)]
@@ -32,7 +32,7 @@ pub enum ResourceRequest {
         slot: Option<Slot>,
     },
     #[wire(17)]
-    ReserveBundle {
+    AcquireBundle {
         #[wire(1)]
         resources: Vec<String>,
         #[wire(2)]
@@ -45,36 +45,36 @@ pub enum ResourceRequest {
     #[wire(18)]
     Confirm {
         #[wire(1)]
-        reservation_id: String,
+        lease_id: String,
         #[wire(2)]
         holder: String,
         #[wire(3)]
-        epoch: u64,
+        fencing_token: u64,
         #[wire(4, optional)]
         slot: Option<Slot>,
     },
     #[wire(19)]
     Release {
         #[wire(1)]
-        reservation_id: String,
+        lease_id: String,
         #[wire(2)]
         holder: String,
         #[wire(3)]
-        epoch: u64,
+        fencing_token: u64,
         #[wire(4, optional)]
         slot: Option<Slot>,
     },
     #[wire(20)]
     Revoke {
         #[wire(1)]
-        reservation_id: String,
+        lease_id: String,
         #[wire(2, optional)]
         slot: Option<Slot>,
     },
     #[wire(21)]
     Reclaim {
         #[wire(1)]
-        reservation_id: String,
+        lease_id: String,
         #[wire(2, optional)]
         slot: Option<Slot>,
     },
@@ -137,8 +137,8 @@ impl ResourceRequest {
     pub fn slot(&mut self) -> &mut Option<Slot> {
         match self {
             Self::CreateResource { slot, .. }
-            | Self::Reserve { slot, .. }
-            | Self::ReserveBundle { slot, .. }
+            | Self::Acquire { slot, .. }
+            | Self::AcquireBundle { slot, .. }
             | Self::Confirm { slot, .. }
             | Self::Release { slot, .. }
             | Self::Revoke { slot, .. }
@@ -151,52 +151,52 @@ impl ResourceRequest {
             Self::CreateResource { resource, .. } => ResourceAsk::Create {
                 resource: token(resource, "resource")?,
             },
-            Self::Reserve {
+            Self::Acquire {
                 resource,
                 holder,
                 ttl_slots,
                 ..
-            } => reserve(std::slice::from_ref(resource), holder, *ttl_slots)?,
-            Self::ReserveBundle {
+            } => acquire(std::slice::from_ref(resource), holder, *ttl_slots)?,
+            Self::AcquireBundle {
                 resources,
                 holder,
                 ttl_slots,
                 ..
-            } => reserve(resources, holder, *ttl_slots)?,
+            } => acquire(resources, holder, *ttl_slots)?,
             Self::Confirm {
-                reservation_id,
+                lease_id,
                 holder,
-                epoch,
+                fencing_token,
                 ..
             } => ResourceAsk::Confirm {
-                reservation: reservation(reservation_id, cell)?,
+                lease: lease(lease_id, cell)?,
                 holder: token(holder, "holder")?,
-                epoch: *epoch,
+                fencing_token: *fencing_token,
             },
             Self::Release {
-                reservation_id,
+                lease_id,
                 holder,
-                epoch,
+                fencing_token,
                 ..
             } => ResourceAsk::Release {
-                reservation: reservation(reservation_id, cell)?,
+                lease: lease(lease_id, cell)?,
                 holder: token(holder, "holder")?,
-                epoch: *epoch,
+                fencing_token: *fencing_token,
             },
-            Self::Revoke { reservation_id, .. } => ResourceAsk::Revoke {
-                reservation: reservation(reservation_id, cell)?,
+            Self::Revoke { lease_id, .. } => ResourceAsk::Revoke {
+                lease: lease(lease_id, cell)?,
             },
-            Self::Reclaim { reservation_id, .. } => ResourceAsk::Reclaim {
-                reservation: reservation(reservation_id, cell)?,
+            Self::Reclaim { lease_id, .. } => ResourceAsk::Reclaim {
+                lease: lease(lease_id, cell)?,
             },
         })
     }
 }
 
-fn reserve(resources: &[String], holder: &str, ttl_slots: u64) -> Result<ResourceAsk, Refusal> {
+fn acquire(resources: &[String], holder: &str, ttl_slots: u64) -> Result<ResourceAsk, Refusal> {
     bounded(resources, NAMED_MAX, "resources")?;
     let names: Result<_, _> = resources.iter().map(|r| token(r, "resource")).collect();
-    Ok(ResourceAsk::Reserve {
+    Ok(ResourceAsk::Acquire {
         resources: names?,
         holder: token(holder, "holder")?,
         ttl_slots,
@@ -204,10 +204,10 @@ fn reserve(resources: &[String], holder: &str, ttl_slots: u64) -> Result<Resourc
 }
 
 /// What another cell has granted is not known here.
-fn reservation(text: &str, cell: CellNo) -> Result<ReservationNo, Refusal> {
-    let subject = "reservation_id";
+fn lease(text: &str, cell: CellNo) -> Result<LeaseNo, Refusal> {
+    let subject = "lease_id";
     let id = AllocationId::parse(text);
-    let id = id.ok_or_else(|| Refusal::new(Rule::ReservationIdInvalid, subject))?;
-    let no = id.in_cell(cell).map(|no| ReservationNo(no.0));
-    no.ok_or_else(|| Refusal::new(Rule::ReservationNotFound, subject))
+    let id = id.ok_or_else(|| Refusal::new(Rule::LeaseIdInvalid, subject))?;
+    let no = id.in_cell(cell).map(|no| LeaseNo(no.0));
+    no.ok_or_else(|| Refusal::new(Rule::LeaseNotFound, subject))
 }

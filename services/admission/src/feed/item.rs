@@ -4,8 +4,8 @@ use crate::operation::{OutcomeKind, Waiting};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use vocab::{
-    AllocationNo, AllocationSpec, EndCause, GpuShare, Lsn, Millis, PreemptionCause, Refusal,
-    ReservationNo, Token,
+    AllocationNo, AllocationSpec, EndCause, GpuShare, LeaseNo, Lsn, Millis, PreemptionCause,
+    Refusal, Token,
 };
 
 /// Place in a tenant's feed, strictly growing.
@@ -64,10 +64,10 @@ pub enum FeedKind {
         at: Millis,
         not_before: Millis,
     },
-    /// Nobody confirmed the reservation in time.
+    /// Nobody confirmed the lease in time.
     Expired {
-        reservation: ReservationNo,
-        epoch: u64,
+        lease: LeaseNo,
+        fencing_token: u64,
     },
 }
 

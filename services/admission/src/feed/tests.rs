@@ -47,7 +47,7 @@ fn event(step: &str, now: Millis) -> Event {
             allocation,
             refusal: Refusal::over(Rule::QuotaExceeded, "gpu", 8, 9),
         }),
-        "reserved" => Event::QuotaReserved(QuotaReserved {
+        "granted" => Event::QuotaReserved(QuotaReserved {
             allocation,
             flags: QuotaFlags::default(),
             models: None,
@@ -137,8 +137,11 @@ fn words(item: &FeedItem) -> String {
             at,
             not_before,
         } => format!("requeued {} @{} until {}", cause.name(), at.0, not_before.0),
-        FeedKind::Expired { reservation, epoch } => {
-            format!("expired {} epoch {epoch}", reservation.0)
+        FeedKind::Expired {
+            lease,
+            fencing_token,
+        } => {
+            format!("expired {} fencing_token {fencing_token}", lease.0)
         }
     }
 }
@@ -163,13 +166,16 @@ fn outcome_words(kind: &OutcomeKind) -> String {
         OutcomeKind::PrioritySet { allocations } => format!("-> {allocations} set"),
         OutcomeKind::Applied { version } => format!("-> applied {version}"),
         OutcomeKind::ResourceCreated => "-> created".into(),
-        OutcomeKind::Reserved {
-            reservation,
-            deadline,
-        } => format!("-> reserved {} until {deadline}", reservation.0),
+        OutcomeKind::Granted { lease, deadline } => {
+            format!("-> granted {} until {deadline}", lease.0)
+        }
         OutcomeKind::Confirmed => "-> confirmed".into(),
-        OutcomeKind::Released { epoch } => format!("-> released epoch {epoch}"),
-        OutcomeKind::Revoked { epoch } => format!("-> revoked epoch {epoch}"),
+        OutcomeKind::Released { fencing_token } => {
+            format!("-> released fencing_token {fencing_token}")
+        }
+        OutcomeKind::Revoked { fencing_token } => {
+            format!("-> revoked fencing_token {fencing_token}")
+        }
         OutcomeKind::Reclaimed => "-> reclaimed".into(),
     }
 }
@@ -198,7 +204,7 @@ fn check(steps: &str, expected: &str) {
 #[test]
 fn the_first_decision_answers_and_the_inside_stays_inside() {
     check(
-        "submit, reserved, nominated, waiting, explained, placed",
+        "submit, granted, nominated, waiting, explained, placed",
         "requested j, -> nominated, nominated, placed",
     );
 }
@@ -206,7 +212,7 @@ fn the_first_decision_answers_and_the_inside_stays_inside() {
 #[test]
 fn what_waits_for_quota_is_told_what_it_waits_for() {
     check(
-        "submit, quota waiting, reserved, waiting, placed",
+        "submit, quota waiting, granted, waiting, placed",
         "requested j, -> quota quota exceeded: gpu (limit 8, actual 9), \
          quota quota exceeded: gpu (limit 8, actual 9), nominated, placed",
     );

@@ -70,7 +70,7 @@ fn result(found: &StoredOperation) -> Option<Reply> {
         })
     };
     // What a state has beside it, the table's constraints say.
-    let epoch = found.epoch.unwrap_or_default();
+    let fencing_token = found.fencing_token.unwrap_or_default();
     let allocations = found.allocations.unwrap_or_default();
     Some(match found.state.as_str() {
         "placed" => submitted(Stands::Placed(v1::Placed::default())),
@@ -85,17 +85,14 @@ fn result(found: &StoredOperation) -> Option<Reply> {
             version: found.version.unwrap_or_default(),
         }),
         "created" => Reply::ResourceCreated(v1::ResourceCreated { version: 0 }),
-        "reserved" => Reply::Reserved(v1::Reserved {
-            reservation_id: found
-                .reservation
-                .map(|id| id.to_string())
-                .unwrap_or_default(),
-            epoch,
+        "granted" => Reply::LeaseGranted(v1::LeaseGranted {
+            lease_id: found.lease.map(|id| id.to_string()).unwrap_or_default(),
+            fencing_token,
             deadline_slot: found.deadline_slot.unwrap_or_default(),
         }),
         "confirmed" => Reply::Confirmed(v1::Confirmed {}),
-        "released" => Reply::Released(v1::Released { epoch }),
-        "revoked" => Reply::Revoked(v1::Revoked { epoch }),
+        "released" => Reply::Released(v1::Released { fencing_token }),
+        "revoked" => Reply::Revoked(v1::Revoked { fencing_token }),
         "reclaimed" => Reply::Reclaimed(v1::Reclaimed {}),
         "refused" => refused(found.refusal.as_ref()?),
         _ => return None,
@@ -139,8 +136,8 @@ mod tests {
             allocation: Some(AllocationNo(7).id(CellNo(1))),
             version: Some(3),
             refusal: (state == "refused").then_some(refusal),
-            reservation: None,
-            epoch: Some(2),
+            lease: None,
+            fencing_token: Some(2),
             deadline_slot: None,
             allocations: Some(9),
             requested_at: Millis(0),
@@ -164,7 +161,7 @@ mod tests {
         check(Some("pending"), Open, "");
         check(Some("placed"), Decided, "-000000000007");
         check(Some("priority_set"), Decided, "allocations: 9");
-        check(Some("revoked"), Decided, "epoch: 2");
+        check(Some("revoked"), Decided, "fencing_token: 2");
         check(
             Some("refused"),
             Decided,

@@ -34,7 +34,7 @@ use vocab::{AllocationId, CellNo, EventNo, Millis, Refusal, Token};
          WHEN 'cancel_job_set' THEN state IN ('pending', 'job_set_cancelled', 'refused')
          WHEN 'set_priority' THEN state IN ('pending', 'priority_set', 'refused')
          WHEN 'create_resource' THEN state IN ('pending', 'created', 'refused')
-         WHEN 'reserve' THEN state IN ('pending', 'reserved', 'refused')
+         WHEN 'acquire' THEN state IN ('pending', 'granted', 'refused')
          WHEN 'confirm' THEN state IN ('pending', 'confirmed', 'refused')
          WHEN 'release' THEN state IN ('pending', 'released', 'refused')
          WHEN 'revoke' THEN state IN ('pending', 'revoked', 'refused')
@@ -43,12 +43,12 @@ use vocab::{AllocationId, CellNo, EventNo, Millis, Refusal, Token};
 ))]
 #[table(check(version_when_applied, "(state = 'applied') = (version IS NOT NULL)"))]
 #[table(check(
-    reserved_until_a_slot,
-    "(state = 'reserved') = (reservation_id IS NOT NULL) AND (state = 'reserved') = (deadline_slot IS NOT NULL)"
+    granted_until_a_slot,
+    "(state = 'granted') = (lease_id IS NOT NULL) AND (state = 'granted') = (deadline_slot IS NOT NULL)"
 ))]
 #[table(check(
-    epoch_of_a_reservation,
-    "(state IN ('reserved', 'released', 'revoked')) = (epoch IS NOT NULL)"
+    fencing_token_of_a_lease,
+    "(state IN ('granted', 'released', 'revoked')) = (fencing_token IS NOT NULL)"
 ))]
 #[table(check(
     counted_allocations,
@@ -56,7 +56,7 @@ use vocab::{AllocationId, CellNo, EventNo, Millis, Refusal, Token};
 ))]
 #[table(check(
     slots_of_resources,
-    "NOT by_slots OR verb IN ('create_resource', 'reserve', 'confirm', 'release', 'revoke', 'reclaim')"
+    "NOT by_slots OR verb IN ('create_resource', 'acquire', 'confirm', 'release', 'revoke', 'reclaim')"
 ))]
 // One outcome for an operation id, within its retention window.
 #[table(index(
@@ -84,12 +84,12 @@ pub struct Operation<'a> {
     stands: bool,
     /// None when refused at the inbox: it may have had none.
     #[table(
-        check = "verb IN ('submit', 'cancel', 'cancel_job_set', 'set_priority', 'create_resource', 'reserve', 'confirm', 'release', 'revoke', 'reclaim', 'set_tenant', 'set_quota', 'set_rate', 'set_queue', 'set_priority_class', 'set_scheduling', 'set_cordon', 'set_reservation', 'set_budget', 'set_node')",
+        check = "verb IN ('submit', 'cancel', 'cancel_job_set', 'set_priority', 'create_resource', 'acquire', 'confirm', 'release', 'revoke', 'reclaim', 'set_tenant', 'set_quota', 'set_rate', 'set_queue', 'set_priority_class', 'set_scheduling', 'set_cordon', 'set_reservation', 'set_budget', 'set_node')",
         fixed
     )]
     verb: Option<&'static str>,
     #[table(
-        check = "state IN ('pending', 'placed', 'waiting', 'ended', 'cancelled', 'applied', 'refused', 'job_set_cancelled', 'priority_set', 'created', 'reserved', 'confirmed', 'released', 'revoked', 'reclaimed')"
+        check = "state IN ('pending', 'placed', 'waiting', 'ended', 'cancelled', 'applied', 'refused', 'job_set_cancelled', 'priority_set', 'created', 'granted', 'confirmed', 'released', 'revoked', 'reclaimed')"
     )]
     state: &'static str,
     /// The allocation that it made or that it is about.
@@ -111,10 +111,10 @@ pub struct Operation<'a> {
     /// Its retention window is counted in slots and not by the clock.
     #[table(default = "false", fixed)]
     by_slots: bool,
-    /// Of a granted reservation.
-    reservation_id: Option<Uuid>,
-    #[table(check = "epoch > 0")]
-    epoch: Option<u64>,
+    /// Of a granted lease.
+    lease_id: Option<Uuid>,
+    #[table(check = "fencing token > 0")]
+    fencing_token: Option<u64>,
     #[table(check = "deadline_slot >= 0")]
     deadline_slot: Option<Wide>,
     /// How many a cancel of a job set, or a change of priority, was for.
@@ -145,8 +145,8 @@ impl<'a> Operation<'a> {
             requested_at: row.requested_at,
             decided_at,
             by_slots: row.by_slots,
-            reservation_id: None,
-            epoch: None,
+            lease_id: None,
+            fencing_token: None,
             deadline_slot: None,
             allocations: None,
         };
@@ -179,19 +179,18 @@ impl<'a> Operation<'a> {
                 allocations: Some(*allocations),
                 ..self
             },
-            OutcomeKind::Reserved {
-                reservation,
-                deadline,
-            } => Self {
-                reservation_id: Some(reservation.id(cell).0),
-                epoch: Some(1),
+            OutcomeKind::Granted { lease, deadline } => Self {
+                lease_id: Some(lease.id(cell).0),
+                fencing_token: Some(1),
                 deadline_slot: Some(Wide(*deadline)),
                 ..self
             },
-            OutcomeKind::Released { epoch } | OutcomeKind::Revoked { epoch } => Self {
-                epoch: Some(*epoch),
-                ..self
-            },
+            OutcomeKind::Released { fencing_token } | OutcomeKind::Revoked { fencing_token } => {
+                Self {
+                    fencing_token: Some(*fencing_token),
+                    ..self
+                }
+            }
             OutcomeKind::Submitted { .. }
             | OutcomeKind::Cancelled { .. }
             | OutcomeKind::ResourceCreated
@@ -211,9 +210,9 @@ pub struct StoredOperation {
     pub allocation: Option<AllocationId>,
     pub version: Option<u64>,
     pub refusal: Option<StoredRefusal>,
-    /// Of a granted reservation.
-    pub reservation: Option<AllocationId>,
-    pub epoch: Option<u64>,
+    /// Of a granted lease.
+    pub lease: Option<AllocationId>,
+    pub fencing_token: Option<u64>,
     pub deadline_slot: Option<u64>,
     /// How many a job set's cancel or change of priority was for.
     pub allocations: Option<u64>,
@@ -239,7 +238,7 @@ pub async fn operation(
     let record = sqlx::query!(
         r#"SELECT event_no, verb, state, allocation_id, version, rule, subject, rule_limit::text AS rule_limit,
                   rule_actual::text AS rule_actual, requested_at AS "requested_at: Moment",
-                  decided_at AS "decided_at: Moment", reservation_id, epoch, deadline_slot::text AS deadline_slot,
+                  decided_at AS "decided_at: Moment", lease_id, fencing_token, deadline_slot::text AS deadline_slot,
                   allocations
            FROM operations WHERE tenant = $1 AND operation_id = $2 AND stands"#,
         tenant.as_str(),
@@ -278,8 +277,11 @@ pub async fn operation(
             .map(|version| unsigned("version", version))
             .transpose()?,
         refusal,
-        reservation: record.reservation_id.map(AllocationId),
-        epoch: record.epoch.map(|n| unsigned("epoch", n)).transpose()?,
+        lease: record.lease_id.map(AllocationId),
+        fencing_token: record
+            .fencing_token
+            .map(|n| unsigned("fencing_token", n))
+            .transpose()?,
         deadline_slot: record
             .deadline_slot
             .map(|text| {

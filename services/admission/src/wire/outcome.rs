@@ -6,11 +6,11 @@ use prost::Message;
 use schemas::v1::{
     self, outcome::Result as Reply, submitted::State as Stands, tenant_event::Kind as Told,
 };
-use vocab::{AllocationNo, CellNo, EndCause, GpuShare, Millis, ReservationNo, Token};
+use vocab::{AllocationNo, CellNo, EndCause, GpuShare, LeaseNo, Millis, Token};
 use wire::Message as _;
 
-/// The epoch that a reservation is granted with.
-const FIRST_EPOCH: u64 = 1;
+/// The fencing token that a lease is granted with.
+const FIRST_FENCING_TOKEN: u64 = 1;
 
 pub fn outcome(outcome: &Outcome, cell: CellNo) -> v1::Outcome {
     v1::Outcome {
@@ -43,17 +43,18 @@ fn reply(kind: &OutcomeKind, cell: CellNo) -> Reply {
         }
         OutcomeKind::Applied { version } => Reply::Applied(v1::Applied { version: *version }),
         OutcomeKind::ResourceCreated => Reply::ResourceCreated(v1::ResourceCreated { version: 0 }),
-        OutcomeKind::Reserved {
-            reservation,
-            deadline,
-        } => Reply::Reserved(v1::Reserved {
-            reservation_id: reservation_id(*reservation, cell),
-            epoch: FIRST_EPOCH,
+        OutcomeKind::Granted { lease, deadline } => Reply::LeaseGranted(v1::LeaseGranted {
+            lease_id: lease_id(*lease, cell),
+            fencing_token: FIRST_FENCING_TOKEN,
             deadline_slot: *deadline,
         }),
         OutcomeKind::Confirmed => Reply::Confirmed(v1::Confirmed {}),
-        OutcomeKind::Released { epoch } => Reply::Released(v1::Released { epoch: *epoch }),
-        OutcomeKind::Revoked { epoch } => Reply::Revoked(v1::Revoked { epoch: *epoch }),
+        OutcomeKind::Released { fencing_token } => Reply::Released(v1::Released {
+            fencing_token: *fencing_token,
+        }),
+        OutcomeKind::Revoked { fencing_token } => Reply::Revoked(v1::Revoked {
+            fencing_token: *fencing_token,
+        }),
         OutcomeKind::Reclaimed => Reply::Reclaimed(v1::Reclaimed {}),
         OutcomeKind::Refused(refusal) => Reply::Refused(v1::Refused {
             refusal: Some(refusal.to_prost()),
@@ -124,10 +125,13 @@ fn told(kind: &FeedKind, cell: CellNo) -> (Told, Option<Millis>) {
             };
             (Told::Requeued(requeued), Some(*at))
         }
-        FeedKind::Expired { reservation, epoch } => {
+        FeedKind::Expired {
+            lease,
+            fencing_token,
+        } => {
             let expired = v1::Expired {
-                reservation_id: reservation_id(*reservation, cell),
-                epoch: *epoch,
+                lease_id: lease_id(*lease, cell),
+                fencing_token: *fencing_token,
             };
             (Told::Expired(expired), None)
         }
@@ -142,8 +146,8 @@ fn id(allocation: AllocationNo, cell: CellNo) -> String {
     allocation.id(cell).to_string()
 }
 
-fn reservation_id(reservation: ReservationNo, cell: CellNo) -> String {
-    reservation.id(cell).to_string()
+fn lease_id(lease: LeaseNo, cell: CellNo) -> String {
+    lease.id(cell).to_string()
 }
 
 fn placed(node: &Token, gpus: &[GpuShare]) -> v1::Placed {

@@ -14,7 +14,7 @@ pub struct QuotaSet {
     /// tenant, tenant/team or tenant/team/namespace.
     #[arg(value_parser = amount::account)]
     account: Account,
-    /// cpu, memory, gpu, gpu:<model>, storage, pods, extended:<name> or reservations.
+    /// cpu, memory, gpu, gpu:<model>, storage, pods, extended:<name> or leases.
     #[arg(value_parser = amount::resource)]
     resource: QuotaResource,
     /// Hard limit: 64 or 1500m of cpu, 1TiB of memory, 8 or 500m of gpu, a number of anything else.

@@ -13,7 +13,7 @@ pub struct History {
     /// tenant, tenant/team or tenant/team/namespace.
     #[arg(value_parser = amount::account)]
     account: Account,
-    /// cpu, memory, gpu, gpu:<model>, storage, pods, extended:<name> or reservations.
+    /// cpu, memory, gpu, gpu:<model>, storage, pods, extended:<name> or leases.
     #[arg(value_parser = amount::resource)]
     resource: QuotaResource,
     /// How many hours, the current one included.

@@ -4,18 +4,18 @@ use crate::samples::{operation, token};
 use vocab::fact::{
     AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
     AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationWaiting, BudgetSet,
-    CordonSet, JobSetCancelDecided, JobSetCancelRequested, LimitsInForce, NodeForgotten,
-    NodeJoined, NodeRegistered, NodeSet, OperationsForgotten, PendingGroupExplained,
+    CordonSet, JobSetCancelDecided, JobSetCancelRequested, LeaseExpired, LimitsInForce,
+    NodeForgotten, NodeJoined, NodeRegistered, NodeSet, OperationsForgotten, PendingGroupExplained,
     PriorityClassSet, PriorityDecided, PriorityRequested, QueueSet, QuotaReclaimed, QuotaReserved,
-    QuotaSet, QuotaWaiting, ReservationDecided, ReservationExpired, ReservationSet, ResourceAsked,
-    ResourceDecided, SchedulingSet, TenantSet,
+    QuotaSet, QuotaWaiting, ReservationDecided, ReservationSet, ResourceAsked, ResourceDecided,
+    SchedulingSet, TenantSet,
 };
 use vocab::{
     Account, AdminChange, AdvanceReservation, AllocationNo, AllocationSpec, Budget, BudgetOf,
-    Candidate, Dependency, EndCause, Event, EventNo, Filter, Gang, GpuShare, GroupTerm, Limits,
-    Millis, NodeApproval, NodeCapacity, NumaPolicy, OnExceed, Operator, PendingGroupNo, Period,
-    PlacementPolicy, PlacementRules, PreemptionCause, PriorityClass, PriorityTarget, QueueOrder,
-    QueueSettings, QuotaFlags, QuotaResource, ReclaimFrom, Refusal, Requirement, ReservationNo,
+    Candidate, Dependency, EndCause, Event, EventNo, Filter, Gang, GpuShare, GroupTerm, LeaseNo,
+    Limits, Millis, NodeApproval, NodeCapacity, NumaPolicy, OnExceed, Operator, PendingGroupNo,
+    Period, PlacementPolicy, PlacementRules, PreemptionCause, PriorityClass, PriorityTarget,
+    QueueOrder, QueueSettings, QuotaFlags, QuotaResource, ReclaimFrom, Refusal, Requirement,
     ResourceAnswer, ResourceAsk, ResourceKind, Restart, Rule, RunLimits, SchedulingPolicy, Spread,
     Taint, TenantSettings, Toleration, Topology, Validity, WaitingReason, Zone,
 };
@@ -393,7 +393,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
             "quota_set_3",
             admin(AdminChange::Quota(QuotaSet {
                 account: Account::tenant(token("team-a")),
-                resource: QuotaResource::Reservations,
+                resource: QuotaResource::Leases,
                 limits: None,
                 validity: Validity::default(),
             })),
@@ -577,12 +577,12 @@ pub fn samples() -> Vec<(&'static str, Event)> {
             }),
         ),
         (
-            "reservation_expired",
-            Event::ReservationExpired(ReservationExpired {
+            "lease_expired",
+            Event::LeaseExpired(LeaseExpired {
                 tenant: token("team-a"),
-                reservation: ReservationNo(300),
+                lease: LeaseNo(300),
                 slot: 1 << 40,
-                epoch: 2,
+                fencing_token: 2,
                 retire_after: u64::MAX,
             }),
         ),
@@ -624,7 +624,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
 
 /// What is asked about named resources.
 fn asked() -> Vec<(&'static str, Event)> {
-    let reservation = ReservationNo(300);
+    let lease = LeaseNo(300);
     let holder = || token("worker-7");
     let asked = |ask| {
         Event::ResourceAsked(ResourceAsked {
@@ -642,8 +642,8 @@ fn asked() -> Vec<(&'static str, Event)> {
             }),
         ),
         (
-            "resource_asked_reserve",
-            asked(ResourceAsk::Reserve {
+            "resource_asked_acquire",
+            asked(ResourceAsk::Acquire {
                 resources: vec![token("licence-1"), token("licence-2")],
                 holder: holder(),
                 ttl_slots: 60,
@@ -652,26 +652,26 @@ fn asked() -> Vec<(&'static str, Event)> {
         (
             "resource_asked_confirm",
             asked(ResourceAsk::Confirm {
-                reservation,
+                lease,
                 holder: holder(),
-                epoch: 1,
+                fencing_token: 1,
             }),
         ),
         (
             "resource_asked_release",
             asked(ResourceAsk::Release {
-                reservation,
+                lease,
                 holder: holder(),
-                epoch: 1,
+                fencing_token: 1,
             }),
         ),
         (
             "resource_asked_revoke",
-            asked(ResourceAsk::Revoke { reservation }),
+            asked(ResourceAsk::Revoke { lease }),
         ),
         (
             "resource_asked_reclaim",
-            asked(ResourceAsk::Reclaim { reservation }),
+            asked(ResourceAsk::Reclaim { lease }),
         ),
     ]
 }
@@ -688,8 +688,8 @@ fn answered() -> Vec<(&'static str, Event)> {
     vec![
         ("resource_decided_created", decided(ResourceAnswer::Created)),
         (
-            "resource_decided_reserved",
-            decided(ResourceAnswer::Reserved { deadline: 72 }),
+            "resource_decided_granted",
+            decided(ResourceAnswer::Granted { deadline: 72 }),
         ),
         (
             "resource_decided_confirmed",
@@ -698,13 +698,13 @@ fn answered() -> Vec<(&'static str, Event)> {
         (
             "resource_decided_released",
             decided(ResourceAnswer::Released {
-                epoch: 2,
+                fencing_token: 2,
                 retire_after,
             }),
         ),
         (
             "resource_decided_revoked",
-            decided(ResourceAnswer::Revoked { epoch: 2 }),
+            decided(ResourceAnswer::Revoked { fencing_token: 2 }),
         ),
         (
             "resource_decided_reclaimed",
@@ -713,8 +713,8 @@ fn answered() -> Vec<(&'static str, Event)> {
         (
             "resource_decided_refused",
             decided(ResourceAnswer::Refused(Refusal::over(
-                Rule::StaleEpoch,
-                "epoch",
+                Rule::StaleFencingToken,
+                "fencing_token",
                 2,
                 1,
             ))),

@@ -10,14 +10,14 @@ use std::fmt;
 pub struct Bounds {
     pub resources_max: u64,
     /// Live ones, and ended ones that are not retired.
-    pub reservations_max: u64,
-    /// Resources in one reservation.
+    pub leases_max: u64,
+    /// Resources in one lease.
     pub bundle_max: usize,
-    /// The longest time to confirm a reservation; the shortest is 1.
+    /// The longest time to confirm a lease; the shortest is 1.
     pub ttl_slots_max: u64,
-    /// For so many slots an ended reservation is remembered.
+    /// For so many slots an ended lease is remembered.
     pub history_slots: u64,
-    /// Reservations with the same deadline.
+    /// Leases with the same deadline.
     pub expirations_per_slot_max: usize,
 }
 
@@ -34,7 +34,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             resources_max: 4_194_304,
-            reservations_max: 4_194_304,
+            leases_max: 4_194_304,
             bundle_max: 64,
             ttl_slots_max: 86_400,
             history_slots: 3_600,
@@ -93,10 +93,7 @@ impl Bounds {
             (resources, Range::AtLeast(1)),
             // The highest number stands for nobody.
             (resources, Range::AtMost(ResourceNo::MAX.into())),
-            (
-                ("reservations_max", self.reservations_max),
-                Range::AtLeast(1),
-            ),
+            (("leases_max", self.leases_max), Range::AtLeast(1)),
             (("bundle_max", bundle), Range::AtLeast(1)),
             (
                 ("bundle_max", bundle),
@@ -146,10 +143,7 @@ mod tests {
             |b| b.resources_max = 1 << 32,
             "resources_max is 4294967296, must be at most 4294967295",
         );
-        check(
-            |b| b.reservations_max = 0,
-            "reservations_max is 0, must be at least 1",
-        );
+        check(|b| b.leases_max = 0, "leases_max is 0, must be at least 1");
         check(|b| b.bundle_max = 0, "bundle_max is 0, must be at least 1");
         check(
             |b| (b.resources_max, b.bundle_max) = (3, 4),
@@ -173,7 +167,7 @@ mod tests {
     fn the_least_that_makes_sense_is_let_in() {
         let least = Bounds {
             resources_max: 1,
-            reservations_max: 1,
+            leases_max: 1,
             bundle_max: 1,
             ttl_slots_max: 1,
             history_slots: 0,

@@ -1,76 +1,90 @@
-//! The transitions of a reservation, in one table.
+//! The transitions of a lease, in one table.
 
 use super::{Space, Unfit};
-use vocab::{ReservationNo, ReservationState as State, ResourceAnswer, ResourceAsk, Slot};
+use vocab::{LeaseNo, LeaseState as State, ResourceAnswer, ResourceAsk, Slot};
 
-/// What happened to a reservation.
+/// What happened to a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     Confirmed,
-    Released { epoch: u64, retire_after: Slot },
-    Expired { retire_after: Slot },
-    Revoked { epoch: u64 },
-    Reclaimed { retire_after: Slot },
+    Released {
+        fencing_token: u64,
+        retire_after: Slot,
+    },
+    Expired {
+        retire_after: Slot,
+    },
+    Revoked {
+        fencing_token: u64,
+    },
+    Reclaimed {
+        retire_after: Slot,
+    },
 }
 
 impl Change {
-    /// What the answer does to which reservation; none if the answer is to another kind of ask.
-    pub fn of(ask: &ResourceAsk, answer: &ResourceAnswer) -> Option<(ReservationNo, Self)> {
+    /// What the answer does to which lease; none if the answer is to another kind of ask.
+    pub fn of(ask: &ResourceAsk, answer: &ResourceAnswer) -> Option<(LeaseNo, Self)> {
         use {ResourceAnswer as Answer, ResourceAsk as Ask};
         let (no, change) = match (ask, answer) {
-            (Ask::Confirm { reservation, .. }, Answer::Confirmed) => (reservation, Self::Confirmed),
+            (Ask::Confirm { lease, .. }, Answer::Confirmed) => (lease, Self::Confirmed),
             (
-                Ask::Release { reservation, .. },
+                Ask::Release { lease, .. },
                 Answer::Released {
-                    epoch,
+                    fencing_token,
                     retire_after,
                 },
             ) => {
-                let (epoch, retire_after) = (*epoch, *retire_after);
+                let (fencing_token, retire_after) = (*fencing_token, *retire_after);
                 (
-                    reservation,
+                    lease,
                     Self::Released {
-                        epoch,
+                        fencing_token,
                         retire_after,
                     },
                 )
             }
-            (Ask::Revoke { reservation }, Answer::Revoked { epoch }) => {
-                (reservation, Self::Revoked { epoch: *epoch })
-            }
-            (Ask::Reclaim { reservation }, Answer::Reclaimed { retire_after }) => {
+            (Ask::Revoke { lease }, Answer::Revoked { fencing_token }) => (
+                lease,
+                Self::Revoked {
+                    fencing_token: *fencing_token,
+                },
+            ),
+            (Ask::Reclaim { lease }, Answer::Reclaimed { retire_after }) => {
                 let retire_after = *retire_after;
-                (reservation, Self::Reclaimed { retire_after })
+                (lease, Self::Reclaimed { retire_after })
             }
             _ => return None,
         };
         Some((*no, change))
     }
 
-    /// The state and epoch after it, and the last slot that the reservation is remembered at.
-    fn from(self, state: State, epoch: u64) -> Result<(State, u64, Slot), Unfit> {
-        let next = epoch + 1;
-        let (state, epoch_then, retire_after) = match (state, self) {
-            (State::Reserved, Self::Confirmed) => (State::Confirmed, epoch, Slot::MAX),
+    /// The state and fencing token after it, and the last slot that the lease is remembered at.
+    fn from(self, state: State, fencing_token: u64) -> Result<(State, u64, Slot), Unfit> {
+        let next = fencing_token + 1;
+        let (state, fencing_token_then, retire_after) = match (state, self) {
+            (State::Granted, Self::Confirmed) => (State::Confirmed, fencing_token, Slot::MAX),
             (
-                State::Reserved | State::Confirmed,
+                State::Granted | State::Confirmed,
                 Self::Released {
-                    epoch,
+                    fencing_token,
                     retire_after,
                 },
-            ) => (State::Released, epoch, retire_after),
-            (State::Reserved, Self::Expired { retire_after }) => {
+            ) => (State::Released, fencing_token, retire_after),
+            (State::Granted, Self::Expired { retire_after }) => {
                 (State::Expired, next, retire_after)
             }
-            (State::Confirmed, Self::Revoked { epoch }) => (State::Revoking, epoch, Slot::MAX),
-            (State::Revoking, Self::Reclaimed { retire_after }) => {
-                (State::Revoked, epoch, retire_after)
+            (State::Confirmed, Self::Revoked { fencing_token }) => {
+                (State::Revoking, fencing_token, Slot::MAX)
             }
-            (State::Reserved, Self::Revoked { .. } | Self::Reclaimed { .. }) => {
-                return Err("the reservation is not confirmed");
+            (State::Revoking, Self::Reclaimed { retire_after }) => {
+                (State::Revoked, fencing_token, retire_after)
+            }
+            (State::Granted, Self::Revoked { .. } | Self::Reclaimed { .. }) => {
+                return Err("the lease is not confirmed");
             }
             (State::Confirmed, Self::Confirmed | Self::Expired { .. } | Self::Reclaimed { .. }) => {
-                return Err("the reservation is confirmed");
+                return Err("the lease is confirmed");
             }
             (
                 State::Revoking,
@@ -78,45 +92,40 @@ impl Change {
                 | Self::Released { .. }
                 | Self::Expired { .. }
                 | Self::Revoked { .. },
-            ) => return Err("the reservation is revoking"),
+            ) => return Err("the lease is revoking"),
             (State::Released | State::Expired | State::Revoked, _) => {
-                return Err("the reservation has ended");
+                return Err("the lease has ended");
             }
         };
         let withdrawn = matches!(state, State::Released | State::Expired | State::Revoking);
-        if epoch_then != if withdrawn { next } else { epoch } {
-            return Err("the reservation has another epoch");
+        if fencing_token_then != if withdrawn { next } else { fencing_token } {
+            return Err("the lease has another fencing_token");
         }
-        Ok((state, epoch_then, retire_after))
+        Ok((state, fencing_token_then, retire_after))
     }
 }
 
 impl Space {
-    /// Applies it to the reservation, its members and all that follows from them, or changes nothing.
-    pub(super) fn change(
-        &mut self,
-        no: ReservationNo,
-        slot: Slot,
-        change: Change,
-    ) -> Result<(), Unfit> {
-        let reservation = self.reservations.get_mut(no).ok_or("no such reservation")?;
-        let before = reservation.state;
-        let (state, epoch, retire_after) = change.from(before, reservation.epoch)?;
+    /// Applies it to the lease, its members and all that follows from them, or changes nothing.
+    pub(super) fn change(&mut self, no: LeaseNo, slot: Slot, change: Change) -> Result<(), Unfit> {
+        let lease = self.leases.get_mut(no).ok_or("no such lease")?;
+        let before = lease.state;
+        let (state, fencing_token, retire_after) = change.from(before, lease.fencing_token)?;
         if retire_after < slot {
             return Err("it would be forgotten before it has happened");
         }
-        reservation.state = state;
-        reservation.epoch = epoch;
-        reservation.retire_after = retire_after;
-        for member in reservation.members.as_slice() {
-            // Nothing takes resources out, so that members stay what they were when they were reserved.
+        lease.state = state;
+        lease.fencing_token = fencing_token;
+        lease.retire_after = retire_after;
+        for member in lease.members.as_slice() {
+            // Nothing takes resources out, so that members stay what they were when they were granted.
             if let Some(resource) = self.resources.get_mut(*member) {
                 resource.version += 1;
                 resource.holder = resource.holder.filter(|_| !state.has_ended());
             }
         }
-        if before == State::Reserved {
-            self.expirations.remove(reservation.deadline, no);
+        if before == State::Granted {
+            self.expirations.remove(lease.deadline, no);
         }
         if state.has_ended() {
             self.retirements.insert(retire_after, no);

@@ -1,20 +1,20 @@
-//! What is due when: the reserved ones by deadline, the ended ones by the slot that they are remembered through.
+//! What is due when: the granted ones by deadline, the ended ones by the slot that they are remembered through.
 
 use std::collections::{BTreeMap, BTreeSet};
-use vocab::{ReservationNo, Slot};
+use vocab::{LeaseNo, Slot};
 
-/// Reserved ones by deadline. They leave it when they are confirmed or released, too.
+/// Granted ones by deadline. They leave it when they are confirmed or released, too.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Expirations {
-    by_deadline: BTreeMap<Slot, BTreeSet<ReservationNo>>,
+    by_deadline: BTreeMap<Slot, BTreeSet<LeaseNo>>,
 }
 
 impl Expirations {
-    pub fn insert(&mut self, deadline: Slot, no: ReservationNo) {
+    pub fn insert(&mut self, deadline: Slot, no: LeaseNo) {
         self.by_deadline.entry(deadline).or_default().insert(no);
     }
 
-    pub fn remove(&mut self, deadline: Slot, no: ReservationNo) {
+    pub fn remove(&mut self, deadline: Slot, no: LeaseNo) {
         if let Some(at_deadline) = self.by_deadline.get_mut(&deadline) {
             at_deadline.remove(&no);
             if at_deadline.is_empty() {
@@ -34,7 +34,7 @@ impl Expirations {
     }
 
     /// By deadline, then by number.
-    pub fn through(&self, slot: Slot) -> impl Iterator<Item = (ReservationNo, Slot)> {
+    pub fn through(&self, slot: Slot) -> impl Iterator<Item = (LeaseNo, Slot)> {
         let due = self.by_deadline.range(..=slot);
         due.flat_map(|(deadline, numbers)| numbers.iter().map(|no| (*no, *deadline)))
     }
@@ -49,12 +49,12 @@ pub struct Retirements {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Batch {
-    numbers: Vec<ReservationNo>,
-    highest: ReservationNo,
+    numbers: Vec<LeaseNo>,
+    highest: LeaseNo,
 }
 
 impl Retirements {
-    pub fn insert(&mut self, retire_after: Slot, no: ReservationNo) {
+    pub fn insert(&mut self, retire_after: Slot, no: LeaseNo) {
         let batch = self.by_slot.entry(retire_after).or_default();
         batch.numbers.push(no);
         batch.highest = batch.highest.max(no);
@@ -66,20 +66,20 @@ impl Retirements {
         self.count
     }
 
-    /// How many are over at `slot`. Looks at each slot that is over, and at no reservation.
+    /// How many are over at `slot`. Looks at each slot that is over, and at no lease.
     pub fn count_before(&self, slot: Slot) -> usize {
         let over = self.by_slot.range(..slot);
         over.map(|(_, batch)| batch.numbers.len()).sum()
     }
 
     /// The highest of those that are over at `slot`.
-    pub fn highest_before(&self, slot: Slot) -> Option<ReservationNo> {
+    pub fn highest_before(&self, slot: Slot) -> Option<LeaseNo> {
         let over = self.by_slot.range(..slot);
         over.map(|(_, batch)| batch.highest).max()
     }
 
     /// Takes out those of the first slot that is over at `slot`.
-    pub fn pop_before(&mut self, slot: Slot) -> Option<Vec<ReservationNo>> {
+    pub fn pop_before(&mut self, slot: Slot) -> Option<Vec<LeaseNo>> {
         let first = self
             .by_slot
             .first_entry()

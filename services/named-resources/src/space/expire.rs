@@ -1,19 +1,19 @@
-//! A reserved one whose deadline has passed. Only the caller of the kernel asks for it, never a client.
+//! The expiry of a granted lease whose deadline has passed. Only the caller of the kernel asks for it, never a client.
 
 use super::{Bounds, Space, Unfit, change::Change};
-use vocab::{Refusal, ReservationNo, ReservationState, Rule, Slot};
+use vocab::{LeaseNo, LeaseState, Refusal, Rule, Slot};
 
 /// What an expiry comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expiry {
-    /// The epoch that the reservation has from now on.
-    pub epoch: u64,
+    /// The fencing token that the lease has from now on.
+    pub fencing_token: u64,
     /// The last slot that it is remembered at.
     pub retire_after: Slot,
 }
 
 impl Space {
-    /// What the expiry of a reservation at its deadline comes to at `slot`: nothing, if it is not reserved any more, has
+    /// What the expiry of a lease at its deadline comes to at `slot`: nothing, if it is not granted any more, has
     /// another deadline or is not known.
     ///
     /// # Errors
@@ -21,7 +21,7 @@ impl Space {
     /// The slot goes back, has no history after it, or lies before the deadline.
     pub fn decide_expiry(
         &self,
-        no: ReservationNo,
+        no: LeaseNo,
         deadline: Slot,
         slot: Slot,
         bounds: &Bounds,
@@ -35,10 +35,10 @@ impl Space {
                 slot,
             ));
         }
-        let found = self.reservations.get(no);
-        let due = found.filter(|r| r.state == ReservationState::Reserved && r.deadline == deadline);
-        Ok(due.map(|reservation| Expiry {
-            epoch: reservation.epoch + 1,
+        let found = self.leases.get(no);
+        let due = found.filter(|r| r.state == LeaseState::Granted && r.deadline == deadline);
+        Ok(due.map(|lease| Expiry {
+            fencing_token: lease.fencing_token + 1,
             retire_after,
         }))
     }
@@ -48,14 +48,9 @@ impl Space {
     /// # Errors
     ///
     /// Names the state that it does not fit. Nothing has changed then.
-    pub fn expire(
-        &mut self,
-        no: ReservationNo,
-        slot: Slot,
-        retire_after: Slot,
-    ) -> Result<(), Unfit> {
+    pub fn expire(&mut self, no: LeaseNo, slot: Slot, retire_after: Slot) -> Result<(), Unfit> {
         self.not_backwards(slot)?;
-        let early = self.reservations.get(no).is_some_and(|r| slot < r.deadline);
+        let early = self.leases.get(no).is_some_and(|r| slot < r.deadline);
         if early {
             return Err("its deadline has not come");
         }

@@ -1,8 +1,8 @@
-//! What an ask speaks of: the slot, and the reservation.
+//! What an ask speaks of: the slot, and the lease.
 
-use super::{Bounds, Space, reservations::Reservation};
+use super::{Bounds, Space, leases::Lease};
 use vocab::{
-    Refusal, ReservationNo, ReservationState, Rule, Slot, Token,
+    LeaseNo, LeaseState, Refusal, Rule, Slot, Token,
     sabotage::{self, Bug},
 };
 
@@ -15,36 +15,42 @@ impl Space {
         later(slot, bounds.history_slots)
     }
 
-    /// The reservation, if it is not retired at `slot`.
-    pub(super) fn found(&self, no: ReservationNo, slot: Slot) -> Result<&Reservation, Refusal> {
-        let subject = "reservation";
-        match self.reservations.get(no) {
-            Some(reservation) if slot <= reservation.retire_after => Ok(reservation),
-            Some(_) => Err(Refusal::new(Rule::ReservationRetired, subject)),
+    /// The lease, if it is not retired at `slot`.
+    pub(super) fn found(&self, no: LeaseNo, slot: Slot) -> Result<&Lease, Refusal> {
+        let subject = "lease";
+        match self.leases.get(no) {
+            Some(lease) if slot <= lease.retire_after => Ok(lease),
+            Some(_) => Err(Refusal::new(Rule::LeaseRetired, subject)),
             None if Some(no) <= self.retired.max(self.retirements.highest_before(slot)) => {
-                Err(Refusal::new(Rule::ReservationRetired, subject))
+                Err(Refusal::new(Rule::LeaseRetired, subject))
             }
-            None => Err(Refusal::new(Rule::ReservationNotFound, subject)),
+            None => Err(Refusal::new(Rule::LeaseNotFound, subject)),
         }
     }
 
-    /// The reservation, if this holder has this authority over it.
+    /// The lease, if this holder has this authority over it.
     pub(super) fn claimed(
         &self,
-        no: ReservationNo,
+        no: LeaseNo,
         holder: &Token,
-        epoch: u64,
+        fencing_token: u64,
         slot: Slot,
-    ) -> Result<&Reservation, Refusal> {
-        let reservation = self.found(no, slot)?;
-        if reservation.holder != *holder {
+    ) -> Result<&Lease, Refusal> {
+        let lease = self.found(no, slot)?;
+        if lease.holder != *holder {
             return Err(Refusal::new(Rule::HolderMismatch, "holder"));
         }
-        if reservation.epoch != epoch && !sabotage::armed(Bug::StaleEpochAccepted) {
-            let current = reservation.epoch;
-            return Err(Refusal::over(Rule::StaleEpoch, "epoch", current, epoch));
+        if lease.fencing_token != fencing_token && !sabotage::armed(Bug::StaleFencingTokenAccepted)
+        {
+            let current = lease.fencing_token;
+            return Err(Refusal::over(
+                Rule::StaleFencingToken,
+                "fencing_token",
+                current,
+                fencing_token,
+            ));
         }
-        Ok(reservation)
+        Ok(lease)
     }
 }
 
@@ -53,6 +59,6 @@ pub fn later(slot: Slot, slots: u64) -> Result<Slot, Refusal> {
     slot.checked_add(slots).ok_or_else(overflow)
 }
 
-pub fn in_state(state: ReservationState) -> Refusal {
+pub fn in_state(state: LeaseState) -> Refusal {
     Refusal::new(Rule::InvalidState, state.name())
 }

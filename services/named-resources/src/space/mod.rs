@@ -1,28 +1,29 @@
-//! The kernel of reservations: named resources of one tenant, and who holds them until when. Tenants share nothing, so each
+//! The kernel of leases: the named resources of one tenant, and who holds them until when. Tenants share nothing, so each
 //! has a [`Space`] of its own.
 //!
 //! ```text
-//!            reserve            confirm             revoke              reclaim
-//! available ─────────▶ reserved ───────▶ confirmed ───────▶ revoking ─────────▶ (revoked)
+//!            acquire            confirm             revoke              reclaim
+//! available ─────────▶ granted ────────▶ confirmed ───────▶ revoking ─────────▶ (revoked)
 //!     ▲                    │                 │
 //!     └── release, expire ─┴──── release ────┘          (released), (expired)
 //! ```
 //!
 //! - **Time** is a slot that the caller gives and that never goes back. Nothing here looks at a clock; an expiry is asked
 //!   for by the caller, who finds in [`Space::due`] what to ask for.
-//! - **Epochs** fence. A reservation begins with epoch 1; release, expiry and revocation, which take authority from its
+//! - **Fencing tokens**: a lease begins with 1; release, expiry and revocation, which take authority from its
 //!   holder, make it 2. Who comes late with the old one is refused, whoever has the resource by then.
-//! - **Ended** reservations keep their place until their last slot (`retire_after`) is over, so that they can be looked
+//! - **Ended** leases keep their place until their last slot (`retire_after`) is over, so that they can be looked
 //!   up. A later slot retires them. Deciding at a later slot counts as if that had been done already.
 //! - **Bounds** are looked at by deciding only. What was decided applies whatever they are by then.
 //!
 //! [`Space::decide`] checks in an order that is part of the contract: the slot, then what the ask says of itself, then what
-//! it speaks of (of a reservation: that it is there, the holder, the epoch, the state), then whether there is room.
+//! it speaks of (of a lease: that it is there, the holder, the fencing token, the state), then whether there is room.
 //!
 //! Each operation is logarithmic at most in what the space holds. The truth is the resources' versions and the
-//! reservations; the rest (the index of names, holders, deadlines, retirements) follows from them and is made anew on
+//! leases; the rest (the index of names, holders, deadlines, retirements) follows from them and is made anew on
 //! reading a snapshot, so that one history has one serialised form.
 
+mod acquire;
 mod bounds;
 mod change;
 mod confirm;
@@ -30,11 +31,10 @@ mod create;
 mod deadlines;
 mod expire;
 mod index;
+mod leases;
 mod lookup;
 mod reclaim;
 mod release;
-mod reservations;
-mod reserve;
 mod resources;
 mod revoke;
 mod stored;
@@ -43,28 +43,28 @@ mod tests;
 mod view;
 
 pub use bounds::{Bounds, UnfitBound};
-pub use view::{ReservationView, ResourceState, ResourceView};
+pub use view::{LeaseView, ResourceState, ResourceView};
 
 use self::{
+    acquire::Room,
     change::Change,
     deadlines::{Expirations, Retirements},
-    reservations::{Reservation, Reservations},
-    reserve::Room,
+    leases::{Lease, Leases},
     resources::Resources,
     stored::Stored,
 };
 use serde::{Deserialize, Serialize};
-use vocab::{ReservationNo, ResourceAnswer, ResourceAsk, Rule, Slot};
+use vocab::{LeaseNo, ResourceAnswer, ResourceAsk, Rule, Slot};
 
-/// The resources and reservations of one tenant.
+/// The resources and leases of one tenant.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(try_from = "Stored")]
 pub struct Space {
     slot: Slot,
     /// The highest number that was ever retired.
-    retired: Option<ReservationNo>,
+    retired: Option<LeaseNo>,
     resources: Resources,
-    reservations: Reservations,
+    leases: Leases,
     #[serde(skip)]
     expirations: Expirations,
     #[serde(skip)]
@@ -75,65 +75,65 @@ pub struct Space {
 impl PartialEq for Space {
     fn eq(&self, other: &Self) -> bool {
         let times = (self.slot, self.retired) == (other.slot, other.retired);
-        times && self.resources == other.resources && self.reservations == other.reservations
+        times && self.resources == other.resources && self.leases == other.leases
     }
 }
 
 impl Eq for Space {}
 
 impl Space {
-    /// What the ask comes to at `slot`. `reservations_limit` is the tenant's quota of live reservations.
+    /// What the ask comes to at `slot`. `leases_limit` is the tenant's quota of live leases.
     pub fn decide(
         &self,
         ask: &ResourceAsk,
         slot: Slot,
-        reservations_limit: Option<u64>,
+        leases_limit: Option<u64>,
         bounds: &Bounds,
     ) -> ResourceAnswer {
         let history = self.history_from(slot, bounds);
         let answer = history.and_then(|retire_after| match ask {
             ResourceAsk::Create { resource } => create::decide(self, resource, bounds),
-            ResourceAsk::Reserve {
+            ResourceAsk::Acquire {
                 resources,
                 ttl_slots,
                 ..
             } => {
                 let room = Room {
                     slot,
-                    limit: reservations_limit,
+                    limit: leases_limit,
                     bounds,
                 };
-                reserve::decide(self, resources, *ttl_slots, &room)
+                acquire::decide(self, resources, *ttl_slots, &room)
             }
             ResourceAsk::Confirm {
-                reservation,
+                lease,
                 holder,
-                epoch,
-            } => confirm::decide(self.claimed(*reservation, holder, *epoch, slot)?),
+                fencing_token,
+            } => confirm::decide(self.claimed(*lease, holder, *fencing_token, slot)?),
             ResourceAsk::Release {
-                reservation,
+                lease,
                 holder,
-                epoch,
+                fencing_token,
             } => release::decide(
-                self.claimed(*reservation, holder, *epoch, slot)?,
+                self.claimed(*lease, holder, *fencing_token, slot)?,
                 retire_after,
             ),
-            ResourceAsk::Revoke { reservation } => revoke::decide(self.found(*reservation, slot)?),
-            ResourceAsk::Reclaim { reservation } => {
-                reclaim::decide(self.found(*reservation, slot)?, retire_after)
+            ResourceAsk::Revoke { lease } => revoke::decide(self.found(*lease, slot)?),
+            ResourceAsk::Reclaim { lease } => {
+                reclaim::decide(self.found(*lease, slot)?, retire_after)
             }
         });
         answer.unwrap_or_else(ResourceAnswer::Refused)
     }
 
-    /// Applies what was decided; `no` is the number of the event that says so, and the reservation's if it grants one.
+    /// Applies what was decided; `no` is the number of the event that says so, and the lease's if it grants one.
     ///
     /// # Errors
     ///
     /// Names the state that the answer does not fit. Nothing has changed then.
     pub fn apply(
         &mut self,
-        no: ReservationNo,
+        no: LeaseNo,
         ask: &ResourceAsk,
         slot: Slot,
         answer: &ResourceAnswer,
@@ -151,12 +151,12 @@ impl Space {
                 create::apply(self, resource)?;
             }
             (
-                ResourceAsk::Reserve {
+                ResourceAsk::Acquire {
                     resources, holder, ..
                 },
-                ResourceAnswer::Reserved { deadline },
+                ResourceAnswer::Granted { deadline },
             ) => {
-                reserve::apply(self, no, resources, holder, slot, *deadline)?;
+                acquire::apply(self, no, resources, holder, slot, *deadline)?;
             }
             (ask, answer) => {
                 let (of, change) = Change::of(ask, answer).ok_or("it answers another ask")?;
@@ -172,8 +172,8 @@ impl Space {
         self.slot
     }
 
-    /// Reserved ones whose deadline is at or before `slot`, by deadline and then by number. Costs only what is due.
-    pub fn due(&self, slot: Slot) -> impl Iterator<Item = (ReservationNo, Slot)> {
+    /// Granted ones whose deadline is at or before `slot`, by deadline and then by number. Costs only what is due.
+    pub fn due(&self, slot: Slot) -> impl Iterator<Item = (LeaseNo, Slot)> {
         self.expirations.through(slot)
     }
 
@@ -181,8 +181,8 @@ impl Space {
         self.expirations.first()
     }
 
-    pub fn live_reservations(&self) -> u64 {
-        (self.reservations.len() - self.retirements.len()) as u64
+    pub fn live_leases(&self) -> u64 {
+        (self.leases.len() - self.retirements.len()) as u64
     }
 
     fn not_backwards(&self, slot: Slot) -> Result<(), Unfit> {
@@ -197,7 +197,7 @@ impl Space {
         self.slot = slot;
         while let Some(over) = self.retirements.pop_before(slot) {
             for no in over {
-                self.reservations.remove(no);
+                self.leases.remove(no);
                 self.retired = self.retired.max(Some(no));
             }
         }

@@ -1,12 +1,12 @@
 //! The holder gives its resources back.
 
-use super::{Reservation, lookup::in_state};
-use vocab::{Refusal, ReservationState, ResourceAnswer, Slot};
+use super::{Lease, lookup::in_state};
+use vocab::{LeaseState, Refusal, ResourceAnswer, Slot};
 
-pub fn decide(claimed: &Reservation, retire_after: Slot) -> Result<ResourceAnswer, Refusal> {
+pub fn decide(claimed: &Lease, retire_after: Slot) -> Result<ResourceAnswer, Refusal> {
     match claimed.state {
-        ReservationState::Reserved | ReservationState::Confirmed => Ok(ResourceAnswer::Released {
-            epoch: claimed.epoch + 1,
+        LeaseState::Granted | LeaseState::Confirmed => Ok(ResourceAnswer::Released {
+            fencing_token: claimed.fencing_token + 1,
             retire_after,
         }),
         state => Err(in_state(state)),

@@ -2,15 +2,15 @@
 
 use super::index::{Index, ResourceNo};
 use serde::Deserialize;
-use vocab::{ReservationNo, Token};
+use vocab::{LeaseNo, Token};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resource {
     name: Name,
     /// Counts the transitions of its state since it was created.
     pub version: u64,
-    /// The one live reservation that it is in.
-    pub holder: Option<ReservationNo>,
+    /// The one live lease that it is in.
+    pub holder: Option<LeaseNo>,
 }
 
 /// Resources are only ever added.

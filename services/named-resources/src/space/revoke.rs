@@ -1,12 +1,12 @@
 //! Authority is taken from the holder of a confirmed one. Its resources stay blocked, because the holder may not know yet.
 
-use super::{Reservation, lookup::in_state};
-use vocab::{Refusal, ReservationState, ResourceAnswer};
+use super::{Lease, lookup::in_state};
+use vocab::{LeaseState, Refusal, ResourceAnswer};
 
-pub fn decide(found: &Reservation) -> Result<ResourceAnswer, Refusal> {
+pub fn decide(found: &Lease) -> Result<ResourceAnswer, Refusal> {
     match found.state {
-        ReservationState::Confirmed => Ok(ResourceAnswer::Revoked {
-            epoch: found.epoch + 1,
+        LeaseState::Confirmed => Ok(ResourceAnswer::Revoked {
+            fencing_token: found.fencing_token + 1,
         }),
         state => Err(in_state(state)),
     }

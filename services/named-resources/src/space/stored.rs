@@ -1,16 +1,16 @@
 //! The serialised form: what cannot be derived, each in the order of its numbers.
 
-use super::{Space, reservations::Reservations, resources::Resources};
+use super::{Space, leases::Leases, resources::Resources};
 use serde::{Deserialize, Serialize, Serializer};
-use vocab::{ReservationNo, ReservationState, Slot, Token};
+use vocab::{LeaseNo, LeaseState, Slot, Token};
 
 /// The same fields in the same order as [`Space`] writes them.
 #[derive(Deserialize)]
 pub struct Stored {
     slot: Slot,
-    retired: Option<ReservationNo>,
+    retired: Option<LeaseNo>,
     resources: Resources,
-    reservations: Reservations,
+    leases: Leases,
 }
 
 impl TryFrom<Stored> for Space {
@@ -21,23 +21,23 @@ impl TryFrom<Stored> for Space {
             slot: stored.slot,
             retired: stored.retired,
             resources: stored.resources,
-            reservations: stored.reservations,
+            leases: stored.leases,
             ..Self::default()
         };
-        for (no, reservation) in space.reservations.iter() {
-            if reservation.state.has_ended() {
-                space.retirements.insert(reservation.retire_after, no);
+        for (no, lease) in space.leases.iter() {
+            if lease.state.has_ended() {
+                space.retirements.insert(lease.retire_after, no);
                 continue;
             }
-            for member in reservation.members.as_slice() {
+            for member in lease.members.as_slice() {
                 let resource = space.resources.get_mut(*member);
                 let resource = resource.ok_or("a member that is no resource")?;
                 if resource.holder.replace(no).is_some() {
                     return Err("a resource with two holders");
                 }
             }
-            if reservation.state == ReservationState::Reserved {
-                space.expirations.insert(reservation.deadline, no);
+            if lease.state == LeaseState::Granted {
+                space.expirations.insert(lease.deadline, no);
             }
         }
         Ok(space)

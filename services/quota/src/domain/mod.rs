@@ -106,7 +106,7 @@ impl Decider for Quota {
     type By = vocab::fact::Quota;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 5;
+    const STATE_VERSION: u32 = 6;
 
     fn observe(&mut self, at: &At, input: Input<'_>) -> Result<(), IllegalEvent> {
         match input {

@@ -45,7 +45,7 @@ impl ResourceId {
     pub const ANY_MODEL: Self = Self(3);
     pub const STORAGE: Self = Self(4);
     pub const PODS: Self = Self(5);
-    pub const RESERVATIONS: Self = Self(6);
+    pub const LEASES: Self = Self(6);
     const MODELS: u32 = 1 << 30;
     const EXTENDED: u32 = 2 << 30;
     const CHOICES: u32 = 3 << 30;
@@ -259,7 +259,7 @@ impl Names {
             (ResourceId::MEMORY, None) => QuotaResource::Memory,
             (ResourceId::STORAGE, None) => QuotaResource::Storage,
             (ResourceId::PODS, None) => QuotaResource::Pods,
-            (ResourceId::RESERVATIONS, None) => QuotaResource::Reservations,
+            (ResourceId::LEASES, None) => QuotaResource::Leases,
             // GPUs of whatever model; a name in use is always there.
             (_, None) => QuotaResource::Gpu,
         }
@@ -358,6 +358,6 @@ fn fixed_id(resource: &QuotaResource) -> ResourceId {
         QuotaResource::Gpu | QuotaResource::GpuModel(_) => ResourceId::GPU,
         QuotaResource::Storage => ResourceId::STORAGE,
         QuotaResource::Pods => ResourceId::PODS,
-        QuotaResource::Reservations | QuotaResource::Extended(_) => ResourceId::RESERVATIONS,
+        QuotaResource::Leases | QuotaResource::Extended(_) => ResourceId::LEASES,
     }
 }

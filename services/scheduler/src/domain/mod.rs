@@ -39,7 +39,7 @@ pub use allocation::{Binding, Live, Phase, Stop};
 pub use class::Amounts;
 pub use fleet::{Node, NodeNo};
 pub use named_resources::{
-    Bounds, Config, ReservationView, ResourceState, ResourceView, Space, UnfitBound,
+    Bounds, Config, LeaseView, ResourceState, ResourceView, Space, UnfitBound,
 };
 use vocab::fact::AllocationWaiting;
 use vocab::fact::SchedulerFact as Fact;
@@ -61,9 +61,7 @@ use reserve::Reservations;
 use serde::{Deserialize, Serialize};
 use settings::Settings;
 use std::{collections::BTreeMap, convert::Infallible};
-use vocab::{
-    AllocationNo, At, EventNo, Millis, Refusal, ReservationNo, Slot, Token, WaitingReason,
-};
+use vocab::{AllocationNo, At, EventNo, LeaseNo, Millis, Refusal, Slot, Token, WaitingReason};
 use waiting::Waiting;
 
 /// Everything that the scheduler knows, folded from the ledger.
@@ -101,14 +99,9 @@ impl Scheduler {
         self.named.resource(tenant, name)
     }
 
-    /// A reservation of the tenant as it stands at `slot`, or at the latest that was seen.
-    pub fn reservation(
-        &self,
-        tenant: &Token,
-        no: ReservationNo,
-        slot: Slot,
-    ) -> Result<ReservationView, Refusal> {
-        self.named.reservation(tenant, no, slot)
+    /// A lease of the tenant as it stands at `slot`, or at the latest that was seen.
+    pub fn lease(&self, tenant: &Token, no: LeaseNo, slot: Slot) -> Result<LeaseView, Refusal> {
+        self.named.lease(tenant, no, slot)
     }
 
     /// Who waits for a place, with or without a pending group.
@@ -167,7 +160,7 @@ impl Decider for Scheduler {
     type By = vocab::fact::Scheduler;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 8;
+    const STATE_VERSION: u32 = 9;
 
     fn observe(&mut self, at: &At, input: Input<'_>) -> Result<(), IllegalEvent> {
         match input {
@@ -245,10 +238,10 @@ impl Decider for Scheduler {
                     .map(|_| ())
                     .map_err(|unfit| IllegalEvent::new(unfit, fact))
             }
-            Fact::ReservationExpired(fact) => {
+            Fact::LeaseExpired(fact) => {
                 let (slot, retire_after) = (fact.slot, fact.retire_after);
                 self.named
-                    .expired(&fact.tenant, fact.reservation, (slot, retire_after))
+                    .expired(&fact.tenant, fact.lease, (slot, retire_after))
                     .map_err(|unfit| IllegalEvent::new(unfit, fact))
             }
         }

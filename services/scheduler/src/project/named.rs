@@ -3,27 +3,25 @@
 use super::Change;
 use crate::domain::Named;
 use ledger::IllegalEvent;
-use vocab::fact::{ReservationExpired, ResourceDecided};
-use vocab::{
-    At, Millis, ReservationNo, ReservationState, ResourceAnswer, ResourceAsk, Slot, Token,
-};
+use vocab::fact::{LeaseExpired, ResourceDecided};
+use vocab::{At, LeaseNo, LeaseState, Millis, ResourceAnswer, ResourceAsk, Slot, Token};
 
-/// A resource; of which state it is, its reservation says.
+/// A resource; of which state it is, its lease says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceRow {
     pub tenant: Token,
     pub resource: Token,
     pub version: u64,
-    pub reservation: Option<ReservationNo>,
+    pub lease: Option<LeaseNo>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldRow {
     pub tenant: Token,
-    pub reservation: ReservationNo,
+    pub lease: LeaseNo,
     pub holder: Token,
-    pub epoch: u64,
-    pub state: ReservationState,
+    pub fencing_token: u64,
+    pub state: LeaseState,
     pub since: Millis,
     pub deadline: Slot,
     pub retire_after: Option<Slot>,
@@ -50,20 +48,16 @@ pub(super) fn decided(
     match (answer, &asked.ask) {
         (ResourceAnswer::Refused(_), _) => {}
         (_, ResourceAsk::Create { resource }) => resources(named, &asked.tenant, [resource], out),
-        (_, ResourceAsk::Reserve { .. }) => {
-            reservation(named, at, &asked.tenant, ReservationNo::of(at.no), out);
+        (_, ResourceAsk::Acquire { .. }) => {
+            lease(named, at, &asked.tenant, LeaseNo::of(at.no), out);
         }
         (
             _,
-            ResourceAsk::Confirm {
-                reservation: no, ..
-            }
-            | ResourceAsk::Release {
-                reservation: no, ..
-            }
-            | ResourceAsk::Revoke { reservation: no }
-            | ResourceAsk::Reclaim { reservation: no },
-        ) => reservation(named, at, &asked.tenant, *no, out),
+            ResourceAsk::Confirm { lease: no, .. }
+            | ResourceAsk::Release { lease: no, .. }
+            | ResourceAsk::Revoke { lease: no }
+            | ResourceAsk::Reclaim { lease: no },
+        ) => lease(named, at, &asked.tenant, *no, out),
     }
     space(named, &asked.tenant, out);
     Ok(())
@@ -73,12 +67,12 @@ pub(super) fn decided(
 pub(super) fn expired(
     named: &mut Named,
     at: &At,
-    fact: &ReservationExpired,
+    fact: &LeaseExpired,
     out: &mut Vec<Change>,
 ) -> Result<(), IllegalEvent> {
-    let ReservationExpired {
+    let LeaseExpired {
         tenant,
-        reservation: no,
+        lease: no,
         slot,
         retire_after,
         ..
@@ -86,23 +80,23 @@ pub(super) fn expired(
     named
         .expired(tenant, *no, (*slot, *retire_after))
         .map_err(|unfit| IllegalEvent::new(unfit, fact))?;
-    reservation(named, at, tenant, *no, out);
+    lease(named, at, tenant, *no, out);
     space(named, tenant, out);
     Ok(())
 }
 
-/// Whatever is decided about a reservation puts it into another state.
-fn reservation(named: &Named, at: &At, tenant: &Token, no: ReservationNo, out: &mut Vec<Change>) {
+/// Whatever is decided about a lease puts it into another state.
+fn lease(named: &Named, at: &At, tenant: &Token, no: LeaseNo, out: &mut Vec<Change>) {
     // It was changed just now, at the tenant's latest slot.
-    let Ok(found) = named.reservation(tenant, no, 0) else {
+    let Ok(found) = named.lease(tenant, no, 0) else {
         return;
     };
     resources(named, tenant, &found.resources, out);
     out.push(Change::Held(Box::new(HeldRow {
         tenant: tenant.clone(),
-        reservation: no,
+        lease: no,
         holder: found.holder,
-        epoch: found.epoch,
+        fencing_token: found.fencing_token,
         state: found.state,
         since: at.now,
         deadline: found.deadline,
@@ -125,7 +119,7 @@ fn resources<'a>(
             tenant: tenant.clone(),
             resource: resource.clone(),
             version: found.version,
-            reservation: found.reservation,
+            lease: found.lease,
         })));
     }
 }

@@ -3,14 +3,14 @@ use std::fmt::Write;
 use vocab::fact::{
     AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
     AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationStarted,
-    AllocationStopping, AllocationWaiting, PendingGroupExplained, QueueSet, QuotaDenied,
-    QuotaReclaimed, QuotaReleased, QuotaReserved, QuotaWaiting, ReservationDecided,
-    ReservationExpired, ReservationSet, ResourceAsked, ResourceDecided, TenantSet,
+    AllocationStopping, AllocationWaiting, LeaseExpired, PendingGroupExplained, QueueSet,
+    QuotaDenied, QuotaReclaimed, QuotaReleased, QuotaReserved, QuotaWaiting, ReservationDecided,
+    ReservationSet, ResourceAsked, ResourceDecided, TenantSet,
 };
 use vocab::{
-    AdminChange, AdvanceReservation, AllocationSpec, EndCause, Event, EventNo, Filter, Lsn, Millis,
-    Operation, PendingGroupNo, PlacementPolicy, PreemptionCause, QueueSettings, Refusal,
-    ReservationNo, ResourceAnswer, ResourceAsk, ResourceKind, Rule, WaitingReason,
+    AdminChange, AdvanceReservation, AllocationSpec, EndCause, Event, EventNo, Filter, LeaseNo,
+    Lsn, Millis, Operation, PendingGroupNo, PlacementPolicy, PreemptionCause, QueueSettings,
+    Refusal, ResourceAnswer, ResourceAsk, ResourceKind, Rule, WaitingReason,
 };
 
 fn token(text: &str) -> Token {
@@ -117,30 +117,30 @@ fn event(step: &str) -> Event {
             resource: token("a"),
         }),
         "created" => decided_of(ResourceAnswer::Created),
-        "reserve" => asked(ResourceAsk::Reserve {
+        "acquire" => asked(ResourceAsk::Acquire {
             resources: vec![token("a")],
             holder: token("ann"),
             ttl_slots: 2,
         }),
-        "granted it" => decided_of(ResourceAnswer::Reserved { deadline: 5 }),
+        "granted it" => decided_of(ResourceAnswer::Granted { deadline: 5 }),
         "release" => asked(ResourceAsk::Release {
-            reservation: ReservationNo(1),
+            lease: LeaseNo(1),
             holder: token("ann"),
-            epoch: 1,
+            fencing_token: 1,
         }),
         "given back" => decided_of(ResourceAnswer::Released {
-            epoch: 2,
+            fencing_token: 2,
             retire_after: 9,
         }),
         "refused it" => decided_of(ResourceAnswer::Refused(Refusal::new(
             Rule::AlreadyExists,
             "resource",
         ))),
-        "expired" => Event::ReservationExpired(ReservationExpired {
+        "expired" => Event::LeaseExpired(LeaseExpired {
             tenant: token("t"),
-            reservation: ReservationNo(1),
+            lease: LeaseNo(1),
             slot: 5,
-            epoch: 2,
+            fencing_token: 2,
             retire_after: 9,
         }),
         "denied" => Event::QuotaDenied(QuotaDenied {
@@ -358,17 +358,17 @@ fn check_last(steps: &str, expected: &str) {
         Change::Entry(entry) => format!("entry {}", said(entry, lsn)),
         Change::Resource(row) => {
             let holder = row
-                .reservation
+                .lease
                 .map_or(String::new(), |no| format!(" of {}", no.0));
             format!("resource {} v{}{holder}", row.resource, row.version)
         }
         Change::Held(row) => {
-            let (no, state, epoch) = (row.reservation.0, row.state.name(), row.epoch);
+            let (no, state, token) = (row.lease.0, row.state.name(), row.fencing_token);
             let through = row
                 .retire_after
                 .map_or(String::new(), |slot| format!(" through {slot}"));
             format!(
-                "reservation {no} {state} by {} epoch {epoch}{through}",
+                "lease {no} {state} by {} token {token}{through}",
                 row.holder
             )
         }
@@ -620,23 +620,23 @@ fn a_priority_is_changed_wherever_it_stands() {
 fn named_resources_are_rows() {
     check_last("create, created", "resource a v0, t at slot 3");
     check_last("create, refused it", "t at slot 3");
-    let reserved = "create, created, reserve, granted it";
+    let granted = "create, created, acquire, granted it";
     check_last(
-        reserved,
-        "resource a v1 of 1, reservation 1 reserved by ann epoch 1, t at slot 3",
+        granted,
+        "resource a v1 of 1, lease 1 granted by ann token 1, t at slot 3",
     );
     check_last(
-        &format!("{reserved}, release, given back"),
-        "resource a v2, reservation 1 released by ann epoch 2 through 9, t at slot 3",
+        &format!("{granted}, release, given back"),
+        "resource a v2, lease 1 released by ann token 2 through 9, t at slot 3",
     );
     check_last(
-        &format!("{reserved}, expired"),
-        "resource a v2, reservation 1 expired by ann epoch 2 through 9, t at slot 5",
+        &format!("{granted}, expired"),
+        "resource a v2, lease 1 expired by ann token 2 through 9, t at slot 5",
     );
     check("created", "illegal when another request is next");
     check(
-        &format!("{reserved}, expired, expired"),
-        "illegal when the reservation has ended",
+        &format!("{granted}, expired, expired"),
+        "illegal when the lease has ended",
     );
 }
 

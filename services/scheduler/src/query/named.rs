@@ -1,4 +1,4 @@
-//! Where named resources and their reservations stand.
+//! Where named resources and their leases stand.
 
 use crate::store::{self, Looked};
 use chassis::{
@@ -6,16 +6,13 @@ use chassis::{
     query::{Asked, Trouble, Verb},
 };
 use schemas::v1::{
-    ReservationQuery, ReservationReply, ReservationView, ResourceQuery, ResourceReply,
-    ResourceState, ResourceView,
+    LeaseQuery, LeaseReply, LeaseView, ResourceQuery, ResourceReply, ResourceState, ResourceView,
 };
 use sqlx::PgPool;
-use vocab::{
-    AllocationId, CellNo, Lsn, Refusal, ReservationNo, ReservationState, Rule, Slot, Token,
-};
+use vocab::{AllocationId, CellNo, LeaseNo, LeaseState, Lsn, Refusal, Rule, Slot, Token};
 
-/// The verb `reservation`.
-pub struct ReservationQueries {
+/// The verb `lease`.
+pub struct LeaseQueries {
     pub pool: PgPool,
     pub cell: CellNo,
     pub clock: Clock,
@@ -23,24 +20,24 @@ pub struct ReservationQueries {
     pub slot_ms: u64,
 }
 
-impl Verb for ReservationQueries {
-    const NAME: &'static str = "reservation";
-    type Query = ReservationQuery;
-    type Reply = ReservationReply;
+impl Verb for LeaseQueries {
+    const NAME: &'static str = "lease";
+    type Query = LeaseQuery;
+    type Reply = LeaseReply;
 
-    fn position(query: &ReservationQuery) -> Lsn {
+    fn position(query: &LeaseQuery) -> Lsn {
         Lsn(query.at_lsn)
     }
 
-    async fn answer(&self, asked: Asked<ReservationQuery>) -> Result<ReservationReply, Trouble> {
+    async fn answer(&self, asked: Asked<LeaseQuery>) -> Result<LeaseReply, Trouble> {
         let (query, tenant) = (&asked.query, &asked.tenant);
         let slot = self.slot(query.slot)?;
-        let id = AllocationId::parse(&query.reservation_id)
-            .ok_or_else(|| Trouble::refused(Rule::ReservationIdInvalid, "reservation_id"))?;
+        let id = AllocationId::parse(&query.lease_id)
+            .ok_or_else(|| Trouble::refused(Rule::LeaseIdInvalid, "lease_id"))?;
         // One of another cell is none of this one.
-        let no = id.in_cell(self.cell).map(|no| ReservationNo(no.0));
-        let no = no.ok_or_else(|| Trouble::refused(Rule::ReservationNotFound, "reservation_id"))?;
-        let (seen, looked) = store::named_reservation(&self.pool, tenant, no, slot).await?;
+        let no = id.in_cell(self.cell).map(|no| LeaseNo(no.0));
+        let no = no.ok_or_else(|| Trouble::refused(Rule::LeaseNotFound, "lease_id"))?;
+        let (seen, looked) = store::named_lease(&self.pool, tenant, no, slot).await?;
         if query.slot.is_some_and(|slot| slot < seen) {
             return Err(Trouble::Refused(Refusal::over(
                 Rule::SlotBackwards,
@@ -52,34 +49,31 @@ impl Verb for ReservationQueries {
         let found = match looked {
             Looked::Found(found) => found,
             Looked::Retired => {
-                return Err(Trouble::refused(Rule::ReservationRetired, "reservation_id"));
+                return Err(Trouble::refused(Rule::LeaseRetired, "lease_id"));
             }
             Looked::NotFound => {
-                return Err(Trouble::refused(
-                    Rule::ReservationNotFound,
-                    "reservation_id",
-                ));
+                return Err(Trouble::refused(Rule::LeaseNotFound, "lease_id"));
             }
         };
-        let view = ReservationView {
-            reservation_id: id.to_string(),
+        let view = LeaseView {
+            lease_id: id.to_string(),
             // The numbers are the contract's.
             state: found.state as i32,
             holder: found.holder,
-            epoch: found.epoch,
+            fencing_token: found.fencing_token,
             deadline_slot: found.deadline,
             retire_after_slot: found.retire_after.unwrap_or(0),
             resources: found.resources,
             lsn: asked.applied.0,
         };
-        Ok(ReservationReply {
+        Ok(LeaseReply {
             view: Some(view),
             refusal: None,
         })
     }
 }
 
-impl ReservationQueries {
+impl LeaseQueries {
     /// The slot that a question is of: what it says, or what the clock says; 0: the latest that was seen.
     fn slot(&self, given: Option<Slot>) -> Result<Slot, Trouble> {
         match (given, self.slot_ms) {
@@ -112,21 +106,20 @@ impl Verb for ResourceQueries {
         let found = store::named_resource(&self.pool, &asked.tenant, &name).await?;
         let found = found.ok_or_else(|| Trouble::refused(Rule::ResourceNotFound, "resource"))?;
         let state = match found.held.map(|(_, state)| state) {
-            Some(ReservationState::Reserved) => ResourceState::Reserved,
-            Some(ReservationState::Confirmed) => ResourceState::Confirmed,
-            Some(ReservationState::Revoking) => ResourceState::Revoking,
+            Some(LeaseState::Granted) => ResourceState::Granted,
+            Some(LeaseState::Confirmed) => ResourceState::Confirmed,
+            Some(LeaseState::Revoking) => ResourceState::Revoking,
             // Who has ended holds nothing.
-            None
-            | Some(
-                ReservationState::Released | ReservationState::Expired | ReservationState::Revoked,
-            ) => ResourceState::Available,
+            None | Some(LeaseState::Released | LeaseState::Expired | LeaseState::Revoked) => {
+                ResourceState::Available
+            }
         };
-        let reservation = found.held.map(|(no, _)| no.id(self.cell).to_string());
+        let lease = found.held.map(|(no, _)| no.id(self.cell).to_string());
         let view = ResourceView {
             resource: name.to_string(),
             state: state.into(),
             version: found.version,
-            reservation_id: reservation.unwrap_or_default(),
+            lease_id: lease.unwrap_or_default(),
             lsn: asked.applied.0,
         };
         Ok(ResourceReply {

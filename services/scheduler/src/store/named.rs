@@ -6,13 +6,13 @@ use chassis::warm::{OutOfRange, ROWS_MAX, WarmError, bigint, merge, unsigned};
 use sqlx::{PgConnection, PgExecutor};
 use std::collections::BTreeMap;
 use table::{Read, Table, Wide};
-use vocab::{Millis, ReservationNo, ReservationState, Slot, Token};
+use vocab::{LeaseNo, LeaseState, Millis, Slot, Token};
 
 /// What a batch writes.
 #[derive(Default)]
 pub struct Rows<'a> {
     resources: BTreeMap<(&'a Token, &'a Token), &'a ResourceRow>,
-    reservations: BTreeMap<(&'a Token, ReservationNo), &'a HeldRow>,
+    leases: BTreeMap<(&'a Token, LeaseNo), &'a HeldRow>,
     spaces: BTreeMap<&'a Token, Slot>,
 }
 
@@ -21,9 +21,8 @@ impl<'a> Rows<'a> {
         self.resources.insert((&row.tenant, &row.resource), row);
     }
 
-    pub fn reservation(&mut self, row: &'a HeldRow) {
-        self.reservations
-            .insert((&row.tenant, row.reservation), row);
+    pub fn lease(&mut self, row: &'a HeldRow) {
+        self.leases.insert((&row.tenant, row.lease), row);
     }
 
     pub fn space(&mut self, row: &'a SpaceRow) {
@@ -33,8 +32,8 @@ impl<'a> Rows<'a> {
     pub async fn write(self, tx: &mut PgConnection) -> Result<(), WarmError> {
         let resources: Vec<_> = self.resources.into_values().map(Resource::of).collect();
         merge(tx, &resources).await?;
-        let reservations = self.reservations.into_values().map(Reservation::of);
-        merge(tx, &reservations.collect::<Vec<_>>()).await?;
+        let leases = self.leases.into_values().map(Lease::of);
+        merge(tx, &leases.collect::<Vec<_>>()).await?;
         let spaces: Vec<_> = self.spaces.into_iter().collect();
         for rows in spaces.chunks(ROWS_MAX) {
             pass(tx, rows).await?;
@@ -43,7 +42,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Where one stands follows from the reservation that holds it.
+/// Where one stands follows from the lease that holds it.
 #[derive(Table)]
 #[table(
     name = "named_resources",
@@ -56,9 +55,9 @@ pub struct Resource<'a> {
     /// Counts the changes of its state.
     #[table(check = "version >= 0")]
     version: u64,
-    /// Number of the reservation that holds it; none: it is available.
-    #[table(check = "reservation > 0")]
-    reservation: Option<ReservationNo>,
+    /// Number of the lease that holds it; none: it is available.
+    #[table(check = "lease > 0")]
+    lease: Option<LeaseNo>,
 }
 
 impl<'a> Resource<'a> {
@@ -67,33 +66,29 @@ impl<'a> Resource<'a> {
             tenant: &row.tenant,
             resource: &row.resource,
             version: row.version,
-            reservation: row.reservation,
+            lease: row.lease,
         }
     }
 }
 
 /// Live ones, and ended ones as long as they are remembered.
 #[derive(Table)]
-#[table(
-    name = "named_reservations",
-    key(tenant, number),
-    with = "fillfactor = 80"
-)]
+#[table(name = "leases", key(tenant, number), with = "fillfactor = 80")]
 #[table(check(
     remembered_once_ended,
     "(state IN ('released', 'expired', 'revoked')) = (retire_after IS NOT NULL)"
 ))]
 #[table(index(ended, on "tenant, retire_after", where "retire_after IS NOT NULL"))]
-pub struct Reservation<'a> {
+pub struct Lease<'a> {
     tenant: &'a Token,
     /// Of the event that granted it.
     #[table(check = "number > 0")]
-    number: ReservationNo,
+    number: LeaseNo,
     #[table(fixed)]
     holder: &'a Token,
-    #[table(check = "epoch > 0")]
-    epoch: u64,
-    state: ReservationState,
+    #[table(check = "fencing token > 0")]
+    fencing_token: u64,
+    state: LeaseState,
     /// In this state since then.
     since: Millis,
     /// Slots, which no integer type has all of.
@@ -107,13 +102,13 @@ pub struct Reservation<'a> {
     resources: &'a Vec<Token>,
 }
 
-impl<'a> Reservation<'a> {
+impl<'a> Lease<'a> {
     fn of(row: &'a HeldRow) -> Self {
         Self {
             tenant: &row.tenant,
-            number: row.reservation,
+            number: row.lease,
             holder: &row.holder,
-            epoch: row.epoch,
+            fencing_token: row.fencing_token,
             state: row.state,
             since: row.since,
             deadline: Wide(row.deadline),
@@ -123,9 +118,9 @@ impl<'a> Reservation<'a> {
     }
 }
 
-/// Each tenant's time, and how far its reservations are forgotten.
+/// Each tenant's time, and how far its leases are forgotten.
 #[derive(Debug, Table)]
-#[table(name = "reservation_spaces", key(tenant), with = "fillfactor = 50")]
+#[table(name = "lease_spaces", key(tenant), with = "fillfactor = 50")]
 pub struct Space {
     pub tenant: Token,
     /// The latest that was seen.
@@ -143,11 +138,11 @@ async fn pass(tx: &mut PgConnection, rows: &[(&Token, Slot)]) -> Result<(), Warm
     sqlx::query!(
         "WITH seen AS (SELECT tenant, slot::numeric AS slot
                        FROM UNNEST($1::text[], $2::text[]) AS row (tenant, slot)),
-              gone AS (DELETE FROM named_reservations AS r USING seen
+              gone AS (DELETE FROM leases AS r USING seen
                        WHERE r.tenant = seen.tenant AND r.retire_after < seen.slot
                        RETURNING r.tenant, r.number),
               last AS (SELECT tenant, max(number) AS number FROM gone GROUP BY tenant)
-         INSERT INTO reservation_spaces AS s (tenant, slot, retired)
+         INSERT INTO lease_spaces AS s (tenant, slot, retired)
          SELECT seen.tenant, seen.slot, coalesce(last.number, 0)
          FROM seen LEFT JOIN last ON last.tenant = seen.tenant
          ON CONFLICT (tenant) DO UPDATE SET
@@ -160,8 +155,8 @@ async fn pass(tx: &mut PgConnection, rows: &[(&Token, Slot)]) -> Result<(), Warm
     Ok(())
 }
 
-fn number(ReservationNo(no): ReservationNo) -> Result<i64, OutOfRange> {
-    bigint("reservation", no)
+fn number(LeaseNo(no): LeaseNo) -> Result<i64, OutOfRange> {
+    bigint("lease", no)
 }
 
 fn slot(what: &'static str, text: &str) -> Result<Slot, OutOfRange> {
@@ -173,7 +168,7 @@ fn slot(what: &'static str, text: &str) -> Result<Slot, OutOfRange> {
 pub struct NamedResource {
     pub version: u64,
     /// Who holds it, and how.
-    pub held: Option<(ReservationNo, ReservationState)>,
+    pub held: Option<(LeaseNo, LeaseState)>,
 }
 
 pub async fn named_resource(
@@ -182,9 +177,9 @@ pub async fn named_resource(
     resource: &Token,
 ) -> Result<Option<NamedResource>, WarmError> {
     let record = sqlx::query!(
-        r#"SELECT r.version, r.reservation, h.state AS "state?"
+        r#"SELECT r.version, r.lease, h.state AS "state?"
            FROM named_resources AS r
-           LEFT JOIN named_reservations AS h ON h.tenant = r.tenant AND h.number = r.reservation
+           LEFT JOIN leases AS h ON h.tenant = r.tenant AND h.number = r.lease
            WHERE r.tenant = $1 AND r.resource = $2"#,
         tenant.as_str(),
         resource.as_str(),
@@ -194,10 +189,10 @@ pub async fn named_resource(
     let Some(record) = record else {
         return Ok(None);
     };
-    let held = match (record.reservation, record.state) {
+    let held = match (record.lease, record.state) {
         (Some(no), Some(state)) => Some((
-            ReservationNo(unsigned("reservation", no)?),
-            ReservationState::read(state, "state")?,
+            LeaseNo(unsigned("lease", no)?),
+            LeaseState::read(state, "state")?,
         )),
         _ => None,
     };
@@ -207,12 +202,12 @@ pub async fn named_resource(
     }))
 }
 
-/// A reservation as the table has it.
+/// A lease as the table has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamedReservation {
+pub struct NamedLease {
     pub holder: String,
-    pub epoch: u64,
-    pub state: ReservationState,
+    pub fencing_token: u64,
+    pub state: LeaseState,
     pub deadline: Slot,
     pub retire_after: Option<Slot>,
     pub resources: Vec<String>,
@@ -221,17 +216,17 @@ pub struct NamedReservation {
 /// What a look at a number has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Looked {
-    Found(NamedReservation),
+    Found(NamedLease),
     /// It, or a later one, has ended and is forgotten.
     Retired,
     NotFound,
 }
 
 /// One of the tenant's own at `at`, or at the tenant's latest slot if that is later; and the latest slot.
-pub async fn named_reservation(
+pub async fn named_lease(
     db: impl PgExecutor<'_>,
     tenant: &Token,
-    no: ReservationNo,
+    no: LeaseNo,
     at: Slot,
 ) -> Result<(Slot, Looked), WarmError> {
     // No number of an event is as high.
@@ -240,15 +235,15 @@ pub async fn named_reservation(
     };
     let record = sqlx::query!(
         r#"WITH space AS (SELECT slot, greatest(slot, $3::text::numeric) AS at, retired
-                          FROM reservation_spaces WHERE tenant = $1)
+                          FROM lease_spaces WHERE tenant = $1)
            SELECT space.slot::text AS "slot!", h.retire_after < space.at AS over, h.holder AS "holder?",
-                  h.epoch AS "epoch?", h.state AS "state?", h.deadline::text AS deadline,
+                  h.fencing_token AS "fencing_token?", h.state AS "state?", h.deadline::text AS deadline,
                   h.retire_after::text AS retire_after, h.resources AS "resources?",
                   CASE WHEN h.number IS NULL
                        THEN $2 <= greatest(space.retired,
-                                           (SELECT max(number) FROM named_reservations
+                                           (SELECT max(number) FROM leases
                                             WHERE tenant = $1 AND retire_after < space.at)) END AS retired
-           FROM space LEFT JOIN named_reservations AS h ON h.tenant = $1 AND h.number = $2"#,
+           FROM space LEFT JOIN leases AS h ON h.tenant = $1 AND h.number = $2"#,
         tenant.as_str(),
         number,
         at.to_string(),
@@ -259,9 +254,9 @@ pub async fn named_reservation(
         return Ok((0, Looked::NotFound));
     };
     let seen = slot("slot", &record.slot)?;
-    let (Some(holder), Some(epoch), Some(state), Some(deadline), Some(resources)) = (
+    let (Some(holder), Some(fencing_token), Some(state), Some(deadline), Some(resources)) = (
         record.holder,
-        record.epoch,
+        record.fencing_token,
         record.state,
         record.deadline,
         record.resources,
@@ -276,10 +271,10 @@ pub async fn named_reservation(
         return Ok((seen, Looked::Retired));
     }
     let retire_after = record.retire_after.as_deref();
-    let found = NamedReservation {
+    let found = NamedLease {
         holder,
-        epoch: unsigned("epoch", epoch)?,
-        state: ReservationState::read(state, "state")?,
+        fencing_token: unsigned("fencing_token", fencing_token)?,
+        state: LeaseState::read(state, "state")?,
         deadline: slot("deadline", &deadline)?,
         retire_after: retire_after
             .map(|at| slot("retire_after", at))

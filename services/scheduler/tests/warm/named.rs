@@ -9,8 +9,7 @@ use scheduler::{
 use store::{Looked, NamedResource};
 use vocab::fact::{ResourceAsked, TenantSet};
 use vocab::{
-    At, Event, EventNo, Operation, ReservationNo, ReservationState, ResourceAsk, Slot,
-    TenantSettings,
+    At, Event, EventNo, LeaseNo, LeaseState, Operation, ResourceAsk, Slot, TenantSettings,
 };
 
 const LAST: Slot = u64::MAX - 100;
@@ -27,7 +26,7 @@ struct Cell {
 
 fn config() -> Config {
     Config {
-        reservations: Bounds {
+        leases: Bounds {
             history_slots: 4,
             ..Bounds::default()
         },
@@ -67,7 +66,7 @@ impl Cell {
     }
 
     /// All that is asked goes into the tables in one batch, with what is decided. The number that is decided first.
-    async fn ask(&mut self, tenant: &str, slot: Slot, asks: &[ResourceAsk]) -> ReservationNo {
+    async fn ask(&mut self, tenant: &str, slot: Slot, asks: &[ResourceAsk]) -> LeaseNo {
         use ledger::{Decider, Draft};
         let mut changes = Vec::new();
         for ask in asks {
@@ -109,11 +108,11 @@ impl Cell {
             changes,
         };
         sink.apply(&batch).await.unwrap();
-        ReservationNo::of(first)
+        LeaseNo::of(first)
     }
 
-    async fn look(&self, tenant: &str, no: ReservationNo, slot: Slot) -> String {
-        let found = store::named_reservation(&self.pool, &token(tenant), no, slot).await;
+    async fn look(&self, tenant: &str, no: LeaseNo, slot: Slot) -> String {
+        let found = store::named_lease(&self.pool, &token(tenant), no, slot).await;
         match found.unwrap() {
             (_, Looked::Retired) => "retired".into(),
             (_, Looked::NotFound) => "not found".into(),
@@ -122,10 +121,10 @@ impl Cell {
                     .retire_after
                     .map_or(String::new(), |at| format!(" through {at}"));
                 format!(
-                    "{} by {} epoch {} until {}{through}: {} at {seen}",
+                    "{} by {} fencing_token {} until {}{through}: {} at {seen}",
                     found.state.name(),
                     found.holder,
-                    found.epoch,
+                    found.fencing_token,
                     found.deadline,
                     found.resources.join(" "),
                 )
@@ -145,67 +144,64 @@ fn create(name: &str) -> ResourceAsk {
     }
 }
 
-fn reserve(names: &[&str], ttl_slots: u64) -> ResourceAsk {
-    ResourceAsk::Reserve {
+fn acquire(names: &[&str], ttl_slots: u64) -> ResourceAsk {
+    ResourceAsk::Acquire {
         resources: names.iter().map(|name| token(name)).collect(),
         holder: token("ann"),
         ttl_slots,
     }
 }
 
-fn release(reservation: ReservationNo) -> ResourceAsk {
+fn release(lease: LeaseNo) -> ResourceAsk {
     ResourceAsk::Release {
-        reservation,
+        lease,
         holder: token("ann"),
-        epoch: 1,
+        fencing_token: 1,
     }
 }
 
 #[tokio::test]
-async fn reservations_are_found_as_long_as_they_are_remembered() {
+async fn leases_are_found_as_long_as_they_are_remembered() {
     let scratch = ready("named").await;
     let mut cell = Cell::new(&scratch);
-    let none = ReservationNo(1);
+    let none = LeaseNo(1);
     assert_eq!(cell.look("t", none, 0).await, "not found");
     let first = cell
         .ask("t", 1, &[create("a"), create("b"), create("c")])
         .await;
     assert_eq!(cell.look("t", first, 1).await, "not found");
-    let both = cell.ask("t", 2, &[reserve(&["b", "a"], 9)]).await;
+    let both = cell.ask("t", 2, &[acquire(&["b", "a"], 9)]).await;
     assert_eq!(
         cell.look("t", both, 0).await,
-        "reserved by ann epoch 1 until 11: b a at 2"
+        "granted by ann fencing_token 1 until 11: b a at 2"
     );
     assert_eq!(cell.look("u", both, 0).await, "not found");
     let held = NamedResource {
         version: 1,
-        held: Some((both, ReservationState::Reserved)),
+        held: Some((both, LeaseState::Granted)),
     };
     assert_eq!(cell.resource("a").await, Some(held));
     assert_eq!(cell.resource("none").await, None);
     cell.ask("t", 3, &[release(both)]).await;
-    let ended = "released by ann epoch 2 until 11 through 7: b a";
+    let ended = "released by ann fencing_token 2 until 11 through 7: b a";
     assert_eq!(cell.look("t", both, 3).await, format!("{ended} at 3"));
     assert_eq!(cell.look("t", both, 7).await, format!("{ended} at 3"));
     // By the time that is asked for, though nothing has happened since.
     assert_eq!(cell.look("t", both, 8).await, "retired");
-    assert_eq!(cell.look("t", ReservationNo(1), 8).await, "retired");
-    assert_eq!(cell.look("t", ReservationNo(99), 8).await, "not found");
+    assert_eq!(cell.look("t", LeaseNo(1), 8).await, "retired");
+    assert_eq!(cell.look("t", LeaseNo(99), 8).await, "not found");
     let free = NamedResource {
         version: 2,
         held: None,
     };
     assert_eq!(cell.resource("b").await, Some(free));
-    let later = cell.ask("t", 8, &[reserve(&["c"], 2)]).await;
+    let later = cell.ask("t", 8, &[acquire(&["c"], 2)]).await;
     assert_eq!(cell.look("t", both, 0).await, "retired");
-    assert_eq!(
-        cell.look("t", ReservationNo(later.0 + 1), 0).await,
-        "not found"
-    );
+    assert_eq!(cell.look("t", LeaseNo(later.0 + 1), 0).await, "not found");
     cell.ask("t", 10, &[create("d")]).await;
     assert_eq!(
         cell.look("t", later, 0).await,
-        "expired by ann epoch 2 until 10 through 14: c at 10"
+        "expired by ann fencing_token 2 until 10 through 14: c at 10"
     );
     scratch.close().await;
 }
@@ -215,11 +211,11 @@ async fn what_comes_and_goes_in_one_batch_leaves_its_trace() {
     let scratch = ready("named_batch").await;
     let mut cell = Cell::new(&scratch);
     cell.ask("t", 1, &[create("a")]).await;
-    let next = ReservationNo(cell.own.0);
+    let next = LeaseNo(cell.own.0);
     let mut asks = Vec::new();
     for no in 0..40 {
-        asks.push(reserve(&["a"], 9));
-        asks.push(release(ReservationNo(next.0 + 2 * no)));
+        asks.push(acquire(&["a"], 9));
+        asks.push(release(LeaseNo(next.0 + 2 * no)));
     }
     cell.ask("t", 2, &asks).await;
     assert_eq!(
@@ -230,8 +226,8 @@ async fn what_comes_and_goes_in_one_batch_leaves_its_trace() {
         })
     );
     // The last slots that there are.
-    let last = cell.ask("t", LAST, &[reserve(&["a"], 16)]).await;
-    let count: i64 = sqlx::query_scalar("SELECT count(*) FROM named_reservations")
+    let last = cell.ask("t", LAST, &[acquire(&["a"], 16)]).await;
+    let count: i64 = sqlx::query_scalar("SELECT count(*) FROM leases")
         .fetch_one(&cell.pool)
         .await
         .unwrap();
@@ -240,7 +236,7 @@ async fn what_comes_and_goes_in_one_batch_leaves_its_trace() {
     let until = LAST + 16;
     assert_eq!(
         cell.look("t", last, LAST).await,
-        format!("reserved by ann epoch 1 until {until}: a at {LAST}")
+        format!("granted by ann fencing_token 1 until {until}: a at {LAST}")
     );
     scratch.close().await;
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use scheduler::project::{HeldRow, ReservationRow, ReservationState, SettingRow};
-use vocab::{AdvanceReservation, QueueSettings, ReservationNo};
+use vocab::{AdvanceReservation, LeaseNo, QueueSettings};
 
 /// Id, type, state, milliseconds and message, in words.
 async fn objects(pool: &PgPool, of: &str) -> Vec<String> {
@@ -59,10 +59,10 @@ async fn every_object_says_its_state_since_when_and_why() {
     };
     let named = HeldRow {
         tenant: token("t"),
-        reservation: ReservationNo(7),
+        lease: LeaseNo(7),
         holder: token("h"),
-        epoch: 1,
-        state: vocab::ReservationState::Confirmed,
+        fencing_token: 1,
+        state: vocab::LeaseState::Confirmed,
         since: at,
         deadline: 9,
         retire_after: None,
@@ -80,7 +80,7 @@ async fn every_object_says_its_state_since_when_and_why() {
         &[
             "maintenance advance_reservation refused 1700000000009",
             "research queue active 1700000000009",
-            "7 reservation confirmed 1700000000009",
+            "7 lease confirmed 1700000000009",
         ],
     )
     .await;
@@ -119,12 +119,7 @@ async fn a_query_that_names_a_type_reads_one_table_and_a_live_state_by_its_index
     let changes = over.chain(live).map(|row| written(row, true));
     apply_changes(&pool, changes.collect()).await.unwrap();
     pool.execute("ANALYZE").await.unwrap();
-    let tables = [
-        "allocations",
-        "queues",
-        "reservations",
-        "named_reservations",
-    ];
+    let tables = ["allocations", "queues", "reservations", "leases"];
     let read = |plan: &str| -> Vec<&str> {
         let on = |table: &&str| plan.contains(&format!(" on {table}"));
         tables.into_iter().filter(on).collect()

@@ -2,9 +2,9 @@
 
 use crate::spec::ResourceAmount;
 use crate::{
-    AllocationNo, CancelVerdict, Candidate, EndCause, EventNo, Filter, GpuShare, Millis,
-    PendingGroupNo, PlacementPolicy, PreemptionCause, Refusal, ReservationNo, ResourceAnswer,
-    ResourceKind, Slot, Token, WaitingReason,
+    AllocationNo, CancelVerdict, Candidate, EndCause, EventNo, Filter, GpuShare, LeaseNo, Millis,
+    PendingGroupNo, PlacementPolicy, PreemptionCause, Refusal, ResourceAnswer, ResourceKind, Slot,
+    Token, WaitingReason,
 };
 use serde::{Deserialize, Serialize};
 
@@ -197,15 +197,15 @@ pub struct ResourceDecided {
 
 /// Nobody confirmed it in time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
-pub struct ReservationExpired {
+pub struct LeaseExpired {
     #[wire(1)]
     pub tenant: Token,
     #[wire(2)]
-    pub reservation: ReservationNo,
+    pub lease: LeaseNo,
     #[wire(3)]
     pub slot: Slot,
     #[wire(4)]
-    pub epoch: u64,
+    pub fencing_token: u64,
     #[wire(5)]
     pub retire_after: Slot,
 }

@@ -2,7 +2,7 @@
 
 use super::known::Known;
 use ledger::memory::Seeded;
-use vocab::{ReservationNo, ResourceAsk, Token};
+use vocab::{LeaseNo, ResourceAsk, Token};
 
 /// Few enough that all tables fill up.
 #[derive(Debug, Clone)]
@@ -12,7 +12,7 @@ pub struct Names {
     pub holders: Vec<Token>,
     /// The longest time to live that is granted.
     pub ttl_slots_max: u64,
-    /// The most that one reservation may be of.
+    /// The most that one lease may be of.
     pub members_max: usize,
 }
 
@@ -50,33 +50,33 @@ impl Dice {
             0..10 => ResourceAsk::Create {
                 resource: self.one_of(&names.resources),
             },
-            10..50 => self.reserve(names),
+            10..50 => self.acquire(names),
             50..70 => {
-                let (reservation, holder, epoch) = self.claim(names, known);
+                let (lease, holder, fencing_token) = self.claim(names, known);
                 ResourceAsk::Confirm {
-                    reservation,
+                    lease,
                     holder,
-                    epoch,
+                    fencing_token,
                 }
             }
             70..90 => {
-                let (reservation, holder, epoch) = self.claim(names, known);
+                let (lease, holder, fencing_token) = self.claim(names, known);
                 ResourceAsk::Release {
-                    reservation,
+                    lease,
                     holder,
-                    epoch,
+                    fencing_token,
                 }
             }
             90..95 => ResourceAsk::Revoke {
-                reservation: self.claim(names, known).0,
+                lease: self.claim(names, known).0,
             },
             _ => ResourceAsk::Reclaim {
-                reservation: self.claim(names, known).0,
+                lease: self.claim(names, known).0,
             },
         }
     }
 
-    fn reserve(&mut self, names: &Names) -> ResourceAsk {
+    fn acquire(&mut self, names: &Names) -> ResourceAsk {
         let most = names.members_max as u64;
         // A bundle now and then, of too many at times; a member may be named twice.
         let members = match self.below(10) {
@@ -89,7 +89,7 @@ impl Dice {
             1 => names.ttl_slots_max + 1,
             _ => 1 + self.0.below(names.ttl_slots_max),
         };
-        ResourceAsk::Reserve {
+        ResourceAsk::Acquire {
             resources: (0..members)
                 .map(|_| self.one_of(&names.resources))
                 .collect(),
@@ -98,18 +98,18 @@ impl Dice {
         }
     }
 
-    /// A reservation and who may speak for it; now and then who may not, or none that was ever granted.
-    fn claim(&mut self, names: &Names, known: &Known) -> (ReservationNo, Token, u64) {
+    /// A lease and who may speak for it; now and then who may not, or none that was ever granted.
+    fn claim(&mut self, names: &Names, known: &Known) -> (LeaseNo, Token, u64) {
         let claim = known.claim(self);
-        let (no, mut holder, mut epoch) =
-            claim.unwrap_or_else(|| (ReservationNo(1), self.one_of(&names.holders), 1));
+        let (no, mut holder, mut fencing_token) =
+            claim.unwrap_or_else(|| (LeaseNo(1), self.one_of(&names.holders), 1));
         match self.below(20) {
             0 => holder = self.one_of(&names.holders),
-            1 => epoch += 1,
-            2 => return (ReservationNo(no.0 + 1_000_000), holder, epoch),
+            1 => fencing_token += 1,
+            2 => return (LeaseNo(no.0 + 1_000_000), holder, fencing_token),
             _ => {}
         }
-        (no, holder, epoch)
+        (no, holder, fencing_token)
     }
 
     fn one_of(&mut self, tokens: &[Token]) -> Token {

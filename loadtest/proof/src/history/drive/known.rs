@@ -1,9 +1,9 @@
-//! What the clients have heard of: operations to repeat, reservations to speak of.
+//! What the clients have heard of: operations to repeat, leases to speak of.
 
 use super::dice::Dice;
 use crate::history::Answer;
 use std::collections::VecDeque;
-use vocab::{ReservationNo, ResourceAsk, Token};
+use vocab::{LeaseNo, ResourceAsk, Token};
 
 const OPERATIONS_MAX: usize = 200;
 const CLAIMS_MAX: usize = 12;
@@ -14,12 +14,12 @@ pub struct Known {
     claims: VecDeque<Claim>,
 }
 
-/// A reservation, as far as somebody was told.
+/// A lease, as far as somebody was told.
 #[derive(Debug, Clone)]
 struct Claim {
-    no: ReservationNo,
+    no: LeaseNo,
     holder: Token,
-    epoch: u64,
+    fencing_token: u64,
 }
 
 impl Known {
@@ -39,27 +39,26 @@ impl Known {
     pub fn answered(&mut self, ask: &ResourceAsk, answer: Answer) {
         match (ask, answer) {
             (
-                ResourceAsk::Reserve { holder, .. },
-                Answer::Reserved {
-                    reservation, epoch, ..
+                ResourceAsk::Acquire { holder, .. },
+                Answer::Granted {
+                    lease,
+                    fencing_token,
+                    ..
                 },
             ) => {
                 if self.claims.len() == CLAIMS_MAX {
                     self.claims.pop_front();
                 }
                 self.claims.push_back(Claim {
-                    no: ReservationNo(reservation),
+                    no: LeaseNo(lease),
                     holder: holder.clone(),
-                    epoch,
+                    fencing_token,
                 });
             }
-            (ResourceAsk::Revoke { reservation }, Answer::Revoked { epoch }) => {
-                let claim = self
-                    .claims
-                    .iter_mut()
-                    .find(|claim| claim.no == *reservation);
+            (ResourceAsk::Revoke { lease }, Answer::Revoked { fencing_token }) => {
+                let claim = self.claims.iter_mut().find(|claim| claim.no == *lease);
                 if let Some(claim) = claim {
-                    claim.epoch = epoch;
+                    claim.fencing_token = fencing_token;
                 }
             }
             _ => {}
@@ -67,10 +66,10 @@ impl Known {
     }
 
     /// Newer ones are likelier to be of use.
-    pub fn claim(&self, dice: &mut Dice) -> Option<(ReservationNo, Token, u64)> {
+    pub fn claim(&self, dice: &mut Dice) -> Option<(LeaseNo, Token, u64)> {
         let count = self.claims.len();
         let at = (count > 0).then(|| dice.below(count).max(dice.below(count)))?;
         let claim = self.claims.get(at)?;
-        Some((claim.no, claim.holder.clone(), claim.epoch))
+        Some((claim.no, claim.holder.clone(), claim.fencing_token))
     }
 }

@@ -1,10 +1,10 @@
-//! A second, naive reservation kernel of one tenant, written from the table of its behaviour and nothing else.
+//! A second, naive lease kernel of one tenant, written from the table of its behaviour and nothing else.
 
 mod tables;
 
 use super::{Answer, Bounds, Decision};
 use std::collections::BTreeMap;
-use vocab::{ReservationState, ResourceAsk, Rule, Slot, Token};
+use vocab::{LeaseState, ResourceAsk, Rule, Slot, Token};
 
 /// Everything is looked through, nothing is indexed.
 #[derive(Debug, Clone)]
@@ -13,17 +13,17 @@ pub struct Model {
     /// The latest slot that was asked at.
     asked: Slot,
     resources: BTreeMap<Token, Option<u64>>,
-    reservations: BTreeMap<u64, Reservation>,
+    leases: BTreeMap<u64, Lease>,
     /// The highest number that is not remembered any more; 0: all are.
     watermark: u64,
 }
 
 #[derive(Debug, Clone)]
-struct Reservation {
+struct Lease {
     holder: Token,
     members: Vec<Token>,
-    state: ReservationState,
-    epoch: u64,
+    state: LeaseState,
+    fencing_token: u64,
     deadline: Slot,
     /// Once it has ended.
     retire_after: Option<Slot>,
@@ -37,12 +37,12 @@ impl Model {
             bounds,
             asked: 0,
             resources: BTreeMap::new(),
-            reservations: BTreeMap::new(),
+            leases: BTreeMap::new(),
             watermark: 0,
         }
     }
 
-    /// Decides. `number` is what a reservation is called if one is granted.
+    /// Decides. `number` is what a lease is called if one is granted.
     pub fn ask(&mut self, slot: Slot, ask: &ResourceAsk, number: u64) -> Decision {
         self.try_ask(slot, ask, number)
             .unwrap_or_else(|rule| Answer::refused(rule).into())
@@ -55,34 +55,34 @@ impl Model {
         self.retire(slot);
         match ask {
             ResourceAsk::Create { resource } => self.create(resource).map(Decision::from),
-            ResourceAsk::Reserve {
+            ResourceAsk::Acquire {
                 resources,
                 holder,
                 ttl_slots,
             } => self
-                .reserve(slot, resources, holder, *ttl_slots, number)
+                .acquire(slot, resources, holder, *ttl_slots, number)
                 .map(Decision::from),
             ResourceAsk::Confirm {
-                reservation,
+                lease,
                 holder,
-                epoch,
+                fencing_token,
             } => self
-                .confirm(reservation.0, holder, *epoch)
+                .confirm(lease.0, holder, *fencing_token)
                 .map(Decision::from),
             ResourceAsk::Release {
-                reservation,
+                lease,
                 holder,
-                epoch,
-            } => self.release(slot, reservation.0, holder, *epoch),
-            ResourceAsk::Revoke { reservation } => self.revoke(reservation.0).map(Decision::from),
-            ResourceAsk::Reclaim { reservation } => self.reclaim(slot, reservation.0),
+                fencing_token,
+            } => self.release(slot, lease.0, holder, *fencing_token),
+            ResourceAsk::Revoke { lease } => self.revoke(lease.0).map(Decision::from),
+            ResourceAsk::Reclaim { lease } => self.reclaim(slot, lease.0),
         }
     }
 
     /// Whether every slot that could come of it is a slot.
     fn ends_in_time(&self, slot: Slot, ask: &ResourceAsk) -> bool {
         let ttl_slots = match ask {
-            ResourceAsk::Reserve { ttl_slots, .. } => (*ttl_slots).min(self.bounds.ttl_slots_max),
+            ResourceAsk::Acquire { ttl_slots, .. } => (*ttl_slots).min(self.bounds.ttl_slots_max),
             _ => 0,
         };
         let bounds = self.bounds;
@@ -102,7 +102,7 @@ impl Model {
         Ok(Answer::Created)
     }
 
-    fn reserve(
+    fn acquire(
         &mut self,
         slot: Slot,
         members: &[Token],
@@ -124,93 +124,87 @@ impl Model {
             let twice = members[..index].contains(member);
             demand(held.is_none() && !twice, Rule::ResourceBusy)?;
         }
-        demand(
-            self.reservations.len() < bounds.reservations_max,
-            Rule::ReservationTableFull,
-        )?;
+        demand(self.leases.len() < bounds.leases_max, Rule::LeaseTableFull)?;
         let deadline = slot.checked_add(ttl_slots).ok_or(Rule::SlotOverflow)?;
         demand(
             self.expiring_at(deadline) < bounds.expirations_max,
             Rule::ExpirationIndexFull,
         )?;
-        let epoch = 1;
-        let reservation = Reservation {
+        let fencing_token = 1;
+        let lease = Lease {
             holder: holder.clone(),
             members: members.to_vec(),
-            state: ReservationState::Reserved,
-            epoch,
+            state: LeaseState::Granted,
+            fencing_token,
             deadline,
             retire_after: None,
         };
-        self.reservations.insert(number, reservation);
+        self.leases.insert(number, lease);
         self.hold(members, Some(number));
-        Ok(Answer::Reserved {
-            reservation: number,
-            epoch,
+        Ok(Answer::Granted {
+            lease: number,
+            fencing_token,
             deadline,
         })
     }
 
-    fn confirm(&mut self, number: u64, holder: &Token, epoch: u64) -> Ruled<Answer> {
-        let found = self.held_by(number, holder, epoch)?;
-        demand(
-            found.state == ReservationState::Reserved,
-            Rule::InvalidState,
-        )?;
-        found.state = ReservationState::Confirmed;
+    fn confirm(&mut self, number: u64, holder: &Token, fencing_token: u64) -> Ruled<Answer> {
+        let found = self.held_by(number, holder, fencing_token)?;
+        demand(found.state == LeaseState::Granted, Rule::InvalidState)?;
+        found.state = LeaseState::Confirmed;
         Ok(Answer::Confirmed)
     }
 
-    fn release(&mut self, slot: Slot, number: u64, holder: &Token, epoch: u64) -> Ruled<Decision> {
-        let found = self.held_by(number, holder, epoch)?;
-        let active = [ReservationState::Reserved, ReservationState::Confirmed];
+    fn release(
+        &mut self,
+        slot: Slot,
+        number: u64,
+        holder: &Token,
+        fencing_token: u64,
+    ) -> Ruled<Decision> {
+        let found = self.held_by(number, holder, fencing_token)?;
+        let active = [LeaseState::Granted, LeaseState::Confirmed];
         demand(active.contains(&found.state), Rule::InvalidState)?;
-        found.epoch += 1;
-        let epoch = found.epoch;
-        let retire_after = self.end(slot, number, ReservationState::Released)?;
+        found.fencing_token += 1;
+        let fencing_token = found.fencing_token;
+        let retire_after = self.end(slot, number, LeaseState::Released)?;
         Ok(Decision {
-            answer: Answer::Released { epoch },
+            answer: Answer::Released { fencing_token },
             retire_after: Some(retire_after),
         })
     }
 
     fn revoke(&mut self, number: u64) -> Ruled<Answer> {
         let found = self.find(number)?;
-        demand(
-            found.state == ReservationState::Confirmed,
-            Rule::InvalidState,
-        )?;
-        found.state = ReservationState::Revoking;
-        found.epoch += 1;
-        let epoch = found.epoch;
-        Ok(Answer::Revoked { epoch })
+        demand(found.state == LeaseState::Confirmed, Rule::InvalidState)?;
+        found.state = LeaseState::Revoking;
+        found.fencing_token += 1;
+        let fencing_token = found.fencing_token;
+        Ok(Answer::Revoked { fencing_token })
     }
 
     fn reclaim(&mut self, slot: Slot, number: u64) -> Ruled<Decision> {
         let found = self.find(number)?;
-        demand(
-            found.state == ReservationState::Revoking,
-            Rule::InvalidState,
-        )?;
-        let retire_after = self.end(slot, number, ReservationState::Revoked)?;
+        demand(found.state == LeaseState::Revoking, Rule::InvalidState)?;
+        let retire_after = self.end(slot, number, LeaseState::Revoked)?;
         Ok(Decision {
             answer: Answer::Reclaimed,
             retire_after: Some(retire_after),
         })
     }
 
-    /// The deadline has come and it was not confirmed: its epoch from then on, and how long it is remembered. None: it
+    /// The deadline has come and it was not confirmed: its fencing token from then on, and how long it is remembered. None: it
     /// cannot expire there.
     pub fn expire(&mut self, slot: Slot, number: u64) -> Option<(u64, Slot)> {
         self.retire(slot.max(self.asked));
-        let found = self.reservations.get_mut(&number)?;
-        if found.state != ReservationState::Reserved || slot < found.deadline {
+        let found = self.leases.get_mut(&number)?;
+        if found.state != LeaseState::Granted || slot < found.deadline {
             return None;
         }
-        found.epoch += 1;
-        let epoch = found.epoch;
-        let retire_after = self.end(slot, number, ReservationState::Expired).ok()?;
-        Some((epoch, retire_after))
+        found.fencing_token += 1;
+        let fencing_token = found.fencing_token;
+        let retire_after = self.end(slot, number, LeaseState::Expired).ok()?;
+        Some((fencing_token, retire_after))
     }
 }
 

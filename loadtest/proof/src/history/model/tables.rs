@@ -1,39 +1,39 @@
 //! What the model remembers, and for how long.
 
-use super::{Model, Reservation, Ruled, demand};
+use super::{Lease, Model, Ruled, demand};
 use crate::history::Found;
-use vocab::{ReservationState, Rule, Slot, Token};
+use vocab::{LeaseState, Rule, Slot, Token};
 
 impl Model {
     /// What a read at this slot finds.
     pub fn look(&self, slot: Slot, number: u64) -> Found {
-        let gone = |reservation: &&Reservation| reservation.is_forgotten(slot);
-        match self.reservations.get(&number) {
-            Some(found) if !found.is_forgotten(slot) => Found::Reservation {
+        let gone = |lease: &&Lease| lease.is_forgotten(slot);
+        match self.leases.get(&number) {
+            Some(found) if !found.is_forgotten(slot) => Found::Lease {
                 state: found.state,
-                epoch: found.epoch,
+                fencing_token: found.fencing_token,
                 holder: found.holder.clone(),
                 deadline: found.deadline,
             },
-            Some(_) => refused(Rule::ReservationRetired),
+            Some(_) => refused(Rule::LeaseRetired),
             None => {
-                let later = self.reservations.range(number..);
+                let later = self.leases.range(number..);
                 let retired = later.map(|(_, other)| other).any(|other| gone(&other));
                 refused(self.rule_of_absent(number, retired))
             }
         }
     }
 
-    pub(super) fn find(&mut self, number: u64) -> Ruled<&mut Reservation> {
+    pub(super) fn find(&mut self, number: u64) -> Ruled<&mut Lease> {
         let rule = self.rule_of_absent(number, false);
-        self.reservations.get_mut(&number).ok_or(rule)
+        self.leases.get_mut(&number).ok_or(rule)
     }
 
     pub(super) fn rule_of_absent(&self, number: u64, below_a_retired_one: bool) -> Rule {
         if self.watermark > 0 && number <= self.watermark || below_a_retired_one {
-            Rule::ReservationRetired
+            Rule::LeaseRetired
         } else {
-            Rule::ReservationNotFound
+            Rule::LeaseNotFound
         }
     }
 
@@ -41,21 +41,23 @@ impl Model {
         &mut self,
         number: u64,
         holder: &Token,
-        epoch: u64,
-    ) -> Ruled<&mut Reservation> {
+        fencing_token: u64,
+    ) -> Ruled<&mut Lease> {
         let found = self.find(number)?;
         demand(found.holder == *holder, Rule::HolderMismatch)?;
-        demand(found.epoch == epoch, Rule::StaleEpoch)?;
+        demand(
+            found.fencing_token == fencing_token,
+            Rule::StaleFencingToken,
+        )?;
         Ok(found)
     }
 
     pub(super) fn expiring_at(&self, deadline: Slot) -> usize {
-        let waiting =
-            |r: &&Reservation| r.state == ReservationState::Reserved && r.deadline == deadline;
-        self.reservations.values().filter(waiting).count()
+        let waiting = |r: &&Lease| r.state == LeaseState::Granted && r.deadline == deadline;
+        self.leases.values().filter(waiting).count()
     }
 
-    pub(super) fn end(&mut self, slot: Slot, number: u64, state: ReservationState) -> Ruled<Slot> {
+    pub(super) fn end(&mut self, slot: Slot, number: u64, state: LeaseState) -> Ruled<Slot> {
         let retire_after = slot
             .checked_add(self.bounds.history_slots)
             .ok_or(Rule::SlotOverflow)?;
@@ -75,8 +77,8 @@ impl Model {
 
     pub(super) fn retire(&mut self, slot: Slot) {
         let mut watermark = self.watermark;
-        self.reservations.retain(|number, reservation| {
-            let gone = reservation.is_forgotten(slot);
+        self.leases.retain(|number, lease| {
+            let gone = lease.is_forgotten(slot);
             watermark = watermark.max(if gone { *number } else { 0 });
             !gone
         });
@@ -84,7 +86,7 @@ impl Model {
     }
 }
 
-impl Reservation {
+impl Lease {
     fn is_forgotten(&self, slot: Slot) -> bool {
         self.retire_after.is_some_and(|last| last < slot)
     }

@@ -83,9 +83,9 @@ fn answer(text: &str) -> Answer {
     let words: Vec<&str> = text.split_whitespace().collect();
     match *words {
         ["created"] => Answer::Created,
-        ["reserved", reservation, deadline] => Answer::Reserved {
-            reservation: number(reservation),
-            epoch: 1,
+        ["granted", lease, deadline] => Answer::Granted {
+            lease: number(lease),
+            fencing_token: 1,
             deadline: number(deadline),
         },
         _ => Answer::refused(rule_of(text)),
@@ -112,17 +112,17 @@ fn an_indefinite_call_may_take_effect_late_but_not_before_it_was_invoked() {
     let calls = |first: &str| {
         format!(
             "call x {first}.. create a
-             call y 5..6 reserve a h 4 => 1 resource_not_found
-             at 1 0 y reserve a h 4 => resource_not_found
+             call y 5..6 acquire a h 4 => 1 resource_not_found
+             at 1 0 y acquire a h 4 => resource_not_found
              at 2 0 x create a => created"
         )
     };
     check(&calls("0"), "holds");
     check(
         "call x 7.. create a
-         call y 5..6 reserve a h 4 => 2 reserved 2 4
+         call y 5..6 acquire a h 4 => 2 granted 2 4
          at 1 0 x create a => created
-         at 2 0 y reserve a h 4 => reserved 2 4",
+         at 2 0 y acquire a h 4 => granted 2 4",
         "real_time",
     );
 }
@@ -191,10 +191,10 @@ fn other_content_is_a_conflict_with_what_was_under_way() {
 fn an_operation_is_fresh_after_its_window_and_not_in_it() {
     let twice = |slot| {
         format!(
-            "call x 0..1 reserve a h 4 => 1 resource_not_found
-             call x 5..6 reserve a h 4 => 2 resource_not_found
-             at 1 10 x reserve a h 4 => resource_not_found
-             at 2 {slot} x reserve a h 4 => resource_not_found"
+            "call x 0..1 acquire a h 4 => 1 resource_not_found
+             call x 5..6 acquire a h 4 => 2 resource_not_found
+             at 1 10 x acquire a h 4 => resource_not_found
+             at 2 {slot} x acquire a h 4 => resource_not_found"
         )
     };
     check(&twice(34), "double_execution");
@@ -204,10 +204,10 @@ fn an_operation_is_fresh_after_its_window_and_not_in_it() {
 #[test]
 fn a_negative_result_is_kept_too() {
     check(
-        "call x 0..1 reserve a h 4 => 1 resource_not_found
+        "call x 0..1 acquire a h 4 => 1 resource_not_found
          call y 2..3 create a => 2 created
-         call x 4..5 reserve a h 4 => 1 resource_not_found
-         at 1 0 x reserve a h 4 => resource_not_found
+         call x 4..5 acquire a h 4 => 1 resource_not_found
+         at 1 0 x acquire a h 4 => resource_not_found
          at 2 0 y create a => created",
         "holds",
     );

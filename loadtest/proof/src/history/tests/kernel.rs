@@ -2,9 +2,9 @@
 
 use super::{super::model::Model, BOUNDS, token};
 use crate::history::{Answer, Found};
-use vocab::{ReservationNo, ReservationState, ResourceAsk, Token};
+use vocab::{LeaseNo, LeaseState, ResourceAsk, Token};
 
-/// Runs `slot ask -> answer` line by line on one model. Reservations are numbered 1, 2, … as they are granted.
+/// Runs `slot ask -> answer` line by line on one model. Leases are numbered 1, 2, … as they are granted.
 fn check(script: &str) {
     let mut model = Model::new(BOUNDS);
     let mut granted = 0;
@@ -12,7 +12,7 @@ fn check(script: &str) {
         let (said, expected) = line.split_once(" -> ").expect("ask -> answer");
         let words: Vec<&str> = said.split_whitespace().collect();
         let answer = run(&mut model, &words, granted + 1);
-        granted += u64::from(answer.starts_with("reserved "));
+        granted += u64::from(answer.starts_with("granted "));
         assert_eq!(answer, expected, "{line}\nin\n{script}");
     }
 }
@@ -21,7 +21,9 @@ fn run(model: &mut Model, words: &[&str], next: u64) -> String {
     let slot = words[0].parse().expect("a slot");
     match words[1..] {
         ["expire", number] => match model.expire(slot, number.parse().expect("a number")) {
-            Some((epoch, retire_after)) => format!("expired epoch={epoch} until={retire_after}"),
+            Some((fencing_token, retire_after)) => {
+                format!("expired fencing_token={fencing_token} until={retire_after}")
+            }
             None => "noop".to_owned(),
         },
         ["look", number] => found(&model.look(slot, number.parse().expect("a number"))),
@@ -36,32 +38,28 @@ fn run(model: &mut Model, words: &[&str], next: u64) -> String {
 
 pub fn ask(words: &[&str]) -> ResourceAsk {
     let number = |text: &str| text.parse().expect("a number");
-    let reservation = |text: &str| ReservationNo(number(text));
+    let lease = |text: &str| LeaseNo(number(text));
     match *words {
         ["create", name] => ResourceAsk::Create {
             resource: token(name),
         },
-        ["reserve", names, holder, ttl] => ResourceAsk::Reserve {
+        ["acquire", names, holder, ttl] => ResourceAsk::Acquire {
             resources: list(names),
             holder: token(holder),
             ttl_slots: number(ttl),
         },
-        ["confirm", no, holder, epoch] => ResourceAsk::Confirm {
-            reservation: reservation(no),
+        ["confirm", no, holder, fencing_token] => ResourceAsk::Confirm {
+            lease: lease(no),
             holder: token(holder),
-            epoch: number(epoch),
+            fencing_token: number(fencing_token),
         },
-        ["release", no, holder, epoch] => ResourceAsk::Release {
-            reservation: reservation(no),
+        ["release", no, holder, fencing_token] => ResourceAsk::Release {
+            lease: lease(no),
             holder: token(holder),
-            epoch: number(epoch),
+            fencing_token: number(fencing_token),
         },
-        ["revoke", no] => ResourceAsk::Revoke {
-            reservation: reservation(no),
-        },
-        ["reclaim", no] => ResourceAsk::Reclaim {
-            reservation: reservation(no),
-        },
+        ["revoke", no] => ResourceAsk::Revoke { lease: lease(no) },
+        ["reclaim", no] => ResourceAsk::Reclaim { lease: lease(no) },
         _ => panic!("not an ask: {words:?}"),
     }
 }
@@ -75,14 +73,14 @@ fn list(names: &str) -> Vec<Token> {
 fn told(answer: Answer) -> String {
     match answer {
         Answer::Created => "created".to_owned(),
-        Answer::Reserved {
-            reservation,
-            epoch,
+        Answer::Granted {
+            lease,
+            fencing_token,
             deadline,
-        } => format!("reserved {reservation} epoch={epoch} deadline={deadline}"),
+        } => format!("granted {lease} fencing_token={fencing_token} deadline={deadline}"),
         Answer::Confirmed => "confirmed".to_owned(),
-        Answer::Released { epoch } => format!("released epoch={epoch}"),
-        Answer::Revoked { epoch } => format!("revoked epoch={epoch}"),
+        Answer::Released { fencing_token } => format!("released fencing_token={fencing_token}"),
+        Answer::Revoked { fencing_token } => format!("revoked fencing_token={fencing_token}"),
         Answer::Reclaimed => "reclaimed".to_owned(),
         Answer::Refused { rule } => rule.name().to_owned(),
     }
@@ -90,12 +88,15 @@ fn told(answer: Answer) -> String {
 
 fn found(found: &Found) -> String {
     match found {
-        Found::Reservation {
+        Found::Lease {
             state,
-            epoch,
+            fencing_token,
             holder,
             deadline,
-        } => format!("{} epoch={epoch} {holder} {deadline}", state.name()),
+        } => format!(
+            "{} fencing_token={fencing_token} {holder} {deadline}",
+            state.name()
+        ),
         Found::Refused { rule } => rule.name().to_owned(),
     }
 }
@@ -117,10 +118,10 @@ fn row_1_resources_are_created_once_and_only_so_many() {
 fn row_2_the_time_to_live_is_looked_at_before_the_resource() {
     check(
         "5 create a -> created
-         5 reserve a h 0 -> ttl_out_of_range
-         5 reserve a h 17 -> ttl_out_of_range
-         5 reserve nothing h 0 -> ttl_out_of_range
-         5 reserve a h 16 -> reserved 1 epoch=1 deadline=21",
+         5 acquire a h 0 -> ttl_out_of_range
+         5 acquire a h 17 -> ttl_out_of_range
+         5 acquire nothing h 0 -> ttl_out_of_range
+         5 acquire a h 16 -> granted 1 fencing_token=1 deadline=21",
     );
 }
 
@@ -131,17 +132,17 @@ fn rows_3_4_and_5_tables_are_full_last_and_endings_hold_their_place() {
          0 create b -> created
          0 create c -> created
          0 create d -> created
-         0 reserve a h 4 -> reserved 1 epoch=1 deadline=4
-         0 reserve b h 4 -> reserved 2 epoch=1 deadline=4
-         0 reserve c h 4 -> expiration_index_full
-         0 reserve c h 5 -> reserved 3 epoch=1 deadline=5
-         0 release 1 h 1 -> released epoch=2 until=4
-         0 reserve d h 9 -> reserved 4 epoch=1 deadline=9
-         0 reserve a h 9 -> reservation_table_full
-         0 reserve b h 9 -> resource_busy
-         0 reserve nothing h 9 -> resource_not_found
-         4 reserve a h 9 -> reservation_table_full
-         5 reserve a h 9 -> reserved 5 epoch=1 deadline=14",
+         0 acquire a h 4 -> granted 1 fencing_token=1 deadline=4
+         0 acquire b h 4 -> granted 2 fencing_token=1 deadline=4
+         0 acquire c h 4 -> expiration_index_full
+         0 acquire c h 5 -> granted 3 fencing_token=1 deadline=5
+         0 release 1 h 1 -> released fencing_token=2 until=4
+         0 acquire d h 9 -> granted 4 fencing_token=1 deadline=9
+         0 acquire a h 9 -> lease_table_full
+         0 acquire b h 9 -> resource_busy
+         0 acquire nothing h 9 -> resource_not_found
+         4 acquire a h 9 -> lease_table_full
+         5 acquire a h 9 -> granted 5 fencing_token=1 deadline=14",
     );
 }
 
@@ -151,14 +152,14 @@ fn row_6_a_bundle_is_taken_as_a_whole_or_not() {
         "0 create a -> created
          0 create b -> created
          0 create busy -> created
-         0 reserve busy h 9 -> reserved 1 epoch=1 deadline=9
-         0 reserve [] h 9 -> bundle_too_large
-         0 reserve a,b,busy,c h 9 -> bundle_too_large
-         0 reserve b,b h 9 -> resource_busy
-         0 reserve b,missing,busy h 9 -> resource_not_found
-         0 reserve b,busy,missing h 9 -> resource_busy
-         0 reserve a,b h 9 -> reserved 2 epoch=1 deadline=9
-         0 reserve b h 9 -> resource_busy",
+         0 acquire busy h 9 -> granted 1 fencing_token=1 deadline=9
+         0 acquire [] h 9 -> bundle_too_large
+         0 acquire a,b,busy,c h 9 -> bundle_too_large
+         0 acquire b,b h 9 -> resource_busy
+         0 acquire b,missing,busy h 9 -> resource_not_found
+         0 acquire b,busy,missing h 9 -> resource_busy
+         0 acquire a,b h 9 -> granted 2 fencing_token=1 deadline=9
+         0 acquire b h 9 -> resource_busy",
     );
 }
 
@@ -166,31 +167,31 @@ fn row_6_a_bundle_is_taken_as_a_whole_or_not() {
 fn rows_7_and_9_holders_and_epochs_are_looked_at_before_the_state() {
     check(
         "0 create a -> created
-         0 reserve a h 2 -> reserved 1 epoch=1 deadline=2
+         0 acquire a h 2 -> granted 1 fencing_token=1 deadline=2
          0 confirm 1 other 7 -> holder_mismatch
-         0 confirm 1 h 7 -> stale_epoch
+         0 confirm 1 h 7 -> stale_fencing_token
          3 confirm 1 h 1 -> confirmed
          3 confirm 1 h 1 -> invalid_state
-         3 release 1 h 1 -> released epoch=2 until=7
-         3 reserve a new 9 -> reserved 2 epoch=1 deadline=12
-         3 confirm 1 h 1 -> stale_epoch
-         3 look 2 -> reserved epoch=1 new 12",
+         3 release 1 h 1 -> released fencing_token=2 until=7
+         3 acquire a new 9 -> granted 2 fencing_token=1 deadline=12
+         3 confirm 1 h 1 -> stale_fencing_token
+         3 look 2 -> granted fencing_token=1 new 12",
     );
 }
 
 #[test]
-fn row_8_only_what_is_reserved_expires_and_not_early() {
+fn row_8_only_what_is_granted_expires_and_not_early() {
     check(
         "0 create a -> created
          0 create b -> created
-         0 reserve a h 2 -> reserved 1 epoch=1 deadline=2
-         0 reserve b h 2 -> reserved 2 epoch=1 deadline=2
+         0 acquire a h 2 -> granted 1 fencing_token=1 deadline=2
+         0 acquire b h 2 -> granted 2 fencing_token=1 deadline=2
          0 confirm 1 h 1 -> confirmed
          2 expire 1 -> noop
          1 expire 2 -> noop
-         2 expire 2 -> expired epoch=2 until=6
+         2 expire 2 -> expired fencing_token=2 until=6
          2 expire 2 -> noop
-         2 reserve b h 1 -> reserved 3 epoch=1 deadline=3",
+         2 acquire b h 1 -> granted 3 fencing_token=1 deadline=3",
     );
 }
 
@@ -198,16 +199,16 @@ fn row_8_only_what_is_reserved_expires_and_not_early() {
 fn row_10_what_is_revoked_stays_blocked_until_it_is_reclaimed() {
     check(
         "0 create a -> created
-         0 reserve a h 2 -> reserved 1 epoch=1 deadline=2
+         0 acquire a h 2 -> granted 1 fencing_token=1 deadline=2
          0 revoke 1 -> invalid_state
          0 confirm 1 h 1 -> confirmed
          0 reclaim 1 -> invalid_state
-         0 revoke 1 -> revoked epoch=2
-         0 reserve a h 2 -> resource_busy
-         0 release 1 h 1 -> stale_epoch
+         0 revoke 1 -> revoked fencing_token=2
+         0 acquire a h 2 -> resource_busy
+         0 release 1 h 1 -> stale_fencing_token
          1 reclaim 1 -> reclaimed until=5
-         1 look 1 -> revoked epoch=2 h 2
-         1 reserve a h 2 -> reserved 2 epoch=1 deadline=3",
+         1 look 1 -> revoked fencing_token=2 h 2
+         1 acquire a h 2 -> granted 2 fencing_token=1 deadline=3",
     );
 }
 
@@ -215,14 +216,14 @@ fn row_10_what_is_revoked_stays_blocked_until_it_is_reclaimed() {
 fn row_14_history_ends_and_the_watermark_stays() {
     check(
         "0 create a -> created
-         0 reserve a h 2 -> reserved 1 epoch=1 deadline=2
-         0 release 1 h 1 -> released epoch=2 until=4
-         4 look 1 -> released epoch=2 h 2
-         5 look 1 -> reservation_retired
-         5 look 2 -> reservation_not_found
+         0 acquire a h 2 -> granted 1 fencing_token=1 deadline=2
+         0 release 1 h 1 -> released fencing_token=2 until=4
+         4 look 1 -> released fencing_token=2 h 2
+         5 look 1 -> lease_retired
+         5 look 2 -> lease_not_found
          4 confirm 1 h 2 -> invalid_state
-         5 confirm 1 h 2 -> reservation_retired
-         5 confirm 2 h 1 -> reservation_not_found",
+         5 confirm 1 h 2 -> lease_retired
+         5 confirm 2 h 1 -> lease_not_found",
     );
 }
 
@@ -233,14 +234,14 @@ fn rows_15_and_16_slots_go_neither_back_nor_beyond_the_last() {
         "9 create a -> created
          8 create b -> slot_backwards
          {last} create b -> slot_overflow
-         {} reserve a h 16 -> slot_overflow
-         9 reserve a h 16 -> reserved 1 epoch=1 deadline=25",
+         {} acquire a h 16 -> slot_overflow
+         9 acquire a h 16 -> granted 1 fencing_token=1 deadline=25",
         last - 5
     ));
 }
 
 #[test]
 fn ended_states_are_the_ended_ones() {
-    let ended = ReservationState::ALL.map(ReservationState::has_ended);
+    let ended = LeaseState::ALL.map(LeaseState::has_ended);
     assert_eq!(ended, [false, false, false, true, true, true]);
 }

@@ -12,7 +12,7 @@ use vocab::Token;
 /// The small bounds of the table of behaviour.
 const BOUNDS: Bounds = Bounds {
     resources_max: 4,
-    reservations_max: 4,
+    leases_max: 4,
     members_max: 3,
     ttl_slots_max: 16,
     window_slots: 24,

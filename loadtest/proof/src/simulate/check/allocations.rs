@@ -384,7 +384,7 @@ impl Checker {
                 Kind::AllocationReprioritised(e) => self.reprioritised(at, e)?,
                 Kind::PriorityDecided(e) => self.priority_decided(at, e)?,
                 Kind::ResourceDecided(e) => self.resources.decided(at, e)?,
-                Kind::ReservationExpired(e) => self.resources.expired(at, e)?,
+                Kind::LeaseExpired(e) => self.resources.expired(at, e)?,
                 // Says why, and changes nothing.
                 Kind::PendingGroupExplained(_) | Kind::ReservationDecided(_) => {}
                 other => return Err(foreign(at, other)),

@@ -172,10 +172,10 @@ impl Outcomes {
                 }
                 Ok(())
             }
-            Kind::ReservationExpired(e) => {
+            Kind::LeaseExpired(e) => {
                 let what = What::Expired {
-                    reservation: e.reservation,
-                    epoch: e.epoch,
+                    lease: e.lease,
+                    fencing_token: e.fencing_token,
                 };
                 self.expect(at, true, &e.tenant, what);
                 Ok(())

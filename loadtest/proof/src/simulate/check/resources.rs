@@ -1,19 +1,19 @@
 //! Named resources: everything that was asked is decided in its order, as the history checker's naive model of the
-//! reservation kernel decides it.
+//! lease kernel decides it.
 
 use super::{Invariant, Place, Violation};
 use crate::history::{Answer, Bounds, Decision, Model};
 use schemas::v1::{self, event::Kind, resource_asked, resource_decided};
 use std::collections::{BTreeMap, VecDeque};
-use vocab::{ReservationNo, ResourceAsk, Rule, Token};
+use vocab::{LeaseNo, ResourceAsk, Rule, Token};
 
-/// A reservation as its tenant knows it.
+/// A lease as its tenant knows it.
 #[derive(Debug, Clone)]
 pub struct Granted {
     pub no: u64,
     pub tenant: String,
     pub holder: String,
-    pub epoch: u64,
+    pub fencing_token: u64,
     /// It holds its resources.
     live: bool,
 }
@@ -32,7 +32,7 @@ struct Tenant {
     model: Model,
     /// The latest that was asked or expired at.
     slot: u64,
-    /// The limits of live reservations, by position.
+    /// The limits of live leases, by position.
     limits: Vec<(u64, Option<u64>)>,
 }
 
@@ -55,7 +55,7 @@ fn ask_of(e: &v1::ResourceAsked) -> Option<ResourceAsk> {
         Ask::Create(name) => ResourceAsk::Create {
             resource: token(name)?,
         },
-        Ask::Reserve(asked) => ResourceAsk::Reserve {
+        Ask::Acquire(asked) => ResourceAsk::Acquire {
             resources: asked
                 .resources
                 .iter()
@@ -65,20 +65,20 @@ fn ask_of(e: &v1::ResourceAsked) -> Option<ResourceAsk> {
             ttl_slots: asked.ttl_slots,
         },
         Ask::Confirm(asked) => ResourceAsk::Confirm {
-            reservation: ReservationNo(asked.reservation),
+            lease: LeaseNo(asked.lease),
             holder: token(&asked.holder)?,
-            epoch: asked.epoch,
+            fencing_token: asked.fencing_token,
         },
         Ask::Release(asked) => ResourceAsk::Release {
-            reservation: ReservationNo(asked.reservation),
+            lease: LeaseNo(asked.lease),
             holder: token(&asked.holder)?,
-            epoch: asked.epoch,
+            fencing_token: asked.fencing_token,
         },
         Ask::Revoke(no) => ResourceAsk::Revoke {
-            reservation: ReservationNo(*no),
+            lease: LeaseNo(*no),
         },
         Ask::Reclaim(no) => ResourceAsk::Reclaim {
-            reservation: ReservationNo(*no),
+            lease: LeaseNo(*no),
         },
     })
 }
@@ -88,20 +88,27 @@ fn decision_of(at: &Place, e: &v1::ResourceDecided) -> Option<Decision> {
     use resource_decided::Answer as Said;
     let (answer, retire_after) = match e.answer.as_ref()? {
         Said::Created(_) => (Answer::Created, None),
-        Said::Reserved(deadline) => {
-            let granted = Answer::Reserved {
-                reservation: at.no,
-                epoch: 1,
+        Said::Granted(deadline) => {
+            let granted = Answer::Granted {
+                lease: at.no,
+                fencing_token: 1,
                 deadline: *deadline,
             };
             (granted, None)
         }
         Said::Confirmed(_) => (Answer::Confirmed, None),
         Said::Released(end) => (
-            Answer::Released { epoch: end.epoch },
+            Answer::Released {
+                fencing_token: end.fencing_token,
+            },
             Some(end.retire_after),
         ),
-        Said::Revoked(epoch) => (Answer::Revoked { epoch: *epoch }, None),
+        Said::Revoked(fencing_token) => (
+            Answer::Revoked {
+                fencing_token: *fencing_token,
+            },
+            None,
+        ),
         Said::Reclaimed(retire_after) => (Answer::Reclaimed, Some(*retire_after)),
         Said::Refused(refusal) => (Answer::refused(Rule::from_number(refusal.rule)?), None),
     };
@@ -161,7 +168,7 @@ impl Resources {
     pub fn administered(&mut self, at: &Place, kind: &Kind) {
         if let Kind::QuotaSet(e) = kind
             && let Some(change) = &e.change
-            && change.resource == "reservations"
+            && change.resource == "leases"
         {
             let limit = change.limits.map(|limits| limits.hard);
             self.tenant(&change.tenant).limits.push((at.lsn, limit));
@@ -169,14 +176,14 @@ impl Resources {
     }
 
     pub fn decided(&mut self, at: &Place, e: &v1::ResourceDecided) -> Result<(), Violation> {
-        let wrong = |text: String| at.wrong(Invariant::Reservation, text);
+        let wrong = |text: String| at.wrong(Invariant::Lease, text);
         let next = self.asked.pop_front();
         let asked = next.filter(|asked| asked.no == e.request && at.saw(asked.lsn));
         let asked = asked.ok_or_else(|| wrong(format!("{e:?} decides out of turn")))?;
         let said = decision_of(at, e).ok_or_else(|| wrong(format!("{e:?} cannot be read")))?;
         let last = self.granted.last_key_value().map_or(0, |(no, _)| *no);
         at.rule(at.no > last, Invariant::Terminal, || {
-            format!("{} was a reservation before", at.no)
+            format!("{} was a lease before", at.no)
         })?;
         let over_limit = said.answer == Answer::refused(Rule::QuotaExceeded);
         let live = self.live(&asked.tenant);
@@ -191,13 +198,13 @@ impl Resources {
             // The limit is looked at after the request, and before there is room for it.
             let else_granted = matches!(
                 expected.answer,
-                Answer::Reserved { .. }
+                Answer::Granted { .. }
                     | Answer::Refused {
-                        rule: Rule::ReservationTableFull | Rule::ExpirationIndexFull
+                        rule: Rule::LeaseTableFull | Rule::ExpirationIndexFull
                     }
             );
             let rightly = else_granted && limit.is_some_and(|limit| live >= limit);
-            return at.rule(rightly, Invariant::Reservation, || {
+            return at.rule(rightly, Invariant::Lease, || {
                 format!("quota exceeded for {asked:?} with {live} live of {limit:?}")
             });
         }
@@ -223,12 +230,12 @@ impl Resources {
         (live, limit): (u64, Option<u64>),
     ) -> Result<(), Violation> {
         let of = match (&asked.ask, answer) {
-            (ResourceAsk::Reserve { holder, .. }, Answer::Reserved { epoch, .. }) => {
+            (ResourceAsk::Acquire { holder, .. }, Answer::Granted { fencing_token, .. }) => {
                 let granted = Granted {
                     no: at.no,
                     tenant: asked.tenant.clone(),
                     holder: holder.to_string(),
-                    epoch,
+                    fencing_token,
                     live: true,
                 };
                 self.granted.insert(at.no, granted);
@@ -238,17 +245,19 @@ impl Resources {
                 });
             }
             (
-                ResourceAsk::Release { reservation, .. }
-                | ResourceAsk::Revoke { reservation }
-                | ResourceAsk::Reclaim { reservation },
+                ResourceAsk::Release { lease, .. }
+                | ResourceAsk::Revoke { lease }
+                | ResourceAsk::Reclaim { lease },
                 answer,
-            ) => (reservation.0, answer),
+            ) => (lease.0, answer),
             _ => return Ok(()),
         };
         if let Some(granted) = self.granted.get_mut(&of.0) {
             match of.1 {
-                Answer::Released { epoch } => (granted.epoch, granted.live) = (epoch, false),
-                Answer::Revoked { epoch } => granted.epoch = epoch,
+                Answer::Released { fencing_token } => {
+                    (granted.fencing_token, granted.live) = (fencing_token, false)
+                }
+                Answer::Revoked { fencing_token } => granted.fencing_token = fencing_token,
                 Answer::Reclaimed => granted.live = false,
                 _ => {}
             }
@@ -257,7 +266,7 @@ impl Resources {
     }
 
     /// Late or on time, by the clock or by what requests have said.
-    pub fn expired(&mut self, at: &Place, e: &v1::ReservationExpired) -> Result<(), Violation> {
+    pub fn expired(&mut self, at: &Place, e: &v1::LeaseExpired) -> Result<(), Violation> {
         let slot_ms = self.slot_ms;
         let tenant = self.tenant(&e.tenant);
         let latest = match slot_ms {
@@ -271,14 +280,14 @@ impl Resources {
             || format!("{e:?}, but the slot is {before} to {latest}"),
         )?;
         tenant.slot = e.slot;
-        let expired = tenant.model.expire(e.slot, e.reservation);
+        let expired = tenant.model.expire(e.slot, e.lease);
         at.rule(
-            expired == Some((e.epoch, e.retire_after)),
+            expired == Some((e.fencing_token, e.retire_after)),
             Invariant::Expiry,
             || format!("{e:?}, not {expired:?}: {:?}", tenant.model),
         )?;
-        if let Some(granted) = self.granted.get_mut(&e.reservation) {
-            (granted.epoch, granted.live) = (e.epoch, false);
+        if let Some(granted) = self.granted.get_mut(&e.lease) {
+            (granted.fencing_token, granted.live) = (e.fencing_token, false);
         }
         Ok(())
     }

@@ -82,6 +82,6 @@ fn is_schedulers(kind: &Kind) -> bool {
             | Kind::AllocationReprioritised(_)
             | Kind::PriorityDecided(_)
             | Kind::ResourceDecided(_)
-            | Kind::ReservationExpired(_)
+            | Kind::LeaseExpired(_)
     )
 }

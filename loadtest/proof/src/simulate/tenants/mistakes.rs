@@ -102,7 +102,7 @@ pub fn mistake(tenant: &str, random: &mut Seeded) -> (Result<Option<Verb>, Vec<u
         10 => broken(operators::hard_limit(tenant, "cpu", random), 2),
         11 => {
             let revoke = Revoke {
-                reservation_id: "not a uuid".into(),
+                lease_id: "not a uuid".into(),
                 slot: None,
             };
             broken(Verb::Revoke(revoke), 56)
@@ -110,9 +110,9 @@ pub fn mistake(tenant: &str, random: &mut Seeded) -> (Result<Option<Verb>, Vec<u
         // Another cell's.
         _ => {
             let release = Release {
-                reservation_id: uuid_text(super::CELL + 1, number),
+                lease_id: uuid_text(super::CELL + 1, number),
                 holder: "h0".into(),
-                epoch: 1,
+                fencing_token: 1,
                 slot: None,
             };
             broken(Verb::Release(release), 50)

@@ -127,7 +127,7 @@ fn amount(resource: &str, random: &mut Seeded) -> i64 {
         "cpu" => 4000 * (1 + random.below(16)) as i64,
         "memory" => 4 * GIB * (1 + random.below(16)) as i64,
         "pods" => 1 + random.below(6) as i64,
-        "reservations" => random.below(4) as i64,
+        "leases" => random.below(4) as i64,
         "storage" | "extended:fpga" => 2 + random.below(4) as i64,
         _ => 500 * (2 + random.below(24)) as i64,
     }
@@ -152,7 +152,7 @@ fn limits(tenant: &str, now_ms: i64, random: &mut Seeded) -> Verb {
         6 => "gpu:a100",
         7 => "pods",
         8 => "extended:fpga",
-        _ => "reservations",
+        _ => "leases",
     };
     let limit = amount(resource, random);
     let mut set = SetQuota {
@@ -161,7 +161,7 @@ fn limits(tenant: &str, now_ms: i64, random: &mut Seeded) -> Verb {
         limit,
         ..SetQuota::default()
     };
-    if resource == "reservations" {
+    if resource == "leases" {
         set.unlimited = random.chance(200);
         set.limit = if set.unlimited { 0 } else { limit };
         return Verb::SetQuota(set);

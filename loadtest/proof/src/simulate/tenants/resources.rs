@@ -3,7 +3,7 @@
 use super::{CELL, Expect, Granted, pick, uuid_text};
 use ledger::memory::Seeded;
 use schemas::v1::{
-    Confirm, CreateResource, Reclaim, Release, Reserve, ReserveBundle, Revoke, request::Verb,
+    Acquire, AcquireBundle, Confirm, CreateResource, Reclaim, Release, Revoke, request::Verb,
 };
 
 /// Where the tenants think that the cell's slots are.
@@ -52,13 +52,13 @@ impl Slots {
                 let resource = resource(random);
                 Verb::CreateResource(CreateResource { resource, slot })
             }
-            3..=8 => Verb::Reserve(Reserve {
+            3..=8 => Verb::Acquire(Acquire {
                 resource: resource(random),
                 holder: holder(random),
                 ttl_slots: ttl(random),
                 slot,
             }),
-            9..=11 => Verb::ReserveBundle(ReserveBundle {
+            9..=11 => Verb::AcquireBundle(AcquireBundle {
                 resources: (0..[0, 1, 2, 2, 3][random.below(5) as usize])
                     .map(|_| resource(random))
                     .collect(),
@@ -83,17 +83,17 @@ impl Slots {
             Target {
                 no: 1 + random.below(60),
                 holder: holder(random),
-                epoch: 1,
+                fencing_token: 1,
             },
             |one| Target {
                 no: one.no,
                 holder: one.holder.clone(),
-                epoch: one.epoch,
+                fencing_token: one.fencing_token,
             },
         );
         match random.below(10) {
             0 => target.holder = holder(random),
-            1 => target.epoch = random.below(4),
+            1 => target.fencing_token = random.below(4),
             _ => {}
         }
         target
@@ -103,33 +103,27 @@ impl Slots {
 struct Target {
     no: u64,
     holder: String,
-    epoch: u64,
+    fencing_token: u64,
 }
 
 fn about(target: &Target, slot: Option<u64>, random: &mut Seeded) -> Verb {
-    let reservation_id = uuid_text(CELL, target.no);
-    let (holder, epoch) = (target.holder.clone(), target.epoch);
+    let lease_id = uuid_text(CELL, target.no);
+    let (holder, fencing_token) = (target.holder.clone(), target.fencing_token);
     match random.below(9) {
         0..=2 => Verb::Confirm(Confirm {
-            reservation_id,
+            lease_id,
             holder,
-            epoch,
+            fencing_token,
             slot,
         }),
         3..=4 => Verb::Release(Release {
-            reservation_id,
+            lease_id,
             holder,
-            epoch,
+            fencing_token,
             slot,
         }),
-        5..=6 => Verb::Revoke(Revoke {
-            reservation_id,
-            slot,
-        }),
-        _ => Verb::Reclaim(Reclaim {
-            reservation_id,
-            slot,
-        }),
+        5..=6 => Verb::Revoke(Revoke { lease_id, slot }),
+        _ => Verb::Reclaim(Reclaim { lease_id, slot }),
     }
 }
 

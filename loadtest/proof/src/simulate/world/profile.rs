@@ -124,7 +124,7 @@ fn bounds(random: &mut Seeded) -> Bounds {
     let ttl_slots_max = 4 + random.below(13);
     Bounds {
         resources_max: 2 + random.below(4) as usize,
-        reservations_max: 2 + random.below(5) as usize,
+        leases_max: 2 + random.below(5) as usize,
         members_max: 1 + random.below(3) as usize,
         ttl_slots_max,
         window_slots: ttl_slots_max + random.below(9),

@@ -114,8 +114,8 @@ impl Admission {
         }
         let plain = limits.is_none_or(|limits| limits == Limits::hard(limits.hard));
         let fits = of_tenant && plain && validity == Validity::default();
-        if resource == QuotaResource::Reservations && !fits {
-            // The kernel of reservations counts them by tenant, and refuses at the limit.
+        if resource == QuotaResource::Leases && !fits {
+            // The kernel of leases counts them by tenant, and refuses at the limit.
             return Err(Refusal::new(Rule::NotSupported, "resource"));
         }
         Ok(AdminChange::Quota(QuotaSet {

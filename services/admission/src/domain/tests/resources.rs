@@ -9,9 +9,9 @@ fn create(resource: &str, slot: impl Into<Option<u64>>) -> Verb {
     })
 }
 
-fn revoke(reservation_id: &str, slot: u64) -> Verb {
+fn revoke(lease_id: &str, slot: u64) -> Verb {
     Verb::Resource(ResourceRequest::Revoke {
-        reservation_id: reservation_id.into(),
+        lease_id: lease_id.into(),
         slot: Some(slot),
     })
 }
@@ -157,21 +157,11 @@ fn a_tenant_whose_slot_stands_still_keeps_nobody_else_out() {
 fn names_and_ids_are_checked() {
     let mut t = Table::new();
     t.check("1", 1, create("a.b", 0), "name_invalid resource");
-    t.check(
-        "2",
-        1,
-        revoke("7", 0),
-        "reservation_id_invalid reservation_id",
-    );
+    t.check("2", 1, revoke("7", 0), "lease_id_invalid lease_id");
     let elsewhere = AllocationNo(3).id(CellNo(2)).to_string();
-    t.check(
-        "3",
-        1,
-        revoke(&elsewhere, 0),
-        "reservation_not_found reservation_id",
-    );
+    t.check("3", 1, revoke(&elsewhere, 0), "lease_not_found lease_id");
     t.check("4", 1, revoke(&id(3), 0), "asked in 0");
-    let many = Verb::Resource(ResourceRequest::ReserveBundle {
+    let many = Verb::Resource(ResourceRequest::AcquireBundle {
         resources: vec!["r".into(); 1025],
         holder: "h".into(),
         ttl_slots: 1,

@@ -216,10 +216,10 @@ fn limits_that_cannot_be_are_refused() {
     limit(&mut t, |r| r.unlimited = true, "setting_invalid unlimited");
     let none = |r: &mut QuotaRequest| (r.limit, r.unlimited) = (0, true);
     limit(&mut t, none, "applied 5");
-    let reservations = |r: &mut QuotaRequest| r.resource = "reservations".into();
-    limit(&mut t, reservations, "applied 1");
+    let leases = |r: &mut QuotaRequest| r.resource = "leases".into();
+    limit(&mut t, leases, "applied 1");
     let planned = |r: &mut QuotaRequest| {
-        reservations(r);
+        leases(r);
         r.until_ms = Some(5000);
     };
     limit(&mut t, planned, "not_supported resource");

@@ -5,7 +5,7 @@ use vocab::fact::{
     JobSetCancelDecided, JobSetCancelRequested, OperationsForgotten, PriorityDecided,
     PriorityRequested, ResourceAsked, ResourceDecided,
 };
-use vocab::{PriorityTarget, ReservationNo, ResourceAnswer, ResourceAsk};
+use vocab::{LeaseNo, PriorityTarget, ResourceAnswer, ResourceAsk};
 
 /// One step: its event has the number that it says, and a frame of its own.
 struct Steps {
@@ -142,18 +142,21 @@ fn resources_have_a_feed_of_their_own() {
     let answers = [
         (ResourceAnswer::Created, "-> created"),
         (
-            ResourceAnswer::Reserved { deadline: 9 },
-            "-> reserved 52 until 9",
+            ResourceAnswer::Granted { deadline: 9 },
+            "-> granted 52 until 9",
         ),
         (ResourceAnswer::Confirmed, "-> confirmed"),
         (
             ResourceAnswer::Released {
-                epoch: 2,
+                fencing_token: 2,
                 retire_after: 8,
             },
-            "-> released epoch 2",
+            "-> released fencing_token 2",
         ),
-        (ResourceAnswer::Revoked { epoch: 3 }, "-> revoked epoch 3"),
+        (
+            ResourceAnswer::Revoked { fencing_token: 3 },
+            "-> revoked fencing_token 3",
+        ),
         (
             ResourceAnswer::Reclaimed { retire_after: 8 },
             "-> reclaimed",
@@ -166,16 +169,16 @@ fn resources_have_a_feed_of_their_own() {
     for (no, (answer, expected)) in (1..).zip(answers) {
         steps.check(no, asked("a", false), "");
         let decided = answered(no, answer);
-        steps.check(50 + no, decided, &format!("_reservations[a]: {expected}"));
+        steps.check(50 + no, decided, &format!("_leases[a]: {expected}"));
     }
-    let expired = Event::ReservationExpired(ReservationExpired {
+    let expired = Event::LeaseExpired(LeaseExpired {
         tenant: token("t"),
-        reservation: ReservationNo(52),
+        lease: LeaseNo(52),
         slot: 9,
-        epoch: 2,
+        fencing_token: 2,
         retire_after: 20,
     });
-    steps.check(60, expired, "_reservations[]: expired 52 epoch 2");
+    steps.check(60, expired, "_leases[]: expired 52 fencing_token 2");
 }
 
 #[test]

@@ -4,11 +4,11 @@ use super::{restored, token};
 use crate::space::{Space, Unfit};
 use ledger::{Chain, Snapshot};
 use vocab::{
-    Refusal, ReservationNo, ReservationState as State, ResourceAnswer as Answer,
-    ResourceAsk as Ask, Rule, Slot, Token,
+    LeaseNo, LeaseState as State, Refusal, ResourceAnswer as Answer, ResourceAsk as Ask, Rule,
+    Slot, Token,
 };
 
-const X: ReservationNo = ReservationNo(2);
+const X: LeaseNo = LeaseNo(2);
 
 fn create(name: &str) -> Ask {
     Ask::Create {
@@ -16,8 +16,8 @@ fn create(name: &str) -> Ask {
     }
 }
 
-fn reserve(names: &[&str]) -> Ask {
-    Ask::Reserve {
+fn acquire(names: &[&str]) -> Ask {
+    Ask::Acquire {
         resources: names.iter().map(|name| token(name)).collect(),
         holder: token("ann"),
         ttl_slots: 5,
@@ -25,48 +25,48 @@ fn reserve(names: &[&str]) -> Ask {
 }
 
 fn confirm() -> (Ask, Answer) {
-    let (holder, epoch) = (token("ann"), 1);
+    let (holder, fencing_token) = (token("ann"), 1);
     let ask = Ask::Confirm {
-        reservation: X,
+        lease: X,
         holder,
-        epoch,
+        fencing_token,
     };
     (ask, Answer::Confirmed)
 }
 
-fn release(epoch: u64, retire_after: Slot) -> (Ask, Answer) {
+fn release(fencing_token: u64, retire_after: Slot) -> (Ask, Answer) {
     let ask = Ask::Release {
-        reservation: X,
+        lease: X,
         holder: token("ann"),
-        epoch: 1,
+        fencing_token: 1,
     };
     let answer = Answer::Released {
-        epoch,
+        fencing_token,
         retire_after,
     };
     (ask, answer)
 }
 
-fn revoke(epoch: u64) -> (Ask, Answer) {
-    (Ask::Revoke { reservation: X }, Answer::Revoked { epoch })
+fn revoke(fencing_token: u64) -> (Ask, Answer) {
+    (Ask::Revoke { lease: X }, Answer::Revoked { fencing_token })
 }
 
 fn reclaim(retire_after: Slot) -> (Ask, Answer) {
     let answer = Answer::Reclaimed { retire_after };
-    (Ask::Reclaim { reservation: X }, answer)
+    (Ask::Reclaim { lease: X }, answer)
 }
 
-/// One resource `a`, and one reservation of it in that state; five slots have gone by.
+/// One resource `a`, and one lease of it in that state; five slots have gone by.
 fn space(state: State) -> Space {
     let mut space = Space::default();
     let mut apply = |no, (ask, answer): (Ask, Answer)| {
-        let fits = space.apply(ReservationNo(no), &ask, 5, &answer);
+        let fits = space.apply(LeaseNo(no), &ask, 5, &answer);
         assert_eq!(fits, Ok(()));
     };
     apply(1, (create("a"), Answer::Created));
-    apply(X.0, (reserve(&["a"]), Answer::Reserved { deadline: 10 }));
+    apply(X.0, (acquire(&["a"]), Answer::Granted { deadline: 10 }));
     match state {
-        State::Reserved | State::Expired => {}
+        State::Granted | State::Expired => {}
         State::Confirmed => apply(3, confirm()),
         State::Revoking => [confirm(), revoke(2)]
             .into_iter()
@@ -91,7 +91,7 @@ fn each_state_takes_its_own_events_only() {
             .map(|(ask, answer)| {
                 let mut space = space(state);
                 let before = space.clone();
-                let fits = space.apply(ReservationNo(9), ask, 11, answer);
+                let fits = space.apply(LeaseNo(9), ask, 11, answer);
                 assert!(fits.is_ok() || space == before);
                 fits.is_ok()
             })
@@ -100,7 +100,7 @@ fn each_state_takes_its_own_events_only() {
         assert_eq!(fits, expected, "{state:?}");
     };
     // confirm, release, revoke, reclaim, expire
-    check(State::Reserved, [true, true, false, false, true]);
+    check(State::Granted, [true, true, false, false, true]);
     check(State::Confirmed, [false, true, true, false, false]);
     check(State::Revoking, [false, false, false, true, false]);
     check(State::Released, [false; 5]);
@@ -113,56 +113,47 @@ fn what_does_not_follow_is_refused() {
     let check = |state, no, slot, (ask, answer): (Ask, Answer), expected: Result<(), Unfit>| {
         let mut space = space(state);
         let before = space.clone();
-        let fits = space.apply(ReservationNo(no), &ask, slot, &answer);
+        let fits = space.apply(LeaseNo(no), &ask, slot, &answer);
         assert_eq!((fits, space == before), (expected, expected.is_err()));
     };
-    let reserved = |names: &[&str], deadline| (reserve(names), Answer::Reserved { deadline });
-    let epoch = Err("the reservation has another epoch");
-    check(State::Reserved, 9, 5, release(1, 20), epoch);
-    check(State::Confirmed, 9, 5, release(3, 20), epoch);
-    check(State::Confirmed, 9, 5, revoke(1), epoch);
+    let granted = |names: &[&str], deadline| (acquire(names), Answer::Granted { deadline });
+    let fencing_token = Err("the lease has another fencing_token");
+    check(State::Granted, 9, 5, release(1, 20), fencing_token);
+    check(State::Confirmed, 9, 5, release(3, 20), fencing_token);
+    check(State::Confirmed, 9, 5, revoke(1), fencing_token);
     let forgotten = Err("it would be forgotten before it has happened");
-    check(State::Reserved, 9, 5, release(2, 4), forgotten);
+    check(State::Granted, 9, 5, release(2, 4), forgotten);
     check(State::Revoking, 9, 5, reclaim(4), forgotten);
     let back = Err("its slot lies before the latest");
-    check(State::Reserved, 9, 4, confirm(), back);
+    check(State::Granted, 9, 4, confirm(), back);
     let used = Err("its number was used before");
-    check(State::Released, X.0, 6, reserved(&["a"], 9), used);
+    check(State::Released, X.0, 6, granted(&["a"], 9), used);
     let early = Err("its deadline lies before it");
-    check(State::Released, 9, 6, reserved(&["a"], 5), early);
+    check(State::Released, 9, 6, granted(&["a"], 5), early);
     let missing = Err("a member is not available");
-    check(State::Reserved, 9, 6, reserved(&["a"], 9), missing);
-    check(State::Released, 9, 6, reserved(&["a", "a"], 9), missing);
-    check(State::Released, 9, 6, reserved(&["a", "b"], 9), missing);
+    check(State::Granted, 9, 6, granted(&["a"], 9), missing);
+    check(State::Released, 9, 6, granted(&["a", "a"], 9), missing);
+    check(State::Released, 9, 6, granted(&["a", "b"], 9), missing);
     let exists = Err("the resource exists");
-    check(
-        State::Reserved,
-        9,
-        6,
-        (create("a"), Answer::Created),
-        exists,
-    );
+    check(State::Granted, 9, 6, (create("a"), Answer::Created), exists);
     let other = Err("it answers another ask");
     check(
-        State::Reserved,
+        State::Granted,
         9,
         6,
         (create("b"), Answer::Confirmed),
         other,
     );
-    check(State::Reserved, 9, 6, (confirm().0, Answer::Created), other);
+    check(State::Granted, 9, 6, (confirm().0, Answer::Created), other);
 }
 
 #[test]
 fn an_expiry_before_its_deadline_does_not_fit() {
-    let mut space = space(State::Reserved);
+    let mut space = space(State::Granted);
     let early = Err("its deadline has not come");
     assert_eq!(space.expire(X, 9, 20), early);
-    assert_eq!(
-        space.expire(ReservationNo(1), 9, 20),
-        Err("no such reservation")
-    );
-    assert_eq!(space, self::space(State::Reserved));
+    assert_eq!(space.expire(LeaseNo(1), 9, 20), Err("no such lease"));
+    assert_eq!(space, self::space(State::Granted));
 }
 
 #[test]
@@ -170,13 +161,10 @@ fn a_retired_number_is_not_given_out_again() {
     let mut space = space(State::Released);
     let refused = |rule| Answer::Refused(Refusal::new(rule, ""));
     let exists = refused(Rule::AlreadyExists);
-    assert_eq!(
-        space.apply(ReservationNo(4), &create("a"), 21, &exists),
-        Ok(())
-    );
-    assert_eq!(space.reservations.len(), 0);
-    let answer = Answer::Reserved { deadline: 30 };
-    let fits = space.apply(X, &reserve(&["a"]), 21, &answer);
+    assert_eq!(space.apply(LeaseNo(4), &create("a"), 21, &exists), Ok(()));
+    assert_eq!(space.leases.len(), 0);
+    let answer = Answer::Granted { deadline: 30 };
+    let fits = space.apply(X, &acquire(&["a"]), 21, &answer);
     assert_eq!(fits, Err("its number was used before"));
 }
 
@@ -184,9 +172,9 @@ fn a_retired_number_is_not_given_out_again() {
 #[test]
 fn a_slot_that_is_refused_is_not_seen() {
     for rule in [Rule::SlotOverflow, Rule::SlotBackwards] {
-        let mut space = space(State::Reserved);
+        let mut space = space(State::Granted);
         let answer = Answer::Refused(Refusal::new(rule, "slot"));
-        let fits = space.apply(ReservationNo(9), &create("b"), Slot::MAX, &answer);
+        let fits = space.apply(LeaseNo(9), &create("b"), Slot::MAX, &answer);
         assert_eq!((fits, space.slot()), (Ok(()), 5));
     }
 }
@@ -197,7 +185,7 @@ fn what_is_no_state_is_not_read() {
     type Entry = (State, Token, u64, Slot, Slot, Vec<u32>);
     let entry = |members: &[u32]| -> Entry {
         let members = members.to_vec();
-        (State::Reserved, token("ann"), 1, 9, Slot::MAX, members)
+        (State::Granted, token("ann"), 1, 9, Slot::MAX, members)
     };
     let check = |names: &[&'static str], entries: Vec<Entry>, expected: bool| {
         let names = names.iter().map(|name| (*name, 1)).collect();

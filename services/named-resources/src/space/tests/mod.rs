@@ -1,10 +1,10 @@
 //! Tests read as a table: each line is an ask at a slot, and what came of it.
 //!
 //! ```text
-//! 3  reserve x ann 5 a b -> until 8        x is reserved by ann for 5 slots; a and b are its members
-//! 4  confirm x ann 1     -> confirmed      with epoch 1
+//! 3  acquire x ann 5 a b -> until 8        ann is granted x for 5 slots; a and b are its members
+//! 4  confirm x ann 1     -> confirmed      with fencing token 1
 //! 8  expire x 8          -> noop           the deadline that the caller says
-//! 8  show x              -> confirmed ann a b epoch 1
+//! 8  show x              -> confirmed ann a b fencing_token 1
 //! 8  show a              -> confirmed v2 x
 //! ```
 
@@ -23,7 +23,7 @@ use vocab::Token;
 pub fn small() -> Bounds {
     Bounds {
         resources_max: 4,
-        reservations_max: 4,
+        leases_max: 4,
         bundle_max: 3,
         ttl_slots_max: 16,
         history_slots: 4,
@@ -39,8 +39,8 @@ pub fn check(lines: &str) {
 pub fn check_with(bounds: &Bounds, limit: Option<u64>, lines: &str) {
     let mut table = Table {
         space: Space::default(),
-        no: ReservationNo(0),
-        reservations: BTreeMap::new(),
+        no: LeaseNo(0),
+        leases: BTreeMap::new(),
         bounds: bounds.clone(),
         limit,
     };
@@ -58,7 +58,7 @@ pub fn restored(space: &Space) -> Space {
     let restored: Space = snapshot.state(1).expect("it has a serialised form");
     assert_eq!(restored, *space);
     assert!(restored.expirations == space.expirations);
-    assert_eq!(restored.live_reservations(), space.live_reservations());
+    assert_eq!(restored.live_leases(), space.live_leases());
     let digest = ledger::state_digest(space);
     assert!(ledger::state_digest(&restored) == digest);
     restored
@@ -71,8 +71,8 @@ pub fn token(name: &str) -> Token {
 struct Table {
     space: Space,
     /// Each line is an event.
-    no: ReservationNo,
-    reservations: BTreeMap<String, ReservationNo>,
+    no: LeaseNo,
+    leases: BTreeMap<String, LeaseNo>,
     bounds: Bounds,
     limit: Option<u64>,
 }
@@ -86,33 +86,33 @@ impl Table {
             ["create", resource] => ResourceAsk::Create {
                 resource: token(resource),
             },
-            ["reserve", name, holder, ttl_slots, ref resources @ ..] => {
-                let ask = ResourceAsk::Reserve {
+            ["acquire", name, holder, ttl_slots, ref resources @ ..] => {
+                let ask = ResourceAsk::Acquire {
                     resources: resources.iter().map(|name| token(name)).collect(),
                     holder: token(holder),
                     ttl_slots: number(ttl_slots),
                 };
                 let answer = self.ask(&ask, slot);
                 if answer.starts_with("until") {
-                    self.reservations.insert(name.into(), self.no);
+                    self.leases.insert(name.into(), self.no);
                 }
                 return answer;
             }
-            ["confirm", of, holder, epoch] => ResourceAsk::Confirm {
-                reservation: self.named(of),
+            ["confirm", of, holder, fencing_token] => ResourceAsk::Confirm {
+                lease: self.named(of),
                 holder: token(holder),
-                epoch: number(epoch),
+                fencing_token: number(fencing_token),
             },
-            ["release", of, holder, epoch] => ResourceAsk::Release {
-                reservation: self.named(of),
+            ["release", of, holder, fencing_token] => ResourceAsk::Release {
+                lease: self.named(of),
                 holder: token(holder),
-                epoch: number(epoch),
+                fencing_token: number(fencing_token),
             },
             ["revoke", of] => ResourceAsk::Revoke {
-                reservation: self.named(of),
+                lease: self.named(of),
             },
             ["reclaim", of] => ResourceAsk::Reclaim {
-                reservation: self.named(of),
+                lease: self.named(of),
             },
             ["expire", of, deadline] => return self.expire(self.named(of), number(deadline), slot),
             ["show", name] => return self.show(name, slot),
@@ -130,19 +130,22 @@ impl Table {
         spoken(&answer)
     }
 
-    /// A name of a reservation, or the number of an event.
-    fn named(&self, of: &str) -> ReservationNo {
-        let named = self.reservations.get(of).copied();
-        named.unwrap_or_else(|| ReservationNo(number(of)))
+    /// A name of a lease, or the number of an event.
+    fn named(&self, of: &str) -> LeaseNo {
+        let named = self.leases.get(of).copied();
+        named.unwrap_or_else(|| LeaseNo(number(of)))
     }
 
-    fn expire(&mut self, no: ReservationNo, deadline: Slot, slot: Slot) -> String {
+    fn expire(&mut self, no: LeaseNo, deadline: Slot, slot: Slot) -> String {
         let expiry = self.space.decide_expiry(no, deadline, slot, &self.bounds);
         match expiry {
             Ok(Some(expiry)) => {
                 let fits = self.space.expire(no, slot, expiry.retire_after);
                 assert_eq!(fits, Ok(()));
-                format!("expired {} until {}", expiry.epoch, expiry.retire_after)
+                format!(
+                    "expired {} until {}",
+                    expiry.fencing_token, expiry.retire_after
+                )
             }
             Ok(None) => "noop".into(),
             Err(refusal) => refusal.rule.name().into(),
@@ -152,18 +155,18 @@ impl Table {
     fn show(&self, name: &str, slot: Slot) -> String {
         if let Some(resource) = self.space.resource(&token(name)) {
             let state = format!("{:?} v{}", resource.state, resource.version).to_lowercase();
-            let holder = resource.reservation.map(|no| {
-                let mut named = self.reservations.iter().filter(|(_, of)| **of == no);
+            let holder = resource.lease.map(|no| {
+                let mut named = self.leases.iter().filter(|(_, of)| **of == no);
                 format!(" {}", named.next().expect("it has a name").0)
             });
             return state + &holder.unwrap_or_default();
         }
-        match self.space.reservation(self.named(name), slot) {
+        match self.space.lease(self.named(name), slot) {
             Ok(view) => {
                 let members = view.resources.iter().map(Token::as_str);
                 let mut words = vec![view.state.name(), view.holder.as_str()];
                 words.extend(members);
-                format!("{} epoch {}", words.join(" "), view.epoch)
+                format!("{} fencing_token {}", words.join(" "), view.fencing_token)
             }
             Err(refusal) => refusal.rule.name().into(),
         }
@@ -182,13 +185,13 @@ fn number(word: &str) -> u64 {
 fn spoken(answer: &ResourceAnswer) -> String {
     match answer {
         ResourceAnswer::Created => "created".into(),
-        ResourceAnswer::Reserved { deadline } => format!("until {deadline}"),
+        ResourceAnswer::Granted { deadline } => format!("until {deadline}"),
         ResourceAnswer::Confirmed => "confirmed".into(),
         ResourceAnswer::Released {
-            epoch,
+            fencing_token,
             retire_after,
-        } => format!("released {epoch} until {retire_after}"),
-        ResourceAnswer::Revoked { epoch } => format!("revoked {epoch}"),
+        } => format!("released {fencing_token} until {retire_after}"),
+        ResourceAnswer::Revoked { fencing_token } => format!("revoked {fencing_token}"),
         ResourceAnswer::Reclaimed { retire_after } => format!("reclaimed until {retire_after}"),
         ResourceAnswer::Refused(refusal) => refusal.rule.name().into(),
     }

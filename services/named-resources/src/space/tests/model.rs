@@ -1,7 +1,7 @@
 //! The same rules once more, slow and plain: lists that are walked from the beginning, and nothing that is kept twice.
 
 use crate::space::Bounds;
-use vocab::{ReservationNo, ReservationState as State, ResourceAsk, Rule, Slot};
+use vocab::{LeaseNo, LeaseState as State, ResourceAsk, Rule, Slot};
 
 #[derive(Debug, Default)]
 pub struct Model {
@@ -9,7 +9,7 @@ pub struct Model {
     /// Names and versions.
     pub resources: Vec<(String, u64)>,
     /// All that ever were, in order.
-    pub reservations: Vec<Entry>,
+    pub leases: Vec<Entry>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -17,7 +17,7 @@ pub struct Entry {
     pub no: u64,
     pub holder: String,
     pub names: Vec<String>,
-    pub epoch: u64,
+    pub fencing_token: u64,
     pub deadline: Slot,
     pub state: State,
     pub ended: Option<Slot>,
@@ -40,11 +40,11 @@ impl Entry {
 
 impl Model {
     pub fn live(&self) -> impl Iterator<Item = &Entry> {
-        self.reservations.iter().filter(|r| r.ended.is_none())
+        self.leases.iter().filter(|r| r.ended.is_none())
     }
 
     pub fn kept(&self, slot: Slot, history: u64) -> usize {
-        let kept = self.reservations.iter();
+        let kept = self.leases.iter();
         kept.filter(|r| !r.forgotten(slot, history)).count()
     }
 
@@ -54,12 +54,12 @@ impl Model {
 
     pub fn look(&self, no: u64, slot: Slot, history: u64) -> Result<&Entry, Rule> {
         let gone = |r: &&Entry| r.forgotten(slot, history);
-        let watermark = self.reservations.iter().filter(gone).map(|r| r.no).max();
-        let here = self.reservations.iter().find(|r| r.no == no && !gone(r));
+        let watermark = self.leases.iter().filter(gone).map(|r| r.no).max();
+        let here = self.leases.iter().find(|r| r.no == no && !gone(r));
         match here {
             Some(entry) => Ok(entry),
-            None if watermark.is_some_and(|mark| no <= mark) => Err(Rule::ReservationRetired),
-            None => Err(Rule::ReservationNotFound),
+            None if watermark.is_some_and(|mark| no <= mark) => Err(Rule::LeaseRetired),
+            None => Err(Rule::LeaseNotFound),
         }
     }
 
@@ -78,7 +78,7 @@ impl Model {
         self.slot = slot;
         match ask {
             ResourceAsk::Create { resource } => self.create(resource.as_str(), b),
-            ResourceAsk::Reserve {
+            ResourceAsk::Acquire {
                 resources,
                 holder,
                 ttl_slots,
@@ -91,12 +91,12 @@ impl Model {
                 let deadline = slot + ttl_slots;
                 self.touch(&names);
                 let holder = holder.as_str().to_owned();
-                let (state, epoch, ended) = (State::Reserved, 1, None);
-                self.reservations.push(Entry {
+                let (state, fencing_token, ended) = (State::Granted, 1, None);
+                self.leases.push(Entry {
                     no,
                     holder,
                     names,
-                    epoch,
+                    fencing_token,
                     deadline,
                     state,
                     ended,
@@ -104,32 +104,32 @@ impl Model {
                 Yes(vec![deadline])
             }
             ResourceAsk::Confirm {
-                reservation,
+                lease,
                 holder,
-                epoch,
+                fencing_token,
             } => {
-                let claim = Some((holder.as_str(), *epoch));
-                self.shift(*reservation, claim, &[State::Reserved], State::Confirmed, b)
+                let claim = Some((holder.as_str(), *fencing_token));
+                self.shift(*lease, claim, &[State::Granted], State::Confirmed, b)
             }
             ResourceAsk::Release {
-                reservation,
+                lease,
                 holder,
-                epoch,
+                fencing_token,
             } => {
-                let claim = Some((holder.as_str(), *epoch));
-                let from = [State::Reserved, State::Confirmed];
-                self.shift(*reservation, claim, &from, State::Released, b)
+                let claim = Some((holder.as_str(), *fencing_token));
+                let from = [State::Granted, State::Confirmed];
+                self.shift(*lease, claim, &from, State::Released, b)
             }
-            ResourceAsk::Revoke { reservation } => {
-                self.shift(*reservation, None, &[State::Confirmed], State::Revoking, b)
+            ResourceAsk::Revoke { lease } => {
+                self.shift(*lease, None, &[State::Confirmed], State::Revoking, b)
             }
-            ResourceAsk::Reclaim { reservation } => {
-                self.shift(*reservation, None, &[State::Revoking], State::Revoked, b)
+            ResourceAsk::Reclaim { lease } => {
+                self.shift(*lease, None, &[State::Revoking], State::Revoked, b)
             }
         }
     }
 
-    /// The new epoch and the last slot, or nothing.
+    /// The new fencing token and the last slot, or nothing.
     pub fn expire(&mut self, no: u64, deadline: Slot, slot: Slot, b: &Bounds) -> Says {
         if slot < self.slot {
             return No(Rule::SlotBackwards);
@@ -137,18 +137,12 @@ impl Model {
         if slot < deadline {
             return No(Rule::InvalidState);
         }
-        let found = self.reservations.iter().find(|r| r.no == no);
-        if !found.is_some_and(|r| r.state == State::Reserved && r.deadline == deadline) {
+        let found = self.leases.iter().find(|r| r.no == no);
+        if !found.is_some_and(|r| r.state == State::Granted && r.deadline == deadline) {
             return Yes(vec![]);
         }
         self.slot = slot;
-        self.shift(
-            ReservationNo(no),
-            None,
-            &[State::Reserved],
-            State::Expired,
-            b,
-        )
+        self.shift(LeaseNo(no), None, &[State::Granted], State::Expired, b)
     }
 
     fn create(&mut self, name: &str, b: &Bounds) -> Says {
@@ -186,10 +180,10 @@ impl Model {
         if limit.is_some_and(|limit| self.live().count() as u64 >= limit) {
             return Some(Rule::QuotaExceeded);
         }
-        if self.kept(self.slot, b.history_slots) as u64 >= b.reservations_max {
-            return Some(Rule::ReservationTableFull);
+        if self.kept(self.slot, b.history_slots) as u64 >= b.leases_max {
+            return Some(Rule::LeaseTableFull);
         }
-        let same = |r: &&Entry| r.state == State::Reserved && r.deadline == self.slot + ttl;
+        let same = |r: &&Entry| r.state == State::Granted && r.deadline == self.slot + ttl;
         let full = self.live().filter(same).count() >= b.expirations_per_slot_max;
         full.then_some(Rule::ExpirationIndexFull)
     }
@@ -202,7 +196,7 @@ impl Model {
 
     fn shift(
         &mut self,
-        no: ReservationNo,
+        no: LeaseNo,
         claim: Option<(&str, u64)>,
         from: &[State],
         to: State,
@@ -215,8 +209,8 @@ impl Model {
         if claim.is_some_and(|(holder, _)| holder != entry.holder) {
             return No(Rule::HolderMismatch);
         }
-        if claim.is_some_and(|(_, epoch)| epoch != entry.epoch) {
-            return No(Rule::StaleEpoch);
+        if claim.is_some_and(|(_, fencing_token)| fencing_token != entry.fencing_token) {
+            return No(Rule::StaleFencingToken);
         }
         if !from.contains(&entry.state) {
             return No(Rule::InvalidState);
@@ -224,23 +218,23 @@ impl Model {
         self.touch(&entry.names);
         let slot = self.slot;
         // It was found above.
-        let entry = self.reservations.iter_mut().find(|r| r.no == no.0).unwrap();
+        let entry = self.leases.iter_mut().find(|r| r.no == no.0).unwrap();
         entry.state = to;
         let over = slot + b.history_slots;
         match to {
             State::Released | State::Expired => {
-                (entry.epoch, entry.ended) = (entry.epoch + 1, Some(slot));
-                Yes(vec![entry.epoch, over])
+                (entry.fencing_token, entry.ended) = (entry.fencing_token + 1, Some(slot));
+                Yes(vec![entry.fencing_token, over])
             }
             State::Revoking => {
-                entry.epoch += 1;
-                Yes(vec![entry.epoch])
+                entry.fencing_token += 1;
+                Yes(vec![entry.fencing_token])
             }
             State::Revoked => {
                 entry.ended = Some(slot);
                 Yes(vec![over])
             }
-            State::Reserved | State::Confirmed => Yes(vec![]),
+            State::Granted | State::Confirmed => Yes(vec![]),
         }
     }
 }

@@ -13,8 +13,8 @@ fn ask() -> impl Strategy<Value = Ask> {
     prop_oneof![
         3 => (0u8..7).prop_map(Ask::Create),
         8 => (prop::collection::vec(0u8..7, 0..5), 0u8..3, 0u64..18)
-            .prop_map(|(names, holder, ttl)| Ask::Reserve(names, holder, ttl)),
-        8 => (0u8..7, 0u8..3, 1u64..6).prop_map(|(name, holder, ttl)| Ask::Reserve(vec![name], holder, ttl)),
+            .prop_map(|(names, holder, ttl)| Ask::Acquire(names, holder, ttl)),
+        8 => (0u8..7, 0u8..3, 1u64..6).prop_map(|(name, holder, ttl)| Ask::Acquire(vec![name], holder, ttl)),
         5 => (of(), wrong(), off()).prop_map(|(of, wrong, off)| Ask::Confirm(of, wrong, off)),
         4 => (of(), wrong(), off()).prop_map(|(of, wrong, off)| Ask::Release(of, wrong, off)),
         2 => of().prop_map(Ask::Revoke),

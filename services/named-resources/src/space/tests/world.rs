@@ -6,12 +6,12 @@ use super::{
 };
 use crate::space::{Bounds, ResourceState, Space};
 use std::collections::BTreeMap;
-use vocab::{ReservationNo, ReservationState as State, ResourceAnswer, ResourceAsk, Slot};
+use vocab::{LeaseNo, LeaseState as State, ResourceAnswer, ResourceAsk, Slot};
 
 #[derive(Debug, Clone)]
 pub enum Step {
     Ask(Ask),
-    /// An expiry of that reservation, at its deadline or so far from it.
+    /// An expiry of that lease, at its deadline or so far from it.
     Expire(u8, i8),
     /// All that is due.
     ExpireDue,
@@ -20,11 +20,11 @@ pub enum Step {
     Restore,
 }
 
-/// Reservations are named by how many were granted before them, and their claims by how much is wrong with them.
+/// Leases are named by how many were granted before them, and their claims by how much is wrong with them.
 #[derive(Debug, Clone)]
 pub enum Ask {
     Create(u8),
-    Reserve(Vec<u8>, u8, u64),
+    Acquire(Vec<u8>, u8, u64),
     Confirm(u8, u8, i8),
     Release(u8, u8, i8),
     Revoke(u8),
@@ -57,23 +57,23 @@ impl World {
         }
     }
 
-    /// The one that was granted so many grants ago, or something that is no reservation.
+    /// The one that was granted so many grants ago, or something that is no lease.
     fn recent(&self, of: u8) -> (u64, Option<&Entry>) {
-        let found = self.model.reservations.iter().rev().nth(of.into());
+        let found = self.model.leases.iter().rev().nth(of.into());
         (found.map_or(u64::from(of), |entry| entry.no), found)
     }
 
-    fn claim(&self, of: u8, wrong: u8, off: i8) -> (ReservationNo, vocab::Token, u64) {
+    fn claim(&self, of: u8, wrong: u8, off: i8) -> (LeaseNo, vocab::Token, u64) {
         let (no, entry) = self.recent(of);
         let holder = match (wrong, entry) {
             (0, Some(entry)) => token(&entry.holder),
             _ => token(&format!("h{wrong}")),
         };
-        let epoch = entry.map_or(1, |entry| entry.epoch);
+        let fencing_token = entry.map_or(1, |entry| entry.fencing_token);
         (
-            ReservationNo(no),
+            LeaseNo(no),
             holder,
-            epoch.saturating_add_signed(off.into()),
+            fencing_token.saturating_add_signed(off.into()),
         )
     }
 
@@ -81,32 +81,32 @@ impl World {
         let name = |no: &u8| token(&format!("r{no}"));
         match ask {
             Ask::Create(no) => ResourceAsk::Create { resource: name(no) },
-            Ask::Reserve(names, holder, ttl_slots) => ResourceAsk::Reserve {
+            Ask::Acquire(names, holder, ttl_slots) => ResourceAsk::Acquire {
                 resources: names.iter().map(name).collect(),
                 holder: token(&format!("h{holder}")),
                 ttl_slots: *ttl_slots,
             },
             Ask::Confirm(of, wrong, off) => {
-                let (reservation, holder, epoch) = self.claim(*of, *wrong, *off);
+                let (lease, holder, fencing_token) = self.claim(*of, *wrong, *off);
                 ResourceAsk::Confirm {
-                    reservation,
+                    lease,
                     holder,
-                    epoch,
+                    fencing_token,
                 }
             }
             Ask::Release(of, wrong, off) => {
-                let (reservation, holder, epoch) = self.claim(*of, *wrong, *off);
+                let (lease, holder, fencing_token) = self.claim(*of, *wrong, *off);
                 ResourceAsk::Release {
-                    reservation,
+                    lease,
                     holder,
-                    epoch,
+                    fencing_token,
                 }
             }
             Ask::Revoke(of) => ResourceAsk::Revoke {
-                reservation: ReservationNo(self.recent(*of).0),
+                lease: LeaseNo(self.recent(*of).0),
             },
             Ask::Reclaim(of) => ResourceAsk::Reclaim {
-                reservation: ReservationNo(self.recent(*of).0),
+                lease: LeaseNo(self.recent(*of).0),
             },
         }
     }
@@ -115,9 +115,7 @@ impl World {
         self.no += 1;
         let ask = self.asked(ask);
         let answer = self.space.decide(&ask, self.slot, self.limit, &self.bounds);
-        let fits = self
-            .space
-            .apply(ReservationNo(self.no), &ask, self.slot, &answer);
+        let fits = self.space.apply(LeaseNo(self.no), &ask, self.slot, &answer);
         assert_eq!(fits, Ok(()));
         let expected = self
             .model
@@ -129,24 +127,24 @@ impl World {
     /// An ask that was refused, or was done already, cannot be applied as if it had been granted.
     fn no_other_answer_fits(&mut self, ask: &ResourceAsk, answer: &ResourceAnswer) {
         let before = self.space.clone();
-        let (epoch, retire_after) = (2, self.slot);
+        let (fencing_token, retire_after) = (2, self.slot);
         let others = [
             ResourceAnswer::Created,
-            ResourceAnswer::Reserved {
+            ResourceAnswer::Granted {
                 deadline: self.slot + 1,
             },
             ResourceAnswer::Confirmed,
             ResourceAnswer::Released {
-                epoch,
+                fencing_token,
                 retire_after,
             },
-            ResourceAnswer::Revoked { epoch },
+            ResourceAnswer::Revoked { fencing_token },
             ResourceAnswer::Reclaimed { retire_after },
         ];
         let kind = |answer: &ResourceAnswer| std::mem::discriminant(answer);
         let of = match ask {
             ResourceAsk::Create { .. } => 0,
-            ResourceAsk::Reserve { .. } => 1,
+            ResourceAsk::Acquire { .. } => 1,
             ResourceAsk::Confirm { .. } => 2,
             ResourceAsk::Release { .. } => 3,
             ResourceAsk::Revoke { .. } => 4,
@@ -158,16 +156,14 @@ impl World {
             if at == of && !granted {
                 continue;
             }
-            let fits = self
-                .space
-                .apply(ReservationNo(self.no), ask, self.slot, other);
+            let fits = self.space.apply(LeaseNo(self.no), ask, self.slot, other);
             assert!(fits.is_err(), "{other:?} to {ask:?}");
             assert_eq!(self.space, before);
         }
     }
 
     fn expire(&mut self, no: u64, deadline: Slot) {
-        let of = ReservationNo(no);
+        let of = LeaseNo(no);
         let decided = self
             .space
             .decide_expiry(of, deadline, self.slot, &self.bounds);
@@ -176,7 +172,7 @@ impl World {
             Ok(Some(expiry)) => {
                 let fits = self.space.expire(of, self.slot, expiry.retire_after);
                 assert_eq!(fits, Ok(()));
-                Says::Yes(vec![expiry.epoch, expiry.retire_after])
+                Says::Yes(vec![expiry.fencing_token, expiry.retire_after])
             }
             Ok(None) => Says::Yes(vec![]),
             Err(refusal) => Says::No(refusal.rule),
@@ -206,16 +202,10 @@ impl World {
     fn agree(&mut self) {
         let (space, model, history) = (&self.space, &self.model, self.bounds.history_slots);
         assert_eq!(space.slot(), model.slot);
-        assert_eq!(space.live_reservations(), model.live().count() as u64);
-        let mut due: Vec<_> = model
-            .live()
-            .filter(|r| r.state == State::Reserved)
-            .collect();
+        assert_eq!(space.live_leases(), model.live().count() as u64);
+        let mut due: Vec<_> = model.live().filter(|r| r.state == State::Granted).collect();
         due.sort_by_key(|entry| (entry.deadline, entry.no));
-        let due: Vec<_> = due
-            .iter()
-            .map(|r| (ReservationNo(r.no), r.deadline))
-            .collect();
+        let due: Vec<_> = due.iter().map(|r| (LeaseNo(r.no), r.deadline)).collect();
         assert_eq!(space.due(Slot::MAX).collect::<Vec<_>>(), due);
         assert_eq!(
             space.next_deadline(),
@@ -226,26 +216,26 @@ impl World {
             let holder = model.holder_of(name);
             let state = match holder.map(|entry| entry.state) {
                 None => ResourceState::Available,
-                Some(State::Reserved) => ResourceState::Reserved,
+                Some(State::Granted) => ResourceState::Granted,
                 Some(State::Confirmed) => ResourceState::Confirmed,
                 Some(_) => ResourceState::Revoking,
             };
-            let held = holder.map(|entry| ReservationNo(entry.no));
+            let held = holder.map(|entry| LeaseNo(entry.no));
             assert_eq!(
-                (view.version, view.state, view.reservation),
+                (view.version, view.state, view.lease),
                 (*version, state, held)
             );
         }
         for no in 0..=self.no + 1 {
             for slot in [model.slot, model.slot + 1, model.slot + history + 1] {
-                let found = space.reservation(ReservationNo(no), slot);
+                let found = space.lease(LeaseNo(no), slot);
                 let found = found
-                    .map(|r| (r.state, r.epoch, r.deadline))
+                    .map(|r| (r.state, r.fencing_token, r.deadline))
                     .map_err(|r| r.rule);
                 let expected = model.look(no, slot, history);
                 assert_eq!(
                     found,
-                    expected.map(|r| (r.state, r.epoch, r.deadline)),
+                    expected.map(|r| (r.state, r.fencing_token, r.deadline)),
                     "{no} at {slot}"
                 );
             }
@@ -256,26 +246,23 @@ impl World {
     /// What the model cannot get wrong together with the kernel.
     fn hold(&mut self) {
         let space = &self.space;
-        assert!(space.reservations.len() as u64 <= self.bounds.reservations_max);
+        assert!(space.leases.len() as u64 <= self.bounds.leases_max);
         assert!(space.resources.len() as u64 <= self.bounds.resources_max);
-        assert!(
-            self.limit
-                .is_none_or(|limit| space.live_reservations() <= limit)
-        );
+        assert!(self.limit.is_none_or(|limit| space.live_leases() <= limit));
         let mut held = BTreeMap::new();
         let mut deadlines: BTreeMap<Slot, usize> = BTreeMap::new();
-        for (no, reservation) in space.reservations.iter() {
-            if reservation.state.has_ended() {
-                let before = self.ended.insert(no.0, reservation.state);
-                assert!(before.is_none_or(|before| before == reservation.state));
+        for (no, lease) in space.leases.iter() {
+            if lease.state.has_ended() {
+                let before = self.ended.insert(no.0, lease.state);
+                assert!(before.is_none_or(|before| before == lease.state));
                 continue;
             }
             assert!(!self.ended.contains_key(&no.0), "{no:?} lives again");
-            for member in reservation.members.as_slice() {
+            for member in lease.members.as_slice() {
                 assert_eq!(held.insert(*member, no), None, "two hold {member}");
             }
-            if reservation.state == State::Reserved {
-                *deadlines.entry(reservation.deadline).or_default() += 1;
+            if lease.state == State::Granted {
+                *deadlines.entry(lease.deadline).or_default() += 1;
             }
         }
         let most = deadlines.values().max().copied().unwrap_or_default();
@@ -286,12 +273,12 @@ impl World {
 fn said(answer: &ResourceAnswer) -> Says {
     match *answer {
         ResourceAnswer::Created | ResourceAnswer::Confirmed => Says::Yes(vec![]),
-        ResourceAnswer::Reserved { deadline } => Says::Yes(vec![deadline]),
+        ResourceAnswer::Granted { deadline } => Says::Yes(vec![deadline]),
         ResourceAnswer::Released {
-            epoch,
+            fencing_token,
             retire_after,
-        } => Says::Yes(vec![epoch, retire_after]),
-        ResourceAnswer::Revoked { epoch } => Says::Yes(vec![epoch]),
+        } => Says::Yes(vec![fencing_token, retire_after]),
+        ResourceAnswer::Revoked { fencing_token } => Says::Yes(vec![fencing_token]),
         ResourceAnswer::Reclaimed { retire_after } => Says::Yes(vec![retire_after]),
         ResourceAnswer::Refused(ref refusal) => Says::No(refusal.rule),
     }

@@ -27,7 +27,7 @@ fn index(resource: &QuotaResource) -> usize {
         QuotaResource::GpuModel(_) => 4,
         QuotaResource::Storage => 5,
         QuotaResource::Pods => 6,
-        QuotaResource::Extended(_) | QuotaResource::Reservations => 7,
+        QuotaResource::Extended(_) | QuotaResource::Leases => 7,
     }
 }
 

@@ -81,7 +81,7 @@ fn limits_that_are_over_leave_nothing_behind() {
          at 20 => a/x gpu:T4 now none
          ? names => 0
          ? accounts => 0
-         limit a reservations 4 from=30
-         at 30 => a reservations now 4",
+         limit a leases 4 from=30
+         at 30 => a leases now 4",
     );
 }

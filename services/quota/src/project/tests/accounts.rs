@@ -123,11 +123,11 @@ fn on_a_node_gpus_count_on_the_model_of_that_node() {
 }
 
 #[test]
-fn reservations_are_counted_until_they_end() {
+fn leases_are_counted_until_they_end() {
     let one = "reserve 1 t, answer 5 1 reserved";
     check(accounts, "reserve 1 t", &[]);
     check(accounts, "reserve 1 t, answer 5 1 refused", &[]);
-    check(accounts, one, &["t reservations [none] 0/1 1@2"]);
+    check(accounts, one, &["t leases [none] 0/1 1@2"]);
     for end in [
         "release 2 t 5, answer 6 2 released",
         "reclaim 2 t 5, answer 6 2 reclaimed",
@@ -135,13 +135,13 @@ fn reservations_are_counted_until_they_end() {
         // Said again.
         "expired 5 t, release 2 t 5, answer 6 2 released",
     ] {
-        let over = ["t reservations [none] 0/0 1@2"];
+        let over = ["t leases [none] 0/0 1@2"];
         check(accounts, &format!("{one}, {end}"), &over);
     }
     check(
         accounts,
         &format!("{one}, release 2 t 5, answer 6 2 refused, reserve 3 t, answer 7 3 reserved"),
-        &["t reservations [none] 0/2 2@6"],
+        &["t leases [none] 0/2 2@6"],
     );
 }
 

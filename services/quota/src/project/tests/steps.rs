@@ -3,13 +3,13 @@
 use super::*;
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationReprioritised, AllocationRequested,
-    AllocationRequeued, AllocationStarted, AllocationWaiting, BudgetSet, LimitsInForce,
-    NodeRegistered, QuotaDenied, QuotaReclaimed, QuotaReleased, QuotaReserved, QuotaSet,
-    QuotaWaiting, RateSet, ReservationExpired, ResourceAsked, ResourceDecided, TenantSet,
+    AllocationRequeued, AllocationStarted, AllocationWaiting, BudgetSet, LeaseExpired,
+    LimitsInForce, NodeRegistered, QuotaDenied, QuotaReclaimed, QuotaReleased, QuotaReserved,
+    QuotaSet, QuotaWaiting, RateSet, ResourceAsked, ResourceDecided, TenantSet,
 };
 use vocab::{
-    AdminChange, AllocationSpec, Budget, EndCause, Event, GpuRequest, ModelGrant, NodeCapacity,
-    Operation, Period, PlacementPolicy, QuotaFlags, Refusal, ReservationNo, ResourceAnswer,
+    AdminChange, AllocationSpec, Budget, EndCause, Event, GpuRequest, LeaseNo, ModelGrant,
+    NodeCapacity, Operation, Period, PlacementPolicy, QuotaFlags, Refusal, ResourceAnswer,
     ResourceAsk, ResourceKey, Rule, TenantSettings, WaitingReason,
 };
 
@@ -119,39 +119,37 @@ fn resource(verb: &str, no: u64, words: &[&str]) -> Option<Event> {
             ask,
         })
     };
-    let reservation = || ReservationNo(words[2].parse().unwrap());
+    let lease = || LeaseNo(words[2].parse().unwrap());
     let holder = || token("h");
     Some(match verb {
-        "reserve" => ask(ResourceAsk::Reserve {
+        "reserve" => ask(ResourceAsk::Acquire {
             resources: vec![token("r")],
             holder: holder(),
             ttl_slots: 1,
         }),
         "release" => ask(ResourceAsk::Release {
-            reservation: reservation(),
+            lease: lease(),
             holder: holder(),
-            epoch: 1,
+            fencing_token: 1,
         }),
-        "reclaim" => ask(ResourceAsk::Reclaim {
-            reservation: reservation(),
-        }),
+        "reclaim" => ask(ResourceAsk::Reclaim { lease: lease() }),
         "answer" => Event::ResourceDecided(ResourceDecided {
             request: EventNo(words[1].parse().unwrap()),
             answer: match words[2] {
-                "reserved" => ResourceAnswer::Reserved { deadline: 1 },
+                "reserved" => ResourceAnswer::Granted { deadline: 1 },
                 "released" => ResourceAnswer::Released {
-                    epoch: 2,
+                    fencing_token: 2,
                     retire_after: 9,
                 },
                 "reclaimed" => ResourceAnswer::Reclaimed { retire_after: 9 },
                 _ => ResourceAnswer::Refused(Refusal::new(Rule::ResourceBusy, "")),
             },
         }),
-        "expired" => Event::ReservationExpired(ReservationExpired {
+        "expired" => Event::LeaseExpired(LeaseExpired {
             tenant: token(words[1]),
-            reservation: ReservationNo(no),
+            lease: LeaseNo(no),
             slot: 1,
-            epoch: 2,
+            fencing_token: 2,
             retire_after: 9,
         }),
         _ => return None,

@@ -2,27 +2,27 @@
 //! at a slot, and all that is decided then:
 //!
 //! ```text
-//! 3 reserve x ann 5 a b -> until 8
+//! 3 acquire x ann 5 a b -> until 8
 //! 9 confirm x ann 1     -> confirmed
-//! 9 show x              -> confirmed by ann, epoch 1: a b
+//! 9 show x              -> confirmed by ann, fencing token 1: a b
 //! ```
 
 use super::*;
-use vocab::fact::{LimitsInForce, QuotaSet, ReservationExpired, ResourceAsked, ResourceDecided};
+use vocab::fact::{LeaseExpired, LimitsInForce, QuotaSet, ResourceAsked, ResourceDecided};
 use vocab::{
-    Account, Event, Limits, QuotaResource, ReservationNo, ResourceAnswer, ResourceAsk, Validity,
+    Account, Event, LeaseNo, Limits, QuotaResource, ResourceAnswer, ResourceAsk, Validity,
 };
 
 struct Desk {
     w: World,
-    numbers: BTreeMap<String, ReservationNo>,
+    numbers: BTreeMap<String, LeaseNo>,
 }
 
 fn small() -> Config {
     Config {
-        reservations: Bounds {
+        leases: Bounds {
             resources_max: 4,
-            reservations_max: 4,
+            leases_max: 4,
             bundle_max: 3,
             ttl_slots_max: 16,
             history_slots: 4,
@@ -47,37 +47,33 @@ impl Desk {
     fn ask(&mut self, tenant: &str, text: &str) {
         let words: Vec<&str> = text.split_whitespace().collect();
         let number = |text: &str| text.parse::<u64>().expect("a number");
-        let reservation = |at: usize| {
+        let lease = |at: usize| {
             self.numbers
                 .get(words[at])
                 .copied()
-                .unwrap_or_else(|| ReservationNo(number(words[at])))
+                .unwrap_or_else(|| LeaseNo(number(words[at])))
         };
         let ask = match words[1] {
             "create" => ResourceAsk::Create {
                 resource: token(words[2]),
             },
-            "reserve" => ResourceAsk::Reserve {
+            "acquire" => ResourceAsk::Acquire {
                 resources: words[5..].iter().map(|name| token(name)).collect(),
                 holder: token(words[3]),
                 ttl_slots: number(words[4]),
             },
             "confirm" => ResourceAsk::Confirm {
-                reservation: reservation(2),
+                lease: lease(2),
                 holder: token(words[3]),
-                epoch: number(words[4]),
+                fencing_token: number(words[4]),
             },
             "release" => ResourceAsk::Release {
-                reservation: reservation(2),
+                lease: lease(2),
                 holder: token(words[3]),
-                epoch: number(words[4]),
+                fencing_token: number(words[4]),
             },
-            "revoke" => ResourceAsk::Revoke {
-                reservation: reservation(2),
-            },
-            "reclaim" => ResourceAsk::Reclaim {
-                reservation: reservation(2),
-            },
+            "revoke" => ResourceAsk::Revoke { lease: lease(2) },
+            "reclaim" => ResourceAsk::Reclaim { lease: lease(2) },
             other => panic!("{other}"),
         };
         self.w.observe(Event::ResourceAsked(ResourceAsked {
@@ -86,9 +82,9 @@ impl Desk {
             by_requests: self.w.config.slot_ms == 0,
             ask,
         }));
-        if words[1] == "reserve" {
+        if words[1] == "acquire" {
             // It is the next that is decided, if it is granted.
-            let next = ReservationNo(self.w.next_own);
+            let next = LeaseNo(self.w.next_own);
             self.numbers.insert(words[2].to_owned(), next);
         }
     }
@@ -109,28 +105,32 @@ impl Desk {
         match event {
             Event::ResourceDecided(ResourceDecided { answer, .. }) => match answer {
                 ResourceAnswer::Created => "created".into(),
-                ResourceAnswer::Reserved { deadline } => format!("until {deadline}"),
+                ResourceAnswer::Granted { deadline } => format!("until {deadline}"),
                 ResourceAnswer::Confirmed => "confirmed".into(),
                 ResourceAnswer::Released {
-                    epoch,
+                    fencing_token,
                     retire_after,
-                } => format!("released epoch {epoch} through {retire_after}"),
-                ResourceAnswer::Revoked { epoch } => format!("revoked epoch {epoch}"),
+                } => format!("released fencing_token {fencing_token} through {retire_after}"),
+                ResourceAnswer::Revoked { fencing_token } => {
+                    format!("revoked fencing_token {fencing_token}")
+                }
                 ResourceAnswer::Reclaimed { retire_after } => {
                     format!("reclaimed through {retire_after}")
                 }
                 ResourceAnswer::Refused(refusal) => refusal.rule.name().into(),
             },
-            Event::ReservationExpired(ReservationExpired {
-                reservation,
+            Event::LeaseExpired(LeaseExpired {
+                lease,
                 slot,
-                epoch,
+                fencing_token,
                 retire_after,
                 ..
             }) => {
-                let name = self.numbers.iter().find(|(_, no)| *no == reservation);
+                let name = self.numbers.iter().find(|(_, no)| *no == lease);
                 let name = name.map_or("?", |(name, _)| name);
-                format!("{name} expired at {slot} epoch {epoch} through {retire_after}")
+                format!(
+                    "{name} expired at {slot} fencing_token {fencing_token} through {retire_after}"
+                )
             }
             other => format!("{other:?}"),
         }
@@ -144,15 +144,18 @@ impl Desk {
         }
         let no = match self.numbers.get(name) {
             Some(no) => *no,
-            None => ReservationNo(name.parse().expect("a number")),
+            None => LeaseNo(name.parse().expect("a number")),
         };
-        match self.w.state.reservation(&tenant, no, slot) {
+        match self.w.state.lease(&tenant, no, slot) {
             Err(refusal) => refusal.rule.name().into(),
             Ok(found) => {
                 let members: Vec<_> = found.resources.iter().map(Token::as_str).collect();
                 let (state, holder) = (found.state.name(), &found.holder);
                 let members = members.join(" ");
-                format!("{state} by {holder}, epoch {}: {members}", found.epoch)
+                format!(
+                    "{state} by {holder}, fencing_token {}: {members}",
+                    found.fencing_token
+                )
             }
         }
     }
@@ -195,158 +198,158 @@ fn row_1_what_is_there_already_and_a_full_table() {
 #[test]
 fn row_2_the_time_to_live_comes_first() {
     check_four(
-        "3 reserve x ann 0 a    -> ttl_out_of_range
-         3 reserve x ann 17 a   -> ttl_out_of_range
-         3 reserve x ann 0 e    -> ttl_out_of_range
-         3 reserve x ann 16 a   -> until 19",
+        "3 acquire x ann 0 a    -> ttl_out_of_range
+         3 acquire x ann 17 a   -> ttl_out_of_range
+         3 acquire x ann 0 e    -> ttl_out_of_range
+         3 acquire x ann 16 a   -> until 19",
     );
 }
 
 #[test]
 fn row_3_the_resource_comes_before_the_table() {
     let mut config = small();
-    config.reservations.resources_max = 5;
+    config.leases.resources_max = 5;
     let mut desk = Desk::new(config);
     for name in ["a", "b", "c", "d", "e"] {
         desk.check("t", &format!("0 create {name} -> created"));
     }
     desk.check(
         "t",
-        "0 reserve w ann 1 a  -> until 1
-         0 reserve x ann 2 b  -> until 2
-         0 reserve y ann 3 c  -> until 3
-         0 reserve z ann 4 d  -> until 4
-         0 reserve q ann 5 f  -> resource_not_found
-         0 reserve q ann 5 a  -> resource_busy
-         0 reserve q ann 5 e  -> reservation_table_full",
+        "0 acquire w ann 1 a  -> until 1
+         0 acquire x ann 2 b  -> until 2
+         0 acquire y ann 3 c  -> until 3
+         0 acquire z ann 4 d  -> until 4
+         0 acquire q ann 5 f  -> resource_not_found
+         0 acquire q ann 5 a  -> resource_busy
+         0 acquire q ann 5 e  -> lease_table_full",
     );
 }
 
 #[test]
 fn row_4_a_deadline_is_for_so_many() {
     check_four(
-        "0 reserve x ann 5 a  -> until 5
-         0 reserve y ann 5 b  -> until 5
-         0 reserve z ann 5 c  -> expiration_index_full
-         0 reserve z ann 6 c  -> until 6",
+        "0 acquire x ann 5 a  -> until 5
+         0 acquire y ann 5 b  -> until 5
+         0 acquire z ann 5 c  -> expiration_index_full
+         0 acquire z ann 6 c  -> until 6",
     );
 }
 
 #[test]
 fn row_5_history_holds_its_place() {
     check_four(
-        "0 reserve w ann 16 a  -> until 16
-         0 reserve x ann 16 b  -> until 16
-         0 reserve y ann 15 c  -> until 15
-         0 reserve z ann 15 d  -> until 15
-         2 release w ann 1     -> released epoch 2 through 6
-         6 reserve q bob 9 a   -> reservation_table_full
-         7 reserve q bob 9 a   -> until 16",
+        "0 acquire w ann 16 a  -> until 16
+         0 acquire x ann 16 b  -> until 16
+         0 acquire y ann 15 c  -> until 15
+         0 acquire z ann 15 d  -> until 15
+         2 release w ann 1     -> released fencing_token 2 through 6
+         6 acquire q bob 9 a   -> lease_table_full
+         7 acquire q bob 9 a   -> until 16",
     );
 }
 
 #[test]
 fn row_6_all_of_a_bundle_or_none() {
     check_four(
-        "0 reserve x ann 5           -> bundle_too_large
-         0 reserve x ann 5 a b c d   -> bundle_too_large
-         0 reserve x ann 5 b b       -> resource_busy
-         0 reserve y ann 5 d         -> until 5
-         0 reserve x ann 5 b e d     -> resource_not_found
-         0 reserve x ann 5 b d e     -> resource_busy
+        "0 acquire x ann 5           -> bundle_too_large
+         0 acquire x ann 5 a b c d   -> bundle_too_large
+         0 acquire x ann 5 b b       -> resource_busy
+         0 acquire y ann 5 d         -> until 5
+         0 acquire x ann 5 b e d     -> resource_not_found
+         0 acquire x ann 5 b d e     -> resource_busy
          0 show b                    -> available v0
-         0 reserve x ann 6 b a       -> until 6
-         0 show x                    -> reserved by ann, epoch 1: b a
-         0 show b                    -> reserved v1",
+         0 acquire x ann 6 b a       -> until 6
+         0 show x                    -> granted by ann, fencing_token 1: b a
+         0 show b                    -> granted v1",
     );
 }
 
 #[test]
 fn row_7_who_may_confirm() {
     check_four(
-        "0 reserve x ann 2 a  -> until 2
+        "0 acquire x ann 2 a  -> until 2
          0 confirm x bob 1    -> holder_mismatch
          0 confirm x bob 7    -> holder_mismatch
-         0 confirm x ann 2    -> stale_epoch
+         0 confirm x ann 2    -> stale_fencing_token
          3 confirm x ann 1    -> confirmed
          3 confirm x ann 1    -> invalid_state",
     );
 }
 
 #[test]
-fn row_8_only_what_is_reserved_expires() {
+fn row_8_only_what_is_granted_expires() {
     check_four(
-        "0 reserve w ann 2 a   -> until 2
+        "0 acquire w ann 2 a   -> until 2
          0 confirm w ann 1     -> confirmed
-         0 reserve x ann 2 b   -> until 2
-         0 release x ann 1     -> released epoch 2 through 4
-         0 reserve y ann 2 c   -> until 2
-         0 reserve z ann 3 d   -> until 3
-         1 revoke w            -> revoked epoch 2
-         2 create a            -> already_exists, y expired at 2 epoch 2 through 6
-         2 confirm y ann 1     -> stale_epoch
+         0 acquire x ann 2 b   -> until 2
+         0 release x ann 1     -> released fencing_token 2 through 4
+         0 acquire y ann 2 c   -> until 2
+         0 acquire z ann 3 d   -> until 3
+         1 revoke w            -> revoked fencing_token 2
+         2 create a            -> already_exists, y expired at 2 fencing_token 2 through 6
+         2 confirm y ann 1     -> stale_fencing_token
          2 confirm y ann 2     -> invalid_state
-         5 reserve q bob 1 c   -> until 6, z expired at 5 epoch 2 through 9
-         9 show z              -> expired by ann, epoch 2: d
-         10 show z             -> reservation_retired
-         10 show w              -> revoking by ann, epoch 2: a",
+         5 acquire q bob 1 c   -> until 6, z expired at 5 fencing_token 2 through 9
+         9 show z              -> expired by ann, fencing_token 2: d
+         10 show z             -> lease_retired
+         10 show w              -> revoking by ann, fencing_token 2: a",
     );
 }
 
 #[test]
 fn row_9_the_old_holder_comes_too_late() {
     check_four(
-        "0 reserve x ann 9 a  -> until 9
-         1 release x ann 1    -> released epoch 2 through 5
-         1 reserve y bob 9 a  -> until 10
-         1 confirm x ann 1    -> stale_epoch
-         1 show y             -> reserved by bob, epoch 1: a",
+        "0 acquire x ann 9 a  -> until 9
+         1 release x ann 1    -> released fencing_token 2 through 5
+         1 acquire y bob 9 a  -> until 10
+         1 confirm x ann 1    -> stale_fencing_token
+         1 show y             -> granted by bob, fencing_token 1: a",
     );
 }
 
 #[test]
 fn row_10_revoke_blocks_and_reclaim_frees() {
     check_four(
-        "0 reserve x ann 9 a  -> until 9
+        "0 acquire x ann 9 a  -> until 9
          0 revoke x           -> invalid_state
          0 confirm x ann 1    -> confirmed
          0 reclaim x          -> invalid_state
-         1 revoke x           -> revoked epoch 2
-         1 reserve y bob 9 a  -> resource_busy
+         1 revoke x           -> revoked fencing_token 2
+         1 acquire y bob 9 a  -> resource_busy
          1 reclaim x          -> reclaimed through 5
          1 show a             -> available v4
-         1 show x             -> revoked by ann, epoch 2: a",
+         1 show x             -> revoked by ann, fencing_token 2: a",
     );
 }
 
 #[test]
 fn row_14_what_has_ended_is_remembered_for_so_long() {
     check_four(
-        "0 reserve x ann 9 a     -> until 9
-         1 release x ann 1       -> released epoch 2 through 5
-         5 show x                -> released by ann, epoch 2: a
-         6 show x                -> reservation_retired
+        "0 acquire x ann 9 a     -> until 9
+         1 release x ann 1       -> released fencing_token 2 through 5
+         5 show x                -> released by ann, fencing_token 2: a
+         6 show x                -> lease_retired
          6 create a              -> already_exists
-         6 show x                -> reservation_retired
-         6 show 1                -> reservation_retired
-         6 show 4000             -> reservation_not_found
-         6 confirm x ann 2       -> reservation_retired
-         6 confirm 4000 ann 2    -> reservation_not_found",
+         6 show x                -> lease_retired
+         6 show 1                -> lease_retired
+         6 show 4000             -> lease_not_found
+         6 confirm x ann 2       -> lease_retired
+         6 confirm 4000 ann 2    -> lease_not_found",
     );
 }
 
 #[test]
 fn tenants_share_nothing() {
-    let mut desk = check_four("0 reserve x ann 9 a -> until 9");
+    let mut desk = check_four("0 acquire x ann 9 a -> until 9");
     desk.check(
         "u",
-        "0 show x             -> reservation_not_found
-         0 reserve y ann 9 a  -> resource_not_found
-         0 confirm x ann 1    -> reservation_not_found
+        "0 show x             -> lease_not_found
+         0 acquire y ann 9 a  -> resource_not_found
+         0 confirm x ann 1    -> lease_not_found
          0 create a           -> created
-         0 reserve y ann 9 a  -> until 9",
+         0 acquire y ann 9 a  -> until 9",
     );
-    desk.check("t", "0 show x -> reserved by ann, epoch 1: a");
+    desk.check("t", "0 show x -> granted by ann, fencing_token 1: a");
 }
 
 #[test]
@@ -354,13 +357,13 @@ fn what_comes_together_is_decided_as_if_it_came_one_by_one() {
     let asked = [
         "0 create a",
         "0 create b",
-        "0 reserve x ann 2 a",
-        "0 reserve y ann 2 b",
-        "5 reserve z bob 3 a",
-        "6 reserve z bob 3 a",
+        "0 acquire x ann 2 a",
+        "0 acquire y ann 2 b",
+        "5 acquire z bob 3 a",
+        "6 acquire z bob 3 a",
         "7 confirm y ann 1",
-        "9 reserve q ann 1 b",
-        "9 reserve r ann 1 a",
+        "9 acquire q ann 1 b",
+        "9 acquire r ann 1 a",
         "9 create a",
     ];
     let one_by_one = |desk: &mut Desk| {
@@ -393,9 +396,9 @@ fn by_the_clock_it_expires_late_or_on_time_and_never_early() {
     desk.check(
         "t",
         "1000 create a           -> created
-         1000 reserve x ann 2 a  -> until 1002
+         1000 acquire x ann 2 a  -> until 1002
          1000 create b           -> created
-         1000 reserve y ann 3 b  -> until 1003
+         1000 acquire y ann 3 b  -> until 1003
          1000 confirm y ann 1    -> confirmed",
     );
     // The deadline of `y` does not matter any more.
@@ -404,29 +407,32 @@ fn by_the_clock_it_expires_late_or_on_time_and_never_early() {
     desk.check("t", "1005 create b -> already_exists");
     desk.w.now = Millis(1_001_998);
     assert_eq!(desk.decide(), "");
-    assert_eq!(desk.decide(), "x expired at 1005 epoch 2 through 1009");
+    assert_eq!(
+        desk.decide(),
+        "x expired at 1005 fencing_token 2 through 1009"
+    );
     assert_eq!(desk.w.decide(), []);
     assert_eq!(desk.w.state.wake_at(), None);
     // Admission's clock is behind.
     desk.w.now = Millis(1_020_000);
     desk.check(
         "t",
-        "1019 reserve z ann 1 a -> until 1020, z expired at 1020 epoch 2 through 1024",
+        "1019 acquire z ann 1 a -> until 1020, z expired at 1020 fencing_token 2 through 1024",
     );
-    desk.check("t", "1019 reserve z ann 1 a -> until 1021");
+    desk.check("t", "1019 acquire z ann 1 a -> until 1021");
 }
 
 #[test]
-fn a_tenants_limit_is_of_live_reservations() {
+fn a_tenants_limit_is_of_live_leases() {
     let limit = |account: &str, hard: Option<u64>, validity| {
         AdminChange::Quota(QuotaSet {
             account: Account::parse(account).unwrap(),
-            resource: QuotaResource::Reservations,
+            resource: QuotaResource::Leases,
             limits: hard.map(Limits::hard),
             validity,
         })
     };
-    let mut desk = check_four("0 reserve x ann 9 a -> until 9");
+    let mut desk = check_four("0 acquire x ann 9 a -> until 9");
     let later = Validity {
         from: Some(Millis(2_000_000)),
         until: None,
@@ -434,29 +440,29 @@ fn a_tenants_limit_is_of_live_reservations() {
     desk.w.admin(limit("t", Some(1), Validity::default()));
     desk.w.admin(limit("t/team", Some(0), Validity::default()));
     desk.w.admin(limit("t", Some(3), later));
-    desk.check("t", "0 reserve y ann 9 b -> quota_exceeded");
-    desk.check("t", "0 reserve y ann 9 a -> resource_busy");
+    desk.check("t", "0 acquire y ann 9 b -> quota_exceeded");
+    desk.check("t", "0 acquire y ann 9 a -> resource_busy");
     desk.w.observe(Event::LimitsInForce(LimitsInForce {
         account: Account::parse("t").unwrap(),
-        resource: QuotaResource::Reservations,
+        resource: QuotaResource::Leases,
         limits: Some(Limits::hard(3)),
     }));
-    desk.check("t", "0 reserve y ann 9 b -> until 9");
+    desk.check("t", "0 acquire y ann 9 b -> until 9");
     desk.w.admin(limit("t", None, Validity::default()));
-    desk.check("t", "0 reserve z ann 8 c -> until 8");
-    desk.check("t", "0 reserve q ann 8 d -> until 8");
+    desk.check("t", "0 acquire z ann 8 c -> until 8");
+    desk.check("t", "0 acquire q ann 8 d -> until 8");
 }
 
 #[test]
 fn many_expire_in_several_frames() {
     let mut desk = Desk::new(Config {
-        reservations: Bounds::default(),
+        leases: Bounds::default(),
         slot_ms: 0,
     });
     const ALL: u64 = 60_000;
     for no in 0..ALL {
         desk.ask("t", &format!("0 create r{no}"));
-        desk.ask("t", &format!("0 reserve x{no} ann 2 r{no}"));
+        desk.ask("t", &format!("0 acquire x{no} ann 2 r{no}"));
     }
     let mut frames = 0;
     while !desk.w.decide().is_empty() {
@@ -464,7 +470,7 @@ fn many_expire_in_several_frames() {
     }
     assert!(frames > 1);
     desk.ask("t", "2 create a");
-    desk.ask("t", "2 reserve again ann 2 r0");
+    desk.ask("t", "2 acquire again ann 2 r0");
     let (mut expired, mut frames) = (0, 0);
     loop {
         desk.w.state = again(&desk.w.state);
@@ -475,13 +481,13 @@ fn many_expire_in_several_frames() {
         frames += 1;
         let expiries = events
             .iter()
-            .filter(|event| matches!(event, Event::ReservationExpired(_)));
+            .filter(|event| matches!(event, Event::LeaseExpired(_)));
         expired += expiries.count() as u64;
     }
     assert!(frames > 1);
     assert_eq!(expired, ALL);
     let busy = desk.show("t", 2, "r0");
-    assert_eq!(busy, "reserved v3");
+    assert_eq!(busy, "granted v3");
 }
 
 #[test]
@@ -499,11 +505,11 @@ fn an_answer_to_another_request_is_illegal() {
         answer: ResourceAnswer::Created,
     });
     assert!(desk.w.state.clone().evolve_event(&at, &event).is_err());
-    let expired = Event::ReservationExpired(ReservationExpired {
+    let expired = Event::LeaseExpired(LeaseExpired {
         tenant: token("t"),
-        reservation: ReservationNo(1),
+        lease: LeaseNo(1),
         slot: 3,
-        epoch: 2,
+        fencing_token: 2,
         retire_after: 7,
     });
     assert!(desk.w.state.clone().evolve_event(&at, &expired).is_err());

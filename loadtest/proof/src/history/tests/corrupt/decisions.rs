@@ -9,25 +9,26 @@ use vocab::Rule;
 
 pub fn reuse_number(history: &mut History, dice: &mut Dice) -> Option<()> {
     let granted = |entry: &Entry| match entry.answer() {
-        Some(Answer::Reserved { reservation, .. }) => Some(reservation),
+        Some(Answer::Granted { lease, .. }) => Some(lease),
         _ => None,
     };
     let first = history.ledger.iter().find_map(granted)?;
     let index = choose(history, dice, |_, entry| granted(entry) > Some(first))?;
     let mut said = decision(&history.ledger[index])?;
-    if let Answer::Reserved { reservation, .. } = &mut said.answer {
-        *reservation = first;
+    if let Answer::Granted { lease, .. } = &mut said.answer {
+        *lease = first;
     }
     retell(history, index, said);
     Some(())
 }
 
-pub fn reuse_epoch(history: &mut History, dice: &mut Dice) -> Option<()> {
+pub fn reuse_fencing_token(history: &mut History, dice: &mut Dice) -> Option<()> {
     let bumps = |answer| matches!(answer, Answer::Released { .. } | Answer::Revoked { .. });
     let index = choose(history, dice, |_, entry| entry.answer().is_some_and(bumps))?;
     let mut said = decision(&history.ledger[index])?;
-    if let Answer::Released { epoch } | Answer::Revoked { epoch } = &mut said.answer {
-        *epoch -= 1;
+    if let Answer::Released { fencing_token } | Answer::Revoked { fencing_token } = &mut said.answer
+    {
+        *fencing_token -= 1;
     }
     retell(history, index, said);
     Some(())
@@ -39,13 +40,13 @@ pub fn grant_twice(history: &mut History, dice: &mut Dice) -> Option<()> {
     let end = history.ledger.len() as u64;
     let before = history.ledger[..index].iter().filter_map(Entry::answer);
     let issued = before.filter_map(|answer| match answer {
-        Answer::Reserved { reservation, .. } => Some(reservation),
+        Answer::Granted { lease, .. } => Some(lease),
         _ => None,
     });
-    let reservation = issued.max().unwrap_or(end) + 1;
-    let said = Answer::Reserved {
-        reservation,
-        epoch: 1,
+    let lease = issued.max().unwrap_or(end) + 1;
+    let said = Answer::Granted {
+        lease,
+        fencing_token: 1,
         deadline: history.ledger[index].slot + 1,
     };
     retell(history, index, said.into());
@@ -55,7 +56,11 @@ pub fn grant_twice(history: &mut History, dice: &mut Dice) -> Option<()> {
 pub fn undo_grant(history: &mut History, dice: &mut Dice) -> Option<()> {
     let confirmed = |_, entry: &Entry| entry.answer() == Some(Answer::Confirmed);
     let index = choose(history, dice, confirmed)?;
-    retell(history, index, Answer::refused(Rule::StaleEpoch).into());
+    retell(
+        history,
+        index,
+        Answer::refused(Rule::StaleFencingToken).into(),
+    );
     Some(())
 }
 

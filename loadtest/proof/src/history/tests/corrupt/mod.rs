@@ -103,11 +103,15 @@ const TABLE: &[(&str, Corruption, &str)] = &[
         "stale_repeat",
     ),
     (
-        "a reservation's number again",
+        "a lease's number again",
         decisions::reuse_number,
         "number_reused",
     ),
-    ("an epoch again", decisions::reuse_epoch, "epoch_reused"),
+    (
+        "an fencing_token again",
+        decisions::reuse_fencing_token,
+        "fencing_token_reused",
+    ),
     (
         "a resource is granted twice",
         decisions::grant_twice,

@@ -33,8 +33,8 @@ pub fn misread(history: &mut History, _: &mut Dice) -> Option<()> {
         .reads
         .iter_mut()
         .find_map(|read| match &mut read.found {
-            Found::Reservation { epoch, .. } => {
-                *epoch += 1;
+            Found::Lease { fencing_token, .. } => {
+                *fencing_token += 1;
                 Some(())
             }
             Found::Refused { .. } => None,

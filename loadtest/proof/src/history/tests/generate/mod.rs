@@ -10,7 +10,7 @@ use super::{
 pub use dice::Dice;
 use server::Desk;
 use std::collections::BTreeMap;
-use vocab::{ReservationNo, ResourceAsk, Rule, Token};
+use vocab::{LeaseNo, ResourceAsk, Rule, Token};
 
 const PATIENCE_NS: u64 = 3_000;
 const CLIENTS: u64 = 6;
@@ -166,32 +166,32 @@ impl World {
         let latest = &granted[granted.len().saturating_sub(4)..];
         let unknown = (self.event_no + 3, token("h1"));
         let (number, mut holder) = dice.pick(latest).cloned().unwrap_or(unknown);
-        let reservation = ReservationNo(number);
+        let lease = LeaseNo(number);
         if dice.percent(10) {
             holder = token("h0");
         }
-        let epoch = 1 + u64::from(dice.percent(10));
+        let fencing_token = 1 + u64::from(dice.percent(10));
         match dice.below(10) {
             0..2 => ResourceAsk::Create {
                 resource: name(dice),
             },
-            2..5 => ResourceAsk::Reserve {
+            2..5 => ResourceAsk::Acquire {
                 resources: names(dice),
                 holder: token(["h1", "h2"][dice.below(2) as usize]),
                 ttl_slots: dice.pick(&[0, 2, 4, 4, 4, 4, 9, 17]).copied().unwrap_or(1),
             },
             5 | 6 => ResourceAsk::Confirm {
-                reservation,
+                lease,
                 holder,
-                epoch,
+                fencing_token,
             },
             7 => ResourceAsk::Release {
-                reservation,
+                lease,
                 holder,
-                epoch,
+                fencing_token,
             },
-            8 => ResourceAsk::Revoke { reservation },
-            _ => ResourceAsk::Reclaim { reservation },
+            8 => ResourceAsk::Revoke { lease },
+            _ => ResourceAsk::Reclaim { lease },
         }
     }
 
@@ -216,17 +216,17 @@ impl World {
     fn looks(&mut self, now: u64, client: u64) {
         let desk = (client % TENANTS.len() as u64) as usize;
         let known = self.dice.pick(&self.desks[desk].granted);
-        let reservation = known.map_or(3, |(number, _)| *number);
+        let lease = known.map_or(3, |(number, _)| *number);
         let read = Read {
             client: token(&format!("client-{client}")),
             tenant: token(TENANTS[desk]),
-            reservation,
+            lease,
             invoked_ns: now,
             answered_ns: 0,
             named_lsn: None,
             lsn: 0,
             slot: 0,
-            found: self.desks[desk].model.look(0, reservation),
+            found: self.desks[desk].model.look(0, lease),
         };
         let at = now + 1 + self.dice.below(1_000);
         self.later(at, Step::Reads(read));

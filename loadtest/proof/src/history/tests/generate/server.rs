@@ -45,7 +45,7 @@ impl World {
         };
         self.append(slot, desk, fact);
         let desk = &mut self.desks[desk];
-        if let (Answer::Reserved { .. }, ResourceAsk::Reserve { holder, .. }) =
+        if let (Answer::Granted { .. }, ResourceAsk::Acquire { holder, .. }) =
             (decision.answer, &sent.ask)
         {
             desk.granted.push((number, holder.clone()));
@@ -57,12 +57,12 @@ impl World {
 
     pub(super) fn expires(&mut self, slot: Slot, desk: usize) {
         let granted = self.desks[desk].granted.clone();
-        for (reservation, _) in granted {
-            let expired = self.desks[desk].model.expire(slot, reservation);
-            if let Some((epoch, retire_after)) = expired {
+        for (lease, _) in granted {
+            let expired = self.desks[desk].model.expire(slot, lease);
+            if let Some((fencing_token, retire_after)) = expired {
                 let fact = Fact::Expired {
-                    reservation,
-                    epoch,
+                    lease,
+                    fencing_token,
                     retire_after,
                 };
                 self.append(slot, desk, fact);
@@ -98,7 +98,7 @@ impl World {
         let named = before.filter(|_| at_named);
         read.named_lsn = named.as_ref().map(|(lsn, ..)| *lsn);
         let (lsn, slot, model) = named.unwrap_or(here);
-        read.found = model.look(slot, read.reservation);
+        read.found = model.look(slot, read.lease);
         (read.lsn, read.slot) = (lsn, slot);
         read.answered_ns = now + 1 + self.dice.below(500);
         self.recorder.read(read);

@@ -82,29 +82,29 @@ impl Checker {
 
     fn ask_of(&self, verb: &Verb) -> Option<resource_asked::Ask> {
         use resource_asked::Ask;
-        let reserve = |resources: &[String], holder: &str, ttl_slots| v1::ReserveAsk {
+        let acquire = |resources: &[String], holder: &str, ttl_slots| v1::AcquireAsk {
             resources: resources.to_vec(),
             holder: holder.to_owned(),
             ttl_slots,
         };
-        let holds = |id: &str, holder: &str, epoch| {
+        let holds = |id: &str, holder: &str, fencing_token| {
             Some(v1::HolderAsk {
-                reservation: self.allocation_no(id)?,
+                lease: self.allocation_no(id)?,
                 holder: holder.to_owned(),
-                epoch,
+                fencing_token,
             })
         };
         Some(match verb {
             Verb::CreateResource(m) => Ask::Create(m.resource.clone()),
-            Verb::Reserve(m) => {
+            Verb::Acquire(m) => {
                 let one = std::slice::from_ref(&m.resource);
-                Ask::Reserve(reserve(one, &m.holder, m.ttl_slots))
+                Ask::Acquire(acquire(one, &m.holder, m.ttl_slots))
             }
-            Verb::ReserveBundle(m) => Ask::Reserve(reserve(&m.resources, &m.holder, m.ttl_slots)),
-            Verb::Confirm(m) => Ask::Confirm(holds(&m.reservation_id, &m.holder, m.epoch)?),
-            Verb::Release(m) => Ask::Release(holds(&m.reservation_id, &m.holder, m.epoch)?),
-            Verb::Revoke(m) => Ask::Revoke(self.allocation_no(&m.reservation_id)?),
-            Verb::Reclaim(m) => Ask::Reclaim(self.allocation_no(&m.reservation_id)?),
+            Verb::AcquireBundle(m) => Ask::Acquire(acquire(&m.resources, &m.holder, m.ttl_slots)),
+            Verb::Confirm(m) => Ask::Confirm(holds(&m.lease_id, &m.holder, m.fencing_token)?),
+            Verb::Release(m) => Ask::Release(holds(&m.lease_id, &m.holder, m.fencing_token)?),
+            Verb::Revoke(m) => Ask::Revoke(self.allocation_no(&m.lease_id)?),
+            Verb::Reclaim(m) => Ask::Reclaim(self.allocation_no(&m.lease_id)?),
             _ => return None,
         })
     }

@@ -89,8 +89,8 @@ impl Read {
 fn slot_mut(verb: &mut Verb) -> Option<&mut Option<u64>> {
     Some(match verb {
         Verb::CreateResource(m) => &mut m.slot,
-        Verb::Reserve(m) => &mut m.slot,
-        Verb::ReserveBundle(m) => &mut m.slot,
+        Verb::Acquire(m) => &mut m.slot,
+        Verb::AcquireBundle(m) => &mut m.slot,
         Verb::Confirm(m) => &mut m.slot,
         Verb::Release(m) => &mut m.slot,
         Verb::Revoke(m) => &mut m.slot,

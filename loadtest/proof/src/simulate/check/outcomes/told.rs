@@ -19,14 +19,14 @@ pub enum Outcome {
     PrioritySet(u64),
     Applied(u64),
     Created,
-    Reserved {
-        reservation: u64,
+    Granted {
+        lease: u64,
         deadline: u64,
     },
     Confirmed,
-    /// With the epoch from then on.
+    /// With the fencing token from then on.
     Released(u64),
-    /// With the epoch from then on.
+    /// With the fencing token from then on.
     Revoked(u64),
     Reclaimed,
     /// By the rule's number.
@@ -81,10 +81,10 @@ pub enum What {
         allocation: u64,
         step: Step,
     },
-    /// A reservation, with its epoch from then on.
+    /// A lease, with its fencing token from then on.
     Expired {
-        reservation: u64,
-        epoch: u64,
+        lease: u64,
+        fencing_token: u64,
     },
 }
 
@@ -122,13 +122,13 @@ pub fn answered(at: &Place, e: &v1::ResourceDecided) -> Option<Outcome> {
     use v1::resource_decided::Answer;
     Some(match e.answer.as_ref()? {
         Answer::Created(_) => Outcome::Created,
-        Answer::Reserved(deadline) => Outcome::Reserved {
-            reservation: at.no,
+        Answer::Granted(deadline) => Outcome::Granted {
+            lease: at.no,
             deadline: *deadline,
         },
         Answer::Confirmed(_) => Outcome::Confirmed,
-        Answer::Released(end) => Outcome::Released(end.epoch),
-        Answer::Revoked(epoch) => Outcome::Revoked(*epoch),
+        Answer::Released(end) => Outcome::Released(end.fencing_token),
+        Answer::Revoked(fencing_token) => Outcome::Revoked(*fencing_token),
         Answer::Reclaimed(_) => Outcome::Reclaimed,
         Answer::Refused(refusal) => Outcome::Refused(refusal.rule),
     })
@@ -148,13 +148,13 @@ impl Outcome {
             Said::PrioritySet(said) => Self::PrioritySet(said.allocations),
             Said::Applied(said) => Self::Applied(said.version),
             Said::ResourceCreated(_) => Self::Created,
-            Said::Reserved(said) => Self::Reserved {
-                reservation: number(&said.reservation_id),
+            Said::LeaseGranted(said) => Self::Granted {
+                lease: number(&said.lease_id),
                 deadline: said.deadline_slot,
             },
             Said::Confirmed(_) => Self::Confirmed,
-            Said::Released(said) => Self::Released(said.epoch),
-            Said::Revoked(said) => Self::Revoked(said.epoch),
+            Said::Released(said) => Self::Released(said.fencing_token),
+            Said::Revoked(said) => Self::Revoked(said.fencing_token),
             Said::Reclaimed(_) => Self::Reclaimed,
             Said::Refused(said) => Self::Refused(rule_of(said.refusal.as_ref())),
         })
@@ -196,8 +196,8 @@ impl Told {
                 outcome: Outcome::read(outcome)?,
             },
             Said::Expired(said) => What::Expired {
-                reservation: number(&said.reservation_id),
-                epoch: said.epoch,
+                lease: number(&said.lease_id),
+                fencing_token: said.fencing_token,
             },
             Said::Requested(_) => step(Step::Requested),
             Said::PriorityChanged(said) => step(Step::Priority(said.priority)),

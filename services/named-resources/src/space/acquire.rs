@@ -1,15 +1,15 @@
 //! All of some resources or none of them, until a deadline.
 
-use super::{Bounds, Reservation, Space, Unfit, index::ResourceNo, lookup::later};
+use super::{Bounds, Lease, Space, Unfit, index::ResourceNo, lookup::later};
 use vocab::{
-    Refusal, ReservationNo, ResourceAnswer, Rule, Slot, Token,
+    LeaseNo, Refusal, ResourceAnswer, Rule, Slot, Token,
     sabotage::{self, Bug},
 };
 
-/// Room for one more reservation, at a slot.
+/// Room for one more lease, at a slot.
 pub struct Room<'a> {
     pub slot: Slot,
-    /// Of live reservations.
+    /// Of live leases.
     pub limit: Option<u64>,
     pub bounds: &'a Bounds,
 }
@@ -41,24 +41,24 @@ pub fn decide(
     }
     members(space, resources)?;
     let deadline = deadline(space, ttl_slots, room)?;
-    Ok(ResourceAnswer::Reserved { deadline })
+    Ok(ResourceAnswer::Granted { deadline })
 }
 
 pub fn apply(
     space: &mut Space,
-    no: ReservationNo,
+    no: LeaseNo,
     resources: &[Token],
     holder: &Token,
     slot: Slot,
     deadline: Slot,
 ) -> Result<(), Unfit> {
-    if Some(no) <= space.reservations.last().max(space.retired) {
+    if Some(no) <= space.leases.last().max(space.retired) {
         return Err("its number was used before");
     }
     if deadline < slot {
         return Err("its deadline lies before it");
     }
-    let deadline = deadline - u64::from(sabotage::armed(Bug::ReservationEarly));
+    let deadline = deadline - u64::from(sabotage::armed(Bug::LeaseEarly));
     let members = members(space, resources);
     let members = members.map_err(|_| "a member is not available")?;
     for member in &members {
@@ -69,8 +69,8 @@ pub fn apply(
         }
     }
     space.expirations.insert(deadline, no);
-    let reservation = Reservation::new(holder.clone(), deadline, members);
-    space.reservations.insert(no, reservation);
+    let lease = Lease::new(holder.clone(), deadline, members);
+    space.leases.insert(no, lease);
     Ok(())
 }
 
@@ -91,7 +91,7 @@ fn members(space: &Space, names: &[Token]) -> Result<Vec<ResourceNo>, Refusal> {
     Ok(members)
 }
 
-/// The deadline, if there is room for one more reservation that has it.
+/// The deadline, if there is room for one more lease that has it.
 fn deadline(space: &Space, ttl_slots: u64, room: &Room) -> Result<Slot, Refusal> {
     let over = |rule, subject, limit, count: u64| {
         let full = count >= limit;
@@ -99,14 +99,14 @@ fn deadline(space: &Space, ttl_slots: u64, room: &Room) -> Result<Slot, Refusal>
             .map_or(Ok(()), Err)
     };
     if let Some(limit) = room.limit {
-        let live = space.live_reservations();
-        over(Rule::QuotaExceeded, "reservations", limit, live)?;
+        let live = space.live_leases();
+        over(Rule::QuotaExceeded, "leases", limit, live)?;
     }
-    let places_max = room.bounds.reservations_max;
-    if space.reservations.len() as u64 >= places_max {
-        let places = space.reservations.len() - space.retirements.count_before(room.slot);
-        let rule = Rule::ReservationTableFull;
-        over(rule, "reservations", places_max, places as u64)?;
+    let places_max = room.bounds.leases_max;
+    if space.leases.len() as u64 >= places_max {
+        let places = space.leases.len() - space.retirements.count_before(room.slot);
+        let rule = Rule::LeaseTableFull;
+        over(rule, "leases", places_max, places as u64)?;
     }
     let deadline = later(room.slot, ttl_slots)?;
     let (limit, count) = (

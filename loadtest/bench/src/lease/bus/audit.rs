@@ -20,7 +20,7 @@ pub enum AuditError {
     },
     #[error("operation {0} was decided twice")]
     Twice(usize),
-    #[error("{0} reservations are held though all were released")]
+    #[error("{0} leases are held though all were released")]
     Held(usize),
     #[error("{0} operations were asked and never decided")]
     Open(usize),
@@ -41,8 +41,8 @@ pub struct Audit {
 pub struct Audited {
     pub ops_decided: u64,
     pub ops_answered: u64,
-    pub reservations_held: u64,
-    pub reservations_expired: u64,
+    pub leases_held: u64,
+    pub leases_expired: u64,
     pub ledger_frames: u64,
     pub ledger_events: u64,
 }
@@ -80,8 +80,8 @@ impl Audit {
                 decision,
             } => (operation_id, decision.answer, Some(ask)),
             Fact::Refused { operation_id, rule } => (operation_id, Answer::refused(rule), None),
-            Fact::Expired { reservation, .. } => {
-                self.expired += u64::from(self.held.remove(&reservation));
+            Fact::Expired { lease, .. } => {
+                self.expired += u64::from(self.held.remove(&lease));
                 return Ok(());
             }
         };
@@ -97,11 +97,11 @@ impl Audit {
             return Err(AuditError::Twice(number));
         }
         match (ask, answer) {
-            (_, Answer::Reserved { reservation, .. }) => {
-                self.held.insert(reservation);
+            (_, Answer::Granted { lease, .. }) => {
+                self.held.insert(lease);
             }
-            (Some(ResourceAsk::Release { reservation, .. }), Answer::Released { .. }) => {
-                self.held.remove(&reservation.0);
+            (Some(ResourceAsk::Release { lease, .. }), Answer::Released { .. }) => {
+                self.held.remove(&lease.0);
             }
             _ => {}
         }
@@ -137,8 +137,8 @@ impl Audit {
         Ok(Audited {
             ops_decided: count(&self.decided),
             ops_answered: count(told),
-            reservations_held: 0,
-            reservations_expired: self.expired,
+            leases_held: 0,
+            leases_expired: self.expired,
             ledger_frames: self.frames,
             ledger_events: self.events,
         })

@@ -1,6 +1,6 @@
 //! A row as people write it: `slot [#operation] [name:] ask -> outcome`, line by line.
 //!
-//! `name:` binds the reservation that is granted, `$name` speaks of it; `$name+1` is the number behind it. `#operation`
+//! `name:` binds the lease that is granted, `$name` speaks of it; `$name+1` is the number behind it. `#operation`
 //! gives the operation an id, so that it can be sent again; another connection sends lines that begin with `other`.
 
 use crate::{
@@ -10,8 +10,8 @@ use crate::{
 use client::{Client, Operation};
 use proof::history::{Answer, wire};
 use std::{collections::BTreeMap, time::Duration};
-use vocab::fact::ReservationExpired;
-use vocab::{Event, ReservationNo, ResourceAsk, Slot, Token};
+use vocab::fact::LeaseExpired;
+use vocab::{Event, LeaseNo, ResourceAsk, Slot, Token};
 
 pub struct Row {
     pub cell: Cell,
@@ -69,9 +69,9 @@ impl Row {
         let outcome = self.send(by, slot, operation_id, &ask).await;
         let answer = wire::answer(&outcome, self.cell.suite.cell_no());
         let answer = answer.unwrap_or_else(|| panic!("{asked}: {outcome:?}"));
-        if let (Some(name), Answer::Reserved { reservation, .. }) = (name, answer) {
+        if let (Some(name), Answer::Granted { lease, .. }) = (name, answer) {
             let name = name.trim_end_matches(':').to_owned();
-            self.named.insert(name, reservation);
+            self.named.insert(name, lease);
         }
         told(answer)
     }
@@ -97,13 +97,13 @@ impl Row {
         outcome
     }
 
-    /// The number of a reservation: `$name`, `$name+1`, or a plain one.
-    fn number(&self, word: &str) -> ReservationNo {
+    /// The number of a lease: `$name`, `$name+1`, or a plain one.
+    fn number(&self, word: &str) -> LeaseNo {
         let Some(name) = word.strip_prefix('$') else {
-            return ReservationNo(word.parse().expect("a number"));
+            return LeaseNo(word.parse().expect("a number"));
         };
         let (name, more) = name.split_once('+').unwrap_or((name, "0"));
-        ReservationNo(self.named[name] + more.parse::<u64>().expect("a number"))
+        LeaseNo(self.named[name] + more.parse::<u64>().expect("a number"))
     }
 
     fn ask(&self, words: &[&str]) -> ResourceAsk {
@@ -112,26 +112,26 @@ impl Row {
             ["create", resource] => ResourceAsk::Create {
                 resource: token(resource),
             },
-            ["reserve", resources, holder, ttl] => ResourceAsk::Reserve {
+            ["acquire", resources, holder, ttl] => ResourceAsk::Acquire {
                 resources: list(resources),
                 holder: token(holder),
                 ttl_slots: number(ttl),
             },
-            ["confirm", no, holder, epoch] => ResourceAsk::Confirm {
-                reservation: self.number(no),
+            ["confirm", no, holder, fencing_token] => ResourceAsk::Confirm {
+                lease: self.number(no),
                 holder: token(holder),
-                epoch: number(epoch),
+                fencing_token: number(fencing_token),
             },
-            ["release", no, holder, epoch] => ResourceAsk::Release {
-                reservation: self.number(no),
+            ["release", no, holder, fencing_token] => ResourceAsk::Release {
+                lease: self.number(no),
                 holder: token(holder),
-                epoch: number(epoch),
+                fencing_token: number(fencing_token),
             },
             ["revoke", no] => ResourceAsk::Revoke {
-                reservation: self.number(no),
+                lease: self.number(no),
             },
             ["reclaim", no] => ResourceAsk::Reclaim {
-                reservation: self.number(no),
+                lease: self.number(no),
             },
             _ => panic!("no ask: {words:?}"),
         }
@@ -146,17 +146,17 @@ impl Row {
         self.cell.suite.events().await.len()
     }
 
-    /// The slots at which the reservation of this name expired.
+    /// The slots at which the lease of this name expired.
     pub async fn expired(&self, name: &str) -> Vec<Slot> {
-        let of = ReservationNo(self.named[name]);
+        let of = LeaseNo(self.named[name]);
         let events = self.cell.suite.events().await;
         let expired = events.iter().filter_map(|(_, event)| match event {
-            Event::ReservationExpired(ReservationExpired {
+            Event::LeaseExpired(LeaseExpired {
                 tenant,
-                reservation,
+                lease,
                 slot,
                 ..
-            }) if tenant.as_str() == TENANT && *reservation == of => Some(*slot),
+            }) if tenant.as_str() == TENANT && *lease == of => Some(*slot),
             _ => None,
         });
         expired.collect()
@@ -190,16 +190,18 @@ fn list(words: &str) -> Vec<Token> {
     names.map(token).collect()
 }
 
-/// Numbers of reservations come as they come, so they are left out.
+/// Numbers of leases come as they come, so they are left out.
 fn told(answer: Answer) -> String {
     match answer {
         Answer::Created => "created".to_owned(),
-        Answer::Reserved {
-            epoch, deadline, ..
-        } => format!("reserved epoch={epoch} deadline={deadline}"),
+        Answer::Granted {
+            fencing_token,
+            deadline,
+            ..
+        } => format!("granted fencing_token={fencing_token} deadline={deadline}"),
         Answer::Confirmed => "confirmed".to_owned(),
-        Answer::Released { epoch } => format!("released epoch={epoch}"),
-        Answer::Revoked { epoch } => format!("revoked epoch={epoch}"),
+        Answer::Released { fencing_token } => format!("released fencing_token={fencing_token}"),
+        Answer::Revoked { fencing_token } => format!("revoked fencing_token={fencing_token}"),
         Answer::Reclaimed => "reclaimed".to_owned(),
         Answer::Refused { rule } => rule.name().to_owned(),
     }

@@ -1,4 +1,4 @@
-//! What each client does: reserve, confirm, release, one after the other.
+//! What each client does: acquire, confirm, release, one after the other.
 
 use super::{Load, Phase, tally::Tally};
 use chassis::Stopwatch;
@@ -123,7 +123,7 @@ impl Clients {
         let chain = self.chains.replace(self.chains.get() + 1);
         let contended = chain.is_multiple_of(self.contended_one_in);
         let holder = format!("h{client}");
-        let reserve = v1::Reserve {
+        let acquire = v1::Acquire {
             resource: if contended {
                 self.hot(chain / self.contended_one_in % HOT)
             } else {
@@ -133,27 +133,27 @@ impl Clients {
             ttl_slots: TTL_SLOTS,
             slot: None,
         };
-        let reserved = self.timed(client, Verb::Reserve(reserve), due, now).await;
-        let Some(Reply::Reserved(v1::Reserved {
-            reservation_id,
-            epoch,
+        let granted = self.timed(client, Verb::Acquire(acquire), due, now).await;
+        let Some(Reply::LeaseGranted(v1::LeaseGranted {
+            lease_id,
+            fencing_token,
             ..
-        })) = reserved
+        })) = granted
         else {
             return;
         };
         let confirm = v1::Confirm {
-            reservation_id: reservation_id.clone(),
+            lease_id: lease_id.clone(),
             holder: holder.clone(),
-            epoch,
+            fencing_token,
             slot: None,
         };
         let from = now.since.elapsed();
         self.timed(client, Verb::Confirm(confirm), from, now).await;
         let release = v1::Release {
-            reservation_id,
+            lease_id,
             holder,
-            epoch,
+            fencing_token,
             slot: None,
         };
         let from = now.since.elapsed();

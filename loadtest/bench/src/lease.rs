@@ -1,4 +1,4 @@
-//! `loadtest reserve`: how fast named resources are reserved, confirmed and released, by the domain alone and, with a
+//! `loadtest lease`: how fast named resources are granted, confirmed and released, by the domain alone and, with a
 //! running stack, through the bus.
 
 mod bus;
@@ -34,7 +34,7 @@ pub struct Options {
 const ROUNDS: usize = 120;
 
 #[derive(Debug, thiserror::Error)]
-enum ReserveError {
+enum AcquireError {
     #[error(transparent)]
     Domain(#[from] DomainError),
     #[error(transparent)]
@@ -54,11 +54,11 @@ struct Figures {
 }
 
 pub fn main(options: &Options) -> ExitCode {
-    exit("reserve", run(options))
+    exit("lease", run(options))
 }
 
-fn run(options: &Options) -> Result<(), ReserveError> {
-    let measure = Measure::begin("reserve");
+fn run(options: &Options) -> Result<(), AcquireError> {
+    let measure = Measure::begin("lease");
     let length = Length {
         repetitions: options.repetitions,
         rounds: ROUNDS,
@@ -73,6 +73,6 @@ fn run(options: &Options) -> Result<(), ReserveError> {
     Ok(options.out.write(&text)?)
 }
 
-fn through_the_bus(stack: &Path, load: &Load) -> Result<bus::Figures, ReserveError> {
+fn through_the_bus(stack: &Path, load: &Load) -> Result<bus::Figures, AcquireError> {
     block_on(async { Ok(bus::measure(stack, load).await.map_err(Box::new)?) })
 }

@@ -1,13 +1,12 @@
 //! The whole scheduler as its leader drives it: frames of admission observed, frames of its own made.
 
 use super::{DomainError, Subject};
-use crate::reserve::workload::token;
+use crate::lease::workload::token;
 use ledger::{Decider, Draft};
 use scheduler::domain::{Config, Scheduler};
 use vocab::fact::{ResourceAsked, ResourceDecided};
 use vocab::{
-    At, Event, EventNo, Lsn, Millis, Operation, ReservationNo, ResourceAnswer, ResourceAsk, Slot,
-    Token,
+    At, Event, EventNo, LeaseNo, Lsn, Millis, Operation, ResourceAnswer, ResourceAsk, Slot, Token,
 };
 
 /// Operations in one frame: what comes while the frame before is written.
@@ -27,7 +26,7 @@ impl Deciding {
     fn frames(
         &mut self,
         now: Millis,
-        answers: &mut Vec<(ReservationNo, ResourceAnswer)>,
+        answers: &mut Vec<(LeaseNo, ResourceAnswer)>,
     ) -> Result<(), DomainError> {
         loop {
             let mut draft = Draft::new(now, self.next);
@@ -39,7 +38,7 @@ impl Deciding {
             self.next = draft.next_no();
             for (event, no) in draft.events().zip(numbers) {
                 if let Event::ResourceDecided(ResourceDecided { answer, .. }) = event {
-                    answers.push((ReservationNo(no), answer.clone()));
+                    answers.push((LeaseNo(no), answer.clone()));
                 }
             }
             if !draft.full() {
@@ -92,7 +91,7 @@ impl Subject for Deciding {
         &mut self,
         slot: Slot,
         asks: &[ResourceAsk],
-    ) -> Result<Vec<(ReservationNo, ResourceAnswer)>, DomainError> {
+    ) -> Result<Vec<(LeaseNo, ResourceAnswer)>, DomainError> {
         let mut answers = Vec::with_capacity(asks.len());
         let inputs = std::mem::take(&mut self.inputs);
         for frame in inputs.chunks(FRAME) {

@@ -2,12 +2,12 @@
 
 use super::{DomainError, Subject};
 use scheduler::domain::{Bounds, Space};
-use vocab::{ReservationNo, ResourceAnswer, ResourceAsk, Slot};
+use vocab::{LeaseNo, ResourceAnswer, ResourceAsk, Slot};
 
 pub struct Kernel {
     space: Space,
     bounds: Bounds,
-    last: ReservationNo,
+    last: LeaseNo,
 }
 
 impl Subject for Kernel {
@@ -15,7 +15,7 @@ impl Subject for Kernel {
         Self {
             space: Space::default(),
             bounds: Bounds::default(),
-            last: ReservationNo(0),
+            last: LeaseNo(0),
         }
     }
 
@@ -25,7 +25,7 @@ impl Subject for Kernel {
         &mut self,
         slot: Slot,
         asks: &[ResourceAsk],
-    ) -> Result<Vec<(ReservationNo, ResourceAnswer)>, DomainError> {
+    ) -> Result<Vec<(LeaseNo, ResourceAnswer)>, DomainError> {
         let mut answers = Vec::with_capacity(asks.len());
         for ask in asks {
             self.last.0 += 1;

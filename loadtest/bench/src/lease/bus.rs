@@ -1,7 +1,7 @@
 //! Through the bus: many clients on few connections against a running stack.
 //!
 //! First as fast as it goes: each client asks again as soon as it is answered. Then at half of that rate: chains of
-//! reserve, confirm and release begin at moments that were fixed before, and their time is counted from there, so that
+//! acquire, confirm and release begin at moments that were fixed before, and their time is counted from there, so that
 //! what is late makes those behind it late, too. In the end everything is compared with the ledger.
 
 mod audit;

@@ -1,34 +1,32 @@
-//! Reservations of named resources that have not ended, counted for their tenants. Quota limits them and does not read them.
+//! Leases of named resources that have not ended, counted for their tenants. Quota limits them and does not read them.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use vocab::{EventNo, ReservationNo, ResourceAnswer, ResourceAsk, Token};
+use vocab::{EventNo, LeaseNo, ResourceAnswer, ResourceAsk, Token};
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Reservations {
+pub struct Leases {
     /// Not answered yet.
     asked: BTreeMap<EventNo, Ask>,
-    live: BTreeMap<ReservationNo, Token>,
+    live: BTreeMap<LeaseNo, Token>,
     counts: BTreeMap<Token, u64>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Ask {
-    Reserve(Token),
-    End(ReservationNo),
+    Acquire(Token),
+    End(LeaseNo),
 }
 
-impl Reservations {
+impl Leases {
     pub fn of(&self, tenant: &Token) -> u64 {
         self.counts.get(tenant).copied().unwrap_or(0)
     }
 
     pub fn asked(&mut self, no: EventNo, tenant: &Token, ask: &ResourceAsk) {
         let ask = match ask {
-            ResourceAsk::Reserve { .. } => Ask::Reserve(tenant.clone()),
-            ResourceAsk::Release { reservation, .. } | ResourceAsk::Reclaim { reservation } => {
-                Ask::End(*reservation)
-            }
+            ResourceAsk::Acquire { .. } => Ask::Acquire(tenant.clone()),
+            ResourceAsk::Release { lease, .. } | ResourceAsk::Reclaim { lease } => Ask::End(*lease),
             // Change nothing of their number.
             ResourceAsk::Create { .. }
             | ResourceAsk::Confirm { .. }
@@ -37,7 +35,7 @@ impl Reservations {
         self.asked.insert(no, ask);
     }
 
-    /// Whose number of reservations has changed. `no` is the answer's own number.
+    /// Whose number of leases has changed. `no` is the answer's own number.
     pub fn decided(
         &mut self,
         request: EventNo,
@@ -45,19 +43,19 @@ impl Reservations {
         no: EventNo,
     ) -> Option<Token> {
         match (self.asked.remove(&request)?, answer) {
-            (Ask::Reserve(tenant), ResourceAnswer::Reserved { .. }) => {
-                self.live.insert(ReservationNo::of(no), tenant.clone());
+            (Ask::Acquire(tenant), ResourceAnswer::Granted { .. }) => {
+                self.live.insert(LeaseNo::of(no), tenant.clone());
                 *self.counts.entry(tenant.clone()).or_default() += 1;
                 Some(tenant)
             }
             (
-                Ask::End(reservation),
+                Ask::End(lease),
                 ResourceAnswer::Released { .. } | ResourceAnswer::Reclaimed { .. },
-            ) => self.expired(reservation),
+            ) => self.expired(lease),
             (
-                Ask::Reserve(_) | Ask::End(_),
+                Ask::Acquire(_) | Ask::End(_),
                 ResourceAnswer::Created
-                | ResourceAnswer::Reserved { .. }
+                | ResourceAnswer::Granted { .. }
                 | ResourceAnswer::Confirmed
                 | ResourceAnswer::Released { .. }
                 | ResourceAnswer::Revoked { .. }
@@ -68,8 +66,8 @@ impl Reservations {
     }
 
     /// It ends once, however often that is said.
-    pub fn expired(&mut self, reservation: ReservationNo) -> Option<Token> {
-        let tenant = self.live.remove(&reservation)?;
+    pub fn expired(&mut self, lease: LeaseNo) -> Option<Token> {
+        let tenant = self.live.remove(&lease)?;
         if let Some(count) = self.counts.get_mut(&tenant) {
             *count -= 1;
             if *count == 0 {

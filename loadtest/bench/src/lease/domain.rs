@@ -9,7 +9,7 @@ use chassis::Stopwatch;
 use ledger::{IllegalEvent, Poison};
 use serde::Serialize;
 use std::{fs, time::Duration};
-use vocab::{ReservationNo, ResourceAnswer, ResourceAsk, Slot};
+use vocab::{LeaseNo, ResourceAnswer, ResourceAsk, Slot};
 
 #[derive(Debug, thiserror::Error)]
 pub enum DomainError {
@@ -24,7 +24,7 @@ pub enum DomainError {
 /// Resources of the two spaces that are compared.
 const SMALL: u64 = 65_536;
 const LARGE: u64 = 1_048_576;
-/// Chains of reserve, confirm and release between two looks at the clock.
+/// Chains of acquire, confirm and release between two looks at the clock.
 const CHAINS: usize = 2048;
 /// Chains in one slot, so that what has ended is forgotten while it is measured.
 const CHAINS_PER_SLOT: u64 = 100;
@@ -46,7 +46,7 @@ trait Subject: Sized {
         &mut self,
         slot: Slot,
         asks: &[ResourceAsk],
-    ) -> Result<Vec<(ReservationNo, ResourceAnswer)>, DomainError>;
+    ) -> Result<Vec<(LeaseNo, ResourceAnswer)>, DomainError>;
     /// What is no part of deciding, such as messages that are there before.
     fn prepare(&mut self, slot: Slot, asks: &[ResourceAsk]);
 }
@@ -54,7 +54,7 @@ trait Subject: Sized {
 /// Times are of one thread.
 #[derive(Debug, Serialize)]
 pub struct Figures {
-    /// Reserves, confirms and releases per second of the kernel, with 65,536 resources.
+    /// Acquires, confirms and releases per second of the kernel, with 65,536 resources.
     pub domain_ops_per_s: u64,
     /// With 1,048,576.
     pub domain_ops_per_s_1m: u64,

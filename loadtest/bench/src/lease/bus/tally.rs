@@ -44,7 +44,7 @@ impl Tally {
     pub fn outcome(&mut self, answer: Option<Answer>, lsn: u64) {
         let name = match answer {
             Some(Answer::Created) => "created",
-            Some(Answer::Reserved { .. }) => "reserved",
+            Some(Answer::Granted { .. }) => "granted",
             Some(Answer::Confirmed) => "confirmed",
             Some(Answer::Released { .. }) => "released",
             Some(Answer::Revoked { .. }) => "revoked",

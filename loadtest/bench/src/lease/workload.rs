@@ -1,13 +1,13 @@
-//! What the measures ask for: each client reserves a resource, confirms, releases; many of them at a time.
+//! What the measures ask for: each client acquires a resource, confirms, releases; many of them at a time.
 
 use ledger::memory::Seeded;
 use std::collections::VecDeque;
-use vocab::{ReservationNo, ResourceAnswer, ResourceAsk, Token};
+use vocab::{LeaseNo, ResourceAnswer, ResourceAsk, Token};
 
 const HOLDERS: usize = 100;
 /// Slots to confirm in; nobody needs them.
 const TTL_SLOTS: u64 = 60;
-/// Reservations that are held while others are decided: as many as clients that are under way.
+/// Leases that are held while others are decided: as many as clients that are under way.
 const UNDER_WAY: usize = 1024;
 
 /// Clients without a bus between them and the domain.
@@ -15,8 +15,8 @@ pub struct Workload {
     resources: Vec<Token>,
     holders: Vec<Token>,
     random: Seeded,
-    reserved: VecDeque<(ReservationNo, Token)>,
-    confirmed: VecDeque<(ReservationNo, Token)>,
+    granted: VecDeque<(LeaseNo, Token)>,
+    confirmed: VecDeque<(LeaseNo, Token)>,
     refused: u64,
 }
 
@@ -35,7 +35,7 @@ impl Workload {
                 .map(|no| token(&format!("holder-{no}")))
                 .collect(),
             random: Seeded::new(seed),
-            reserved: VecDeque::new(),
+            granted: VecDeque::new(),
             confirmed: VecDeque::new(),
             refused: 0,
         }
@@ -48,13 +48,13 @@ impl Workload {
             .collect()
     }
 
-    /// As many reserves, and as many confirms and releases of those before them.
+    /// As many acquires, and as many confirms and releases of those before them.
     pub fn asks(&mut self, chains: usize) -> Vec<ResourceAsk> {
         let mut asks = Vec::with_capacity(3 * chains);
         for _ in 0..chains {
-            asks.push(self.reserve());
-            if self.reserved.len() > UNDER_WAY {
-                asks.extend(self.reserved.pop_front().map(confirm));
+            asks.push(self.acquire());
+            if self.granted.len() > UNDER_WAY {
+                asks.extend(self.granted.pop_front().map(confirm));
             }
             if self.confirmed.len() > UNDER_WAY {
                 asks.extend(self.confirmed.pop_front().map(release));
@@ -64,32 +64,27 @@ impl Workload {
     }
 
     /// What came of one of them.
-    pub fn told(&mut self, no: ReservationNo, ask: ResourceAsk, answer: &ResourceAnswer) {
+    pub fn told(&mut self, no: LeaseNo, ask: ResourceAsk, answer: &ResourceAnswer) {
         match (ask, answer) {
             (_, ResourceAnswer::Refused(_)) => self.refused += 1,
-            (ResourceAsk::Reserve { holder, .. }, _) => self.reserved.push_back((no, holder)),
-            (
-                ResourceAsk::Confirm {
-                    reservation,
-                    holder,
-                    ..
-                },
-                _,
-            ) => self.confirmed.push_back((reservation, holder)),
+            (ResourceAsk::Acquire { holder, .. }, _) => self.granted.push_back((no, holder)),
+            (ResourceAsk::Confirm { lease, holder, .. }, _) => {
+                self.confirmed.push_back((lease, holder))
+            }
             _ => {}
         }
     }
 
-    /// Reserves of what another client held.
+    /// Acquires of what another client held.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    fn reserve(&mut self) -> ResourceAsk {
+    fn acquire(&mut self) -> ResourceAsk {
         // Names of their own, as messages bring them.
         let resource = self.random.below(self.resources.len() as u64) as usize;
         let holder = self.random.below(HOLDERS as u64) as usize;
-        ResourceAsk::Reserve {
+        ResourceAsk::Acquire {
             resources: vec![token(self.resources[resource].as_str())],
             holder: token(self.holders[holder].as_str()),
             ttl_slots: TTL_SLOTS,
@@ -97,18 +92,18 @@ impl Workload {
     }
 }
 
-fn confirm((reservation, holder): (ReservationNo, Token)) -> ResourceAsk {
+fn confirm((lease, holder): (LeaseNo, Token)) -> ResourceAsk {
     ResourceAsk::Confirm {
-        reservation,
+        lease,
         holder,
-        epoch: 1,
+        fencing_token: 1,
     }
 }
 
-fn release((reservation, holder): (ReservationNo, Token)) -> ResourceAsk {
+fn release((lease, holder): (LeaseNo, Token)) -> ResourceAsk {
     ResourceAsk::Release {
-        reservation,
+        lease,
         holder,
-        epoch: 1,
+        fencing_token: 1,
     }
 }

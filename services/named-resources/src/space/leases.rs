@@ -1,28 +1,28 @@
-//! The reservations that are not forgotten, by number.
+//! The leases that are not forgotten, by number.
 
 use super::index::ResourceNo;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use vocab::{ReservationNo, ReservationState, Slot, Token};
+use vocab::{LeaseNo, LeaseState, Slot, Token};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reservation {
-    pub state: ReservationState,
+pub struct Lease {
+    pub state: LeaseState,
     pub holder: Token,
     /// Grows when authority is taken from the holder, or given back.
-    pub epoch: u64,
+    pub fencing_token: u64,
     pub deadline: Slot,
     /// The last slot at which it is remembered; no slot lies beyond that of a live one.
     pub retire_after: Slot,
     pub members: Members,
 }
 
-impl Reservation {
+impl Lease {
     pub fn new(holder: Token, deadline: Slot, members: Vec<ResourceNo>) -> Self {
         Self {
-            state: ReservationState::Reserved,
+            state: LeaseState::Granted,
             holder,
-            epoch: 1,
+            fencing_token: 1,
             deadline,
             retire_after: Slot::MAX,
             members: members.into(),
@@ -33,44 +33,42 @@ impl Reservation {
 /// Numbers grow, but they leave in any order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Reservations {
-    by_no: BTreeMap<ReservationNo, Reservation>,
+pub struct Leases {
+    by_no: BTreeMap<LeaseNo, Lease>,
 }
 
-impl Reservations {
+impl Leases {
     pub fn len(&self) -> usize {
         self.by_no.len()
     }
 
-    pub fn get(&self, no: ReservationNo) -> Option<&Reservation> {
+    pub fn get(&self, no: LeaseNo) -> Option<&Lease> {
         self.by_no.get(&no)
     }
 
-    pub fn get_mut(&mut self, no: ReservationNo) -> Option<&mut Reservation> {
+    pub fn get_mut(&mut self, no: LeaseNo) -> Option<&mut Lease> {
         self.by_no.get_mut(&no)
     }
 
-    pub fn last(&self) -> Option<ReservationNo> {
+    pub fn last(&self) -> Option<LeaseNo> {
         self.by_no.last_key_value().map(|(no, _)| *no)
     }
 
-    pub fn insert(&mut self, no: ReservationNo, reservation: Reservation) {
-        self.by_no.insert(no, reservation);
+    pub fn insert(&mut self, no: LeaseNo, lease: Lease) {
+        self.by_no.insert(no, lease);
     }
 
-    pub fn remove(&mut self, no: ReservationNo) {
+    pub fn remove(&mut self, no: LeaseNo) {
         self.by_no.remove(&no);
     }
 
     /// In order of number.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (ReservationNo, &Reservation)> {
-        self.by_no
-            .iter()
-            .map(|(no, reservation)| (*no, reservation))
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (LeaseNo, &Lease)> {
+        self.by_no.iter().map(|(no, lease)| (*no, lease))
     }
 }
 
-/// The members of a reservation; one is the usual.
+/// The members of a lease; one is the usual.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<ResourceNo>", into = "Vec<ResourceNo>")]
 pub enum Members {

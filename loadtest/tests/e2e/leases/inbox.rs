@@ -14,13 +14,13 @@ use vocab::Event;
 async fn a11_the_same_operation_has_the_first_result() {
     let mut row = Row::with_resources().await;
     row.check(
-        "0 #taken reserve 1 alice 5 -> reserved epoch=1 deadline=5
-         0 #missing reserve 5 alice 5 -> resource_not_found
-         other 3 #taken reserve 1 alice 5 -> reserved epoch=1 deadline=5
-         other 3 #taken reserve 2 alice 5 -> operation_conflict
-         3 #taken reserve 1 alice 6 -> operation_conflict
+        "0 #taken acquire 1 alice 5 -> granted fencing_token=1 deadline=5
+         0 #missing acquire 5 alice 5 -> resource_not_found
+         other 3 #taken acquire 1 alice 5 -> granted fencing_token=1 deadline=5
+         other 3 #taken acquire 2 alice 5 -> operation_conflict
+         3 #taken acquire 1 alice 6 -> operation_conflict
          3 #small create 1 -> already_exists
-         other 4 #missing reserve 5 alice 5 -> resource_not_found",
+         other 4 #missing acquire 5 alice 5 -> resource_not_found",
     )
     .await;
     row.end().await;
@@ -28,10 +28,10 @@ async fn a11_the_same_operation_has_the_first_result() {
     // A negative result is kept though the same would succeed by now.
     let mut row = Row::start().await;
     row.check(
-        "0 #early reserve 1 alice 5 -> resource_not_found
+        "0 #early acquire 1 alice 5 -> resource_not_found
          1 create 1 -> created
-         2 #early reserve 1 alice 5 -> resource_not_found
-         2 reserve 1 alice 5 -> reserved epoch=1 deadline=7",
+         2 #early acquire 1 alice 5 -> resource_not_found
+         2 acquire 1 alice 5 -> granted fencing_token=1 deadline=7",
     )
     .await;
     row.end().await;
@@ -41,8 +41,8 @@ async fn a11_the_same_operation_has_the_first_result() {
 async fn a12_an_operation_is_known_for_its_window_and_after_a_restart() {
     let mut row = Row::with_resources().await;
     row.check(
-        "1 #op reserve 1 alice 5 -> reserved epoch=1 deadline=6
-         2 #other reserve 1 bob 5 -> resource_busy",
+        "1 #op acquire 1 alice 5 -> granted fencing_token=1 deadline=6
+         2 #other acquire 1 bob 5 -> resource_busy",
     )
     .await;
     let before = row.events().await;
@@ -50,17 +50,17 @@ async fn a12_an_operation_is_known_for_its_window_and_after_a_restart() {
     row.cell.kill_scheduler().await;
     row.cell.boot_admission().await;
     row.cell.boot_scheduler().await;
-    row.check("2 #op reserve 1 alice 5 -> reserved epoch=1 deadline=6")
+    row.check("2 #op acquire 1 alice 5 -> granted fencing_token=1 deadline=6")
         .await;
     let events = row.cell.suite.events().await;
     let asked = |event: &&(_, Event)| matches!(event.1, Event::ResourceAsked(_));
     assert_eq!(events[before..].iter().filter(asked).count(), 0);
     // Decided anew, it is decided before what is due at its slot expires.
     row.check(
-        "25 #op reserve 1 alice 5 -> reserved epoch=1 deadline=6
-         26 #op reserve 1 alice 5 -> resource_busy
-         26 #other reserve 1 bob 5 -> resource_busy
-         27 #other reserve 1 bob 5 -> reserved epoch=1 deadline=32",
+        "25 #op acquire 1 alice 5 -> granted fencing_token=1 deadline=6
+         26 #op acquire 1 alice 5 -> resource_busy
+         26 #other acquire 1 bob 5 -> resource_busy
+         27 #other acquire 1 bob 5 -> granted fencing_token=1 deadline=32",
     )
     .await;
     row.end().await;
@@ -74,22 +74,22 @@ async fn a13_a_full_table_takes_nothing_new_and_answers_what_it_knows() {
         "0 #one create 1 -> created
          0 #two create 2 -> created
          0 #three create 3 -> created
-         0 #four reserve 1 alice 5 -> reserved epoch=1 deadline=5
-         0 #five reserve 9 alice 5 -> resource_not_found",
+         0 #four acquire 1 alice 5 -> granted fencing_token=1 deadline=5
+         0 #five acquire 9 alice 5 -> resource_not_found",
     )
     .await;
     let before = row.events().await;
     row.check(
         "0 #six create 4 -> operation_table_full
-         0 #seven reserve 2 alice 5 -> operation_table_full
+         0 #seven acquire 2 alice 5 -> operation_table_full
          other 0 #six create 4 -> operation_table_full",
     )
     .await;
     assert_eq!(row.events().await, before);
     row.check(
         "0 #one create 1 -> created
-         other 1 #four reserve 1 alice 5 -> reserved epoch=1 deadline=5
-         1 #five reserve 9 alice 5 -> resource_not_found
+         other 1 #four acquire 1 alice 5 -> granted fencing_token=1 deadline=5
+         1 #five acquire 9 alice 5 -> resource_not_found
          25 #six create 4 -> created",
     )
     .await;
@@ -125,16 +125,16 @@ async fn a15_what_is_no_clients_business_is_refused() {
     refused(&row, "length", with_id(bundle), Rule::MalformedMessage).await;
     let before = row.events().await;
     row.check(
-        "5 a: reserve 1 alice 3 -> reserved epoch=1 deadline=8
+        "5 a: acquire 1 alice 3 -> granted fencing_token=1 deadline=8
          4 create 1 -> slot_backwards
-         7 reserve 1 bob 3 -> resource_busy",
+         7 acquire 1 bob 3 -> resource_busy",
     )
     .await;
     // Two asked, two answered, and nothing of the third.
     assert_eq!(row.events().await, before + 4);
     assert!(row.expired("a").await.is_empty());
     row.check(
-        "8 reserve 1 bob 3 -> resource_busy\n 8 reserve 1 bob 3 -> reserved epoch=1 deadline=11",
+        "8 acquire 1 bob 3 -> resource_busy\n 8 acquire 1 bob 3 -> granted fencing_token=1 deadline=11",
     )
     .await;
     assert_eq!(row.expired("a").await, [8]);
@@ -153,7 +153,7 @@ async fn a16_a_slot_whose_window_has_no_end_is_refused() {
     assert_eq!(row.events().await, before);
     row.check(
         "max-24 create 1 -> already_exists
-         max-24 reserve 1 alice 16 -> reserved epoch=1 deadline=18446744073709551607",
+         max-24 acquire 1 alice 16 -> granted fencing_token=1 deadline=18446744073709551607",
     )
     .await;
     assert!(
@@ -162,7 +162,7 @@ async fn a16_a_slot_whose_window_has_no_end_is_refused() {
             .events()
             .await
             .iter()
-            .all(|(_, event)| !matches!(event, Event::ReservationExpired(_))),
+            .all(|(_, event)| !matches!(event, Event::LeaseExpired(_))),
         "{TENANT} let nothing expire"
     );
     row.end().await;
