@@ -6,6 +6,8 @@
 
 mod config;
 mod decide;
+#[cfg(any(test, feature = "model"))]
+pub mod model;
 mod space;
 
 pub use config::Config;

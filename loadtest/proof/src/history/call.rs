@@ -1,5 +1,6 @@
 //! What a client saw of one call, and what the ledger says.
 
+use named_resources::{LeaseView, model::Ruled};
 use serde::{Deserialize, Serialize};
 use vocab::{LeaseState, ResourceAnswer, ResourceAsk, Rule, Slot, Token};
 
@@ -179,6 +180,28 @@ impl Decision {
         Self {
             answer,
             retire_after,
+        }
+    }
+
+    /// What the model says; `event_no` is what a lease is called if it grants one.
+    pub fn ruled(event_no: u64, said: Ruled<ResourceAnswer>) -> Self {
+        match said {
+            Ok(answer) => Self::of(event_no, &answer),
+            Err(rule) => Answer::refused(rule).into(),
+        }
+    }
+}
+
+impl Found {
+    pub fn ruled(found: Ruled<&LeaseView>) -> Self {
+        match found {
+            Ok(found) => Self::Lease {
+                state: found.state,
+                fencing_token: found.fencing_token,
+                holder: found.holder.clone(),
+                deadline: found.deadline,
+            },
+            Err(rule) => Self::Refused { rule },
         }
     }
 }

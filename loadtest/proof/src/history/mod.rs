@@ -1,4 +1,4 @@
-//! Checks what clients saw of named resources against the ledger: strict serializability, by a model of its own.
+//! Checks what clients saw of named resources against the ledger: strict serializability, by a naive model of them.
 //!
 //! A history is what was seen from outside: calls with the moments of their invocation and answer, reads, and what the
 //! ledger says was decided. Since the ledger gives the order away, nothing has to be searched for: it is enough that
@@ -18,7 +18,6 @@ mod command;
 pub mod drive;
 mod ledger;
 mod lines;
-mod model;
 mod order;
 mod recorder;
 mod replay;
@@ -31,7 +30,6 @@ pub use call::{Answer, Call, Decision, Entry, Fact, Found, Read, Seen};
 pub use check::{Summary, check};
 pub use command::{Options, run};
 pub use lines::{BadLine, read_lines, write_lines};
-pub use model::Model;
 pub use recorder::{CallNo, Recorder, Sent};
 pub use violation::{Broken, Party, Violation};
 
@@ -53,6 +51,20 @@ pub struct Bounds {
     pub history_slots: u64,
     /// Leases of one deadline.
     pub expirations_max: usize,
+}
+
+/// Those of them that the decider of the resources is given.
+impl From<Bounds> for named_resources::Bounds {
+    fn from(bounds: Bounds) -> Self {
+        Self {
+            resources_max: bounds.resources_max as u64,
+            leases_max: bounds.leases_max as u64,
+            bundle_max: bounds.members_max,
+            ttl_slots_max: bounds.ttl_slots_max,
+            history_slots: bounds.history_slots,
+            expirations_per_slot_max: bounds.expirations_max,
+        }
+    }
 }
 
 /// All that was seen.

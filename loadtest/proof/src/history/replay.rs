@@ -1,10 +1,11 @@
 //! The ledger's decisions, once more by the model.
 
 use super::{
-    Answer, Bounds, Broken, Decision, Entry, Fact, History, Party, Read, Violation, model::Model,
+    Answer, Bounds, Broken, Decision, Entry, Fact, Found, History, Party, Read, Violation,
 };
+use named_resources::model::Model;
 use std::collections::BTreeMap;
-use vocab::{ResourceAsk, Token};
+use vocab::{LeaseNo, ResourceAsk, Token};
 
 struct Replay<'a> {
     bounds: Bounds,
@@ -37,12 +38,14 @@ pub fn replay(history: &History) -> Result<(), Violation> {
 impl<'a> Replay<'a> {
     fn model(&mut self, tenant: &'a Token) -> &mut Model {
         let bounds = self.bounds;
-        let fresh = || Model::new(bounds);
+        let fresh = || Model::new(bounds.into());
         self.models.entry(tenant).or_insert_with(fresh)
     }
 
     fn read(&mut self, read: &'a Read) -> Result<(), Violation> {
-        let expected = self.model(&read.tenant).look(read.slot, read.lease);
+        let model = self.model(&read.tenant);
+        let found = model.lease(LeaseNo(read.lease), read.slot);
+        let expected = Found::ruled(found);
         if expected == read.found {
             return Ok(());
         }
@@ -60,7 +63,8 @@ impl<'a> Replay<'a> {
                 fencing_token,
                 retire_after,
             } => {
-                let expired = self.model(&entry.tenant).expire(entry.slot, *lease);
+                let of = LeaseNo(*lease);
+                let expired = self.model(&entry.tenant).expire_due(of, entry.slot);
                 match expired == Some((*fencing_token, *retire_after)) {
                     true => Ok(()),
                     false => Err(Broken::WrongExpiry),
@@ -83,7 +87,9 @@ impl<'a> Replay<'a> {
             Answer::Granted { lease, .. } => lease,
             _ => self.issued.saturating_add(1),
         };
-        let expected = self.model(&entry.tenant).ask(entry.slot, ask, number);
+        let model = self.model(&entry.tenant);
+        let ruled = model.ask(LeaseNo(number), ask, entry.slot, None);
+        let expected = Decision::ruled(number, ruled);
         if expected != said {
             return Err(differs(expected, said));
         }

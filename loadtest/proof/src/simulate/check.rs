@@ -1,7 +1,8 @@
 //! Reads the ledger with eyes of its own and knows what must hold at every position of it.
 //!
 //! Nothing here is shared with what it checks: frames are decoded from the contract's messages, the model is naive,
-//! and each rule is written down a second time. Files: one per part of the ledger.
+//! and each rule is written down a second time. Files: one per part of the ledger. The rules of named resources are
+//! those of their kernel's model, which shares no code with it.
 
 mod allocations;
 mod asked;
@@ -215,7 +216,7 @@ impl Checker {
     }
 
     /// Leases that were granted, for whoever wants to confirm, release or revoke one.
-    pub fn granted(&self) -> impl Iterator<Item = &Granted> {
+    pub fn granted(&self) -> Vec<Granted<'_>> {
         self.resources.granted()
     }
 

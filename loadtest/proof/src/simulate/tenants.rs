@@ -31,7 +31,7 @@ const LONG: &str = "-of-a-department-with-a-long-name";
 pub struct Known<'a> {
     /// Allocations that could be cancelled, and whose they are.
     pub allocations: Vec<(u64, String)>,
-    pub granted: Vec<&'a Granted>,
+    pub granted: Vec<Granted<'a>>,
     pub now_ms: i64,
 }
 

@@ -30,7 +30,7 @@ pub use profile::Rare;
 use profile::{AMPLE_BYTES, FaultProfile, began_ms, capacity, faults, limits};
 use prost::Message;
 use quota::domain::Quota;
-use scheduler::domain::{Bounds, Config as SchedulerConfig, Scheduler};
+use scheduler::domain::{Config as SchedulerConfig, Scheduler};
 use schemas::v1;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -140,7 +140,7 @@ impl World {
                 window_slots: limits.bounds.window_slots,
             },
             scheduler: SchedulerConfig {
-                leases: bounds(&limits),
+                reservations: limits.bounds.into(),
                 slot_ms: limits.slot_ms,
             },
             nodes: NodeConfig {
@@ -422,7 +422,7 @@ impl World {
             allocations: allocations
                 .map(|(no, tenant)| (no, tenant.to_owned()))
                 .collect(),
-            granted: self.checker.granted().collect(),
+            granted: self.checker.granted(),
             now_ms: self.clock.now_ms(),
         };
         let ask = self.tenants.next(&known, &mut self.random);
@@ -557,18 +557,6 @@ impl World {
 /// The world's own names are tokens.
 pub(super) fn token(text: &str) -> Token {
     Token::new(text).unwrap_or_else(|_| unreachable!("{text} is a token"))
-}
-
-fn bounds(limits: &Limits) -> Bounds {
-    let bounds = limits.bounds;
-    Bounds {
-        resources_max: bounds.resources_max as u64,
-        leases_max: bounds.leases_max as u64,
-        bundle_max: bounds.members_max,
-        ttl_slots_max: bounds.ttl_slots_max,
-        history_slots: bounds.history_slots,
-        expirations_per_slot_max: bounds.expirations_max,
-    }
 }
 
 /// In the checker's words.

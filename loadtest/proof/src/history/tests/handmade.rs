@@ -2,11 +2,9 @@
 
 use super::{
     super::{Answer, Call, Decision, Entry, Fact, History, Seen},
-    BOUNDS,
-    kernel::ask,
-    token, verdict,
+    BOUNDS, token, verdict,
 };
-use vocab::Rule;
+use vocab::{ResourceAsk, Rule};
 
 /// Lines of `call <id> <invoked>..<answered> <ask> [=> <lsn> <answer>]`, with nothing behind the dots for a call without
 /// an answer and `-` as the position of what was not taken, and of `at <lsn> <slot> <id> <ask> => <answer>`, which is what
@@ -72,6 +70,20 @@ pub fn entry(words: &[&str], outcome: &str) -> Entry {
         tenant: token("t"),
         slot: number(words[1]),
         fact,
+    }
+}
+
+pub fn ask(words: &[&str]) -> ResourceAsk {
+    match *words {
+        ["create", name] => ResourceAsk::Create {
+            resource: token(name),
+        },
+        ["acquire", name, holder, ttl] => ResourceAsk::Acquire {
+            resources: vec![token(name)],
+            holder: token(holder),
+            ttl_slots: number(ttl),
+        },
+        _ => panic!("not an ask: {words:?}"),
     }
 }
 

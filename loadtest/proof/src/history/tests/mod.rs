@@ -3,7 +3,6 @@
 mod corrupt;
 mod generate;
 mod handmade;
-mod kernel;
 mod tape;
 
 use super::{Bounds, History, check};

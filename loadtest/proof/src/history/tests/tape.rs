@@ -4,8 +4,7 @@ use super::{
     super::{Answer, BadLine, Recorder, Sent, read_lines, write_lines},
     BOUNDS,
     generate::history,
-    handmade::entry,
-    kernel::ask,
+    handmade::{ask, entry},
     token, verdict,
 };
 

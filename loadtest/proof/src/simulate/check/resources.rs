@@ -1,21 +1,20 @@
-//! Named resources: everything that was asked is decided in its order, as the history checker's naive model of the
-//! lease kernel decides it.
+//! Named resources: everything that was asked is decided in its order, as the naive model of the lease kernel
+//! decides it.
 
 use super::{Invariant, Place, Violation};
-use crate::history::{Answer, Bounds, Decision, Model};
+use crate::history::Bounds;
+use named_resources::model::{Model, Ruled};
 use schemas::v1::{self, event::Kind, resource_asked, resource_decided};
 use std::collections::{BTreeMap, VecDeque};
-use vocab::{LeaseNo, ResourceAsk, Rule, Token};
+use vocab::{LeaseNo, ResourceAnswer, ResourceAsk, Rule, Token};
 
 /// A lease as its tenant knows it.
-#[derive(Debug, Clone)]
-pub struct Granted {
+#[derive(Debug, Clone, Copy)]
+pub struct Granted<'a> {
     pub no: u64,
-    pub tenant: String,
-    pub holder: String,
+    pub tenant: &'a str,
+    pub holder: &'a Token,
     pub fencing_token: u64,
-    /// It holds its resources.
-    live: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -30,8 +29,6 @@ struct Asked {
 #[derive(Debug)]
 struct Tenant {
     model: Model,
-    /// The latest that was asked or expired at.
-    slot: u64,
     /// The limits of live leases, by position.
     limits: Vec<(u64, Option<u64>)>,
 }
@@ -42,7 +39,6 @@ pub struct Resources {
     slot_ms: u64,
     asked: VecDeque<Asked>,
     tenants: BTreeMap<String, Tenant>,
-    granted: BTreeMap<u64, Granted>,
 }
 
 fn token(text: &str) -> Option<Token> {
@@ -83,39 +79,27 @@ fn ask_of(e: &v1::ResourceAsked) -> Option<ResourceAsk> {
     })
 }
 
-/// What an event says that was decided; of a refusal only the rule counts.
-fn decision_of(at: &Place, e: &v1::ResourceDecided) -> Option<Decision> {
+/// What an event says that was decided.
+fn said(e: &v1::ResourceDecided) -> Option<Ruled<ResourceAnswer>> {
     use resource_decided::Answer as Said;
-    let (answer, retire_after) = match e.answer.as_ref()? {
-        Said::Created(_) => (Answer::Created, None),
-        Said::Granted(deadline) => {
-            let granted = Answer::Granted {
-                lease: at.no,
-                fencing_token: 1,
-                deadline: *deadline,
-            };
-            (granted, None)
-        }
-        Said::Confirmed(_) => (Answer::Confirmed, None),
-        Said::Released(end) => (
-            Answer::Released {
-                fencing_token: end.fencing_token,
-            },
-            Some(end.retire_after),
-        ),
-        Said::Revoked(fencing_token) => (
-            Answer::Revoked {
-                fencing_token: *fencing_token,
-            },
-            None,
-        ),
-        Said::Reclaimed(retire_after) => (Answer::Reclaimed, Some(*retire_after)),
-        Said::Refused(refusal) => (Answer::refused(Rule::from_number(refusal.rule)?), None),
-    };
-    Some(Decision {
-        answer,
-        retire_after,
-    })
+    Some(Ok(match e.answer.as_ref()? {
+        Said::Created(_) => ResourceAnswer::Created,
+        Said::Granted(deadline) => ResourceAnswer::Granted {
+            deadline: *deadline,
+        },
+        Said::Confirmed(_) => ResourceAnswer::Confirmed,
+        Said::Released(end) => ResourceAnswer::Released {
+            fencing_token: end.fencing_token,
+            retire_after: end.retire_after,
+        },
+        Said::Revoked(fencing_token) => ResourceAnswer::Revoked {
+            fencing_token: *fencing_token,
+        },
+        Said::Reclaimed(retire_after) => ResourceAnswer::Reclaimed {
+            retire_after: *retire_after,
+        },
+        Said::Refused(refusal) => return Some(Err(Rule::from_number(refusal.rule)?)),
+    }))
 }
 
 impl Tenant {
@@ -132,12 +116,23 @@ impl Resources {
             slot_ms,
             asked: VecDeque::new(),
             tenants: BTreeMap::new(),
-            granted: BTreeMap::new(),
         }
     }
 
-    pub fn granted(&self) -> impl Iterator<Item = &Granted> {
-        self.granted.values()
+    /// All that ever were, by number.
+    pub fn granted(&self) -> Vec<Granted<'_>> {
+        let mut all = Vec::new();
+        for (tenant, of) in &self.tenants {
+            let leases = of.model.leases().iter();
+            all.extend(leases.map(|(no, found)| Granted {
+                no: no.0,
+                tenant,
+                holder: &found.holder,
+                fencing_token: found.fencing_token,
+            }));
+        }
+        all.sort_by_key(|granted| granted.no);
+        all
     }
 
     fn tenant(&mut self, name: &str) -> &mut Tenant {
@@ -145,8 +140,7 @@ impl Resources {
         self.tenants
             .entry(name.to_owned())
             .or_insert_with(|| Tenant {
-                model: Model::new(bounds),
-                slot: 0,
+                model: Model::new(bounds.into()),
                 limits: Vec::new(),
             })
     }
@@ -180,116 +174,47 @@ impl Resources {
         let next = self.asked.pop_front();
         let asked = next.filter(|asked| asked.no == e.request && at.saw(asked.lsn));
         let asked = asked.ok_or_else(|| wrong(format!("{e:?} decides out of turn")))?;
-        let said = decision_of(at, e).ok_or_else(|| wrong(format!("{e:?} cannot be read")))?;
-        let last = self.granted.last_key_value().map_or(0, |(no, _)| *no);
+        let said = said(e).ok_or_else(|| wrong(format!("{e:?} cannot be read")))?;
+        let last = self.granted().last().map_or(0, |granted| granted.no);
         at.rule(at.no > last, Invariant::Terminal, || {
             format!("{} was a lease before", at.no)
         })?;
-        let over_limit = said.answer == Answer::refused(Rule::QuotaExceeded);
-        let live = self.live(&asked.tenant);
         let tenant = self.tenant(&asked.tenant);
         let limit = tenant.limit(at);
         // A request whose slot lies before the latest is of the latest.
-        let slot = asked.slot.max(tenant.slot);
-        tenant.slot = slot;
-        let mut model = tenant.model.clone();
-        let expected = model.ask(slot, &asked.ask, at.no);
-        if over_limit {
-            // The limit is looked at after the request, and before there is room for it.
-            let else_granted = matches!(
-                expected.answer,
-                Answer::Granted { .. }
-                    | Answer::Refused {
-                        rule: Rule::LeaseTableFull | Rule::ExpirationIndexFull
-                    }
-            );
-            let rightly = else_granted && limit.is_some_and(|limit| live >= limit);
-            return at.rule(rightly, Invariant::Lease, || {
-                format!("quota exceeded for {asked:?} with {live} live of {limit:?}")
-            });
-        }
-        tenant.model = model;
-        if expected != said {
-            return Err(wrong(format!(
-                "{asked:?} at {slot}: {said:?}, not {expected:?}"
-            )));
-        }
-        self.changed(at, &asked, said.answer, (live, limit))
-    }
-
-    fn live(&self, tenant: &str) -> u64 {
-        let live = |granted: &&Granted| granted.tenant == tenant && granted.live;
-        self.granted.values().filter(live).count() as u64
-    }
-
-    fn changed(
-        &mut self,
-        at: &Place,
-        asked: &Asked,
-        answer: Answer,
-        (live, limit): (u64, Option<u64>),
-    ) -> Result<(), Violation> {
-        let of = match (&asked.ask, answer) {
-            (ResourceAsk::Acquire { holder, .. }, Answer::Granted { fencing_token, .. }) => {
-                let granted = Granted {
-                    no: at.no,
-                    tenant: asked.tenant.clone(),
-                    holder: holder.to_string(),
-                    fencing_token,
-                    live: true,
-                };
-                self.granted.insert(at.no, granted);
-                let within = limit.is_none_or(|limit| live < limit);
-                return at.rule(within, Invariant::Quota, || {
-                    format!("{asked:?} is granted with {live} live of {limit:?}")
-                });
-            }
-            (
-                ResourceAsk::Release { lease, .. }
-                | ResourceAsk::Revoke { lease }
-                | ResourceAsk::Reclaim { lease },
-                answer,
-            ) => (lease.0, answer),
-            _ => return Ok(()),
+        let slot = asked.slot.max(tenant.model.slot());
+        let no = LeaseNo(at.no);
+        let expected = tenant.model.ask(no, &asked.ask, slot, limit);
+        let over_limit = expected == Err(Rule::QuotaExceeded) && said.is_ok();
+        let invariant = match over_limit {
+            true => Invariant::Quota,
+            false => Invariant::Lease,
         };
-        if let Some(granted) = self.granted.get_mut(&of.0) {
-            match of.1 {
-                Answer::Released { fencing_token } => {
-                    (granted.fencing_token, granted.live) = (fencing_token, false)
-                }
-                Answer::Revoked { fencing_token } => granted.fencing_token = fencing_token,
-                Answer::Reclaimed => granted.live = false,
-                _ => {}
-            }
-        }
-        Ok(())
+        at.rule(said == expected, invariant, || {
+            format!("{asked:?} at {slot} with limit {limit:?}: {said:?}, not {expected:?}")
+        })
     }
 
     /// Late or on time, by the clock or by what requests have said.
     pub fn expired(&mut self, at: &Place, e: &v1::LeaseExpired) -> Result<(), Violation> {
         let slot_ms = self.slot_ms;
-        let tenant = self.tenant(&e.tenant);
+        let model = &mut self.tenant(&e.tenant).model;
+        let before = model.slot();
         let latest = match slot_ms {
-            0 => tenant.slot,
-            length => tenant.slot.max(u64::try_from(at.now).unwrap_or(0) / length),
+            0 => before,
+            length => before.max(u64::try_from(at.now).unwrap_or(0) / length),
         };
-        let before = tenant.slot;
         at.rule(
             (before..=latest).contains(&e.slot),
             Invariant::Expiry,
             || format!("{e:?}, but the slot is {before} to {latest}"),
         )?;
-        tenant.slot = e.slot;
-        let expired = tenant.model.expire(e.slot, e.lease);
+        let expired = model.expire_due(LeaseNo(e.lease), e.slot);
         at.rule(
             expired == Some((e.fencing_token, e.retire_after)),
             Invariant::Expiry,
-            || format!("{e:?}, not {expired:?}: {:?}", tenant.model),
-        )?;
-        if let Some(granted) = self.granted.get_mut(&e.lease) {
-            (granted.fencing_token, granted.live) = (e.fencing_token, false);
-        }
-        Ok(())
+            || format!("{e:?}, not {expired:?}: {model:?}"),
+        )
     }
 
     /// A watermark is a promise: what lies below it has been decided.

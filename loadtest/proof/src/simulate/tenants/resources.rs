@@ -43,7 +43,7 @@ impl Slots {
     pub fn wish(
         &mut self,
         tenant: &str,
-        granted: &[&Granted],
+        granted: &[Granted<'_>],
         random: &mut Seeded,
     ) -> (Verb, Expect) {
         let slot = self.say(random);
@@ -72,7 +72,7 @@ impl Slots {
     }
 
     /// Mostly one's own, known rightly; a recent one, or one that never was.
-    fn target(&self, tenant: &str, granted: &[&Granted], random: &mut Seeded) -> Target {
+    fn target(&self, tenant: &str, granted: &[Granted<'_>], random: &mut Seeded) -> Target {
         let own = granted.iter().rev();
         let own: Vec<_> = own
             .filter(|one| one.tenant == tenant || random.chance(50))
@@ -87,7 +87,7 @@ impl Slots {
             },
             |one| Target {
                 no: one.no,
-                holder: one.holder.clone(),
+                holder: one.holder.to_string(),
                 fencing_token: one.fencing_token,
             },
         );

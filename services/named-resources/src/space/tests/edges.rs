@@ -2,6 +2,7 @@
 
 use super::{check, check_with, small};
 use crate::space::Bounds;
+use vocab::LeaseState;
 
 const THREE: &str = "
     0 create a -> created
@@ -120,4 +121,10 @@ fn without_a_history_an_ended_one_is_found_at_its_last_slot_only() {
         end acquire y ann 1 a -> slot_overflow
     ";
     check_with(&bounds, None, &format!("{THREE}{lines}"));
+}
+
+#[test]
+fn ended_states_are_the_ended_ones() {
+    let ended = LeaseState::ALL.map(LeaseState::has_ended);
+    assert_eq!(ended, [false, false, false, true, true, true]);
 }

@@ -1,4 +1,4 @@
-//! Tests read as a table: each line is an ask at a slot, and what came of it.
+//! Tests read as a table: each line is an ask at a slot, and what came of it, in the kernel and in the model.
 //!
 //! ```text
 //! 3  acquire x ann 5 a b -> until 8        ann is granted x for 5 slots; a and b are its members
@@ -8,14 +8,15 @@
 //! 8  show a              -> confirmed v2 x
 //! ```
 
+mod both;
 mod conformance;
 mod edges;
 mod illegal;
-mod model;
 mod properties;
 mod world;
 
 use super::*;
+use both::Both;
 use std::collections::BTreeMap;
 use vocab::Token;
 
@@ -38,17 +39,15 @@ pub fn check(lines: &str) {
 
 pub fn check_with(bounds: &Bounds, limit: Option<u64>, lines: &str) {
     let mut table = Table {
-        space: Space::default(),
+        both: Both::new(bounds, limit),
         no: LeaseNo(0),
         leases: BTreeMap::new(),
-        bounds: bounds.clone(),
-        limit,
     };
     let lines = lines.lines().map(str::trim).filter(|line| !line.is_empty());
     for line in lines {
         let (said, expected) = line.split_once("->").expect("ask -> answer");
         assert_eq!(table.run(said), expected.trim(), "{line}");
-        table.space = restored(&table.space);
+        table.both.restore();
     }
 }
 
@@ -69,12 +68,10 @@ pub fn token(name: &str) -> Token {
 }
 
 struct Table {
-    space: Space,
+    both: Both,
     /// Each line is an event.
     no: LeaseNo,
     leases: BTreeMap<String, LeaseNo>,
-    bounds: Bounds,
-    limit: Option<u64>,
 }
 
 impl Table {
@@ -92,7 +89,7 @@ impl Table {
                     holder: token(holder),
                     ttl_slots: number(ttl_slots),
                 };
-                let answer = self.ask(&ask, slot);
+                let answer = spoken(&self.both.ask(self.no, &ask, slot));
                 if answer.starts_with("until") {
                     self.leases.insert(name.into(), self.no);
                 }
@@ -118,16 +115,7 @@ impl Table {
             ["show", name] => return self.show(name, slot),
             _ => unreachable!("no such ask: {said}"),
         };
-        self.ask(&ask, slot)
-    }
-
-    fn ask(&mut self, ask: &ResourceAsk, slot: Slot) -> String {
-        let answer = self.space.decide(ask, slot, self.limit, &self.bounds);
-        let again = self.space.decide(ask, slot, self.limit, &self.bounds);
-        assert_eq!(answer, again);
-        let fits = self.space.apply(self.no, ask, slot, &answer);
-        assert_eq!(fits, Ok(()));
-        spoken(&answer)
+        spoken(&self.both.ask(self.no, &ask, slot))
     }
 
     /// A name of a lease, or the number of an event.
@@ -137,23 +125,17 @@ impl Table {
     }
 
     fn expire(&mut self, no: LeaseNo, deadline: Slot, slot: Slot) -> String {
-        let expiry = self.space.decide_expiry(no, deadline, slot, &self.bounds);
-        match expiry {
-            Ok(Some(expiry)) => {
-                let fits = self.space.expire(no, slot, expiry.retire_after);
-                assert_eq!(fits, Ok(()));
-                format!(
-                    "expired {} until {}",
-                    expiry.fencing_token, expiry.retire_after
-                )
+        match self.both.expire(no, deadline, slot) {
+            Ok(Some((fencing_token, retire_after))) => {
+                format!("expired {fencing_token} until {retire_after}")
             }
             Ok(None) => "noop".into(),
-            Err(refusal) => refusal.rule.name().into(),
+            Err(rule) => rule.name().into(),
         }
     }
 
     fn show(&self, name: &str, slot: Slot) -> String {
-        if let Some(resource) = self.space.resource(&token(name)) {
+        if let Some(resource) = self.both.resource(&token(name)) {
             let state = format!("{:?} v{}", resource.state, resource.version).to_lowercase();
             let holder = resource.lease.map(|no| {
                 let mut named = self.leases.iter().filter(|(_, of)| **of == no);
@@ -161,14 +143,14 @@ impl Table {
             });
             return state + &holder.unwrap_or_default();
         }
-        match self.space.lease(self.named(name), slot) {
+        match self.both.lease(self.named(name), slot) {
             Ok(view) => {
                 let members = view.resources.iter().map(Token::as_str);
                 let mut words = vec![view.state.name(), view.holder.as_str()];
                 words.extend(members);
                 format!("{} fencing_token {}", words.join(" "), view.fencing_token)
             }
-            Err(refusal) => refusal.rule.name().into(),
+            Err(rule) => rule.name().into(),
         }
     }
 }

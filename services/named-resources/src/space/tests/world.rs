@@ -1,10 +1,7 @@
-//! The kernel and the model side by side: whatever is done is done to both, and they agree.
+//! Random steps, which are taken by the kernel and the model; after each of them they agree.
 
-use super::{
-    model::{Entry, Model, Says},
-    restored, small, token,
-};
-use crate::space::{Bounds, ResourceState, Space};
+use super::{both::Both, small, token};
+use crate::{LeaseView, space::Bounds};
 use std::collections::BTreeMap;
 use vocab::{LeaseNo, LeaseState as State, ResourceAnswer, ResourceAsk, Slot};
 
@@ -32,49 +29,42 @@ pub enum Ask {
 }
 
 pub struct World {
-    pub space: Space,
-    model: Model,
-    bounds: Bounds,
-    limit: Option<u64>,
+    both: Both,
     slot: Slot,
     no: u64,
     ended: BTreeMap<u64, State>,
 }
 
 impl World {
-    pub fn new(limit: Option<u64>) -> Self {
+    pub fn new(limit: Option<u64>, begin: Slot) -> Self {
+        let bounds = Bounds {
+            resources_max: 6,
+            ..small()
+        };
         Self {
-            space: Space::default(),
-            model: Model::default(),
-            bounds: Bounds {
-                resources_max: 6,
-                ..small()
-            },
-            limit,
-            slot: 0,
+            both: Both::new(&bounds, limit),
+            slot: begin,
             no: 0,
             ended: BTreeMap::new(),
         }
     }
 
     /// The one that was granted so many grants ago, or something that is no lease.
-    fn recent(&self, of: u8) -> (u64, Option<&Entry>) {
-        let found = self.model.leases.iter().rev().nth(of.into());
-        (found.map_or(u64::from(of), |entry| entry.no), found)
+    fn recent(&self, of: u8) -> (LeaseNo, Option<&LeaseView>) {
+        match self.both.model.leases().iter().rev().nth(of.into()) {
+            Some((no, lease)) => (*no, Some(lease)),
+            None => (LeaseNo(of.into()), None),
+        }
     }
 
     fn claim(&self, of: u8, wrong: u8, off: i8) -> (LeaseNo, vocab::Token, u64) {
-        let (no, entry) = self.recent(of);
-        let holder = match (wrong, entry) {
-            (0, Some(entry)) => token(&entry.holder),
+        let (no, found) = self.recent(of);
+        let holder = match (wrong, found) {
+            (0, Some(found)) => found.holder.clone(),
             _ => token(&format!("h{wrong}")),
         };
-        let fencing_token = entry.map_or(1, |entry| entry.fencing_token);
-        (
-            LeaseNo(no),
-            holder,
-            fencing_token.saturating_add_signed(off.into()),
-        )
+        let fencing_token = found.map_or(1, |found| found.fencing_token);
+        (no, holder, fencing_token.saturating_add_signed(off.into()))
     }
 
     fn asked(&self, ask: &Ask) -> ResourceAsk {
@@ -103,35 +93,34 @@ impl World {
                 }
             }
             Ask::Revoke(of) => ResourceAsk::Revoke {
-                lease: LeaseNo(self.recent(*of).0),
+                lease: self.recent(*of).0,
             },
             Ask::Reclaim(of) => ResourceAsk::Reclaim {
-                lease: LeaseNo(self.recent(*of).0),
+                lease: self.recent(*of).0,
             },
         }
+    }
+
+    pub fn digest(&self) -> ledger::Digest {
+        ledger::state_digest(&self.both.space)
     }
 
     pub fn ask(&mut self, ask: &Ask) {
         self.no += 1;
         let ask = self.asked(ask);
-        let answer = self.space.decide(&ask, self.slot, self.limit, &self.bounds);
-        let fits = self.space.apply(LeaseNo(self.no), &ask, self.slot, &answer);
-        assert_eq!(fits, Ok(()));
-        let expected = self
-            .model
-            .ask(self.no, &ask, self.slot, self.limit, &self.bounds);
-        assert_eq!(said(&answer), expected, "{ask:?} at {}", self.slot);
+        let answer = self.both.ask(LeaseNo(self.no), &ask, self.slot);
         self.no_other_answer_fits(&ask, &answer);
     }
 
     /// An ask that was refused, or was done already, cannot be applied as if it had been granted.
     fn no_other_answer_fits(&mut self, ask: &ResourceAsk, answer: &ResourceAnswer) {
-        let before = self.space.clone();
+        let space = &mut self.both.space;
+        let before = space.clone();
         let (fencing_token, retire_after) = (2, self.slot);
         let others = [
             ResourceAnswer::Created,
             ResourceAnswer::Granted {
-                deadline: self.slot + 1,
+                deadline: self.slot.saturating_add(1),
             },
             ResourceAnswer::Confirmed,
             ResourceAnswer::Released {
@@ -156,88 +145,49 @@ impl World {
             if at == of && !granted {
                 continue;
             }
-            let fits = self.space.apply(LeaseNo(self.no), ask, self.slot, other);
+            let fits = space.apply(LeaseNo(self.no), ask, self.slot, other);
             assert!(fits.is_err(), "{other:?} to {ask:?}");
-            assert_eq!(self.space, before);
+            assert_eq!(*space, before);
         }
-    }
-
-    fn expire(&mut self, no: u64, deadline: Slot) {
-        let of = LeaseNo(no);
-        let decided = self
-            .space
-            .decide_expiry(of, deadline, self.slot, &self.bounds);
-        let expected = self.model.expire(no, deadline, self.slot, &self.bounds);
-        let said = match decided {
-            Ok(Some(expiry)) => {
-                let fits = self.space.expire(of, self.slot, expiry.retire_after);
-                assert_eq!(fits, Ok(()));
-                Says::Yes(vec![expiry.fencing_token, expiry.retire_after])
-            }
-            Ok(None) => Says::Yes(vec![]),
-            Err(refusal) => Says::No(refusal.rule),
-        };
-        assert_eq!(said, expected, "{no} at {}", self.slot);
     }
 
     pub fn step(&mut self, step: &Step) {
         match step {
             Step::Ask(ask) => self.ask(ask),
             Step::Expire(of, off) => {
-                let (no, entry) = self.recent(*of);
-                let deadline = entry.map_or(self.slot, |entry| entry.deadline);
-                self.expire(no, deadline.saturating_add_signed((*off).into()));
+                let (no, found) = self.recent(*of);
+                let deadline = found.map_or(self.slot, |found| found.deadline);
+                let deadline = deadline.saturating_add_signed((*off).into());
+                self.both.expire(no, deadline, self.slot).ok();
             }
             Step::ExpireDue => {
-                let due: Vec<_> = self.space.due(self.slot).collect();
-                due.iter()
-                    .for_each(|(no, deadline)| self.expire(no.0, *deadline));
+                let due: Vec<_> = self.both.space.due(self.slot).collect();
+                for (no, deadline) in due {
+                    self.both.expire(no, deadline, self.slot).ok();
+                }
             }
             Step::Wait(slots) => self.slot = self.slot.saturating_add_signed((*slots).into()),
-            Step::Restore => self.space = restored(&self.space),
+            Step::Restore => self.both.restore(),
         }
         self.agree();
     }
 
     fn agree(&mut self) {
-        let (space, model, history) = (&self.space, &self.model, self.bounds.history_slots);
-        assert_eq!(space.slot(), model.slot);
+        let Both { space, model, .. } = &self.both;
+        assert_eq!(space.slot(), model.slot());
         assert_eq!(space.live_leases(), model.live().count() as u64);
-        let mut due: Vec<_> = model.live().filter(|r| r.state == State::Granted).collect();
-        due.sort_by_key(|entry| (entry.deadline, entry.no));
-        let due: Vec<_> = due.iter().map(|r| (LeaseNo(r.no), r.deadline)).collect();
+        let due = model.due();
         assert_eq!(space.due(Slot::MAX).collect::<Vec<_>>(), due);
-        assert_eq!(
-            space.next_deadline(),
-            due.first().map(|(_, deadline)| *deadline)
-        );
-        for (name, version) in &model.resources {
-            let view = space.resource(&token(name)).expect("it was created");
-            let holder = model.holder_of(name);
-            let state = match holder.map(|entry| entry.state) {
-                None => ResourceState::Available,
-                Some(State::Granted) => ResourceState::Granted,
-                Some(State::Confirmed) => ResourceState::Confirmed,
-                Some(_) => ResourceState::Revoking,
-            };
-            let held = holder.map(|entry| LeaseNo(entry.no));
-            assert_eq!(
-                (view.version, view.state, view.lease),
-                (*version, state, held)
-            );
+        let next = due.first().map(|(_, deadline)| *deadline);
+        assert_eq!(space.next_deadline(), next);
+        for no in 0..=7 {
+            self.both.resource(&token(&format!("r{no}")));
         }
+        let (slot, history) = (model.slot(), self.both.bounds.history_slots);
         for no in 0..=self.no + 1 {
-            for slot in [model.slot, model.slot + 1, model.slot + history + 1] {
-                let found = space.lease(LeaseNo(no), slot);
-                let found = found
-                    .map(|r| (r.state, r.fencing_token, r.deadline))
-                    .map_err(|r| r.rule);
-                let expected = model.look(no, slot, history);
-                assert_eq!(
-                    found,
-                    expected.map(|r| (r.state, r.fencing_token, r.deadline)),
-                    "{no} at {slot}"
-                );
+            for later in [0, 1, history + 1] {
+                let slot = slot.saturating_add(later);
+                self.both.lease(LeaseNo(no), slot).ok();
             }
         }
         self.hold();
@@ -245,10 +195,16 @@ impl World {
 
     /// What the model cannot get wrong together with the kernel.
     fn hold(&mut self) {
-        let space = &self.space;
-        assert!(space.leases.len() as u64 <= self.bounds.leases_max);
-        assert!(space.resources.len() as u64 <= self.bounds.resources_max);
-        assert!(self.limit.is_none_or(|limit| space.live_leases() <= limit));
+        let Both {
+            space,
+            bounds,
+            limit,
+            ..
+        } = &self.both;
+        assert!(space.leases.len() as u64 <= bounds.leases_max);
+        assert!(space.resources.len() as u64 <= bounds.resources_max);
+        let live = space.live_leases();
+        assert!(limit.is_none_or(|limit| live <= limit));
         let mut held = BTreeMap::new();
         let mut deadlines: BTreeMap<Slot, usize> = BTreeMap::new();
         for (no, lease) in space.leases.iter() {
@@ -266,20 +222,6 @@ impl World {
             }
         }
         let most = deadlines.values().max().copied().unwrap_or_default();
-        assert!(most <= self.bounds.expirations_per_slot_max);
-    }
-}
-
-fn said(answer: &ResourceAnswer) -> Says {
-    match *answer {
-        ResourceAnswer::Created | ResourceAnswer::Confirmed => Says::Yes(vec![]),
-        ResourceAnswer::Granted { deadline } => Says::Yes(vec![deadline]),
-        ResourceAnswer::Released {
-            fencing_token,
-            retire_after,
-        } => Says::Yes(vec![fencing_token, retire_after]),
-        ResourceAnswer::Revoked { fencing_token } => Says::Yes(vec![fencing_token]),
-        ResourceAnswer::Reclaimed { retire_after } => Says::Yes(vec![retire_after]),
-        ResourceAnswer::Refused(ref refusal) => Says::No(refusal.rule),
+        assert!(most <= bounds.expirations_per_slot_max);
     }
 }

@@ -1,13 +1,15 @@
-//! A server that decides one message after the other, and clients that see it through a bad network.
+//! A server that decides one message after the other, as the kernel of named resources does, and clients that see it
+//! through a bad network.
 
 mod dice;
 mod server;
 
 use super::{
-    super::{CallNo, Entry, History, Read, Recorder, Sent, model::Model},
+    super::{CallNo, Entry, Found, History, Read, Recorder, Sent},
     BOUNDS, token,
 };
 pub use dice::Dice;
+use named_resources::Space;
 use server::Desk;
 use std::collections::BTreeMap;
 use vocab::{LeaseNo, ResourceAsk, Rule, Token};
@@ -64,7 +66,7 @@ pub fn history(seed: u64, steps: usize) -> History {
 impl World {
     fn new(seed: u64) -> Self {
         let desk = |_| Desk {
-            model: Model::new(BOUNDS),
+            space: Space::default(),
             operations: BTreeMap::new(),
             granted: Vec::new(),
             before: None,
@@ -226,7 +228,9 @@ impl World {
             named_lsn: None,
             lsn: 0,
             slot: 0,
-            found: self.desks[desk].model.look(0, lease),
+            found: Found::Refused {
+                rule: Rule::LeaseNotFound,
+            },
         };
         let at = now + 1 + self.dice.below(1_000);
         self.later(at, Step::Reads(read));

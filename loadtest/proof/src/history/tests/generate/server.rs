@@ -2,20 +2,20 @@
 
 use super::{TENANTS, World, desk_of};
 use crate::history::{
-    Answer, Entry, Fact, Read, Sent,
-    model::Model,
+    Answer, Decision, Entry, Fact, Found, Read, Sent,
     tests::{BOUNDS, token},
 };
+use named_resources::Space;
 use std::collections::BTreeMap;
-use vocab::{ResourceAsk, Rule, Slot, Token};
+use vocab::{LeaseNo, ResourceAsk, Rule, Slot, Token};
 
 /// One tenant's side of the server.
 pub struct Desk {
-    pub model: Model,
+    pub space: Space,
     pub operations: BTreeMap<Token, (ResourceAsk, Slot, u64, Answer)>,
     pub granted: Vec<(u64, Token)>,
-    /// What the model was at an earlier position.
-    pub before: Option<(u64, Slot, Model)>,
+    /// What there was at an earlier position.
+    pub before: Option<(u64, Slot, Space)>,
 }
 
 impl World {
@@ -37,7 +37,11 @@ impl World {
             None => {}
         }
         let number = self.event_no + 1;
-        let decision = self.desks[desk].model.ask(slot, &sent.ask, number);
+        let space = &mut self.desks[desk].space;
+        let answer = space.decide(&sent.ask, slot, None, &BOUNDS.into());
+        let fits = space.apply(LeaseNo(number), &sent.ask, slot, &answer);
+        assert_eq!(fits, Ok(()));
+        let decision = Decision::of(number, &answer);
         let fact = Fact::Decided {
             operation_id: sent.operation_id.clone(),
             ask: sent.ask.clone(),
@@ -56,17 +60,19 @@ impl World {
     }
 
     pub(super) fn expires(&mut self, slot: Slot, desk: usize) {
-        let granted = self.desks[desk].granted.clone();
-        for (lease, _) in granted {
-            let expired = self.desks[desk].model.expire(slot, lease);
-            if let Some((fencing_token, retire_after)) = expired {
-                let fact = Fact::Expired {
-                    lease,
-                    fencing_token,
-                    retire_after,
-                };
-                self.append(slot, desk, fact);
-            }
+        let due: Vec<_> = self.desks[desk].space.due(slot).collect();
+        for (no, deadline) in due {
+            let space = &mut self.desks[desk].space;
+            let expired = space.decide_expiry(no, deadline, slot, &BOUNDS.into());
+            let expiry = expired.ok().flatten().expect("it is due");
+            let fits = space.expire(no, slot, expiry.retire_after);
+            assert_eq!(fits, Ok(()));
+            let fact = Fact::Expired {
+                lease: no.0,
+                fencing_token: expiry.fencing_token,
+                retire_after: expiry.retire_after,
+            };
+            self.append(slot, desk, fact);
         }
     }
 
@@ -93,12 +99,14 @@ impl World {
         let slot = now / self.slot_ns;
         let at_named = self.dice.percent(30);
         let desk = &mut self.desks[desk_of(&read.tenant)];
-        let here = (self.lsn, slot, desk.model.clone());
+        let here = (self.lsn, slot, desk.space.clone());
         let before = desk.before.replace(here.clone());
         let named = before.filter(|_| at_named);
         read.named_lsn = named.as_ref().map(|(lsn, ..)| *lsn);
-        let (lsn, slot, model) = named.unwrap_or(here);
-        read.found = model.look(slot, read.lease);
+        let (lsn, slot, space) = named.unwrap_or(here);
+        let found = space.lease(LeaseNo(read.lease), slot);
+        let found = found.as_ref().map_err(|refusal| refusal.rule);
+        read.found = Found::ruled(found);
         (read.lsn, read.slot) = (lsn, slot);
         read.answered_ns = now + 1 + self.dice.below(500);
         self.recorder.read(read);
