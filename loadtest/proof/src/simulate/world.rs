@@ -140,7 +140,7 @@ impl World {
                 window_slots: limits.bounds.window_slots,
             },
             scheduler: SchedulerConfig {
-                reservations: limits.bounds.into(),
+                leases: limits.bounds.into(),
                 slot_ms: limits.slot_ms,
             },
             nodes: NodeConfig {
