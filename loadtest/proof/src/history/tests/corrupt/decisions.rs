@@ -64,10 +64,27 @@ pub fn undo_grant(history: &mut History, dice: &mut Dice) -> Option<()> {
     Some(())
 }
 
+/// At the end of the ledger, of the latest grant whose deadline has not come by then.
 pub fn expire_early(history: &mut History, _: &mut Dice) -> Option<()> {
-    let expired = |entry: &&mut Entry| matches!(entry.fact, Fact::Expired { .. });
-    let entry = history.ledger.iter_mut().find(expired)?;
-    entry.slot = 0;
+    let end = history.ledger.last()?.clone();
+    let mut grants = history.ledger.iter().rev();
+    let early = grants.find_map(|entry| match entry.answer() {
+        Some(Answer::Granted {
+            lease, deadline, ..
+        }) if deadline > end.slot => Some(Entry {
+            lsn: end.lsn + 1,
+            index: 0,
+            tenant: entry.tenant.clone(),
+            slot: end.slot,
+            fact: Fact::Expired {
+                lease,
+                fencing_token: 2,
+                retire_after: end.slot + history.bounds.history_slots,
+            },
+        }),
+        _ => None,
+    });
+    history.ledger.push(early?);
     Some(())
 }
 
