@@ -9,6 +9,7 @@ use vocab::{
     LeaseNo, LeaseState as State, ResourceAnswer as Answer, ResourceAsk as Ask, Rule, Slot, Token,
 };
 
+/// The resources and leases of one tenant.
 #[derive(Debug, Clone)]
 pub struct Model {
     bounds: Bounds,

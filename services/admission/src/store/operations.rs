@@ -113,7 +113,7 @@ pub struct Operation<'a> {
     by_slots: bool,
     /// Of a granted lease.
     lease_id: Option<Uuid>,
-    #[table(check = "fencing token > 0")]
+    #[table(check = "fencing_token > 0")]
     fencing_token: Option<u64>,
     #[table(check = "deadline_slot >= 0")]
     deadline_slot: Option<Wide>,

@@ -86,7 +86,7 @@ pub struct Lease<'a> {
     number: LeaseNo,
     #[table(fixed)]
     holder: &'a Token,
-    #[table(check = "fencing token > 0")]
+    #[table(check = "fencing_token > 0")]
     fencing_token: u64,
     state: LeaseState,
     /// In this state since then.

@@ -79,8 +79,8 @@ async fn every_object_says_its_state_since_when_and_why() {
         "type <> 'allocation'",
         &[
             "maintenance advance_reservation refused 1700000000009",
-            "research queue active 1700000000009",
             "7 lease confirmed 1700000000009",
+            "research queue active 1700000000009",
         ],
     )
     .await;
