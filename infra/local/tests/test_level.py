@@ -118,11 +118,11 @@ class Level(unittest.TestCase):
         return sorted(set(states), key=states.index)
 
     def silence_until_suspected(self, agent, name):
-        """A leader hears of a raised level half a second later, and suspects nobody while it hears nobody: once more, then."""
+        """A leader hears of a raised level half a second later, and suspects nobody while it hears nobody: then once more."""
 
         def silent():
             os.kill(agent.pid, signal.SIGSTOP)
-            self.wait(lambda: self.node(name) in ("suspect", "lost"), f"{name} is ready yet")
+            self.wait(lambda: self.node(name) in ("suspect", "lost"), f"{name} is still ready")
             suspected = self.node(name) == "suspect"
             os.kill(agent.pid, signal.SIGCONT)
             self.wait(lambda: self.node(name) == "ready", f"{name} is not ready again")
@@ -206,7 +206,7 @@ class Level(unittest.TestCase):
         agent = self.agent("after")
         self.silence_until_suspected(agent, "after")
         agent.kill()
-        self.states_until_lost("after")
+        self.assertEqual(self.states_until_lost("after")[-1], "lost")
         self.assertEqual(self.pids(), running)
         self.verify()
 

@@ -1,4 +1,4 @@
-//! `loadtest lease`: how fast named resources are granted, confirmed and released, by the domain alone and, with a
+//! `loadtest lease`: how fast named resources are leased, confirmed and released, by the domain alone and, with a
 //! running stack, through the bus.
 
 mod bus;
@@ -34,7 +34,7 @@ pub struct Options {
 const ROUNDS: usize = 120;
 
 #[derive(Debug, thiserror::Error)]
-enum AcquireError {
+enum LeaseError {
     #[error(transparent)]
     Domain(#[from] DomainError),
     #[error(transparent)]
@@ -57,7 +57,7 @@ pub fn main(options: &Options) -> ExitCode {
     exit("lease", run(options))
 }
 
-fn run(options: &Options) -> Result<(), AcquireError> {
+fn run(options: &Options) -> Result<(), LeaseError> {
     let measure = Measure::begin("lease");
     let length = Length {
         repetitions: options.repetitions,
@@ -73,6 +73,6 @@ fn run(options: &Options) -> Result<(), AcquireError> {
     Ok(options.out.write(&text)?)
 }
 
-fn through_the_bus(stack: &Path, load: &Load) -> Result<bus::Figures, AcquireError> {
+fn through_the_bus(stack: &Path, load: &Load) -> Result<bus::Figures, LeaseError> {
     block_on(async { Ok(bus::measure(stack, load).await.map_err(Box::new)?) })
 }

@@ -1,5 +1,5 @@
 //! `loadtest simulate`: all deciders in one process on a seeded bus, with everything going wrong that can, and a
-//! checker that shares no code with them.
+//! checker that shares no code with them but the naive model of named resources.
 //!
 //! A seed decides who is polled next, what is lost, who dies and what the clients ask, so a seed that fails fails again
 //! in exactly the same way. The deciders, the leaders, the projector and the ledger logic are the real ones.

@@ -53,7 +53,7 @@ fn mixed(prefix: &str) -> Vec<Operation> {
             resource: format!("{prefix}-desk"),
             slot: None,
         }),
-        // In the order of the batch: what was created before can be granted.
+        // In the order of the batch: what was created before can be leased.
         Verb::Acquire(Acquire {
             resource: format!("{prefix}-desk"),
             holder: "h".to_owned(),

@@ -441,7 +441,7 @@ SELECT reservation, 'advance_reservation'::text, state, changed_at, NULL::text F
 UNION ALL
 SELECT number::text, 'lease'::text, state, since, NULL::text FROM leases;
 COMMENT ON VIEW object_states IS 'Where each thing that this service keeps stands. The views of this name of all services have the same columns.';
-COMMENT ON COLUMN object_states.id IS 'An allocation''s id, a queue''s or an advance reservation''s name, or the number of a reservation of named resources.';
+COMMENT ON COLUMN object_states.id IS 'An allocation''s id, a queue''s or an advance reservation''s name, or the number of a lease of named resources.';
 COMMENT ON COLUMN object_states.type IS 'allocation, queue, advance_reservation, or lease (of named resources).';
 COMMENT ON COLUMN object_states.state IS 'By the name that its table has for it. A queue is active from when it is set.';
 COMMENT ON COLUMN object_states.changed_at IS 'When it came into this state, by the clock of the service that recorded it; of a queue, when it was last set.';

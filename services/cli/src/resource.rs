@@ -1,4 +1,4 @@
-//! Named resources of a tenant: granted, confirmed, given back.
+//! Named resources of a tenant: leased, confirmed, given back.
 
 use crate::{Failure, stack, submit::words};
 use chassis::stack::Stack;
@@ -51,7 +51,7 @@ struct Held {
     lease_id: String,
     #[arg(long)]
     holder: String,
-    /// As the lease's outcome said.
+    /// As the outcome of acquire said.
     #[arg(long, default_value_t = 1)]
     fencing_token: u64,
 }
@@ -79,7 +79,7 @@ impl Resource {
                 };
                 let granted = client.acquire_bundle(asked, id).await?;
                 println!(
-                    "{} fencing_token {} until slot {}",
+                    "{} fencing token {} until slot {}",
                     granted.lease_id, granted.fencing_token, granted.deadline_slot
                 );
             }
@@ -101,12 +101,12 @@ impl Resource {
                     slot,
                 };
                 let released = client.release(asked, id).await?;
-                println!("released, fencing_token {}", released.fencing_token);
+                println!("released, fencing token {}", released.fencing_token);
             }
             ResourceCommand::Revoke { lease_id } => {
                 let asked = Revoke { lease_id, slot };
                 let revoked = client.revoke(asked, id).await?;
-                println!("revoked, fencing_token {}", revoked.fencing_token);
+                println!("revoked, fencing token {}", revoked.fencing_token);
             }
             ResourceCommand::Reclaim { lease_id } => {
                 let asked = Reclaim { lease_id, slot };
@@ -126,7 +126,7 @@ impl Resource {
                 }
                 let of = client.lease(view.lease_id, slot, 0).await?;
                 println!(
-                    "{} {} by {} fencing_token {} deadline slot {}: {}",
+                    "{} {} by {} fencing token {} deadline slot {}: {}",
                     of.lease_id,
                     words(of.state()),
                     of.holder,

@@ -2,7 +2,7 @@
 //!
 //! They are written from the table of behaviour and share no code with the kernel, only what goes in and what can be
 //! looked up. A model keeps all leases that ever were, and walks them for each question; nothing is indexed, and
-//! nothing is kept twice.
+//! nothing is kept twice. Its time is quadratic in the leases of a history.
 
 use crate::{Bounds, LeaseView, ResourceState, ResourceView};
 use vocab::{
@@ -107,7 +107,8 @@ impl Model {
         }
     }
 
-    /// The fencing token from then on and the last slot that it is remembered at; none, if it does not wait for that deadline.
+    /// The fencing token from then on, and the last slot that it is remembered at; none: it does not wait for that
+    /// deadline.
     pub fn expire(
         &mut self,
         no: LeaseNo,

@@ -19,7 +19,7 @@ pub enum Bug {
     BorrowedBeyondPool,
     /// Lets a burst go on for ever.
     BurstForever,
-    /// Ends a lease a slot before its deadline.
+    /// Ends a lease of named resources a slot before its deadline.
     LeaseEarly,
     /// Takes the word of a holder whose authority is gone.
     StaleFencingTokenAccepted,

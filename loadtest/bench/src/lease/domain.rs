@@ -54,7 +54,7 @@ trait Subject: Sized {
 /// Times are of one thread.
 #[derive(Debug, Serialize)]
 pub struct Figures {
-    /// Acquires, confirms and releases per second of the kernel, with 65,536 resources.
+    /// Asks to acquire, confirm and release per second of the kernel, with 65,536 resources.
     pub domain_ops_per_s: u64,
     /// With 1,048,576.
     pub domain_ops_per_s_1m: u64,

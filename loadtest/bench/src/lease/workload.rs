@@ -48,7 +48,7 @@ impl Workload {
             .collect()
     }
 
-    /// As many acquires, and as many confirms and releases of those before them.
+    /// So many asks for a lease, and as many confirms and releases of those before them.
     pub fn asks(&mut self, chains: usize) -> Vec<ResourceAsk> {
         let mut asks = Vec::with_capacity(3 * chains);
         for _ in 0..chains {
@@ -75,7 +75,7 @@ impl Workload {
         }
     }
 
-    /// Acquires of what another client held.
+    /// Asks for what another client held.
     pub fn refused(&self) -> u64 {
         self.refused
     }

@@ -181,6 +181,6 @@ fn write_entry(f: &mut fmt::Formatter<'_>, entry: &Entry) -> fmt::Result {
             lease,
             fencing_token,
             ..
-        } => write!(f, "{lease} expired, fencing_token {fencing_token}"),
+        } => write!(f, "{lease} expired, fencing token {fencing_token}"),
     }
 }

@@ -47,7 +47,7 @@ fn event(step: &str, now: Millis) -> Event {
             allocation,
             refusal: Refusal::over(Rule::QuotaExceeded, "gpu", 8, 9),
         }),
-        "granted" => Event::QuotaReserved(QuotaReserved {
+        "reserved" => Event::QuotaReserved(QuotaReserved {
             allocation,
             flags: QuotaFlags::default(),
             models: None,
@@ -204,7 +204,7 @@ fn check(steps: &str, expected: &str) {
 #[test]
 fn the_first_decision_answers_and_the_inside_stays_inside() {
     check(
-        "submit, granted, nominated, waiting, explained, placed",
+        "submit, reserved, nominated, waiting, explained, placed",
         "requested j, -> nominated, nominated, placed",
     );
 }
@@ -212,7 +212,7 @@ fn the_first_decision_answers_and_the_inside_stays_inside() {
 #[test]
 fn what_waits_for_quota_is_told_what_it_waits_for() {
     check(
-        "submit, quota waiting, granted, waiting, placed",
+        "submit, quota waiting, reserved, waiting, placed",
         "requested j, -> quota quota exceeded: gpu (limit 8, actual 9), \
          quota quota exceeded: gpu (limit 8, actual 9), nominated, placed",
     );

@@ -99,7 +99,7 @@ impl Change {
         };
         let withdrawn = matches!(state, State::Released | State::Expired | State::Revoking);
         if fencing_token_then != if withdrawn { next } else { fencing_token } {
-            return Err("the lease has another fencing_token");
+            return Err("the lease has another fencing token");
         }
         Ok((state, fencing_token_then, retire_after))
     }

@@ -175,7 +175,11 @@ impl Resources {
         let asked = next.filter(|asked| asked.no == e.request && at.saw(asked.lsn));
         let asked = asked.ok_or_else(|| wrong(format!("{e:?} decides out of turn")))?;
         let said = said(e).ok_or_else(|| wrong(format!("{e:?} cannot be read")))?;
-        let last = self.granted().last().map_or(0, |granted| granted.no);
+        let newest = self
+            .tenants
+            .values()
+            .filter_map(|of| of.model.leases().last());
+        let last = newest.map(|(no, _)| no.0).max().unwrap_or(0);
         at.rule(at.no > last, Invariant::Terminal, || {
             format!("{} was a lease before", at.no)
         })?;

@@ -117,7 +117,7 @@ fn what_does_not_follow_is_refused() {
         assert_eq!((fits, space == before), (expected, expected.is_err()));
     };
     let granted = |names: &[&str], deadline| (acquire(names), Answer::Granted { deadline });
-    let fencing_token = Err("the lease has another fencing_token");
+    let fencing_token = Err("the lease has another fencing token");
     check(State::Granted, 9, 5, release(1, 20), fencing_token);
     check(State::Confirmed, 9, 5, release(3, 20), fencing_token);
     check(State::Confirmed, 9, 5, revoke(1), fencing_token);

@@ -17,7 +17,7 @@ pub enum Step {
     Restore,
 }
 
-/// Leases are named by how many were granted before them, and their claims by how much is wrong with them.
+/// Leases are named by how many were granted after them, and their claims by how much is wrong with them.
 #[derive(Debug, Clone)]
 pub enum Ask {
     Create(u8),

@@ -124,9 +124,9 @@ fn on_a_node_gpus_count_on_the_model_of_that_node() {
 
 #[test]
 fn leases_are_counted_until_they_end() {
-    let one = "reserve 1 t, answer 5 1 reserved";
-    check(accounts, "reserve 1 t", &[]);
-    check(accounts, "reserve 1 t, answer 5 1 refused", &[]);
+    let one = "acquire 1 t, answer 5 1 granted";
+    check(accounts, "acquire 1 t", &[]);
+    check(accounts, "acquire 1 t, answer 5 1 refused", &[]);
     check(accounts, one, &["t leases [none] 0/1 1@2"]);
     for end in [
         "release 2 t 5, answer 6 2 released",
@@ -140,7 +140,7 @@ fn leases_are_counted_until_they_end() {
     }
     check(
         accounts,
-        &format!("{one}, release 2 t 5, answer 6 2 refused, reserve 3 t, answer 7 3 reserved"),
+        &format!("{one}, release 2 t 5, answer 6 2 refused, acquire 3 t, answer 7 3 granted"),
         &["t leases [none] 0/2 2@6"],
     );
 }

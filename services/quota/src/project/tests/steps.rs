@@ -122,7 +122,7 @@ fn resource(verb: &str, no: u64, words: &[&str]) -> Option<Event> {
     let lease = || LeaseNo(words[2].parse().unwrap());
     let holder = || token("h");
     Some(match verb {
-        "reserve" => ask(ResourceAsk::Acquire {
+        "acquire" => ask(ResourceAsk::Acquire {
             resources: vec![token("r")],
             holder: holder(),
             ttl_slots: 1,
@@ -136,7 +136,7 @@ fn resource(verb: &str, no: u64, words: &[&str]) -> Option<Event> {
         "answer" => Event::ResourceDecided(ResourceDecided {
             request: EventNo(words[1].parse().unwrap()),
             answer: match words[2] {
-                "reserved" => ResourceAnswer::Granted { deadline: 1 },
+                "granted" => ResourceAnswer::Granted { deadline: 1 },
                 "released" => ResourceAnswer::Released {
                     fencing_token: 2,
                     retire_after: 9,

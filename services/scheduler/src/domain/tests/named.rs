@@ -4,7 +4,7 @@
 //! ```text
 //! 3 acquire x ann 5 a b -> until 8
 //! 9 confirm x ann 1     -> confirmed
-//! 9 show x              -> confirmed by ann, fencing token 1: a b
+//! 9 show x              -> confirmed by ann, fencing_token 1: a b
 //! ```
 
 use super::*;

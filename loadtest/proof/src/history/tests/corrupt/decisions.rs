@@ -64,7 +64,7 @@ pub fn undo_grant(history: &mut History, dice: &mut Dice) -> Option<()> {
     Some(())
 }
 
-/// At the end of the ledger, of the latest grant whose deadline has not come by then.
+/// At the end of the ledger, of the latest grant whose deadline has not come by then; it may have been confirmed or released.
 pub fn expire_early(history: &mut History, _: &mut Dice) -> Option<()> {
     let end = history.ledger.last()?.clone();
     let mut grants = history.ledger.iter().rev();

@@ -108,7 +108,7 @@ const TABLE: &[(&str, Corruption, &str)] = &[
         "number_reused",
     ),
     (
-        "an fencing_token again",
+        "a fencing token again",
         decisions::reuse_fencing_token,
         "fencing_token_reused",
     ),
