@@ -206,7 +206,8 @@ class Level(unittest.TestCase):
         agent = self.agent("after")
         self.silence_until_suspected(agent, "after")
         agent.kill()
-        self.assertEqual(self.states_until_lost("after")[-1], "lost")
+        # Whether it is suspected on its way depends on whether others are heard just then.
+        self.assertIn(self.states_until_lost("after"), (["ready", "suspect", "lost"], ["ready", "lost"]))
         self.assertEqual(self.pids(), running)
         self.verify()
 

@@ -31,7 +31,7 @@ impl Both {
         assert_eq!(space.apply(no, ask, slot, &answer), Ok(()));
         let said = match &answer {
             ResourceAnswer::Refused(refusal) => Err(refusal.rule),
-            granted => Ok(granted.clone()),
+            done => Ok(done.clone()),
         };
         let expected = self.model.ask(no, ask, slot, limit);
         assert_eq!(said, expected, "{ask:?} at {slot}");
