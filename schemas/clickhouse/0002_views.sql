@@ -1,32 +1,5 @@
 -- What is made of the tables in 0001_tables.sql: views, one statement each.
 
--- Splits an interval at the full hours. Whole numbers of milliseconds only, so the parts add up to the whole.
-CREATE MATERIALIZED VIEW IF NOT EXISTS usage_hourly_from_intervals TO usage_hourly AS
-WITH 3600000 AS hour_ms
-SELECT
-    tenant,
-    job_set,
-    toDateTime(hour_no * 3600, 'UTC') AS hour,
-    used.1 AS resource,
-    toUInt128(used.2) * ms AS quantity,
-    ms
-FROM (
-    SELECT
-        tenant,
-        job_set,
-        toUnixTimestamp64Milli(started_at) AS from_ms,
-        toUnixTimestamp64Milli(ended_at) AS to_ms,
-        arrayJoin(range(intDiv(from_ms, hour_ms), intDiv(to_ms - 1, hour_ms) + 1)) AS hour_no,
-        toUInt64(least(to_ms, (hour_no + 1) * hour_ms) - greatest(from_ms, hour_no * hour_ms)) AS ms,
-        arrayJoin([
-            ('cpu', cpu_milli),
-            ('memory', memory_bytes),
-            (if(gpu_model = '', 'gpu', concat('gpu:', gpu_model)), gpu_milli)
-        ]) AS used
-    FROM allocation_intervals
-)
-WHERE used.2 > 0;
-
 -- The bill. Each line is one tenant's use of one resource in one hour, rounded half up to one micro-unit of the
 -- currency; everything else is a sum of lines. The rate of an hour is the newest one that was effective when it began:
 -- for the exact resource, else for 'gpu'.
@@ -94,11 +67,64 @@ SELECT tenant, hour, resource, quantity, ms
 FROM chargeback_hourly
 WHERE has_rate = 0;
 
+-- Every entry of the nodes' books, two for a transfer: from a moment on, an account has so much more, or less. A run that
+-- is whole in its row is taken apart here.
+CREATE VIEW IF NOT EXISTS node_entries AS
+SELECT
+    lsn,
+    event_index,
+    node,
+    incarnation,
+    gpu_model,
+    allocation,
+    side.1 AS account,
+    at,
+    side.2 * toInt128(cpu_milli) AS cpu_milli,
+    side.2 * toInt128(memory_bytes) AS memory_bytes,
+    side.2 * toInt128(gpu_milli) AS gpu_milli
+FROM (
+    SELECT
+        lsn, event_index, node, incarnation, gpu_model, allocation,
+        toString(from_account) AS from_account, toString(to_account) AS to_account, at,
+        toInt128(cpu_milli) AS cpu_milli, toInt128(memory_bytes) AS memory_bytes, toInt128(gpu_milli) AS gpu_milli
+    FROM node_transfers
+    UNION ALL
+    SELECT
+        lsn, event_index, node, incarnation, gpu_model, allocation,
+        step.1 AS from_account, step.2 AS to_account, step.3 AS at,
+        toInt128(cpu_milli) AS cpu_milli, toInt128(memory_bytes) AS memory_bytes, toInt128(gpu_milli) AS gpu_milli
+    FROM allocation_intervals
+    ARRAY JOIN [
+        ('idle', 'reserved', placed_at),
+        ('reserved', 'allocated', started_at),
+        ('allocated', 'reserved', ended_at),
+        ('reserved', 'idle', released_at)
+    ] AS step
+    WHERE whole
+)
+ARRAY JOIN [(from_account, -1), (to_account, 1)] AS side;
+
 -- Every node's timeline, cut wherever something changed. The last segment of a node is open: ended_at is NULL. A run
 -- that is not over stands as allocated from its start on; its end is not known yet, so the segments since then may
--- still change from allocated to reserved.
+-- still change from allocated to reserved. The capacity is what the node was said to have, not what the entries come to.
 CREATE VIEW IF NOT EXISTS node_segments AS
 WITH
+    steps AS (
+        SELECT node, incarnation, account, at, cpu_milli, memory_bytes, gpu_milli
+        FROM node_entries
+        WHERE account != 'outside'
+        UNION ALL
+        SELECT
+            node, incarnation, 'capacity' AS account, at,
+            toInt128(cpu_milli) - lagInFrame(toInt128(cpu_milli)) OVER said AS cpu_milli,
+            toInt128(memory_bytes) - lagInFrame(toInt128(memory_bytes)) OVER said AS memory_bytes,
+            toInt128(gpu_milli) - lagInFrame(toInt128(gpu_milli)) OVER said AS gpu_milli
+        FROM node_capacities
+        WINDOW said AS (
+            PARTITION BY node, incarnation ORDER BY lsn, event_index, part
+            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+        )
+    ),
     moments AS (
         SELECT
             node,
@@ -110,7 +136,7 @@ WITH
             sumIf(entry.2, account = 'reserved') AS d_reserved,
             sumIf(entry.2, account = 'idle') AS d_idle,
             sumIf(entry.2, account = 'unavailable') AS d_unavailable
-        FROM node_entries
+        FROM steps
         ARRAY JOIN [('cpu', cpu_milli), ('memory', memory_bytes), ('gpu', gpu_milli)] AS entry
         GROUP BY node, incarnation, resource, at
     )
@@ -130,18 +156,43 @@ WINDOW
     before AS (PARTITION BY node, incarnation, resource ORDER BY at ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW),
     following AS (PARTITION BY node, incarnation, resource ORDER BY at ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING);
 
+-- What the tables hold and the applied ranges do not say, or the other way: rows by table, milliseconds of usage_hourly,
+-- positions of the ledger that no range has. The service reads it when it starts and when the server was away, so it counts
+-- rows and adds up no more than the ranges and the hours.
+CREATE VIEW IF NOT EXISTS range_differences AS
+SELECT difference.1 AS resource, abs(difference.2) AS error
+FROM (
+    SELECT arrayJoin([
+        ('allocation_intervals', toInt128((SELECT count() FROM allocation_intervals)) - sum(allocation_intervals)),
+        ('node_transfers', toInt128((SELECT count() FROM node_transfers)) - sum(node_transfers)),
+        ('node_capacities', toInt128((SELECT count() FROM node_capacities)) - sum(node_capacities)),
+        ('rates', toInt128((SELECT count() FROM rates)) - sum(rates)),
+        ('usage_hourly', toInt128((SELECT sum(ms) FROM usage_hourly)) - sum(usage_ms)),
+        ('ledger_ranges', toInt128(max(to_lsn)) - sum(to_lsn - after_lsn))
+    ]) AS difference
+    FROM ledger_ranges
+    WHERE state = 'applied'
+);
+
 -- What does not add up, in unit-milliseconds by kind and resource; nothing but zeros is right. It is exact when the
 -- projection is at rest; while a batch is being sent, tables may be one batch apart.
---   unbalanced      a node's four states do not make its capacity
+--   unbalanced      a node's four states, by its transfers and whole runs, do not make the capacity that it was said to have
 --   overdrawn       a state of a node is below zero: more was given out than there was
---   runs            the nodes' books of the runs that are over differ from the intervals
---   hours           the nodes' books, cut by the hour, differ from the hourly use
+--   runs            a run that is not whole in its row: its transfers differ from its interval; and of all runs together,
+--                   what the fold has summed up from their transfers differs from the intervals
+--   hours           the same sum, hour by hour, differs from the hourly use
 --   tenants         a tenant's intervals differ from its hourly use
---   rows            (in rows) a table has another number of rows than the applied ranges say, or ranges do not join
+--   rows            the tables differ from what the applied ranges say; see range_differences
 CREATE VIEW IF NOT EXISTS conservation AS
 WITH
     -- One more millisecond, so that what is wrong at the very last moment also counts.
-    (SELECT max(at) + toIntervalMillisecond(1) FROM node_entries) AS until,
+    (
+        SELECT greatest(
+            (SELECT max(at) FROM node_transfers),
+            (SELECT max(at) FROM node_capacities),
+            (SELECT max(released_at) FROM allocation_intervals)
+        ) + toIntervalMillisecond(1)
+    ) AS until,
     segments AS (
         SELECT
             resource,
@@ -150,26 +201,28 @@ WITH
         FROM node_segments
     ),
     -- An allocation that was queued again has several runs, one after the other. Only its last one may be under way, and
-    -- is, when something is allocated to it: then its start is not to be compared with anything yet.
+    -- is, when something is allocated to it: then its start is not to be compared with anything yet. No such run is whole.
     under_way AS (
-        SELECT assumeNotNull(allocation) AS of, max((lsn, event_index)) AS start
-        FROM node_entries
-        WHERE account = 'allocated'
+        SELECT allocation AS of, max((lsn, event_index)) AS start
+        FROM node_transfers
+        WHERE from_account = 'allocated' OR to_account = 'allocated'
         GROUP BY allocation
-        HAVING sum(cpu_milli) > 0 OR sum(memory_bytes) > 0 OR sum(gpu_milli) > 0
+        HAVING sumIf(toInt128(cpu_milli), to_account = 'allocated') > sumIf(toInt128(cpu_milli), from_account = 'allocated')
+            OR sumIf(toInt128(memory_bytes), to_account = 'allocated')
+                > sumIf(toInt128(memory_bytes), from_account = 'allocated')
+            OR sumIf(toInt128(gpu_milli), to_account = 'allocated') > sumIf(toInt128(gpu_milli), from_account = 'allocated')
     ),
-    booked AS (
+    transferred AS (
         SELECT
             allocation,
             node,
-            entry.1 AS resource,
             if(entry.1 = 'gpu' AND gpu_model != '', concat('gpu:', gpu_model), entry.1) AS key,
-            toInt256(entry.2) AS amount,
-            toUnixTimestamp64Milli(at) AS ms
-        FROM node_entries
+            toInt256(entry.2) * if(to_account = 'allocated', 1, -1) AS amount,
+            toUnixTimestamp64Milli(at) AS ms,
+            (allocation, (lsn, event_index)) IN (SELECT of, start FROM under_way) AS is_under_way
+        FROM node_transfers
         ARRAY JOIN [('cpu', cpu_milli), ('memory', memory_bytes), ('gpu', gpu_milli)] AS entry
-        WHERE account = 'allocated'
-            AND (assumeNotNull(allocation), (lsn, event_index)) NOT IN (SELECT of, start FROM under_way)
+        WHERE from_account = 'allocated' OR to_account = 'allocated'
     ),
     billed AS (
         SELECT
@@ -177,60 +230,78 @@ WITH
             node,
             tenant,
             job_set,
-            entry.1 AS resource,
+            whole,
             if(entry.1 = 'gpu' AND gpu_model != '', concat('gpu:', gpu_model), entry.1) AS key,
             toInt256(entry.2) * dateDiff('millisecond', started_at, ended_at) AS quantity
         FROM allocation_intervals
         ARRAY JOIN [('cpu', cpu_milli), ('memory', memory_bytes), ('gpu', gpu_milli)] AS entry
     ),
     run_differences AS (
-        SELECT resource, sum(quantity) AS difference
+        SELECT key, sum(quantity) AS difference
         FROM (
-            SELECT allocation, node, resource, quantity FROM billed
+            SELECT allocation, node, key, quantity FROM billed WHERE NOT whole
             UNION ALL
-            SELECT allocation, node, resource, amount * ms AS quantity FROM booked
+            SELECT allocation, node, key, amount * ms AS quantity FROM transferred WHERE NOT is_under_way
         )
-        GROUP BY allocation, node, resource
+        GROUP BY allocation, node, key
     ),
-    -- The integral of a step function up to the end of an hour is end × (sum of steps) − sum of (step × its moment).
-    steps AS (
-        SELECT key, intDiv(ms, 3600000) AS hour_no, sum(amount) AS step, sum(amount * ms) AS moment
-        FROM booked
+    -- What the ranges say of all transfers, without the starts of what is under way.
+    booked AS (
+        SELECT key, hour_no, sum(risen) AS risen, sum(quantity) AS quantity
+        FROM (
+            SELECT
+                booked.1 AS key,
+                intDiv(toInt64(toUnixTimestamp(booked.2)), 3600) AS hour_no,
+                toInt256(booked.3) AS risen,
+                toInt256(booked.4) AS quantity
+            FROM ledger_ranges
+            ARRAY JOIN allocated AS booked
+            WHERE state = 'applied'
+            UNION ALL
+            SELECT
+                key,
+                intDiv(ms, 3600000) AS hour_no,
+                -amount AS risen,
+                -amount * ((hour_no + 1) * 3600000 - ms) AS quantity
+            FROM transferred
+            WHERE is_under_way
+        )
         GROUP BY key, hour_no
     ),
     every_hour AS (
-        SELECT key, hour_no, sum(step) AS step, sum(moment) AS moment
+        SELECT key, hour_no, sum(risen) AS risen, sum(quantity) AS quantity
         FROM (
-            SELECT key, hour_no, step, moment FROM steps
+            SELECT key, hour_no, risen, quantity FROM booked
             UNION ALL
             SELECT
                 key,
                 arrayJoin(range(min(hour_no), max(hour_no) + 1)) AS hour_no,
-                toInt256(0) AS step,
-                toInt256(0) AS moment
-            FROM steps
+                toInt256(0) AS risen,
+                toInt256(0) AS quantity
+            FROM booked
             GROUP BY key
         )
         GROUP BY key, hour_no
     ),
+    -- The integral over an hour is what was allocated before it, times its length, and what has changed in it.
     integrals AS (
-        SELECT
-            key,
-            hour_no,
-            (hour_no + 1) * toInt256(3600000) * sum(step) OVER w - sum(moment) OVER w AS integral
+        SELECT key, hour_no, (sum(risen) OVER w - risen) * 3600000 + quantity AS quantity
         FROM every_hour
         WINDOW w AS (PARTITION BY key ORDER BY hour_no ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+    ),
+    total_differences AS (
+        SELECT key, sum(quantity) AS difference
+        FROM (
+            SELECT key, quantity FROM integrals
+            UNION ALL
+            SELECT key, -quantity AS quantity FROM billed
+        )
+        GROUP BY key
     ),
     hour_differences AS (
         SELECT key, hour_no, sum(quantity) AS difference
         FROM (
-            SELECT
-                key,
-                hour_no,
-                integral - lagInFrame(integral) OVER (
-                    PARTITION BY key ORDER BY hour_no ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-                ) AS quantity
-            FROM integrals
+            SELECT key, hour_no, quantity FROM integrals
             UNION ALL
             SELECT
                 toString(resource) AS key,
@@ -248,23 +319,6 @@ WITH
             SELECT tenant, job_set, toString(resource) AS key, -toInt256(quantity) AS quantity FROM usage_hourly
         )
         GROUP BY tenant, job_set, key
-    ),
-    ranges AS (
-        SELECT
-            after_lsn,
-            to_lsn,
-            any(allocation_intervals) AS allocation_intervals,
-            any(node_entries) AS node_entries,
-            any(rates) AS rates
-        FROM ledger_ranges
-        WHERE state = 'applied'
-        GROUP BY after_lsn, to_lsn
-    ),
-    joints AS (
-        SELECT after_lsn, lagInFrame(to_lsn) OVER (
-            ORDER BY to_lsn ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-        ) AS previous
-        FROM ranges
     )
 SELECT kind, resource, toUInt256(error) AS error
 FROM (
@@ -277,24 +331,13 @@ FROM (
             AS error
     FROM segments GROUP BY resource
     UNION ALL
-    SELECT 'runs' AS kind, resource, sum(abs(difference)) AS error FROM run_differences GROUP BY resource
+    SELECT 'runs' AS kind, key AS resource, sum(abs(difference)) AS error
+    FROM (SELECT key, difference FROM run_differences UNION ALL SELECT key, difference FROM total_differences)
+    GROUP BY resource
     UNION ALL
     SELECT 'hours' AS kind, key AS resource, sum(abs(difference)) AS error FROM hour_differences GROUP BY resource
     UNION ALL
     SELECT 'tenants' AS kind, key AS resource, sum(abs(difference)) AS error FROM tenant_differences GROUP BY resource
     UNION ALL
-    SELECT 'rows' AS kind, 'allocation_intervals' AS resource,
-        toInt256(abs((SELECT count() FROM allocation_intervals) - toInt64(sum(allocation_intervals)))) AS error
-    FROM ranges
-    UNION ALL
-    SELECT 'rows' AS kind, 'node_entries' AS resource,
-        toInt256(abs((SELECT count() FROM node_entries) - toInt64(sum(node_entries)))) AS error
-    FROM ranges
-    UNION ALL
-    SELECT 'rows' AS kind, 'rates' AS resource,
-        toInt256(abs((SELECT count() FROM rates) - toInt64(sum(rates)))) AS error
-    FROM ranges
-    UNION ALL
-    SELECT 'rows' AS kind, 'ledger_ranges' AS resource, toInt256(countIf(after_lsn != previous)) AS error
-    FROM joints
+    SELECT 'rows' AS kind, resource, error FROM range_differences
 );

@@ -55,10 +55,7 @@ READER_LIMITS = {
     # it is may be sent. None of them does anything to a SELECT.
     "async_insert": 0,
     "insert_deduplicate": 1,
-    "deduplicate_blocks_in_dependent_materialized_views": 1,
-    "materialized_views_ignore_errors": 0,
     "max_insert_threads": 1,
-    "parallel_view_processing": 0,
 }
 # What the engine as a library allows and a server does not: python(…) runs what it finds in the process, and ends it if
 # that is nothing.

@@ -165,6 +165,7 @@ class Stack:
         self.supervisor.start(Spec(
             name="nats",
             argv=[program, "-c", str(config)],
+            env=nats_conf.ENVIRONMENT,
             ready=lambda: http_ok(monitor_url + "/healthz"),
             disk=self.disks.get("nats"),
             prepare=configure,

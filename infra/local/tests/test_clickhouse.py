@@ -58,9 +58,7 @@ SECRET_TABLES = ("users", "grants", "role_grants", "settings_profiles", "setting
                  "processes", "query_log", "query_cache", "session_log", "text_log", "server_settings", "named_collections",
                  "user_directories", "disks", "merges", "parts", "mutations", "errors", "replicas")
 # As services/analytics/src/store.rs has them.
-SENT = {"async_insert": 0, "wait_end_of_query": 1, "insert_deduplicate": 1, "max_insert_threads": 1,
-        "deduplicate_blocks_in_dependent_materialized_views": 1, "materialized_views_ignore_errors": 0,
-        "parallel_view_processing": 0}
+SENT = {"async_insert": 0, "wait_end_of_query": 1, "insert_deduplicate": 1, "max_insert_threads": 1}
 
 
 REFUSED = "Refused: "

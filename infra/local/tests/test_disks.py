@@ -238,10 +238,10 @@ class Disks(unittest.TestCase):
         self.load.end()
         tables = Path(self.state, "clickhouse", "data", "data", "apportion")
         self.until("there is nothing in the tables", lambda: all(
-            list((tables / table).glob("all_*")) for table in ("node_entries", "rates")))
+            list((tables / table).glob("all_*")) for table in ("node_transfers", "rates")))
         self.until_nothing_is_degraded()
         self.assertEqual(self.control("stop clickhouse"), "ok")
-        for table in ("node_entries", "rates"):
+        for table in ("node_transfers", "rates"):
             for part in (tables / table).glob("all_*"):
                 for file in part.iterdir():
                     file.write_bytes(b"")

@@ -20,7 +20,7 @@ TIMEOUT_SECONDS = 400
 # Against hanging: a consumer without a reader is gone after 30 s, a lease after 15.
 PATIENCE_SECONDS = 60
 REPLICAS = 2
-FIRST, NEWEST = 1, 2
+FIRST, NEWEST = 1, 3
 
 
 class Level(unittest.TestCase):
@@ -145,7 +145,7 @@ class Level(unittest.TestCase):
             made = await client.request(f"$JS.API.CONSUMER.CREATE.{stream}.old",
                                         json.dumps({"stream_name": stream, "config": config}).encode())
             self.assertNotIn("error", json.loads(made.data))
-            self.assert_refused("feature level 2 is not known to quota (old/1, knows 1)")
+            self.assert_refused(f"feature level {NEWEST} is not known to quota (old/1, knows {level})")
             gone = await client.request(f"$JS.API.CONSUMER.DELETE.{stream}.old", b"")
             self.assertTrue(json.loads(gone.data)["success"])
         finally:
@@ -178,7 +178,7 @@ class Level(unittest.TestCase):
             self.assertIn(allocation, told.stdout, told.stderr)
         self.verify()
 
-        # Nothing newer than the first level is written meanwhile, whatever happens.
+        # Nothing newer than the first level is written meanwhile, whatever happens; then, frames have columns.
         agent = self.agent("before")
         agent.kill()
         self.assertEqual(self.states_until_lost("before"), ["ready", "lost"])

@@ -8,6 +8,7 @@ mod agents;
 mod check;
 mod clock;
 mod feed;
+mod frame;
 mod process;
 mod tenants;
 mod world;

@@ -93,7 +93,6 @@ COMMENT ON COLUMN operations.by_slots IS 'Its retention window is counted in slo
 COMMENT ON COLUMN operations.lease_id IS 'Of a granted lease.';
 COMMENT ON COLUMN operations.allocations IS 'How many a cancel of a job set, or a change of priority, was for.';
 CREATE UNIQUE INDEX operations_one_stands ON operations (tenant, operation_id) WHERE stands AND operation_id IS NOT NULL;
-CREATE INDEX operations_by_tenant ON operations (tenant, event_no DESC);
 
 CREATE VIEW object_states AS
 SELECT tenant AS id,

@@ -13,7 +13,7 @@ COMMENT ON TABLE projection_position IS 'How far the read model has applied the 
 COMMENT ON COLUMN projection_position.ledger_created IS 'Tells this ledger from one that was made anew under the same name: its creation, Unix nanoseconds.';
 COMMENT ON COLUMN projection_position.digest IS 'What stood on the ledger at the position that was applied, SHA-256: a ledger that lost its end and grew again is told from the one that was read by it. Unknown until the next batch.';
 
-CREATE TABLE allocations (
+CREATE TABLE live_allocations (
     allocation_id uuid NOT NULL,
     tenant text NOT NULL,
     job_set text NOT NULL,
@@ -30,11 +30,9 @@ CREATE TABLE allocations (
     node text,
     gpu_devices integer[] NOT NULL,
     gpu_shares integer[] NOT NULL,
-    end_cause text,
     requested_at timestamptz NOT NULL,
     placed_at timestamptz,
     started_at timestamptz,
-    ended_at timestamptz,
     lsn bigint NOT NULL,
     queue text NOT NULL,
     priority_class text,
@@ -55,40 +53,36 @@ CREATE TABLE allocations (
     quota_limit bigint,
     quota_actual bigint,
     facts bytea NOT NULL DEFAULT '',
-    CONSTRAINT allocations_pkey PRIMARY KEY (allocation_id),
-    CONSTRAINT allocations_tenant_check CHECK (length(tenant) BETWEEN 1 AND 64),
-    CONSTRAINT allocations_job_set_check CHECK (length(job_set) BETWEEN 1 AND 64),
-    CONSTRAINT allocations_cpu_milli_check CHECK (cpu_milli >= 0),
-    CONSTRAINT allocations_memory_bytes_check CHECK (memory_bytes >= 0),
-    CONSTRAINT allocations_gpu_count_check CHECK (gpu_count >= 0),
-    CONSTRAINT allocations_gpu_milli_check CHECK (gpu_milli BETWEEN 0 AND 1000),
-    CONSTRAINT allocations_state_check CHECK (state IN ('requested', 'queued', 'nominated', 'placed', 'running', 'stopping', 'ended', 'denied')),
-    CONSTRAINT allocations_waiting_reason_check CHECK (waiting_reason IN ('no_node_ready', 'no_node_of_model', 'larger_than_any_node', 'no_room_now', 'no_node_matches', 'fair_share', 'queue_limit', 'backoff', 'dependency', 'gang_incomplete', 'gang_no_room', 'over_limit', 'no_uniform_label', 'nominated', 'quota', 'preemption_limit')),
-    CONSTRAINT allocations_end_cause_check CHECK (end_cause IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node', 'preempted', 'dependency_failed')),
-    CONSTRAINT allocations_lsn_check CHECK (lsn > 0),
-    CONSTRAINT allocations_pending_group_check CHECK (pending_group > 0),
-    CONSTRAINT allocations_attempts_check CHECK (attempts >= 0),
-    CONSTRAINT allocations_last_end_cause_check CHECK (last_end_cause IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node', 'preempted', 'dependency_failed')),
-    CONSTRAINT allocations_run_time_ms_check CHECK (run_time_ms >= 0),
-    CONSTRAINT allocations_qos_check CHECK (qos IN ('guaranteed', 'burstable', 'best_effort')),
-    CONSTRAINT allocations_cpu_milli_limit_check CHECK (cpu_milli_limit >= 0),
-    CONSTRAINT allocations_memory_bytes_limit_check CHECK (memory_bytes_limit >= 0),
-    CONSTRAINT allocations_quota_limit_check CHECK (quota_limit >= 0),
-    CONSTRAINT allocations_quota_actual_check CHECK (quota_actual >= 0),
+    CONSTRAINT live_allocations_pkey PRIMARY KEY (allocation_id),
+    CONSTRAINT live_allocations_tenant_check CHECK (length(tenant) BETWEEN 1 AND 64),
+    CONSTRAINT live_allocations_job_set_check CHECK (length(job_set) BETWEEN 1 AND 64),
+    CONSTRAINT live_allocations_cpu_milli_check CHECK (cpu_milli >= 0),
+    CONSTRAINT live_allocations_memory_bytes_check CHECK (memory_bytes >= 0),
+    CONSTRAINT live_allocations_gpu_count_check CHECK (gpu_count >= 0),
+    CONSTRAINT live_allocations_gpu_milli_check CHECK (gpu_milli BETWEEN 0 AND 1000),
+    CONSTRAINT live_allocations_state_check CHECK (state IN ('requested', 'queued', 'nominated', 'placed', 'running', 'stopping')),
+    CONSTRAINT live_allocations_waiting_reason_check CHECK (waiting_reason IN ('no_node_ready', 'no_node_of_model', 'larger_than_any_node', 'no_room_now', 'no_node_matches', 'fair_share', 'queue_limit', 'backoff', 'dependency', 'gang_incomplete', 'gang_no_room', 'over_limit', 'no_uniform_label', 'nominated', 'quota', 'preemption_limit')),
+    CONSTRAINT live_allocations_lsn_check CHECK (lsn > 0),
+    CONSTRAINT live_allocations_pending_group_check CHECK (pending_group > 0),
+    CONSTRAINT live_allocations_attempts_check CHECK (attempts >= 0),
+    CONSTRAINT live_allocations_last_end_cause_check CHECK (last_end_cause IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node', 'preempted', 'dependency_failed')),
+    CONSTRAINT live_allocations_run_time_ms_check CHECK (run_time_ms >= 0),
+    CONSTRAINT live_allocations_qos_check CHECK (qos IN ('guaranteed', 'burstable', 'best_effort')),
+    CONSTRAINT live_allocations_cpu_milli_limit_check CHECK (cpu_milli_limit >= 0),
+    CONSTRAINT live_allocations_memory_bytes_limit_check CHECK (memory_bytes_limit >= 0),
+    CONSTRAINT live_allocations_quota_limit_check CHECK (quota_limit >= 0),
+    CONSTRAINT live_allocations_quota_actual_check CHECK (quota_actual >= 0),
     CONSTRAINT gpu_is_all_or_none CHECK ((gpu_count = 0) = (gpu_milli = 0) AND (gpu_count > 0 OR cardinality(gpu_models) = 0)),
     CONSTRAINT place_is_all_or_none CHECK ((node IS NULL) = (placed_at IS NULL) AND (node IS NOT NULL OR cardinality(gpu_devices) = 0)),
     CONSTRAINT placed_with_the_devices_asked_for CHECK (node IS NULL OR cardinality(gpu_devices) = gpu_count),
     CONSTRAINT every_device_has_its_share CHECK (cardinality(gpu_devices) = cardinality(gpu_shares) AND 0 < ALL (gpu_shares) AND 1000 >= ALL (gpu_shares)),
     CONSTRAINT started_only_where_placed CHECK (started_at IS NULL OR node IS NOT NULL),
-    CONSTRAINT nothing_before_its_placement CHECK (started_at >= placed_at AND ended_at >= placed_at),
+    CONSTRAINT nothing_before_its_placement CHECK (started_at >= placed_at),
     CONSTRAINT waits_only_in_the_queue CHECK (waiting_reason IS NULL OR state = 'queued'),
-    CONSTRAINT cause_when_ended CHECK ((state = 'ended') = (end_cause IS NOT NULL)),
-    CONSTRAINT time_of_the_end CHECK ((state IN ('ended', 'denied')) = (ended_at IS NOT NULL)),
     CONSTRAINT state_fits_place CHECK (CASE state
          WHEN 'requested' THEN node IS NULL
          WHEN 'queued' THEN node IS NULL
          WHEN 'nominated' THEN node IS NULL
-         WHEN 'denied' THEN node IS NULL
          WHEN 'placed' THEN node IS NOT NULL AND started_at IS NULL
          WHEN 'running' THEN started_at IS NOT NULL
          WHEN 'stopping' THEN node IS NOT NULL
@@ -99,33 +93,75 @@ CREATE TABLE allocations (
     CONSTRAINT preempted_from_its_node CHECK (NOT preempted OR state = 'stopping'),
     CONSTRAINT namespace_of_a_team CHECK (namespace IS NULL OR team IS NOT NULL),
     CONSTRAINT refusal_is_all_or_none CHECK (num_nulls(quota_rule, quota_subject, quota_limit, quota_actual) IN (0, 4)),
-    CONSTRAINT refused_by_quota_only CHECK (quota_rule IS NULL OR state IN ('requested', 'denied'))
+    CONSTRAINT refused_by_quota_only CHECK (quota_rule IS NULL OR state = 'requested')
 );
-COMMENT ON TABLE allocations IS 'Every allocation, live and ended, as the ledger has it.';
-COMMENT ON COLUMN allocations.name IS 'The tenant''s own name for it.';
-COMMENT ON COLUMN allocations.gpu_count IS 'Devices, and in `gpu_milli` the thousandths of each.';
-COMMENT ON COLUMN allocations.gpu_models IS 'Allowed models; empty means any.';
-COMMENT ON COLUMN allocations.since IS 'In this state since then.';
-COMMENT ON COLUMN allocations.waiting_reason IS 'None while it was never tried.';
-COMMENT ON COLUMN allocations.gpu_devices IS 'Its devices on the node and in `gpu_shares` the thousandths taken of each, in the same order.';
-COMMENT ON COLUMN allocations.started_at IS 'By the node''s report.';
-COMMENT ON COLUMN allocations.ended_at IS 'Or denied.';
-COMMENT ON COLUMN allocations.lsn IS 'Ledger position of the last change.';
-COMMENT ON COLUMN allocations.gang IS 'The name of its gang, among the tenant''s.';
-COMMENT ON COLUMN allocations.pending_group IS 'None while it is in no pending group, as during a pause.';
-COMMENT ON COLUMN allocations.attempts IS 'How often it was queued again.';
-COMMENT ON COLUMN allocations.last_end_cause IS 'What ended the run before the last time it was queued again.';
-COMMENT ON COLUMN allocations.run_time_ms IS 'As the tenant believes; 0: not known.';
-COMMENT ON COLUMN allocations.nominated_node IS 'Is being cleared for it.';
-COMMENT ON COLUMN allocations.preempted IS 'It has to go for another.';
-COMMENT ON COLUMN allocations.team IS 'The account below the tenant that its quota is of.';
-COMMENT ON COLUMN allocations.cpu_milli_limit IS '0: no more than it asks for.';
-COMMENT ON COLUMN allocations.quota_rule IS 'Which rule keeps it waiting for quota, or has denied it: about what, the limit, and what use would come to.';
-COMMENT ON COLUMN allocations.facts IS 'What is said of every allocation, once: its first placement, its end or its denial. A row of `explanations` for each of them cost more than the allocation''s own. Field 1 for each, of a message with `position`, `at_ms` and `fact`, as a row of `explanations` has them.';
-CREATE INDEX allocations_by_job_set ON allocations (tenant, job_set, requested_at DESC);
-CREATE INDEX allocations_held ON allocations (queue) WHERE node IS NOT NULL AND ended_at IS NULL;
-CREATE INDEX allocations_waiting_for_quota ON allocations (tenant, requested_at) WHERE quota_rule IS NOT NULL AND ended_at IS NULL;
-CREATE INDEX allocations_by_state ON allocations (state) WHERE state <> 'ended';
+COMMENT ON TABLE live_allocations IS 'Every allocation that is not over, as the ledger has it. One that is over is in `ended_allocations`; most are over before they would be written here.';
+COMMENT ON COLUMN live_allocations.name IS 'The tenant''s own name for it.';
+COMMENT ON COLUMN live_allocations.gpu_count IS 'Devices, and in `gpu_milli` the thousandths of each.';
+COMMENT ON COLUMN live_allocations.gpu_models IS 'Allowed models; empty means any.';
+COMMENT ON COLUMN live_allocations.since IS 'In this state since then.';
+COMMENT ON COLUMN live_allocations.waiting_reason IS 'None while it was never tried.';
+COMMENT ON COLUMN live_allocations.gpu_devices IS 'Its devices on the node and in `gpu_shares` the thousandths taken of each, in the same order.';
+COMMENT ON COLUMN live_allocations.started_at IS 'By the node''s report.';
+COMMENT ON COLUMN live_allocations.lsn IS 'Ledger position of the last change.';
+COMMENT ON COLUMN live_allocations.gang IS 'The name of its gang, among the tenant''s.';
+COMMENT ON COLUMN live_allocations.pending_group IS 'None while it is in no pending group, as during a pause.';
+COMMENT ON COLUMN live_allocations.attempts IS 'How often it was queued again.';
+COMMENT ON COLUMN live_allocations.last_end_cause IS 'What ended the run before the last time it was queued again.';
+COMMENT ON COLUMN live_allocations.run_time_ms IS 'As the tenant believes; 0: not known.';
+COMMENT ON COLUMN live_allocations.nominated_node IS 'Is being cleared for it.';
+COMMENT ON COLUMN live_allocations.preempted IS 'It has to go for another.';
+COMMENT ON COLUMN live_allocations.team IS 'The account below the tenant that its quota is of.';
+COMMENT ON COLUMN live_allocations.cpu_milli_limit IS '0: no more than it asks for.';
+COMMENT ON COLUMN live_allocations.quota_rule IS 'Which rule keeps it waiting for quota: about what, the limit, and what use would come to.';
+COMMENT ON COLUMN live_allocations.facts IS 'What is said of every allocation, once: its first placement, its end or its denial. A row of `explanations` for each of them cost more than the allocation''s own. Field 1 for each, of a message with `position`, `at_ms` and `fact`, as a row of `explanations` has them.';
+CREATE INDEX live_allocations_by_job_set ON live_allocations (tenant, job_set, requested_at DESC);
+CREATE INDEX live_allocations_held ON live_allocations (queue) WHERE node IS NOT NULL;
+CREATE INDEX live_allocations_waiting_for_quota ON live_allocations (tenant, requested_at) WHERE quota_rule IS NOT NULL;
+CREATE INDEX live_allocations_by_state ON live_allocations (state);
+
+CREATE TABLE ended_allocations (
+    allocation_id uuid NOT NULL,
+    tenant text NOT NULL,
+    job_set text NOT NULL,
+    name text,
+    queue text NOT NULL,
+    state text NOT NULL,
+    end_cause text,
+    quota_rule text,
+    node text,
+    cpu_milli bigint NOT NULL,
+    memory_bytes bigint NOT NULL,
+    gpu_milli bigint NOT NULL,
+    requested_at timestamptz NOT NULL,
+    placed_at timestamptz,
+    started_at timestamptz,
+    ended_at timestamptz NOT NULL,
+    since timestamptz NOT NULL,
+    lsn bigint NOT NULL,
+    spec bytea NOT NULL,
+    rest bytea NOT NULL,
+    facts bytea NOT NULL,
+    CONSTRAINT ended_allocations_pkey PRIMARY KEY (allocation_id),
+    CONSTRAINT ended_allocations_state_check CHECK (state IN ('ended', 'denied')),
+    CONSTRAINT ended_allocations_end_cause_check CHECK (end_cause IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node', 'preempted', 'dependency_failed')),
+    CONSTRAINT ended_for_a_cause_or_denied_by_a_rule CHECK ((state = 'ended') = (end_cause IS NOT NULL) AND (state = 'denied') = (quota_rule IS NOT NULL)),
+    CONSTRAINT nothing_before_its_placement CHECK (started_at >= placed_at AND ended_at >= placed_at)
+);
+COMMENT ON TABLE ended_allocations IS 'Every allocation that is over: it has ended, or quota has denied it.';
+COMMENT ON COLUMN ended_allocations.name IS 'The tenant''s own name for it.';
+COMMENT ON COLUMN ended_allocations.quota_rule IS 'The rule by which quota has denied it.';
+COMMENT ON COLUMN ended_allocations.node IS 'Its last one.';
+COMMENT ON COLUMN ended_allocations.gpu_milli IS 'Thousandths of a GPU, of all its devices together.';
+COMMENT ON COLUMN ended_allocations.placed_at IS 'For the last time, as what follows.';
+COMMENT ON COLUMN ended_allocations.started_at IS 'By the node''s report.';
+COMMENT ON COLUMN ended_allocations.ended_at IS 'By the node''s report, or when it was denied.';
+COMMENT ON COLUMN ended_allocations.since IS 'When the end was recorded.';
+COMMENT ON COLUMN ended_allocations.lsn IS 'Ledger position of the end.';
+COMMENT ON COLUMN ended_allocations.spec IS 'What it asked for, with its last priority: the message `AllocationSpec` of the contract.';
+COMMENT ON COLUMN ended_allocations.rest IS 'What else is known of it: field 1 for each device of its last place, 2 how often it was queued again, 3 what ended the run before the last time, 4 the refusal by quota.';
+COMMENT ON COLUMN ended_allocations.facts IS 'What is said of every allocation, once: its first placement, its end or its denial. Field 1 for each, of a message with `position`, `at_ms` and `fact`, as a row of `explanations` has them.';
+CREATE INDEX ended_allocations_by_job_set ON ended_allocations (tenant, job_set, requested_at DESC);
 
 CREATE TABLE scheduling_queue (
     allocation_id uuid NOT NULL,
@@ -142,7 +178,6 @@ CREATE TABLE scheduling_queue (
     run_time_ms bigint NOT NULL DEFAULT 0,
     size bigint NOT NULL DEFAULT 0,
     CONSTRAINT scheduling_queue_pkey PRIMARY KEY (allocation_id),
-    CONSTRAINT scheduling_queue_allocation_id_fkey FOREIGN KEY (allocation_id) REFERENCES allocations ON DELETE CASCADE,
     CONSTRAINT scheduling_queue_arrival_check CHECK (arrival > 0),
     CONSTRAINT scheduling_queue_waiting_reason_check CHECK (waiting_reason IN ('no_node_ready', 'no_node_of_model', 'larger_than_any_node', 'no_room_now', 'no_node_matches', 'fair_share', 'queue_limit', 'backoff', 'dependency', 'gang_incomplete', 'gang_no_room', 'over_limit', 'no_uniform_label', 'nominated', 'preemption_limit')),
     CONSTRAINT scheduling_queue_pending_group_check CHECK (pending_group > 0),
@@ -295,7 +330,6 @@ CREATE TABLE preemption_events (
     CONSTRAINT preemption_events_pkey PRIMARY KEY (lsn, event_index),
     CONSTRAINT preemption_events_lsn_check CHECK (lsn > 0),
     CONSTRAINT preemption_events_event_index_check CHECK (event_index >= 0),
-    CONSTRAINT preemption_events_allocation_id_fkey FOREIGN KEY (allocation_id) REFERENCES allocations ON DELETE CASCADE,
     CONSTRAINT preemption_events_cause_check CHECK (cause IN ('priority', 'fair_share', 'gang', 'reservation', 'quota')),
     CONSTRAINT preemption_events_outcome_check CHECK (outcome IN ('stopping', 'stopped', 'node_lost', 'rejected_by_node')),
     CONSTRAINT preemption_events_freed_cpu_milli_check CHECK (freed_cpu_milli >= 0),
@@ -432,8 +466,10 @@ SELECT allocation_id::text AS id,
        'allocation'::text AS type,
        state,
        since AS changed_at,
-       coalesce(end_cause, waiting_reason, quota_rule, CASE WHEN preempted THEN 'preempted' END) AS message
-FROM allocations
+       coalesce(waiting_reason, quota_rule, CASE WHEN preempted THEN 'preempted' END) AS message
+FROM live_allocations
+UNION ALL
+SELECT allocation_id::text, 'allocation'::text, state, since, coalesce(end_cause, quota_rule) FROM ended_allocations
 UNION ALL
 SELECT queue, 'queue'::text, 'active'::text, changed_at, NULL::text FROM queues
 UNION ALL
@@ -446,3 +482,14 @@ COMMENT ON COLUMN object_states.type IS 'allocation, queue, advance_reservation,
 COMMENT ON COLUMN object_states.state IS 'By the name that its table has for it. A queue is active from when it is set.';
 COMMENT ON COLUMN object_states.changed_at IS 'When it came into this state, by the clock of the service that recorded it; of a queue, when it was last set.';
 COMMENT ON COLUMN object_states.message IS 'The name of what ended it, of what it waits for, or of the limit that it is over; none where the state says all.';
+
+CREATE VIEW allocations AS
+SELECT allocation_id, tenant, job_set, name, queue, state, NULL::text AS end_cause, quota_rule, node, cpu_milli, memory_bytes,
+       gpu_count::bigint * gpu_milli AS gpu_milli, requested_at, placed_at, started_at, NULL::timestamptz AS ended_at, since,
+       lsn
+FROM live_allocations
+UNION ALL
+SELECT allocation_id, tenant, job_set, name, queue, state, end_cause, quota_rule, node, cpu_milli, memory_bytes, gpu_milli,
+       requested_at, placed_at, started_at, ended_at, since, lsn
+FROM ended_allocations;
+COMMENT ON VIEW allocations IS 'Every allocation there ever was: what live_allocations and ended_allocations have both. A query by id, or by tenant and job set, uses the indexes of both.';

@@ -83,14 +83,11 @@ impl Store {
         let settings = [
             // The batches are made here; the server must not gather them again.
             ("async_insert", "0"),
-            // The status of an answer then also tells of errors that come late, such as in the view.
+            // The status of an answer then also tells of errors that come late.
             ("wait_end_of_query", "1"),
             ("insert_deduplicate", "1"),
-            ("deduplicate_blocks_in_dependent_materialized_views", "1"),
-            ("materialized_views_ignore_errors", "0"),
             // One stream, so that a repeat makes the same blocks in the same order.
             ("max_insert_threads", "1"),
-            ("parallel_view_processing", "0"),
         ];
         let client = server.clone().with_database(database);
         let client = settings.into_iter().fold(client, |client, (name, value)| {

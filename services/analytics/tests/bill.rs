@@ -102,8 +102,10 @@ fn amount(resource: &str, hour: i64, quantity: u128) -> u128 {
     (quantity * u128::from(micro) + per_hour / 2) / per_hour
 }
 
+/// Applied whenever so many runs have started or ended.
 async fn filled(
     runs: &[Run],
+    every: usize,
 ) -> Result<(Database, analytics::store::Store), Box<dyn std::error::Error>> {
     let (database, store) = Database::store().await?;
     let mut journal = Journal::default();
@@ -129,7 +131,7 @@ async fn filled(
         } else {
             journal.end(allocation, at);
         }
-        if written % 97 == 0 {
+        if written.is_multiple_of(every) {
             store.apply(&journal.batch()).await?;
         }
     }
@@ -140,7 +142,7 @@ async fn filled(
 #[tokio::test]
 async fn the_bill_equals_an_independent_sum() -> Outcome {
     let runs = runs(300);
-    let (database, store) = filled(&runs).await?;
+    let (database, store) = filled(&runs, 97).await?;
     let lines = expected_lines(&runs);
     let mut months: BTreeMap<(String, String, String), u128> = BTreeMap::new();
     let mut found = Lines::new();
@@ -198,18 +200,44 @@ fn kinds(conservation: &Conservation) -> Vec<&str> {
 #[tokio::test]
 async fn damage_is_found() -> Outcome {
     // What is done to the tables, and the kinds of error that must be among those found.
-    let table: [(&str, &[&str]); 9] = [
+    let table: [(&str, &[&str]); 19] = [
         (
-            "DELETE FROM allocation_intervals WHERE lsn = (SELECT max(lsn) FROM allocation_intervals)",
+            "DELETE FROM allocation_intervals WHERE lsn = (SELECT max(lsn) FROM allocation_intervals WHERE whole)",
+            &["rows", "runs", "tenants"],
+        ),
+        (
+            "DELETE FROM allocation_intervals WHERE lsn = (SELECT max(lsn) FROM allocation_intervals WHERE NOT whole)",
             &["rows", "runs", "tenants"],
         ),
         (
             "INSERT INTO allocation_intervals SETTINGS insert_deduplicate = 0 SELECT * FROM allocation_intervals LIMIT 1",
-            &["hours", "rows", "runs"],
+            &["rows", "runs", "tenants"],
+        ),
+        (
+            "ALTER TABLE allocation_intervals UPDATE ended_at = ended_at + toIntervalMillisecond(1)
+             WHERE lsn = (SELECT max(lsn) FROM allocation_intervals WHERE whole) SETTINGS mutations_sync = 1",
+            &["runs", "tenants"],
+        ),
+        (
+            "ALTER TABLE allocation_intervals UPDATE cpu_milli = cpu_milli - 1
+             WHERE lsn = (SELECT max(lsn) FROM allocation_intervals WHERE whole) SETTINGS mutations_sync = 1",
+            &["runs", "tenants"],
+        ),
+        // Started before it was placed.
+        (
+            "ALTER TABLE allocation_intervals UPDATE placed_at = started_at + toIntervalMillisecond(1)
+             WHERE lsn = (SELECT max(lsn) FROM allocation_intervals WHERE whole) SETTINGS mutations_sync = 1",
+            &["overdrawn"],
+        ),
+        // Its transfers are nowhere.
+        (
+            "ALTER TABLE allocation_intervals UPDATE whole = false
+             WHERE lsn = (SELECT max(lsn) FROM allocation_intervals WHERE whole) SETTINGS mutations_sync = 1",
+            &["runs"],
         ),
         (
             "INSERT INTO usage_hourly SETTINGS insert_deduplicate = 0 SELECT * FROM usage_hourly LIMIT 1",
-            &["hours", "tenants"],
+            &["hours", "rows", "tenants"],
         ),
         // The totals stay, the hours do not.
         (
@@ -230,23 +258,45 @@ async fn damage_is_found() -> Outcome {
             &["tenants"],
         ),
         (
-            "DELETE FROM node_entries WHERE lsn = (SELECT max(lsn) FROM node_entries) AND part = 0",
-            &["rows", "unbalanced"],
+            "DELETE FROM node_transfers WHERE node = 'n0' AND from_account = 'outside'",
+            &["overdrawn", "rows", "unbalanced"],
         ),
-        // One whole event.
         (
-            "DELETE FROM node_entries WHERE lsn = (SELECT min(lsn) FROM node_entries WHERE account = 'allocated')",
+            "DELETE FROM node_transfers WHERE lsn = (SELECT min(lsn) FROM node_transfers WHERE to_account = 'allocated')",
             &["overdrawn", "rows", "runs"],
+        ),
+        (
+            "ALTER TABLE node_transfers UPDATE memory_bytes = memory_bytes + 1
+             WHERE lsn = (SELECT min(lsn) FROM node_transfers WHERE to_account = 'allocated') SETTINGS mutations_sync = 1",
+            &["overdrawn", "runs"],
+        ),
+        ("DELETE FROM node_capacities WHERE node = 'n0'", &["rows", "unbalanced"]),
+        (
+            "ALTER TABLE node_capacities UPDATE cpu_milli = cpu_milli + 1 WHERE node = 'n0' SETTINGS mutations_sync = 1",
+            &["unbalanced"],
         ),
         ("DELETE FROM rates WHERE version = 2", &["rows"]),
         (
             "DELETE FROM ledger_ranges WHERE to_lsn = (SELECT min(to_lsn) FROM ledger_ranges)",
             &["rows"],
         ),
+        (
+            "DELETE FROM ledger_ranges WHERE to_lsn = (SELECT max(to_lsn) FROM ledger_ranges)",
+            &["hours", "rows", "runs"],
+        ),
+        (
+            "ALTER TABLE ledger_ranges UPDATE allocated = [] WHERE to_lsn = (SELECT max(to_lsn) FROM ledger_ranges)
+             SETTINGS mutations_sync = 1",
+            &["hours", "runs"],
+        ),
     ];
     let runs = runs(12);
     for (damage, expected) in table {
-        let (database, store) = filled(&runs).await?;
+        // Some runs within a batch, and some not.
+        let (database, store) = filled(&runs, 9).await?;
+        let whole = database.count("allocation_intervals WHERE whole").await?;
+        assert!((1..runs.len() as u64).contains(&whole), "{whole}");
+        assert_eq!(store.conservation().await?.conservation_error_ms(), 0);
         database.execute(damage).await?;
         let conservation = store.conservation().await?;
         let found = kinds(&conservation);

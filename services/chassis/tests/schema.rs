@@ -87,6 +87,19 @@ async fn what_is_missing_is_named_and_made() {
 }
 
 #[tokio::test]
+async fn a_table_that_has_become_a_view_gives_way() {
+    check(
+        "DROP VIEW large; CREATE TABLE large (name text)",
+        &[
+            "large: table extra",
+            "large: view missing, expected  SELECT name\n   FROM things\n  WHERE (amount > 100)",
+        ],
+        &[],
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn parts_that_are_missing_are_named_and_made() {
     missing(
         "ALTER TABLE things DROP spare",

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use prost::Message;
 use std::sync::{Arc, OnceLock};
 use vocab::{Event, EventKind, Kinds};
-use wire::Message as _;
+use wire::{Message as _, Rows};
 
 /// The contract's `Frame` with its events as they were written, so that those alone are decoded that somebody reads.
 #[derive(Clone, PartialEq, Message)]
@@ -35,6 +35,8 @@ pub(crate) struct RawFrame {
     pub ahead: Vec<RawAhead>,
     #[prost(bool, tag = "12")]
     pub resigned: bool,
+    #[prost(bytes = "bytes", optional, tag = "13")]
+    pub columns: Option<Bytes>,
 }
 
 /// How far a sender's messages are handled beyond the inbox's position.
@@ -54,15 +56,31 @@ pub(crate) struct Content {
     pub digest: Digest,
     /// All of it.
     pub bytes: Bytes,
-    cells: Vec<Cell>,
+    runs: Vec<Run>,
+    kinds: Vec<OfKind>,
+    /// None: each event is a message by itself.
+    columns: Option<Bytes>,
 }
 
-/// An event's place in its frame.
+/// Some events of one kind, one behind the other.
 #[derive(Debug)]
-struct Cell {
+struct Run {
+    /// Which of the kinds.
+    of: usize,
+    /// How many of the kind, and how many of all, come before.
+    from: usize,
+    index: u32,
+    count: usize,
+}
+
+/// A frame's events of a kind.
+#[derive(Debug)]
+struct OfKind {
     kind: EventKind,
-    bytes: Bytes,
-    event: OnceLock<Event>,
+    count: usize,
+    /// Where they are messages.
+    messages: Vec<Bytes>,
+    events: OnceLock<Vec<Event>>,
 }
 
 /// Read by whoever is first.
@@ -79,56 +97,122 @@ impl Shared {
 impl Content {
     pub fn read(frame: &Bytes) -> Result<Self, String> {
         let mut head = RawFrame::decode(frame.clone()).map_err(|error| error.to_string())?;
-        let events = std::mem::take(&mut head.events);
-        // A cell is large, so none is moved.
-        let mut cells = Vec::with_capacity(events.len());
-        for bytes in events {
-            cells.push(Cell {
-                kind: kind_of(&bytes).ok_or("an event of no kind")?,
-                bytes,
-                event: OnceLock::new(),
-            });
-        }
-        Ok(Self {
-            cells,
+        let messages = std::mem::take(&mut head.events);
+        let mut content = Self {
+            columns: head.columns.take(),
             head,
             digest: Digest::of(frame),
             bytes: frame.clone(),
-        })
+            runs: Vec::new(),
+            kinds: Vec::new(),
+        };
+        if let Some(columns) = content.columns.clone() {
+            if !messages.is_empty() {
+                return Err("events both in columns and by themselves".to_owned());
+            }
+            let rows = Rows::parse(&columns).map_err(|error| error.to_string())?;
+            for (number, count) in rows.runs().map_err(|error| error.to_string())? {
+                content.push(number.into(), count)?;
+            }
+        }
+        for message in messages {
+            let of = content.push(kind_of(&message).unwrap_or_default(), 1)?;
+            content.kinds[of].messages.push(message);
+        }
+        Ok(content)
+    }
+
+    /// So many more events of a kind, and which of the kinds that is.
+    fn push(&mut self, number: u64, count: u32) -> Result<usize, String> {
+        let kind = EventKind::from_number(number).ok_or("an event of no kind")?;
+        let index = self.len() as u32;
+        let known = self.kinds.iter().position(|of| of.kind == kind);
+        let of = known.unwrap_or_else(|| {
+            self.kinds.push(OfKind {
+                kind,
+                count: 0,
+                messages: Vec::new(),
+                events: OnceLock::new(),
+            });
+            self.kinds.len() - 1
+        });
+        let (from, count) = (self.kinds[of].count, count as usize);
+        self.kinds[of].count += count;
+        match self.runs.last_mut() {
+            Some(run) if run.of == of => run.count += count,
+            _ => self.runs.push(Run {
+                of,
+                from,
+                index,
+                count,
+            }),
+        }
+        Ok(of)
     }
 
     /// How many events it has.
     pub fn len(&self) -> usize {
-        self.cells.len()
+        let last = self.runs.last();
+        last.map_or(0, |run| run.index as usize + run.count)
     }
 
+    /// Of which kinds it has events.
     pub fn kinds(&self) -> impl Iterator<Item = EventKind> {
-        self.cells.iter().map(|cell| cell.kind)
+        self.kinds.iter().map(|of| of.kind)
     }
 
     /// Decodes those of these kinds that nobody has decoded yet.
     pub fn decode(&self, read: Kinds) -> Result<(), String> {
-        for cell in self.cells.iter().filter(|cell| read.has(cell.kind)) {
-            if cell.event.get().is_none() {
-                // Another reader may have been faster, with the same.
-                let event = Event::decode(&cell.bytes).map_err(|error| error.to_string())?;
-                let _ = cell.event.set(event);
+        let wanted = |of: &&OfKind| read.has(of.kind) && of.events.get().is_none();
+        let mut wanted = self.kinds.iter().filter(wanted).peekable();
+        if wanted.peek().is_none() {
+            return Ok(());
+        }
+        let rows = self.columns.as_ref().map(|columns| Rows::parse(columns));
+        let rows = rows.transpose().map_err(|error| error.to_string())?;
+        for of in wanted {
+            let events = match &rows {
+                None => of.messages(),
+                Some(rows) => of.columns(rows),
+            };
+            let events = events.map_err(|error| error.to_string())?;
+            if events.len() != of.count {
+                return Err(format!("not as many {} as there are", of.kind.name()));
             }
+            // Another reader may have been faster, with the same.
+            let _ = of.events.set(events);
         }
         Ok(())
     }
 
     /// Those of these kinds, with their index; none that was not decoded before.
     pub fn events(&self, read: Kinds) -> impl Iterator<Item = (u32, &Event)> {
-        let read = (0..)
-            .zip(&self.cells)
-            .filter(move |(_, cell)| read.has(cell.kind));
-        read.filter_map(|(index, cell)| Some((index, cell.event.get()?)))
+        self.runs.iter().flat_map(move |run| {
+            let of = &self.kinds[run.of];
+            let events = of.events.get().filter(|_| read.has(of.kind));
+            // Decoded are as many as there are.
+            let events = events.map_or(&[][..], |events| &events[run.from..][..run.count]);
+            (run.index..).zip(events)
+        })
+    }
+}
+
+impl OfKind {
+    fn messages(&self) -> wire::Result<Vec<Event>> {
+        let events = self.messages.iter();
+        events.map(|bytes| Event::decode(bytes)).collect()
+    }
+
+    fn columns(&self, rows: &Rows) -> wire::Result<Vec<Event>> {
+        // An event is large, so none is moved.
+        let mut events = Vec::with_capacity(self.count);
+        rows.read(self.kind as u32, &mut events)?;
+        Ok(events)
     }
 }
 
 /// What kind of event these bytes are: an event has one field, its number first.
-fn kind_of(event: &Bytes) -> Option<EventKind> {
+fn kind_of(event: &Bytes) -> Option<u64> {
     let key = prost::encoding::decode_varint(&mut event.as_ref()).ok()?;
-    EventKind::from_number(key >> 3)
+    Some(key >> 3)
 }

@@ -301,7 +301,7 @@ fn read_record(bytes: &[u8]) -> Read {
 mod tests {
     use super::*;
     use crate::{
-        frame::{self, Head},
+        frame::{self, Encoded, Head},
         inbox::Handled,
         memory::{Faults, MemoryBus},
     };
@@ -335,7 +335,8 @@ mod tests {
         for lsn in 1..=frames {
             let now = Millis(lsn as i64);
             let through = (Lsn(0), Handled::default());
-            let (bytes, next) = frame::write(&head, &leader, 1, now, through, (0, &[]), false);
+            let events = (&[][..], &mut Encoded::Messages(Vec::new()));
+            let (bytes, next) = frame::write(&head, &leader, 1, now, through, events, false);
             let landed = bus.append(Writer::Quota, head.lsn, Lsn(0), bytes).await;
             assert_eq!(landed, Ok(Lsn(lsn)));
             head = Head {

@@ -1,6 +1,6 @@
 //! What a deciding service's domain offers, and the draft that it decides into.
 
-use crate::frame;
+use crate::frame::Encoded;
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt;
 use vocab::fact::{Inputs, Writes, Written};
@@ -8,6 +8,7 @@ use vocab::{
     At, Event, EventKind, EventNo, Level, Lsn, Millis, Writer,
     sabotage::{self, Bug},
 };
+use wire::Columns;
 
 /// A fact that does not fit the state it is applied to: the ledger or the code is wrong, and going on would make it worse.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -131,8 +132,7 @@ pub struct Draft {
     level: Level,
     next: EventNo,
     pub(crate) events: Vec<(At, Event)>,
-    /// As they stand in the frame.
-    pub(crate) encoded: Vec<u8>,
+    pub(crate) encoded: Encoded,
     pub(crate) poison: Option<Poison>,
     work_left: usize,
 }
@@ -150,19 +150,34 @@ impl Draft {
 
     /// In a cell that is at the newest level.
     pub fn new(now: Millis, next: EventNo) -> Self {
+        Self::in_columns(now, next, Box::default())
+    }
+
+    /// The same, put into columns that were used before.
+    pub(crate) fn in_columns(now: Millis, next: EventNo, mut columns: Box<Columns>) -> Self {
+        columns.clear();
         Self {
             now,
             level: Level::KNOWN,
             next,
             events: Vec::new(),
-            encoded: Vec::new(),
+            encoded: Encoded::Columns(columns),
             poison: None,
             work_left: Self::WORK_MAX,
         }
     }
 
+    /// Before anything is emitted.
     pub fn at_level(self, level: Level) -> Self {
-        Self { level, ..self }
+        let encoded = match level < Level::COLUMNS {
+            true => Encoded::Messages(Vec::new()),
+            false => self.encoded,
+        };
+        Self {
+            level,
+            encoded,
+            ..self
+        }
     }
 
     /// Whether the cell's feature level lets such a fact be written. One that is newer than the first level is not decided
@@ -178,7 +193,7 @@ impl Draft {
 
     /// No more decisions now; the rest goes into the next frame.
     pub fn full(&self) -> bool {
-        self.encoded.len() >= Self::BYTES_MAX || self.poison.is_some() || self.work_left == 0
+        self.encoded.size() >= Self::BYTES_MAX || self.poison.is_some() || self.work_left == 0
     }
 
     /// Something was done that costs more than the events that come of it.
@@ -243,7 +258,7 @@ impl Draft {
             self.poison = Some(illegal.into());
             return;
         }
-        frame::push_event(&mut self.encoded, &event);
+        self.encoded.push(&event);
         self.next = EventNo(self.next.0 + 1);
         self.spend(Self::EVENT_WORK);
         self.events.push((at, event));
@@ -334,6 +349,38 @@ mod tests {
         let mut draft = Draft::new(Millis(0), EventNo(1)).at_level(Level(1));
         draft.emit(&mut state, released());
         assert_eq!((draft.poison(), state.0), (None, 1));
+    }
+
+    #[test]
+    fn a_frame_has_columns_where_the_level_and_a_reader_allow_it() {
+        let check = |level, count, columns| {
+            let mut state = Counter::default();
+            let replica = crate::Replica::<Counter>::default();
+            let mut draft = replica.draft(Millis(0), level);
+            for _ in 0..count {
+                draft.emit(&mut state, released());
+            }
+            let sealed = replica.seal(draft, &[0; 16], 1, crate::Handled::default(), u64::MAX);
+            let sealed = sealed.expect("no poison").expect("events");
+            let frame: crate::content::RawFrame =
+                prost::Message::decode(&sealed.bytes[..]).expect("a frame");
+            assert_eq!(
+                (frame.columns.is_some(), frame.events.is_empty()),
+                (columns, columns)
+            );
+            let record = crate::Record::new(Lsn(1), Writer::Quota, sealed.bytes);
+            let read = crate::Chain::default().accept(&record, Kinds::ALL);
+            let read = read.expect("a frame").expect("a new one");
+            assert!(
+                read.placed()
+                    .map(|(_, event)| event.clone())
+                    .eq(vec![released().into(); count])
+            );
+        };
+        check(Level(Level::COLUMNS.0 - 1), 3, false);
+        check(Level::COLUMNS, 3, true);
+        check(Level::COLUMNS, 1 << 16, true);
+        check(Level::COLUMNS, (1 << 16) + 1, false);
     }
 
     #[test]

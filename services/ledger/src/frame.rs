@@ -14,7 +14,7 @@ use vocab::{
     At, Event, EventNo, Kinds, Lsn, Millis, Token, Writer,
     sabotage::{self, Bug},
 };
-use wire::Message as _;
+use wire::{Columns, Message as _};
 
 /// SHA-256 of an encoded frame.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -351,20 +351,43 @@ fn decode(record: &Record, head: &Head, read: Kinds) -> Result<(Frame, Head), Ch
 
 /// The number of a frame's events in the contract.
 const EVENTS: u32 = 9;
+/// The same in columns.
+const COLUMNS: u32 = 13;
 
-/// Adds an event to those of a frame in the making, as they stand there.
-pub(crate) fn push_event(events: &mut Vec<u8>, event: &Event) {
-    event.append_field(EVENTS, events);
+/// The events of a frame in the making, as they will stand there.
+#[derive(Debug)]
+pub(crate) enum Encoded {
+    /// Each by itself.
+    Messages(Vec<u8>),
+    Columns(Box<Columns>),
 }
 
-/// A frame that continues `head`, and the head that it makes (its position is not known yet).
+impl Encoded {
+    pub fn push(&mut self, event: &Event) {
+        match self {
+            Self::Messages(bytes) => event.append_field(EVENTS, bytes),
+            Self::Columns(columns) => columns.push(event),
+        }
+    }
+
+    /// About how many bytes it will be.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Messages(bytes) => bytes.len(),
+            Self::Columns(columns) => columns.size(),
+        }
+    }
+}
+
+/// A frame that continues `head`, and the head that it makes (its position is not known yet). Events that are too many
+/// for columns stand each by itself.
 pub(crate) fn write(
     head: &Head,
     leader: &[u8; 16],
     epoch: u64,
     now: Millis,
     (through_lsn, handled): (Lsn, Handled),
-    (count, events): (u64, &[u8]),
+    (events, encoded): (&[(At, Event)], &mut Encoded),
     resigned: bool,
 ) -> (Bytes, Head) {
     let before_events = RawFrame {
@@ -395,16 +418,30 @@ pub(crate) fn write(
     };
     // A message's fields may be encoded apart: their bytes one behind the other are the message.
     let mut bytes = before_events.encode_to_vec();
-    bytes.reserve_exact(events.len() + after_events.encoded_len());
-    bytes.extend_from_slice(events);
-    bytes.extend_from_slice(&after_events.encode_to_vec());
+    let after_events = after_events.encode_to_vec();
+    bytes.reserve_exact(encoded.size() + after_events.len());
+    match encoded {
+        Encoded::Messages(messages) => bytes.extend_from_slice(messages),
+        Encoded::Columns(columns) if columns.fit() => {}
+        Encoded::Columns(_) => {
+            let each = events.iter();
+            each.for_each(|(_, event)| event.append_field(EVENTS, &mut bytes));
+        }
+    }
+    bytes.extend_from_slice(&after_events);
+    if let Encoded::Columns(columns) = encoded
+        && columns.fit()
+        && !events.is_empty()
+    {
+        columns.append_field(COLUMNS, &mut bytes);
+    }
     let bytes = Bytes::from(bytes);
     let next = Head {
         lsn: Lsn(0),
         digest: Digest::of(&bytes),
         epoch,
         frame_no: before_events.frame_no,
-        next_event: EventNo(head.next_event.0 + count),
+        next_event: EventNo(head.next_event.0 + events.len() as u64),
         through_lsn,
         handled,
         now,

@@ -3,17 +3,19 @@
 use crate::{
     bus::{Record, Witness},
     decider::{AboveLevel, Decider, Draft, IllegalEvent, Poison},
-    frame::{self, Chain, ChainError, Frame, Head},
+    frame::{self, Chain, ChainError, Encoded, Frame, Head},
     inbox::Handled,
     snapshot::Snapshot,
     unread::Unread,
 };
 use bytes::Bytes;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use vocab::fact::Inputs;
 use vocab::{
     At, Event, Kinds, Level, Lsn, Millis, Writer,
     sabotage::{self, Bug},
 };
+use wire::Columns;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReplicaError {
@@ -100,6 +102,8 @@ pub struct Replica<D> {
     /// With their writers' heads.
     pending: Unread<Head>,
     unsaid: Unsaid,
+    /// What the columns of the last frame were put together in.
+    columns: Mutex<Option<Box<Columns>>>,
 }
 
 impl<D: Decider> Default for Replica<D> {
@@ -111,6 +115,7 @@ impl<D: Decider> Default for Replica<D> {
             folded_chain: Chain::default(),
             pending: Unread::default(),
             unsaid: Unsaid::default(),
+            columns: Mutex::default(),
         }
     }
 }
@@ -236,7 +241,8 @@ impl<D: Decider> Replica<D> {
     /// Begins a frame in a cell of that feature level. The clock never goes backwards along the chain.
     pub fn draft(&self, now: Millis, level: Level) -> Draft {
         let head = self.head();
-        Draft::new(now.max(head.now), head.next_event).at_level(level)
+        let columns = self.columns().take().unwrap_or_default();
+        Draft::in_columns(now.max(head.now), head.next_event, columns).at_level(level)
     }
 
     /// Closes a frame. None if there is nothing to record: no event, no progress at the inbox, and fewer events read than what
@@ -256,7 +262,23 @@ impl<D: Decider> Replica<D> {
         // Before its first frame nobody waits for it, and that frame must be one that only this ledger takes.
         let says = head.frame_no > 0 && self.unsaid.events >= says_after;
         let idle = draft.events.is_empty() && handled == head.handled && !says;
-        Ok((!idle).then(|| self.close(draft, leader, epoch, handled, false)))
+        if idle {
+            self.reuse(draft.encoded);
+            return Ok(None);
+        }
+        Ok(Some(self.close(draft, leader, epoch, handled, false)))
+    }
+
+    fn columns(&self) -> MutexGuard<'_, Option<Box<Columns>>> {
+        // Whatever is in them is cleared.
+        self.columns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps what a draft was put together in for the next one.
+    fn reuse(&self, encoded: Encoded) {
+        if let Encoded::Columns(columns) = encoded {
+            *self.columns() = Some(columns);
+        }
     }
 
     /// A frame without events: how far its leader has read, and whether it is that leader's last.
@@ -269,7 +291,7 @@ impl<D: Decider> Replica<D> {
         resigned: bool,
     ) -> Sealed {
         self.close(
-            self.draft(now, Level::FIRST),
+            self.draft(now, Level::KNOWN),
             leader,
             epoch,
             handled,
@@ -279,7 +301,7 @@ impl<D: Decider> Replica<D> {
 
     fn close(
         &self,
-        draft: Draft,
+        mut draft: Draft,
         leader: &[u8; 16],
         epoch: u64,
         handled: Handled,
@@ -288,9 +310,10 @@ impl<D: Decider> Replica<D> {
         let head = self.head();
         let off = u64::from(sabotage::armed(Bug::WatermarkOffByOne));
         let through = (Lsn(self.folded.0 + off), handled);
-        let events = (draft.events.len() as u64, &draft.encoded[..]);
+        let events = (&draft.events[..], &mut draft.encoded);
         let (bytes, next) =
             frame::write(&head, leader, epoch, draft.now, through, events, resigned);
+        self.reuse(draft.encoded);
         Sealed {
             bytes,
             expected_last: head.lsn,
@@ -332,6 +355,7 @@ impl<D: Decider> Replica<D> {
             seen: snapshot.chain.clone(),
             pending: Unread::default(),
             unsaid: Unsaid::default(),
+            columns: Mutex::default(),
         })
     }
 }

@@ -6,7 +6,7 @@ use prost::Message;
 use schemas::v1::{self, join_reply, node_report};
 use sha2::{Digest, Sha256};
 use vocab::{AllocationId, CellNo, Millis, NodeCapacity, Refusal, Rule, RunState, Token};
-use wire::{Codec as _, Message as _, Out, Plain};
+use wire::{Codec as _, Message as _, Out as _, Plain, Row};
 
 /// Runs in one report.
 pub const RUNS_MAX: usize = 1000;
@@ -68,17 +68,17 @@ pub fn heartbeat(node: Token, payload: &[u8]) -> Option<Command> {
 }
 
 /// The body of an `Assignment`, and further changes in it; from the last field to the first.
-fn write(assignment: &Assignment, (boot, cell): (u64, CellNo), more: &[Assignment], out: &mut Out) {
-    for change in more.iter().rev() {
-        out.field(12, |out| write(change, (boot, cell), &[], out));
-    }
+fn write(assignment: &Assignment, (boot, cell): (u64, CellNo), more: &[Assignment], out: &mut Row) {
+    out.each(more, |out, change| {
+        out.message(12, |out| write(change, (boot, cell), &[], out));
+    });
     Plain::write_field(&assignment.zones, 11, out);
     Plain::write_field(&assignment.stop_by, 10, out);
     Plain::write_field(&boot, 9, out);
     Plain::write_field(&assignment.stop, 7, out);
     Plain::write_field(&assignment.placed, 6, out);
     Plain::write_field(&assignment.gpus, 5, out);
-    out.field(4, |out| out.put(assignment.spec.as_bytes()));
+    out.bytes(4, assignment.spec.as_bytes());
     Plain::write_field(&assignment.tenant, 3, out);
     Plain::write_field(&assignment.allocation.id(cell).to_string(), 2, out);
     Plain::write_field(&assignment.revision, 1, out);
@@ -88,18 +88,18 @@ fn write(assignment: &Assignment, (boot, cell): (u64, CellNo), more: &[Assignmen
 pub fn push(assignments: &[Assignment], boot: u64, cell: CellNo) -> Option<Vec<u8>> {
     let (first, more) = assignments.split_first()?;
     let mut bytes = Vec::new();
-    Out::behind(&mut bytes, |out| write(first, (boot, cell), more, out));
+    Row::behind(&mut bytes, |out| write(first, (boot, cell), more, out));
     Some(bytes)
 }
 
 /// An `AssignmentList`.
 pub fn assignments(revision: u64, assignments: &[Assignment], boot: u64, cell: CellNo) -> Vec<u8> {
     let mut bytes = Vec::new();
-    Out::behind(&mut bytes, |out| {
+    Row::behind(&mut bytes, |out| {
         Plain::write_field(&boot, 3, out);
-        for assignment in assignments.iter().rev() {
-            out.field(2, |out| write(assignment, (boot, cell), &[], out));
-        }
+        out.each(assignments, |out, assignment| {
+            out.message(2, |out| write(assignment, (boot, cell), &[], out));
+        });
         Plain::write_field(&revision, 1, out);
     });
     bytes

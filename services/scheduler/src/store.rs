@@ -1,6 +1,7 @@
 //! Warm state of the scheduler: SQL stands in the files of this module and nowhere else.
 
 mod allocations;
+mod ended;
 mod explain;
 mod history;
 mod named;
@@ -40,6 +41,7 @@ pub struct SchedulerTables {
 pub const TABLES: &[&Table] = &[
     Position::TABLE,
     allocations::Record::TABLE,
+    ended::Record::TABLE,
     queue::Record::TABLE,
     settings::Queue::TABLE,
     settings::Class::TABLE,
@@ -64,6 +66,40 @@ impl SchedulerTables {
         written
             .map(|one| allocations::Record::of(self.cell, one))
             .collect()
+    }
+
+    /// What was requested and is over within one batch has one row, among those that are over; only what lives longer has
+    /// one among the live, and one in the queue.
+    async fn write_allocations(
+        &self,
+        tx: &mut PgConnection,
+        written: Vec<&Written>,
+    ) -> Result<(), WarmError> {
+        let (over, live): (Vec<_>, Vec<_>) = written
+            .into_iter()
+            .partition(|written| written.row.state.stage().is_over());
+        let (first, changed): (Vec<&Written>, Vec<_>) =
+            live.into_iter().partition(|written| written.first);
+        insert(tx, &self.allocations(&first)?).await?;
+        update(tx, &self.allocations(&changed)?).await?;
+        let were_live = over.iter().copied().filter(|written| !written.first);
+        let were_live: Vec<&Written> = were_live.collect();
+        let ids = were_live
+            .iter()
+            .map(|written| written.row.allocation.id(self.cell).0);
+        let said = allocations::leave(tx, &ids.collect::<Vec<_>>()).await?;
+        ended::write(tx, self.cell, &over, said).await?;
+        for written in first.chunks(ROWS_MAX) {
+            queue::upsert(tx, self.cell, written).await?;
+        }
+        for written in changed.chunks(ROWS_MAX) {
+            queue::upsert(tx, self.cell, written).await?;
+            queue::leave(tx, self.cell, written).await?;
+        }
+        for written in were_live.chunks(ROWS_MAX) {
+            queue::leave(tx, self.cell, written).await?;
+        }
+        Ok(())
     }
 }
 
@@ -100,17 +136,8 @@ impl WarmState for SchedulerTables {
                 Change::Space(row) => named.space(row),
             }
         }
-        let (first, changed): (Vec<&Written>, Vec<_>) =
-            allocations.into_values().partition(|written| written.first);
-        insert(tx, &self.allocations(&first)?).await?;
-        update(tx, &self.allocations(&changed)?).await?;
-        for written in first.chunks(ROWS_MAX) {
-            queue::upsert(tx, self.cell, written).await?;
-        }
-        for written in changed.chunks(ROWS_MAX) {
-            queue::upsert(tx, self.cell, written).await?;
-            queue::leave(tx, self.cell, written).await?;
-        }
+        self.write_allocations(tx, allocations.into_values().collect())
+            .await?;
         let preemptions = preemptions.into_values();
         let preemptions = preemptions.map(|row| preemptions::Record::of(self.cell, row));
         merge(tx, &preemptions.collect::<Vec<_>>()).await?;
@@ -126,7 +153,7 @@ impl WarmState for SchedulerTables {
 
     async fn wipe(&self, tx: &mut PgConnection) -> Result<(), WarmError> {
         sqlx::query!(
-            "TRUNCATE allocations, scheduling_queue, preemption_events, explanations, queues, priority_classes,
+            "TRUNCATE live_allocations, ended_allocations, scheduling_queue, preemption_events, explanations, queues, priority_classes,
                       scheduling_policy, cordons, reservations, tenant_weights, named_resources, leases,
                       lease_spaces"
         )

@@ -68,7 +68,6 @@ impl<'a> Column<'a> {
         let (name, ty) = (&self.name, &self.field.ty);
         let comment = comment(&self.field.attrs);
         let default = optional(self.options.default.as_ref());
-        let references = optional(self.options.references.as_ref());
         let check = optional(self.options.check.as_ref());
         let fixed = self.options.fixed || table_is_fixed;
         let appended = self.options.appended;
@@ -80,7 +79,6 @@ impl<'a> Column<'a> {
                 element: <#ty as ::table::Value>::ELEMENT.name,
                 nullable: <#ty as ::table::Value>::NULLABLE,
                 default: #default,
-                references: #references,
                 check: #check,
                 check_of_type: <#ty as ::table::Value>::check,
                 fixed: #fixed,

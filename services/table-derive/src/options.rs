@@ -35,7 +35,6 @@ pub struct Index {
 pub struct OfField {
     pub check: Option<String>,
     pub default: Option<String>,
-    pub references: Option<String>,
     pub fixed: bool,
     pub appended: bool,
     pub low_cardinality: bool,
@@ -187,7 +186,6 @@ impl OfField {
                 Some("low_cardinality") if of_clickhouse => field.low_cardinality = true,
                 _ if of_clickhouse => return Err(unknown(&meta)),
                 Some("check") => field.check = Some(text(&meta)?),
-                Some("references") => field.references = Some(text(&meta)?),
                 Some("fixed") => field.fixed = true,
                 Some("appended") => field.appended = true,
                 _ => return Err(unknown(&meta)),

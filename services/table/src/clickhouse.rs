@@ -1,6 +1,7 @@
 //! Tables of ClickHouse: the same derive, another server. The rows are written by the client library's own derive.
 
 use crate::{Snapshot, Subject, What};
+use serde::Serialize;
 use std::{fmt::Write, marker::PhantomData};
 use uuid::Uuid;
 use vocab::{Lsn, Millis, Token};
@@ -52,11 +53,11 @@ macro_rules! values {
 }
 
 values! {
+    bool: "Bool";
     u32: "UInt32";
     u64: "UInt64";
     u128: "UInt128";
     i64: "Int64";
-    i128: "Int128";
     String: "String";
     &'static str: "String";
     Token: "String";
@@ -67,7 +68,7 @@ values! {
 }
 
 /// A moment in whole Unix seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Seconds(pub u32);
 
 impl<V: Value> Value for Option<V> {

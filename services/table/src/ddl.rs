@@ -24,7 +24,7 @@ fn create(table: &Table) -> String {
     let of_columns = table
         .columns
         .iter()
-        .flat_map(|column| constraints(name, column));
+        .filter_map(|column| check(name, column));
     let checks = table
         .checks
         .iter()
@@ -68,15 +68,11 @@ fn column(column: &Column) -> String {
     sql
 }
 
-fn constraints(table: &str, column: &Column) -> impl Iterator<Item = String> {
+fn check(table: &str, column: &Column) -> Option<String> {
     let name = column.name;
     let check = column.check.map(str::to_owned);
-    let check = check.or_else(|| (column.check_of_type)(name));
-    let check = check.map(|check| format!("CONSTRAINT {table}_{name}_check CHECK ({check})"));
-    let foreign = column.references.map(|there| {
-        format!("CONSTRAINT {table}_{name}_fkey FOREIGN KEY ({name}) REFERENCES {there}")
-    });
-    check.into_iter().chain(foreign)
+    let check = check.or_else(|| (column.check_of_type)(name))?;
+    Some(format!("CONSTRAINT {table}_{name}_check CHECK ({check})"))
 }
 
 fn index(table: &str, index: &Index) -> String {

@@ -26,8 +26,6 @@ pub struct Column {
     pub element: &'static str,
     pub nullable: bool,
     pub default: Option<&'static str>,
-    /// `table (column)` that holds the value, too.
-    pub references: Option<&'static str>,
     pub check: Option<&'static str>,
     /// What holds for every value of the field's type, unless `check` says more.
     pub check_of_type: fn(&str) -> Option<String>,

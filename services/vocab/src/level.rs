@@ -1,4 +1,4 @@
-//! A cell's feature level: which facts may be written on its ledger.
+//! A cell's feature level: which facts may be written on its ledger, and how.
 
 use crate::EventKind;
 use std::{fmt, num::ParseIntError, str::FromStr};
@@ -11,9 +11,11 @@ pub struct Level(pub u32);
 impl Level {
     /// Of the facts that were there before there were levels, and of a cell that says nothing.
     pub const FIRST: Self = Self(1);
+    /// From here on a frame has its events in columns.
+    pub const COLUMNS: Self = Self(3);
     /// The newest that this build knows: it reads all facts up to this level.
     pub const KNOWN: Self = {
-        let (mut newest, mut i) = (Self::FIRST, 0);
+        let (mut newest, mut i) = (Self::COLUMNS, 0);
         while i < EventKind::ALL.len() {
             let since = EventKind::ALL[i].since();
             if since.0 > newest.0 {
@@ -45,11 +47,12 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn every_level_has_facts_and_none_joins_the_first() {
+    fn every_level_has_something_and_none_joins_the_first() {
         let mut facts: BTreeMap<u32, usize> = BTreeMap::new();
         for kind in EventKind::ALL {
             *facts.entry(kind.since().0).or_default() += 1;
         }
+        facts.entry(Level::COLUMNS.0).or_default();
         let levels: Vec<u32> = facts.keys().copied().collect();
         let all: Vec<u32> = (Level::FIRST.0..=Level::KNOWN.0).collect();
         assert_eq!(levels, all);

@@ -83,7 +83,7 @@ impl EncodedSpec {
 
     pub fn of(spec: &AllocationSpec) -> Self {
         let mut bytes = Vec::with_capacity(Self::USUAL_BYTES);
-        wire::Out::behind(&mut bytes, |out| wire::Message::write_body(spec, out));
+        wire::Row::behind(&mut bytes, |out| wire::Message::write_body(spec, out));
         Self(bytes.into())
     }
 

@@ -59,7 +59,7 @@ pub fn numbers(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Re
         },
         &quote!(Self::from_number(0)),
         &quote!(self.number() == 0),
-        &quote!(out.varint(self.number() as u64)),
+        &quote!(::wire::Out::varint(out, number, self.number() as u64)),
         &quote!(::wire::raw::read_number(input, Self::from_number)),
     );
     Ok(quote! {
@@ -150,7 +150,7 @@ pub fn oneof(input: &DeriveInput, data: &DataEnum, mut options: Options) -> Resu
             const NUMBERS: &'static [u32] = &[#(#numbers),*];
             const FIELDS: &'static [::wire::FieldDescriptor] = &[#(#fields),*];
 
-            fn write_field(&self, out: &mut ::wire::Out) {
+            fn write_field<__Out: ::wire::Out>(&self, out: &mut __Out) {
                 match self { #(#writes)* }
             }
 
@@ -270,10 +270,7 @@ impl Parts {
         self.fields.push(field_descriptor(number, name, &shape));
         let pattern = quote!(Self::#ident { #member: value });
         self.writes.push(quote! {
-            #pattern => {
-                <#ty as ::wire::Value>::write(value, out);
-                out.key(#number, <#ty as ::wire::Value>::KIND.wire_type());
-            }
+            #pattern => <#ty as ::wire::Value>::write(value, #number, out),
         });
         self.merges.push(quote! {
             #number => {
@@ -306,7 +303,7 @@ impl Parts {
         let write = body.write();
         let read = body.read(&quote!(Self::#ident));
         self.writes.push(quote! {
-            #pattern => out.field(#number, |out| { #write }),
+            #pattern => ::wire::Out::message(out, #number, |out| { #write }),
         });
         self.merges.push(quote! {
             #number => {

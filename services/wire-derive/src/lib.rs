@@ -85,7 +85,9 @@ fn message_impl(
         },
         &quote!(::core::option::Option::None),
         &quote!(false),
-        &quote!(out.delimited(|out| ::wire::Message::write_body(self, out))),
+        &quote!(::wire::Out::message(out, number, |out| {
+            ::wire::Message::write_body(self, out)
+        })),
         &quote! {
             let (body, depth) = input.message(false)?;
             let message = <Self as ::wire::Message>::read_body(body, depth)?;
@@ -97,11 +99,11 @@ fn message_impl(
         impl ::wire::Message for #name {
             const DESCRIPTOR: &'static ::wire::MessageDescriptor = &#descriptor;
 
-            fn write_body(&self, out: &mut ::wire::Out) {
+            fn write_body<__Out: ::wire::Out>(&self, out: &mut __Out) {
                 #write
             }
 
-            fn read_body(body: &[u8], depth: ::wire::Depth) -> ::wire::Result<Self> {
+            fn read_body(body: ::wire::Body, depth: ::wire::Depth) -> ::wire::Result<Self> {
                 #read
             }
         }
@@ -132,7 +134,7 @@ fn value_impl(
                 #is_zero
             }
 
-            fn write(&self, out: &mut ::wire::Out) {
+            fn write<__Out: ::wire::Out>(&self, number: u32, out: &mut __Out) {
                 #write
             }
 
@@ -158,7 +160,7 @@ fn transparent(name: &Ident, data: &DataStruct) -> Result<TokenStream> {
         &quote!(const KIND: ::wire::Kind = #inner::KIND;),
         &quote!(#inner::zero().map(Self)),
         &quote!(#inner::is_zero(&self.0)),
-        &quote!(#inner::write(&self.0, out)),
+        &quote!(#inner::write(&self.0, number, out)),
         &quote!(::core::result::Result::Ok(#inner::read(input)?.map(Self))),
     ))
 }
@@ -171,7 +173,11 @@ fn text(name: &Ident) -> TokenStream {
         ),
         &quote!(::core::option::Option::None),
         &quote!(false),
-        &quote!(out.bytes(::wire::Text::as_text(self).as_bytes())),
+        &quote!(::wire::Out::text(
+            out,
+            number,
+            ::wire::Text::as_text(self).as_bytes()
+        )),
         &quote!(::wire::raw::read_parsed(input)),
     )
 }
@@ -188,7 +194,7 @@ fn via(name: &Ident, other: &Type) -> TokenStream {
         },
         &quote!(#inner::zero().map(#from)),
         &quote!(#inner::is_zero(&#to)),
-        &quote!(#inner::write(&#to, out)),
+        &quote!(#inner::write(&#to, number, out)),
         &quote!(::core::result::Result::Ok(#inner::read(input)?.map(#from))),
     )
 }

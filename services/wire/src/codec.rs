@@ -2,8 +2,8 @@
 
 use crate::message::each_field;
 use crate::{
-    Fault, FieldDescriptor, Input, Kind, Label, MessageDescriptor, Out, Result, Shape, Value,
-    WireError,
+    Fault, FieldDescriptor, Input, Kind, Label, MessageDescriptor, Out, Result, Shape, Source,
+    Value, WireError,
 };
 use prost::encoding::WireType;
 use std::marker::PhantomData;
@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 pub trait Codec<T> {
     const SHAPE: Shape;
 
-    fn write_field(value: &T, number: u32, out: &mut Out);
+    fn write_field<O: Out>(value: &T, number: u32, out: &mut O);
     /// The field was read; `slot` is what it was before, none at first.
     fn merge_field(slot: &mut Option<T>, input: Input) -> Result<()>;
     /// What it is when it was not read; none where it has to be there.
@@ -40,11 +40,6 @@ pub fn present<T>(slot: Option<T>, field: &'static str) -> Result<T> {
     slot.ok_or_else(|| WireError::from(Fault::Missing).at(field))
 }
 
-fn write<T: Value>(value: &T, number: u32, out: &mut Out) {
-    value.write(out);
-    out.key(number, T::KIND.wire_type());
-}
-
 /// Where protobuf would put two messages together, there is one too many: no writer says one in two pieces.
 fn read_once<T: Value>(seen: bool, input: Input) -> Result<Option<T>> {
     match seen && T::KIND.is_message() {
@@ -64,9 +59,9 @@ pub struct Plain;
 impl<T: Value> Codec<T> for Plain {
     const SHAPE: Shape = shape::<T>(Label::Implicit);
 
-    fn write_field(value: &T, number: u32, out: &mut Out) {
+    fn write_field<O: Out>(value: &T, number: u32, out: &mut O) {
         if !value.is_zero() {
-            write(value, number, out);
+            value.write(number, out);
         }
     }
 
@@ -86,7 +81,7 @@ impl<T: Value> Codec<Option<T>> for Plain {
         shape::<T>(Label::Implicit)
     };
 
-    fn write_field(value: &Option<T>, number: u32, out: &mut Out) {
+    fn write_field<O: Out>(value: &Option<T>, number: u32, out: &mut O) {
         if let Some(value) = value {
             Self::write_field(value, number, out);
         }
@@ -107,28 +102,25 @@ impl<T: Value> Codec<Option<T>> for Plain {
 impl<T: Value> Codec<Vec<T>> for Plain {
     const SHAPE: Shape = shape::<T>(Label::Repeated);
 
-    fn write_field(values: &Vec<T>, number: u32, out: &mut Out) {
-        let from_the_end = values.iter().rev();
-        if T::KIND.wire_type() != WireType::Varint {
-            from_the_end.for_each(|value| write(value, number, out));
-        } else if !values.is_empty() {
-            out.field(number, |out| {
-                from_the_end.for_each(|value| value.write(out))
-            });
+    fn write_field<O: Out>(values: &Vec<T>, number: u32, out: &mut O) {
+        match T::KIND.wire_type() {
+            WireType::Varint => out.packed(number, values),
+            _ => out.each(values, |out, value| value.write(number, out)),
         }
     }
 
     fn merge_field(slot: &mut Option<Vec<T>>, input: Input) -> Result<()> {
         let values = slot.get_or_insert_default();
         let wire = T::KIND.wire_type();
-        if wire == WireType::LengthDelimited || input.wire == wire {
+        if wire == WireType::LengthDelimited || input.wire() == wire {
             values.push(T::read(input)?.ok_or(Fault::Invalid)?);
             return Ok(());
         }
         let depth = input.depth;
         let buf = &mut input.bytes()?;
         while !buf.is_empty() {
-            values.push(T::read(Input { wire, buf, depth })?.ok_or(Fault::Invalid)?);
+            let source = Source::Field { wire, buf };
+            values.push(T::read(Input { source, depth })?.ok_or(Fault::Invalid)?);
         }
         Ok(())
     }
@@ -144,9 +136,9 @@ pub struct Explicit;
 impl<T: Value> Codec<Option<T>> for Explicit {
     const SHAPE: Shape = shape::<T>(Label::Optional);
 
-    fn write_field(value: &Option<T>, number: u32, out: &mut Out) {
+    fn write_field<O: Out>(value: &Option<T>, number: u32, out: &mut O) {
         if let Some(value) = value {
-            write(value, number, out);
+            value.write(number, out);
         }
     }
 
@@ -172,9 +164,9 @@ impl<T: Value + Default + PartialEq> Codec<T> for OrDefault {
         shape::<T>(Label::Implicit)
     };
 
-    fn write_field(value: &T, number: u32, out: &mut Out) {
+    fn write_field<O: Out>(value: &T, number: u32, out: &mut O) {
         if *value != T::default() {
-            write(value, number, out);
+            value.write(number, out);
         }
     }
 
@@ -248,13 +240,13 @@ where
         kind: Kind::Message(|| &Described::<P, A, B>::MESSAGE),
     };
 
-    fn write_field(values: &Vec<(A, B)>, number: u32, out: &mut Out) {
-        for (a, b) in values.iter().rev() {
-            out.field(number, |out| {
+    fn write_field<O: Out>(values: &Vec<(A, B)>, number: u32, out: &mut O) {
+        out.each(values, |out, (a, b)| {
+            out.message(number, |out| {
                 Plain::write_field(b, 2, out);
                 Plain::write_field(a, 1, out);
             });
-        }
+        });
     }
 
     fn merge_field(slot: &mut Option<Vec<(A, B)>>, input: Input) -> Result<()> {

@@ -26,6 +26,8 @@ pub enum Fault {
     Truncated,
     #[error("nested too deep")]
     TooDeep,
+    #[error("columns that do not fit each other")]
+    Columns,
     #[error(transparent)]
     Malformed(#[from] DecodeError),
 }

@@ -29,6 +29,7 @@
 extern crate self as wire;
 
 mod codec;
+mod columns;
 mod descriptor;
 mod error;
 mod message;
@@ -38,16 +39,17 @@ mod schema;
 mod value;
 
 pub use codec::{Codec, Explicit, OrDefault, Pair, Pairs, Plain};
+pub use columns::{Column, Columns, Rows};
 pub use descriptor::{
     EnumDescriptor, EnumValue, FieldDescriptor, Kind, Label, MessageDescriptor, OneofDescriptor,
     Shape,
 };
 pub use error::{Fault, Result, WireError};
 pub use message::{Depth, Message, Oneof};
-pub use out::Out;
+pub use out::{Out, Row};
 pub use sample::sample;
 pub use schema::differences;
-pub use value::{Input, Open, Text, Value};
+pub use value::{Body, Input, Open, Source, Text, Value};
 pub use wire_derive::Wire;
 
 /// What the derived code calls, and what a `Codec` or `Value` by hand may.

@@ -1,6 +1,8 @@
 //! Messages and oneofs: what the derive writes for structs and for enums with data.
 
-use crate::{Fault, FieldDescriptor, Input, MessageDescriptor, Out, Result, WireError};
+use crate::{
+    Body, Fault, FieldDescriptor, Input, MessageDescriptor, Out, Result, Row, Source, WireError,
+};
 use prost::encoding::{DecodeContext, decode_key, skip_field};
 
 /// How many more messages may lie in each other; prost allows as many.
@@ -18,24 +20,24 @@ impl Depth {
 pub trait Message: Sized {
     const DESCRIPTOR: &'static MessageDescriptor;
 
-    fn write_body(&self, out: &mut Out);
-    fn read_body(body: &[u8], depth: Depth) -> Result<Self>;
+    fn write_body<O: Out>(&self, out: &mut O);
+    fn read_body(body: Body, depth: Depth) -> Result<Self>;
 
     fn encode_to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        Out::behind(&mut bytes, |out| self.write_body(out));
+        Row::behind(&mut bytes, |out| self.write_body(out));
         bytes
     }
 
     /// Puts it behind `bytes` as a field of this number, with its length.
     fn append_field(&self, number: u32, bytes: &mut Vec<u8>) {
-        Out::behind(bytes, |out| {
-            out.field(number, |out| self.write_body(out));
+        Row::behind(bytes, |out| {
+            out.message(number, |out| self.write_body(out));
         });
     }
 
     fn decode(bytes: &[u8]) -> Result<Self> {
-        Self::read_body(bytes, Depth::MAX)
+        Self::read_body(Body::Bytes(bytes), Depth::MAX)
     }
 
     /// As the message `P` that prost has made of the same .proto message; that it is the same `differences` can say.
@@ -52,22 +54,27 @@ pub trait Oneof: Sized {
     const NUMBERS: &'static [u32];
     const FIELDS: &'static [FieldDescriptor];
 
-    fn write_field(&self, out: &mut Out);
+    fn write_field<O: Out>(&self, out: &mut O);
     /// One of `NUMBERS` was read; the last one counts.
     fn merge_field(slot: &mut Option<Self>, number: u32, input: Input) -> Result<()>;
 }
 
 /// Goes through the fields of a message and skips those that `take` does not know, which says so and leaves them.
 pub fn each_field(
-    mut body: &[u8],
+    body: Body,
     depth: Depth,
     message: &'static str,
     mut take: impl FnMut(u32, Input) -> Result<bool>,
 ) -> Result<()> {
-    let buf = &mut body;
+    let mut bytes = match body {
+        Body::Bytes(bytes) => bytes,
+        Body::Columns(row) => return row.each_field(depth, take),
+    };
+    let buf = &mut bytes;
     while !buf.is_empty() {
         let (number, wire) = decode_key(buf).map_err(|error| WireError::from(error).at(message))?;
-        if !take(number, Input { wire, buf, depth })? {
+        let source = Source::Field { wire, buf };
+        if !take(number, Input { source, depth })? {
             // It lies one deeper, as a message would; groups in it are counted from there.
             let skipped = depth
                 .inner()

@@ -1,10 +1,10 @@
 //! Single values: numbers, texts, bytes, messages.
 
-use crate::{Depth, Fault, Kind, Out, Result};
+use crate::{Column, Depth, Fault, Kind, Out, Result};
 use prost::encoding::{WireType, check_wire_type, decode_varint};
 use std::borrow::Cow;
 
-/// What a field can hold one of. It is written without its key, but with its length where it has one.
+/// What a field can hold one of.
 pub trait Value: Sized {
     const KIND: Kind;
     /// It says nothing by itself of what its 0 would be in an `Option`, so that the field has to say `optional`.
@@ -14,7 +14,8 @@ pub trait Value: Sized {
     fn zero() -> Option<Self>;
     /// Left out of a field that does not have to say it.
     fn is_zero(&self) -> bool;
-    fn write(&self, out: &mut Out);
+    /// As the field of this number.
+    fn write<O: Out>(&self, number: u32, out: &mut O);
     /// None: it was 0 or empty, and no value is. Such a field counts as absent.
     fn read(input: Input) -> Result<Option<Self>>;
 }
@@ -26,39 +27,90 @@ pub trait Text: Sized {
     fn parse_text(text: &str) -> Option<Self>;
 }
 
-/// One field as it lies in the bytes: how it is written, where it begins, and how deep it is.
+/// One value of a field, and how deep it is.
 pub struct Input<'a, 'b> {
-    pub wire: WireType,
-    pub buf: &'a mut &'b [u8],
+    pub source: Source<'a, 'b>,
     pub depth: Depth,
 }
 
-impl<'b> Input<'_, 'b> {
+/// Where a value comes from.
+pub enum Source<'a, 'b> {
+    /// A field as it lies in the bytes: how it is written, and where it begins.
+    Field {
+        wire: WireType,
+        buf: &'a mut &'b [u8],
+    },
+    /// A number of a column.
+    Number(u64),
+    /// A text or bytes of a column.
+    Bytes(&'a [u8]),
+    /// The next message of a column.
+    Message(&'a mut Column<'b>),
+}
+
+/// The fields of a message.
+pub enum Body<'a, 'b> {
+    Bytes(&'a [u8]),
+    /// Those of the next row.
+    Columns(&'a mut Column<'b>),
+}
+
+impl<'a, 'b> Input<'a, 'b> {
+    /// How protobuf would have written it.
+    #[inline]
+    pub fn wire(&self) -> WireType {
+        match &self.source {
+            Source::Field { wire, .. } => *wire,
+            Source::Number(_) => WireType::Varint,
+            Source::Bytes(_) | Source::Message(_) => WireType::LengthDelimited,
+        }
+    }
+
+    #[inline]
     pub fn varint(self) -> Result<u64> {
-        check_wire_type(WireType::Varint, self.wire)?;
-        Ok(decode_varint(self.buf)?)
+        check_wire_type(WireType::Varint, self.wire())?;
+        match self.source {
+            Source::Field { buf, .. } => Ok(decode_varint(buf)?),
+            Source::Number(number) => Ok(number),
+            Source::Bytes(_) | Source::Message(_) => Err(Fault::Invalid.into()),
+        }
     }
 
     /// The bytes of a text, of bytes, or of a message, where they lie.
-    pub fn bytes(self) -> Result<&'b [u8]> {
-        check_wire_type(WireType::LengthDelimited, self.wire)?;
-        let len = usize::try_from(decode_varint(self.buf)?).map_err(|_| Fault::Truncated)?;
-        let (bytes, rest) = self.buf.split_at_checked(len).ok_or(Fault::Truncated)?;
-        *self.buf = rest;
-        Ok(bytes)
+    #[inline]
+    pub fn bytes(self) -> Result<&'a [u8]> {
+        check_wire_type(WireType::LengthDelimited, self.wire())?;
+        match self.source {
+            Source::Field { buf, .. } => {
+                let len = usize::try_from(decode_varint(buf)?).map_err(|_| Fault::Truncated)?;
+                let (bytes, rest) = buf.split_at_checked(len).ok_or(Fault::Truncated)?;
+                *buf = rest;
+                Ok(bytes)
+            }
+            Source::Bytes(bytes) => Ok(bytes),
+            // A column of messages where texts are expected.
+            Source::Message(_) | Source::Number(_) => Err(Fault::Invalid.into()),
+        }
     }
 
-    pub fn text(self) -> Result<&'b str> {
+    #[inline]
+    pub fn text(self) -> Result<&'a str> {
         Ok(std::str::from_utf8(self.bytes()?).map_err(|_| Fault::Invalid)?)
     }
 
     /// The body of a message and its depth. No message is in two pieces: one that was `seen` is refused.
-    pub fn message(self, seen: bool) -> Result<(&'b [u8], Depth)> {
+    pub fn message(self, seen: bool) -> Result<(Body<'a, 'b>, Depth)> {
         if seen {
             return Err(Fault::Repeated.into());
         }
         let depth = self.depth;
-        Ok((self.bytes()?, depth.inner()?))
+        let body = match self.source {
+            Source::Message(column) => Body::Columns(column),
+            // Columns have messages in columns, and nowhere else.
+            Source::Bytes(_) => return Err(Fault::Invalid.into()),
+            Source::Field { .. } | Source::Number(_) => Body::Bytes(self.bytes()?),
+        };
+        Ok((body, depth.inner()?))
     }
 }
 
@@ -82,7 +134,7 @@ pub fn read_number<T>(input: Input, from_number: impl Fn(i32) -> Option<T>) -> R
 /// A type that is a number: how it becomes a varint, and what a varint is of it. More bits than the message's type has are
 /// dropped, as prost does; what is too much for a narrower type here is refused.
 macro_rules! numbers {
-    ($($type:ty: $kind:ident, $number:ident => $to:expr, $raw:ident => $from:expr;)*) => {$(
+    ($($type:ty: $kind:ident, $value:ident => $to:expr, $raw:ident => $from:expr;)*) => {$(
         impl Value for $type {
             const KIND: Kind = Kind::$kind;
             const BARE: bool = true;
@@ -95,9 +147,9 @@ macro_rules! numbers {
                 *self == Self::default()
             }
 
-            fn write(&self, out: &mut Out) {
-                let $number = *self;
-                out.varint($to);
+            fn write<O: Out>(&self, number: u32, out: &mut O) {
+                let $value = *self;
+                out.varint(number, $to);
             }
 
             fn read(input: Input) -> Result<Option<Self>> {
@@ -109,15 +161,15 @@ macro_rules! numbers {
 }
 
 numbers! {
-    u8: Uint32, number => number.into(), raw => (raw as u32).try_into().map_err(|_| Fault::Invalid)?;
-    u16: Uint32, number => number.into(), raw => (raw as u32).try_into().map_err(|_| Fault::Invalid)?;
-    u32: Uint32, number => number.into(), raw => raw as u32;
-    u64: Uint64, number => number, raw => raw;
-    i64: Int64, number => number as u64, raw => raw as i64;
+    u8: Uint32, value => value.into(), raw => (raw as u32).try_into().map_err(|_| Fault::Invalid)?;
+    u16: Uint32, value => value.into(), raw => (raw as u32).try_into().map_err(|_| Fault::Invalid)?;
+    u32: Uint32, value => value.into(), raw => raw as u32;
+    u64: Uint64, value => value, raw => raw;
+    i64: Int64, value => value as u64, raw => raw as i64;
     // Zigzag: 0, -1, 1, -2, …
-    i32: Sint32, number => u64::from(((number << 1) ^ (number >> 31)) as u32),
+    i32: Sint32, value => u64::from(((value << 1) ^ (value >> 31)) as u32),
         raw => ((raw as u32 >> 1) as i32) ^ -((raw & 1) as i32);
-    bool: Bool, number => number.into(), raw => raw != 0;
+    bool: Bool, value => value.into(), raw => raw != 0;
 }
 
 impl Value for String {
@@ -132,8 +184,8 @@ impl Value for String {
         self.is_empty()
     }
 
-    fn write(&self, out: &mut Out) {
-        out.bytes(self.as_bytes());
+    fn write<O: Out>(&self, number: u32, out: &mut O) {
+        out.text(number, self.as_bytes());
     }
 
     fn read(input: Input) -> Result<Option<Self>> {
@@ -153,8 +205,8 @@ impl<const N: usize> Value for [u8; N] {
         false
     }
 
-    fn write(&self, out: &mut Out) {
-        out.bytes(self);
+    fn write<O: Out>(&self, number: u32, out: &mut O) {
+        out.bytes(number, self);
     }
 
     fn read(input: Input) -> Result<Option<Self>> {
@@ -177,8 +229,8 @@ impl<T: Value> Value for Box<T> {
         (**self).is_zero()
     }
 
-    fn write(&self, out: &mut Out) {
-        (**self).write(out);
+    fn write<O: Out>(&self, number: u32, out: &mut O) {
+        (**self).write(number, out);
     }
 
     fn read(input: Input) -> Result<Option<Self>> {
@@ -228,20 +280,20 @@ impl<E: Value> Value for Open<E> {
         }
     }
 
-    fn write(&self, out: &mut Out) {
+    fn write<O: Out>(&self, number: u32, out: &mut O) {
         match self {
-            Self::Known(value) => value.write(out),
+            Self::Known(value) => value.write(number, out),
             // Protobuf writes a negative number as one of 64 bits.
-            Self::Unknown(number) => out.varint(i64::from(*number) as u64),
+            Self::Unknown(unknown) => out.varint(number, i64::from(*unknown) as u64),
         }
     }
 
     fn read(input: Input) -> Result<Option<Self>> {
-        let Input { wire, buf, depth } = input;
-        let mut again = *buf;
-        let number = Input { wire, buf, depth }.varint()? as i32;
-        let buf = &mut again;
-        let known = E::read(Input { wire, buf, depth }).ok().flatten();
+        let depth = input.depth;
+        let value = input.varint()?;
+        let source = Source::Number(value);
+        let known = E::read(Input { source, depth }).ok().flatten();
+        let number = value as i32;
         Ok(Some(known.map_or(Self::Unknown(number), Self::Known)))
     }
 }

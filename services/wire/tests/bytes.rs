@@ -408,8 +408,8 @@ impl Codec<u64> for Hour {
         kind: Kind::String,
     };
 
-    fn write_field(value: &u64, number: u32, out: &mut Out) {
-        out.field(number, |out| out.put(format!("{value}h").as_bytes()));
+    fn write_field<O: Out>(value: &u64, number: u32, out: &mut O) {
+        out.text(number, format!("{value}h").as_bytes());
     }
 
     fn merge_field(slot: &mut Option<u64>, input: Input) -> wire::Result<()> {

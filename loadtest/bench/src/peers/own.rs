@@ -48,7 +48,7 @@ pub struct Written {
 pub struct Rows {
     /// In Postgres, by all read models; an update is a row.
     pub warm_per_task: f64,
-    /// In ClickHouse, without what its views make of them.
+    /// In ClickHouse, of runs and transfers: the hours of a whole batch are a few rows.
     pub facts_per_task: f64,
 }
 
@@ -65,7 +65,7 @@ impl Written {
         postgres.close().await?;
         let facts = stack
             .bill()?
-            .query("SELECT assumeNotNull((SELECT count() FROM allocation_intervals) + (SELECT count() FROM node_entries))")
+            .query("SELECT assumeNotNull((SELECT count() FROM allocation_intervals) + (SELECT count() FROM node_transfers))")
             .fetch_one()
             .await?;
         Ok(Self { warm, facts })

@@ -51,7 +51,7 @@ pub async fn measure(
     })
 }
 
-/// Rows like the scheduler's of allocations, with the table's checks and indexes.
+/// Rows like the scheduler's of allocations that have ended, with the table's checks and indexes.
 async fn copy(stack: &Stack, servers: &Servers) -> Result<f64, PeersError> {
     let samples = samples(stack).await?;
     // As our projections have it: what is lost is made again from the ledger.
@@ -66,7 +66,7 @@ async fn copy(stack: &Stack, servers: &Servers) -> Result<f64, PeersError> {
     let watch = Stopwatch::start();
     for rows in rows.chunks(PER_COPY) {
         let mut copy = connection
-            .copy_in_raw("COPY allocations FROM STDIN")
+            .copy_in_raw("COPY ended_allocations FROM STDIN")
             .await?;
         copy.send(rows.concat()).await?;
         copy.finish().await?;
@@ -83,13 +83,13 @@ async fn samples(stack: &Stack) -> Result<Vec<Bytes>, PeersError> {
     let options = PgConnectOptions::from_str(&stack.postgres.url)?;
     let pool = sqlx::PgPool::connect_with(options).await?;
     let rows: Vec<Bytes> = pool
-        .copy_out_raw("COPY (SELECT * FROM scheduler.allocations LIMIT 10000) TO STDOUT")
+        .copy_out_raw("COPY (SELECT * FROM scheduler.ended_allocations LIMIT 10000) TO STDOUT")
         .await?
         .try_collect()
         .await?;
     pool.close().await;
     match rows.len() {
-        0 => Err(PeersError::NoRows("scheduler.allocations")),
+        0 => Err(PeersError::NoRows("scheduler.ended_allocations")),
         _ => Ok(rows),
     }
 }
@@ -97,13 +97,13 @@ async fn samples(stack: &Stack) -> Result<Vec<Bytes>, PeersError> {
 /// As many rows as are to be copied, each under an id of its own.
 async fn many(connection: &mut PgConnection, samples: &[Bytes]) -> Result<Vec<Bytes>, PeersError> {
     connection
-        .execute("CREATE TABLE samples (LIKE allocations)")
+        .execute("CREATE TABLE samples (LIKE ended_allocations)")
         .await?;
     let mut copy = connection.copy_in_raw("COPY samples FROM STDIN").await?;
     copy.send(samples.concat()).await?;
     copy.finish().await?;
     connection
-        .execute("CREATE TABLE many (LIKE allocations)")
+        .execute("CREATE TABLE many (LIKE ended_allocations)")
         .await?;
     sqlx::query(MULTIPLY)
         .bind(COPIED)
@@ -113,7 +113,7 @@ async fn many(connection: &mut PgConnection, samples: &[Bytes]) -> Result<Vec<By
     Ok(rows.try_collect().await?)
 }
 
-/// Rows like the bill's intervals, with all that its tables' views make of them.
+/// Rows like the bill's intervals.
 async fn insert(stack: &Stack, servers: &Servers, window: Duration) -> Result<f64, PeersError> {
     let store = servers.clickhouse()?;
     store

@@ -284,6 +284,8 @@ impl Checker {
             let allowed = !newer || at.lsn > self.first_level_through;
             at.rule(allowed, Invariant::Level, || format!("{kind:?}"))?;
         }
+        let allowed = frame.columns.is_none() || lsn > self.first_level_through;
+        place(0).rule(allowed, Invariant::Level, || "columns".to_owned())?;
         self.moves += kinds.iter().filter(|(_, kind)| moves_on(kind)).count() as u64;
         self.stirs(&kinds);
         match writer {

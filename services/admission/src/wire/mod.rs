@@ -8,7 +8,7 @@ use crate::domain::{Command, Verb};
 use ledger::{Digest, InboxMessage};
 use prost::bytes::Bytes;
 use vocab::{Operation, Refusal, Rule, Slot, Token};
-use wire::{Fault, Message, Out, WireError};
+use wire::{Fault, Message, Row, WireError};
 
 /// A request's encoded size, at the most.
 pub const REQUEST_BYTES_MAX: usize = 65_536;
@@ -165,7 +165,7 @@ impl Request {
 
 fn encode(request: &Request, bytes: &mut Vec<u8>) {
     bytes.clear();
-    Out::behind(bytes, |out| request.write_body(out));
+    Row::behind(bytes, |out| request.write_body(out));
 }
 
 /// What a request that cannot be read is refused for. What is not there is no broken field, but something that was not asked.

@@ -181,8 +181,8 @@ impl Live {
         let Stage::OnNode {
             holding,
             gpu_model,
+            placed_at,
             started_at,
-            ..
         } = stage
         else {
             return;
@@ -203,8 +203,10 @@ impl Live {
                     cpu_milli: self.cpu_milli,
                     memory_bytes: self.memory_bytes,
                     gpu_milli: self.gpu_milli,
+                    placed_at,
                     started_at,
                     ended_at,
+                    released_at: now,
                     cause,
                 }));
             }

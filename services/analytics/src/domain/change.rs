@@ -1,7 +1,7 @@
-//! What the fold gives out: facts for the bill, entries of the nodes' books, rates.
+//! What the fold gives out: facts for the bill, transfers and capacities of the nodes' books, rates.
 
 use serde::{Deserialize, Serialize};
-use std::ops::{AddAssign, Neg, Sub, SubAssign};
+use std::ops::{AddAssign, Sub, SubAssign};
 use vocab::{
     AllocationNo, AllocationSpec, EndCause, Lsn, Millis, NodeCapacity, ResourceKey, ResourceKind,
     Token,
@@ -20,7 +20,8 @@ pub struct Change {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact {
     Interval(Interval),
-    Entry(Entry),
+    Transfer(Transfer),
+    Capacity(Capacity),
     Rate(Rate),
 }
 
@@ -37,16 +38,31 @@ pub struct Interval {
     pub cpu_milli: u64,
     pub memory_bytes: u64,
     pub gpu_milli: u64,
+    /// From here on it was reserved, until it started.
+    pub placed_at: Millis,
     pub started_at: Millis,
     /// After `started_at`; the first moment that is not used any more.
     pub ended_at: Millis,
+    /// The first moment that is not reserved any more.
+    pub released_at: Millis,
     pub cause: EndCause,
 }
 
-/// Where a node's capacity is at a moment. At every moment the last four add up to the first.
+impl Interval {
+    pub fn amounts(&self) -> Amounts {
+        Amounts {
+            cpu_milli: self.cpu_milli.into(),
+            memory_bytes: self.memory_bytes.into(),
+            gpu_milli: self.gpu_milli.into(),
+        }
+    }
+}
+
+/// Where a node's capacity is at a moment. At every moment, what is not outside adds up to the node's capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Account {
-    Capacity,
+    /// Not of this incarnation of the node: whence its capacity comes and where it goes.
+    Outside,
     Allocated,
     Reserved,
     Idle,
@@ -54,17 +70,9 @@ pub enum Account {
 }
 
 impl Account {
-    pub const ALL: [Self; 5] = [
-        Self::Capacity,
-        Self::Allocated,
-        Self::Reserved,
-        Self::Idle,
-        Self::Unavailable,
-    ];
-
     pub fn name(self) -> &'static str {
         match self {
-            Self::Capacity => "capacity",
+            Self::Outside => "outside",
             Self::Allocated => "allocated",
             Self::Reserved => "reserved",
             Self::Idle => "idle",
@@ -73,15 +81,26 @@ impl Account {
     }
 }
 
-/// From `at` on, `account` of the node has `amounts` more (or less). The running totals are the node's timeline, and
-/// because additions commute it does not matter that a start is known only some time after it happened.
+/// From `at` on, `amounts` of the node are no longer in the one account but in the other. The running totals are the
+/// node's timeline, and because additions commute it does not matter that a start is known only some time after it
+/// happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct Transfer {
     pub node: Token,
     pub incarnation: u64,
     pub gpu_model: Option<Token>,
     pub allocation: Option<AllocationNo>,
-    pub account: Account,
+    pub from: Account,
+    pub to: Account,
+    pub at: Millis,
+    pub amounts: Amounts,
+}
+
+/// From `at` on, an incarnation of a node has so much in all. It is what the books' transfers must come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capacity {
+    pub node: Token,
+    pub incarnation: u64,
     pub at: Millis,
     pub amounts: Amounts,
 }
@@ -151,13 +170,5 @@ impl Sub for Amounts {
 
     fn sub(self, other: Self) -> Self {
         Self::each(|kind| self.get(kind) - other.get(kind))
-    }
-}
-
-impl Neg for Amounts {
-    type Output = Self;
-
-    fn neg(self) -> Self {
-        Self::default() - self
     }
 }

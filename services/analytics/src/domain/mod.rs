@@ -1,4 +1,4 @@
-//! The pure fold: the ledger in its own order → facts for the bill and entries of the nodes' books.
+//! The pure fold: the ledger in its own order → facts for the bill and transfers of the nodes' books.
 //!
 //! A node's timeline is cut by two clocks: the scheduler's (placed, released) and node-heartbeat's (registered, lost,
 //! ready). They differ by some milliseconds, and cutting by both could show a placement before the node was there. So
@@ -8,9 +8,13 @@
 
 mod allocation;
 mod change;
+mod hours;
 mod node;
+mod runs;
 
-pub use change::{Account, Amounts, Change, Entry, Fact, Interval, Rate};
+pub use change::{Account, Amounts, Capacity, Change, Fact, Interval, Rate, Transfer};
+pub use hours::{Booked, Hour, Line, Used, booked, used};
+pub use runs::in_one_row;
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStarted,
     Applied, NodeLost, NodeReady, NodeRegistered, QuotaDenied,

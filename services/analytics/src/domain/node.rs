@@ -1,8 +1,8 @@
-//! The nodes' books: double entry, so that nothing of a node is ever in two places or in none.
+//! The nodes' books: all that happens is a transfer, so that nothing of a node is ever in two places or in none.
 
 use super::{
     Outbox,
-    change::{Account, Amounts, Entry, Fact},
+    change::{Account, Amounts, Capacity, Fact, Transfer},
 };
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub struct Nodes(BTreeMap<Token, BTreeMap<u64, Machine>>);
 struct Machine {
     gpu_model: Option<Token>,
     standing: Standing,
-    /// What the `capacity` account has.
+    /// What is not outside.
     capacity: Amounts,
     /// What allocations have of it, reserved or allocated.
     held: Amounts,
@@ -32,13 +32,24 @@ enum Standing {
     Replaced,
 }
 
+impl Standing {
+    /// Where what is not held is. A replaced incarnation has no such thing.
+    fn free(self) -> Account {
+        match self {
+            Self::Ready => Account::Idle,
+            Self::Lost => Account::Unavailable,
+            Self::Replaced => Account::Outside,
+        }
+    }
+}
+
 impl Machine {
     fn free(&self) -> Amounts {
         self.capacity - self.held
     }
 }
 
-/// Writes entries for one incarnation of a node.
+/// Writes for one incarnation of a node.
 struct Book<'b, 'o> {
     outbox: &'b mut Outbox<'o>,
     node: &'b Token,
@@ -49,28 +60,29 @@ struct Book<'b, 'o> {
 }
 
 impl Book<'_, '_> {
-    fn post(&mut self, account: Account, amounts: Amounts) {
+    fn transfer(&mut self, from: Account, to: Account, amounts: Amounts) {
         if amounts.is_zero() {
             return;
         }
-        self.outbox.push(Fact::Entry(Entry {
+        self.outbox.push(Fact::Transfer(Transfer {
             node: self.node.clone(),
             incarnation: self.incarnation,
             gpu_model: self.gpu_model.clone(),
             allocation: self.allocation,
-            account,
+            from,
+            to,
             at: self.at,
             amounts,
         }));
     }
 
-    /// Adds to what is not held. A replaced incarnation has no such thing, so its capacity follows.
-    fn post_free(&mut self, standing: Standing, amounts: Amounts) {
-        match standing {
-            Standing::Ready => self.post(Account::Idle, amounts),
-            Standing::Lost => self.post(Account::Unavailable, amounts),
-            Standing::Replaced => self.post(Account::Capacity, -amounts),
-        }
+    fn capacity(&mut self, amounts: Amounts) {
+        self.outbox.push(Fact::Capacity(Capacity {
+            node: self.node.clone(),
+            incarnation: self.incarnation,
+            at: self.at,
+            amounts,
+        }));
     }
 }
 
@@ -114,10 +126,10 @@ impl Nodes {
                 allocation: None,
                 at,
             };
-            book.post_free(machine.standing, -free);
-            book.post(Account::Capacity, -free);
+            book.transfer(machine.standing.free(), Account::Outside, free);
             machine.standing = Standing::Replaced;
             machine.capacity -= free;
+            book.capacity(machine.capacity);
         }
         machines.retain(|_, machine| !machine.held.is_zero());
         let machine = Machine {
@@ -134,8 +146,8 @@ impl Nodes {
             allocation: None,
             at,
         };
-        book.post(Account::Capacity, machine.capacity);
-        book.post(Account::Idle, machine.capacity);
+        book.transfer(Account::Outside, Account::Idle, machine.capacity);
+        book.capacity(machine.capacity);
         machines.insert(incarnation, machine);
         Ok(())
     }
@@ -193,8 +205,7 @@ impl Nodes {
             allocation: None,
             at,
         };
-        book.post_free(machine.standing, -free);
-        book.post_free(next, free);
+        book.transfer(machine.standing.free(), next.free(), free);
         machine.standing = next;
         Ok(())
     }
@@ -230,11 +241,11 @@ impl Nodes {
             }
         };
         let mut book = holding.book(&machine.gpu_model, at, outbox);
-        book.post_free(machine.standing, -holding.amounts);
-        book.post(Account::Reserved, holding.amounts);
+        book.transfer(machine.standing.free(), Account::Reserved, holding.amounts);
         machine.held += holding.amounts;
         if machine.standing == Standing::Replaced {
             machine.capacity += holding.amounts;
+            book.capacity(machine.capacity);
         }
         Ok(machine.gpu_model.clone())
     }
@@ -249,8 +260,7 @@ impl Nodes {
     ) {
         if let Some(machine) = self.machine(holding) {
             let mut book = holding.book(&machine.gpu_model, at, outbox);
-            book.post(from, -holding.amounts);
-            book.post(to, holding.amounts);
+            book.transfer(from, to, holding.amounts);
         }
     }
 
@@ -263,11 +273,11 @@ impl Nodes {
             return;
         };
         let mut book = holding.book(&machine.gpu_model, at, outbox);
-        book.post(Account::Reserved, -holding.amounts);
-        book.post_free(machine.standing, holding.amounts);
+        book.transfer(Account::Reserved, machine.standing.free(), holding.amounts);
         machine.held -= holding.amounts;
         if machine.standing == Standing::Replaced {
             machine.capacity -= holding.amounts;
+            book.capacity(machine.capacity);
             if machine.held.is_zero() {
                 machines.remove(&holding.incarnation);
             }

@@ -1,6 +1,9 @@
 //! Conservation under any interleaving, against a reference that knows what really happened and adds it up the slow way.
 
-use super::{Account, Amounts, Change, Fact, Usage};
+use super::{
+    Account, Amounts, Booked, Change, Fact, Hour, Interval, Transfer, Usage, booked, in_one_row,
+    used,
+};
 use ledger::{Projection, Snapshot, state_digest};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -278,16 +281,39 @@ impl World {
     }
 }
 
-type Timeline = BTreeMap<(Token, u64), BTreeMap<i64, BTreeMap<Account, Amounts>>>;
+#[derive(Default)]
+struct Moment {
+    accounts: BTreeMap<Account, Amounts>,
+    /// What the node was last said to have.
+    capacity: Option<Amounts>,
+}
+
+const STATES: [Account; 4] = [
+    Account::Allocated,
+    Account::Reserved,
+    Account::Idle,
+    Account::Unavailable,
+];
+
+type Timeline = BTreeMap<(Token, u64), BTreeMap<i64, Moment>>;
 
 fn timeline(changes: &[Change]) -> Timeline {
     let mut timeline = Timeline::new();
     for change in changes {
-        if let Fact::Entry(entry) = &change.fact {
-            let machine = (entry.node.clone(), entry.incarnation);
-            let moments = timeline.entry(machine).or_default();
-            let accounts = moments.entry(entry.at.0).or_default();
-            *accounts.entry(entry.account).or_default() += entry.amounts;
+        match &change.fact {
+            Fact::Transfer(transfer) => {
+                let machine = (transfer.node.clone(), transfer.incarnation);
+                let moments = timeline.entry(machine).or_default();
+                let accounts = &mut moments.entry(transfer.at.0).or_default().accounts;
+                *accounts.entry(transfer.from).or_default() -= transfer.amounts;
+                *accounts.entry(transfer.to).or_default() += transfer.amounts;
+            }
+            Fact::Capacity(said) => {
+                let machine = (said.node.clone(), said.incarnation);
+                let moments = timeline.entry(machine).or_default();
+                moments.entry(said.at.0).or_default().capacity = Some(said.amounts);
+            }
+            Fact::Interval(_) | Fact::Rate(_) => {}
         }
     }
     timeline
@@ -318,16 +344,18 @@ fn expected(world: &World, machine: &(Token, u64), account: Account, at: i64) ->
 fn check_books(world: &World) -> Result<(), TestCaseError> {
     for (machine, moments) in timeline(&world.changes) {
         let mut totals: BTreeMap<Account, Amounts> = BTreeMap::new();
-        for (at, accounts) in moments {
-            for (account, amounts) in accounts {
+        let mut capacity = Amounts::default();
+        for (at, moment) in moments {
+            capacity = moment.capacity.unwrap_or(capacity);
+            for (account, amounts) in moment.accounts {
                 *totals.entry(account).or_default() += amounts;
             }
             let total = |account: Account| totals.get(&account).copied().unwrap_or_default();
             for kind in ResourceKind::ALL {
-                let states = Account::ALL.into_iter().filter(|a| *a != Account::Capacity);
-                let sum: i128 = states.map(|account| total(account).get(kind)).sum();
-                prop_assert_eq!(sum, total(Account::Capacity).get(kind));
-                for account in Account::ALL {
+                let sum: i128 = STATES.map(|account| total(account).get(kind)).iter().sum();
+                prop_assert_eq!(sum, capacity.get(kind));
+                prop_assert_eq!(-total(Account::Outside).get(kind), capacity.get(kind));
+                for account in STATES {
                     let rest = total(account).get(kind);
                     prop_assert!(rest >= 0, "{:?} {:?} {} at {}", machine, account, rest, at);
                 }
@@ -342,43 +370,165 @@ fn check_books(world: &World) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn check_bill(world: &World) -> Result<(), TestCaseError> {
-    let over = |truth: &&Truth| truth.ended.is_some() && truth.started < truth.ended;
-    let runs: i128 = world
-        .truths
-        .iter()
-        .filter(over)
-        .map(|t| i128::from(t.cpu) * i128::from(t.ended.unwrap_or(0) - t.started.unwrap_or(0)))
-        .sum();
-    let mut billed = 0;
-    // What is under way is on the books from its start, without an end.
-    let mut booked: i128 = world
-        .truths
-        .iter()
-        .filter(|t| t.released.is_none())
-        .map(|t| i128::from(t.cpu) * i128::from(t.started.unwrap_or(0)))
-        .sum();
-    let mut by_hour = 0;
-    for change in &world.changes {
-        match &change.fact {
-            Fact::Interval(i) => {
-                let (from, to) = (i.started_at.0, i.ended_at.0);
-                billed += i128::from(i.cpu_milli) * i128::from(to - from);
-                for hour in from / HOUR_MS..=to / HOUR_MS {
-                    let part = to.min((hour + 1) * HOUR_MS) - from.max(hour * HOUR_MS);
-                    by_hour += i128::from(i.cpu_milli) * i128::from(part);
-                }
+type Hours = BTreeMap<(i64, ResourceKind), i128>;
+
+fn add(hours: &mut Hours, hour: i64, amounts: (u64, u64), ms: i64) {
+    let (cpu, memory) = amounts;
+    for (kind, amount) in [(ResourceKind::Cpu, cpu), (ResourceKind::Memory, memory)] {
+        *hours.entry((hour, kind)).or_default() += i128::from(amount) * i128::from(ms);
+    }
+}
+
+/// What the world says was used, by the hour.
+fn expected_hours(world: &World) -> Hours {
+    let mut hours = Hours::new();
+    for truth in &world.truths {
+        if let (Some(from), Some(to)) = (truth.started, truth.ended) {
+            for hour in from / HOUR_MS..=to / HOUR_MS {
+                let part = to.min((hour + 1) * HOUR_MS) - from.max(hour * HOUR_MS);
+                add(&mut hours, hour, (truth.cpu, truth.memory), part);
             }
-            Fact::Entry(e) if e.account == Account::Allocated => {
-                booked -= e.amounts.cpu_milli * i128::from(e.at.0);
-            }
-            Fact::Entry(_) | Fact::Rate(_) => {}
         }
     }
-    prop_assert_eq!(billed, runs);
-    prop_assert_eq!(booked, runs);
-    prop_assert_eq!(by_hour, runs);
+    hours.retain(|_, quantity| *quantity != 0);
+    hours
+}
+
+/// What the sums of the transfers come to, without the starts of what still runs.
+fn integrals(world: &World, batches: &[&[Change]]) -> Hours {
+    let mut hours: BTreeMap<(i64, ResourceKind), Booked> = BTreeMap::new();
+    for ((Hour(hour), key), booked) in batches.iter().flat_map(|batch| booked(batch)) {
+        let sum = hours.entry((hour, key.kind)).or_default();
+        sum.risen += booked.risen;
+        sum.quantity += booked.quantity;
+    }
+    for truth in world.truths.iter().filter(|t| t.released.is_none()) {
+        let Some(started) = truth.started else {
+            continue;
+        };
+        let (hour, mut under_way) = (started / HOUR_MS, Hours::new());
+        add(&mut under_way, hour, (truth.cpu, truth.memory), 1);
+        for (key, amount) in under_way {
+            let sum = hours.entry(key).or_default();
+            sum.risen -= amount;
+            sum.quantity -= amount * i128::from((hour + 1) * HOUR_MS - started);
+        }
+    }
+    let mut integrals = Hours::new();
+    for kind in ResourceKind::ALL {
+        let of_kind: Vec<i64> = hours.keys().filter(|k| k.1 == kind).map(|k| k.0).collect();
+        let (Some(first), Some(last)) = (of_kind.first(), of_kind.last()) else {
+            continue;
+        };
+        let mut before = 0;
+        for hour in *first..=*last {
+            let Booked { risen, quantity } = hours.get(&(hour, kind)).copied().unwrap_or_default();
+            integrals.insert((hour, kind), before * i128::from(HOUR_MS) + quantity);
+            before += risen;
+        }
+    }
+    integrals.retain(|_, quantity| *quantity != 0);
+    integrals
+}
+
+/// The runs, their sums by the hour and the sums of the transfers are the same, whatever the batches.
+fn check_bill(world: &World, batches: &[&[Change]]) -> Result<(), TestCaseError> {
+    let over = |truth: &&Truth| truth.ended.is_some() && truth.started < truth.ended;
+    let runs = |truth: &Truth| {
+        let moments = (truth.started, truth.ended, truth.released);
+        (truth.allocation.0, truth.placed, moments)
+    };
+    let mut expected: Vec<_> = world.truths.iter().filter(over).map(runs).collect();
+    let billed = world
+        .changes
+        .iter()
+        .filter_map(|change| match &change.fact {
+            Fact::Interval(run) => Some((
+                run.allocation.0,
+                run.placed_at.0,
+                (
+                    Some(run.started_at.0),
+                    Some(run.ended_at.0),
+                    Some(run.released_at.0),
+                ),
+            )),
+            _ => None,
+        });
+    let mut billed: Vec<_> = billed.collect();
+    expected.sort_unstable();
+    billed.sort_unstable();
+    prop_assert_eq!(billed, expected);
+    let mut by_hour = Hours::new();
+    for (line, used) in batches.iter().flat_map(|batch| used(batch)) {
+        let quantity = by_hour
+            .entry((line.hour.0, line.resource.kind))
+            .or_default();
+        *quantity += i128::try_from(used.quantity).expect("small");
+    }
+    let expected = expected_hours(world);
+    prop_assert_eq!(&by_hour, &expected);
+    prop_assert_eq!(&integrals(world, batches), &expected);
     Ok(())
+}
+
+/// What a run that is whole in its row stands for.
+fn taken_apart(run: &Interval) -> [Transfer; 4] {
+    let transfer = |from, to, at| Transfer {
+        node: run.node.clone(),
+        incarnation: run.incarnation,
+        gpu_model: run.gpu_model.clone(),
+        allocation: Some(run.allocation),
+        from,
+        to,
+        at,
+        amounts: run.amounts(),
+    };
+    [
+        transfer(Account::Idle, Account::Reserved, run.placed_at),
+        transfer(Account::Reserved, Account::Allocated, run.started_at),
+        transfer(Account::Allocated, Account::Reserved, run.ended_at),
+        transfer(Account::Reserved, Account::Idle, run.released_at),
+    ]
+}
+
+/// The rows of a batch stand for the same transfers as without whole runs, and every run that can be whole is.
+fn check_rows(batch: &[Change]) -> Result<(), TestCaseError> {
+    let transfers: Vec<&Transfer> = batch.iter().filter_map(transfer).collect();
+    let mut written = Vec::new();
+    for (change, whole) in batch.iter().zip(in_one_row(batch)) {
+        match &change.fact {
+            Fact::Interval(run) => {
+                let life = taken_apart(run);
+                let could = life.iter().all(|step| transfers.contains(&step));
+                prop_assert_eq!(whole, could, "{:?}", run);
+                written.extend(life.into_iter().filter(|_| whole));
+            }
+            Fact::Transfer(transfer) if !whole => written.push(transfer.clone()),
+            _ => {}
+        }
+    }
+    let mut expected: Vec<Transfer> = transfers.into_iter().cloned().collect();
+    let order = |t: &Transfer| {
+        (
+            t.at,
+            t.node.clone(),
+            t.incarnation,
+            t.allocation,
+            t.from,
+            t.to,
+        )
+    };
+    written.sort_by_key(order);
+    expected.sort_by_key(order);
+    prop_assert_eq!(written, expected);
+    Ok(())
+}
+
+fn transfer(change: &Change) -> Option<&Transfer> {
+    match &change.fact {
+        Fact::Transfer(transfer) => Some(transfer),
+        _ => None,
+    }
 }
 
 proptest! {
@@ -387,13 +537,18 @@ proptest! {
     #[test]
     fn everything_adds_up(
         steps in prop::collection::vec((0u8..10, any::<u64>(), 0i64..2 * HOUR_MS), 20..400),
+        length in 1usize..200,
     ) {
         let mut world = World::default();
         for step in steps {
             world.step(step);
         }
         check_books(&world)?;
-        check_bill(&world)?;
+        let batches: Vec<&[Change]> = world.changes.chunks(length).collect();
+        check_bill(&world, &batches)?;
+        for batch in batches {
+            check_rows(batch)?;
+        }
         // The state goes through a snapshot unchanged.
         let snapshot = Snapshot::of(1, Default::default(), &world.usage);
         let restored: Usage = snapshot.state(1).expect("it has a postcard form");

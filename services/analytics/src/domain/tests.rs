@@ -1,6 +1,6 @@
 //! Events in, rows out, as tables.
 
-use super::{Change, Fact, Usage};
+use super::{Amounts, Change, Fact, Usage};
 use ledger::Projection;
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStarted,
@@ -135,10 +135,19 @@ fn event(words: &[&str]) -> Event {
     }
 }
 
+fn slashed(amounts: &Amounts) -> String {
+    let Amounts {
+        cpu_milli,
+        memory_bytes,
+        gpu_milli,
+    } = amounts;
+    format!("{cpu_milli}/{memory_bytes}/{gpu_milli}")
+}
+
 fn line(change: &Change) -> String {
     match &change.fact {
         Fact::Interval(i) => format!(
-            "bill {} {} {}.{} {} {}/{}/{} [{},{}) {}",
+            "bill {} {} {}.{} {} {}/{}/{} {} [{},{}) {} {}",
             i.allocation.0,
             i.tenant,
             i.node,
@@ -147,20 +156,30 @@ fn line(change: &Change) -> String {
             i.cpu_milli,
             i.memory_bytes,
             i.gpu_milli,
+            i.placed_at.0,
             i.started_at.0,
             i.ended_at.0,
+            i.released_at.0,
             i.cause.name()
         ),
-        Fact::Entry(e) => format!(
-            "{}.{} @{} {} {:+}/{:+}/{:+}",
-            e.node,
-            e.incarnation,
-            e.at.0,
-            e.account.name(),
-            e.amounts.cpu_milli,
-            e.amounts.memory_bytes,
-            e.amounts.gpu_milli
+        Fact::Transfer(t) => format!(
+            "{}.{} @{} {}>{} {}",
+            t.node,
+            t.incarnation,
+            t.at.0,
+            t.from.name(),
+            t.to.name(),
+            slashed(&t.amounts)
         ),
+        Fact::Capacity(c) => {
+            format!(
+                "{}.{} @{} has {}",
+                c.node,
+                c.incarnation,
+                c.at.0,
+                slashed(&c.amounts)
+            )
+        }
         Fact::Rate(r) => format!(
             "rate {} {} {} v{}",
             r.resource, r.micro_per_unit_hour, r.effective_from.0, r.version
@@ -210,17 +229,13 @@ fn a_run_is_reserved_allocated_reserved_and_billed() {
     check(
         &[NODE, ASK, "10 place 5 n1.1", "20 start 5 15", "40 end 5 35"],
         &[
-            "n1.1 @0 capacity +8000/+64/+2000",
-            "n1.1 @0 idle +8000/+64/+2000",
-            "n1.1 @10 idle -3000/-8/-500",
-            "n1.1 @10 reserved +3000/+8/+500",
-            "n1.1 @15 reserved -3000/-8/-500",
-            "n1.1 @15 allocated +3000/+8/+500",
-            "n1.1 @35 allocated -3000/-8/-500",
-            "n1.1 @35 reserved +3000/+8/+500",
-            "bill 5 t1 n1.1 V100 3000/8/500 [15,35) finished",
-            "n1.1 @40 reserved -3000/-8/-500",
-            "n1.1 @40 idle +3000/+8/+500",
+            "n1.1 @0 outside>idle 8000/64/2000",
+            "n1.1 @0 has 8000/64/2000",
+            "n1.1 @10 idle>reserved 3000/8/500",
+            "n1.1 @15 reserved>allocated 3000/8/500",
+            "n1.1 @35 allocated>reserved 3000/8/500",
+            "bill 5 t1 n1.1 V100 3000/8/500 10 [15,35) 40 finished",
+            "n1.1 @40 reserved>idle 3000/8/500",
         ],
     );
 }
@@ -239,27 +254,22 @@ fn every_run_of_an_allocation_is_billed() {
     ])
     .expect("legal");
     assert_eq!(
-        rows[8..],
+        rows[5..],
         [
-            "bill 5 t1 n1.1 V100 3000/8/500 [15,35) node_lost",
-            "n1.1 @40 reserved -3000/-8/-500",
-            "n1.1 @40 idle +3000/+8/+500",
-            "n1.1 @50 idle -3000/-8/-500",
-            "n1.1 @50 reserved +3000/+8/+500",
-            "n1.1 @55 reserved -3000/-8/-500",
-            "n1.1 @55 allocated +3000/+8/+500",
-            "n1.1 @65 allocated -3000/-8/-500",
-            "n1.1 @65 reserved +3000/+8/+500",
-            "bill 5 t1 n1.1 V100 3000/8/500 [55,65) finished",
-            "n1.1 @70 reserved -3000/-8/-500",
-            "n1.1 @70 idle +3000/+8/+500",
+            "bill 5 t1 n1.1 V100 3000/8/500 10 [15,35) 40 node_lost",
+            "n1.1 @40 reserved>idle 3000/8/500",
+            "n1.1 @50 idle>reserved 3000/8/500",
+            "n1.1 @55 reserved>allocated 3000/8/500",
+            "n1.1 @65 allocated>reserved 3000/8/500",
+            "bill 5 t1 n1.1 V100 3000/8/500 50 [55,65) 70 finished",
+            "n1.1 @70 reserved>idle 3000/8/500",
         ]
     );
 }
 
 #[test]
 fn what_is_requeued_ends_as_any_run_does() {
-    // The same moments and the same entries as with an end, whether it started or not and whatever the agent's clock.
+    // The same moments and the same transfers as with an end, whether it started or not and whatever the agent's clock.
     for run in [
         &["10 place 5 n1.1"][..],
         &["10 place 5 n1.1", "20 start 5 3"],
@@ -298,7 +308,7 @@ fn moments_of_other_clocks_are_moved_inside() {
         let found = rows.iter().find(|row| row.starts_with("bill"));
         assert_eq!(
             found.map(String::as_str),
-            Some(format!("bill 5 t1 n1.1 V100 3000/8/500 {expected} finished").as_str())
+            Some(format!("bill 5 t1 n1.1 V100 3000/8/500 10 {expected} 40 finished").as_str())
         );
     };
     bill(
@@ -332,12 +342,10 @@ fn a_node_fact_stands_between_the_schedulers_clocks() {
     assert_eq!(
         of_n1,
         [
-            "n1.1 @100 capacity +1/+0/+0",
-            "n1.1 @100 idle +1/+0/+0",
-            "n1.1 @150 idle -1/+0/+0",
-            "n1.1 @150 unavailable +1/+0/+0",
-            "n1.1 @200 unavailable -1/+0/+0",
-            "n1.1 @200 idle +1/+0/+0",
+            "n1.1 @100 outside>idle 1/0/0",
+            "n1.1 @100 has 1/0/0",
+            "n1.1 @150 idle>unavailable 1/0/0",
+            "n1.1 @200 unavailable>idle 1/0/0",
         ]
     );
 }
@@ -354,15 +362,12 @@ fn what_is_held_of_a_lost_node_is_unavailable_only_after_its_release() {
     ])
     .expect("legal");
     assert_eq!(
-        rows[6..],
+        rows[4..],
         [
-            "n1.1 @25 idle -5000/-56/-1500",
-            "n1.1 @25 unavailable +5000/+56/+1500",
-            "n1.1 @30 allocated -3000/-8/-500",
-            "n1.1 @30 reserved +3000/+8/+500",
-            "bill 5 t1 n1.1 V100 3000/8/500 [15,30) finished",
-            "n1.1 @40 reserved -3000/-8/-500",
-            "n1.1 @40 unavailable +3000/+8/+500",
+            "n1.1 @25 idle>unavailable 5000/56/1500",
+            "n1.1 @30 allocated>reserved 3000/8/500",
+            "bill 5 t1 n1.1 V100 3000/8/500 10 [15,30) 40 finished",
+            "n1.1 @40 reserved>unavailable 3000/8/500",
         ]
     );
 }
@@ -383,18 +388,18 @@ fn a_replaced_incarnation_keeps_only_what_is_held_of_it() {
     ])
     .expect("legal");
     assert_eq!(
-        rows[6..],
+        rows[4..],
         [
-            "n1.1 @30 unavailable -5000/-56/-1500",
-            "n1.1 @30 capacity -5000/-56/-1500",
-            "n1.2 @30 capacity +1000/+1/+0",
-            "n1.2 @30 idle +1000/+1/+0",
-            "n1.1 @40 reserved -3000/-8/-500",
-            "n1.1 @40 capacity -3000/-8/-500",
-            "n1.1 @42 capacity +100/+1/+0",
-            "n1.1 @42 reserved +100/+1/+0",
-            "n1.1 @43 reserved -100/-1/+0",
-            "n1.1 @43 capacity -100/-1/+0",
+            "n1.1 @30 unavailable>outside 5000/56/1500",
+            "n1.1 @30 has 3000/8/500",
+            "n1.2 @30 outside>idle 1000/1/0",
+            "n1.2 @30 has 1000/1/0",
+            "n1.1 @40 reserved>outside 3000/8/500",
+            "n1.1 @40 has 0/0/0",
+            "n1.1 @42 outside>reserved 100/1/0",
+            "n1.1 @42 has 100/1/0",
+            "n1.1 @43 reserved>outside 100/1/0",
+            "n1.1 @43 has 0/0/0",
         ]
     );
 }
@@ -418,8 +423,8 @@ fn a_node_that_was_suspected_and_is_ready_again_was_there_all_the_time() {
     check(
         &[NODE, "1 ready n1.1", "9 end 5 9"],
         &[
-            "n1.1 @0 capacity +8000/+64/+2000",
-            "n1.1 @0 idle +8000/+64/+2000",
+            "n1.1 @0 outside>idle 8000/64/2000",
+            "n1.1 @0 has 8000/64/2000",
         ],
     );
 }

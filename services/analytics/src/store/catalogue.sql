@@ -8,7 +8,7 @@ FROM (
         splitByString(' TTL ', before_settings)[2] AS ttl,
         arrayJoin(if(
             endsWith(engine, 'View'),
-            [('view', concat(if(target_table = '', '', concat('TO ', target_table, ' AS ')), as_select))],
+            [('view', as_select)],
             [
                 ('table', ''),
                 ('engine', concat(splitByRegexp(' (PARTITION BY|PRIMARY KEY|ORDER BY) ', before_settings)[1],

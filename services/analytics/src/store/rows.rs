@@ -1,27 +1,33 @@
 //! The rows of the tables, as ClickHouse wants them.
 
-use crate::domain::{Change, Entry, Fact, Interval, Rate};
+use crate::domain::{
+    Amounts, Booked, Capacity, Change, Fact, Hour, Interval, Line, Rate, Transfer, Used, booked,
+    in_one_row, used,
+};
 use clickhouse::Row;
 use ledger::Batch;
 use serde::Serialize;
 use std::marker::PhantomData;
 use table::{
     Table,
-    clickhouse::{Row as _, Seconds},
+    clickhouse::{Row as _, Seconds, Value},
 };
 use uuid::Uuid;
-use vocab::{CellNo, HOUR_MS, Lsn, Millis, Token};
+use vocab::{CellNo, HOUR_MS, Lsn, Millis, ResourceKey, Token};
 
 /// Without partitions: a block that falls into several lands in several steps, and then a kill could leave half of it. A
-/// token is known as long as it is among the last so many blocks.
+/// token is known as long as it is among the last so many blocks. Nothing is synced: what a power cut takes is noticed and
+/// comes from the ledger again, and the server is to start with however many parts are broken.
 const SETTINGS: &str =
-    "non_replicated_deduplication_window = 10000, fsync_after_insert = 1, fsync_part_directory = 1";
+    "non_replicated_deduplication_window = 10000, max_suspicious_broken_parts = 1000000";
 
-/// Every table, in the order in which they are made.
+/// Every table, in the order in which they are made. The two that get rows for each run keep no dictionaries of their texts:
+/// making them costs an INSERT more than all the rest.
 pub const TABLES: &[&table::clickhouse::Table] = &[
     RangeRow::TABLE,
     IntervalRow::TABLE,
-    EntryRow::TABLE,
+    TransferRow::TABLE,
+    CapacityRow::TABLE,
     RateRow::TABLE,
     UsageRow::TABLE,
 ];
@@ -44,15 +50,31 @@ pub struct RangeRow {
     /// Rows of the range in that table.
     pub allocation_intervals: u64,
     /// Rows of the range in that table.
-    pub node_entries: u64,
+    pub node_transfers: u64,
+    /// Rows of the range in that table.
+    pub node_capacities: u64,
     /// Rows of the range in that table.
     pub rates: u64,
+    /// Milliseconds of the range's rows in usage_hourly. Rows of one key become one there, so that rows cannot be counted.
+    pub usage_ms: u64,
+    /// What the transfers of the range say was allocated, of all nodes: resource, hour, how much more at the end of the hour
+    /// than at its beginning, and that times the rest of the hour. Made of the transfers, and not of the runs.
+    pub allocated: Allocated,
     /// Of what stands at the end of the range, SHA-256 as hexadecimal digits; empty if nobody knows.
     pub digest: String,
     /// By the server's clock.
     #[serde(skip_serializing)]
     #[table(default = "now64(3)")]
     pub recorded_at: PhantomData<Millis>,
+}
+
+/// [`Booked`], by resource and hour.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Allocated(Vec<(String, u32, i128, i128)>);
+
+impl Value for Allocated {
+    const TYPE: &'static str = "Array(Tuple(String, DateTime('UTC'), Int128, Int128))";
 }
 
 /// Every run that is over: who used what, where, from when to when. The facts of the bill.
@@ -66,68 +88,92 @@ pub struct IntervalRow {
     pub event_index: u32,
     #[serde(with = "clickhouse::serde::uuid")]
     pub allocation: Uuid,
-    #[table(low_cardinality)]
     pub tenant: Token,
     pub job_set: Token,
     /// Empty when the request had none.
     pub name: String,
-    #[table(low_cardinality)]
     pub node: Token,
     /// Counts the lives of the node.
     pub incarnation: u64,
     /// Of the node; empty when it has none.
-    #[table(low_cardinality)]
     pub gpu_model: String,
     /// Thousandths of a core.
     pub cpu_milli: u64,
     pub memory_bytes: u64,
     /// Thousandths of a GPU.
     pub gpu_milli: u64,
+    /// The first moment that it was reserved.
+    pub placed_at: Millis,
     /// The first moment that was used.
     pub started_at: Millis,
     /// The first moment that was not used any more.
     pub ended_at: Millis,
+    /// The first moment that was not reserved any more.
+    pub released_at: Millis,
+    /// The run's transfers, from idle to reserved, to allocated, and back, are in this row and not in node_transfers.
+    pub whole: bool,
     /// Why the run ended.
-    #[table(low_cardinality)]
     pub cause: &'static str,
 }
 
-/// The books of the nodes: from a moment on, an account of the node has this much more. At every moment allocated,
-/// reserved, idle and unavailable add up to capacity; the view node_segments adds up the entries.
+/// The books of the nodes, without the runs that are whole in allocation_intervals: from a moment on, so much is no longer
+/// in the one account but in the other. The view node_entries has all of them, and node_segments adds them up.
 #[derive(Debug, Clone, PartialEq, Eq, Table, Row, Serialize)]
-#[table(name = "node_entries")]
-#[table(clickhouse(
-    order_by(node, incarnation, at, lsn, event_index, part),
-    settings = SETTINGS
-))]
-pub struct EntryRow {
+#[table(name = "node_transfers")]
+#[table(clickhouse(order_by(node, incarnation, at, lsn, event_index), settings = SETTINGS))]
+pub struct TransferRow {
     /// Where in the ledger the event is.
     pub lsn: Lsn,
     /// Of the event among those of its frame.
     pub event_index: u32,
-    /// Counts the entries of the event.
-    pub part: u32,
-    #[table(low_cardinality)]
     pub node: Token,
     /// Counts the lives of the node.
     pub incarnation: u64,
     /// Of the node; empty when it has none.
-    #[table(low_cardinality)]
     pub gpu_model: String,
-    /// Whose run it is about, if it is about one.
-    #[serde(with = "clickhouse::serde::uuid::option")]
-    pub allocation: Option<Uuid>,
-    /// capacity, allocated, reserved, idle or unavailable.
-    #[table(low_cardinality)]
-    pub account: &'static str,
+    /// Whose run it is about; all zeros when it is about none.
+    #[serde(with = "clickhouse::serde::uuid")]
+    pub allocation: Uuid,
+    /// outside, allocated, reserved, idle or unavailable.
+    pub from_account: &'static str,
+    /// Of the same names.
+    pub to_account: &'static str,
     /// From when on.
     pub at: Millis,
-    /// Thousandths of a core; less than 0 is taken off.
-    pub cpu_milli: i128,
-    /// Less than 0 is taken off.
-    pub memory_bytes: i128,
-    /// Thousandths of a GPU; less than 0 is taken off.
-    pub gpu_milli: i128,
+    /// Thousandths of a core; less than 0 is the other way.
+    pub cpu_milli: i64,
+    /// Less than 0 is the other way.
+    pub memory_bytes: i64,
+    /// Thousandths of a GPU; less than 0 is the other way.
+    pub gpu_milli: i64,
+}
+
+/// What the nodes have in all, from a moment on: at every moment, allocated, reserved, idle and unavailable of the node add
+/// up to it.
+#[derive(Debug, Clone, PartialEq, Eq, Table, Row, Serialize)]
+#[table(name = "node_capacities")]
+#[table(clickhouse(
+    order_by(node, incarnation, lsn, event_index, part),
+    settings = SETTINGS
+))]
+pub struct CapacityRow {
+    /// Where in the ledger the event is.
+    pub lsn: Lsn,
+    /// Of the event among those of its frame.
+    pub event_index: u32,
+    /// Counts what is said by the event.
+    pub part: u32,
+    #[table(low_cardinality)]
+    pub node: Token,
+    /// Counts the lives of the node. An older one has what is still held of it.
+    pub incarnation: u64,
+    /// From when on.
+    pub at: Millis,
+    /// Thousandths of a core.
+    pub cpu_milli: i64,
+    pub memory_bytes: i64,
+    /// Thousandths of a GPU.
+    pub gpu_milli: i64,
 }
 
 /// Prices.
@@ -150,9 +196,9 @@ pub struct RateRow {
     pub micro_per_unit_hour: u64,
 }
 
-/// Use by the hour, exact to the millisecond, made of the intervals by a materialized view. Sum over it: rows of one key
-/// may not be merged yet.
-#[derive(Debug, Clone, PartialEq, Eq, Table)]
+/// Use by the hour, exact to the millisecond, summed from each batch's intervals. Sum over it: every batch has a row of its
+/// own until the server merges them.
+#[derive(Debug, Clone, PartialEq, Eq, Table, Row, Serialize)]
 #[table(name = "usage_hourly")]
 #[table(clickhouse(
     engine = "SummingMergeTree((quantity, ms))",
@@ -175,11 +221,14 @@ pub struct UsageRow {
 }
 
 /// The rows of one batch, by table.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Rows {
     pub intervals: Vec<IntervalRow>,
-    pub entries: Vec<EntryRow>,
+    pub transfers: Vec<TransferRow>,
+    pub capacities: Vec<CapacityRow>,
     pub rates: Vec<RateRow>,
+    pub usage: Vec<UsageRow>,
+    allocated: Allocated,
 }
 
 fn text(token: Option<&Token>) -> String {
@@ -187,14 +236,26 @@ fn text(token: Option<&Token>) -> String {
 }
 
 impl Rows {
+    /// The same changes give the same rows in the same order.
     pub fn of(cell: CellNo, changes: &[Change]) -> Self {
-        let mut rows = Self::default();
-        for change in changes {
+        let mut rows = Self {
+            intervals: Vec::new(),
+            transfers: Vec::new(),
+            capacities: Vec::new(),
+            rates: Vec::new(),
+            usage: used(changes).into_iter().map(usage_row).collect(),
+            allocated: Allocated(booked(changes).into_iter().map(allocated).collect()),
+        };
+        for (change, whole) in changes.iter().zip(in_one_row(changes)) {
             match &change.fact {
-                Fact::Interval(interval) => {
-                    rows.intervals.push(interval_row(cell, change, interval))
+                Fact::Interval(run) => {
+                    (rows.intervals).push(interval_row(cell, change, run, whole));
                 }
-                Fact::Entry(entry) => rows.entries.push(entry_row(cell, change, entry)),
+                Fact::Transfer(_) if whole => {}
+                Fact::Transfer(transfer) => {
+                    rows.transfers.push(transfer_row(cell, change, transfer));
+                }
+                Fact::Capacity(capacity) => rows.capacities.push(capacity_row(change, capacity)),
                 Fact::Rate(rate) => rows.rates.push(rate_row(change, rate)),
             }
         }
@@ -208,15 +269,62 @@ impl Rows {
             to_lsn: batch.to,
             state,
             allocation_intervals: self.intervals.len() as u64,
-            node_entries: self.entries.len() as u64,
+            node_transfers: self.transfers.len() as u64,
+            node_capacities: self.capacities.len() as u64,
             rates: self.rates.len() as u64,
+            usage_ms: self.usage.iter().map(|row| row.ms).sum(),
+            allocated: self.allocated.clone(),
             digest: batch.digest.map_or_else(String::new, |d| d.to_string()),
             recorded_at: PhantomData,
         }
     }
+
+    /// How many there are, by table.
+    pub fn counts(&self) -> [(&'static str, usize); 5] {
+        [
+            (IntervalRow::TABLE.name, self.intervals.len()),
+            (TransferRow::TABLE.name, self.transfers.len()),
+            (CapacityRow::TABLE.name, self.capacities.len()),
+            (RateRow::TABLE.name, self.rates.len()),
+            (UsageRow::TABLE.name, self.usage.len()),
+        ]
+    }
 }
 
-fn interval_row(cell: CellNo, change: &Change, interval: &Interval) -> IntervalRow {
+/// What no column holds is cut to the nearest that it holds: an hour before 1970 or after 2106.
+fn seconds(hour: Hour) -> u32 {
+    let seconds = hour.0.saturating_mul(HOUR_MS / 1000);
+    u32::try_from(seconds.max(0)).unwrap_or(u32::MAX)
+}
+
+/// What a node has and an allocation asks for is at most 2^50, so more than 2^63 would be held of a node by 8,192 of the
+/// largest allocations at once. It would be cut, and the node is overdrawn in `conservation` all the same.
+fn cut(amounts: &Amounts) -> [i64; 3] {
+    [amounts.cpu_milli, amounts.memory_bytes, amounts.gpu_milli].map(|amount| {
+        let nearest = if amount < 0 { i64::MIN } else { i64::MAX };
+        i64::try_from(amount).unwrap_or(nearest)
+    })
+}
+
+fn usage_row((line, used): (Line<'_>, Used)) -> UsageRow {
+    UsageRow {
+        tenant: line.tenant.clone(),
+        job_set: line.job_set.clone(),
+        hour: Seconds(seconds(line.hour)),
+        resource: line.resource.to_string(),
+        quantity: used.quantity,
+        ms: used.ms,
+    }
+}
+
+fn allocated(
+    ((hour, resource), booked): ((Hour, ResourceKey), Booked),
+) -> (String, u32, i128, i128) {
+    let Booked { risen, quantity } = booked;
+    (resource.to_string(), seconds(hour), risen, quantity)
+}
+
+fn interval_row(cell: CellNo, change: &Change, interval: &Interval, whole: bool) -> IntervalRow {
     IntervalRow {
         lsn: change.lsn,
         event_index: change.index,
@@ -230,26 +338,45 @@ fn interval_row(cell: CellNo, change: &Change, interval: &Interval) -> IntervalR
         cpu_milli: interval.cpu_milli,
         memory_bytes: interval.memory_bytes,
         gpu_milli: interval.gpu_milli,
+        placed_at: interval.placed_at,
         started_at: interval.started_at,
         ended_at: interval.ended_at,
+        released_at: interval.released_at,
+        whole,
         cause: interval.cause.name(),
     }
 }
 
-fn entry_row(cell: CellNo, change: &Change, entry: &Entry) -> EntryRow {
-    EntryRow {
+fn transfer_row(cell: CellNo, change: &Change, transfer: &Transfer) -> TransferRow {
+    let [cpu_milli, memory_bytes, gpu_milli] = cut(&transfer.amounts);
+    TransferRow {
+        lsn: change.lsn,
+        event_index: change.index,
+        node: transfer.node.clone(),
+        incarnation: transfer.incarnation,
+        gpu_model: text(transfer.gpu_model.as_ref()),
+        allocation: (transfer.allocation).map_or(Uuid::nil(), |allocation| allocation.id(cell).0),
+        from_account: transfer.from.name(),
+        to_account: transfer.to.name(),
+        at: transfer.at,
+        cpu_milli,
+        memory_bytes,
+        gpu_milli,
+    }
+}
+
+fn capacity_row(change: &Change, capacity: &Capacity) -> CapacityRow {
+    let [cpu_milli, memory_bytes, gpu_milli] = cut(&capacity.amounts);
+    CapacityRow {
         lsn: change.lsn,
         event_index: change.index,
         part: change.part,
-        node: entry.node.clone(),
-        incarnation: entry.incarnation,
-        gpu_model: text(entry.gpu_model.as_ref()),
-        allocation: entry.allocation.map(|allocation| allocation.id(cell).0),
-        account: entry.account.name(),
-        at: entry.at,
-        cpu_milli: entry.amounts.cpu_milli,
-        memory_bytes: entry.amounts.memory_bytes,
-        gpu_milli: entry.amounts.gpu_milli,
+        node: capacity.node.clone(),
+        incarnation: capacity.incarnation,
+        at: capacity.at,
+        cpu_milli,
+        memory_bytes,
+        gpu_milli,
     }
 }
 
@@ -261,77 +388,5 @@ fn rate_row(change: &Change, rate: &Rate) -> RateRow {
         effective_from: rate.effective_from,
         version: rate.version,
         micro_per_unit_hour: rate.micro_per_unit_hour,
-    }
-}
-
-/// Weighs a row by what its INSERT makes in all tables, so that a chunk stays one block in each of them.
-pub trait Weigh {
-    fn weight(&self) -> usize {
-        1
-    }
-}
-
-impl Weigh for EntryRow {}
-impl Weigh for RateRow {}
-impl Weigh for RangeRow {}
-
-impl Weigh for IntervalRow {
-    /// Its lines in `usage_hourly`: three per hour that it touches.
-    fn weight(&self) -> usize {
-        let hours =
-            (self.ended_at.0 - 1).div_euclid(HOUR_MS) - self.started_at.0.div_euclid(HOUR_MS);
-        usize::try_from(hours.saturating_add(1)).map_or(3, |hours| hours.saturating_mul(3))
-    }
-}
-
-/// Cuts rows into chunks of at most `weight_max`, or one row. The same rows give the same chunks: a repeat must send
-/// what was sent before.
-pub fn chunks<R: Weigh>(rows: &[R], weight_max: usize) -> Vec<&[R]> {
-    let mut chunks = Vec::new();
-    let (mut from, mut weight) = (0, 0usize);
-    for (index, row) in rows.iter().enumerate() {
-        let next = weight.saturating_add(row.weight());
-        if next > weight_max && from < index {
-            chunks.push(&rows[from..index]);
-            (from, weight) = (index, row.weight());
-        } else {
-            weight = next;
-        }
-    }
-    if from < rows.len() {
-        chunks.push(&rows[from..]);
-    }
-    chunks
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Weight(usize);
-
-    impl Weigh for Weight {
-        fn weight(&self) -> usize {
-            self.0
-        }
-    }
-
-    fn check(weights: &[usize], expected: &[usize]) {
-        let rows: Vec<Weight> = weights.iter().copied().map(Weight).collect();
-        let lengths: Vec<usize> = chunks(&rows, 10).iter().map(|chunk| chunk.len()).collect();
-        assert_eq!(lengths, expected, "{weights:?}");
-    }
-
-    #[test]
-    fn a_chunk_is_as_full_as_it_may_be() {
-        check(&[], &[]);
-        check(&[1], &[1]);
-        check(&[4, 6, 1], &[2, 1]);
-        check(&[4, 7, 3], &[1, 2]);
-        // One row cannot be cut.
-        check(&[99], &[1]);
-        check(&[1, 99, 99, 1], &[1, 1, 1, 1]);
-        check(&[10, 10, 1, 9], &[1, 1, 2]);
-        check(&[usize::MAX, usize::MAX], &[1, 1]);
     }
 }

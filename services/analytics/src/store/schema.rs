@@ -18,6 +18,9 @@ const VIEWS_SQL: &str = include_str!("../../../../schemas/clickhouse/0002_views.
 /// What a database holds, by one query.
 const CATALOGUE: &str = include_str!("catalogue.sql");
 
+/// Tables and views of versions before, which go with the tables that were beside them.
+const FORMER: &[&str] = &["usage_hourly_from_intervals", "node_entries"];
+
 /// How often it is looked again whether all is there: somebody else may be making the same tables.
 const ROUNDS: u32 = 5;
 
@@ -33,24 +36,14 @@ fn statements(file: &str) -> impl Iterator<Item = &str> {
 #[derive(Debug, PartialEq, Eq)]
 struct View<'s> {
     name: &'s str,
-    /// Where the rows of a materialized view go.
-    target: Option<&'s str>,
     select: &'s str,
 }
 
 impl<'s> View<'s> {
     fn of(statement: &'s str) -> Option<Self> {
         let (_, rest) = statement.split_once("VIEW IF NOT EXISTS ")?;
-        let (head, select) = rest.split_once(" AS\n")?;
-        let (name, target) = match head.split_once(" TO ") {
-            Some((name, target)) => (name, Some(target)),
-            None => (head, None),
-        };
-        Some(Self {
-            name,
-            target,
-            select,
-        })
+        let (name, select) = rest.split_once(" AS\n")?;
+        Some(Self { name, select })
     }
 }
 
@@ -93,11 +86,8 @@ impl Store {
             let mut missing = drifts.iter().filter(|drift| drift.is_missing());
             missing.any(|drift| drift.subject.what == what)
         };
-        let whole = missing(What::Table) || views_that_write(drifts);
-        if missing(What::Column) || whole && self.hold_rows().await? {
-            tracing::warn!(
-                "tables, columns or the view that writes are missing: all tables are made anew of the ledger"
-            );
+        if missing(What::Column) || missing(What::Table) && self.hold_rows().await? {
+            tracing::warn!("tables or columns are missing: all tables are made anew of the ledger");
             self.drop_all().await?;
         }
         for statement in statements(TABLES_SQL).chain(statements(VIEWS_SQL)) {
@@ -118,8 +108,12 @@ impl Store {
         Ok(rows > 0)
     }
 
-    /// The ranges behind the others, as when the tables are emptied.
+    /// The ranges behind the others, as when the tables are emptied. What writes into them goes first.
     async fn drop_all(&self) -> Result<(), StoreError> {
+        for name in FORMER {
+            self.execute(&format!("DROP TABLE IF EXISTS {name} SYNC"))
+                .await?;
+        }
         for View { name, .. } in views() {
             self.execute(&format!("DROP VIEW IF EXISTS {name}")).await?;
         }
@@ -137,14 +131,13 @@ impl Store {
         let format = self.server.query(format).bind(selects);
         let texts: Vec<String> = self.fetch_all(format).await?;
         let mut expected = snapshot(TABLES);
-        for (View { name, target, .. }, text) in views.into_iter().zip(texts) {
-            let to = target.map_or_else(String::new, |target| format!("TO {target} AS "));
+        for (View { name, .. }, text) in views.into_iter().zip(texts) {
             let subject = Subject {
                 table: name.to_owned(),
                 what: What::View,
                 name: String::new(),
             };
-            expected.0.insert(subject, to + &self.unqualified(&text));
+            expected.0.insert(subject, self.unqualified(&text));
         }
         Ok(expected)
     }
@@ -170,18 +163,6 @@ impl Store {
         text.replace(&format!("`{database}`."), "")
             .replace(&format!("{database}."), "")
     }
-}
-
-/// Rows that came while it was missing are not where it writes.
-fn views_that_write(drifts: &[Drift]) -> bool {
-    let views = views();
-    let writes = |drift: &Drift| {
-        let name = &drift.subject.table;
-        let mut of_name = views.iter().filter(|view| view.name == name);
-        of_name.any(|view| view.target.is_some())
-    };
-    let mut missing = drifts.iter().filter(|drift| drift.is_missing());
-    missing.any(writes)
 }
 
 /// What makes a part that is missing; none: it is made with the table, or not missing.
@@ -215,9 +196,9 @@ mod tests {
         assert_eq!(found, ["-- a\nCREATE a", "-- b; c\nCREATE 'x;y'"]);
     }
 
-    fn check(statement: &str, expected: Option<(&str, Option<&str>, &str)>) {
+    fn check(statement: &str, expected: Option<(&str, &str)>) {
         let found = View::of(statement);
-        let found = found.map(|view| (view.name, view.target, view.select));
+        let found = found.map(|view| (view.name, view.select));
         assert_eq!(found, expected, "{statement}");
     }
 
@@ -225,11 +206,7 @@ mod tests {
     fn a_view_is_read() {
         check(
             "-- Of a.\nCREATE VIEW IF NOT EXISTS b AS\nSELECT c AS\nd",
-            Some(("b", None, "SELECT c AS\nd")),
-        );
-        check(
-            "CREATE MATERIALIZED VIEW IF NOT EXISTS b TO a AS\nSELECT c",
-            Some(("b", Some("a"), "SELECT c")),
+            Some(("b", "SELECT c AS\nd")),
         );
         check("CREATE VIEW b AS\nSELECT c", None);
     }

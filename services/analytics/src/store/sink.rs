@@ -3,15 +3,20 @@
 //! ClickHouse has no transaction over several tables. What it has is this: an INSERT with a token that it has seen is
 //! taken as done. So a batch is (1) recorded with its bounds, (2) sent table by table with tokens made of the bounds,
 //! (3) recorded as applied. Whoever comes after a kill finds a range that was begun and not applied, folds the same
-//! range again, which gives the same rows, and sends them with the same tokens: what had landed is skipped, also behind
-//! the materialized view, and what had not lands now.
+//! range again, which gives the same rows, and sends them with the same tokens: what had landed is skipped, and what had
+//! not lands now.
+//!
+//! Nothing is synced to a disk. What a power cut has taken, of these tables or of the ranges, shows in what the ranges say
+//! and the tables hold; then all is emptied, and comes from the ledger again. It may also have taken rows and left the
+//! memory of their tokens. So the tokens of (2) and (3) also say when (1) was recorded: a range that is begun anew has
+//! others. If the record of (1) or (3) itself is not there after it was sent, all is emptied, too.
 //!
 //! Two projectors at once do the same work and no harm: the token of (1) has only the range's beginning, so the first
 //! one sets its end, and the other sees that when it reads back and begins again with these bounds.
 
 use super::{
     Store, StoreError,
-    rows::{EntryRow, IntervalRow, RateRow, Rows, TABLES, Weigh, chunks},
+    rows::{Rows, TABLES},
 };
 use crate::{
     domain::{Change, Usage},
@@ -21,14 +26,13 @@ use chassis::warm::OnDrift;
 use clickhouse::{Row, RowOwned, RowWrite};
 use ledger::{Batch, LedgerId, Projection, Resume, Sink, SinkError};
 use serde::{Deserialize, Serialize};
-use table::clickhouse::Row as _;
 use vocab::Lsn;
 
 const BEGUN: &str = "begun";
 const APPLIED: &str = "applied";
 
-/// Rows that one INSERT makes in a table, far below the million at which ClickHouse would cut a block in two.
-const INSERT_WEIGHT_MAX: usize = 100_000;
+/// Rows of one INSERT, far below the million at which ClickHouse would cut a block in two.
+const INSERT_ROWS_MAX: usize = 100_000;
 
 #[derive(Row, Deserialize)]
 struct Ends {
@@ -54,15 +58,16 @@ struct Range {
     after_lsn: u64,
     to_lsn: u64,
     state: String,
+    recorded_at_ms: i64,
 }
 
 /// What is known of a range before it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Begun {
-    /// Its rows may or may not be there.
-    Open,
-    /// All of them are.
-    Applied,
+pub struct Begun {
+    /// When it was recorded as begun, by the server's clock: part of its tokens.
+    pub at_ms: i64,
+    /// All of its rows are there, and not just some or none.
+    pub applied: bool,
 }
 
 impl Store {
@@ -81,6 +86,10 @@ impl Store {
             tracing::warn!("tables emptied, of which parts were found broken");
             self.wipe().await?;
         }
+        self.position().await
+    }
+
+    async fn position(&self) -> Result<Resume, StoreError> {
         let ends: Ends = self
             .fetch_one(
                 self.query(
@@ -99,6 +108,21 @@ impl Store {
             digest: ends.digest.parse().ok(),
             begun: (ends.begun > ends.applied).then_some(Lsn(ends.begun)),
         })
+    }
+
+    /// Where the tables hold something else than the ranges say; none while somebody is sending, when nobody can tell.
+    ///
+    /// Reads all ranges and all hours. Rows are sent between the record of their range as begun and as applied, so what is
+    /// read while the position stays and nothing is begun is of one moment.
+    async fn differences(&self, at: &Resume) -> Result<Option<Vec<String>>, StoreError> {
+        if at.begun.is_some() {
+            return Ok(None);
+        }
+        let differences =
+            "SELECT resource FROM range_differences WHERE error != 0 ORDER BY resource";
+        let differences = self.fetch_all(self.query(differences)).await?;
+        let stays = self.position().await? == *at;
+        Ok(stays.then_some(differences))
     }
 
     /// Parts that the server could not read when it started, and has put aside with their rows. A disk that becomes full
@@ -126,14 +150,17 @@ impl Store {
         Ok(())
     }
 
-    /// Step 1: records the bounds, and makes sure that they are the only ones.
+    /// Step 1: records the bounds, and makes sure that they are the only ones. If no bounds are there then, the server knows
+    /// the token and has lost the row, or somebody empties the tables.
     pub async fn begin(&self, batch: &Batch<Change>, rows: &Rows) -> Result<Begun, StoreError> {
         let token = format!("{}:{}:{BEGUN}", batch.ledger.0, batch.after.0);
         self.insert(&[rows.range(batch, BEGUN)], &token).await?;
         let found: Vec<Range> = self
             .fetch_all(
                 self.query(
-                    "SELECT after_lsn, to_lsn, toString(state) AS state FROM ledger_ranges
+                    "SELECT after_lsn, to_lsn, toString(state) AS state,
+                         toUnixTimestamp64Milli(recorded_at) AS recorded_at_ms
+                     FROM ledger_ranges
                      WHERE ledger = ? AND to_lsn >= ? ORDER BY to_lsn",
                 )
                 .bind(batch.ledger.0)
@@ -143,62 +170,104 @@ impl Store {
         let (after, to) = (batch.after.0, batch.to.0);
         let applied = |range: &&Range| range.state == APPLIED;
         let joins = after == 0 || found.iter().filter(applied).any(|r| r.to_lsn == after);
-        let ours = |range: &Range| (range.after_lsn, range.to_lsn) == (after, to);
-        let first = found.iter().find(|r| r.after_lsn == after);
+        let ours = |range: &&Range| (range.after_lsn, range.to_lsn) == (after, to);
         let overtaken = found
             .iter()
             .filter(applied)
-            .any(|r| r.to_lsn > after && !ours(r));
-        if !joins || overtaken || !first.is_some_and(ours) {
+            .any(|range| range.to_lsn > after && !ours(&range));
+        let begun = |range: &&Range| range.after_lsn == after && range.state == BEGUN;
+        let Some(begun) = found.iter().find(begun) else {
+            tracing::warn!("tables emptied that had lost the record of a range");
+            self.wipe().await?;
+            return Err(StoreError::Moved);
+        };
+        if !joins || overtaken || !ours(&begun) {
             return Err(StoreError::Moved);
         }
-        let landed = found.iter().filter(applied).any(ours);
-        Ok(if landed { Begun::Applied } else { Begun::Open })
+        Ok(Begun {
+            at_ms: begun.recorded_at_ms,
+            applied: found.iter().filter(applied).any(|range| ours(&range)),
+        })
     }
 
     /// Step 2: sends the rows. Each part of it may be repeated.
-    pub async fn send(&self, batch: &Batch<Change>, rows: &Rows) -> Result<(), StoreError> {
-        self.send_table(batch, &rows.rates).await?;
-        self.send_table(batch, &rows.entries).await?;
-        self.send_table(batch, &rows.intervals).await
+    pub async fn send(
+        &self,
+        batch: &Batch<Change>,
+        rows: &Rows,
+        begun: Begun,
+    ) -> Result<(), StoreError> {
+        let token = token(batch, begun);
+        self.send_table(&token, &rows.rates).await?;
+        self.send_table(&token, &rows.capacities).await?;
+        self.send_table(&token, &rows.transfers).await?;
+        self.send_table(&token, &rows.intervals).await?;
+        self.send_table(&token, &rows.usage).await
     }
 
-    async fn send_table<R>(&self, batch: &Batch<Change>, rows: &[R]) -> Result<(), StoreError>
+    async fn send_table<R>(&self, token: &str, rows: &[R]) -> Result<(), StoreError>
     where
-        R: Weigh + table::clickhouse::Row + RowOwned + RowWrite,
+        R: table::clickhouse::Row + RowOwned + RowWrite,
     {
-        let (ledger, after, to) = (batch.ledger.0, batch.after.0, batch.to.0);
         let table = R::TABLE.name;
-        for (chunk_no, chunk) in chunks(rows, INSERT_WEIGHT_MAX).into_iter().enumerate() {
-            let token = format!("{ledger}:{after}-{to}:{table}:{chunk_no}");
-            self.insert(chunk, &token).await?;
+        for (chunk_no, chunk) in rows.chunks(INSERT_ROWS_MAX).enumerate() {
+            self.insert(chunk, &format!("{token}:{table}:{chunk_no}"))
+                .await?;
         }
         Ok(())
     }
 
     /// Step 3: everything up to the end of the range is there, unless somebody has made the tables anew meanwhile.
-    pub async fn complete(&self, batch: &Batch<Change>, rows: &Rows) -> Result<(), StoreError> {
-        let (ledger, after, to) = (batch.ledger.0, batch.after.0, batch.to.0);
-        let begun =
-            "SELECT count() FROM ledger_ranges WHERE ledger = ? AND after_lsn = ? AND to_lsn = ?";
-        let begun = self.query(begun).bind(ledger).bind(after).bind(to);
-        let begun: u64 = self.fetch_one(begun).await?;
-        if begun == 0 {
+    pub async fn complete(
+        &self,
+        batch: &Batch<Change>,
+        rows: &Rows,
+        begun: Begun,
+    ) -> Result<(), StoreError> {
+        let still = self.query(
+            "SELECT count() FROM ledger_ranges
+             WHERE ledger = ? AND after_lsn = ? AND to_lsn = ? AND state = 'begun'
+                 AND toUnixTimestamp64Milli(recorded_at) = ?",
+        );
+        let still = still.bind(batch.ledger.0).bind(batch.after.0);
+        let still = still.bind(batch.to.0).bind(begun.at_ms);
+        let still: u64 = self.fetch_one(still).await?;
+        if still == 0 {
             return Err(StoreError::Moved);
         }
-        let token = format!("{ledger}:{after}-{to}:{APPLIED}");
-        self.insert(&[rows.range(batch, APPLIED)], &token).await
+        let token = token(batch, begun);
+        self.insert(&[rows.range(batch, APPLIED)], &format!("{token}:{APPLIED}"))
+            .await
     }
 
     /// All three steps.
     pub async fn apply(&self, batch: &Batch<Change>) -> Result<Rows, StoreError> {
         let rows = Rows::of(self.cell(), &batch.changes);
-        if self.begin(batch, &rows).await? == Begun::Open {
-            self.send(batch, &rows).await?;
-            self.complete(batch, &rows).await?;
+        let begun = self.begin(batch, &rows).await?;
+        if !begun.applied {
+            self.send(batch, &rows, begun).await?;
+            self.complete(batch, &rows, begun).await?;
         }
         Ok(rows)
     }
+
+    /// The same for a range that was begun before: the server may know the token of its record as applied, and have lost
+    /// the row.
+    async fn apply_again(&self, batch: &Batch<Change>) -> Result<Rows, StoreError> {
+        let rows = self.apply(batch).await?;
+        if self.through().await? < batch.to {
+            tracing::warn!("tables emptied that had lost the record of a range");
+            self.wipe().await?;
+            return Err(StoreError::Moved);
+        }
+        Ok(rows)
+    }
+}
+
+/// What all tokens of a range begin with that is begun.
+fn token(batch: &Batch<Change>, begun: Begun) -> String {
+    let (ledger, after, to) = (batch.ledger.0, batch.after.0, batch.to.0);
+    format!("{ledger}:{after}-{to}:{}", begun.at_ms)
 }
 
 /// The store as the projector's sink.
@@ -206,6 +275,10 @@ pub struct ClickHouseSink {
     store: Store,
     /// The tables are there.
     ensured: bool,
+    /// They hold what the ranges say, and the server has not been away since.
+    compared: bool,
+    /// The end of a range that was found begun.
+    begun: Option<Lsn>,
     on_drift: OnDrift,
     metrics: TableRows,
     on_resume: Box<dyn Fn(Lsn) + Send + Sync>,
@@ -221,6 +294,8 @@ impl ClickHouseSink {
         Self {
             store,
             ensured: false,
+            compared: false,
+            begun: None,
             on_drift: OnDrift::default(),
             metrics,
             on_resume: Box::new(on_resume),
@@ -239,12 +314,28 @@ impl ClickHouseSink {
                 .told(Usage::NAME, self.store.ensure().await?)?;
             self.ensured = true;
         }
-        self.store.resume(ledger).await
+        let resume = self.store.resume(ledger).await?;
+        if self.compared {
+            return Ok(resume);
+        }
+        match self.store.differences(&resume).await? {
+            None => Ok(resume),
+            Some(tables) if tables.is_empty() => {
+                self.compared = true;
+                Ok(resume)
+            }
+            Some(tables) => {
+                tracing::warn!(?tables, "tables emptied that had lost rows");
+                self.store.wipe().await?;
+                self.store.resume(ledger).await
+            }
+        }
     }
 
-    /// Tables may be missing when something is not as it was.
+    /// Tables may be missing when something is not as it was, and a server that was away may have lost rows.
     fn failed(&mut self, error: StoreError) -> SinkError {
         self.ensured &= !matches!(error, StoreError::Moved);
+        self.compared = false;
         error.into()
     }
 }
@@ -256,18 +347,20 @@ impl Sink for ClickHouseSink {
     async fn resume(&mut self, ledger: LedgerId) -> Result<Resume, SinkError> {
         let resume = self.try_resume(ledger).await;
         let resume = resume.map_err(|error| self.failed(error))?;
+        self.begun = resume.begun;
         (self.on_resume)(resume.through);
         Ok(resume)
     }
 
     async fn apply(&mut self, batch: &Batch<Change>) -> Result<(), SinkError> {
-        let rows = self.store.apply(batch).await;
+        let rows = match self.begun == Some(batch.to) {
+            true => self.store.apply_again(batch).await,
+            false => self.store.apply(batch).await,
+        };
         let rows = rows.map_err(|error| self.failed(error))?;
-        self.metrics
-            .inserted(IntervalRow::TABLE.name, rows.intervals.len());
-        self.metrics
-            .inserted(EntryRow::TABLE.name, rows.entries.len());
-        self.metrics.inserted(RateRow::TABLE.name, rows.rates.len());
+        for (table, count) in rows.counts() {
+            self.metrics.inserted(table, count);
+        }
         Ok(())
     }
 }

@@ -5,6 +5,7 @@
 
 use super::WarmError;
 use sqlx::{Connection, Executor, PgConnection, raw_sql};
+use std::collections::BTreeSet;
 use table::{Drift, Snapshot, Subject, What, drift};
 
 /// Those who make tables of one schema at once do it one after the other; the lock ends with the transaction.
@@ -32,7 +33,7 @@ pub async fn ensure(connection: &mut PgConnection, ddl: &str) -> Result<Vec<Drif
         tx.commit().await?;
         return Ok(drifts);
     }
-    if drifts.iter().any(needs_rows) {
+    if drifts.iter().any(|drift| needs_rows(drift, &found)) {
         tracing::warn!("tables or columns are missing: all tables are made anew of the ledger");
         tx.execute(raw_sql(&drop_all(&expected, &found))).await?;
         tx.execute(raw_sql(ddl)).await?;
@@ -80,15 +81,32 @@ async fn snapshot(tx: &mut PgConnection, schema: &str) -> Result<Snapshot, WarmE
     Ok(Snapshot(facts.collect()))
 }
 
-/// Rows that are there do not say what would stand in it.
-fn needs_rows(drift: &Drift) -> bool {
-    drift.is_missing() && matches!(drift.subject.what, What::Table | What::Column)
+/// Rows that are there do not say what would stand in it, or a table has the name of a view.
+fn needs_rows(drift: &Drift, found: &Snapshot) -> bool {
+    let table = || Subject {
+        what: What::Table,
+        ..drift.subject.clone()
+    };
+    drift.is_missing()
+        && match drift.subject.what {
+            What::Table | What::Column => true,
+            What::View => found.0.contains_key(&table()),
+            _ => false,
+        }
 }
 
+/// Tables and views of the names that are expected, also where a name was of the other kind before; what else somebody has
+/// put into the schema stays.
 fn drop_all(expected: &Snapshot, found: &Snapshot) -> String {
-    let both = expected.0.keys().filter(|key| found.0.contains_key(key));
+    let relations = |of: &Snapshot| -> BTreeSet<String> {
+        let whole = |subject: &&Subject| matches!(subject.what, What::Table | What::View);
+        let of = of.0.keys().filter(whole);
+        of.map(|subject| subject.table.clone()).collect()
+    };
+    let names = relations(expected);
     let named = |what| {
-        let of = both.clone().filter(move |subject| subject.what == what);
+        let of = found.0.keys().filter(|subject| subject.what == what);
+        let of = of.filter(|subject| names.contains(&subject.table));
         of.map(|subject| subject.table.as_str()).collect::<Vec<_>>()
     };
     let drop = |what: &str, names: Vec<&str>| match names.is_empty() {

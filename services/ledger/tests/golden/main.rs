@@ -7,6 +7,7 @@ use vocab::{Event, EventKind};
 use wire::{Message as _, Oneof as _};
 
 mod added;
+mod frames;
 mod samples;
 
 const GOLDEN: &str = include_str!("../../../../schemas/golden/events.txt");

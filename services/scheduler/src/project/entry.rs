@@ -133,7 +133,7 @@ impl Entry {
     }
 }
 
-/// Entries one behind the other, as the column `allocations.facts` has them.
+/// Entries one behind the other, as the columns `facts` of allocations have them.
 #[derive(Debug, wire::Wire)]
 pub struct Entries {
     #[wire(1)]

@@ -1,8 +1,10 @@
-//! The table `allocations`.
+//! The tables `live_allocations` and `ended_allocations`, and an allocation as either has it.
 
+use super::ended;
 use crate::project::{AllocationState, Written};
 use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
-use sqlx::{PgExecutor, PgPool};
+use sqlx::{PgConnection, PgPool};
+use std::collections::BTreeMap;
 use table::{Read, Table};
 use uuid::Uuid;
 use vocab::{
@@ -10,9 +12,10 @@ use vocab::{
     Stage, Token, WaitingReason,
 };
 
-/// Every allocation, live and ended, as the ledger has it.
+/// Every allocation that is not over, as the ledger has it. One that is over is in `ended_allocations`; most are over before
+/// they would be written here.
 #[derive(Table)]
-#[table(name = "allocations", key(allocation_id))]
+#[table(name = "live_allocations", key(allocation_id))]
 #[table(check(
     gpu_is_all_or_none,
     "(gpu_count = 0) = (gpu_milli = 0) AND (gpu_count > 0 OR cardinality(gpu_models) = 0)"
@@ -31,23 +34,14 @@ use vocab::{
 ))]
 #[table(check(started_only_where_placed, "started_at IS NULL OR node IS NOT NULL"))]
 // Reports are moved into the time of the placement; requests are on another service's clock.
-#[table(check(
-    nothing_before_its_placement,
-    "started_at >= placed_at AND ended_at >= placed_at"
-))]
+#[table(check(nothing_before_its_placement, "started_at >= placed_at"))]
 #[table(check(waits_only_in_the_queue, "waiting_reason IS NULL OR state = 'queued'"))]
-#[table(check(cause_when_ended, "(state = 'ended') = (end_cause IS NOT NULL)"))]
-#[table(check(
-    time_of_the_end,
-    "(state IN ('ended', 'denied')) = (ended_at IS NOT NULL)"
-))]
 #[table(check(
     state_fits_place,
     "CASE state
          WHEN 'requested' THEN node IS NULL
          WHEN 'queued' THEN node IS NULL
          WHEN 'nominated' THEN node IS NULL
-         WHEN 'denied' THEN node IS NULL
          WHEN 'placed' THEN node IS NOT NULL AND started_at IS NULL
          WHEN 'running' THEN started_at IS NOT NULL
          WHEN 'stopping' THEN node IS NOT NULL
@@ -68,25 +62,21 @@ use vocab::{
     refusal_is_all_or_none,
     "num_nulls(quota_rule, quota_subject, quota_limit, quota_actual) IN (0, 4)"
 ))]
-#[table(check(
-    refused_by_quota_only,
-    "quota_rule IS NULL OR state IN ('requested', 'denied')"
-))]
+#[table(check(refused_by_quota_only, "quota_rule IS NULL OR state = 'requested'"))]
 #[table(index(by_job_set, on "tenant, job_set, requested_at DESC"))]
 // What each queue holds.
-#[table(index(held, on "queue", where "node IS NOT NULL AND ended_at IS NULL"))]
+#[table(index(held, on "queue", where "node IS NOT NULL"))]
 // What waits for quota, for the operator's eye.
 #[table(index(
     waiting_for_quota,
     on "tenant, requested_at",
-    where "quota_rule IS NOT NULL AND ended_at IS NULL"
+    where "quota_rule IS NOT NULL"
 ))]
-// What is in a state. Of those that have ended, which are nearly all, none is found by it: they would be in it for ever.
-#[table(index(by_state, on "state", where "state <> 'ended'"))]
+#[table(index(by_state, on "state"))]
 pub struct Record<'a> {
     allocation_id: Uuid,
     // Names are checked where they are read; here by their length alone, because a regular expression took many times as
-    // long, and a row is written for every request there ever was.
+    // long.
     #[table(check = "length(tenant) BETWEEN 1 AND 64", fixed)]
     tenant: &'a Token,
     #[table(check = "length(job_set) BETWEEN 1 AND 64", fixed)]
@@ -107,6 +97,9 @@ pub struct Record<'a> {
     /// Allowed models; empty means any.
     #[table(fixed)]
     gpu_models: Vec<&'a str>,
+    #[table(
+        check = "state IN ('requested', 'queued', 'nominated', 'placed', 'running', 'stopping')"
+    )]
     state: Stage,
     /// In this state since then.
     since: Millis,
@@ -116,14 +109,11 @@ pub struct Record<'a> {
     /// Its devices on the node and in `gpu_shares` the thousandths taken of each, in the same order.
     gpu_devices: Vec<i32>,
     gpu_shares: Vec<i32>,
-    end_cause: Option<EndCause>,
     #[table(fixed)]
     requested_at: Millis,
     placed_at: Option<Millis>,
     /// By the node's report.
     started_at: Option<Millis>,
-    /// Or denied.
-    ended_at: Option<Millis>,
     /// Ledger position of the last change.
     #[table(check = "lsn > 0")]
     lsn: Lsn,
@@ -162,7 +152,7 @@ pub struct Record<'a> {
     cpu_milli_limit: u64,
     #[table(default = "0", check = "memory_bytes_limit >= 0", fixed)]
     memory_bytes_limit: u64,
-    /// Which rule keeps it waiting for quota, or has denied it: about what, the limit, and what use would come to.
+    /// Which rule keeps it waiting for quota: about what, the limit, and what use would come to.
     quota_rule: Option<Rule>,
     quota_subject: Option<&'a str>,
     #[table(check = "quota_limit >= 0")]
@@ -183,7 +173,6 @@ impl<'a> Record<'a> {
         let place = state.place();
         let gpus = place.map_or(&[][..], |place| &place.gpus);
         let (mut reason, mut pending_group, mut nominated) = (None, None, None);
-        let (mut cause, mut ended) = (None, None);
         match state {
             AllocationState::Queued {
                 reason: why,
@@ -191,11 +180,9 @@ impl<'a> Record<'a> {
                 ..
             } => (reason, pending_group) = (*why, *of),
             AllocationState::Nominated { node, .. } => nominated = Some(node),
-            AllocationState::Ended { cause: why, at, .. } => {
-                (cause, ended) = (Some(*why), Some(*at));
-            }
-            AllocationState::Denied { at, .. } => ended = Some(*at),
             AllocationState::Requested { .. } | AllocationState::Held { .. } => {}
+            // The table refuses them.
+            AllocationState::Ended { .. } | AllocationState::Denied { .. } => {}
         }
         // What use would have come to is a sum that nothing bounds.
         let amount = |amount: u64| amount.min(i64::MAX as u64);
@@ -221,11 +208,9 @@ impl<'a> Record<'a> {
             node: place.map(|place| &place.node),
             gpu_devices: gpus.iter().map(|share| share.device.into()).collect(),
             gpu_shares: gpus.iter().map(|share| share.milli.into()).collect(),
-            end_cause: cause,
             requested_at: row.requested_at,
             placed_at: place.map(|place| place.placed_at),
             started_at: place.and_then(|place| place.started_at),
-            ended_at: ended,
             lsn: row.lsn,
             queue: row.queue(),
             priority_class: spec.priority_class.as_ref(),
@@ -250,7 +235,23 @@ impl<'a> Record<'a> {
     }
 }
 
-/// An allocation as the table has it.
+/// What was said of live allocations that are over now; they leave the table.
+pub async fn leave(
+    tx: &mut PgConnection,
+    ids: &[Uuid],
+) -> Result<BTreeMap<Uuid, Vec<u8>>, WarmError> {
+    if ids.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let left = sqlx::query!(
+        "DELETE FROM live_allocations WHERE allocation_id = ANY ($1) RETURNING allocation_id, facts",
+        ids
+    );
+    let left = left.fetch_all(tx).await?.into_iter();
+    Ok(left.map(|row| (row.allocation_id, row.facts)).collect())
+}
+
+/// An allocation as its table has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allocation {
     pub id: AllocationId,
@@ -300,18 +301,38 @@ pub struct Allocation {
 
 /// One of the tenant's own; another tenant's is not found.
 pub async fn allocation(
-    db: impl PgExecutor<'_>,
+    pool: &PgPool,
+    tenant: &Token,
+    id: AllocationId,
+) -> Result<Option<Allocation>, WarmError> {
+    find(&mut *pool.acquire().await?, tenant, id).await
+}
+
+pub async fn find(
+    db: &mut PgConnection,
+    tenant: &Token,
+    id: AllocationId,
+) -> Result<Option<Allocation>, WarmError> {
+    // In this order: one that is over meanwhile is in the other table from the same moment on.
+    match live(db, tenant, id).await? {
+        Some(live) => Ok(Some(live)),
+        None => ended::allocation(db, tenant, id).await,
+    }
+}
+
+async fn live(
+    db: &mut PgConnection,
     tenant: &Token,
     id: AllocationId,
 ) -> Result<Option<Allocation>, WarmError> {
     let record = sqlx::query!(
         r#"SELECT tenant, job_set, name, queue, priority, priority_class, gang, cpu_milli, memory_bytes, gpu_count,
                   gpu_milli, gpu_models, run_time_ms, state, waiting_reason, pending_group, nominated_node, node, gpu_devices,
-                  gpu_shares, preempted, attempts, last_end_cause, end_cause, team, namespace, qos, cpu_milli_limit,
+                  gpu_shares, preempted, attempts, last_end_cause, team, namespace, qos, cpu_milli_limit,
                   memory_bytes_limit, quota_rule, quota_subject, quota_limit, quota_actual,
                   requested_at AS "requested_at: Moment", placed_at AS "placed_at: Moment",
-                  started_at AS "started_at: Moment", ended_at AS "ended_at: Moment", lsn
-           FROM allocations WHERE allocation_id = $1 AND tenant = $2"#,
+                  started_at AS "started_at: Moment", lsn
+           FROM live_allocations WHERE allocation_id = $1 AND tenant = $2"#,
         id.0,
         tenant.as_str(),
     )
@@ -362,11 +383,11 @@ pub async fn allocation(
         preempted: record.preempted,
         attempts: record.attempts,
         last_end_cause: Option::read(record.last_end_cause, "last_end_cause")?,
-        end_cause: Option::read(record.end_cause, "end_cause")?,
+        end_cause: None,
         requested_at: record.requested_at.into(),
         placed_at: record.placed_at.map(Millis::from),
         started_at: record.started_at.map(Millis::from),
-        ended_at: record.ended_at.map(Millis::from),
+        ended_at: None,
         lsn: Lsn(unsigned("lsn", record.lsn)?),
     }))
 }

@@ -2,7 +2,7 @@
 
 use super::{
     SchedulerTables,
-    allocations::{Allocation, allocation},
+    allocations::{Allocation, find},
     history,
     queue::{PlaceInQueue, place},
 };
@@ -43,7 +43,7 @@ pub async fn explain(
     as_of: Option<Lsn>,
 ) -> Result<Option<Explanation>, WarmError> {
     let mut tx = pool.begin_with(BEGIN).await?;
-    let Some(allocation) = allocation(&mut *tx, tenant, id).await? else {
+    let Some(allocation) = find(&mut tx, tenant, id).await? else {
         return Ok(None);
     };
     let upto = as_of.unwrap_or(Lsn(u64::MAX));
@@ -111,7 +111,7 @@ async fn name_only_own(
         return Ok(());
     }
     let own = sqlx::query_scalar!(
-        "SELECT allocation_id FROM allocations WHERE allocation_id = ANY ($1) AND tenant = $2",
+        r#"SELECT allocation_id AS "allocation_id!" FROM allocations WHERE allocation_id = ANY ($1) AND tenant = $2"#,
         &ids,
         tenant.as_str(),
     )

@@ -1,4 +1,4 @@
-//! The table `explanations` and the column `allocations.facts`: what was decided about an allocation or a pending group, and why.
+//! The table `explanations` and the columns `facts` of allocations: what was decided about an allocation or a pending group, and why.
 
 use crate::project::{Entries, Entry, Position, Said};
 use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
@@ -136,7 +136,8 @@ pub async fn of_allocation(
     limit: i64,
 ) -> Result<Vec<Entry>, WarmError> {
     let told = sqlx::query_scalar!(
-        "SELECT facts FROM allocations WHERE allocation_id = $1",
+        r#"SELECT facts AS "facts!" FROM live_allocations WHERE allocation_id = $1
+           UNION ALL SELECT facts FROM ended_allocations WHERE allocation_id = $1"#,
         id.0
     )
     .fetch_optional(&mut *db)

@@ -29,7 +29,7 @@ pub struct Record<'a> {
     #[table(check = "event_index >= 0")]
     event_index: u32,
     /// The victim.
-    #[table(references = "allocations ON DELETE CASCADE", fixed)]
+    #[table(fixed)]
     allocation_id: Uuid,
     #[table(fixed)]
     tenant: &'a Token,

@@ -59,7 +59,6 @@ fn size(spec: &AllocationSpec) -> u64 {
 #[table(index(by_queue, on "queue"))]
 #[table(index(by_pending_group, on "pending_group", where "pending_group IS NOT NULL"))]
 pub struct Record<'a> {
-    #[table(references = "allocations ON DELETE CASCADE")]
     allocation_id: Uuid,
     #[table(fixed)]
     tenant: &'a Token,

@@ -46,7 +46,7 @@ pub async fn queues(pool: &PgPool) -> Result<Vec<QueueState>, WarmError> {
                       least(sum(cpu_milli), 9223372036854775807)::bigint AS cpu_milli,
                       least(sum(memory_bytes), 9223372036854775807)::bigint AS memory_bytes,
                       least(sum(gpu_count::bigint * gpu_milli), 9223372036854775807)::bigint AS gpu_milli
-               FROM allocations WHERE node IS NOT NULL AND ended_at IS NULL AND NOT preempted GROUP BY queue),
+               FROM live_allocations WHERE node IS NOT NULL AND NOT preempted GROUP BY queue),
            waiting AS (SELECT queue, count(*) AS allocations FROM scheduling_queue GROUP BY queue),
            known AS (SELECT queue FROM queues UNION SELECT queue FROM held UNION SELECT queue FROM waiting)
            SELECT known.queue AS "queue!", s.parent AS "parent?", coalesce(s.weight_milli, w.weight_milli) AS "weight_milli?",

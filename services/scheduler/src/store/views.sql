@@ -21,8 +21,10 @@ SELECT allocation_id::text AS id,
        'allocation'::text AS type,
        state,
        since AS changed_at,
-       coalesce(end_cause, waiting_reason, quota_rule, CASE WHEN preempted THEN 'preempted' END) AS message
-FROM allocations
+       coalesce(waiting_reason, quota_rule, CASE WHEN preempted THEN 'preempted' END) AS message
+FROM live_allocations
+UNION ALL
+SELECT allocation_id::text, 'allocation'::text, state, since, coalesce(end_cause, quota_rule) FROM ended_allocations
 UNION ALL
 SELECT queue, 'queue'::text, 'active'::text, changed_at, NULL::text FROM queues
 UNION ALL
@@ -35,3 +37,14 @@ COMMENT ON COLUMN object_states.type IS 'allocation, queue, advance_reservation,
 COMMENT ON COLUMN object_states.state IS 'By the name that its table has for it. A queue is active from when it is set.';
 COMMENT ON COLUMN object_states.changed_at IS 'When it came into this state, by the clock of the service that recorded it; of a queue, when it was last set.';
 COMMENT ON COLUMN object_states.message IS 'The name of what ended it, of what it waits for, or of the limit that it is over; none where the state says all.';
+
+CREATE VIEW allocations AS
+SELECT allocation_id, tenant, job_set, name, queue, state, NULL::text AS end_cause, quota_rule, node, cpu_milli, memory_bytes,
+       gpu_count::bigint * gpu_milli AS gpu_milli, requested_at, placed_at, started_at, NULL::timestamptz AS ended_at, since,
+       lsn
+FROM live_allocations
+UNION ALL
+SELECT allocation_id, tenant, job_set, name, queue, state, end_cause, quota_rule, node, cpu_milli, memory_bytes, gpu_milli,
+       requested_at, placed_at, started_at, ended_at, since, lsn
+FROM ended_allocations;
+COMMENT ON VIEW allocations IS 'Every allocation there ever was: what live_allocations and ended_allocations have both. A query by id, or by tenant and job set, uses the indexes of both.';

@@ -402,7 +402,7 @@ async fn a_large_batch_is_written_once_and_another_ledger_wipes_it() {
     assert_eq!(sink.apply(&batch).await, Err(SinkError::Moved));
     let counts = async || -> (i64, i64) {
         sqlx::query_as(
-            "SELECT (SELECT count(*) FROM allocations), (SELECT count(*) FROM scheduling_queue)",
+            "SELECT (SELECT count(*) FROM live_allocations), (SELECT count(*) FROM scheduling_queue)",
         )
         .fetch_one(&pool)
         .await
@@ -423,13 +423,13 @@ async fn impossible_rows_are_refused() {
         vec![
             row(1, 0, queued(None, 1)),
             row(2, 0, held(None, Some(1_700_000_000_002))),
-            row(3, 0, ended(None)),
+            row(3, 0, ended(Some(place(None)))),
         ],
     )
     .await
     .unwrap();
     let cases = [
-        (1, "state = 'lost'", "allocations_state_check"),
+        (1, "state = 'lost'", "live_allocations_state_check"),
         (1, "state = 'running'", "state_fits_place"),
         (1, "state = 'placed'", "state_fits_place"),
         (
@@ -440,13 +440,13 @@ async fn impossible_rows_are_refused() {
         (
             1,
             "waiting_reason = 'bored'",
-            "allocations_waiting_reason_check",
+            "live_allocations_waiting_reason_check",
         ),
         (1, "node = 'n'", "place_is_all_or_none"),
-        (1, "end_cause = 'finished'", "cause_when_ended"),
-        (1, "ended_at = now()", "time_of_the_end"),
+        (1, "state = 'ended'", "live_allocations_state_check"),
+        (1, "state = 'denied'", "live_allocations_state_check"),
         (1, "started_at = now()", "started_only_where_placed"),
-        (1, "gpu_milli = 1001", "allocations_gpu_milli_check"),
+        (1, "gpu_milli = 1001", "live_allocations_gpu_milli_check"),
         (1, "gpu_count = 0", "gpu_is_all_or_none"),
         (2, "state = 'queued'", "state_fits_place"),
         (
@@ -466,21 +466,50 @@ async fn impossible_rows_are_refused() {
             "started_at = placed_at - interval '1 ms'",
             "nothing_before_its_placement",
         ),
-        (3, "end_cause = NULL", "cause_when_ended"),
-        (3, "end_cause = 'bored'", "allocations_end_cause_check"),
-        (3, "ended_at = NULL", "time_of_the_end"),
+        (
+            3,
+            "end_cause = NULL",
+            "ended_for_a_cause_or_denied_by_a_rule",
+        ),
+        (
+            3,
+            "state = 'denied'",
+            "ended_for_a_cause_or_denied_by_a_rule",
+        ),
+        (
+            3,
+            "state = 'queued', end_cause = NULL",
+            "ended_allocations_state_check",
+        ),
+        (
+            3,
+            "end_cause = 'bored'",
+            "ended_allocations_end_cause_check",
+        ),
+        (3, "ended_at = NULL", ""),
+        (
+            3,
+            "ended_at = placed_at - interval '1 ms'",
+            "nothing_before_its_placement",
+        ),
         (1, "nominated_node = 'n'", "nominated_for_a_node"),
         (1, "state = 'nominated'", "nominated_for_a_node"),
-        (1, "pending_group = 0", "allocations_pending_group_check"),
+        (
+            1,
+            "pending_group = 0",
+            "live_allocations_pending_group_check",
+        ),
         (2, "pending_group = 1", "in_a_group_only_in_the_queue"),
         (2, "preempted = true", "preempted_from_its_node"),
-        (3, "attempts = 0", "queued_again_for_a_cause"),
-        (3, "last_end_cause = NULL", "queued_again_for_a_cause"),
-        (3, "queue = NULL", ""),
+        (2, "attempts = 0", "queued_again_for_a_cause"),
+        (2, "last_end_cause = NULL", "queued_again_for_a_cause"),
+        (2, "queue = NULL", ""),
     ];
     for (allocation, change, constraint) in cases {
         let id = AllocationNo(allocation).id(CELL);
-        let update = format!("UPDATE allocations SET {change} WHERE allocation_id = '{id}'");
+        let table = if allocation == 3 { "ended" } else { "live" };
+        let update =
+            format!("UPDATE {table}_allocations SET {change} WHERE allocation_id = '{id}'");
         let error = WarmError::from(pool.execute(&*update).await.unwrap_err());
         assert_eq!(
             error.constraint().unwrap_or_default(),

@@ -297,11 +297,6 @@ async fn impossible_rows_of_the_new_tables_are_refused() {
             "preemption_events_check",
         ),
         (
-            "preemption_events",
-            "1, 0, gen_random_uuid(), 't', 'q', 'n', 'gang', NULL, now(), now(), 'stopping'",
-            "preemption_events_allocation_id_fkey",
-        ),
-        (
             "queues",
             "'q', 'q', 1, NULL, NULL, NULL, '{}', 'fcfs', NULL, 1, now()",
             "queues_check",

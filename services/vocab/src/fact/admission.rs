@@ -9,7 +9,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use wire::raw::{each_field, finish};
 use wire::{
-    Codec, Depth, FieldDescriptor, Input, Kind, Message, MessageDescriptor, Out, Plain, Value,
+    Body, Codec, Depth, FieldDescriptor, Input, Kind, Message, MessageDescriptor, Out, Plain, Value,
 };
 
 /// An operator's change on the ledger. Each thing that can be set counts its own versions.
@@ -212,13 +212,13 @@ const fn field<T: Value>(number: u32, name: &'static str) -> FieldDescriptor {
 impl<C: Setting> Message for Applied<C> {
     const DESCRIPTOR: &'static MessageDescriptor = &<C as Setting>::DESCRIPTOR;
 
-    fn write_body(&self, out: &mut Out) {
+    fn write_body<O: Out>(&self, out: &mut O) {
         Plain::write_field(&self.change, 3, out);
         Plain::write_field(&self.version, 2, out);
         Plain::write_field(&self.operation, 1, out);
     }
 
-    fn read_body(body: &[u8], depth: Depth) -> wire::Result<Self> {
+    fn read_body(body: Body, depth: Depth) -> wire::Result<Self> {
         let (mut operation, mut version, mut change) = (None, None, None);
         let [of_operation, of_version, of_change] = C::FIELDS;
         each_field(
@@ -254,8 +254,8 @@ impl<C: Setting> Value for Applied<C> {
         false
     }
 
-    fn write(&self, out: &mut Out) {
-        out.delimited(|out| self.write_body(out));
+    fn write<O: Out>(&self, number: u32, out: &mut O) {
+        out.message(number, |out| self.write_body(out));
     }
 
     fn read(input: Input) -> wire::Result<Option<Self>> {

@@ -1,6 +1,7 @@
 //! The chain of frames, link by link.
 
-use super::{Frame, Invariant, Violation, Writer, decode};
+use super::{Frame, Invariant, Violation, Writer};
+use crate::simulate::frame;
 use ledger::{Digest, Record};
 use std::collections::BTreeMap;
 
@@ -92,8 +93,8 @@ impl Chain {
             "node-heartbeat" => Writer::Nodes,
             other => return Err(wrong(format!("unknown writer {other}"))),
         };
-        let frame: Frame =
-            decode(&record.frame).ok_or_else(|| wrong("an unreadable frame".into()))?;
+        let frame =
+            frame::read(&record.frame).ok_or_else(|| wrong("an unreadable frame".into()))?;
         let head = self.heads.entry(writer).or_default();
         let handled = head.handled.moved(&frame);
         let links = [

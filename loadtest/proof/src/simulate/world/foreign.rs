@@ -2,12 +2,10 @@
 //! there and says where, alive or started anew; nothing that is decided by then knows of it, and nothing is decided behind it.
 
 use super::World;
-use crate::simulate::{Ended, Invariant, Role, Violation};
+use crate::simulate::{Ended, Invariant, Role, Violation, frame};
 use ledger::{
     BusError, ChainError, LeaderError, ProjectorError, ReplicaError, VerifyError, memory::Foreign,
 };
-use prost::Message;
-use schemas::v1;
 use std::{
     collections::BTreeMap,
     future::Future,
@@ -100,8 +98,8 @@ impl World {
     fn decided_before(&self, lsn: Lsn, calm: bool) -> Result<(), Violation> {
         let mut decided = BTreeMap::new();
         for record in self.shared.bus.records_from(lsn.0 as usize) {
-            let frame = v1::Frame::decode(&record.frame[..]);
-            let frame = frame.map_err(|error| wrong(record.lsn, error))?;
+            let frame = frame::read(&record.frame);
+            let frame = frame.ok_or_else(|| wrong(record.lsn, "unreadable"))?;
             if frame.through_lsn >= lsn.0 {
                 return Err(wrong(record.lsn, format!("its writer has read {}", lsn.0)));
             }

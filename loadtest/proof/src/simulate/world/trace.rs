@@ -1,7 +1,6 @@
 //! The last steps of a world, for people.
 
-use prost::Message;
-use schemas::v1;
+use crate::simulate::frame;
 use std::collections::VecDeque;
 
 const LINES_MAX: usize = 80;
@@ -25,9 +24,9 @@ impl Trace {
 /// A frame in one line.
 pub fn describe(record: &ledger::Record) -> String {
     let (lsn, writer) = (record.lsn.0, record.writer.name());
-    match v1::Frame::decode(&record.frame[..]) {
-        Err(error) => format!("lsn {lsn} {writer}: {error}"),
-        Ok(frame) => {
+    match frame::read(&record.frame) {
+        None => format!("lsn {lsn} {writer}: unreadable"),
+        Some(frame) => {
             let kinds = frame.events.iter().filter_map(|event| event.kind.as_ref());
             let kinds: Vec<String> = kinds.map(|kind| format!("{kind:?}")).collect();
             let (epoch, through) = (frame.epoch, frame.through_lsn);

@@ -1,0 +1,211 @@
+//! The table `ended_allocations`: a row for each life. It is written once for nearly every request there ever was, so it is
+//! narrow: its width is most of what a row costs. What is looked for by SQL is a column, and the rest two messages.
+
+use super::Allocation;
+use crate::project::{AllocationState, Written};
+use chassis::warm::{Moment, OutOfRange, WarmError, insert, unsigned};
+use sqlx::PgConnection;
+use std::collections::BTreeMap;
+use table::{Read, Table};
+use uuid::Uuid;
+use vocab::{
+    AllocationId, AllocationSpec, CellNo, EndCause, GpuShare, Lsn, Millis, Refusal, Rule, Stage,
+    Token,
+};
+use wire::Message;
+
+/// Every allocation that is over: it has ended, or quota has denied it.
+#[derive(Table)]
+#[table(name = "ended_allocations", key(allocation_id), fixed)]
+#[table(check(
+    ended_for_a_cause_or_denied_by_a_rule,
+    "(state = 'ended') = (end_cause IS NOT NULL) AND (state = 'denied') = (quota_rule IS NOT NULL)"
+))]
+#[table(check(
+    nothing_before_its_placement,
+    "started_at >= placed_at AND ended_at >= placed_at"
+))]
+#[table(index(by_job_set, on "tenant, job_set, requested_at DESC"))]
+pub struct Record<'a> {
+    allocation_id: Uuid,
+    tenant: &'a Token,
+    job_set: &'a Token,
+    /// The tenant's own name for it.
+    name: Option<&'a Token>,
+    queue: &'a Token,
+    // By this alone a query for a live state leaves the table out.
+    #[table(check = "state IN ('ended', 'denied')")]
+    state: Stage,
+    end_cause: Option<EndCause>,
+    /// The rule by which quota has denied it.
+    quota_rule: Option<Rule>,
+    /// Its last one.
+    node: Option<&'a Token>,
+    cpu_milli: u64,
+    memory_bytes: u64,
+    /// Thousandths of a GPU, of all its devices together.
+    gpu_milli: u64,
+    requested_at: Millis,
+    /// For the last time, as what follows.
+    placed_at: Option<Millis>,
+    /// By the node's report.
+    started_at: Option<Millis>,
+    /// By the node's report, or when it was denied.
+    ended_at: Millis,
+    /// When the end was recorded.
+    since: Millis,
+    /// Ledger position of the end.
+    lsn: Lsn,
+    /// What it asked for, with its last priority: the message `AllocationSpec` of the contract.
+    spec: Vec<u8>,
+    /// What else is known of it: field 1 for each device of its last place, 2 how often it was queued again, 3 what ended
+    /// the run before the last time, 4 the refusal by quota.
+    rest: Vec<u8>,
+    /// What is said of every allocation, once: its first placement, its end or its denial. Field 1 for each, of a message
+    /// with `position`, `at_ms` and `fact`, as a row of `explanations` has them.
+    facts: Vec<u8>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq, wire::Wire)]
+struct Rest {
+    #[wire(1)]
+    gpus: Vec<GpuShare>,
+    #[wire(2)]
+    attempts: u32,
+    #[wire(3)]
+    last_end_cause: Option<EndCause>,
+    #[wire(4)]
+    refusal: Option<Refusal>,
+}
+
+impl<'a> Record<'a> {
+    /// None: it is not over. `said` is what was said of it before the batch.
+    fn of(cell: CellNo, Written { row, told, .. }: &'a Written, said: Vec<u8>) -> Option<Self> {
+        let (end_cause, ended_at) = match &row.state {
+            AllocationState::Ended { cause, at, .. } => (Some(*cause), *at),
+            AllocationState::Denied { at, .. } => (None, *at),
+            AllocationState::Requested { .. }
+            | AllocationState::Queued { .. }
+            | AllocationState::Nominated { .. }
+            | AllocationState::Held { .. } => return None,
+        };
+        let (spec, place) = (&row.spec, row.state.place());
+        let refusal = row.state.refusal();
+        let rest = Rest {
+            gpus: place.map_or_else(Vec::new, |place| place.gpus.clone()),
+            attempts: row.attempts,
+            last_end_cause: row.last_cause,
+            refusal: refusal.cloned(),
+        };
+        let mut facts = said;
+        facts.extend_from_slice(told);
+        Some(Self {
+            allocation_id: row.allocation.id(cell).0,
+            tenant: &row.tenant,
+            job_set: &spec.job_set,
+            name: spec.name.as_ref(),
+            queue: row.queue(),
+            state: row.state.stage(),
+            end_cause,
+            quota_rule: refusal.map(|refusal| refusal.rule),
+            node: place.map(|place| &place.node),
+            cpu_milli: spec.cpu_milli,
+            memory_bytes: spec.memory_bytes,
+            gpu_milli: spec.amount(vocab::ResourceKind::Gpu),
+            requested_at: row.requested_at,
+            placed_at: place.map(|place| place.placed_at),
+            started_at: place.and_then(|place| place.started_at),
+            ended_at,
+            since: row.since,
+            lsn: row.lsn,
+            spec: spec.encode_to_vec(),
+            rest: rest.encode_to_vec(),
+            facts,
+        })
+    }
+}
+
+/// Writes those of a batch that are over. `said` is what was said before it of those that were live.
+pub async fn write(
+    tx: &mut PgConnection,
+    cell: CellNo,
+    over: &[&Written],
+    mut said: BTreeMap<Uuid, Vec<u8>>,
+) -> Result<(), WarmError> {
+    let rows = over.iter().filter_map(|written| {
+        let said = said.remove(&written.row.allocation.id(cell).0);
+        Record::of(cell, written, said.unwrap_or_default())
+    });
+    insert(tx, &rows.collect::<Vec<_>>()).await
+}
+
+/// One of the tenant's own; another tenant's is not found.
+pub async fn allocation(
+    db: &mut PgConnection,
+    tenant: &Token,
+    id: AllocationId,
+) -> Result<Option<Allocation>, WarmError> {
+    let record = sqlx::query!(
+        r#"SELECT tenant, queue, state, end_cause, node, requested_at AS "requested_at: Moment",
+                  placed_at AS "placed_at: Moment", started_at AS "started_at: Moment", ended_at AS "ended_at: Moment",
+                  lsn, spec, rest
+           FROM ended_allocations WHERE allocation_id = $1 AND tenant = $2"#,
+        id.0,
+        tenant.as_str(),
+    )
+    .fetch_optional(db)
+    .await?;
+    let Some(record) = record else {
+        return Ok(None);
+    };
+    let spec = AllocationSpec::decode(&record.spec);
+    let spec = spec.map_err(|error| OutOfRange::new("spec", error))?;
+    let rest = Rest::decode(&record.rest).map_err(|error| OutOfRange::new("rest", error))?;
+    let qos = spec.qos();
+    let text = |token: Option<Token>| token.map(|token| token.to_string());
+    let (gpu_count, gpu_milli, gpu_models) = match &spec.gpu {
+        Some(gpu) => (
+            gpu.count,
+            gpu.milli,
+            gpu.models.iter().map(Token::to_string).collect(),
+        ),
+        None => (0, 0, Vec::new()),
+    };
+    Ok(Some(Allocation {
+        id,
+        tenant: record.tenant,
+        job_set: spec.job_set.to_string(),
+        name: text(spec.name),
+        queue: record.queue,
+        priority: spec.priority,
+        priority_class: text(spec.priority_class),
+        gang: text(spec.gang.map(|gang| gang.name)),
+        cpu_milli: spec.cpu_milli,
+        memory_bytes: spec.memory_bytes,
+        gpu_count: gpu_count.into(),
+        gpu_milli: gpu_milli.into(),
+        gpu_models,
+        team: text(spec.team),
+        namespace: text(spec.namespace),
+        qos,
+        cpu_milli_limit: spec.limits.cpu_milli,
+        memory_bytes_limit: spec.limits.memory_bytes,
+        run_time_ms: spec.run_time_ms,
+        state: record.state,
+        quota: rest.refusal,
+        waiting_reason: None,
+        pending_group: None,
+        nominated_node: None,
+        node: record.node,
+        gpus: rest.gpus,
+        preempted: false,
+        attempts: rest.attempts.try_into().unwrap_or(i32::MAX),
+        last_end_cause: rest.last_end_cause,
+        end_cause: Option::read(record.end_cause, "end_cause")?,
+        requested_at: record.requested_at.into(),
+        placed_at: record.placed_at.map(Millis::from),
+        started_at: record.started_at.map(Millis::from),
+        ended_at: Some(record.ended_at.into()),
+        lsn: Lsn(unsigned("lsn", record.lsn)?),
+    }))
+}
