@@ -200,7 +200,7 @@ async fn in_postgres(suite: &Suite, allocation: &str, (started, ended): (i64, i6
     let text = |value: &str| Some(value.to_owned());
     let ms = |ms: i64| Some(ms.to_string());
     let sql = format!(
-        "SELECT state, end_cause, node, tenant, name, gpu_shares::text,
+        "SELECT state, end_cause, node, tenant, name, gpu_milli::text,
              (extract(epoch FROM started_at) * 1000)::bigint::text,
              (extract(epoch FROM ended_at) * 1000)::bigint::text
          FROM {{}}.allocations WHERE allocation_id = '{allocation}'"
@@ -219,7 +219,7 @@ async fn in_postgres(suite: &Suite, allocation: &str, (started, ended): (i64, i6
         text("train-7"),
     ];
     assert_eq!(row[..5], expected);
-    assert_eq!(row[5..], [text("{500}"), ms(started), ms(ended)]);
+    assert_eq!(row[5..], [text("500"), ms(started), ms(ended)]);
 
     let sql = "SELECT resource, (reserved + used)::text, used_peak::text FROM {}.resource_quotas
                WHERE tenant = 'tenant-a' AND hard IS NOT NULL ORDER BY resource";
