@@ -70,18 +70,11 @@ impl Service for AnalyticsService {
             ctx.clock.clone(),
             resumed,
         );
-        let work = async {
-            let projector: Projector<Usage, _, _, _> =
-                Projector::new(bus, ctx.clock.clone(), sink, Box::new(shell));
-            match projector.run().await {
-                Ok(never) => match never {},
-                Err(error) => Err(error.into()),
-            }
-        };
+        let projector: Projector<Usage, _, _, _> =
+            Projector::new(bus, ctx.clock.clone(), sink, Box::new(shell));
         tokio::select! {
-            outcome = work => outcome,
+            outcome = ctx.aside(Usage::NAME, projector.run()) => outcome,
             never = disk.watch() => match never {},
-            () = ctx.shutdown.requested() => Ok(()),
         }
     }
 }

@@ -215,11 +215,24 @@ impl<T> Context<T> {
         let projector: Projector<P, _, _, _> =
             Projector::new(bus.clone(), self.clock.clone(), sink, Box::new(observer))
                 .in_turn(self.leads.subscribe());
-        let work = projector.run().in_current_span();
         if P::BATCHING.is_prompt() {
-            return self.until_shutdown(work).await;
+            return self.until_shutdown(projector.run()).await;
         }
-        self.until_shutdown(aside(P::NAME, work)).await
+        self.aside(P::NAME, projector.run()).await
+    }
+
+    /// Work until shutdown that may keep a thread busy for long, such as a projection into tables: on a thread of its own, so
+    /// that no decision waits behind it.
+    pub async fn aside<E>(
+        &self,
+        name: &'static str,
+        work: impl Future<Output = Result<Infallible, E>> + Send + 'static,
+    ) -> Result<(), Failure>
+    where
+        E: Into<Failure> + Send + 'static,
+    {
+        self.until_shutdown(aside(name, work.in_current_span()))
+            .await
     }
 
     /// Dropping a projector is as safe as a crash, and needs no more care.

@@ -1,6 +1,7 @@
 //! Tables of ClickHouse: the same derive, another server. The rows are written by the client library's own derive.
 
 use crate::{Snapshot, Subject, What};
+use compact_str::CompactString;
 use serde::Serialize;
 use std::{fmt::Write, marker::PhantomData};
 use uuid::Uuid;
@@ -59,6 +60,7 @@ values! {
     u128: "UInt128";
     i64: "Int64";
     String: "String";
+    CompactString: "String";
     &'static str: "String";
     Token: "String";
     Uuid: "UUID";

@@ -2,12 +2,12 @@
 
 use super::{
     Outbox,
-    change::{Account, Amounts, Fact, Interval},
-    node::{Holding, Nodes},
+    change::{Account, Amounts, Fact, Interval, Moved, Owner},
+    node::{Nodes, transfer},
 };
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 use vocab::{AllocationNo, AllocationSpec, EndCause, Millis, ResourceKind, Token};
 
 /// What has been requested and has not ended.
@@ -16,9 +16,7 @@ pub struct Allocations(BTreeMap<AllocationNo, Live>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Live {
-    tenant: Token,
-    job_set: Token,
-    name: Option<Token>,
+    of: Owner,
     cpu_milli: u64,
     memory_bytes: u64,
     gpu_milli: u64,
@@ -29,8 +27,7 @@ struct Live {
 enum Stage {
     Requested,
     OnNode {
-        holding: Holding,
-        gpu_model: Option<Token>,
+        moved: Arc<Moved>,
         placed_at: Millis,
         started_at: Option<Millis>,
     },
@@ -53,9 +50,11 @@ impl Allocations {
 
     pub fn requested(&mut self, allocation: AllocationNo, tenant: &Token, spec: &AllocationSpec) {
         let live = Live {
-            tenant: tenant.clone(),
-            job_set: spec.job_set.clone(),
-            name: spec.name.clone(),
+            of: Owner {
+                tenant: tenant.clone(),
+                job_set: spec.job_set.clone(),
+                name: spec.name.clone(),
+            },
             cpu_milli: spec.amount(ResourceKind::Cpu),
             memory_bytes: spec.amount(ResourceKind::Memory),
             gpu_milli: spec.amount(ResourceKind::Gpu),
@@ -83,16 +82,15 @@ impl Allocations {
             .get_mut(&allocation)
             .filter(|live| live.stage == Stage::Requested)
             .ok_or_else(|| IllegalEvent::new("not waiting for a place", event))?;
-        let holding = Holding {
-            allocation,
+        let moved = Moved {
+            allocation: Some(allocation),
             node: node.clone(),
             incarnation,
             amounts: live.amounts(),
+            gpu_model: None,
         };
-        let gpu_model = nodes.placed(&holding, now, outbox, event)?;
         live.stage = Stage::OnNode {
-            holding,
-            gpu_model,
+            moved: nodes.placed(moved, now, outbox, event)?,
             placed_at: now,
             started_at: None,
         };
@@ -103,7 +101,6 @@ impl Allocations {
     /// outside is a difference of clocks and is moved inside.
     pub fn started(
         &mut self,
-        nodes: &Nodes,
         allocation: AllocationNo,
         at: Millis,
         now: Millis,
@@ -114,10 +111,9 @@ impl Allocations {
         let Some(Live {
             stage:
                 Stage::OnNode {
-                    holding,
+                    moved,
                     placed_at,
                     started_at: started_at @ None,
-                    ..
                 },
             ..
         }) = live
@@ -127,7 +123,7 @@ impl Allocations {
         let at = at.between(*placed_at, now);
         *started_at = Some(at);
         let way = (Account::Reserved, Account::Allocated);
-        nodes.moved(holding, way, at, outbox);
+        transfer(outbox, moved, way, at);
         Ok(())
     }
 
@@ -147,7 +143,8 @@ impl Allocations {
             .filter(|live| live.stage != Stage::Requested)
             .ok_or_else(|| IllegalEvent::new("not on a node", event))?;
         let stage = std::mem::replace(&mut live.stage, Stage::Requested);
-        live.leave(stage, nodes, allocation, end, now, outbox);
+        let of = || live.of.clone();
+        leave(stage, of, nodes, (allocation, end), now, outbox);
         Ok(())
     }
 
@@ -160,57 +157,45 @@ impl Allocations {
         now: Millis,
         outbox: &mut Outbox<'_>,
     ) {
-        if let Some(mut live) = self.0.remove(&allocation) {
-            let stage = std::mem::replace(&mut live.stage, Stage::Requested);
-            live.leave(stage, nodes, allocation, end, now, outbox);
+        if let Some(Live { of, stage, .. }) = self.0.remove(&allocation) {
+            leave(stage, || of, nodes, (allocation, end), now, outbox);
         }
     }
 }
 
-impl Live {
-    /// What ran is billed up to `at`, moved between its start and now; what is left until now is held, not used.
-    fn leave(
-        &self,
-        stage: Stage,
-        nodes: &mut Nodes,
-        allocation: AllocationNo,
-        (cause, at): (EndCause, Millis),
-        now: Millis,
-        outbox: &mut Outbox<'_>,
-    ) {
-        let Stage::OnNode {
-            holding,
-            gpu_model,
-            placed_at,
-            started_at,
-        } = stage
-        else {
-            return;
-        };
-        if let Some(started_at) = started_at {
-            let ended_at = at.between(started_at, now);
-            let way = (Account::Allocated, Account::Reserved);
-            nodes.moved(&holding, way, ended_at, outbox);
-            if started_at < ended_at {
-                outbox.push(Fact::Interval(Interval {
-                    allocation,
-                    tenant: self.tenant.clone(),
-                    job_set: self.job_set.clone(),
-                    name: self.name.clone(),
-                    node: holding.node.clone(),
-                    incarnation: holding.incarnation,
-                    gpu_model,
-                    cpu_milli: self.cpu_milli,
-                    memory_bytes: self.memory_bytes,
-                    gpu_milli: self.gpu_milli,
-                    placed_at,
-                    started_at,
-                    ended_at,
-                    released_at: now,
-                    cause,
-                }));
-            }
+/// What ran is billed up to `at`, moved between its start and now; what is left until now is held, not used.
+fn leave(
+    stage: Stage,
+    of: impl FnOnce() -> Owner,
+    nodes: &mut Nodes,
+    (allocation, (cause, at)): (AllocationNo, (EndCause, Millis)),
+    now: Millis,
+    outbox: &mut Outbox<'_>,
+) {
+    let Stage::OnNode {
+        moved,
+        placed_at,
+        started_at,
+    } = stage
+    else {
+        return;
+    };
+    if let Some(started_at) = started_at {
+        let ended_at = at.between(started_at, now);
+        let way = (Account::Allocated, Account::Reserved);
+        transfer(outbox, &moved, way, ended_at);
+        if started_at < ended_at {
+            outbox.push(Fact::Interval(Box::new(Interval {
+                allocation,
+                of: of(),
+                moved: moved.clone(),
+                placed_at,
+                started_at,
+                ended_at,
+                released_at: now,
+                cause,
+            })));
         }
-        nodes.released(&holding, now, outbox);
     }
+    nodes.released(&moved, now, outbox);
 }

@@ -1,13 +1,17 @@
 //! What the fold gives out: facts for the bill, transfers and capacities of the nodes' books, rates.
 
 use serde::{Deserialize, Serialize};
-use std::ops::{AddAssign, Sub, SubAssign};
+use std::{
+    ops::{AddAssign, Sub, SubAssign},
+    sync::Arc,
+};
 use vocab::{
     AllocationNo, AllocationSpec, EndCause, Lsn, Millis, NodeCapacity, ResourceKey, ResourceKind,
     Token,
 };
 
-/// Something that becomes a row, with the event that it became known by. `(lsn, index, part)` is unique.
+/// Something that becomes a row, with the event that it became known by. `(lsn, index, part)` is unique. There are five of a
+/// run, and a batch holds tens of thousands of runs, so it is small: what is large lies beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     pub lsn: Lsn,
@@ -19,25 +23,18 @@ pub struct Change {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact {
-    Interval(Interval),
+    Interval(Box<Interval>),
     Transfer(Transfer),
-    Capacity(Capacity),
-    Rate(Rate),
+    Capacity(Box<Capacity>),
+    Rate(Box<Rate>),
 }
 
 /// A run that is over: what a tenant used of a node, and from when to when. The bill's raw fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interval {
     pub allocation: AllocationNo,
-    pub tenant: Token,
-    pub job_set: Token,
-    pub name: Option<Token>,
-    pub node: Token,
-    pub incarnation: u64,
-    pub gpu_model: Option<Token>,
-    pub cpu_milli: u64,
-    pub memory_bytes: u64,
-    pub gpu_milli: u64,
+    pub of: Owner,
+    pub moved: Arc<Moved>,
     /// From here on it was reserved, until it started.
     pub placed_at: Millis,
     pub started_at: Millis,
@@ -48,13 +45,38 @@ pub struct Interval {
     pub cause: EndCause,
 }
 
-impl Interval {
-    pub fn amounts(&self) -> Amounts {
-        Amounts {
-            cpu_milli: self.cpu_milli.into(),
-            memory_bytes: self.memory_bytes.into(),
-            gpu_milli: self.gpu_milli.into(),
-        }
+/// Whose an allocation is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    pub tenant: Token,
+    pub job_set: Token,
+    pub name: Option<Token>,
+}
+
+/// What is moved between the accounts of an incarnation of a node. All transfers of a run, and its interval, share one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    /// None: it is about no run. Such a one is in no state.
+    #[serde(with = "of_a_run")]
+    pub allocation: Option<AllocationNo>,
+    pub node: Token,
+    pub incarnation: u64,
+    pub amounts: Amounts,
+    pub gpu_model: Option<Token>,
+}
+
+/// An allocation that is there, as such.
+mod of_a_run {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::Error};
+    use vocab::AllocationNo;
+
+    pub fn serialize<S: Serializer>(no: &Option<AllocationNo>, to: S) -> Result<S::Ok, S::Error> {
+        let no = no.ok_or_else(|| S::Error::custom("about no run"))?;
+        no.serialize(to)
+    }
+
+    pub fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Option<AllocationNo>, D::Error> {
+        AllocationNo::deserialize(from).map(Some)
     }
 }
 
@@ -81,19 +103,15 @@ impl Account {
     }
 }
 
-/// From `at` on, `amounts` of the node are no longer in the one account but in the other. The running totals are the
+/// From `at` on, so much of the node is no longer in the one account but in the other. The running totals are the
 /// node's timeline, and because additions commute it does not matter that a start is known only some time after it
 /// happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transfer {
-    pub node: Token,
-    pub incarnation: u64,
-    pub gpu_model: Option<Token>,
-    pub allocation: Option<AllocationNo>,
+    pub moved: Arc<Moved>,
     pub from: Account,
     pub to: Account,
     pub at: Millis,
-    pub amounts: Amounts,
 }
 
 /// From `at` on, an incarnation of a node has so much in all. It is what the books' transfers must come to.

@@ -1,8 +1,11 @@
 //! What a batch comes to by the hour, in whole unit-milliseconds: from the runs, what is billed, and from the nodes'
 //! books, what was allocated. The two are added up apart, so that each can be held against the other.
 
-use super::change::{Account, Amounts, Change, Fact};
-use std::collections::BTreeMap;
+use super::change::{Account, Amounts, Change, Fact, Owner};
+use std::{
+    collections::BTreeMap,
+    ops::{AddAssign, Mul},
+};
 use vocab::{HOUR_MS, Millis, ResourceKey, ResourceKind, Token};
 
 /// Full hours since 1970.
@@ -39,13 +42,34 @@ fn key(kind: ResourceKind, gpu_model: Option<&Token>) -> ResourceKey {
     ResourceKey { kind, model }
 }
 
-fn amounts(
-    amounts: &Amounts,
-    gpu_model: Option<&Token>,
-) -> impl Iterator<Item = (ResourceKey, i128)> {
-    let of_kind = |kind| (key(kind, gpu_model), amounts.get(kind));
-    let some = ResourceKind::ALL.map(of_kind).into_iter();
-    some.filter(|(_, amount)| *amount != 0)
+/// One number for each resource type: runs of one line differ in them, so that a run is looked up once and not three times.
+#[derive(Debug, Clone, Copy, Default)]
+struct Each<N>([N; ResourceKind::ALL.len()]);
+
+impl<N: Copy> Each<N> {
+    fn of(amounts: &Amounts, number: impl Fn(i128) -> N) -> Self {
+        Self(ResourceKind::ALL.map(|kind| number(amounts.get(kind))))
+    }
+
+    fn by_resource(self, gpu_model: Option<&Token>) -> impl Iterator<Item = (ResourceKey, N)> {
+        let kinds = ResourceKind::ALL.into_iter().zip(self.0);
+        kinds.map(move |(kind, number)| (key(kind, gpu_model), number))
+    }
+}
+
+impl<N: AddAssign + Copy> AddAssign for Each<N> {
+    fn add_assign(&mut self, other: Self) {
+        let both = self.0.iter_mut().zip(other.0);
+        both.for_each(|(number, more)| *number += more);
+    }
+}
+
+impl<N: Mul<Output = N> + Copy> Mul<N> for Each<N> {
+    type Output = Self;
+
+    fn mul(self, times: N) -> Self {
+        Self(self.0.map(|number| number * times))
+    }
 }
 
 /// What is summed up by the hour: a tenant's job set and a resource.
@@ -68,29 +92,47 @@ pub struct Used {
 
 /// What the runs used that are over.
 pub fn used(changes: &[Change]) -> BTreeMap<Line<'_>, Used> {
-    let mut lines: BTreeMap<Line<'_>, Used> = BTreeMap::new();
+    let mut sums: BTreeMap<(&Token, &Token, Hour, Option<&Token>), Sums> = BTreeMap::new();
     for change in changes {
         let Fact::Interval(run) = &change.fact else {
             continue;
         };
+        let Owner {
+            tenant, job_set, ..
+        } = &run.of;
+        let quantity = Each::of(&run.moved.amounts, i128::unsigned_abs);
+        let has = Each::of(&run.moved.amounts, |amount| u64::from(amount != 0));
         for (hour, ms) in cut(run.started_at, run.ended_at) {
             // At least one, and no more than an hour has.
             let ms = ms.unsigned_abs();
-            for (resource, amount) in amounts(&run.amounts(), run.gpu_model.as_ref()) {
-                let (tenant, job_set) = (&run.tenant, &run.job_set);
-                let line = lines.entry(Line {
-                    tenant,
-                    hour,
-                    resource,
-                    job_set,
-                });
-                let used = line.or_default();
-                used.quantity += amount.unsigned_abs() * u128::from(ms);
-                used.ms += ms;
-            }
+            let model = run.moved.gpu_model.as_ref();
+            let sums = sums.entry((tenant, job_set, hour, model)).or_default();
+            sums.quantity += quantity * u128::from(ms);
+            sums.ms += has * ms;
+        }
+    }
+    let mut lines: BTreeMap<Line<'_>, Used> = BTreeMap::new();
+    for ((tenant, job_set, hour, model), sums) in sums {
+        let (quantities, ms) = (sums.quantity.by_resource(model), sums.ms.by_resource(model));
+        for ((resource, quantity), (_, ms)) in quantities.zip(ms).filter(|(_, (_, ms))| *ms > 0) {
+            let line = Line {
+                tenant,
+                hour,
+                resource,
+                job_set,
+            };
+            let used = lines.entry(line).or_default();
+            used.quantity += quantity;
+            used.ms += ms;
         }
     }
     lines
+}
+
+#[derive(Default)]
+struct Sums {
+    quantity: Each<u128>,
+    ms: Each<u64>,
 }
 
 /// What the transfers of an hour change about what is allocated of all nodes. With what was allocated before the hour,
@@ -105,7 +147,9 @@ pub struct Booked {
 
 /// What the nodes' books say was allocated, as they say it: transfer by transfer.
 pub fn booked(changes: &[Change]) -> BTreeMap<(Hour, ResourceKey), Booked> {
-    let mut hours: BTreeMap<(Hour, ResourceKey), Booked> = BTreeMap::new();
+    // With how many of them had some of it: what comes to nothing in the end was there all the same.
+    let mut sums: BTreeMap<(Hour, Option<&Token>), (Each<i128>, Each<i128>, Each<u64>)> =
+        BTreeMap::new();
     for change in changes {
         let Fact::Transfer(transfer) = &change.fact else {
             continue;
@@ -117,10 +161,23 @@ pub fn booked(changes: &[Change]) -> BTreeMap<(Hour, ResourceKey), Booked> {
         };
         let hour = Hour::of(transfer.at);
         let rest = i128::from(hour.end().0 - transfer.at.0);
-        for (resource, amount) in amounts(&transfer.amounts, transfer.gpu_model.as_ref()) {
-            let booked = hours.entry((hour, resource)).or_default();
-            booked.risen += sign * amount;
-            booked.quantity += sign * amount * rest;
+        let amounts = &transfer.moved.amounts;
+        let moved = Each::of(amounts, |amount| sign * amount);
+        let model = transfer.moved.gpu_model.as_ref();
+        let (risen, quantity, some) = sums.entry((hour, model)).or_default();
+        *risen += moved;
+        *quantity += moved * rest;
+        *some += Each::of(amounts, |amount| u64::from(amount != 0));
+    }
+    let mut hours: BTreeMap<(Hour, ResourceKey), Booked> = BTreeMap::new();
+    for ((hour, model), (risen, quantity, some)) in sums {
+        let risen = risen.by_resource(model).zip(some.0);
+        for (((resource, risen), some), quantity) in risen.zip(quantity.0) {
+            if some > 0 {
+                let booked = hours.entry((hour, resource)).or_default();
+                booked.risen += risen;
+                booked.quantity += quantity;
+            }
         }
     }
     hours

@@ -12,7 +12,9 @@ mod hours;
 mod node;
 mod runs;
 
-pub use change::{Account, Amounts, Capacity, Change, Fact, Interval, Rate, Transfer};
+pub use change::{
+    Account, Amounts, Capacity, Change, Fact, Interval, Moved, Owner, Rate, Transfer,
+};
 pub use hours::{Booked, Hour, Line, Used, booked, used};
 pub use runs::in_one_row;
 use vocab::fact::{
@@ -149,7 +151,7 @@ impl Usage {
                 allocations.placed(nodes, *allocation, place, now, outbox, &fact)?;
             }
             Said::AllocationStarted(AllocationStarted { allocation, at }) => {
-                allocations.started(nodes, *allocation, *at, now, outbox, &fact)?;
+                allocations.started(*allocation, *at, now, outbox, &fact)?;
             }
             Said::AllocationEnded(AllocationEnded {
                 allocation,
@@ -216,12 +218,12 @@ impl Projection for Usage {
             }
             Input::RateSet(Applied {
                 change, version, ..
-            }) => outbox.push(Fact::Rate(Rate {
+            }) => outbox.push(Fact::Rate(Box::new(Rate {
                 resource: change.resource.clone(),
                 micro_per_unit_hour: change.micro_per_unit_hour,
                 effective_from: change.effective_from,
                 version: *version,
-            })),
+            }))),
             Input::NodeRegistered(fact) => self.waits(at, fact),
             Input::NodeReady(fact) => self.waits(at, fact),
             Input::NodeLost(fact) => self.waits(at, fact),

@@ -2,12 +2,12 @@
 
 use super::{
     Outbox,
-    change::{Account, Amounts, Capacity, Fact, Transfer},
+    change::{Account, Amounts, Capacity, Fact, Moved, Transfer},
 };
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, fmt};
-use vocab::{AllocationNo, Millis, NodeCapacity, Token};
+use std::{collections::BTreeMap, fmt, sync::Arc};
+use vocab::{Millis, NodeCapacity, Token};
 
 /// All nodes, by incarnation. An older incarnation stays until the scheduler has let go of its last allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,45 +54,48 @@ struct Book<'b, 'o> {
     outbox: &'b mut Outbox<'o>,
     node: &'b Token,
     incarnation: u64,
-    gpu_model: &'b Option<Token>,
-    allocation: Option<AllocationNo>,
     at: Millis,
 }
 
 impl Book<'_, '_> {
-    fn transfer(&mut self, from: Account, to: Account, amounts: Amounts) {
-        if amounts.is_zero() {
-            return;
-        }
-        self.outbox.push(Fact::Transfer(Transfer {
+    /// What no run has.
+    fn transfer(&mut self, machine: &Machine, from: Account, to: Account, amounts: Amounts) {
+        let moved = Moved {
+            allocation: None,
             node: self.node.clone(),
             incarnation: self.incarnation,
-            gpu_model: self.gpu_model.clone(),
-            allocation: self.allocation,
-            from,
-            to,
-            at: self.at,
             amounts,
-        }));
+            gpu_model: machine.gpu_model.clone(),
+        };
+        transfer(self.outbox, &Arc::new(moved), (from, to), self.at);
     }
 
     fn capacity(&mut self, amounts: Amounts) {
-        self.outbox.push(Fact::Capacity(Capacity {
+        self.outbox.push(Fact::Capacity(Box::new(Capacity {
             node: self.node.clone(),
             incarnation: self.incarnation,
             at: self.at,
             amounts,
-        }));
+        })));
     }
 }
 
-/// What an allocation has of a node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holding {
-    pub allocation: AllocationNo,
-    pub node: Token,
-    pub incarnation: u64,
-    pub amounts: Amounts,
+/// Nothing is no transfer.
+pub fn transfer(
+    outbox: &mut Outbox<'_>,
+    moved: &Arc<Moved>,
+    (from, to): (Account, Account),
+    at: Millis,
+) {
+    if !moved.amounts.is_zero() {
+        let moved = moved.clone();
+        outbox.push(Fact::Transfer(Transfer {
+            moved,
+            from,
+            to,
+            at,
+        }));
+    }
 }
 
 impl Nodes {
@@ -122,11 +125,9 @@ impl Nodes {
                 outbox,
                 node,
                 incarnation: *older,
-                gpu_model: &machine.gpu_model,
-                allocation: None,
                 at,
             };
-            book.transfer(machine.standing.free(), Account::Outside, free);
+            book.transfer(machine, machine.standing.free(), Account::Outside, free);
             machine.standing = Standing::Replaced;
             machine.capacity -= free;
             book.capacity(machine.capacity);
@@ -142,11 +143,9 @@ impl Nodes {
             outbox,
             node,
             incarnation,
-            gpu_model: &machine.gpu_model,
-            allocation: None,
             at,
         };
-        book.transfer(Account::Outside, Account::Idle, machine.capacity);
+        book.transfer(&machine, Account::Outside, Account::Idle, machine.capacity);
         book.capacity(machine.capacity);
         machines.insert(incarnation, machine);
         Ok(())
@@ -201,108 +200,81 @@ impl Nodes {
             outbox,
             node,
             incarnation,
-            gpu_model: &machine.gpu_model,
-            allocation: None,
             at,
         };
-        book.transfer(machine.standing.free(), next.free(), free);
+        book.transfer(machine, machine.standing.free(), next.free(), free);
         machine.standing = next;
         Ok(())
     }
 
     /// Reserves what the scheduler has placed. It may not have known that the incarnation is lost or replaced; what it
-    /// decided holds until it ends it. Gives the GPU model that the allocation got.
+    /// decided holds until it ends it. Gives what is held, with the GPU model that the allocation got.
     pub fn placed(
         &mut self,
-        holding: &Holding,
+        mut moved: Moved,
         at: Millis,
         outbox: &mut Outbox<'_>,
         event: &impl fmt::Debug,
-    ) -> Result<Option<Token>, IllegalEvent> {
+    ) -> Result<Arc<Moved>, IllegalEvent> {
         let machines = self
             .0
-            .get_mut(&holding.node)
+            .get_mut(&moved.node)
             .ok_or_else(|| IllegalEvent::new("no such node", event))?;
-        let newest = machines
-            .last_key_value()
-            .map(|(incarnation, machine)| (*incarnation, machine.gpu_model.clone()));
-        let machine = match machines.entry(holding.incarnation) {
-            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::btree_map::Entry::Vacant(entry) => {
-                let (_, gpu_model) = newest
-                    .filter(|(newest, _)| *newest > holding.incarnation)
-                    .ok_or_else(|| IllegalEvent::new("no such incarnation", event))?;
-                entry.insert(Machine {
-                    gpu_model,
-                    standing: Standing::Replaced,
-                    capacity: Amounts::default(),
-                    held: Amounts::default(),
-                })
-            }
-        };
-        let mut book = holding.book(&machine.gpu_model, at, outbox);
-        book.transfer(machine.standing.free(), Account::Reserved, holding.amounts);
-        machine.held += holding.amounts;
+        if !machines.contains_key(&moved.incarnation) {
+            let newest = machines.last_key_value();
+            let (_, newest) = newest
+                .filter(|(newest, _)| **newest > moved.incarnation)
+                .ok_or_else(|| IllegalEvent::new("no such incarnation", event))?;
+            let machine = Machine {
+                gpu_model: newest.gpu_model.clone(),
+                standing: Standing::Replaced,
+                capacity: Amounts::default(),
+                held: Amounts::default(),
+            };
+            machines.insert(moved.incarnation, machine);
+        }
+        let machine = machines
+            .get_mut(&moved.incarnation)
+            .ok_or_else(|| IllegalEvent::new("no such incarnation", event))?;
+        moved.gpu_model.clone_from(&machine.gpu_model);
+        let moved = Arc::new(moved);
+        let way = (machine.standing.free(), Account::Reserved);
+        transfer(outbox, &moved, way, at);
+        machine.held += moved.amounts;
         if machine.standing == Standing::Replaced {
-            machine.capacity += holding.amounts;
-            book.capacity(machine.capacity);
+            machine.capacity += moved.amounts;
+            moved.book(at, outbox).capacity(machine.capacity);
         }
-        Ok(machine.gpu_model.clone())
-    }
-
-    /// Moves a holding between reserved and allocated.
-    pub fn moved(
-        &self,
-        holding: &Holding,
-        (from, to): (Account, Account),
-        at: Millis,
-        outbox: &mut Outbox<'_>,
-    ) {
-        if let Some(machine) = self.machine(holding) {
-            let mut book = holding.book(&machine.gpu_model, at, outbox);
-            book.transfer(from, to, holding.amounts);
-        }
+        Ok(moved)
     }
 
     /// Gives back what was reserved.
-    pub fn released(&mut self, holding: &Holding, at: Millis, outbox: &mut Outbox<'_>) {
-        let Some(machines) = self.0.get_mut(&holding.node) else {
+    pub fn released(&mut self, moved: &Arc<Moved>, at: Millis, outbox: &mut Outbox<'_>) {
+        let Some(machines) = self.0.get_mut(&moved.node) else {
             return;
         };
-        let Some(machine) = machines.get_mut(&holding.incarnation) else {
+        let Some(machine) = machines.get_mut(&moved.incarnation) else {
             return;
         };
-        let mut book = holding.book(&machine.gpu_model, at, outbox);
-        book.transfer(Account::Reserved, machine.standing.free(), holding.amounts);
-        machine.held -= holding.amounts;
+        let way = (Account::Reserved, machine.standing.free());
+        transfer(outbox, moved, way, at);
+        machine.held -= moved.amounts;
         if machine.standing == Standing::Replaced {
-            machine.capacity -= holding.amounts;
-            book.capacity(machine.capacity);
+            machine.capacity -= moved.amounts;
+            moved.book(at, outbox).capacity(machine.capacity);
             if machine.held.is_zero() {
-                machines.remove(&holding.incarnation);
+                machines.remove(&moved.incarnation);
             }
         }
     }
-
-    /// There is one for as long as anything is held of it.
-    fn machine(&self, holding: &Holding) -> Option<&Machine> {
-        self.0.get(&holding.node)?.get(&holding.incarnation)
-    }
 }
 
-impl Holding {
-    fn book<'b, 'o>(
-        &'b self,
-        gpu_model: &'b Option<Token>,
-        at: Millis,
-        outbox: &'b mut Outbox<'o>,
-    ) -> Book<'b, 'o> {
+impl Moved {
+    fn book<'b, 'o>(&'b self, at: Millis, outbox: &'b mut Outbox<'o>) -> Book<'b, 'o> {
         Book {
             outbox,
             node: &self.node,
             incarnation: self.incarnation,
-            gpu_model,
-            allocation: Some(self.allocation),
             at,
         }
     }

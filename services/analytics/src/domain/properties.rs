@@ -302,11 +302,12 @@ fn timeline(changes: &[Change]) -> Timeline {
     for change in changes {
         match &change.fact {
             Fact::Transfer(transfer) => {
-                let machine = (transfer.node.clone(), transfer.incarnation);
+                let moved = &transfer.moved;
+                let machine = (moved.node.clone(), moved.incarnation);
                 let moments = timeline.entry(machine).or_default();
                 let accounts = &mut moments.entry(transfer.at.0).or_default().accounts;
-                *accounts.entry(transfer.from).or_default() -= transfer.amounts;
-                *accounts.entry(transfer.to).or_default() += transfer.amounts;
+                *accounts.entry(transfer.from).or_default() -= moved.amounts;
+                *accounts.entry(transfer.to).or_default() += moved.amounts;
             }
             Fact::Capacity(said) => {
                 let machine = (said.node.clone(), said.incarnation);
@@ -474,14 +475,10 @@ fn check_bill(world: &World, batches: &[&[Change]]) -> Result<(), TestCaseError>
 /// What a run that is whole in its row stands for.
 fn taken_apart(run: &Interval) -> [Transfer; 4] {
     let transfer = |from, to, at| Transfer {
-        node: run.node.clone(),
-        incarnation: run.incarnation,
-        gpu_model: run.gpu_model.clone(),
-        allocation: Some(run.allocation),
+        moved: run.moved.clone(),
         from,
         to,
         at,
-        amounts: run.amounts(),
     };
     [
         transfer(Account::Idle, Account::Reserved, run.placed_at),
@@ -499,7 +496,23 @@ fn check_rows(batch: &[Change]) -> Result<(), TestCaseError> {
         match &change.fact {
             Fact::Interval(run) => {
                 let life = taken_apart(run);
-                let could = life.iter().all(|step| transfers.contains(&step));
+                // Another run of the allocation may have the same moments: the placement is its last one before the end, and
+                // the release is of the end's own event.
+                let of_run = |step: &&Transfer| step.moved.allocation == Some(run.allocation);
+                let comes = |step: &&Transfer| {
+                    step.to == Account::Reserved && step.from != Account::Allocated
+                };
+                let before = batch.iter().take_while(|other| *other != change);
+                let placed = before
+                    .filter_map(transfer)
+                    .filter(of_run)
+                    .filter(comes)
+                    .last();
+                let of_event = |c: &&Change| (c.lsn, c.index) == (change.lsn, change.index);
+                let released = batch.iter().filter(of_event).filter_map(transfer).last();
+                let could = life.iter().all(|step| transfers.contains(&step))
+                    && placed == Some(&life[0])
+                    && released == Some(&life[3]);
                 prop_assert_eq!(whole, could, "{:?}", run);
                 written.extend(life.into_iter().filter(|_| whole));
             }
@@ -511,9 +524,9 @@ fn check_rows(batch: &[Change]) -> Result<(), TestCaseError> {
     let order = |t: &Transfer| {
         (
             t.at,
-            t.node.clone(),
-            t.incarnation,
-            t.allocation,
+            t.moved.node.clone(),
+            t.moved.incarnation,
+            t.moved.allocation,
             t.from,
             t.to,
         )

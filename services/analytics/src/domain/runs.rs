@@ -1,7 +1,7 @@
 //! Which runs of a batch are written as one row.
 
 use super::change::{Account, Change, Fact, Interval, Transfer};
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use vocab::AllocationNo;
 
 /// What a run does to the books of a node that is ready when it is placed and when it is released.
@@ -16,57 +16,70 @@ pub const LIFE: [(Account, Account); 4] = [
 /// in the batch, and are exactly those that its row says. The same changes give the same answer, which a repeat needs.
 pub fn in_one_row(changes: &[Change]) -> Vec<bool> {
     let mut whole = vec![false; changes.len()];
-    // The changes of each allocation's newest run that was placed in the batch.
-    let mut runs: BTreeMap<AllocationNo, Vec<usize>> = BTreeMap::new();
-    for (index, change) in changes.iter().enumerate() {
-        let allocation = match &change.fact {
-            Fact::Transfer(Transfer {
-                allocation: Some(allocation),
-                from,
-                to,
-                ..
-            }) => {
-                if (*from, *to) == LIFE[0] {
-                    runs.insert(*allocation, Vec::with_capacity(5));
-                }
-                allocation
-            }
-            Fact::Interval(run) => &run.allocation,
-            Fact::Transfer(_) | Fact::Capacity(_) | Fact::Rate(_) => continue,
-        };
-        let Some(run) = runs.get_mut(allocation) else {
-            continue;
-        };
-        run.push(index);
-        if let [placed, started, ended, interval, released] = run[..] {
-            let life = [placed, started, ended, released];
-            if is_life(&changes[interval], life.map(|index| &changes[index])) {
-                for index in run.iter() {
-                    whole[*index] = true;
-                }
-            }
-            runs.remove(allocation);
-        }
+    // Those of one allocation behind one another. What a frame says is in the order of the allocations already, and such
+    // stretches are what this sort is quick with.
+    let about = (0..).zip(changes).filter_map(|(index, change)| {
+        let allocation = allocation(&change.fact)?;
+        Some((allocation, index))
+    });
+    let mut about: Vec<(AllocationNo, u32)> = about.collect();
+    about.sort();
+    for of_one in about.chunk_by(|(one, _), (other, _)| one == other) {
+        mark_whole(changes, of_one, &mut whole);
     }
     whole
 }
 
-fn is_life(interval: &Change, life: [&Change; 4]) -> bool {
-    let Fact::Interval(run) = &interval.fact else {
+/// Of whose run it is a part.
+fn allocation(fact: &Fact) -> Option<AllocationNo> {
+    match fact {
+        Fact::Transfer(transfer) => transfer.moved.allocation,
+        Fact::Interval(run) => Some(run.allocation),
+        Fact::Capacity(_) | Fact::Rate(_) => None,
+    }
+}
+
+/// An allocation that was queued again has several runs.
+fn mark_whole(changes: &[Change], mut of_one: &[(AllocationNo, u32)], whole: &mut [bool]) {
+    let fact = |at: u32| &changes[at as usize].fact;
+    while let Some(((_, first), behind)) = of_one.split_first() {
+        of_one = match of_one {
+            [
+                (_, placed),
+                (_, started),
+                (_, ended),
+                (_, interval),
+                (_, released),
+                rest @ ..,
+            ] if is_life(
+                fact(*interval),
+                [*placed, *started, *ended, *released].map(fact),
+            ) =>
+            {
+                for at in [first, started, ended, interval, released] {
+                    whole[*at as usize] = true;
+                }
+                rest
+            }
+            _ => behind,
+        };
+    }
+}
+
+fn is_life(interval: &Fact, life: [&Fact; 4]) -> bool {
+    let Fact::Interval(run) = interval else {
         return false;
     };
     let moments = [run.placed_at, run.started_at, run.ended_at, run.released_at];
     let mut steps = life.into_iter().zip(LIFE).zip(moments);
-    steps.all(|((change, (from, to)), at)| {
-        matches!(&change.fact, Fact::Transfer(transfer)
+    steps.all(|((fact, (from, to)), at)| {
+        matches!(fact, Fact::Transfer(transfer)
             if (transfer.from, transfer.to, transfer.at) == (from, to, at) && moves(transfer, run))
     })
 }
 
 /// What the run has, where it has it.
 fn moves(transfer: &Transfer, run: &Interval) -> bool {
-    transfer.allocation == Some(run.allocation)
-        && (&transfer.node, transfer.incarnation) == (&run.node, run.incarnation)
-        && transfer.gpu_model == run.gpu_model
-        && transfer.amounts == run.amounts()
+    let same = Arc::ptr_eq(&transfer.moved, &run.moved) || transfer.moved == run.moved;
+    same && transfer.moved.allocation == Some(run.allocation)
 }

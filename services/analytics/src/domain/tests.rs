@@ -147,15 +147,13 @@ fn slashed(amounts: &Amounts) -> String {
 fn line(change: &Change) -> String {
     match &change.fact {
         Fact::Interval(i) => format!(
-            "bill {} {} {}.{} {} {}/{}/{} {} [{},{}) {} {}",
+            "bill {} {} {}.{} {} {} {} [{},{}) {} {}",
             i.allocation.0,
-            i.tenant,
-            i.node,
-            i.incarnation,
-            i.gpu_model.as_ref().map_or("-", Token::as_str),
-            i.cpu_milli,
-            i.memory_bytes,
-            i.gpu_milli,
+            i.of.tenant,
+            i.moved.node,
+            i.moved.incarnation,
+            i.moved.gpu_model.as_ref().map_or("-", Token::as_str),
+            slashed(&i.moved.amounts),
             i.placed_at.0,
             i.started_at.0,
             i.ended_at.0,
@@ -164,12 +162,12 @@ fn line(change: &Change) -> String {
         ),
         Fact::Transfer(t) => format!(
             "{}.{} @{} {}>{} {}",
-            t.node,
-            t.incarnation,
+            t.moved.node,
+            t.moved.incarnation,
             t.at.0,
             t.from.name(),
             t.to.name(),
-            slashed(&t.amounts)
+            slashed(&t.moved.amounts)
         ),
         Fact::Capacity(c) => {
             format!(

@@ -5,6 +5,7 @@ use crate::domain::{
     in_one_row, used,
 };
 use clickhouse::Row;
+use compact_str::CompactString;
 use ledger::Batch;
 use serde::Serialize;
 use std::marker::PhantomData;
@@ -91,12 +92,12 @@ pub struct IntervalRow {
     pub tenant: Token,
     pub job_set: Token,
     /// Empty when the request had none.
-    pub name: String,
+    pub name: CompactString,
     pub node: Token,
     /// Counts the lives of the node.
     pub incarnation: u64,
     /// Of the node; empty when it has none.
-    pub gpu_model: String,
+    pub gpu_model: CompactString,
     /// Thousandths of a core.
     pub cpu_milli: u64,
     pub memory_bytes: u64,
@@ -130,7 +131,7 @@ pub struct TransferRow {
     /// Counts the lives of the node.
     pub incarnation: u64,
     /// Of the node; empty when it has none.
-    pub gpu_model: String,
+    pub gpu_model: CompactString,
     /// Whose run it is about; all zeros when it is about none.
     #[serde(with = "clickhouse::serde::uuid")]
     pub allocation: Uuid,
@@ -231,22 +232,25 @@ pub struct Rows {
     allocated: Allocated,
 }
 
-fn text(token: Option<&Token>) -> String {
-    token.map_or_else(String::new, Token::to_string)
+fn text(token: Option<&Token>) -> CompactString {
+    token.map_or_else(CompactString::default, |token| token.clone().into())
 }
 
 impl Rows {
     /// The same changes give the same rows in the same order.
     pub fn of(cell: CellNo, changes: &[Change]) -> Self {
+        let whole = in_one_row(changes);
+        let is_interval = |change: &&Change| matches!(change.fact, Fact::Interval(_));
         let mut rows = Self {
-            intervals: Vec::new(),
+            // Room that grows is copied, and new to the system each time.
+            intervals: Vec::with_capacity(changes.iter().filter(is_interval).count()),
             transfers: Vec::new(),
             capacities: Vec::new(),
             rates: Vec::new(),
             usage: used(changes).into_iter().map(usage_row).collect(),
             allocated: Allocated(booked(changes).into_iter().map(allocated).collect()),
         };
-        for (change, whole) in changes.iter().zip(in_one_row(changes)) {
+        for (change, whole) in changes.iter().zip(whole) {
             match &change.fact {
                 Fact::Interval(run) => {
                     (rows.intervals).push(interval_row(cell, change, run, whole));
@@ -325,19 +329,22 @@ fn allocated(
 }
 
 fn interval_row(cell: CellNo, change: &Change, interval: &Interval, whole: bool) -> IntervalRow {
+    let Interval { of, moved, .. } = interval;
+    // What an allocation asks for is not below 0.
+    let [cpu_milli, memory_bytes, gpu_milli] = cut(&moved.amounts).map(i64::unsigned_abs);
     IntervalRow {
         lsn: change.lsn,
         event_index: change.index,
         allocation: interval.allocation.id(cell).0,
-        tenant: interval.tenant.clone(),
-        job_set: interval.job_set.clone(),
-        name: text(interval.name.as_ref()),
-        node: interval.node.clone(),
-        incarnation: interval.incarnation,
-        gpu_model: text(interval.gpu_model.as_ref()),
-        cpu_milli: interval.cpu_milli,
-        memory_bytes: interval.memory_bytes,
-        gpu_milli: interval.gpu_milli,
+        tenant: of.tenant.clone(),
+        job_set: of.job_set.clone(),
+        name: text(of.name.as_ref()),
+        node: moved.node.clone(),
+        incarnation: moved.incarnation,
+        gpu_model: text(moved.gpu_model.as_ref()),
+        cpu_milli,
+        memory_bytes,
+        gpu_milli,
         placed_at: interval.placed_at,
         started_at: interval.started_at,
         ended_at: interval.ended_at,
@@ -348,14 +355,15 @@ fn interval_row(cell: CellNo, change: &Change, interval: &Interval, whole: bool)
 }
 
 fn transfer_row(cell: CellNo, change: &Change, transfer: &Transfer) -> TransferRow {
-    let [cpu_milli, memory_bytes, gpu_milli] = cut(&transfer.amounts);
+    let moved = &transfer.moved;
+    let [cpu_milli, memory_bytes, gpu_milli] = cut(&moved.amounts);
     TransferRow {
         lsn: change.lsn,
         event_index: change.index,
-        node: transfer.node.clone(),
-        incarnation: transfer.incarnation,
-        gpu_model: text(transfer.gpu_model.as_ref()),
-        allocation: (transfer.allocation).map_or(Uuid::nil(), |allocation| allocation.id(cell).0),
+        node: moved.node.clone(),
+        incarnation: moved.incarnation,
+        gpu_model: text(moved.gpu_model.as_ref()),
+        allocation: (moved.allocation).map_or(Uuid::nil(), |allocation| allocation.id(cell).0),
         from_account: transfer.from.name(),
         to_account: transfer.to.name(),
         at: transfer.at,
