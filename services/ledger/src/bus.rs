@@ -37,6 +37,46 @@ impl Record {
     }
 }
 
+/// A frame that has no position yet, with what is known of it.
+#[derive(Debug, Clone)]
+pub struct Writing {
+    frame: Bytes,
+    content: Shared,
+}
+
+impl<B: Into<Bytes>> From<B> for Writing {
+    fn from(frame: B) -> Self {
+        Self {
+            frame: frame.into(),
+            content: Shared::default(),
+        }
+    }
+}
+
+impl Writing {
+    pub(crate) fn of(content: Arc<Content>) -> Self {
+        Self {
+            frame: content.bytes.clone(),
+            content: Shared::from(content),
+        }
+    }
+
+    pub fn frame(&self) -> &Bytes {
+        &self.frame
+    }
+
+    /// As it stands there then.
+    pub(crate) fn landed(self, lsn: Lsn, writer: Writer) -> Record {
+        let Self { frame, content } = self;
+        Record {
+            lsn,
+            writer,
+            frame,
+            content,
+        }
+    }
+}
+
 /// Which inbox a request came in by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inbox {
@@ -143,7 +183,7 @@ pub trait Bus: Clone + Send + Sync + 'static {
         writer: Writer,
         expected_last: Lsn,
         through: Lsn,
-        frame: Bytes,
+        frame: Writing,
     ) -> impl Future<Output = Result<Lsn, AppendError>> + Send;
 
     /// The writer's last record, by a read that cannot be stale.

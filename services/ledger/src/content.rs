@@ -1,5 +1,5 @@
 //! What a record says, read once for all readers of a process: its head, its digest, and each event when the first of
-//! them wants it.
+//! them wants it. Of what the process has written itself nothing has to be read.
 
 use crate::frame::Digest;
 use bytes::Bytes;
@@ -56,10 +56,16 @@ pub(crate) struct Content {
     pub digest: Digest,
     /// All of it.
     pub bytes: Bytes,
-    runs: Vec<Run>,
-    kinds: Vec<OfKind>,
+    events: Events,
     /// None: each event is a message by itself.
     columns: Option<Bytes>,
+}
+
+/// The events of a frame, by kind, and in which order they are.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    runs: Vec<Run>,
+    kinds: Vec<OfKind>,
 }
 
 /// Some events of one kind, one behind the other.
@@ -87,6 +93,12 @@ struct OfKind {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shared(Arc<OnceLock<Result<Arc<Content>, String>>>);
 
+impl From<Arc<Content>> for Shared {
+    fn from(content: Arc<Content>) -> Self {
+        Self(Arc::new(Ok(content).into()))
+    }
+}
+
 impl Shared {
     pub fn read(&self, frame: &Bytes) -> Result<Arc<Content>, String> {
         let content = self.0.get_or_init(|| Content::read(frame).map(Arc::new));
@@ -98,73 +110,70 @@ impl Content {
     pub fn read(frame: &Bytes) -> Result<Self, String> {
         let mut head = RawFrame::decode(frame.clone()).map_err(|error| error.to_string())?;
         let messages = std::mem::take(&mut head.events);
-        let mut content = Self {
-            columns: head.columns.take(),
-            head,
-            digest: Digest::of(frame),
-            bytes: frame.clone(),
-            runs: Vec::new(),
-            kinds: Vec::new(),
-        };
-        if let Some(columns) = content.columns.clone() {
+        let columns = head.columns.take();
+        let mut events = Events::default();
+        if let Some(columns) = &columns {
             if !messages.is_empty() {
                 return Err("events both in columns and by themselves".to_owned());
             }
-            let rows = Rows::parse(&columns).map_err(|error| error.to_string())?;
+            let rows = Rows::parse(columns).map_err(|error| error.to_string())?;
             for (number, count) in rows.runs().map_err(|error| error.to_string())? {
-                content.push(number.into(), count)?;
+                events.announce(kind_of_number(number.into())?, count);
             }
         }
         for message in messages {
-            let of = content.push(kind_of(&message).unwrap_or_default(), 1)?;
-            content.kinds[of].messages.push(message);
+            let kind = kind_of_number(number_of(&message).unwrap_or_default())?;
+            events.announce(kind, 1).messages.push(message);
         }
-        Ok(content)
+        Ok(Self {
+            columns,
+            head,
+            digest: Digest::of(frame),
+            bytes: frame.clone(),
+            events,
+        })
     }
 
-    /// So many more events of a kind, and which of the kinds that is.
-    fn push(&mut self, number: u64, count: u32) -> Result<usize, String> {
-        let kind = EventKind::from_number(number).ok_or("an event of no kind")?;
-        let index = self.len() as u32;
-        let known = self.kinds.iter().position(|of| of.kind == kind);
-        let of = known.unwrap_or_else(|| {
-            self.kinds.push(OfKind {
-                kind,
-                count: 0,
-                messages: Vec::new(),
-                events: OnceLock::new(),
-            });
-            self.kinds.len() - 1
+    /// What this process has written. `head` is as it stands in the frame, without events.
+    pub fn written(head: RawFrame, digest: Digest, bytes: Bytes, events: Events) -> Self {
+        let content = Self {
+            head,
+            digest,
+            bytes,
+            events,
+            columns: None,
+        };
+        debug_assert!(content.is_what_is_read());
+        content
+    }
+
+    /// Whoever reads the frame's bytes finds the same.
+    fn is_what_is_read(&self) -> bool {
+        let read = Self::read(&self.bytes).and_then(|read| {
+            read.decode(Kinds::ALL)?;
+            Ok(read)
         });
-        let (from, count) = (self.kinds[of].count, count as usize);
-        self.kinds[of].count += count;
-        match self.runs.last_mut() {
-            Some(run) if run.of == of => run.count += count,
-            _ => self.runs.push(Run {
-                of,
-                from,
-                index,
-                count,
-            }),
-        }
-        Ok(of)
+        read.is_ok_and(|read| {
+            read.head == self.head
+                && read.digest == self.digest
+                && read.events(Kinds::ALL).eq(self.events(Kinds::ALL))
+        })
     }
 
     /// How many events it has.
     pub fn len(&self) -> usize {
-        let last = self.runs.last();
-        last.map_or(0, |run| run.index as usize + run.count)
+        self.events.len()
     }
 
     /// Of which kinds it has events.
     pub fn kinds(&self) -> impl Iterator<Item = EventKind> {
-        self.kinds.iter().map(|of| of.kind)
+        self.events.kinds.iter().map(|of| of.kind)
     }
 
     /// Decodes those of these kinds that nobody has decoded yet.
     pub fn decode(&self, read: Kinds) -> Result<(), String> {
         let wanted = |of: &&OfKind| read.has(of.kind) && of.events.get().is_none();
-        let mut wanted = self.kinds.iter().filter(wanted).peekable();
+        let mut wanted = self.events.kinds.iter().filter(wanted).peekable();
         if wanted.peek().is_none() {
             return Ok(());
         }
@@ -187,6 +196,58 @@ impl Content {
 
     /// Those of these kinds, with their index; none that was not decoded before.
     pub fn events(&self, read: Kinds) -> impl Iterator<Item = (u32, &Event)> {
+        self.events.decoded(read)
+    }
+}
+
+impl Events {
+    /// One more, behind the others.
+    pub fn push(&mut self, event: Event) {
+        let of = self.announce(event.kind(), 1);
+        match of.events.get_mut() {
+            Some(events) => events.push(event),
+            None => of.events = vec![event].into(),
+        }
+    }
+
+    /// So many more events of a kind are behind the others, which are known or still to be decoded.
+    fn announce(&mut self, kind: EventKind, count: u32) -> &mut OfKind {
+        let index = self.len() as u32;
+        let known = self.kinds.iter().position(|of| of.kind == kind);
+        let of = known.unwrap_or_else(|| {
+            self.kinds.push(OfKind {
+                kind,
+                count: 0,
+                messages: Vec::new(),
+                events: OnceLock::new(),
+            });
+            self.kinds.len() - 1
+        });
+        let (from, count) = (self.kinds[of].count, count as usize);
+        self.kinds[of].count += count;
+        match self.runs.last_mut() {
+            Some(run) if run.of == of => run.count += count,
+            _ => self.runs.push(Run {
+                of,
+                from,
+                index,
+                count,
+            }),
+        }
+        &mut self.kinds[of]
+    }
+
+    pub fn len(&self) -> usize {
+        let last = self.runs.last();
+        last.map_or(0, |run| run.index as usize + run.count)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Those of these kinds, with their index; none that was not decoded before.
+    pub fn decoded(&self, read: Kinds) -> impl Iterator<Item = (u32, &Event)> {
         self.runs.iter().flat_map(move |run| {
             let of = &self.kinds[run.of];
             let events = of.events.get().filter(|_| read.has(of.kind));
@@ -211,8 +272,12 @@ impl OfKind {
     }
 }
 
-/// What kind of event these bytes are: an event has one field, its number first.
-fn kind_of(event: &Bytes) -> Option<u64> {
+/// The number of the kind that these bytes are of: an event has one field, its number first.
+fn number_of(event: &Bytes) -> Option<u64> {
     let key = prost::encoding::decode_varint(&mut event.as_ref()).ok()?;
     Some(key >> 3)
+}
+
+fn kind_of_number(number: u64) -> Result<EventKind, String> {
+    EventKind::from_number(number).ok_or_else(|| "an event of no kind".to_owned())
 }

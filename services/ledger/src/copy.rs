@@ -301,6 +301,7 @@ fn read_record(bytes: &[u8]) -> Read {
 mod tests {
     use super::*;
     use crate::{
+        content::Events,
         frame::{self, Encoded, Head},
         inbox::Handled,
         memory::{Faults, MemoryBus},
@@ -335,9 +336,11 @@ mod tests {
         for lsn in 1..=frames {
             let now = Millis(lsn as i64);
             let through = (Lsn(0), Handled::default());
-            let events = (&[][..], &mut Encoded::Messages(Vec::new()));
-            let (bytes, next) = frame::write(&head, &leader, 1, now, through, events, false);
-            let landed = bus.append(Writer::Quota, head.lsn, Lsn(0), bytes).await;
+            let events = (Events::default(), &mut Encoded::Messages(Vec::new()));
+            let (content, next) = frame::write(&head, &leader, 1, now, through, events, false);
+            let landed = bus
+                .append(Writer::Quota, head.lsn, Lsn(0), content.bytes.into())
+                .await;
             assert_eq!(landed, Ok(Lsn(lsn)));
             head = Head {
                 lsn: Lsn(lsn),

@@ -1,11 +1,11 @@
 //! What a deciding service's domain offers, and the draft that it decides into.
 
-use crate::frame::Encoded;
+use crate::{content::Events, frame::Encoded};
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt;
 use vocab::fact::{Inputs, Writes, Written};
 use vocab::{
-    At, Event, EventKind, EventNo, Level, Lsn, Millis, Writer,
+    At, Event, EventKind, EventNo, Kinds, Level, Lsn, Millis, Writer,
     sabotage::{self, Bug},
 };
 use wire::Columns;
@@ -131,7 +131,7 @@ pub struct Draft {
     /// The cell's feature level.
     level: Level,
     next: EventNo,
-    pub(crate) events: Vec<(At, Event)>,
+    pub(crate) events: Events,
     pub(crate) encoded: Encoded,
     pub(crate) poison: Option<Poison>,
     work_left: usize,
@@ -160,7 +160,7 @@ impl Draft {
             now,
             level: Level::KNOWN,
             next,
-            events: Vec::new(),
+            events: Events::default(),
             encoded: Encoded::Columns(columns),
             poison: None,
             work_left: Self::WORK_MAX,
@@ -227,7 +227,7 @@ impl Draft {
 
     /// Events so far, as a test wants to see them.
     pub fn events(&self) -> impl Iterator<Item = &Event> {
-        self.events.iter().map(|(_, event)| event)
+        self.events.decoded(Kinds::ALL).map(|(_, event)| event)
     }
 
     /// Applies the fact to `state` and adds it to the frame. A decision that its own state or the cell's level refuses poisons
@@ -261,7 +261,7 @@ impl Draft {
         self.encoded.push(&event);
         self.next = EventNo(self.next.0 + 1);
         self.spend(Self::EVENT_WORK);
-        self.events.push((at, event));
+        self.events.push(event);
     }
 }
 
@@ -269,7 +269,7 @@ impl Draft {
 mod tests {
     use super::*;
     use std::convert::Infallible;
-    use vocab::{AllocationNo, Kinds, fact::QuotaReleased};
+    use vocab::{AllocationNo, fact::QuotaReleased};
 
     /// Counts its own facts.
     #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -363,12 +363,12 @@ mod tests {
             let sealed = replica.seal(draft, &[0; 16], 1, crate::Handled::default(), u64::MAX);
             let sealed = sealed.expect("no poison").expect("events");
             let frame: crate::content::RawFrame =
-                prost::Message::decode(&sealed.bytes[..]).expect("a frame");
+                prost::Message::decode(&sealed.bytes()[..]).expect("a frame");
             assert_eq!(
                 (frame.columns.is_some(), frame.events.is_empty()),
                 (columns, columns)
             );
-            let record = crate::Record::new(Lsn(1), Writer::Quota, sealed.bytes);
+            let record = crate::Record::new(Lsn(1), Writer::Quota, sealed.bytes().clone());
             let read = crate::Chain::default().accept(&record, Kinds::ALL);
             let read = read.expect("a frame").expect("a new one");
             assert!(

@@ -2,7 +2,7 @@
 
 use crate::{
     bus::{Record, Witness},
-    content::{Content, RawAhead, RawFrame},
+    content::{Content, Events, RawAhead, RawFrame},
     inbox::Handled,
 };
 use bytes::Bytes;
@@ -118,7 +118,7 @@ impl TryFrom<Kept> for Frame {
 }
 
 impl Frame {
-    fn of(lsn: Lsn, writer: Writer, content: Arc<Content>, read: Kinds) -> Self {
+    pub(crate) fn of(lsn: Lsn, writer: Writer, content: Arc<Content>, read: Kinds) -> Self {
         let raw = &content.head;
         Self {
             lsn,
@@ -387,9 +387,9 @@ pub(crate) fn write(
     epoch: u64,
     now: Millis,
     (through_lsn, handled): (Lsn, Handled),
-    (events, encoded): (&[(At, Event)], &mut Encoded),
+    (events, encoded): (Events, &mut Encoded),
     resigned: bool,
-) -> (Bytes, Head) {
+) -> (Content, Head) {
     let before_events = RawFrame {
         epoch,
         frame_no: head.frame_no + 1,
@@ -418,17 +418,17 @@ pub(crate) fn write(
     };
     // A message's fields may be encoded apart: their bytes one behind the other are the message.
     let mut bytes = before_events.encode_to_vec();
-    let after_events = after_events.encode_to_vec();
-    bytes.reserve_exact(encoded.size() + after_events.len());
+    let behind = after_events.encode_to_vec();
+    bytes.reserve_exact(encoded.size() + behind.len());
     match encoded {
         Encoded::Messages(messages) => bytes.extend_from_slice(messages),
         Encoded::Columns(columns) if columns.fit() => {}
         Encoded::Columns(_) => {
-            let each = events.iter();
+            let each = events.decoded(Kinds::ALL);
             each.for_each(|(_, event)| event.append_field(EVENTS, &mut bytes));
         }
     }
-    bytes.extend_from_slice(&after_events);
+    bytes.extend_from_slice(&behind);
     if let Encoded::Columns(columns) = encoded
         && columns.fit()
         && !events.is_empty()
@@ -436,9 +436,10 @@ pub(crate) fn write(
         columns.append_field(COLUMNS, &mut bytes);
     }
     let bytes = Bytes::from(bytes);
+    let digest = Digest::of(&bytes);
     let next = Head {
         lsn: Lsn(0),
-        digest: Digest::of(&bytes),
+        digest,
         epoch,
         frame_no: before_events.frame_no,
         next_event: EventNo(head.next_event.0 + events.len() as u64),
@@ -446,5 +447,11 @@ pub(crate) fn write(
         handled,
         now,
     };
-    (bytes, next)
+    let written = RawFrame {
+        leader: after_events.leader,
+        ahead: after_events.ahead,
+        resigned,
+        ..before_events
+    };
+    (Content::written(written, digest, bytes, events), next)
 }

@@ -6,7 +6,8 @@ mod link;
 mod program;
 
 use crate::bus::{
-    AppendError, Bus, BusError, Inbox, InboxMessage, LedgerId, Record, Stored, Witness, bears_out,
+    AppendError, Bus, BusError, Inbox, InboxMessage, LedgerId, Record, Stored, Witness, Writing,
+    bears_out,
 };
 use crate::{cell, snapshot::KEPT};
 use async_nats::{
@@ -458,7 +459,7 @@ impl Bus for JetStreamBus {
         writer: Writer,
         expected_last: Lsn,
         through: Lsn,
-        frame: Bytes,
+        writing: Writing,
     ) -> Result<Lsn, AppendError> {
         self.is_sure_of_end(through).await?;
         let mut headers = HeaderMap::new();
@@ -472,12 +473,16 @@ impl Bus for JetStreamBus {
             _ => AppendError::Unknown(error.to_string()),
         };
         let mut held = self.link.held();
+        let frame = writing.frame().clone();
         let publish = self.jetstream.publish_with_headers(subject, headers, frame);
-        select! {
+        let ack = select! {
             biased;
-            ack = async { publish.await?.await } => Ok(Lsn(ack.map_err(unknown)?.sequence)),
-            () = held.broken() => Err(AppendError::Unknown(BROKEN.into())),
-        }
+            ack = async { publish.await?.await } => ack.map_err(unknown)?,
+            () = held.broken() => return Err(AppendError::Unknown(BROKEN.into())),
+        };
+        let lsn = Lsn(ack.sequence);
+        self.hub.landed(writing.landed(lsn, writer));
+        Ok(lsn)
     }
 
     async fn last(&self, writer: Writer) -> Result<Option<Record>, BusError> {

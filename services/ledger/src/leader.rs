@@ -22,7 +22,7 @@ use tokio::{
     sync::{mpsc, watch},
 };
 use tracing::{info, warn};
-use vocab::{At, Event, Lsn, Millis};
+use vocab::{Lsn, Millis};
 
 #[derive(Debug, thiserror::Error)]
 pub enum LeaderError {
@@ -59,9 +59,9 @@ pub trait Observer: Send + Sync {
     /// Another writer's frame is about to be folded.
     fn received(&mut self, _frame: &Frame) {}
     /// An own frame is about to be appended.
-    fn appending(&mut self, _events: &[(At, Event)], _bytes: usize) {}
+    fn appending(&mut self, _bytes: usize) {}
     /// It is durable.
-    fn committed(&mut self, _lsn: Lsn, _events: &[(At, Event)]) {}
+    fn committed(&mut self, _frame: &Frame) {}
     fn fenced(&mut self) {}
     /// The bus could not be reached and is tried again.
     fn retrying(&mut self, _why: &BusError) {}
@@ -634,14 +634,14 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 None => Ok(Round::Idle),
             };
         };
-        self.observer.appending(&sealed.events, sealed.bytes.len());
+        self.observer.appending(sealed.bytes().len());
         let Some(lsn) = self.append(&sealed).await? else {
             return Ok(Round::Fenced);
         };
         term.replica.committed(&sealed, lsn);
         term.backlog.recorded(lsn);
         term.backlog.read_through(term.replica.read_by(D::READERS));
-        self.observer.committed(lsn, &sealed.events);
+        self.observer.committed(&sealed.at(lsn));
         self.release_effects(term);
         let handled = term.replica.head().handled.through;
         if handled >= term.trimmed + TRIM_EVERY || term.backlog.lying() >= TRIM_EVERY {
@@ -711,8 +711,8 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     async fn append(&mut self, sealed: &Sealed) -> Result<Option<Lsn>, BusError> {
         let (expected, through) = (sealed.expected_last, sealed.through);
         loop {
-            let frame = sealed.bytes.clone();
-            let append = self.bus.append(D::WRITER, expected, through, frame);
+            let writing = sealed.writing();
+            let append = self.bus.append(D::WRITER, expected, through, writing);
             match beside(&mut self.chore, append).await {
                 Ok(lsn) => return Ok(Some(lsn)),
                 Err(AppendError::Shortened(end)) => {
@@ -729,7 +729,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 Err(AppendError::Fenced) => {}
             }
             match self.bus.last(D::WRITER).await {
-                Ok(Some(record)) if record.frame == sealed.bytes => return Ok(Some(record.lsn)),
+                Ok(Some(record)) if record.frame == *sealed.bytes() => return Ok(Some(record.lsn)),
                 Ok(last) => {
                     let lsn = last.map_or(Lsn(0), |record| record.lsn);
                     if lsn != expected {

@@ -27,7 +27,7 @@ mod verify;
 
 pub use bus::{
     AppendError, Bus, BusError, Inbox, InboxMessage, LedgerId, Record, Stored, Tail, Time, Witness,
-    Witnesses,
+    Witnesses, Writing,
 };
 pub use copy::{Copy, CopyError};
 pub use decider::{AboveLevel, Decider, Draft, IllegalEvent, OwnFact, Poison};

@@ -6,6 +6,7 @@
 use crate::{
     bus::{
         AppendError, Bus, BusError, Inbox, InboxMessage, LedgerId, Record, Stored, Tail, Witness,
+        Writing,
     },
     snapshot::KEPT,
 };
@@ -384,8 +385,10 @@ impl Bus for MemoryBus {
         writer: Writer,
         expected_last: Lsn,
         through: Lsn,
-        frame: Bytes,
+        writing: Writing,
     ) -> Result<Lsn, AppendError> {
+        // Whoever reads it decodes what stands there: nothing of what its writer knew comes along.
+        let frame = writing.frame().clone();
         let restarts = self.lock().restarts;
         step().await;
         let lsn = {

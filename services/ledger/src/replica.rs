@@ -1,7 +1,8 @@
 //! A decider's state at a position of the ledger, without any IO: folds records, drafts frames, knows its own.
 
 use crate::{
-    bus::{Record, Witness},
+    bus::{Record, Witness, Writing},
+    content::Content,
     decider::{AboveLevel, Decider, Draft, IllegalEvent, Poison},
     frame::{self, Chain, ChainError, Encoded, Frame, Head},
     inbox::Handled,
@@ -9,10 +10,10 @@ use crate::{
     unread::Unread,
 };
 use bytes::Bytes;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vocab::fact::Inputs;
 use vocab::{
-    At, Event, Kinds, Level, Lsn, Millis, Writer,
+    Kinds, Level, Lsn, Millis, Writer,
     sabotage::{self, Bug},
 };
 use wire::Columns;
@@ -65,10 +66,10 @@ impl Rehearsed {
 /// A frame ready to be appended.
 #[derive(Debug, Clone)]
 pub struct Sealed {
-    pub bytes: Bytes,
+    content: Arc<Content>,
+    writer: Writer,
     /// The writer's own last position, the fence of the append.
     pub expected_last: Lsn,
-    pub events: Vec<(At, Event)>,
     /// What its writer has read of the others.
     pub(crate) through: Lsn,
     head: Head,
@@ -77,6 +78,20 @@ pub struct Sealed {
 impl Sealed {
     pub fn digest(&self) -> frame::Digest {
         self.head.digest
+    }
+
+    pub fn bytes(&self) -> &Bytes {
+        &self.content.bytes
+    }
+
+    /// As it is appended.
+    pub(crate) fn writing(&self) -> Writing {
+        Writing::of(self.content.clone())
+    }
+
+    /// As somebody reads it who reads all kinds of events, once it stands there.
+    pub(crate) fn at(&self, lsn: Lsn) -> Frame {
+        Frame::of(lsn, self.writer, self.content.clone(), Kinds::ALL)
     }
 }
 
@@ -310,14 +325,14 @@ impl<D: Decider> Replica<D> {
         let head = self.head();
         let off = u64::from(sabotage::armed(Bug::WatermarkOffByOne));
         let through = (Lsn(self.folded.0 + off), handled);
-        let events = (&draft.events[..], &mut draft.encoded);
-        let (bytes, next) =
+        let events = (draft.events, &mut draft.encoded);
+        let (content, next) =
             frame::write(&head, leader, epoch, draft.now, through, events, resigned);
         self.reuse(draft.encoded);
         Sealed {
-            bytes,
+            content: Arc::new(content),
+            writer: D::WRITER,
             expected_last: head.lsn,
-            events: draft.events,
             through: self.folded,
             head: next,
         }

@@ -53,7 +53,7 @@ async fn put(bus: &JetStreamBus, expected: u64, text: &'static str) -> Result<Ls
         Writer::Quota,
         Lsn(expected),
         Lsn(0),
-        Bytes::from_static(text.as_bytes()),
+        Bytes::from_static(text.as_bytes()).into(),
     )
     .await
 }
@@ -68,7 +68,12 @@ async fn an_append_behind_the_wrong_position_is_refused() {
     let scheduler = cell
         .bus("scheduler")
         .await
-        .append(Writer::Scheduler, Lsn(0), Lsn(0), Bytes::from_static(b"s"))
+        .append(
+            Writer::Scheduler,
+            Lsn(0),
+            Lsn(0),
+            Bytes::from_static(b"s").into(),
+        )
         .await;
     assert_eq!(scheduler, Ok(Lsn(2)));
     assert_eq!(put(&bus, 1, "two").await, Ok(Lsn(3)));

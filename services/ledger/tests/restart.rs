@@ -177,7 +177,7 @@ async fn put(bus: &JetStreamBus, expected: u64) {
     loop {
         let frame = Bytes::from_static(b"x");
         if bus
-            .append(Writer::Quota, Lsn(expected), Lsn(0), frame)
+            .append(Writer::Quota, Lsn(expected), Lsn(0), frame.into())
             .await
             .is_ok()
         {
@@ -270,8 +270,12 @@ async fn an_append_whose_acknowledgement_is_lost_is_given_up_as_soon_as_the_conn
         let bus = server.cell().await;
         put(&bus, 0).await;
         // Sent to a server that is dead, of which the client does not know yet.
-        let mut append =
-            Box::pin(bus.append(Writer::Quota, Lsn(1), Lsn(0), Bytes::from_static(b"y")));
+        let mut append = Box::pin(bus.append(
+            Writer::Quota,
+            Lsn(1),
+            Lsn(0),
+            Bytes::from_static(b"y").into(),
+        ));
         server.kill();
         assert!(futures::poll!(&mut append).is_pending());
         // Nobody knows whether it has landed.
@@ -309,7 +313,10 @@ async fn who_has_read_more_than_a_server_comes_back_with_says_so_and_appends_not
         assert!(is_it, "{shortened}");
         let frame = || Bytes::from_static(b"late");
         let append = loop {
-            match bus.append(Writer::Scheduler, Lsn(0), Lsn(3), frame()).await {
+            match bus
+                .append(Writer::Scheduler, Lsn(0), Lsn(3), frame().into())
+                .await
+            {
                 // The connection is not back.
                 Err(AppendError::Unknown(_)) => {}
                 append => break append,

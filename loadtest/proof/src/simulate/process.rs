@@ -28,7 +28,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 use tokio::sync::{mpsc, watch};
-use vocab::{At, CellNo, Event};
+use vocab::CellNo;
 
 /// What a process is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +112,7 @@ struct Watch {
 }
 
 impl Observer for Watch {
-    fn appending(&mut self, _events: &[(At, Event)], _bytes: usize) {
+    fn appending(&mut self, _bytes: usize) {
         let step = self.step.load(Ordering::Relaxed);
         self.drafted.store(step, Ordering::Relaxed);
     }

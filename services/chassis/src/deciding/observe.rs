@@ -3,7 +3,7 @@
 use ledger::{BusError, Frame, Observer, ProjectorObserver, Standing};
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge, histogram::Histogram};
 use tokio::sync::watch;
-use vocab::{At, Event, Lsn, Writer};
+use vocab::{Lsn, Writer};
 
 use super::JourneyTap;
 use crate::clock::{Stamp, Stopwatch};
@@ -77,21 +77,21 @@ impl Observer for LeaderShell {
         self.tap.received(frame);
     }
 
-    fn appending(&mut self, _events: &[(At, Event)], bytes: usize) {
+    fn appending(&mut self, bytes: usize) {
         self.frame_bytes.observe(bytes as f64);
         self.append = Some((Stopwatch::start(), Stamp::now()));
     }
 
-    fn committed(&mut self, lsn: Lsn, events: &[(At, Event)]) {
+    fn committed(&mut self, frame: &Frame) {
         self.frames.inc();
-        self.events.inc_by(events.len() as u64);
-        self.lsn.set(i64::try_from(lsn.0).unwrap_or(i64::MAX));
+        self.events.inc_by(frame.count.into());
+        self.lsn.set(i64::try_from(frame.lsn.0).unwrap_or(i64::MAX));
         if !*self.leads.borrow() {
             self.leads.send_replace(true);
         }
         if let Some((watch, start)) = self.append.take() {
             self.append_seconds.observe(watch.elapsed().as_secs_f64());
-            self.tap.committed(start, events);
+            self.tap.committed(start, frame);
         }
         self.health.ready();
     }

@@ -51,13 +51,13 @@ impl JourneyTap {
     }
 
     /// One span for each durable event that a followed request is in, and the end of following with the allocation's.
-    pub fn committed(&mut self, start: Stamp, events: &[(At, Event)]) {
+    pub fn committed(&mut self, start: Stamp, frame: &Frame) {
         if !self.journey.enabled() {
             return;
         }
         let end = Stamp::now();
-        for (at, event) in events {
-            self.learn(at, event);
+        for (at, event) in frame.placed() {
+            self.learn(&at, event);
             let Some(allocation) = event.allocation(at.no) else {
                 continue;
             };
@@ -73,7 +73,7 @@ impl JourneyTap {
             self.journey
                 .span(event.kind().name(), kind, parent, start, end, &attributes);
         }
-        for (_, event) in events {
+        for (_, event) in frame.placed() {
             if let Event::AllocationEnded(AllocationEnded { allocation, .. }) = event {
                 self.followed.remove(allocation);
             }

@@ -3,6 +3,10 @@
 //! A follower that is where the shared reader is attaches to it. One that is behind, or cannot keep up, reads by itself
 //! until it has caught up; whoever finds no shared reader makes its own the shared one. A reader whose connection broke
 //! opens its consumer again where it is, and its followers notice nothing.
+//!
+//! What this process itself has appended goes to the followers as soon as the server has acknowledged it, if it is what they
+//! read next: with its events as they were decided, so that nobody decodes them. When it comes from the server, too, it is
+//! known.
 
 use super::{JetStreamBus, Program, link::Held, unavailable};
 use crate::{
@@ -66,8 +70,37 @@ struct State {
     followers: Vec<mpsc::Sender<Record>>,
     /// Counts the shared readers.
     term: u64,
+    /// What the followers were given last.
+    last: Option<Record>,
+    /// What this process has appended, behind something that has not been read yet.
+    landed: BTreeMap<Lsn, Record>,
     /// The furthest position that any of its readers was sent.
     read: Lsn,
+}
+
+impl State {
+    /// Gives the followers what they read next, and what this process has appended behind it.
+    fn give(&mut self, record: Record) {
+        let mut next = Some(record);
+        while let Some(record) = next {
+            let behind = Lsn(record.lsn.0 + 1);
+            self.next = Some(behind);
+            self.read = self.read.max(record.lsn);
+            // Whoever is full goes on by itself: waiting for one would hold up whoever comes meanwhile.
+            let takes = |follower: &mpsc::Sender<Record>| follower.try_send(record.clone()).is_ok();
+            self.followers.retain(takes);
+            self.last = Some(record);
+            next = self.landed.remove(&behind);
+        }
+    }
+
+    /// Nobody reads any more. In the same breath, so that nobody attaches to a reader that is about to end.
+    fn close(&mut self) {
+        self.next = None;
+        self.last = None;
+        self.landed.clear();
+        self.followers.clear();
+    }
 }
 
 impl Hub {
@@ -79,6 +112,18 @@ impl Hub {
     fn has_read(&self, lsn: Lsn) {
         let mut state = self.state();
         state.read = state.read.max(lsn);
+    }
+
+    /// This process has appended it. Before there is a reader, and beyond what a reader may be behind, it comes from the server.
+    pub(super) fn landed(&self, record: Record) {
+        let mut state = self.state();
+        match state.next {
+            Some(next) if next == record.lsn => state.give(record),
+            Some(next) if next < record.lsn && state.landed.len() < READ_AHEAD => {
+                state.landed.insert(record.lsn, record);
+            }
+            _ => {}
+        }
     }
 
     /// As far as the ledger is known to have come.
@@ -109,6 +154,7 @@ impl Hub {
             return Err(records);
         }
         let (sender, receiver) = mpsc::channel(READ_AHEAD);
+        state.close();
         state.next = Some(from);
         state.followers = vec![sender];
         state.term += 1;
@@ -132,34 +178,38 @@ struct Reading {
 
 impl Reading {
     /// Until nobody follows, or nothing can be read: the followers then see for themselves.
-    async fn run(self, mut records: Box<Records>, mut next: Lsn) {
-        let mut last = None;
+    async fn run(self, mut records: Box<Records>, from: Lsn) {
         loop {
             let record = match records.recv().await {
                 Ok(record) => record,
-                Err(Stop::Broken) => match open(self.bus.clone(), next, last.clone()).await {
-                    Ok(opened) => {
-                        *records = opened;
-                        continue;
+                Err(Stop::Broken) => {
+                    let (next, last) = self.stands(from);
+                    match open(self.bus.clone(), next, last).await {
+                        Ok(opened) => {
+                            *records = opened;
+                            continue;
+                        }
+                        Err(_) => return,
                     }
-                    Err(_) => return,
-                },
+                }
                 Err(Stop::Bus(_)) => return,
             };
-            next = Lsn(record.lsn.0 + 1);
-            last = Some(record.clone());
-            self.hub.has_read(record.lsn);
             let mut state = self.hub.state();
-            state.next = Some(next);
-            // Whoever is full goes on by itself: waiting for one would hold up whoever comes meanwhile.
-            let takes = |follower: &mpsc::Sender<Record>| follower.try_send(record.clone()).is_ok();
-            state.followers.retain(takes);
+            // Those behind it that the followers have already are what this process has appended.
+            if state.next.is_none_or(|next| next <= record.lsn) {
+                state.give(record);
+            }
             if state.followers.is_empty() {
-                // In the same breath, so that nobody attaches to a reader that is about to end.
-                state.next = None;
+                state.close();
                 return;
             }
         }
+    }
+
+    /// What comes next, and what came last.
+    fn stands(&self, from: Lsn) -> (Lsn, Option<Record>) {
+        let state = self.hub.state();
+        (state.next.unwrap_or(from), state.last.clone())
     }
 }
 
@@ -168,8 +218,7 @@ impl Drop for Reading {
         let mut state = self.hub.state();
         // Otherwise there is a new one already.
         if state.term == self.term {
-            state.next = None;
-            state.followers.clear();
+            state.close();
         }
     }
 }
