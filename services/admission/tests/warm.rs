@@ -6,7 +6,7 @@ use admission::{
     store,
 };
 use chassis::warm::{
-    WarmError,
+    WarmError, WarmState, schema,
     scratch::{Scratch, check_migration},
 };
 use ledger::{Batch, LedgerId, Sink, SinkError};
@@ -364,6 +364,26 @@ async fn an_operation_id_is_found_by_an_index_of_each_table() {
         assert!(plan.contains(index), "{plan}");
     }
     tx.rollback().await.unwrap();
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn tables_of_an_older_version_give_way() {
+    let scratch = Scratch::open("ops_older").await;
+    let pool = scratch.pool();
+    pool.execute("CREATE TABLE operations (event_no bigint PRIMARY KEY, state text)")
+        .await
+        .unwrap();
+    let mut sink = store::sink(pool.clone(), CELL);
+    assert_eq!(sink.resume(LEDGER).await.unwrap().through, Lsn(0));
+    apply(&pool, vec![answered(1, "op", Answer::Placed)])
+        .await
+        .unwrap();
+    assert_eq!(shown(&pool).await, [1]);
+    let mut connection = pool.acquire().await.unwrap();
+    let drifts = schema::diff(&mut connection, store::AdmissionTables::DDL).await;
+    assert_eq!(drifts.unwrap(), []);
+    drop(connection);
     scratch.close().await;
 }
 
