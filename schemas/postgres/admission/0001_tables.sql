@@ -24,7 +24,7 @@ CREATE TABLE tenants (
 );
 COMMENT ON TABLE tenants IS 'Who may ask.';
 
-CREATE TABLE operations (
+CREATE TABLE other_operations (
     event_no bigint NOT NULL,
     tenant text NOT NULL,
     operation_id text,
@@ -45,17 +45,17 @@ CREATE TABLE operations (
     fencing_token bigint,
     deadline_slot numeric(20),
     allocations bigint,
-    CONSTRAINT operations_pkey PRIMARY KEY (event_no),
-    CONSTRAINT operations_event_no_check CHECK (event_no > 0),
-    CONSTRAINT operations_digest_check CHECK (octet_length(digest) = 16),
-    CONSTRAINT operations_verb_check CHECK (verb IN ('submit', 'cancel', 'cancel_job_set', 'set_priority', 'create_resource', 'acquire', 'confirm', 'release', 'revoke', 'reclaim', 'set_tenant', 'set_quota', 'set_rate', 'set_queue', 'set_priority_class', 'set_scheduling', 'set_cordon', 'set_reservation', 'set_budget', 'set_node')),
-    CONSTRAINT operations_state_check CHECK (state IN ('pending', 'placed', 'waiting', 'ended', 'cancelled', 'applied', 'refused', 'job_set_cancelled', 'priority_set', 'created', 'granted', 'confirmed', 'released', 'revoked', 'reclaimed')),
-    CONSTRAINT operations_version_check CHECK (version > 0),
-    CONSTRAINT operations_rule_limit_check CHECK (rule_limit >= 0),
-    CONSTRAINT operations_rule_actual_check CHECK (rule_actual >= 0),
-    CONSTRAINT operations_fencing_token_check CHECK (fencing_token > 0),
-    CONSTRAINT operations_deadline_slot_check CHECK (deadline_slot >= 0),
-    CONSTRAINT operations_allocations_check CHECK (allocations >= 0),
+    CONSTRAINT other_operations_pkey PRIMARY KEY (event_no),
+    CONSTRAINT other_operations_event_no_check CHECK (event_no > 0),
+    CONSTRAINT other_operations_digest_check CHECK (octet_length(digest) = 16),
+    CONSTRAINT other_operations_verb_check CHECK (verb IN ('submit', 'cancel', 'cancel_job_set', 'set_priority', 'create_resource', 'acquire', 'confirm', 'release', 'revoke', 'reclaim', 'set_tenant', 'set_quota', 'set_rate', 'set_queue', 'set_priority_class', 'set_scheduling', 'set_cordon', 'set_reservation', 'set_budget', 'set_node')),
+    CONSTRAINT other_operations_state_check CHECK (state IN ('pending', 'cancelled', 'applied', 'refused', 'job_set_cancelled', 'priority_set', 'created', 'granted', 'confirmed', 'released', 'revoked', 'reclaimed')),
+    CONSTRAINT other_operations_version_check CHECK (version > 0),
+    CONSTRAINT other_operations_rule_limit_check CHECK (rule_limit >= 0),
+    CONSTRAINT other_operations_rule_actual_check CHECK (rule_actual >= 0),
+    CONSTRAINT other_operations_fencing_token_check CHECK (fencing_token > 0),
+    CONSTRAINT other_operations_deadline_slot_check CHECK (deadline_slot >= 0),
+    CONSTRAINT other_operations_allocations_check CHECK (allocations >= 0),
     CONSTRAINT decided_when_not_pending CHECK ((state = 'pending') = (decided_at IS NULL)),
     CONSTRAINT refused_by_a_rule CHECK (CASE WHEN state = 'refused'
           THEN num_nulls(rule, subject, rule_limit, rule_actual) = 0
@@ -63,7 +63,7 @@ CREATE TABLE operations (
     CONSTRAINT verb_known_unless_refused CHECK (verb IS NOT NULL OR (state = 'refused' AND allocation_id IS NULL)),
     CONSTRAINT allocation_of_submit_or_cancel CHECK (verb IS NULL OR (verb IN ('submit', 'cancel')) = (allocation_id IS NOT NULL)),
     CONSTRAINT state_fits_verb CHECK (CASE verb
-         WHEN 'submit' THEN state IN ('pending', 'placed', 'waiting', 'ended', 'refused')
+         WHEN 'submit' THEN state IN ('pending', 'refused')
          WHEN 'cancel' THEN state IN ('pending', 'cancelled', 'refused')
          WHEN 'cancel_job_set' THEN state IN ('pending', 'job_set_cancelled', 'refused')
          WHEN 'set_priority' THEN state IN ('pending', 'priority_set', 'refused')
@@ -80,19 +80,73 @@ CREATE TABLE operations (
     CONSTRAINT counted_allocations CHECK ((state IN ('job_set_cancelled', 'priority_set')) = (allocations IS NOT NULL)),
     CONSTRAINT slots_of_resources CHECK (NOT by_slots OR verb IN ('create_resource', 'acquire', 'confirm', 'release', 'revoke', 'reclaim'))
 );
-COMMENT ON TABLE operations IS 'What was asked, and what became of it. Rows leave when their retention window is over.';
-COMMENT ON COLUMN operations.event_no IS 'Number of the event that recorded the operation.';
-COMMENT ON COLUMN operations.operation_id IS 'None when the message could not be read that far.';
-COMMENT ON COLUMN operations.digest IS 'First 16 bytes of SHA-256 over the request''s canonical content.';
-COMMENT ON COLUMN operations.stands IS 'Whether the operation id stands for this one: a repeat is answered with its outcome. Not when it was refused for a reason that says nothing of it, such as a conflict with the one that stands.';
-COMMENT ON COLUMN operations.verb IS 'None when refused at the inbox: it may have had none.';
-COMMENT ON COLUMN operations.allocation_id IS 'The allocation that it made or that it is about.';
-COMMENT ON COLUMN operations.version IS 'Of an applied change.';
-COMMENT ON COLUMN operations.rule IS 'The broken rule and what it was about. A tenant may name any 64-bit number, so these are numeric.';
-COMMENT ON COLUMN operations.by_slots IS 'Its retention window is counted in slots and not by the clock.';
-COMMENT ON COLUMN operations.lease_id IS 'Of a granted lease.';
-COMMENT ON COLUMN operations.allocations IS 'How many a cancel of a job set, or a change of priority, was for.';
-CREATE UNIQUE INDEX operations_one_stands ON operations (tenant, operation_id) WHERE stands AND operation_id IS NOT NULL;
+COMMENT ON TABLE other_operations IS 'What was asked, and what became of it, but for submits that are answered. Rows leave when their retention window is over, or when the submit is answered.';
+COMMENT ON COLUMN other_operations.event_no IS 'Number of the event that recorded the operation.';
+COMMENT ON COLUMN other_operations.operation_id IS 'None when the message could not be read that far.';
+COMMENT ON COLUMN other_operations.digest IS 'First 16 bytes of SHA-256 over the request''s canonical content.';
+COMMENT ON COLUMN other_operations.stands IS 'Whether the operation id stands for this one: a repeat is answered with its outcome. Not when it was refused for a reason that says nothing of it, such as a conflict with the one that stands.';
+COMMENT ON COLUMN other_operations.verb IS 'None when refused at the inbox: it may have had none.';
+COMMENT ON COLUMN other_operations.allocation_id IS 'The allocation that it made or that it is about.';
+COMMENT ON COLUMN other_operations.version IS 'Of an applied change.';
+COMMENT ON COLUMN other_operations.rule IS 'The broken rule and what it was about. A tenant may name any 64-bit number, so these are numeric.';
+COMMENT ON COLUMN other_operations.by_slots IS 'Its retention window is counted in slots and not by the clock.';
+COMMENT ON COLUMN other_operations.lease_id IS 'Of a granted lease.';
+COMMENT ON COLUMN other_operations.allocations IS 'How many a cancel of a job set, or a change of priority, was for.';
+CREATE UNIQUE INDEX other_operations_one_stands ON other_operations (tenant, operation_id) WHERE stands AND operation_id IS NOT NULL;
+
+CREATE TABLE answered_submits_1 (
+    event_no bigint NOT NULL,
+    requested_at timestamptz NOT NULL,
+    decided_at timestamptz NOT NULL,
+    state text NOT NULL,
+    tenant text NOT NULL,
+    operation_id text,
+    digest bytea NOT NULL,
+    CONSTRAINT answered_submits_1_event_no_check CHECK (event_no > 0),
+    CONSTRAINT answered_submits_1_state_check CHECK (state IN ('placed', 'waiting', 'ended')),
+    CONSTRAINT answered_submits_1_digest_check CHECK (octet_length(digest) = 16)
+);
+COMMENT ON TABLE answered_submits_1 IS 'A submit that has an allocation. One of two tables that take turns: new rows go into one, until all of the other is forgotten and emptied. The view operations shows what is not forgotten.';
+COMMENT ON COLUMN answered_submits_1.event_no IS 'Number of the event that recorded the operation, and of the allocation.';
+COMMENT ON COLUMN answered_submits_1.digest IS 'First 16 bytes of SHA-256 over the request''s canonical content.';
+CREATE INDEX answered_submits_1_by_operation_id ON answered_submits_1 USING hash (operation_id);
+
+CREATE TABLE answered_submits_2 (
+    event_no bigint NOT NULL,
+    requested_at timestamptz NOT NULL,
+    decided_at timestamptz NOT NULL,
+    state text NOT NULL,
+    tenant text NOT NULL,
+    operation_id text,
+    digest bytea NOT NULL,
+    CONSTRAINT answered_submits_2_event_no_check CHECK (event_no > 0),
+    CONSTRAINT answered_submits_2_state_check CHECK (state IN ('placed', 'waiting', 'ended')),
+    CONSTRAINT answered_submits_2_digest_check CHECK (octet_length(digest) = 16)
+);
+COMMENT ON TABLE answered_submits_2 IS 'A submit that has an allocation. One of two tables that take turns: new rows go into one, until all of the other is forgotten and emptied. The view operations shows what is not forgotten.';
+COMMENT ON COLUMN answered_submits_2.event_no IS 'Number of the event that recorded the operation, and of the allocation.';
+COMMENT ON COLUMN answered_submits_2.digest IS 'First 16 bytes of SHA-256 over the request''s canonical content.';
+CREATE INDEX answered_submits_2_by_operation_id ON answered_submits_2 USING hash (operation_id);
+
+CREATE TABLE submit_window (
+    cell text NOT NULL,
+    forgotten_through bigint NOT NULL,
+    part integer NOT NULL,
+    last_in_part bigint NOT NULL,
+    last_in_other bigint NOT NULL,
+    CONSTRAINT submit_window_pkey PRIMARY KEY (cell),
+    CONSTRAINT submit_window_cell_check CHECK (cell ~ '^[0-9a-f]{16}$'),
+    CONSTRAINT submit_window_forgotten_through_check CHECK (forgotten_through >= 0),
+    CONSTRAINT submit_window_part_check CHECK (part IN (1, 2)),
+    CONSTRAINT submit_window_last_in_part_check CHECK (last_in_part >= 0),
+    CONSTRAINT submit_window_last_in_other_check CHECK (last_in_other >= 0)
+);
+COMMENT ON TABLE submit_window IS 'Which of the answered submits are remembered, and where the next ones go. The table has one row.';
+COMMENT ON COLUMN submit_window.cell IS 'Its number in 16 hexadecimal digits, as an allocation''s id begins.';
+COMMENT ON COLUMN submit_window.forgotten_through IS 'The window of all submits up to this event is over.';
+COMMENT ON COLUMN submit_window.part IS 'The part that takes new rows.';
+COMMENT ON COLUMN submit_window.last_in_part IS 'The highest number in that part.';
+COMMENT ON COLUMN submit_window.last_in_other IS 'The highest number in the other part.';
 
 CREATE VIEW object_states AS
 SELECT tenant AS id,
@@ -107,3 +161,27 @@ COMMENT ON COLUMN object_states.type IS 'tenant.';
 COMMENT ON COLUMN object_states.state IS 'A tenant is active from when it is set; nothing recorded ends or suspends one.';
 COMMENT ON COLUMN object_states.changed_at IS 'When its settings were last set, by the clock of the service that recorded it.';
 COMMENT ON COLUMN object_states.message IS 'None: the state says all.';
+
+CREATE VIEW operations AS
+SELECT event_no, tenant, operation_id, digest, stands, verb, state, allocation_id, version, rule, subject, rule_limit,
+       rule_actual, requested_at, decided_at, by_slots, lease_id, fencing_token, deadline_slot, allocations
+FROM other_operations
+UNION ALL
+SELECT event_no, tenant, operation_id, digest, true, 'submit'::text, state, (cell || lpad(to_hex(event_no), 16, '0'))::uuid,
+       NULL::bigint, NULL::text, NULL::text, NULL::numeric(20), NULL::numeric(20), requested_at, decided_at, false,
+       NULL::uuid, NULL::bigint, NULL::numeric(20), NULL::bigint
+FROM answered_submits_1 JOIN submit_window ON event_no > forgotten_through
+UNION ALL
+SELECT event_no, tenant, operation_id, digest, true, 'submit'::text, state, (cell || lpad(to_hex(event_no), 16, '0'))::uuid,
+       NULL::bigint, NULL::text, NULL::text, NULL::numeric(20), NULL::numeric(20), requested_at, decided_at, false,
+       NULL::uuid, NULL::bigint, NULL::numeric(20), NULL::bigint
+FROM answered_submits_2 JOIN submit_window ON event_no > forgotten_through;
+COMMENT ON VIEW operations IS 'What was asked, and what became of it, within its retention window. A query for an operation id uses the indexes of all tables.';
+COMMENT ON COLUMN operations.event_no IS 'Number of the event that recorded the operation.';
+COMMENT ON COLUMN operations.stands IS 'Whether the operation id stands for this one: a repeat is answered with its outcome.';
+COMMENT ON COLUMN operations.allocation_id IS 'The allocation that it made or that it is about.';
+COMMENT ON COLUMN operations.version IS 'Of an applied change.';
+COMMENT ON COLUMN operations.rule IS 'The broken rule and what it was about.';
+COMMENT ON COLUMN operations.by_slots IS 'Its retention window is counted in slots and not by the clock.';
+COMMENT ON COLUMN operations.lease_id IS 'Of a granted lease.';
+COMMENT ON COLUMN operations.allocations IS 'How many a cancel of a job set, or a change of priority, was for.';

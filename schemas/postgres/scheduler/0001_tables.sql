@@ -94,7 +94,7 @@ CREATE TABLE live_allocations (
     CONSTRAINT namespace_of_a_team CHECK (namespace IS NULL OR team IS NOT NULL),
     CONSTRAINT refusal_is_all_or_none CHECK (num_nulls(quota_rule, quota_subject, quota_limit, quota_actual) IN (0, 4)),
     CONSTRAINT refused_by_quota_only CHECK (quota_rule IS NULL OR state = 'requested')
-);
+) WITH (fillfactor = 70);
 COMMENT ON TABLE live_allocations IS 'Every allocation that is not over, as the ledger has it. One that is over is in `ended_allocations`; most are over before they would be written here.';
 COMMENT ON COLUMN live_allocations.name IS 'The tenant''s own name for it.';
 COMMENT ON COLUMN live_allocations.gpu_count IS 'Devices, and in `gpu_milli` the thousandths of each.';
@@ -115,10 +115,7 @@ COMMENT ON COLUMN live_allocations.team IS 'The account below the tenant that it
 COMMENT ON COLUMN live_allocations.cpu_milli_limit IS '0: no more than it asks for.';
 COMMENT ON COLUMN live_allocations.quota_rule IS 'Which rule keeps it waiting for quota: about what, the limit, and what use would come to.';
 COMMENT ON COLUMN live_allocations.facts IS 'What is said of every allocation, once: its first placement, its end or its denial. A row of `explanations` for each of them cost more than the allocation''s own. Field 1 for each, of a message with `position`, `at_ms` and `fact`, as a row of `explanations` has them.';
-CREATE INDEX live_allocations_by_job_set ON live_allocations (tenant, job_set, requested_at DESC);
-CREATE INDEX live_allocations_held ON live_allocations (queue) WHERE node IS NOT NULL;
 CREATE INDEX live_allocations_waiting_for_quota ON live_allocations (tenant, requested_at) WHERE quota_rule IS NOT NULL;
-CREATE INDEX live_allocations_by_state ON live_allocations (state);
 
 CREATE TABLE ended_allocations (
     allocation_id uuid NOT NULL,
@@ -161,7 +158,7 @@ COMMENT ON COLUMN ended_allocations.lsn IS 'Ledger position of the end.';
 COMMENT ON COLUMN ended_allocations.spec IS 'What it asked for, with its last priority: the message `AllocationSpec` of the contract.';
 COMMENT ON COLUMN ended_allocations.rest IS 'What else is known of it: field 1 for each device of its last place, 2 how often it was queued again, 3 what ended the run before the last time, 4 the refusal by quota.';
 COMMENT ON COLUMN ended_allocations.facts IS 'What is said of every allocation, once: its first placement, its end or its denial. Field 1 for each, of a message with `position`, `at_ms` and `fact`, as a row of `explanations` has them.';
-CREATE INDEX ended_allocations_by_job_set ON ended_allocations (tenant, job_set, requested_at DESC);
+CREATE INDEX ended_allocations_by_job_set ON ended_allocations (job_set);
 
 CREATE TABLE scheduling_queue (
     allocation_id uuid NOT NULL,
@@ -492,4 +489,4 @@ UNION ALL
 SELECT allocation_id, tenant, job_set, name, queue, state, end_cause, quota_rule, node, cpu_milli, memory_bytes, gpu_milli,
        requested_at, placed_at, started_at, ended_at, since, lsn
 FROM ended_allocations;
-COMMENT ON VIEW allocations IS 'Every allocation there ever was: what live_allocations and ended_allocations have both. A query by id, or by tenant and job set, uses the indexes of both.';
+COMMENT ON VIEW allocations IS 'Every allocation there ever was: what live_allocations and ended_allocations have both. A query by id uses the indexes of both, one by job set that of those that are over.';

@@ -144,6 +144,14 @@ pub enum SubmitState {
     Ended { cause: EndCause, at: Millis },
 }
 
+/// Where an allocation stood, and no more of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    Placed,
+    Waiting,
+    Ended,
+}
+
 /// Why an allocation waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
@@ -240,6 +248,20 @@ impl Decided<'_> {
         }
     }
 
+    /// Where a submit stood, when that is its outcome: what else there is to it is not copied.
+    pub fn answer(self) -> Option<Answer> {
+        match self {
+            Self::QuotaWaiting(_) | Self::AllocationWaiting(_) => Some(Answer::Waiting),
+            Self::AllocationPlaced(_) => Some(Answer::Placed),
+            Self::AllocationEnded(_) => Some(Answer::Ended),
+            Self::QuotaDenied(_)
+            | Self::CancelDecided(_)
+            | Self::JobSetCancelDecided(_)
+            | Self::PriorityDecided(_)
+            | Self::ResourceDecided(_) => None,
+        }
+    }
+
     pub fn outcome(self, at: &At) -> OutcomeKind {
         let submitted = |allocation, state| OutcomeKind::Submitted { allocation, state };
         match self {
@@ -305,11 +327,7 @@ impl OutcomeKind {
 
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Submitted { state, .. } => match state {
-                SubmitState::Placed { .. } => "placed",
-                SubmitState::Waiting(_) => "waiting",
-                SubmitState::Ended { .. } => "ended",
-            },
+            Self::Submitted { state, .. } => state.answer().name(),
             Self::Cancelled { .. } => "cancelled",
             Self::JobSetCancelled { .. } => "job_set_cancelled",
             Self::PrioritySet { .. } => "priority_set",
@@ -321,6 +339,28 @@ impl OutcomeKind {
             Self::Revoked { .. } => "revoked",
             Self::Reclaimed => "reclaimed",
             Self::Refused(_) => "refused",
+        }
+    }
+}
+
+impl SubmitState {
+    pub fn answer(&self) -> Answer {
+        match self {
+            Self::Placed { .. } => Answer::Placed,
+            Self::Waiting(_) => Answer::Waiting,
+            Self::Ended { .. } => Answer::Ended,
+        }
+    }
+}
+
+impl Answer {
+    pub const ALL: [Self; 3] = [Self::Placed, Self::Waiting, Self::Ended];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Placed => "placed",
+            Self::Waiting => "waiting",
+            Self::Ended => "ended",
         }
     }
 }

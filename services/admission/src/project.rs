@@ -1,20 +1,25 @@
 //! Tenants and operations as rows: who may ask, what was asked, and what became of it. Pure.
 
 use crate::domain::is_kept;
-use crate::operation::{Of, OperationFact, OutcomeKind, Step, Taken, Verb};
+use crate::operation::{Answer, Decided, Of, OperationFact, OutcomeKind, Step, Taken, Verb};
 use ledger::{Batching, IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use vocab::fact::{OperationsForgotten, SettingFact};
 use vocab::{AllocationNo, At, EventNo, Millis, Token};
 
-/// One change of a table.
+/// One change of a table. A batch has one of each operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     Tenant(TenantRow),
     /// `first`: no batch has written it before.
     Operation {
-        row: OperationRow,
+        row: Box<OperationRow>,
+        first: bool,
+    },
+    /// Unless it is `first`, it was written as an operation that is open.
+    Answered {
+        row: AnsweredRow,
         first: bool,
     },
     /// The operations up to this event are over their retention window: those of the tenant whose window is counted in
@@ -53,7 +58,22 @@ pub struct OperationRow {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OperationState {
     Pending,
-    Decided { at: Millis, outcome: OutcomeKind },
+    Decided {
+        at: Millis,
+        outcome: Box<OutcomeKind>,
+    },
+}
+
+/// A submit that has an allocation; its number is the operation's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnsweredRow {
+    pub no: EventNo,
+    pub tenant: Token,
+    pub operation_id: Option<Token>,
+    pub digest: [u8; 16],
+    pub requested_at: Millis,
+    pub answered_at: Millis,
+    pub answer: Answer,
 }
 
 impl OperationRow {
@@ -80,25 +100,37 @@ impl OperationRow {
             requested_at: at.now,
             state: outcome.map_or(OperationState::Pending, |outcome| OperationState::Decided {
                 at: at.now,
-                outcome,
+                outcome: Box::new(outcome),
             }),
         }
     }
 
     fn decided(self, at: &At, outcome: OutcomeKind) -> Self {
-        let at = at.now;
+        let (at, outcome) = (at.now, Box::new(outcome));
         let state = OperationState::Decided { at, outcome };
         Self { state, ..self }
+    }
+
+    fn answered(self, at: &At, answer: Answer) -> AnsweredRow {
+        AnsweredRow {
+            no: self.no,
+            tenant: self.tenant,
+            operation_id: self.operation_id,
+            digest: self.digest,
+            requested_at: self.requested_at,
+            answered_at: at.now,
+            answer,
+        }
     }
 
     /// Whether the operation's id stands for this one: a repeat is answered with its outcome.
     pub fn stands(&self) -> bool {
         match &self.state {
             // At the inbox, where no verb is known.
-            OperationState::Decided {
-                outcome: OutcomeKind::Refused(refusal),
-                ..
-            } if self.verb.is_none() => is_kept(refusal.rule),
+            OperationState::Decided { outcome, .. } if self.verb.is_none() => match &**outcome {
+                OutcomeKind::Refused(refusal) => is_kept(refusal.rule),
+                _ => true,
+            },
             OperationState::Pending | OperationState::Decided { .. } => true,
         }
     }
@@ -108,26 +140,44 @@ impl OperationRow {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct WarmProjection {
     open: BTreeMap<EventNo, OperationRow>,
+    /// The first operation that the batch has taken up: those behind it are in no table yet.
     #[serde(skip)]
-    changed: Changed,
-}
-
-/// What a batch has to write.
-#[derive(Debug, Default)]
-struct Changed {
-    /// Taken up in it.
-    first: BTreeSet<EventNo>,
-    decided: Vec<OperationRow>,
+    begins: Option<EventNo>,
 }
 
 impl WarmProjection {
-    fn took_up(&mut self, at: &At, taken: Taken<'_>) {
-        self.changed.first.insert(at.no);
+    fn is_first(&self, no: EventNo) -> bool {
+        self.begins.is_some_and(|begins| no >= begins)
+    }
+
+    fn took_up(&mut self, at: &At, taken: Taken<'_>, out: &mut Vec<Change>) {
+        self.begins.get_or_insert(at.no);
         let row = OperationRow::new(at, taken);
         match row.state {
             OperationState::Pending => drop(self.open.insert(at.no, row)),
-            OperationState::Decided { .. } => self.changed.decided.push(row),
+            OperationState::Decided { .. } => out.push(Change::Operation {
+                row: Box::new(row),
+                first: true,
+            }),
         }
+    }
+
+    /// Nothing when it was decided before, or forgotten.
+    fn decided(&mut self, at: &At, decided: Decided<'_>, out: &mut Vec<Change>) {
+        let Some(row) = self.open.remove(&decided.operation()) else {
+            return;
+        };
+        let first = self.is_first(row.no);
+        out.push(match decided.answer() {
+            Some(answer) => Change::Answered {
+                row: row.answered(at, answer),
+                first,
+            },
+            None => Change::Operation {
+                row: Box::new(row.decided(at, decided.outcome(at))),
+                first,
+            },
+        });
     }
 
     fn forgot(&mut self, fact: &OperationsForgotten, out: &mut Vec<Change>) {
@@ -166,33 +216,22 @@ impl Projection for WarmProjection {
             }));
         }
         match Step::from(fact) {
-            Step::Taken(taken) => self.took_up(at, taken),
-            // Nothing when it was decided before, or forgotten.
-            Step::Decided(decided) => {
-                if let Some(row) = self.open.remove(&decided.operation()) {
-                    let row = row.decided(at, decided.outcome(at));
-                    self.changed.decided.push(row);
-                }
-            }
+            Step::Taken(taken) => self.took_up(at, taken, out),
+            Step::Decided(decided) => self.decided(at, decided, out),
             Step::Forgotten(fact) => self.forgot(fact, out),
         }
         Ok(())
     }
 
-    /// An operation's rows of one batch are one row.
+    /// What the batch has taken up and not decided.
     fn end_batch(&mut self, out: &mut Vec<Change>) {
-        let Changed { first, decided } = std::mem::take(&mut self.changed);
-        let mut open = first.clone();
-        for row in decided {
-            open.remove(&row.no);
-            let first = first.contains(&row.no);
-            out.push(Change::Operation { row, first });
-        }
-        for no in open {
-            if let Some(row) = self.open.get(&no).cloned() {
-                out.push(Change::Operation { row, first: true });
-            }
-        }
+        let Some(begins) = self.begins.take() else {
+            return;
+        };
+        out.extend(self.open.range(begins..).map(|(_, row)| Change::Operation {
+            row: Box::new(row.clone()),
+            first: true,
+        }));
     }
 }
 
@@ -333,19 +372,24 @@ mod tests {
         }
     }
 
-    /// Steps, one millisecond apart; then the changes in a few words and how many operations are held.
+    /// Steps, one millisecond apart, each a batch unless ` + ` stands between them; then the changes in a few words and how
+    /// many operations are held.
     fn check(steps: &str, expected: &str) {
         let mut projection = WarmProjection::default();
         let mut changes = Vec::new();
-        for (i, step) in steps.split(", ").enumerate() {
-            let (no, event) = event(step);
-            let at = At {
-                lsn: Lsn(1),
-                index: 0,
-                no: EventNo(no),
-                now: Millis(i as i64 + 1),
-            };
-            projection.project_event(&at, &event, &mut changes).unwrap();
+        let mut now = 0;
+        for batch in steps.split(", ") {
+            for step in batch.split(" + ") {
+                now += 1;
+                let (no, event) = event(step);
+                let at = At {
+                    lsn: Lsn(1),
+                    index: 0,
+                    no: EventNo(no),
+                    now: Millis(now),
+                };
+                projection.project_event(&at, &event, &mut changes).unwrap();
+            }
             projection.end_batch(&mut changes);
         }
         let words: Vec<_> = changes
@@ -353,12 +397,17 @@ mod tests {
             .map(|change| match change {
                 Change::Tenant(row) => format!("tenant v{}", row.version),
                 Change::Forgotten { through, .. } => format!("forgotten {}", through.0),
+                Change::Answered { row, first } => {
+                    let (answer, at) = (row.answer.name(), row.answered_at.0);
+                    let first = if *first { " at once" } else { "" };
+                    format!("{} {answer} @{at}{first}", row.no.0)
+                }
                 Change::Operation { row, .. } => {
                     let rests = if row.stands() { "" } else { " void" };
                     match &row.state {
                         OperationState::Pending => format!("{} pending{rests}", row.no.0),
                         OperationState::Decided { at, outcome } => {
-                            let rule = match outcome {
+                            let rule = match &**outcome {
                                 OutcomeKind::Refused(refusal) => {
                                     format!(" {}", refusal.rule.name())
                                 }
@@ -392,6 +441,18 @@ mod tests {
             "1 pending, 1 refused quota_exceeded @2 held 0",
         );
         check("submit, ended, denied", "1 pending, 1 ended @2 held 0");
+    }
+
+    #[test]
+    fn what_a_batch_asks_and_answers_is_written_once() {
+        check("submit + reserved + placed", "1 placed @3 at once held 0");
+        check("submit + cancel", "1 pending, 2 pending held 2");
+        check(
+            "submit, cancel + placed + was live",
+            "1 pending, 1 placed @3, 2 cancelled @4 held 0",
+        );
+        check("submit + denied", "1 refused quota_exceeded @2 held 0");
+        check("submit + forget 1 + placed", "forgotten 1 held 0");
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Warm state of admission: SQL stands in the files of this module and nowhere else.
 
+mod answered;
 mod operations;
 
 pub use operations::{StoredOperation, StoredRefusal, operation};
 
-use crate::project::{Change, OperationRow, TenantRow, WarmProjection};
+use crate::project::{AnsweredRow, Change, OperationRow, TenantRow, WarmProjection};
+use answered::Window;
 use chassis::warm::{PgSink, Position, WarmError, WarmState, bigint, insert, merge};
 use ledger::Projection;
 use operations::Operation;
@@ -21,7 +23,14 @@ pub struct AdmissionTables {
 }
 
 /// They are made of the rows, and [`VIEWS`] of them.
-pub const TABLES: &[&Table] = &[Position::TABLE, Tenant::TABLE, Operation::TABLE];
+pub const TABLES: &[&Table] = &[
+    Position::TABLE,
+    Tenant::TABLE,
+    Operation::TABLE,
+    answered::PARTS[0],
+    answered::PARTS[1],
+    Window::TABLE,
+];
 pub const VIEWS: &str = include_str!("store/views.sql");
 
 /// Where the projection's changes go.
@@ -46,21 +55,23 @@ impl WarmState for AdmissionTables {
         }
         merge(tx, &rows.tenants).await?;
         let columns = |row| Operation::of(self.cell, row);
-        let new: Vec<_> = rows.new_operations.into_iter().map(columns).collect();
-        insert(tx, &new).await?;
+        insert(tx, rows.new_operations.into_iter().map(columns)).await?;
         let changed: Vec<_> = rows.operations.into_iter().map(columns).collect();
-        merge(tx, &changed).await
+        merge(tx, &changed).await?;
+        answered::write(tx, rows.answered, &rows.no_more_open, rows.forgotten).await
     }
 
     async fn wipe(&self, tx: &mut PgConnection) -> Result<(), WarmError> {
-        sqlx::query!("TRUNCATE tenants, operations")
-            .execute(tx)
-            .await?;
-        Ok(())
+        sqlx::query!(
+            "TRUNCATE tenants, other_operations, answered_submits_1, answered_submits_2, submit_window"
+        )
+        .execute(&mut *tx)
+        .await?;
+        insert(tx, [Window::fresh(self.cell)]).await
     }
 }
 
-/// A batch with one row per key, as a statement may not touch a row twice.
+/// What a batch writes, without what it forgets again.
 #[derive(Default)]
 struct Rows<'a> {
     forgotten: Option<EventNo>,
@@ -70,6 +81,9 @@ struct Rows<'a> {
     /// That no batch has written before.
     new_operations: Vec<&'a OperationRow>,
     operations: Vec<&'a OperationRow>,
+    answered: Vec<&'a AnsweredRow>,
+    /// Those of them that were written as open operations.
+    no_more_open: Vec<EventNo>,
 }
 
 /// Who may ask.
@@ -85,61 +99,59 @@ pub struct Tenant {
     changed_at: Millis,
 }
 
+impl Tenant {
+    /// Of a tenant's rows the last one counts, since the first.
+    fn note<'a>(row: &'a TenantRow, tenants: &mut BTreeMap<&'a Token, Self>) {
+        let tenant = tenants.entry(&row.tenant).or_insert_with(|| Self {
+            tenant: row.tenant.clone(),
+            version: row.version,
+            created_at: row.at,
+            changed_at: row.at,
+        });
+        tenant.version = row.version;
+        tenant.changed_at = row.at;
+    }
+}
+
 impl<'a> Rows<'a> {
     fn of(changes: &'a [Change]) -> Self {
-        let mut forgotten = None;
-        let mut forgotten_of: BTreeMap<&Token, EventNo> = BTreeMap::new();
+        let mut rows = Self::default();
         let mut tenants: BTreeMap<&Token, Tenant> = BTreeMap::new();
-        let mut operations = BTreeMap::new();
         for change in changes {
             match change {
-                Change::Tenant(TenantRow {
-                    tenant,
-                    version,
-                    at,
-                }) => {
-                    let row = tenants.entry(tenant).or_insert_with(|| Tenant {
-                        tenant: tenant.clone(),
-                        version: *version,
-                        created_at: *at,
-                        changed_at: *at,
-                    });
-                    row.version = *version;
-                    row.changed_at = *at;
+                Change::Tenant(row) => Tenant::note(row, &mut tenants),
+                Change::Operation { row, first: true } => rows.new_operations.push(row),
+                Change::Operation { row, first: false } => rows.operations.push(row),
+                Change::Answered { row, first } => {
+                    rows.answered.push(row);
+                    if !first {
+                        rows.no_more_open.push(row.no);
+                    }
                 }
-                Change::Operation { row, first } => {
-                    operations.insert(row.no, (row, *first));
-                }
-                Change::Forgotten {
-                    through,
-                    slots_of: None,
-                } => forgotten = forgotten.max(Some(*through)),
-                Change::Forgotten {
-                    through,
-                    slots_of: Some(tenant),
-                } => {
-                    let known = forgotten_of.entry(tenant).or_default();
-                    *known = (*known).max(*through);
+                Change::Forgotten { through, slots_of } => {
+                    rows.forget(*through, slots_of.as_ref());
                 }
             }
         }
-        operations.retain(
-            |no, (row, _): &mut (&OperationRow, bool)| match row.by_slots {
-                true => forgotten_of.get(&row.tenant) < Some(no),
-                false => Some(*no) > forgotten,
-            },
-        );
-        let operations = operations.into_values();
-        let (new, others): (Vec<_>, Vec<_>) = operations.partition(|(_, first)| *first);
-        let rows = |operations: Vec<(&'a OperationRow, bool)>| {
-            operations.into_iter().map(|(row, _)| row).collect()
+        rows.tenants = tenants.into_values().collect();
+        let (forgotten, forgotten_of) = (rows.forgotten, &rows.forgotten_of);
+        let stays = |row: &&OperationRow| match row.by_slots {
+            true => forgotten_of.get(&row.tenant) < Some(&row.no),
+            false => Some(row.no) > forgotten,
         };
-        Self {
-            forgotten,
-            forgotten_of,
-            tenants: tenants.into_values().collect(),
-            new_operations: rows(new),
-            operations: rows(others),
+        rows.new_operations.retain(stays);
+        rows.operations.retain(stays);
+        rows.answered.retain(|row| Some(row.no) > forgotten);
+        rows
+    }
+
+    fn forget(&mut self, through: EventNo, slots_of: Option<&'a Token>) {
+        match slots_of {
+            None => self.forgotten = self.forgotten.max(Some(through)),
+            Some(tenant) => {
+                let known = self.forgotten_of.entry(tenant).or_default();
+                *known = (*known).max(through);
+            }
         }
     }
 }
@@ -147,7 +159,7 @@ impl<'a> Rows<'a> {
 async fn forget(tx: &mut PgConnection, through: EventNo) -> Result<(), WarmError> {
     let through = bigint("event_no", through.0)?;
     sqlx::query!(
-        "DELETE FROM operations WHERE event_no <= $1 AND NOT by_slots",
+        "DELETE FROM other_operations WHERE event_no <= $1 AND NOT by_slots",
         through
     )
     .execute(tx)
@@ -161,7 +173,7 @@ async fn forget_of(
     through: EventNo,
 ) -> Result<(), WarmError> {
     sqlx::query!(
-        "DELETE FROM operations WHERE tenant = $1 AND event_no <= $2 AND by_slots",
+        "DELETE FROM other_operations WHERE tenant = $1 AND event_no <= $2 AND by_slots",
         tenant.as_str(),
         bigint("event_no", through.0)?,
     )
@@ -173,16 +185,15 @@ async fn forget_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operation::{OutcomeKind, SubmitState, Verb};
+    use crate::operation::{Answer, Verb};
     use crate::project::OperationState;
-    use vocab::{AllocationNo, EndCause};
 
     fn token(text: &str) -> Token {
         Token::new(text).unwrap()
     }
 
-    fn operation(no: u64, state: OperationState) -> Change {
-        let row = OperationRow {
+    fn pending(no: u64) -> Change {
+        let row = Box::new(OperationRow {
             no: EventNo(no),
             tenant: token("t"),
             operation_id: None,
@@ -191,9 +202,22 @@ mod tests {
             allocation: None,
             by_slots: false,
             requested_at: Millis(0),
-            state,
-        };
+            state: OperationState::Pending,
+        });
         Change::Operation { row, first: true }
+    }
+
+    fn answered(no: u64, first: bool) -> Change {
+        let row = AnsweredRow {
+            no: EventNo(no),
+            tenant: token("t"),
+            operation_id: None,
+            digest: [0; 16],
+            requested_at: Millis(0),
+            answered_at: Millis(9),
+            answer: Answer::Ended,
+        };
+        Change::Answered { row, first }
     }
 
     fn tenant(name: &str, version: u64, at: i64) -> Change {
@@ -204,43 +228,35 @@ mod tests {
         })
     }
 
+    fn forgotten(through: u64) -> Change {
+        Change::Forgotten {
+            through: EventNo(through),
+            slots_of: None,
+        }
+    }
+
     #[test]
-    fn a_batch_has_one_row_per_key() {
-        let ended = OperationState::Decided {
-            at: Millis(9),
-            outcome: OutcomeKind::Submitted {
-                allocation: AllocationNo(3),
-                state: SubmitState::Ended {
-                    cause: EndCause::Cancelled,
-                    at: Millis(9),
-                },
-            },
-        };
+    fn a_batch_does_not_write_what_it_forgets() {
         let changes = [
-            operation(1, OperationState::Pending),
-            operation(3, OperationState::Pending),
+            pending(1),
+            answered(3, true),
+            answered(2, false),
             tenant("a", 1, 5),
-            operation(2, OperationState::Pending),
-            Change::Forgotten {
-                through: EventNo(2),
-                slots_of: None,
-            },
+            answered(4, false),
+            forgotten(2),
             tenant("a", 2, 6),
-            operation(3, ended.clone()),
-            Change::Forgotten {
-                through: EventNo(1),
-                slots_of: None,
-            },
+            pending(5),
+            forgotten(1),
         ];
         let rows = Rows::of(&changes);
         assert_eq!(rows.forgotten, Some(EventNo(2)));
-        let operations: Vec<_> = rows
-            .new_operations
-            .iter()
-            .map(|row| (row.no.0, &row.state))
-            .collect();
-        assert_eq!(operations, [(3, &ended)]);
+        let operations = rows.new_operations.iter().map(|row| row.no.0);
+        assert_eq!(operations.collect::<Vec<_>>(), [5]);
         assert!(rows.operations.is_empty());
+        let answered = rows.answered.iter().map(|row| row.no.0);
+        assert_eq!(answered.collect::<Vec<_>>(), [3, 4]);
+        // The first of them is gone by being forgotten.
+        assert_eq!(rows.no_more_open, [EventNo(2), EventNo(4)]);
         let tenants: Vec<_> = rows
             .tenants
             .iter()

@@ -1,19 +1,17 @@
 //! Admission's tables against a real Postgres.
 
 use admission::{
-    operation::{OutcomeKind, SubmitState, Verb, Waiting},
-    project::{Change, OperationRow, OperationState, TenantRow},
+    operation::{Answer, OutcomeKind, Verb},
+    project::{AnsweredRow, Change, OperationRow, OperationState, TenantRow},
     store,
 };
 use chassis::warm::{
-    WarmError,
+    WarmError, WarmState, schema,
     scratch::{Scratch, check_migration},
 };
 use ledger::{Batch, LedgerId, Sink, SinkError};
 use sqlx::{Executor, PgPool};
-use vocab::{
-    AllocationNo, CellNo, EndCause, EventNo, Lsn, Millis, Refusal, Rule, Token, WaitingReason,
-};
+use vocab::{AllocationNo, CellNo, EventNo, Lsn, Millis, Refusal, Rule, Token};
 
 const CELL: CellNo = CellNo(3);
 const LEDGER: LedgerId = LedgerId(1);
@@ -27,21 +25,14 @@ fn token(text: &str) -> Token {
     Token::new(text).unwrap()
 }
 
+const REQUESTED_AT: Millis = Millis(1_700_000_000_001);
+const DECIDED_AT: Millis = Millis(1_700_000_000_009);
+
 fn decided(outcome: OutcomeKind) -> OperationState {
     OperationState::Decided {
-        at: Millis(1_700_000_000_009),
-        outcome,
+        at: DECIDED_AT,
+        outcome: Box::new(outcome),
     }
-}
-
-fn submitted(state: SubmitState) -> OperationState {
-    let allocation = AllocationNo(1);
-    decided(OutcomeKind::Submitted { allocation, state })
-}
-
-fn placed() -> SubmitState {
-    let (node, gpus) = (token("n"), Vec::new());
-    SubmitState::Placed { node, gpus }
 }
 
 fn row(no: u64, id: &str, verb: Option<Verb>, state: OperationState) -> OperationRow {
@@ -54,7 +45,7 @@ fn row(no: u64, id: &str, verb: Option<Verb>, state: OperationState) -> Operatio
         verb,
         allocation: about.then_some(AllocationNo(1)),
         by_slots: false,
-        requested_at: Millis(1_700_000_000_001),
+        requested_at: REQUESTED_AT,
         state,
     }
 }
@@ -72,12 +63,38 @@ async fn ready(name: &str) -> Scratch {
     scratch
 }
 
-/// Applies behind whatever was applied before.
-/// A row that may have been written before.
-fn changed(row: OperationRow) -> Change {
-    Change::Operation { row, first: false }
+fn written(row: OperationRow, first: bool) -> Change {
+    let row = Box::new(row);
+    Change::Operation { row, first }
 }
 
+/// A row that may have been written before.
+fn changed(row: OperationRow) -> Change {
+    written(row, false)
+}
+
+/// A submit that was not written before.
+fn answered(no: u64, id: &str, answer: Answer) -> Change {
+    let row = AnsweredRow {
+        no: EventNo(no),
+        tenant: token("t"),
+        operation_id: Some(token(id)),
+        digest: [9; 16],
+        requested_at: REQUESTED_AT,
+        answered_at: DECIDED_AT,
+        answer,
+    };
+    Change::Answered { row, first: true }
+}
+
+fn forgotten(no: u64) -> Change {
+    Change::Forgotten {
+        through: EventNo(no),
+        slots_of: None,
+    }
+}
+
+/// Applies behind whatever was applied before.
 async fn apply(pool: &PgPool, changes: Vec<Change>) -> Result<(), SinkError> {
     let mut sink = store::sink(pool.clone(), CELL);
     let after = sink.resume(LEDGER).await?.through;
@@ -103,18 +120,6 @@ async fn every_outcome_is_read_as_it_was_written() {
     let pool = scratch.pool();
     let cases = [
         (Some(Verb::Submit), OperationState::Pending),
-        (Some(Verb::Submit), submitted(placed())),
-        (
-            Some(Verb::Submit),
-            submitted(SubmitState::Waiting(Waiting::of(WaitingReason::NoRoomNow))),
-        ),
-        (
-            Some(Verb::Submit),
-            submitted(SubmitState::Ended {
-                cause: EndCause::Cancelled,
-                at: Millis(7),
-            }),
-        ),
         (Some(Verb::Submit), refused(Rule::QuotaExceeded, 8, 9)),
         (Some(Verb::Cancel), OperationState::Pending),
         (
@@ -167,12 +172,10 @@ async fn every_outcome_is_read_as_it_was_written() {
     for (no, (verb, state, first)) in (1..).zip(ways) {
         let id = format!("op{no}");
         let row = row(no, &id, verb, state.clone());
-        apply(&pool, vec![Change::Operation { row, first }])
-            .await
-            .unwrap();
+        apply(&pool, vec![written(row, first)]).await.unwrap();
         let found = operation(&pool, &id).await.unwrap();
         assert_eq!(found.verb.as_deref(), verb.map(Verb::name));
-        assert_eq!(found.requested_at, Millis(1_700_000_000_001));
+        assert_eq!(found.requested_at, REQUESTED_AT);
         let about = matches!(verb, Some(Verb::Submit | Verb::Cancel));
         assert_eq!(found.allocation, about.then(|| AllocationNo(1).id(CELL)));
         match state {
@@ -182,7 +185,7 @@ async fn every_outcome_is_read_as_it_was_written() {
             OperationState::Decided { at, outcome } => {
                 assert_eq!(found.state, outcome.name());
                 assert_eq!(found.decided_at, Some(at));
-                let (version, refusal) = match outcome {
+                let (version, refusal) = match *outcome {
                     OutcomeKind::Applied { version } => (Some(version), None),
                     OutcomeKind::Refused(refusal) => (None, Some(refusal)),
                     _ => (None, None),
@@ -204,46 +207,183 @@ async fn every_outcome_is_read_as_it_was_written() {
 async fn an_id_stands_for_one_operation_until_it_is_forgotten() {
     let scratch = ready("ops_once").await;
     let pool = scratch.pool();
-    let submit = |no, state| changed(row(no, "op", Some(Verb::Submit), state));
+    let submit = |no| changed(row(no, "op", Some(Verb::Submit), OperationState::Pending));
     let conflict = changed(row(2, "op", None, refused(Rule::OperationConflict, 0, 0)));
-    apply(
-        &pool,
-        vec![
-            submit(1, OperationState::Pending),
-            conflict,
-            submit(1, submitted(placed())),
-        ],
-    )
-    .await
-    .unwrap();
+    apply(&pool, vec![submit(1), conflict]).await.unwrap();
     let found = operation(&pool, "op").await.unwrap();
-    assert_eq!((found.no, found.state.as_str()), (EventNo(1), "placed"));
+    assert_eq!((found.no, found.state.as_str()), (EventNo(1), "pending"));
 
     // A second outcome for the same id would break the promise.
-    let again = apply(&pool, vec![submit(3, OperationState::Pending)]).await;
+    let again = apply(&pool, vec![submit(3)]).await;
     match again {
-        Err(SinkError::Unavailable(why)) => assert!(why.contains("operations_one_stands"), "{why}"),
+        Err(SinkError::Unavailable(why)) => {
+            assert!(why.contains("other_operations_one_stands"), "{why}");
+        }
         other => panic!("{other:?}"),
     }
-    let forgotten = Change::Forgotten {
-        through: EventNo(2),
-        slots_of: None,
-    };
-    apply(&pool, vec![forgotten, submit(3, OperationState::Pending)])
-        .await
-        .unwrap();
+    apply(&pool, vec![forgotten(2), submit(3)]).await.unwrap();
     assert_eq!(operation(&pool, "op").await.unwrap().no, EventNo(3));
-    let count: i64 = sqlx::query_scalar("SELECT count(*) FROM operations")
-        .fetch_one(&pool)
-        .await
-        .unwrap();
-    assert_eq!(count, 1);
+    assert_eq!(shown(&pool).await, [3]);
     assert_eq!(
         store::operation(&pool, &token("other"), &token("op"))
             .await
             .unwrap(),
         None
     );
+    scratch.close().await;
+}
+
+/// The numbers of the operations that people see.
+async fn shown(pool: &PgPool) -> Vec<i64> {
+    sqlx::query_scalar("SELECT event_no FROM operations ORDER BY event_no")
+        .fetch_all(pool)
+        .await
+        .unwrap()
+}
+
+/// Rows that are there, shown or not: open operations and others, and the two parts.
+async fn stored(pool: &PgPool) -> (i64, i64, i64) {
+    sqlx::query_as(
+        "SELECT (SELECT count(*) FROM other_operations), (SELECT count(*) FROM answered_submits_1),
+                (SELECT count(*) FROM answered_submits_2)",
+    )
+    .fetch_one(pool)
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn every_answer_is_read_as_it_was_written() {
+    let scratch = ready("ops_answers").await;
+    let pool = scratch.pool();
+    for (no, answer) in (1..).zip(Answer::ALL) {
+        apply(&pool, vec![answered(no, answer.name(), answer)])
+            .await
+            .unwrap();
+        let found = operation(&pool, answer.name()).await.unwrap();
+        let expected = store::StoredOperation {
+            no: EventNo(no),
+            verb: Some("submit".to_owned()),
+            state: answer.name().to_owned(),
+            allocation: Some(AllocationNo(no).id(CELL)),
+            version: None,
+            refusal: None,
+            lease: None,
+            fencing_token: None,
+            deadline_slot: None,
+            allocations: None,
+            requested_at: REQUESTED_AT,
+            decided_at: Some(DECIDED_AT),
+        };
+        assert_eq!(found, expected);
+    }
+    assert_eq!(stored(&pool).await, (0, 3, 0));
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn a_submit_that_is_answered_later_is_open_until_then() {
+    let scratch = ready("ops_later").await;
+    let pool = scratch.pool();
+    let open = row(1, "op", Some(Verb::Submit), OperationState::Pending);
+    apply(&pool, vec![written(open, true)]).await.unwrap();
+    assert_eq!(stored(&pool).await, (1, 0, 0));
+    assert_eq!(operation(&pool, "op").await.unwrap().state, "pending");
+    let Change::Answered { row, .. } = answered(1, "op", Answer::Placed) else {
+        unreachable!("as it was made");
+    };
+    apply(&pool, vec![Change::Answered { row, first: false }])
+        .await
+        .unwrap();
+    assert_eq!(stored(&pool).await, (0, 1, 0));
+    assert_eq!(operation(&pool, "op").await.unwrap().state, "placed");
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn what_is_forgotten_is_shown_no_more_and_leaves_by_the_part() {
+    let scratch = ready("ops_parts").await;
+    let pool = scratch.pool();
+    let placed = |no: u64| answered(no, &format!("op{no}"), Answer::Placed);
+    apply(&pool, vec![placed(1), placed(5), placed(9)])
+        .await
+        .unwrap();
+    // The row is there and not shown; new ones go into the other part, which is empty. The id may be used again.
+    apply(
+        &pool,
+        vec![forgotten(5), placed(12), answered(13, "op5", Answer::Ended)],
+    )
+    .await
+    .unwrap();
+    assert_eq!(stored(&pool).await, (0, 3, 2));
+    assert_eq!(shown(&pool).await, [9, 12, 13]);
+    assert_eq!(operation(&pool, "op1").await, None);
+    assert_eq!(operation(&pool, "op5").await.unwrap().no, EventNo(13));
+    apply(&pool, vec![forgotten(8), placed(15)]).await.unwrap();
+    assert_eq!(stored(&pool).await, (0, 3, 3));
+    assert_eq!(shown(&pool).await, [9, 12, 13, 15]);
+
+    // Somebody reads it: it is emptied another time.
+    let mut reader = pool.begin().await.unwrap();
+    sqlx::query("SELECT count(*) FROM answered_submits_1")
+        .execute(&mut *reader)
+        .await
+        .unwrap();
+    apply(&pool, vec![forgotten(12), placed(20)]).await.unwrap();
+    assert_eq!(stored(&pool).await, (0, 3, 4));
+    reader.rollback().await.unwrap();
+    apply(&pool, vec![forgotten(13), placed(21)]).await.unwrap();
+    assert_eq!(stored(&pool).await, (0, 1, 4));
+    assert_eq!(shown(&pool).await, [15, 20, 21]);
+
+    // Another ledger begins with nothing.
+    let mut sink = store::sink(pool.clone(), CELL);
+    sink.resume(LedgerId(2)).await.unwrap();
+    assert_eq!(stored(&pool).await, (0, 0, 0));
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn an_operation_id_is_found_by_an_index_of_each_table() {
+    let scratch = ready("ops_indexes").await;
+    let pool = scratch.pool();
+    let mut tx = pool.begin().await.unwrap();
+    tx.execute("SET LOCAL enable_seqscan = off").await.unwrap();
+    let plan: Vec<String> = sqlx::query_scalar(
+        "EXPLAIN SELECT state FROM operations WHERE tenant = 't' AND operation_id = 'op' AND stands",
+    )
+    .fetch_all(&mut *tx)
+    .await
+    .unwrap();
+    let plan = plan.join("\n");
+    for index in [
+        "other_operations_one_stands",
+        "answered_submits_1_by_operation_id",
+        "answered_submits_2_by_operation_id",
+    ] {
+        assert!(plan.contains(index), "{plan}");
+    }
+    tx.rollback().await.unwrap();
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn tables_of_an_older_version_give_way() {
+    let scratch = Scratch::open("ops_older").await;
+    let pool = scratch.pool();
+    pool.execute("CREATE TABLE operations (event_no bigint PRIMARY KEY, state text)")
+        .await
+        .unwrap();
+    let mut sink = store::sink(pool.clone(), CELL);
+    assert_eq!(sink.resume(LEDGER).await.unwrap().through, Lsn(0));
+    apply(&pool, vec![answered(1, "op", Answer::Placed)])
+        .await
+        .unwrap();
+    assert_eq!(shown(&pool).await, [1]);
+    let mut connection = pool.acquire().await.unwrap();
+    let drifts = schema::diff(&mut connection, store::AdmissionTables::DDL).await;
+    assert_eq!(drifts.unwrap(), []);
+    drop(connection);
     scratch.close().await;
 }
 
@@ -321,13 +461,19 @@ async fn impossible_rows_are_refused() {
     .await
     .unwrap();
     let cases = [
-        (1, "digest = '\\x00'", "operations_digest_check"),
-        (1, "state = 'placed'", "decided_when_not_pending"),
+        (1, "digest = '\\x00'", "other_operations_digest_check"),
+        (1, "state = 'refused'", "decided_when_not_pending"),
         (1, "decided_at = now()", "decided_when_not_pending"),
         (
             1,
             "state = 'cancelled', decided_at = now()",
             "state_fits_verb",
+        ),
+        // It would be among the answered.
+        (
+            1,
+            "state = 'placed', decided_at = now()",
+            "other_operations_state_check",
         ),
         (1, "allocation_id = NULL", "allocation_of_submit_or_cancel"),
         (1, "verb = NULL", "state_fits_verb"),
@@ -338,14 +484,14 @@ async fn impossible_rows_are_refused() {
             "allocation_id = gen_random_uuid()",
             "verb_known_unless_refused",
         ),
-        (2, "rule_actual = -1", "operations_rule_actual_check"),
-        (3, "verb = 'drop'", "operations_verb_check"),
-        (3, "state = 'lost'", "operations_state_check"),
+        (2, "rule_actual = -1", "other_operations_rule_actual_check"),
+        (3, "verb = 'drop'", "other_operations_verb_check"),
+        (3, "state = 'lost'", "other_operations_state_check"),
         (3, "version = NULL", "version_when_applied"),
-        (3, "version = 0", "operations_version_check"),
+        (3, "version = 0", "other_operations_version_check"),
     ];
     for (no, change, constraint) in cases {
-        let update = format!("UPDATE operations SET {change} WHERE event_no = {no}");
+        let update = format!("UPDATE other_operations SET {change} WHERE event_no = {no}");
         let error = WarmError::from(pool.execute(&*update).await.unwrap_err());
         assert_eq!(error.constraint(), Some(constraint), "{change}");
     }

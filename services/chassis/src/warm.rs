@@ -13,7 +13,7 @@ pub mod scratch;
 
 pub use fault::WarmError;
 pub use position::Position;
-pub use rows::{insert, merge, update};
+pub use rows::{insert, insert_into, merge, update};
 pub use table::{Moment, OutOfRange, bigint, unsigned};
 
 use ledger::{Batch, Digest, LedgerId, Resume, Sink, SinkError, Witness};

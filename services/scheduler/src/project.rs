@@ -14,7 +14,7 @@ pub use named::{HeldRow, ResourceRow, SpaceRow};
 pub use setting::{ReservationRow, ReservationState, SettingRow};
 pub use state::{AllocationState, Place, Preemption, Stop};
 use vocab::fact::{
-    AllocationRequested, Applied, ReservationDecided, ReservationSet, ResourceAsked,
+    AllocationRequested, Applied, Inputs, ReservationDecided, ReservationSet, ResourceAsked,
 };
 use vocab::inputs;
 
@@ -22,7 +22,7 @@ use crate::domain::Named;
 use ledger::{Batching, IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use vocab::{AllocationNo, At, LifeFact, Token};
+use vocab::{AllocationNo, At, Event, LifeFact, Token};
 
 /// One row to be written. Of what it replaces the last one counts; entries only add up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,56 +42,99 @@ pub struct Written {
     pub row: AllocationRow,
     /// No batch has written it before.
     pub first: bool,
+    /// The batch before left it in the queue.
+    pub waited: bool,
     /// What was said of it in the batch that is said of every allocation once, as [`Entries`]: it stands in the row.
     pub told: Vec<u8>,
 }
 
-/// What a batch has to write of an allocation.
-#[derive(Debug, Clone, Default)]
+/// An allocation that has not ended, and what the batch has to write of it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+struct Live {
+    row: AllocationRow,
+    /// None: nothing.
+    #[serde(skip)]
+    changed: Option<Changed>,
+}
+
+#[derive(Debug, Default)]
 struct Changed {
     first: bool,
+    waited: bool,
     told: Vec<u8>,
-    /// The last row of one that is not live any more.
-    over: Option<AllocationRow>,
+}
+
+impl Live {
+    fn written(row: AllocationRow, changed: Changed) -> Change {
+        Change::Allocation(Box::new(Written {
+            row,
+            first: changed.first,
+            waited: changed.waited,
+            told: changed.told,
+        }))
+    }
 }
 
 /// Folds the ledger into rows; holds the allocations that have not ended, the reservations, and the named resources.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct WarmProjection {
-    live: BTreeMap<AllocationNo, AllocationRow>,
+    live: BTreeMap<AllocationNo, Live>,
     reservations: BTreeMap<Token, ReservationRow>,
     named: Named,
+    /// Those that the batch has changed, each once; some have ended since.
     #[serde(skip)]
-    changed: BTreeMap<AllocationNo, Changed>,
+    changed: Vec<AllocationNo>,
 }
 
 impl WarmProjection {
+    fn requested(&mut self, at: &At, fact: &AllocationRequested) {
+        let row = AllocationRow::requested(at, &fact.operation.tenant, &fact.spec);
+        let changed = Some(Changed {
+            first: true,
+            ..Changed::default()
+        });
+        self.changed.push(row.allocation);
+        self.live.insert(row.allocation, Live { row, changed });
+    }
+
+    /// `fact` is `life` as the ledger has it.
     fn turn(
         &mut self,
         at: &At,
         life: LifeFact<'_>,
+        fact: &Event,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
         let allocation = life.allocation();
-        let Some(row) = self.live.get_mut(&allocation) else {
+        let Some(Live { row, changed }) = self.live.get_mut(&allocation) else {
             return match life.may_come_after_the_end() {
                 true => Ok(()),
                 false => Err(IllegalEvent::new("not live", &life)),
             };
         };
+        let changed = changed.get_or_insert_with(|| {
+            self.changed.push(allocation);
+            Changed {
+                waited: row.state.waits_for_a_place(),
+                ..Changed::default()
+            }
+        });
         let attempts = row.attempts;
         let preempted = row.turn(at, life)?;
         out.extend(preempted.map(|row| Change::Preemption(Box::new(row))));
-        let over = row.state.stage().is_over();
-        let changed = self.changed.entry(allocation).or_default();
-        if over {
-            changed.over = self.live.remove(&allocation);
-        }
-        match Entry::of(at, life) {
-            Some(entry) if is_told_once(entry.said(), attempts) => {
-                Entries::add(&entry, &mut changed.told);
+        if let Some(said) = Said::of(fact) {
+            if is_told_once(said, attempts) {
+                Entries::add(at, fact, &mut changed.told);
+            } else {
+                let entry = Entry::new(Position::of(at), at.now, fact.clone());
+                out.extend(entry.map(|entry| Change::Entry(Box::new(entry))));
             }
-            entry => out.extend(entry.map(|entry| Change::Entry(Box::new(entry)))),
+        }
+        if row.state.stage().is_over()
+            && let Some(Live { row, changed }) = self.live.remove(&allocation)
+        {
+            out.push(Live::written(row, changed.unwrap_or_default()));
         }
         Ok(())
     }
@@ -183,12 +226,8 @@ impl Projection for WarmProjection {
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
         match input {
-            Input::LifeFact(life) => return self.turn(at, life, out),
-            Input::AllocationRequested(AllocationRequested { operation, spec }) => {
-                let row = AllocationRow::requested(at, &operation.tenant, spec);
-                self.changed.entry(row.allocation).or_default().first = true;
-                self.live.insert(row.allocation, row);
-            }
+            Input::LifeFact(life) => return self.turn(at, life, &life.to_event(), out),
+            Input::AllocationRequested(fact) => self.requested(at, fact),
             Input::PendingGroupExplained(pending_group) => {
                 let entry = Entry::of(at, Said::PendingGroupExplained(pending_group));
                 out.extend(entry.map(|entry| Change::Entry(Box::new(entry))));
@@ -255,16 +294,27 @@ impl Projection for WarmProjection {
         Ok(())
     }
 
+    /// A fact of a life is written as it is, and not copied for that.
+    fn project_event(
+        &mut self,
+        at: &At,
+        event: &Event,
+        out: &mut Vec<Change>,
+    ) -> Result<(), IllegalEvent> {
+        match Input::of(event) {
+            Some(Input::LifeFact(life)) => self.turn(at, life, event, out),
+            Some(input) => self.project(at, input, out),
+            None => Ok(()),
+        }
+    }
+
     /// An allocation's rows of one batch are one row.
     fn end_batch(&mut self, out: &mut Vec<Change>) {
-        for (allocation, changed) in std::mem::take(&mut self.changed) {
-            let live = || self.live.get(&allocation).cloned();
-            if let Some(row) = changed.over.or_else(live) {
-                out.push(Change::Allocation(Box::new(Written {
-                    row,
-                    first: changed.first,
-                    told: changed.told,
-                })));
+        for allocation in self.changed.drain(..) {
+            if let Some(Live { row, changed }) = self.live.get_mut(&allocation)
+                && let Some(changed) = changed.take()
+            {
+                out.push(Live::written(row.clone(), changed));
             }
         }
     }

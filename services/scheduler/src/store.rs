@@ -21,9 +21,7 @@ pub use queues::{Held, QueueState, Share, queues};
 pub use reservations::reservations;
 
 use crate::project::{Change, WarmProjection, Written};
-use chassis::warm::{
-    OutOfRange, PgSink, Position, ROWS_MAX, WarmError, WarmState, insert, merge, update,
-};
+use chassis::warm::{PgSink, Position, WarmError, WarmState, insert, merge, update};
 use ledger::Projection;
 use sqlx::{PgConnection, PgPool};
 use std::collections::BTreeMap;
@@ -58,49 +56,40 @@ pub const TABLES: &[&Table] = &[
 pub const VIEWS: &str = include_str!("store/views.sql");
 
 impl SchedulerTables {
-    fn allocations<'a>(
-        &self,
-        written: &[&'a Written],
-    ) -> Result<Vec<allocations::Record<'a>>, OutOfRange> {
-        let written = written.iter();
-        written
-            .map(|one| allocations::Record::of(self.cell, one))
-            .collect()
-    }
-
     /// What was requested and is over within one batch has one row, among those that are over; only what lives longer has
-    /// one among the live, and one in the queue.
+    /// one among the live, and one in the queue while it waits.
     async fn write_allocations(
         &self,
         tx: &mut PgConnection,
-        written: Vec<&Written>,
+        written: &[&Written],
     ) -> Result<(), WarmError> {
-        let (over, live): (Vec<_>, Vec<_>) = written
-            .into_iter()
-            .partition(|written| written.row.state.stage().is_over());
-        let (first, changed): (Vec<&Written>, Vec<_>) =
-            live.into_iter().partition(|written| written.first);
-        insert(tx, &self.allocations(&first)?).await?;
-        update(tx, &self.allocations(&changed)?).await?;
-        let were_live = over.iter().copied().filter(|written| !written.first);
-        let were_live: Vec<&Written> = were_live.collect();
-        let ids = were_live
-            .iter()
-            .map(|written| written.row.allocation.id(self.cell).0);
+        let all = written.iter().copied();
+        let (over, live): (Vec<&Written>, Vec<_>) =
+            all.partition(|one| one.row.state.stage().is_over());
+        let (new, changed): (Vec<&Written>, Vec<_>) = live.into_iter().partition(|one| one.first);
+        let record = |one| allocations::Record::of(self.cell, one);
+        insert(tx, new.into_iter().map(record)).await?;
+        let changed: Vec<_> = changed.into_iter().map(record).collect();
+        update(tx, &changed).await?;
+        let were_live = over.iter().filter(|one| !one.first);
+        let ids = were_live.map(|one| one.row.allocation.id(self.cell).0);
         let said = allocations::leave(tx, &ids.collect::<Vec<_>>()).await?;
-        ended::write(tx, self.cell, &over, said).await?;
-        for written in first.chunks(ROWS_MAX) {
-            queue::upsert(tx, self.cell, written).await?;
-        }
-        for written in changed.chunks(ROWS_MAX) {
-            queue::upsert(tx, self.cell, written).await?;
-            queue::leave(tx, self.cell, written).await?;
-        }
-        for written in were_live.chunks(ROWS_MAX) {
-            queue::leave(tx, self.cell, written).await?;
-        }
-        Ok(())
+        ended::write(tx, self.cell, &over, &said).await?;
+        queue::write(tx, self.cell, written).await
     }
+}
+
+/// One for each allocation, by number: of those of one the last.
+fn last_of_each<'a>(mut written: Vec<&'a Written>) -> Vec<&'a Written> {
+    written.sort_by_key(|one| one.row.allocation);
+    written.dedup_by(|later, kept| {
+        let same = later.row.allocation == kept.row.allocation;
+        if same {
+            *kept = *later;
+        }
+        same
+    });
+    written
 }
 
 /// Where the projection's changes go.
@@ -116,16 +105,14 @@ impl WarmState for SchedulerTables {
 
     async fn write(&self, tx: &mut PgConnection, changes: &[Change]) -> Result<(), WarmError> {
         // A statement may not touch a row twice: of what replaces a row only the last is written.
-        let mut allocations = BTreeMap::new();
+        let mut allocations = Vec::new();
         let mut preemptions = BTreeMap::new();
         let mut entries = Vec::new();
         let mut settings = Vec::new();
         let mut named = named::Rows::default();
         for change in changes {
             match change {
-                Change::Allocation(written) => {
-                    allocations.insert(written.row.allocation, &**written);
-                }
+                Change::Allocation(written) => allocations.push(&**written),
                 Change::Preemption(row) => {
                     preemptions.insert(row.preemption.position, &**row);
                 }
@@ -136,7 +123,7 @@ impl WarmState for SchedulerTables {
                 Change::Space(row) => named.space(row),
             }
         }
-        self.write_allocations(tx, allocations.into_values().collect())
+        self.write_allocations(tx, &last_of_each(allocations))
             .await?;
         let preemptions = preemptions.into_values();
         let preemptions = preemptions.map(|row| preemptions::Record::of(self.cell, row));

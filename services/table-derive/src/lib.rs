@@ -253,7 +253,7 @@ mod tests {
         refused("struct A { a: u32 }", "a name is missing: `name = \"…\"`");
         refused(
             "#[table(name = \"a\")] struct A { a: u32 }",
-            "a primary key is missing: `key(…)`",
+            "a primary key is missing: `key(…)`, or else `keyless`",
         );
         refused(
             "#[table(name = \"a\", key(b))] struct A { a: u32 }",

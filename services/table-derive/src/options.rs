@@ -10,6 +10,7 @@ pub struct OfTable {
     /// It is a table of ClickHouse.
     pub clickhouse: Option<Clickhouse>,
     pub key: Vec<Ident>,
+    pub keyless: bool,
     pub checks: Vec<(Ident, String)>,
     pub indexes: Vec<Index>,
     pub with: Option<String>,
@@ -66,6 +67,7 @@ impl OfTable {
             name: String::new(),
             clickhouse: None,
             key: Vec::new(),
+            keyless: false,
             checks: Vec::new(),
             indexes: Vec::new(),
             with: None,
@@ -82,6 +84,7 @@ impl OfTable {
                 Some("with") => table.with = Some(text(&meta)?),
                 Some("fixed") => table.fixed = true,
                 Some("key") => table.key = columns(&meta)?,
+                Some("keyless") => table.keyless = true,
                 Some("check") => table.checks.push(check(&meta)?),
                 Some("index") => table.indexes.push(Index::parse(&meta)?),
                 _ => return Err(unknown(&meta)),
@@ -92,7 +95,9 @@ impl OfTable {
         table.name = name.ok_or_else(|| missing("a name is missing: `name = \"…\"`"))?;
         match (&table.clickhouse, of_postgres) {
             (Some(_), Some(other)) => Err(Error::new_spanned(other, "this is of Postgres")),
-            (None, _) if table.key.is_empty() => Err(missing("a primary key is missing: `key(…)`")),
+            (None, _) if table.key.is_empty() != table.keyless => Err(missing(
+                "a primary key is missing: `key(…)`, or else `keyless`",
+            )),
             _ => Ok(table),
         }
     }

@@ -17,10 +17,12 @@ pub fn ddl(tables: &[&Table]) -> String {
 fn create(table: &Table) -> String {
     let name = table.name;
     let columns = table.columns.iter().map(column);
-    let key = format!(
-        "CONSTRAINT {name}_pkey PRIMARY KEY ({})",
-        table.key.join(", ")
-    );
+    let key = (!table.key.is_empty()).then(|| {
+        format!(
+            "CONSTRAINT {name}_pkey PRIMARY KEY ({})",
+            table.key.join(", ")
+        )
+    });
     let of_columns = table
         .columns
         .iter()
@@ -30,7 +32,7 @@ fn create(table: &Table) -> String {
         .iter()
         .map(|check| format!("CONSTRAINT {} CHECK ({})", check.name, check.holds));
     let parts: Vec<String> = columns
-        .chain([key])
+        .chain(key)
         .chain(of_columns)
         .chain(checks)
         .collect();

@@ -8,7 +8,7 @@ pub struct Table {
     pub comment: &'static str,
     /// In the order of the row's fields.
     pub columns: &'static [Column],
-    /// The primary key.
+    /// The primary key; none of a table whose rows are only ever inserted, and never found by one.
     pub key: &'static [&'static str],
     pub checks: &'static [Check],
     pub indexes: &'static [Index],

@@ -20,6 +20,14 @@ pub trait Row {
     fn write(&self, out: &mut impl Values) -> Result<(), RowError>;
 }
 
+impl<R: Row> Row for &R {
+    const TABLE: &'static Table = R::TABLE;
+
+    fn write(&self, out: &mut impl Values) -> Result<(), RowError> {
+        R::write(self, out)
+    }
+}
+
 /// Takes the values of rows.
 pub trait Values {
     fn value<V: Value>(&mut self, column: &'static str, value: &V) -> Result<(), RowError>;
@@ -102,17 +110,21 @@ impl Values for CopyBytes {
     }
 }
 
-/// Rows as the data of [`copy_statement`].
-pub fn copy<R: Row>(rows: &[R]) -> Result<Vec<u8>, RowError> {
+/// Rows as the data of [`copy_statement`]; none if there are none.
+pub fn copy<R: Row>(rows: impl IntoIterator<Item = R>) -> Result<Option<Vec<u8>>, RowError> {
     // A table has at most 1,600 columns.
     let columns = R::TABLE.columns.len() as i16;
+    let mut rows = rows.into_iter().peekable();
+    if rows.peek().is_none() {
+        return Ok(None);
+    }
     let mut bytes = CopyBytes(HEADER.to_vec());
     for row in rows {
         bytes.0.extend_from_slice(&columns.to_be_bytes());
         row.write(&mut bytes)?;
     }
     bytes.0.extend_from_slice(&END.to_be_bytes());
-    Ok(bytes.0)
+    Ok(Some(bytes.0))
 }
 
 fn names<'c>(columns: impl IntoIterator<Item = &'c Column>) -> String {
@@ -238,6 +250,7 @@ impl Arrays {
     }
 
     fn write<R: Row>(rows: &[R], only_changes: bool) -> Result<PgArguments, RowError> {
+        const { assert!(!R::TABLE.key.is_empty(), "found by its key") };
         let mut arrays = Self {
             table: R::TABLE,
             only_changes,

@@ -1,6 +1,6 @@
-//! What became of an operation, as the table `operations` has it.
+//! What became of an operation, as the view `operations` has it.
 //!
-//! The table has no more than a person asks for. It cannot tell the outcome's position, nor where an allocation was placed
+//! The view has no more than a person asks for. It cannot tell the outcome's position, nor where an allocation was placed
 //! or why it waits: repeating the operation can, and so can the verb `allocation`.
 
 use crate::store::{self, StoredOperation, StoredRefusal};
@@ -69,7 +69,7 @@ fn result(found: &StoredOperation) -> Option<Reply> {
             state,
         })
     };
-    // What a state has beside it, the table's constraints say.
+    // What a state has beside it, the tables' constraints say.
     let fencing_token = found.fencing_token.unwrap_or_default();
     let allocations = found.allocations.unwrap_or_default();
     Some(match found.state.as_str() {

@@ -1,4 +1,4 @@
-//! The table `operations`.
+//! The table `other_operations`, and an operation as the view `operations` has it.
 
 use crate::operation::{OutcomeKind, Verb};
 use crate::project::{OperationRow, OperationState};
@@ -8,9 +8,10 @@ use table::{Table, Wide};
 use uuid::Uuid;
 use vocab::{AllocationId, CellNo, EventNo, Millis, Refusal, Token};
 
-/// What was asked, and what became of it. Rows leave when their retention window is over.
+/// What was asked, and what became of it, but for submits that are answered. Rows leave when their retention window is over,
+/// or when the submit is answered.
 #[derive(Table)]
-#[table(name = "operations", key(event_no))]
+#[table(name = "other_operations", key(event_no))]
 #[table(check(decided_when_not_pending, "(state = 'pending') = (decided_at IS NULL)"))]
 #[table(check(
     refused_by_a_rule,
@@ -29,7 +30,7 @@ use vocab::{AllocationId, CellNo, EventNo, Millis, Refusal, Token};
 #[table(check(
     state_fits_verb,
     "CASE verb
-         WHEN 'submit' THEN state IN ('pending', 'placed', 'waiting', 'ended', 'refused')
+         WHEN 'submit' THEN state IN ('pending', 'refused')
          WHEN 'cancel' THEN state IN ('pending', 'cancelled', 'refused')
          WHEN 'cancel_job_set' THEN state IN ('pending', 'job_set_cancelled', 'refused')
          WHEN 'set_priority' THEN state IN ('pending', 'priority_set', 'refused')
@@ -58,7 +59,7 @@ use vocab::{AllocationId, CellNo, EventNo, Millis, Refusal, Token};
     slots_of_resources,
     "NOT by_slots OR verb IN ('create_resource', 'acquire', 'confirm', 'release', 'revoke', 'reclaim')"
 ))]
-// One outcome for an operation id, within its retention window.
+// One outcome for an operation id, within its retention window, among these.
 #[table(index(
     one_stands,
     unique,
@@ -88,7 +89,7 @@ pub struct Operation<'a> {
     )]
     verb: Option<&'static str>,
     #[table(
-        check = "state IN ('pending', 'placed', 'waiting', 'ended', 'cancelled', 'applied', 'refused', 'job_set_cancelled', 'priority_set', 'created', 'granted', 'confirmed', 'released', 'revoked', 'reclaimed')"
+        check = "state IN ('pending', 'cancelled', 'applied', 'refused', 'job_set_cancelled', 'priority_set', 'created', 'granted', 'confirmed', 'released', 'revoked', 'reclaimed')"
     )]
     state: &'static str,
     /// The allocation that it made or that it is about.
@@ -199,7 +200,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// An operation as the table has it.
+/// An operation as the view has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredOperation {
     pub no: EventNo,
@@ -235,8 +236,8 @@ pub async fn operation(
     operation_id: &Token,
 ) -> Result<Option<StoredOperation>, WarmError> {
     let record = sqlx::query!(
-        r#"SELECT event_no, verb, state, allocation_id, version, rule, subject, rule_limit::text AS rule_limit,
-                  rule_actual::text AS rule_actual, requested_at AS "requested_at: Moment",
+        r#"SELECT event_no AS "event_no!", verb, state AS "state!", allocation_id, version, rule, subject, rule_limit::text AS rule_limit,
+                  rule_actual::text AS rule_actual, requested_at AS "requested_at!: Moment",
                   decided_at AS "decided_at: Moment", lease_id, fencing_token, deadline_slot::text AS deadline_slot,
                   allocations
            FROM operations WHERE tenant = $1 AND operation_id = $2 AND stands"#,
@@ -263,7 +264,7 @@ pub async fn operation(
                 actual: number("rule_actual", actual)?,
             })
         }
-        // All or none of them, by the table's own check.
+        // All or none of them, by a check of the table that has it.
         _ => None,
     };
     Ok(Some(StoredOperation {

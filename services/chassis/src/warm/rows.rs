@@ -2,16 +2,26 @@
 
 use super::{ROWS_MAX, WarmError};
 use sqlx::PgConnection;
-use table::{Arrays, Row};
+use table::{Arrays, Row, Table};
 
 /// Rows that are not there yet. COPY takes half of the server's time of an `INSERT … UNNEST`, but knows no conflict.
-pub async fn insert<R: Row>(tx: &mut PgConnection, rows: &[R]) -> Result<(), WarmError> {
-    if rows.is_empty() {
+pub async fn insert<R: Row>(
+    tx: &mut PgConnection,
+    rows: impl IntoIterator<Item = R>,
+) -> Result<(), WarmError> {
+    insert_into(tx, R::TABLE, rows).await
+}
+
+/// The same, into a table of another name with the same columns.
+pub async fn insert_into<R: Row>(
+    tx: &mut PgConnection,
+    table: &Table,
+    rows: impl IntoIterator<Item = R>,
+) -> Result<(), WarmError> {
+    let Some(bytes) = table::copy(rows)? else {
         return Ok(());
-    }
-    let bytes = table::copy(rows)?;
-    let statement = table::copy_statement(R::TABLE);
-    let mut copy = tx.copy_in_raw(&statement).await?;
+    };
+    let mut copy = tx.copy_in_raw(&table::copy_statement(table)).await?;
     copy.send(bytes).await?;
     copy.finish().await?;
     Ok(())

@@ -2,11 +2,11 @@
 
 use super::{
     entry::{Over, PreemptionRow},
-    state::{AllocationState, Place, Preemption},
+    state::AllocationState,
 };
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 use vocab::fact::{AllocationEnded, AllocationReprioritised, AllocationRequeued};
 use vocab::{AllocationNo, AllocationSpec, At, EndCause, LifeFact, Lsn, Millis, Token};
 
@@ -56,48 +56,44 @@ impl AllocationRow {
         at: &At,
         life: LifeFact<'_>,
     ) -> Result<Option<PreemptionRow>, IllegalEvent> {
-        let next = self.state.next(at, life)?;
-        let preemption = match life {
-            LifeFact::AllocationPreempted(_) => {
-                self.preempted(next.preemption(), next.place(), None)
-            }
+        let next = self.state.stage_after(life)?;
+        let over = match life {
             LifeFact::AllocationRequeued(AllocationRequeued { cause, at, .. }) => {
                 self.attempts = self.attempts.saturating_add(1);
                 self.last_cause = Some(*cause);
-                let over = Over::new(*cause, *at, true);
-                self.preempted(self.state.preemption(), self.state.place(), Some(over))
+                Some(Over::new(*cause, *at, true))
             }
             LifeFact::AllocationReprioritised(AllocationReprioritised { priority, .. }) => {
                 Arc::make_mut(&mut self.spec).priority = *priority;
                 None
             }
             LifeFact::AllocationEnded(AllocationEnded { cause, at, .. }) => {
-                let over = Over::new(*cause, *at, false);
-                self.preempted(self.state.preemption(), self.state.place(), Some(over))
+                Some(Over::new(*cause, *at, false))
             }
-            // Begins no preemption, and ends none.
+            // Ends no preemption.
             _ => None,
         };
-        if next.stage().name() != self.state.stage().name() {
+        let ended = over.and_then(|over| self.preempted(Some(over)));
+        if next.name() != self.state.stage().name() {
             self.since = at.now;
         }
-        self.state = next;
+        self.state = mem::take(&mut self.state).turned(next, at, life);
         self.lsn = at.lsn;
-        Ok(preemption)
+        Ok(match life {
+            LifeFact::AllocationPreempted(_) => self.preempted(None),
+            _ => ended,
+        })
     }
 
-    fn preempted(
-        &self,
-        preemption: Option<&Preemption>,
-        place: Option<&Place>,
-        over: Option<Over>,
-    ) -> Option<PreemptionRow> {
+    /// None: it is not being preempted.
+    fn preempted(&self, over: Option<Over>) -> Option<PreemptionRow> {
+        let (preemption, place) = (self.state.preemption()?, self.state.place()?);
         Some(PreemptionRow {
             allocation: self.allocation,
             tenant: self.tenant.clone(),
             queue: self.queue().clone(),
-            node: place?.node.clone(),
-            preemption: preemption?.clone(),
+            node: place.node.clone(),
+            preemption: preemption.clone(),
             over,
             amounts: vocab::ResourceKind::ALL.map(|kind| self.spec.amount(kind)),
         })

@@ -4,7 +4,7 @@ use super::state::Preemption;
 use serde::{Deserialize, Serialize};
 use vocab::fact::Inputs;
 use vocab::{AllocationNo, At, EndCause, Event, EventNo, Lsn, Millis, Token, inputs};
-use wire::{Message, WireError};
+use wire::{Message, Out, WireError};
 
 /// Where a fact stands on the ledger.
 #[derive(
@@ -133,6 +133,15 @@ impl Entry {
     }
 }
 
+/// What an entry has beside its fact.
+#[derive(wire::Wire)]
+struct Head {
+    #[wire(1)]
+    position: Position,
+    #[wire(2, name = "at_ms")]
+    at: Millis,
+}
+
 /// Entries one behind the other, as the columns `facts` of allocations have them.
 #[derive(Debug, wire::Wire)]
 pub struct Entries {
@@ -143,11 +152,21 @@ pub struct Entries {
 impl Entries {
     const USUAL_BYTES: usize = 128;
 
-    /// Puts one more behind those.
-    pub(super) fn add(entry: &Entry, bytes: &mut Vec<u8>) {
+    /// Puts an [`Entry`] of this fact behind those, without making one.
+    pub(super) fn add(at: &At, fact: &Event, bytes: &mut Vec<u8>) {
         // Most are shorter; what grows with each field is moved several times.
         bytes.reserve(Self::USUAL_BYTES);
-        entry.append_field(1, bytes);
+        let head = Head {
+            position: Position::of(at),
+            at: at.now,
+        };
+        wire::Row::behind(bytes, |out| {
+            out.message(1, |out| {
+                // The last field first.
+                out.message(3, |out| fact.write_body(out));
+                head.write_body(out);
+            });
+        });
     }
 
     pub fn read(bytes: &[u8]) -> Result<Vec<Entry>, WireError> {

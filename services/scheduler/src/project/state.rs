@@ -75,6 +75,12 @@ pub struct Preemption {
     pub grace_until: Millis,
 }
 
+impl Default for AllocationState {
+    fn default() -> Self {
+        Self::Requested { refusal: None }
+    }
+}
+
 impl AllocationState {
     pub fn stage(&self) -> Stage {
         match self {
@@ -90,6 +96,17 @@ impl AllocationState {
             },
             Self::Ended { .. } => Stage::Ended,
             Self::Denied { .. } => Stage::Denied,
+        }
+    }
+
+    /// Whether it is in the queue.
+    pub fn waits_for_a_place(&self) -> bool {
+        match self {
+            Self::Queued { .. } | Self::Nominated { .. } => true,
+            Self::Requested { .. }
+            | Self::Held { .. }
+            | Self::Ended { .. }
+            | Self::Denied { .. } => false,
         }
     }
 
@@ -134,14 +151,16 @@ impl AllocationState {
         }
     }
 
-    /// The state after `fact`.
-    pub(super) fn next(&self, at: &At, fact: LifeFact<'_>) -> Result<Self, IllegalEvent> {
+    /// The stage after `fact`.
+    pub(super) fn stage_after(&self, fact: LifeFact<'_>) -> Result<Stage, IllegalEvent> {
         let stage = self.stage();
-        let Some(next) = stage.next(fact) else {
-            return Err(IllegalEvent::new(stage.name(), &fact));
-        };
-        Ok(match fact {
-            LifeFact::QuotaReclaimed(_) | LifeFact::AllocationReprioritised(_) => self.clone(),
+        (stage.next(fact)).ok_or_else(|| IllegalEvent::new(stage.name(), &fact))
+    }
+
+    /// The state after `fact`, whose stage is `next`.
+    pub(super) fn turned(self, next: Stage, at: &At, fact: LifeFact<'_>) -> Self {
+        match fact {
+            LifeFact::QuotaReclaimed(_) | LifeFact::AllocationReprioritised(_) => self,
             LifeFact::AllocationWaiting(fact) => {
                 self.waits(next, at, fact.reason, fact.pending_group)
             }
@@ -159,7 +178,7 @@ impl AllocationState {
                 stop: None,
             },
             LifeFact::AllocationEnded(fact) => Self::Ended {
-                place: self.place().cloned(),
+                place: self.into_place(),
                 cause: fact.cause,
                 at: fact.at,
             },
@@ -177,7 +196,18 @@ impl AllocationState {
             LifeFact::AllocationStarted(_)
             | LifeFact::AllocationStopping(_)
             | LifeFact::AllocationPreempted(_) => self.on_its_node(at, fact),
-        })
+        }
+    }
+
+    fn into_place(self) -> Option<Place> {
+        match self {
+            Self::Held { place, .. } => Some(place),
+            Self::Ended { place, .. } => place,
+            Self::Requested { .. }
+            | Self::Queued { .. }
+            | Self::Nominated { .. }
+            | Self::Denied { .. } => None,
+        }
     }
 
     /// Into the queue, and not to be tried before the end of a pause.
@@ -191,7 +221,7 @@ impl AllocationState {
     }
 
     fn waits(
-        &self,
+        self,
         next: Stage,
         at: &At,
         reason: WaitingReason,
@@ -199,10 +229,10 @@ impl AllocationState {
     ) -> Self {
         match (next, self) {
             (Stage::Requested, _) => Self::Requested { refusal: None },
-            (Stage::Nominated, _) => self.clone(),
+            (Stage::Nominated, before) => before,
             (_, before) => {
                 let pause = match before {
-                    Self::Queued { not_before, .. } => *not_before,
+                    Self::Queued { not_before, .. } => not_before,
                     _ => None,
                 };
                 Self::Queued {
@@ -216,10 +246,9 @@ impl AllocationState {
     }
 
     /// The same place, and what has happened there.
-    fn on_its_node(&self, at: &At, fact: LifeFact<'_>) -> Self {
-        let mut next = self.clone();
-        let Self::Held { place, stop } = &mut next else {
-            return next;
+    fn on_its_node(mut self, at: &At, fact: LifeFact<'_>) -> Self {
+        let Self::Held { place, stop } = &mut self else {
+            return self;
         };
         match (fact, &mut *stop) {
             (LifeFact::AllocationStarted(fact), _) => place.started_at = Some(fact.at),
@@ -237,6 +266,6 @@ impl AllocationState {
             (_, Some(Stop::Preempted { told, .. })) => *told = true,
             (_, stop) => *stop = Some(Stop::Cancelled),
         }
-        next
+        self
     }
 }

@@ -313,6 +313,81 @@ fn check(steps: &str, expected: &str) {
     assert_eq!(found, expected, "{steps}");
 }
 
+/// Batches of steps, with ` + ` between those of one batch; then what each writes of the allocation.
+fn check_batches(batches: &str, expected: &str) {
+    let mut projection = WarmProjection::default();
+    let (mut words, mut lsn) = (Vec::new(), 0);
+    for batch in batches.split(", ") {
+        let mut out = Vec::new();
+        for step in batch.split(" + ") {
+            lsn += 1;
+            let at = At {
+                lsn: Lsn(lsn),
+                index: 0,
+                no: EventNo(1),
+                now: Millis(lsn as i64),
+            };
+            projection
+                .project_event(&at, &event(step), &mut out)
+                .unwrap();
+        }
+        projection.end_batch(&mut out);
+        for change in out {
+            if let Change::Allocation(written) = change {
+                let mut text = written.row.state.stage().name().to_owned();
+                for (flag, word) in [(written.first, " first"), (written.waited, " waited")] {
+                    text += if flag { word } else { "" };
+                }
+                let told = Entries::read(&written.told).unwrap();
+                words.extend(
+                    [text]
+                        .into_iter()
+                        .chain(told.iter().map(|it| it.kind().into())),
+                );
+            }
+        }
+    }
+    assert_eq!(words.join(", "), expected, "{batches}");
+}
+
+#[test]
+fn a_batch_writes_a_row_once_and_says_whether_it_was_in_the_queue() {
+    check_batches(
+        "requested + reserved + placed + ended",
+        "ended first, allocation_placed, allocation_ended",
+    );
+    check_batches(
+        "requested, reserved, placed, ended",
+        "requested first, queued, placed waited, allocation_placed, ended, allocation_ended",
+    );
+    check_batches(
+        "requested + reserved, placed + ended",
+        "queued first, ended waited, allocation_placed, allocation_ended",
+    );
+    check_batches(
+        "requested + reserved, nominated, placed",
+        "queued first, nominated waited, placed waited, allocation_placed",
+    );
+}
+
+#[test]
+fn a_fact_is_told_as_the_entry_that_it_makes() {
+    let at = At {
+        lsn: Lsn(300),
+        index: 2,
+        no: EventNo(7),
+        now: Millis(1_700_000_000_000),
+    };
+    for step in ["placed", "ended", "denied"] {
+        let fact = event(step);
+        let (mut told, mut expected) = (vec![9], vec![9]);
+        Entries::add(&at, &fact, &mut told);
+        let entry = Entry::new(Position::of(&at), at.now, fact).unwrap();
+        wire::Message::append_field(&entry, 1, &mut expected);
+        assert_eq!(told, expected, "{step}");
+    }
+}
+
 /// A fact, with its reason.
 fn said(entry: &Entry, lsn: Lsn) -> String {
     assert_eq!(entry.position.lsn, lsn);
@@ -504,7 +579,7 @@ fn a_preemption_is_a_row_until_the_run_is_over() {
     );
     check_last(
         &format!("{told}, cancelled"),
-        "ended, told allocation_ended cancelled, preemption 4 fair_share stopped 200 [7, 8, 0]",
+        "preemption 4 fair_share stopped 200 [7, 8, 0], ended, told allocation_ended cancelled",
     );
 }
 

@@ -4,7 +4,7 @@ use super::ended;
 use crate::project::{AllocationState, Written};
 use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
 use sqlx::{PgConnection, PgPool};
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use table::{Read, Table};
 use uuid::Uuid;
 use vocab::{
@@ -63,16 +63,15 @@ use vocab::{
     "num_nulls(quota_rule, quota_subject, quota_limit, quota_actual) IN (0, 4)"
 ))]
 #[table(check(refused_by_quota_only, "quota_rule IS NULL OR state = 'requested'"))]
-#[table(index(by_job_set, on "tenant, job_set, requested_at DESC"))]
-// What each queue holds.
-#[table(index(held, on "queue", where "node IS NOT NULL"))]
+// Few are live, so a query for a queue's or a job set's looks at all of them: every index is written with each placement.
 // What waits for quota, for the operator's eye.
 #[table(index(
     waiting_for_quota,
     on "tenant, requested_at",
     where "quota_rule IS NOT NULL"
 ))]
-#[table(index(by_state, on "state"))]
+// Room for the next state beside the row.
+#[table(with = "fillfactor = 70")]
 pub struct Record<'a> {
     allocation_id: Uuid,
     // Names are checked where they are read; here by their length alone, because a regular expression took many times as
@@ -167,7 +166,7 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    pub fn of(cell: CellNo, Written { row, told, .. }: &'a Written) -> Result<Self, OutOfRange> {
+    pub fn of(cell: CellNo, Written { row, told, .. }: &'a Written) -> Self {
         let (spec, state) = (&row.spec, &row.state);
         let gpu = spec.gpu.as_ref();
         let place = state.place();
@@ -187,7 +186,7 @@ impl<'a> Record<'a> {
         // What use would have come to is a sum that nothing bounds.
         let amount = |amount: u64| amount.min(i64::MAX as u64);
         let refusal = state.refusal();
-        Ok(Self {
+        Self {
             allocation_id: row.allocation.id(cell).0,
             tenant: &row.tenant,
             job_set: &spec.job_set,
@@ -231,7 +230,7 @@ impl<'a> Record<'a> {
             quota_limit: refusal.map(|refusal| amount(refusal.limit)),
             quota_actual: refusal.map(|refusal| amount(refusal.actual)),
             facts: told,
-        })
+        }
     }
 }
 
@@ -239,9 +238,9 @@ impl<'a> Record<'a> {
 pub async fn leave(
     tx: &mut PgConnection,
     ids: &[Uuid],
-) -> Result<BTreeMap<Uuid, Vec<u8>>, WarmError> {
+) -> Result<HashMap<Uuid, Vec<u8>>, WarmError> {
     if ids.is_empty() {
-        return Ok(BTreeMap::new());
+        return Ok(HashMap::new());
     }
     let left = sqlx::query!(
         "DELETE FROM live_allocations WHERE allocation_id = ANY ($1) RETURNING allocation_id, facts",

@@ -1,7 +1,7 @@
 //! The table `scheduling_queue`: what waits for a place.
 
 use crate::project::{AllocationState, Written};
-use chassis::warm::{Moment, OutOfRange, WarmError, merge, unsigned};
+use chassis::warm::{Moment, OutOfRange, WarmError, insert, unsigned, update};
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use table::{Read, Table};
 use uuid::Uuid;
@@ -133,32 +133,30 @@ impl<'a> Record<'a> {
     }
 }
 
-pub async fn upsert(
+/// Brings the queue to where the batch leaves it. What neither waited before it nor waits now is not touched.
+pub async fn write(
     tx: &mut PgConnection,
     cell: CellNo,
     written: &[&Written],
 ) -> Result<(), WarmError> {
-    let waiting = written.iter().filter_map(|one| Record::of(cell, one));
-    merge(tx, &waiting.collect::<Vec<_>>()).await
+    let (waited, others): (Vec<&Written>, Vec<_>) = written.iter().partition(|one| one.waited);
+    let came = others.into_iter().filter_map(|one| Record::of(cell, one));
+    insert(tx, &came.collect::<Vec<_>>()).await?;
+    let waits = waited.iter().filter_map(|one| Record::of(cell, one));
+    update(tx, &waits.collect::<Vec<_>>()).await?;
+    let left = waited.iter().map(|one| &one.row);
+    let left = left.filter(|row| !row.state.waits_for_a_place());
+    let left = left.map(|row| row.allocation.id(cell).0);
+    leave(tx, &left.collect::<Vec<_>>()).await
 }
 
-pub async fn leave(
-    tx: &mut PgConnection,
-    cell: CellNo,
-    written: &[&Written],
-) -> Result<(), WarmError> {
-    let rows = written.iter().map(|written| &written.row);
-    let gone = rows.filter(|row| match row.state {
-        AllocationState::Queued { .. } | AllocationState::Nominated { .. } => false,
-        AllocationState::Requested { .. }
-        | AllocationState::Held { .. }
-        | AllocationState::Ended { .. }
-        | AllocationState::Denied { .. } => true,
-    });
-    let ids: Vec<Uuid> = gone.map(|row| row.allocation.id(cell).0).collect();
+async fn leave(tx: &mut PgConnection, ids: &[Uuid]) -> Result<(), WarmError> {
+    if ids.is_empty() {
+        return Ok(());
+    }
     sqlx::query!(
         "DELETE FROM scheduling_queue WHERE allocation_id = ANY ($1)",
-        &ids
+        ids
     )
     .execute(tx)
     .await?;

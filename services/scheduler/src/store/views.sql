@@ -47,4 +47,4 @@ UNION ALL
 SELECT allocation_id, tenant, job_set, name, queue, state, end_cause, quota_rule, node, cpu_milli, memory_bytes, gpu_milli,
        requested_at, placed_at, started_at, ended_at, since, lsn
 FROM ended_allocations;
-COMMENT ON VIEW allocations IS 'Every allocation there ever was: what live_allocations and ended_allocations have both. A query by id, or by tenant and job set, uses the indexes of both.';
+COMMENT ON VIEW allocations IS 'Every allocation there ever was: what live_allocations and ended_allocations have both. A query by id uses the indexes of both, one by job set that of those that are over.';

@@ -148,9 +148,16 @@ async fn ready(name: &str) -> Scratch {
     scratch
 }
 
-fn written(row: AllocationRow, first: bool) -> Change {
+/// None was written before: it is in no table.
+fn written(row: AllocationRow, before: Option<&store::Allocation>) -> Change {
     let told = Vec::new();
-    Change::Allocation(Box::new(Written { row, first, told }))
+    let waited = before.is_some_and(|it| it.state == "queued" || it.state == "nominated");
+    Change::Allocation(Box::new(Written {
+        row,
+        first: before.is_none(),
+        waited,
+        told,
+    }))
 }
 
 /// Applies behind whatever was applied before; rows that are not there are new.
@@ -159,7 +166,7 @@ async fn apply(pool: &PgPool, rows: Vec<AllocationRow>) -> Result<(), SinkError>
     for row in rows {
         let id = row.allocation.id(CELL);
         let known = store::allocation(pool, &row.tenant, id).await.unwrap();
-        changes.push(written(row, known.is_none()));
+        changes.push(written(row, known.as_ref()));
     }
     apply_changes(pool, changes).await
 }
@@ -396,7 +403,7 @@ async fn a_large_batch_is_written_once_and_another_ledger_wipes_it() {
         after: Lsn(0),
         to: Lsn(1),
         digest: None,
-        changes: rows.map(|row| written(row, true)).collect(),
+        changes: rows.map(|row| written(row, None)).collect(),
     };
     assert_eq!(sink.apply(&batch).await, Ok(()));
     assert_eq!(sink.apply(&batch).await, Err(SinkError::Moved));
