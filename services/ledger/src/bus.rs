@@ -65,6 +65,12 @@ impl Writing {
         &self.frame
     }
 
+    /// What is known of it is what whoever reads its bytes finds.
+    pub(crate) fn is_what_is_read(&self) -> bool {
+        let content = self.content.read(&self.frame);
+        content.is_ok_and(|content| content.is_what_is_read())
+    }
+
     /// As it stands there then.
     pub(crate) fn landed(self, lsn: Lsn, writer: Writer) -> Record {
         let Self { frame, content } = self;

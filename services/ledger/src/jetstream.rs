@@ -481,6 +481,7 @@ impl Bus for JetStreamBus {
             () = held.broken() => return Err(AppendError::Unknown(BROKEN.into())),
         };
         let lsn = Lsn(ack.sequence);
+        debug_assert!(writing.is_what_is_read(), "{writer:?} at {lsn:?}");
         self.hub.landed(writing.landed(lsn, writer));
         Ok(lsn)
     }
