@@ -65,10 +65,10 @@ impl Writing {
         &self.frame
     }
 
-    /// What is known of it is what whoever reads its bytes finds.
+    /// What is known of it, if anything is, is what whoever reads its bytes finds.
     pub(crate) fn is_what_is_read(&self) -> bool {
-        let content = self.content.read(&self.frame);
-        content.is_ok_and(|content| content.is_what_is_read())
+        let known = self.content.known();
+        known.is_none_or(|content| content.is_what_is_read())
     }
 
     /// As it stands there then.

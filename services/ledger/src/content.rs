@@ -104,6 +104,11 @@ impl Shared {
         let content = self.0.get_or_init(|| Content::read(frame).map(Arc::new));
         content.clone()
     }
+
+    /// None before somebody has read it, or if it cannot be read.
+    pub fn known(&self) -> Option<&Content> {
+        self.0.get()?.as_deref().ok()
+    }
 }
 
 impl Content {

@@ -276,47 +276,94 @@ async fn a_follower_that_is_alone_and_full_holds_up_nobody_who_comes_later() {
     reads(&mut stalled, 1..=MANY + 1).await;
 }
 
-#[tokio::test]
-async fn services_that_run_together_go_on_when_the_one_that_reads_is_gone() {
-    let cell = Cell::new().await;
-    let readers = Readers::default();
-    let among = async |user, readers: &Readers| {
-        let (client, link) = (client(user).await, Link::default());
-        JetStreamBus::open_among(client, &link, cell.0.clone(), readers)
-            .await
-            .unwrap()
-    };
+async fn among(cell: &Cell, user: &str, readers: &Readers) -> JetStreamBus {
+    let (client, link) = (client(user).await, Link::default());
+    JetStreamBus::open_among(client, &link, cell.0.clone(), readers)
+        .await
+        .unwrap()
+}
+
+/// A shared reader that is there, and does not read as long as nobody drives its runtime.
+fn stalled_reader(
+    cell: &Cell,
+    readers: &Readers,
+) -> (tokio::runtime::Runtime, <JetStreamBus as Bus>::Records) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    let (runtime, first) = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let begun = scope.spawn(|| {
             let first = runtime.block_on(async {
-                let bus = among("scheduler", &readers).await;
+                let bus = among(cell, "scheduler", readers).await;
                 bus.follow(Lsn(1)).await.unwrap()
             });
             (runtime, first)
         });
         begun.join().unwrap()
-    });
-    let bus = among("quota", &readers).await;
-    let mut second = bus.follow(Lsn(1)).await.unwrap();
-    put(&bus, 0, "one").await.unwrap();
+    })
+}
+
+#[tokio::test]
+async fn services_that_run_together_go_on_when_the_one_that_reads_is_gone() {
+    let cell = Cell::new().await;
+    let readers = Readers::default();
+    let (runtime, first) = stalled_reader(&cell, &readers);
+    let mut second = (among(&cell, "quota", &readers).await)
+        .follow(Lsn(1))
+        .await
+        .unwrap();
+    let elsewhere = among(&cell, "quota", &Readers::default()).await;
+    put(&elsewhere, 0, "one").await.unwrap();
     // Nobody drives the first one's runtime any more, and what was to be read there is not.
     assert!(second.try_recv().is_none());
     runtime.shutdown_background();
     reads(&mut second, 1..=1).await;
-    put(&bus, 1, "two").await.unwrap();
+    put(&elsewhere, 1, "two").await.unwrap();
     reads(&mut second, 2..=2).await;
     drop(first);
     // Others of another process read for themselves.
-    let mut alone = among("quota", &Readers::default())
-        .await
-        .follow(Lsn(1))
-        .await
-        .unwrap();
+    let mut alone = elsewhere.follow(Lsn(1)).await.unwrap();
     reads(&mut alone, 1..=2).await;
+}
+
+#[tokio::test]
+async fn what_a_process_has_appended_its_readers_get_from_it_in_its_place() {
+    let cell = Cell::new().await;
+    let readers = Readers::default();
+    let (runtime, _first) = stalled_reader(&cell, &readers);
+    let bus = among(&cell, "quota", &readers).await;
+    let mut second = bus.follow(Lsn(1)).await.unwrap();
+    put(&bus, 0, "one").await.unwrap();
+    let one = second.try_recv().expect("it is here").unwrap();
+    assert_eq!((one.lsn, &one.frame[..]), (Lsn(1), &b"one"[..]));
+    // Not before what others have appended before it.
+    let elsewhere = among(&cell, "quota", &Readers::default()).await;
+    put(&elsewhere, 1, "two").await.unwrap();
+    put(&bus, 2, "three").await.unwrap();
+    assert!(second.try_recv().is_none());
+    runtime.shutdown_background();
+    reads(&mut second, 2..=3).await;
+}
+
+#[tokio::test]
+async fn own_frames_and_those_of_others_are_read_once_and_in_their_order() {
+    const MANY: u64 = 200;
+    let cell = Cell::new().await;
+    let readers = Readers::default();
+    let own = among(&cell, "quota", &readers).await;
+    let elsewhere = among(&cell, "quota", &Readers::default()).await;
+    let mut first = own.follow(Lsn(1)).await.unwrap();
+    let mut second = own.follow(Lsn(1)).await.unwrap();
+    for last in 0..MANY {
+        let bus = match last % 3 {
+            0 => &elsewhere,
+            _ => &own,
+        };
+        put(bus, last, "x").await.unwrap();
+    }
+    reads(&mut first, 1..=MANY).await;
+    reads(&mut second, 1..=MANY).await;
 }
 
 #[tokio::test]
