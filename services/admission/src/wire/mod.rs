@@ -2,7 +2,7 @@
 
 mod outcome;
 
-pub use outcome::{EventMessage, OutcomeMessage, outcome, outcomes, tenant_event, tenant_events};
+pub use outcome::{EVENTS, OUTCOMES, outcome, tenant_event};
 
 use crate::domain::{Command, Verb};
 use ledger::{Digest, InboxMessage};
