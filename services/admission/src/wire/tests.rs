@@ -88,7 +88,7 @@ fn a_submit_is_read_as_it_was_written() {
         (request.queue.as_str(), request.priority_class.as_str()),
         ("research", "high")
     );
-    assert_eq!(request.extended, [("fpga".to_owned(), -1)]);
+    assert_eq!(request.extended, [("fpga".into(), -1)]);
     let rules = request.rules.unwrap();
     let selector = RequirementRequest {
         label: "zone".into(),
