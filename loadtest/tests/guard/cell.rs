@@ -185,7 +185,7 @@ impl Cell {
                 placed_ms: assignment.placed.0,
             });
             let changes = pushes.entry((node, boot)).or_default();
-            changes.push(*assignment);
+            changes.push(assignment);
         }
         for ((_, boot), changes) in &pushes {
             sum += count(|| drop(node_heartbeat::push(changes, *boot, CELL)));

@@ -15,19 +15,39 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 use vocab::fact::{AllocationEnded, LeaseExpired, OperationRepeated};
 use vocab::inputs;
-use vocab::{AllocationNo, AllocationSpec, At, EventNo, Lsn, Millis, Refusal, Token};
+use vocab::{
+    AllocationNo, AllocationSpec, At, EncodedSpecs, EventNo, Lsn, Millis, Refusal, Shared, Token,
+};
 
 /// State of the fold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feed {
-    live: BTreeMap<AllocationNo, Box<Told>>,
+    live: BTreeMap<AllocationNo, Told>,
     operations: Operations,
+    #[serde(skip)]
+    alike: Alike,
 }
+
+/// What many allocations have in common lies in memory once.
+#[derive(Debug, Clone, Default)]
+struct Alike {
+    feeds: Shared<(Token, Token)>,
+    specs: EncodedSpecs,
+}
+
+/// Nothing that is told depends on it.
+impl PartialEq for Alike {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Alike {}
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Told {
-    tenant: Token,
-    job_set: Token,
+    /// The tenant and the job set.
+    feed: Arc<(Token, Token)>,
     name: Option<Token>,
     /// The run that is not over.
     started: Option<Millis>,
@@ -57,7 +77,7 @@ fn position(at: &At, second: bool) -> FeedPosition {
 impl Feed {
     fn job_set_of(&self, allocation: AllocationNo) -> Token {
         let told = self.live.get(&allocation);
-        told.map_or_else(no_job_set, |told| told.job_set.clone())
+        told.map_or_else(no_job_set, |told| told.feed.1.clone())
     }
 
     fn job_set(&self, of: Of<'_>) -> Token {
@@ -89,15 +109,16 @@ impl Feed {
         spec: &AllocationSpec,
         out: &mut Vec<FeedItem>,
     ) {
+        let feed = (tenant.clone(), spec.job_set.clone());
         let told = Told {
-            tenant: tenant.clone(),
-            job_set: spec.job_set.clone(),
+            feed: (self.alike.feeds).of(&feed, |feed| Arc::new(feed.clone())),
             name: spec.name.clone(),
             started: None,
         };
         let allocation = AllocationNo(at.no.0);
-        self.live.insert(allocation, Box::new(told));
-        let requested = FeedKind::Requested(Box::new(spec.clone()));
+        self.live.insert(allocation, told);
+        let (qos, spec) = (spec.qos(), self.alike.specs.of(spec));
+        let requested = FeedKind::Requested { spec, qos };
         self.tell(at, allocation, requested, out);
     }
 
@@ -159,8 +180,8 @@ impl Feed {
         out.push(FeedItem {
             position: position(at, true),
             now: at.now,
-            tenant: told.tenant.clone(),
-            job_set: told.job_set.clone(),
+            tenant: told.feed.0.clone(),
+            job_set: told.feed.1.clone(),
             allocation: Some(allocation),
             name: told.name.clone(),
             kind,

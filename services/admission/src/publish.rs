@@ -25,6 +25,7 @@ use crate::{
 };
 use ledger::{Batch, Digest, LedgerId, Resume, Sink, SinkError, Witness};
 use pack::{Pack, Packer};
+use prost::bytes::Bytes;
 use vocab::{CellNo, Lsn, Token};
 
 /// Acknowledgements awaited at the same time, below the client's own bound.
@@ -64,27 +65,28 @@ struct ReplyTo {
 /// Outcomes on their way to who waits for them.
 struct Replies {
     cell: CellNo,
-    packer: Packer<ReplyTo, wire::OutcomeMessage>,
+    packer: Packer<ReplyTo>,
 }
 
 impl Replies {
     fn new(cell: CellNo) -> Self {
         Self {
             cell,
-            packer: Packer::new(),
+            packer: Packer::new(wire::OUTCOMES),
         }
     }
 
     fn push(&mut self, to: ReplyTo, outcome: &Outcome) {
-        self.packer.push(to, wire::outcome(outcome, self.cell));
+        let cell = self.cell;
+        (self.packer).push(to, |out| wire::outcome(outcome, cell, out));
     }
 
     fn packed(self) -> Vec<Reply> {
         let packs = self.packer.packs().into_iter();
-        let reply = |pack: Pack<ReplyTo, _>| Reply {
+        let reply = |pack: Pack<ReplyTo>| Reply {
             tenant: pack.to.tenant,
             token: pack.to.token,
-            payload: wire::outcomes(pack.messages).into(),
+            payload: pack.payload.into(),
         };
         packs.map(reply).collect()
     }
@@ -118,11 +120,11 @@ impl<S: FeedStream> FeedSink<S> {
         self.stream.reply(replies.packed()).await
     }
 
-    fn packs(&self, items: &[FeedItem]) -> Vec<Pack<FeedOf, wire::EventMessage>> {
-        let mut packer = Packer::new();
+    fn packs(&self, items: &[FeedItem]) -> Vec<Pack<FeedOf>> {
+        let mut packer = Packer::new(wire::EVENTS);
         for item in items.iter().filter(|item| item.in_feed) {
             let to = (item.tenant.clone(), item.job_set.clone());
-            packer.push(to, wire::tenant_event(item, self.cell));
+            packer.push(to, |out| wire::tenant_event(item, self.cell, out));
         }
         packer.packs()
     }
@@ -166,7 +168,7 @@ impl<S: FeedStream> FeedSink<S> {
                     ledger: batch.ledger,
                     part,
                     of: pack.to,
-                    payload: wire::tenant_events(pack.messages).into(),
+                    payload: pack.payload.into(),
                     sequence,
                     fence,
                 };
@@ -188,7 +190,7 @@ impl<S: FeedStream> FeedSink<S> {
             ledger,
             part: Part::BEGINNING,
             of: nobodys(),
-            payload: wire::tenant_events(Vec::new()).into(),
+            payload: Bytes::new(),
             sequence: sequence + 1,
             fence: Fence::Sequence,
         };

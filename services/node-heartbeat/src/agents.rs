@@ -188,7 +188,7 @@ impl Agents {
                     node,
                     boot,
                     assignment,
-                } => pushes.entry((node, boot)).or_default().push(*assignment),
+                } => pushes.entry((node, boot)).or_default().push(assignment),
                 Effect::RegisterAgain { node, boot } => {
                     self.tell(&node, wire::register_again(boot)).await?;
                 }

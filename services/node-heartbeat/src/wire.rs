@@ -2,9 +2,10 @@
 
 use crate::domain::{Assignment, Command, Join};
 use ledger::InboxMessage;
-use prost::Message;
-use schemas::v1::{self, join_reply, node_report};
+use prost::{Message, bytes::Bytes};
+use schemas::v1::{self, join_reply};
 use sha2::{Digest, Sha256};
+use uuid::Uuid;
 use vocab::{AllocationId, CellNo, Millis, NodeCapacity, Refusal, Rule, RunState, Token};
 use wire::{Codec as _, Message as _, Out as _, Plain, Row};
 
@@ -24,28 +25,70 @@ pub fn report(message: &InboxMessage, cell: CellNo) -> Vec<Command> {
     read(node, &message.payload, cell).unwrap_or_else(|| vec![unreadable()])
 }
 
-fn read(node: &Token, payload: &[u8], cell: CellNo) -> Option<Vec<Command>> {
-    let message = v1::NodeReport::decode(payload).ok()?;
+/// The contract's `NodeReport` with its ids where they lie: a report has as many as it has runs.
+#[derive(Clone, PartialEq, Message)]
+struct RawReport {
+    #[prost(uint64, tag = "1")]
+    boot: u64,
+    #[prost(oneof = "RawSaid", tags = "10, 11, 12")]
+    said: Option<RawSaid>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+enum RawSaid {
+    #[prost(message, tag = "10")]
+    Register(v1::Register),
+    #[prost(message, tag = "11")]
+    Run(RawRun),
+    #[prost(message, tag = "12")]
+    Runs(RawRuns),
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RawRuns {
+    #[prost(message, repeated, tag = "1")]
+    runs: Vec<RawRun>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RawRun {
+    #[prost(bytes = "bytes", tag = "1")]
+    allocation_id: Bytes,
+    #[prost(enumeration = "v1::RunPhase", tag = "2")]
+    phase: i32,
+    #[prost(int64, tag = "3")]
+    at_ms: i64,
+    #[prost(uint64, tag = "4")]
+    revision: u64,
+}
+
+fn read(node: &Token, payload: &Bytes, cell: CellNo) -> Option<Vec<Command>> {
+    let message = RawReport::decode(payload.clone()).ok()?;
     let boot = message.boot;
-    let run = |run: &v1::Run| read_run(node, boot, run, cell);
-    match message.report? {
-        node_report::Report::Register(register) => Some(vec![Command::Register {
+    let run = |run: &RawRun| read_run(node, boot, run, cell);
+    match message.said? {
+        RawSaid::Register(register) => Some(vec![Command::Register {
             node: node.clone(),
             boot,
             capacity: Box::new(NodeCapacity::decode(&register.capacity?.encode_to_vec()).ok()?),
         }]),
-        node_report::Report::Run(one) => Some(vec![run(&one)?]),
-        node_report::Report::Runs(many) if many.runs.len() > RUNS_MAX => None,
-        // One that cannot be read says nothing about the others.
-        node_report::Report::Runs(many) => Some(many.runs.iter().filter_map(run).collect()),
+        RawSaid::Run(one) => Some(vec![run(&one)?]),
+        RawSaid::Runs(many) if many.runs.len() > RUNS_MAX => None,
+        RawSaid::Runs(many) => {
+            let mut commands = Vec::with_capacity(many.runs.len());
+            // One that cannot be read says nothing about the others.
+            commands.extend(many.runs.iter().filter_map(run));
+            Some(commands)
+        }
     }
 }
 
-fn read_run(node: &Token, boot: u64, run: &v1::Run, cell: CellNo) -> Option<Command> {
+fn read_run(node: &Token, boot: u64, run: &RawRun, cell: CellNo) -> Option<Command> {
+    let id = str::from_utf8(&run.allocation_id).ok()?;
     Some(Command::Report {
         node: node.clone(),
         boot,
-        allocation: AllocationId::parse(&run.allocation_id)?.in_cell(cell)?,
+        allocation: AllocationId::parse(id)?.in_cell(cell)?,
         state: match run.phase() {
             v1::RunPhase::Started => RunState::Started,
             v1::RunPhase::FinishedOk => RunState::Finished,
@@ -78,9 +121,11 @@ fn write(assignment: &Assignment, (boot, cell): (u64, CellNo), more: &[Assignmen
     Plain::write_field(&assignment.stop, 7, out);
     Plain::write_field(&assignment.placed, 6, out);
     Plain::write_field(&assignment.gpus, 5, out);
-    out.bytes(4, assignment.spec.as_bytes());
+    out.message(4, |out| assignment.spec.write_body(out));
     Plain::write_field(&assignment.tenant, 3, out);
-    Plain::write_field(&assignment.allocation.id(cell).to_string(), 2, out);
+    let id = assignment.allocation.id(cell).0;
+    let mut text = Uuid::encode_buffer();
+    out.text(2, id.hyphenated().encode_lower(&mut text).as_bytes());
     Plain::write_field(&assignment.revision, 1, out);
 }
 
@@ -164,7 +209,8 @@ fn joining(answer: join_reply::Answer) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vocab::{AllocationNo, AllocationSpec, EncodedSpec, GpuShare};
+    use schemas::v1::node_report;
+    use vocab::{AllocationNo, AllocationSpec, EncodedSpecs, GpuShare};
 
     fn token(text: &str) -> Token {
         Token::new(text).expect("a literal token")
@@ -200,6 +246,43 @@ mod tests {
         );
     }
 
+    #[test]
+    fn of_many_runs_those_that_can_be_read_are() {
+        let run = |allocation_id: &str| v1::Run {
+            allocation_id: allocation_id.to_owned(),
+            phase: v1::RunPhase::Started.into(),
+            at_ms: 5,
+            revision: 2,
+        };
+        let said = v1::NodeReport {
+            boot: 3,
+            report: Some(node_report::Report::Runs(v1::Runs {
+                runs: vec![
+                    run("none"),
+                    run("00000000-0000-0001-0000-000000000007"),
+                    run("00000000-0000-0002-0000-000000000008"),
+                ],
+            })),
+        };
+        let message = InboxMessage {
+            seq: 1,
+            sender: token("n1"),
+            reply_to: None,
+            trace: None,
+            reserved_header: false,
+            payload: said.encode_to_vec().into(),
+        };
+        let read = Command::Report {
+            node: token("n1"),
+            boot: 3,
+            allocation: AllocationNo(7),
+            state: RunState::Started,
+            at: Millis(5),
+            revision: 2,
+        };
+        assert_eq!(report(&message, CellNo(1)), [read]);
+    }
+
     fn spec() -> AllocationSpec {
         AllocationSpec::plain(token("j"), 1000, 1 << 30)
     }
@@ -209,7 +292,7 @@ mod tests {
             revision,
             allocation: AllocationNo(7),
             tenant: token("t"),
-            spec: EncodedSpec::of(&spec()),
+            spec: EncodedSpecs::default().of(&spec()),
             gpus: vec![GpuShare {
                 device: 3,
                 milli: 500,

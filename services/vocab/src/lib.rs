@@ -4,6 +4,7 @@
 
 mod account;
 mod capacity;
+mod encoded_spec;
 mod event;
 pub mod fact;
 mod ids;
@@ -15,6 +16,7 @@ mod resource;
 mod rules;
 pub mod sabotage;
 mod scheduling;
+mod shared;
 mod spec;
 mod time;
 mod token;
@@ -24,6 +26,7 @@ pub use account::{
     TenantSettings, Validity,
 };
 pub use capacity::{Label, NodeApproval, NodeCapacity};
+pub use encoded_spec::{EncodedSpec, EncodedSpecs};
 pub use event::{
     At, CancelVerdict, Candidate, EndCause, Filter, GpuShare, ModelGrant, Operation,
     PendingGroupNo, PreemptionCause, PriorityTarget, QuotaFlags, RunState, TraceContext,
@@ -43,9 +46,10 @@ pub use rules::{
 pub use scheduling::{
     AdvanceReservation, PlacementPolicy, PriorityClass, QueueOrder, QueueSettings, SchedulingPolicy,
 };
+pub use shared::Shared;
 pub use spec::{
-    AllocationSpec, Dependency, EncodedSpec, Gang, GpuRequest, QosClass, ResourceKey, ResourceKind,
-    Restart, RunLimits,
+    AllocationSpec, Dependency, Gang, GpuRequest, QosClass, ResourceKey, ResourceKind, Restart,
+    RunLimits,
 };
 pub use time::{HOUR_MS, Millis};
 pub use token::{BadToken, Token};

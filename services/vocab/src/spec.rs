@@ -4,7 +4,6 @@ use crate::{Account, AllocationNo, Label, PlacementRules, Token};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
 
 wire::pair! {
     /// A resource of the operator's own kind, and how much of it.
@@ -71,25 +70,6 @@ pub struct AllocationSpec {
     /// The tenant's own words about it, for its reports, by name. Nothing is decided by them.
     #[wire(20, with = wire::Pairs<Label>)]
     pub labels: Vec<(Token, Token)>,
-}
-
-/// A specification as the message that it is, for who passes it on and decides nothing by it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EncodedSpec(Arc<[u8]>);
-
-impl EncodedSpec {
-    /// Most are shorter.
-    const USUAL_BYTES: usize = 128;
-
-    pub fn of(spec: &AllocationSpec) -> Self {
-        let mut bytes = Vec::with_capacity(Self::USUAL_BYTES);
-        wire::Row::behind(&mut bytes, |out| wire::Message::write_body(spec, out));
-        Self(bytes.into())
-    }
-
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
 }
 
 /// Amounts that a run may take beyond what it asks for; 0: no more than that.

@@ -35,8 +35,9 @@ impl<'a> Row<'a> {
         bytes[before..].reverse();
     }
 
+    /// Fields that were encoded before, or any other bytes as they are.
     #[inline]
-    pub(crate) fn put(&mut self, bytes: &[u8]) {
+    pub fn put(&mut self, bytes: &[u8]) {
         self.0.extend(bytes.iter().rev());
     }
 

@@ -1,6 +1,7 @@
 //! Single values: numbers, texts, bytes, messages.
 
 use crate::{Column, Depth, Fault, Kind, Out, Result};
+use compact_str::CompactString;
 use prost::encoding::{WireType, check_wire_type, decode_varint};
 use std::borrow::Cow;
 
@@ -172,26 +173,33 @@ numbers! {
     bool: Bool, value => value.into(), raw => raw != 0;
 }
 
-impl Value for String {
-    const KIND: Kind = Kind::String;
-    const BARE: bool = true;
+/// Text as it was written, whatever it says.
+macro_rules! texts {
+    ($($type:ty),*) => {$(
+        impl Value for $type {
+            const KIND: Kind = Kind::String;
+            const BARE: bool = true;
 
-    fn zero() -> Option<Self> {
-        Some(Self::new())
-    }
+            fn zero() -> Option<Self> {
+                Some(Self::default())
+            }
 
-    fn is_zero(&self) -> bool {
-        self.is_empty()
-    }
+            fn is_zero(&self) -> bool {
+                self.is_empty()
+            }
 
-    fn write<O: Out>(&self, number: u32, out: &mut O) {
-        out.text(number, self.as_bytes());
-    }
+            fn write<O: Out>(&self, number: u32, out: &mut O) {
+                out.text(number, self.as_bytes());
+            }
 
-    fn read(input: Input) -> Result<Option<Self>> {
-        Ok(Some(input.text()?.to_owned()))
-    }
+            fn read(input: Input) -> Result<Option<Self>> {
+                Ok(Some(input.text()?.into()))
+            }
+        }
+    )*};
 }
+
+texts!(String, CompactString);
 
 /// Exactly so many, or none, which is no value.
 impl<const N: usize> Value for [u8; N] {

@@ -84,7 +84,7 @@ pub fn measure(tenants: u32) -> Result<Full, MeasureError> {
         let mut still = Vec::with_capacity(open.len());
         for name in open {
             let verb = Verb::CancelJobSet {
-                job_set: "none".to_owned(),
+                job_set: "none".into(),
             };
             // As long as those that clients make.
             if inbox.ask(&name, format!("{turn:032x}"), verb)? {

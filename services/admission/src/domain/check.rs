@@ -60,9 +60,12 @@ pub fn bounded<T>(list: &[T], max: usize, field: &str) -> Result<(), Refusal> {
 }
 
 /// At most `max` names, in their order, each once however often it was named.
-pub fn names(texts: &[String], max: usize, field: &str) -> Result<Vec<Token>, Refusal> {
+pub fn names<T: AsRef<str>>(texts: &[T], max: usize, field: &str) -> Result<Vec<Token>, Refusal> {
     bounded(texts, max, field)?;
-    let names: Result<Vec<_>, _> = texts.iter().map(|text| token(text, field)).collect();
+    let names: Result<Vec<_>, _> = texts
+        .iter()
+        .map(|text| token(text.as_ref(), field))
+        .collect();
     names.map(in_order)
 }
 

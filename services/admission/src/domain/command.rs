@@ -1,6 +1,7 @@
 //! What is asked, as it was written: nothing but its shape has been checked.
 
 use super::{ChangeRequest, ResourceRequest, SubmitRequest, TargetRequest};
+use compact_str::CompactString;
 use vocab::{Operation, Refusal, Token};
 
 /// What a message at the inbox comes to.
@@ -15,7 +16,7 @@ pub struct Command {
 #[wire(oneof)]
 pub enum Verb {
     #[wire(10)]
-    Submit(Box<SubmitRequest>),
+    Submit(SubmitRequest),
     #[wire(11)]
     Cancel {
         /// UUID text.
@@ -25,7 +26,7 @@ pub enum Verb {
     #[wire(13)]
     CancelJobSet {
         #[wire(1)]
-        job_set: String,
+        job_set: CompactString,
     },
     #[wire(14)]
     SetPriority {

@@ -1,6 +1,7 @@
 //! Another priority for what has not ended.
 
 use super::{Admission, Config, check::token};
+use compact_str::CompactString;
 use vocab::fact::PriorityRequested;
 use vocab::{AllocationSpec, Operation, PriorityTarget, Refusal, Rule, Token};
 
@@ -11,7 +12,7 @@ pub enum TargetRequest {
     #[wire(1)]
     AllocationId(String),
     #[wire(2)]
-    JobSet(String),
+    JobSet(CompactString),
 }
 
 impl Admission {

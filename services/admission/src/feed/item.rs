@@ -4,7 +4,7 @@ use crate::operation::{OutcomeKind, Waiting};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use vocab::{
-    AllocationNo, AllocationSpec, EndCause, GpuShare, LeaseNo, Lsn, Millis, PreemptionCause,
+    AllocationNo, EncodedSpec, EndCause, GpuShare, LeaseNo, Lsn, Millis, PreemptionCause, QosClass,
     Refusal, Token,
 };
 
@@ -35,7 +35,10 @@ pub struct FeedItem {
 pub enum FeedKind {
     Outcome(Arc<Outcome>),
     /// Accepted, with everything that it asks for.
-    Requested(Box<AllocationSpec>),
+    Requested {
+        spec: EncodedSpec,
+        qos: QosClass,
+    },
     PriorityChanged(i32),
     /// After it had waited for quota. Otherwise its outcome says so.
     Denied(Refusal),

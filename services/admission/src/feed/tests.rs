@@ -119,7 +119,7 @@ fn event(step: &str, now: Millis) -> Event {
 fn words(item: &FeedItem) -> String {
     match &item.kind {
         FeedKind::Outcome(outcome) => outcome_words(&outcome.kind),
-        FeedKind::Requested(spec) => format!("requested {}", spec.job_set),
+        FeedKind::Requested { .. } => format!("requested {}", item.job_set),
         FeedKind::PriorityChanged(priority) => format!("priority {priority}"),
         FeedKind::Denied(refusal) => format!("denied {refusal}"),
         FeedKind::Placed { .. } => "placed".into(),

@@ -1,7 +1,7 @@
 //! Many small messages into few large ones: a synced append costs the same for one event as for hundreds.
 
-use prost::{Message, encoding::encoded_len_varint};
 use std::{collections::HashMap, hash::Hash};
+use wire::{Out as _, Row};
 
 /// A pack's encoded size, at the most; a single message may go beyond.
 const BYTES_MAX: usize = 256 * 1024;
@@ -9,85 +9,104 @@ const BYTES_MAX: usize = 256 * 1024;
 const COUNT_MAX: usize = 1000;
 
 /// Messages by where they go. The same messages in the same order give the same packs.
-pub struct Packer<K, M> {
+pub struct Packer<K> {
+    /// The number of the list that a pack is.
+    list: u32,
     /// In the order of their first messages.
-    packs: Vec<Pack<K, M>>,
+    packs: Vec<Pack<K>>,
     /// The pack of each destination that has room.
     open: HashMap<K, usize>,
 }
 
+/// A list of messages, encoded.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pack<K, M> {
+pub struct Pack<K> {
     pub to: K,
-    pub messages: Vec<M>,
-    bytes: usize,
+    pub payload: Vec<u8>,
+    count: usize,
 }
 
-impl<K: Clone + Eq + Hash, M: Message> Packer<K, M> {
-    pub fn new() -> Self {
+impl<K: Clone + Eq + Hash> Packer<K> {
+    pub fn new(list: u32) -> Self {
         Self {
+            list,
             packs: Vec::new(),
             open: HashMap::new(),
         }
     }
 
-    pub fn push(&mut self, to: K, message: M) {
-        let size = message.encoded_len();
-        // With the field's tag and the length before it.
-        let size = 1 + encoded_len_varint(size as u64) + size;
+    /// `body` writes the message's fields.
+    pub fn push(&mut self, to: K, body: impl FnOnce(&mut Row)) {
         let index = match self.open.get(&to) {
-            Some(&index) if self.packs[index].takes(size) => index,
-            _ => self.begin(to),
+            Some(&index) if self.packs[index].count < COUNT_MAX => index,
+            _ => self.begin(to.clone(), Vec::new()),
         };
         let pack = &mut self.packs[index];
-        pack.bytes += size;
-        pack.messages.push(message);
+        let before = pack.payload.len();
+        Row::behind(&mut pack.payload, |out| out.message(self.list, body));
+        if before > 0 && pack.payload.len() > BYTES_MAX {
+            let message = pack.payload.split_off(before);
+            self.begin(to, message);
+        } else {
+            pack.count += 1;
+        }
     }
 
-    fn begin(&mut self, to: K) -> usize {
+    /// A pack with this message, or with none yet.
+    fn begin(&mut self, to: K, payload: Vec<u8>) -> usize {
         let index = self.packs.len();
         self.open.insert(to.clone(), index);
         self.packs.push(Pack {
             to,
-            messages: Vec::new(),
-            bytes: 0,
+            count: usize::from(!payload.is_empty()),
+            payload,
         });
         index
     }
 
-    pub fn packs(self) -> Vec<Pack<K, M>> {
+    pub fn packs(self) -> Vec<Pack<K>> {
         self.packs
-    }
-}
-
-impl<K, M> Pack<K, M> {
-    fn takes(&self, size: usize) -> bool {
-        self.messages.len() < COUNT_MAX && self.bytes + size <= BYTES_MAX
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{OutcomeMessage as Outcome, outcomes};
+    use prost::Message;
 
-    fn outcome(id: &str) -> Outcome {
-        Outcome {
-            operation_id: id.to_owned(),
-            ..Outcome::default()
-        }
+    const LIST: u32 = 4;
+
+    #[derive(Clone, PartialEq, Message)]
+    struct List {
+        #[prost(message, repeated, tag = "4")]
+        messages: Vec<Named>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Named {
+        #[prost(string, tag = "1")]
+        id: String,
+    }
+
+    fn push<K: Clone + Eq + Hash>(packer: &mut Packer<K>, to: K, id: &str) {
+        packer.push(to, |out| out.text(1, id.as_bytes()));
+    }
+
+    fn messages<K>(pack: &Pack<K>) -> Vec<Named> {
+        List::decode(pack.payload.as_slice()).unwrap().messages
     }
 
     /// `to:id` in the order of arrival; then the packs.
     fn check(messages: &str, expected: &str) {
-        let mut packer = Packer::new();
+        let mut packer = Packer::new(LIST);
         for message in messages.split(' ') {
             let (to, id) = message.split_once(':').unwrap();
-            packer.push(to, outcome(id));
+            push(&mut packer, to, id);
         }
         let packs = packer.packs();
         let text = packs.iter().map(|pack| {
-            let ids: Vec<_> = pack.messages.iter().map(|m| &*m.operation_id).collect();
+            let messages = messages(pack);
+            let ids: Vec<_> = messages.iter().map(|one| &*one.id).collect();
             format!("{}:{}", pack.to, ids.join("+"))
         });
         assert_eq!(text.collect::<Vec<_>>().join(" "), expected, "{messages}");
@@ -102,15 +121,15 @@ mod tests {
     #[test]
     fn a_pack_is_bounded_in_count_and_bytes() {
         let sizes = |count: usize, id: &str| -> Vec<usize> {
-            let mut packer = Packer::new();
+            let mut packer = Packer::new(LIST);
             for _ in 0..count {
-                packer.push((), outcome(id));
+                push(&mut packer, (), id);
             }
             let packs = packer.packs();
             for pack in &packs {
-                assert_eq!(outcomes(pack.messages.clone()).len(), pack.bytes);
+                assert_eq!(messages(pack).len(), pack.count);
             }
-            packs.iter().map(|pack| pack.messages.len()).collect()
+            packs.iter().map(|pack| pack.count).collect()
         };
         assert_eq!(sizes(2001, "x"), [1000, 1000, 1]);
         assert_eq!(sizes(3, &"x".repeat(100_000)), [2, 1]);

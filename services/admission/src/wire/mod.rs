@@ -2,9 +2,10 @@
 
 mod outcome;
 
-pub use outcome::{EventMessage, OutcomeMessage, outcome, outcomes, tenant_event, tenant_events};
+pub use outcome::{EVENTS, OUTCOMES, outcome, tenant_event};
 
 use crate::domain::{Command, Verb};
+use compact_str::CompactString;
 use ledger::{Digest, InboxMessage};
 use prost::bytes::Bytes;
 use vocab::{Operation, Refusal, Rule, Slot, Token};
@@ -36,7 +37,7 @@ struct Envelope {
 #[derive(wire::Wire)]
 struct Request {
     #[wire(1)]
-    operation_id: String,
+    operation_id: CompactString,
     #[wire(oneof(
         10, 11, 13, 14, 15, 16, 17, 18, 19, 20, 21, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39
     ))]
@@ -121,8 +122,8 @@ fn command(message: &InboxMessage, payload: &[u8], scratch: &mut Vec<u8>) -> Com
 
 /// `scratch` has room for a request, so that it need not be made for each.
 fn read(payload: &[u8], operation: &mut Operation, scratch: &mut Vec<u8>) -> Result<Verb, Refusal> {
-    let token = |id: &str| {
-        Token::new(id).map_err(|_| Refusal::new(Rule::OperationIdInvalid, "operation_id"))
+    let token = |id: CompactString| {
+        Token::try_from(id).map_err(|_| Refusal::new(Rule::OperationIdInvalid, "operation_id"))
     };
     let mut request = match Request::decode(payload) {
         Ok(request) => request,
@@ -130,24 +131,28 @@ fn read(payload: &[u8], operation: &mut Operation, scratch: &mut Vec<u8>) -> Res
             let (rule, subject) = unread(&error);
             // Without a verb it is still an operation.
             if let (Rule::UnknownVerb, Some(envelope)) = (rule, envelope(payload)) {
-                operation.operation_id = Some(token(&envelope.operation_id)?);
+                operation.operation_id = Some(token(envelope.operation_id.into())?);
             }
             return Err(Refusal::new(rule, subject));
         }
     };
-    operation.operation_id = Some(token(&request.operation_id)?);
+    encode(&request, scratch);
+    let whole = scratch.len() == payload.len();
+    // The slot is not part of the content that an operation id stands for.
+    let slot = request.slot().and_then(Option::take);
+    if slot.is_some() {
+        encode(&request, scratch);
+    }
+    operation.operation_id = Some(token(std::mem::take(&mut request.operation_id))?);
     // Half of what was asked is not what was asked: a message with a field that this version does not know, or written
     // in a way that it would not, is refused as a whole.
-    encode(&request, scratch);
-    if scratch.len() != payload.len() {
+    if !whole {
         return Err(Refusal::new(Rule::UnknownField, "request"));
     }
-    // The slot is not part of the content that an operation id stands for.
-    if let Some(slot) = request.slot().and_then(Option::take) {
-        encode(&request, scratch);
+    if slot.is_some() {
         operation.digest = Digest::of(scratch).short();
         if let Some(given) = request.slot() {
-            *given = Some(slot);
+            *given = slot;
         }
     }
     Ok(request.verb)

@@ -1,190 +1,170 @@
-//! What tenants are told.
+//! What tenants are told, each message from its last field to its first.
 
 use crate::feed::{FeedItem, FeedKind, Outcome};
 use crate::operation::{OutcomeKind, SubmitState, Waiting};
-use prost::Message;
-use schemas::v1::{
-    self, outcome::Result as Reply, submitted::State as Stands, tenant_event::Kind as Told,
-};
-use vocab::{AllocationNo, CellNo, EndCause, GpuShare, LeaseNo, Millis, Token};
-use wire::Message as _;
+use uuid::Uuid;
+use vocab::{AllocationNo, CellNo, EndCause, GpuShare, LeaseNo, Millis, Refusal, Token};
+use wire::{Out as _, Plain, Row, Value as _};
 
 /// The fencing token that a lease is granted with.
 const FIRST_FENCING_TOKEN: u64 = 1;
 
-pub fn outcome(outcome: &Outcome, cell: CellNo) -> v1::Outcome {
-    v1::Outcome {
-        operation_id: text(&outcome.operation_id),
-        lsn: outcome.lsn.0,
-        result: Some(reply(&outcome.kind, cell)),
-    }
+/// `Outcomes.outcomes`, what is sent on a reply subject.
+pub const OUTCOMES: u32 = 4;
+/// `TenantEvents.events`, what is sent on a feed's subject.
+pub const EVENTS: u32 = 1;
+
+/// The body of an `Outcome`.
+pub fn outcome(outcome: &Outcome, cell: CellNo, out: &mut Row) {
+    reply(&outcome.kind, cell, out);
+    field(&outcome.lsn, 2, out);
+    field(&outcome.operation_id, 1, out);
 }
 
-fn reply(kind: &OutcomeKind, cell: CellNo) -> Reply {
+fn field<T>(value: &T, number: u32, out: &mut Row)
+where
+    Plain: wire::Codec<T>,
+{
+    <Plain as wire::Codec<T>>::write_field(value, number, out);
+}
+
+fn reply(kind: &OutcomeKind, cell: CellNo, out: &mut Row) {
     match kind {
-        OutcomeKind::Submitted { allocation, state } => Reply::Submitted(v1::Submitted {
-            allocation_id: id(*allocation, cell),
-            state: Some(match state {
-                SubmitState::Placed { node, gpus } => Stands::Placed(placed(node, gpus)),
-                SubmitState::Waiting(why) => Stands::Waiting(waiting(why)),
-                SubmitState::Ended { cause, at } => Stands::Ended(ended(*cause, None, *at)),
-            }),
+        OutcomeKind::Submitted { allocation, state } => out.message(10, |out| {
+            match state {
+                SubmitState::Placed { node, gpus } => {
+                    out.message(2, |out| placed(node, gpus, out));
+                }
+                SubmitState::Waiting(why) => out.message(3, |out| waiting(why, out)),
+                SubmitState::Ended { cause, at } => {
+                    out.message(4, |out| ended(*cause, None, *at, out));
+                }
+            }
+            id(*allocation, cell, 1, out);
         }),
-        OutcomeKind::Cancelled { allocation } => Reply::Cancelled(v1::Cancelled {
-            allocation_id: id(*allocation, cell),
-        }),
-        OutcomeKind::JobSetCancelled { allocations } => {
-            let allocations = *allocations;
-            Reply::JobSetCancelled(v1::JobSetCancelled { allocations })
+        OutcomeKind::Cancelled { allocation } => {
+            out.message(11, |out| id(*allocation, cell, 1, out));
         }
-        OutcomeKind::PrioritySet { allocations } => {
-            let allocations = *allocations;
-            Reply::PrioritySet(v1::PrioritySet { allocations })
-        }
-        OutcomeKind::Applied { version } => Reply::Applied(v1::Applied { version: *version }),
-        OutcomeKind::ResourceCreated => Reply::ResourceCreated(v1::ResourceCreated { version: 0 }),
-        OutcomeKind::Granted { lease, deadline } => Reply::LeaseGranted(v1::LeaseGranted {
-            lease_id: lease_id(*lease, cell),
-            fencing_token: FIRST_FENCING_TOKEN,
-            deadline_slot: *deadline,
+        OutcomeKind::JobSetCancelled { allocations } => number(14, *allocations, out),
+        OutcomeKind::PrioritySet { allocations } => number(15, *allocations, out),
+        OutcomeKind::Applied { version } => number(12, *version, out),
+        OutcomeKind::ResourceCreated => out.message(16, |_| ()),
+        OutcomeKind::Granted { lease, deadline } => out.message(17, |out| {
+            field(deadline, 3, out);
+            field(&FIRST_FENCING_TOKEN, 2, out);
+            lease_id(*lease, cell, 1, out);
         }),
-        OutcomeKind::Confirmed => Reply::Confirmed(v1::Confirmed {}),
-        OutcomeKind::Released { fencing_token } => Reply::Released(v1::Released {
-            fencing_token: *fencing_token,
-        }),
-        OutcomeKind::Revoked { fencing_token } => Reply::Revoked(v1::Revoked {
-            fencing_token: *fencing_token,
-        }),
-        OutcomeKind::Reclaimed => Reply::Reclaimed(v1::Reclaimed {}),
-        OutcomeKind::Refused(refusal) => Reply::Refused(v1::Refused {
-            refusal: Some(refusal.to_prost()),
-            retryable: refusal.rule.retryable(),
-            explanation: refusal.to_string(),
+        OutcomeKind::Confirmed => out.message(18, |_| ()),
+        OutcomeKind::Released { fencing_token } => number(19, *fencing_token, out),
+        OutcomeKind::Revoked { fencing_token } => number(20, *fencing_token, out),
+        OutcomeKind::Reclaimed => out.message(21, |_| ()),
+        OutcomeKind::Refused(refusal) => out.message(13, |out| {
+            explained(refusal, 3, out);
+            field(&refusal.rule.retryable(), 2, out);
+            refusal.write(1, out);
         }),
     }
 }
 
-/// One event of the feed.
-pub fn tenant_event(item: &FeedItem, cell: CellNo) -> v1::TenantEvent {
-    let (kind, at) = told(&item.kind, cell);
-    v1::TenantEvent {
-        lsn: item.position.lsn.0,
-        index: item.position.index,
-        now_ms: item.now.0,
-        allocation_id: item.allocation.map(|no| id(no, cell)).unwrap_or_default(),
-        job_set: item.job_set.to_string(),
-        name: text(&item.name),
-        kind: Some(kind),
-        at_ms: at.map_or(0, |at| at.0),
+/// A message whose one field is a number.
+fn number(message: u32, value: u64, out: &mut Row) {
+    out.message(message, |out| field(&value, 1, out));
+}
+
+/// The body of a `TenantEvent`, one of the feed.
+pub fn tenant_event(item: &FeedItem, cell: CellNo, out: &mut Row) {
+    let at = told(&item.kind, cell, out);
+    field(&at, 7, out);
+    field(&item.name, 6, out);
+    field(&item.job_set, 5, out);
+    if let Some(allocation) = item.allocation {
+        id(allocation, cell, 4, out);
     }
+    field(&item.now, 3, out);
+    field(&item.position.index, 2, out);
+    field(&item.position.lsn, 1, out);
 }
 
 /// What is told, and when a run started or ended, if that is what it says.
-fn told(kind: &FeedKind, cell: CellNo) -> (Told, Option<Millis>) {
+fn told(kind: &FeedKind, cell: CellNo, out: &mut Row) -> Millis {
     match kind {
-        FeedKind::Outcome(o) => (Told::Outcome(outcome(o, cell)), None),
-        FeedKind::Requested(spec) => {
-            let requested = v1::Requested {
-                qos: spec.qos() as i32,
-                spec: Some(spec.to_prost()),
-            };
-            (Told::Requested(requested), None)
+        FeedKind::Outcome(said) => out.message(10, |out| outcome(said, cell, out)),
+        FeedKind::Requested { spec, qos } => out.message(19, |out| {
+            out.varint(2, *qos as u64);
+            out.message(1, |out| spec.write_body(out));
+        }),
+        FeedKind::PriorityChanged(priority) => out.message(20, |out| field(priority, 1, out)),
+        FeedKind::Denied(refusal) => out.message(22, |out| refusal.write(1, out)),
+        FeedKind::Placed { node, gpus } => out.message(11, |out| placed(node, gpus, out)),
+        FeedKind::Waiting(why) => out.message(12, |out| waiting(why, out)),
+        FeedKind::Started { at } => {
+            out.message(13, |_| ());
+            return *at;
         }
-        FeedKind::PriorityChanged(priority) => {
-            let priority = *priority;
-            let changed = v1::PriorityChanged { priority };
-            (Told::PriorityChanged(changed), None)
-        }
-        FeedKind::Denied(refusal) => {
-            let refusal = Some(refusal.to_prost());
-            (Told::Denied(v1::Denied { refusal }), None)
-        }
-        FeedKind::Placed { node, gpus } => (Told::Placed(placed(node, gpus)), None),
-        FeedKind::Waiting(why) => (Told::Waiting(waiting(why)), None),
-        FeedKind::Started { at } => (Told::Started(v1::Started {}), Some(*at)),
-        FeedKind::Stopping => (Told::Stopping(v1::Stopping {}), None),
+        FeedKind::Stopping => out.message(14, |_| ()),
         FeedKind::Ended { cause, started, at } => {
-            (Told::Ended(ended(*cause, *started, *at)), Some(*at))
+            out.message(15, |out| ended(*cause, *started, *at, out));
+            return *at;
         }
-        FeedKind::Preempted { cause, grace_until } => {
-            let preempted = v1::Preempted {
-                cause: cause.number(),
-                grace_until_ms: grace_until.0,
-            };
-            (Told::Preempted(preempted), None)
-        }
+        FeedKind::Preempted { cause, grace_until } => out.message(16, |out| {
+            field(grace_until, 2, out);
+            field(cause, 1, out);
+        }),
         FeedKind::Requeued {
             cause,
             at,
             not_before,
         } => {
-            let requeued = v1::Requeued {
-                cause: cause.number(),
-                ended_ms: at.0,
-                not_before_ms: not_before.0,
-            };
-            (Told::Requeued(requeued), Some(*at))
+            out.message(17, |out| {
+                field(not_before, 3, out);
+                field(at, 2, out);
+                field(cause, 1, out);
+            });
+            return *at;
         }
         FeedKind::Expired {
             lease,
             fencing_token,
-        } => {
-            let expired = v1::Expired {
-                lease_id: lease_id(*lease, cell),
-                fencing_token: *fencing_token,
-            };
-            (Told::Expired(expired), None)
-        }
+        } => out.message(21, |out| {
+            field(fencing_token, 2, out);
+            lease_id(*lease, cell, 1, out);
+        }),
     }
+    Millis(0)
 }
 
-fn text(token: &Option<Token>) -> String {
-    token.as_ref().map(Token::to_string).unwrap_or_default()
+fn id(allocation: AllocationNo, cell: CellNo, number: u32, out: &mut Row) {
+    uuid(allocation.id(cell).0, number, out);
 }
 
-fn id(allocation: AllocationNo, cell: CellNo) -> String {
-    allocation.id(cell).to_string()
+fn lease_id(lease: LeaseNo, cell: CellNo, number: u32, out: &mut Row) {
+    uuid(lease.id(cell).0, number, out);
 }
 
-fn lease_id(lease: LeaseNo, cell: CellNo) -> String {
-    lease.id(cell).to_string()
+fn uuid(id: Uuid, number: u32, out: &mut Row) {
+    let mut text = Uuid::encode_buffer();
+    out.text(number, id.hyphenated().encode_lower(&mut text).as_bytes());
 }
 
-fn placed(node: &Token, gpus: &[GpuShare]) -> v1::Placed {
-    v1::Placed {
-        node: node.to_string(),
-        gpus: gpus.iter().map(|share| share.to_prost()).collect(),
+fn placed(node: &Token, gpus: &Vec<GpuShare>, out: &mut Row) {
+    field(gpus, 2, out);
+    field(node, 1, out);
+}
+
+fn waiting(waiting: &Waiting, out: &mut Row) {
+    if let Some(quota) = &waiting.quota {
+        explained(quota, 3, out);
+        quota.write(2, out);
     }
+    field(&waiting.reason, 1, out);
 }
 
-fn waiting(waiting: &Waiting) -> v1::Waiting {
-    let quota = waiting.quota.as_ref();
-    v1::Waiting {
-        reason: waiting.reason.number(),
-        quota: quota.map(|refusal| refusal.to_prost()),
-        explanation: quota.map(ToString::to_string).unwrap_or_default(),
-    }
+fn explained(refusal: &Refusal, number: u32, out: &mut Row) {
+    field(&refusal.to_string(), number, out);
 }
 
-fn ended(cause: EndCause, started: Option<Millis>, at: Millis) -> v1::Ended {
-    v1::Ended {
-        cause: cause.number(),
-        started_ms: started.map_or(0, |at| at.0),
-        ended_ms: at.0,
-    }
-}
-
-/// An outcome as it goes to who waits for it.
-pub type OutcomeMessage = v1::Outcome;
-/// An event as it goes to a feed.
-pub type EventMessage = v1::TenantEvent;
-
-/// What is sent on a reply subject, encoded.
-pub fn outcomes(outcomes: Vec<OutcomeMessage>) -> Vec<u8> {
-    v1::Outcomes { outcomes }.encode_to_vec()
-}
-
-/// What is sent on a feed's subject, encoded.
-pub fn tenant_events(events: Vec<EventMessage>) -> Vec<u8> {
-    v1::TenantEvents { events }.encode_to_vec()
+fn ended(cause: EndCause, started: Option<Millis>, at: Millis, out: &mut Row) {
+    field(&at, 3, out);
+    field(&started.unwrap_or(Millis(0)), 2, out);
+    field(&cause, 1, out);
 }

@@ -2,8 +2,15 @@
 
 use super::*;
 use crate::domain::{ChangeRequest, DependencyRequest, RequirementRequest, SpreadRequest};
+use crate::feed::{FeedItem, FeedKind, FeedPosition, Outcome};
+use crate::operation::{OutcomeKind, SubmitState, Waiting};
 use prost::Message as _;
 use schemas::v1::{self, request};
+use schemas::v1::{outcome::Result as Reply, submitted::State as Stands, tenant_event::Kind};
+use vocab::{
+    AllocationNo, AllocationSpec, CellNo, EncodedSpecs, EndCause, EventNo, GpuShare, LeaseNo, Lsn,
+    Millis, PreemptionCause, WaitingReason,
+};
 use wire::Open;
 
 fn inbox(payload: Vec<u8>) -> InboxMessage {
@@ -81,7 +88,7 @@ fn a_submit_is_read_as_it_was_written() {
         (request.queue.as_str(), request.priority_class.as_str()),
         ("research", "high")
     );
-    assert_eq!(request.extended, [("fpga".to_owned(), -1)]);
+    assert_eq!(request.extended, [("fpga".into(), -1)]);
     let rules = request.rules.unwrap();
     let selector = RequirementRequest {
         label: "zone".into(),
@@ -230,4 +237,225 @@ fn requests_are_those_of_the_contract() {
     let differences = wire::differences(Request::DESCRIPTOR, schemas::FILE_DESCRIPTOR_SET);
     let batch = "Request: `Batch batch = 12 in verb` only in the schema";
     assert_eq!(differences, Ok(vec![batch.to_owned()]));
+}
+
+/// As prost would have written them: two versions of a projector must make the same message of the same event.
+#[test]
+fn what_is_told_is_written_as_the_contract_has_it() {
+    const CELL: CellNo = CellNo(1);
+    let token = |text: &str| Token::new(text).expect("a literal token");
+    let id = |no| AllocationNo(no).id(CELL).to_string();
+    let check = |kind: FeedKind, at_ms: i64, told: Kind| {
+        let item = FeedItem {
+            position: FeedPosition {
+                lsn: Lsn(300),
+                index: 2,
+            },
+            now: Millis(7),
+            tenant: token("t"),
+            job_set: token("j"),
+            allocation: Some(AllocationNo(5)),
+            name: Some(token("n")),
+            kind,
+            reply_to: Vec::new(),
+            in_feed: true,
+        };
+        let expected = v1::TenantEvent {
+            lsn: 300,
+            index: 2,
+            now_ms: 7,
+            allocation_id: id(5),
+            job_set: "j".into(),
+            name: "n".into(),
+            kind: Some(told),
+            at_ms,
+        };
+        let mut bytes = Vec::new();
+        wire::Row::behind(&mut bytes, |out| tenant_event(&item, CELL, out));
+        let read = v1::TenantEvent::decode(bytes.as_slice());
+        assert_eq!(read, Ok(expected.clone()));
+        assert_eq!(bytes, expected.encode_to_vec(), "{expected:?}");
+    };
+    let spec = AllocationSpec {
+        name: Some(token("n")),
+        team: Some(token("team")),
+        ..AllocationSpec::plain(token("j"), 500, 1 << 30)
+    };
+    let requested = FeedKind::Requested {
+        spec: EncodedSpecs::default().of(&spec),
+        qos: spec.qos(),
+    };
+    let spec = Some(wire::Message::to_prost(&spec));
+    check(
+        requested,
+        0,
+        Kind::Requested(v1::Requested { qos: 1, spec }),
+    );
+    let share = GpuShare {
+        device: 0,
+        milli: 500,
+    };
+    let (node, gpus) = (token("node"), vec![share]);
+    let placed = v1::Placed {
+        node: "node".into(),
+        gpus: vec![v1::GpuShare {
+            device: 0,
+            milli: 500,
+        }],
+    };
+    let placement = (node.clone(), gpus.clone());
+    check(
+        FeedKind::Placed { node, gpus },
+        0,
+        Kind::Placed(placed.clone()),
+    );
+    let refusal = Refusal::over(Rule::QuotaExceeded, "gpu", 1, 2);
+    let said: v1::Refusal = wire::Message::to_prost(&refusal);
+    let denied = v1::Denied {
+        refusal: Some(said.clone()),
+    };
+    check(FeedKind::Denied(refusal.clone()), 0, Kind::Denied(denied));
+    let why = Waiting::for_quota(&refusal);
+    let waiting = v1::Waiting {
+        reason: WaitingReason::Quota.number(),
+        quota: Some(said.clone()),
+        explanation: refusal.to_string(),
+    };
+    check(
+        FeedKind::Waiting(why.clone()),
+        0,
+        Kind::Waiting(waiting.clone()),
+    );
+    check(
+        FeedKind::PriorityChanged(-3),
+        0,
+        Kind::PriorityChanged(v1::PriorityChanged { priority: -3 }),
+    );
+    let (cause, at) = (EndCause::Failed, Millis(9));
+    check(FeedKind::Started { at }, 9, Kind::Started(v1::Started {}));
+    check(FeedKind::Stopping, 0, Kind::Stopping(v1::Stopping {}));
+    let started = Some(Millis(8));
+    let ended = |started_ms| v1::Ended {
+        cause: cause.number(),
+        started_ms,
+        ended_ms: 9,
+    };
+    check(
+        FeedKind::Ended { cause, started, at },
+        9,
+        Kind::Ended(ended(8)),
+    );
+    let grace_until = Millis(10);
+    let preempted = v1::Preempted {
+        cause: PreemptionCause::Quota.number(),
+        grace_until_ms: 10,
+    };
+    let preemption = FeedKind::Preempted {
+        cause: PreemptionCause::Quota,
+        grace_until,
+    };
+    check(preemption, 0, Kind::Preempted(preempted));
+    let requeued = v1::Requeued {
+        cause: cause.number(),
+        ended_ms: 9,
+        not_before_ms: 10,
+    };
+    let queued_again = FeedKind::Requeued {
+        cause,
+        at,
+        not_before: grace_until,
+    };
+    check(queued_again, 9, Kind::Requeued(requeued));
+    let lease = LeaseNo::of(EventNo(6));
+    let lease_id = lease.id(CELL).to_string();
+    let expired = v1::Expired {
+        lease_id: lease_id.clone(),
+        fencing_token: 2,
+    };
+    let fencing_token = 2;
+    let over = FeedKind::Expired {
+        lease,
+        fencing_token,
+    };
+    check(over, 0, Kind::Expired(expired));
+
+    let answer = |kind: OutcomeKind, reply: Reply| {
+        let outcome = Outcome {
+            operation_id: Some(token("op")),
+            lsn: Lsn(299),
+            kind,
+        };
+        let told = v1::Outcome {
+            operation_id: "op".into(),
+            lsn: 299,
+            result: Some(reply),
+        };
+        check(FeedKind::Outcome(outcome.into()), 0, Kind::Outcome(told));
+    };
+    let submitted = |state: SubmitState, stands: Stands| {
+        let allocation = AllocationNo(5);
+        let reply = v1::Submitted {
+            allocation_id: id(5),
+            state: Some(stands),
+        };
+        answer(
+            OutcomeKind::Submitted { allocation, state },
+            Reply::Submitted(reply),
+        );
+    };
+    let (node, gpus) = placement;
+    submitted(SubmitState::Placed { node, gpus }, Stands::Placed(placed));
+    submitted(SubmitState::Waiting(why), Stands::Waiting(waiting));
+    submitted(SubmitState::Ended { cause, at }, Stands::Ended(ended(0)));
+    let allocation = AllocationNo(5);
+    let allocation_id = id(5);
+    answer(
+        OutcomeKind::Cancelled { allocation },
+        Reply::Cancelled(v1::Cancelled { allocation_id }),
+    );
+    let allocations = 3;
+    answer(
+        OutcomeKind::JobSetCancelled { allocations },
+        Reply::JobSetCancelled(v1::JobSetCancelled { allocations }),
+    );
+    answer(
+        OutcomeKind::PrioritySet { allocations },
+        Reply::PrioritySet(v1::PrioritySet { allocations }),
+    );
+    let version = 4;
+    answer(
+        OutcomeKind::Applied { version },
+        Reply::Applied(v1::Applied { version }),
+    );
+    let created = v1::ResourceCreated { version: 0 };
+    answer(
+        OutcomeKind::ResourceCreated,
+        Reply::ResourceCreated(created),
+    );
+    let granted = v1::LeaseGranted {
+        lease_id,
+        fencing_token: 1,
+        deadline_slot: 11,
+    };
+    let deadline = 11;
+    answer(
+        OutcomeKind::Granted { lease, deadline },
+        Reply::LeaseGranted(granted),
+    );
+    answer(OutcomeKind::Confirmed, Reply::Confirmed(v1::Confirmed {}));
+    answer(
+        OutcomeKind::Released { fencing_token },
+        Reply::Released(v1::Released { fencing_token }),
+    );
+    answer(
+        OutcomeKind::Revoked { fencing_token },
+        Reply::Revoked(v1::Revoked { fencing_token }),
+    );
+    answer(OutcomeKind::Reclaimed, Reply::Reclaimed(v1::Reclaimed {}));
+    let refused = v1::Refused {
+        explanation: refusal.to_string(),
+        retryable: true,
+        refusal: Some(said),
+    };
+    answer(OutcomeKind::Refused(refusal), Reply::Refused(refused));
 }

@@ -19,7 +19,8 @@ use ledger::{Decider, Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::{
-    AllocationNo, At, EncodedSpec, GpuShare, Millis, NodeCapacity, Refusal, RunState, Token, Writer,
+    AllocationNo, At, EncodedSpec, EncodedSpecs, GpuShare, Millis, NodeCapacity, Refusal, RunState,
+    Token, Writer,
 };
 
 /// Everything that node-heartbeat knows; all but the leases folded from the ledger.
@@ -36,6 +37,8 @@ pub struct Nodes {
     /// Hot state, not recorded: heartbeats are many and lossy. A new leader grants every ready node a full lease.
     #[serde(skip)]
     leases: Leases,
+    #[serde(skip)]
+    specs: EncodedSpecs,
     #[serde(skip)]
     effects: Vec<Effect>,
 }
@@ -129,7 +132,7 @@ pub enum Effect {
         node: Token,
         /// For this life of the agent and no other.
         boot: u64,
-        assignment: Box<Assignment>,
+        assignment: Assignment,
     },
     RegisterAgain {
         node: Token,
@@ -209,7 +212,7 @@ impl Decider for Nodes {
             Input::AllocationRequested(AllocationRequested { operation, spec }) => {
                 let requested = Requested {
                     tenant: operation.tenant.clone(),
-                    spec: run::spec(spec),
+                    spec: run::spec(&mut self.specs, spec),
                     again: false,
                 };
                 self.requested.insert(AllocationNo(at.no.0), requested);

@@ -4,7 +4,7 @@ use super::{Assignment, Effect, Node, Nodes, Requested, Run};
 use ledger::{Draft, IllegalEvent};
 use std::{collections::btree_map::Entry, fmt};
 use vocab::fact::{AllocationPlaced, RunReported};
-use vocab::{AllocationNo, AllocationSpec, At, EncodedSpec, Millis, RunState, Token};
+use vocab::{AllocationNo, AllocationSpec, At, EncodedSpec, EncodedSpecs, Millis, RunState, Token};
 
 /// What an agent says of one of its runs.
 pub(super) struct Report {
@@ -15,11 +15,11 @@ pub(super) struct Report {
 }
 
 /// What an agent gets of a specification. Once it is placed, nobody asks where it may be and what it waited for.
-pub(super) fn spec(asked: &AllocationSpec) -> EncodedSpec {
+pub(super) fn spec(specs: &mut EncodedSpecs, asked: &AllocationSpec) -> EncodedSpec {
     if asked.rules.is_none() && asked.depends_on.is_empty() {
-        return EncodedSpec::of(asked);
+        return specs.of(asked);
     }
-    EncodedSpec::of(&AllocationSpec {
+    specs.of(&AllocationSpec {
         rules: None,
         depends_on: Vec::new(),
         ..asked.clone()
@@ -140,7 +140,7 @@ impl Nodes {
         self.effects.push(Effect::Assign {
             node: node.clone(),
             boot: known.boot,
-            assignment: Box::new(assignment.clone()),
+            assignment: assignment.clone(),
         });
         let run = Run {
             node: node.clone(),
@@ -180,7 +180,7 @@ impl Nodes {
         self.effects.push(Effect::Assign {
             node: run.node.clone(),
             boot: known.boot,
-            assignment: Box::new(run.assignment.clone()),
+            assignment: run.assignment.clone(),
         });
         Ok(())
     }
@@ -257,7 +257,7 @@ impl Nodes {
             self.effects.push(Effect::Assign {
                 node: node.clone(),
                 boot,
-                assignment: Box::new(assignment),
+                assignment,
             });
         }
     }

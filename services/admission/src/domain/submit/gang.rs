@@ -1,20 +1,21 @@
 //! One member's word on its gang.
 
 use crate::domain::check::{optional, small_amount, small_quantity, token};
+use compact_str::CompactString;
 use vocab::{AllocationSpec, Gang, Refusal, Rule};
 
 /// A gang as it was written.
 #[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
 pub struct GangRequest {
     #[wire(1)]
-    pub name: String,
+    pub name: CompactString,
     #[wire(2)]
     pub size: i64,
     /// 0 means size.
     #[wire(3)]
     pub min: i64,
     #[wire(4)]
-    pub uniform_label: String,
+    pub uniform_label: CompactString,
 }
 
 impl GangRequest {

@@ -17,6 +17,7 @@ use super::{
     Admission, Config,
     check::{amount, bounded, by_name, optional, small_amount, token},
 };
+use compact_str::CompactString;
 use vocab::{AllocationSpec, Label, Refusal, Restart, Rule, Token};
 
 wire::pair! {
@@ -24,14 +25,14 @@ wire::pair! {
     pub ExtendedRequest { name, amount }
 }
 
-/// A submit as it was written.
+/// A submit as it was written. Most names are short and lie in it, and what few requests say lies beside it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
 #[wire(name = "Submit")]
 pub struct SubmitRequest {
     #[wire(1)]
-    pub job_set: String,
+    pub job_set: CompactString,
     #[wire(2)]
-    pub name: String,
+    pub name: CompactString,
     #[wire(3)]
     pub priority: i32,
     #[wire(4)]
@@ -43,15 +44,15 @@ pub struct SubmitRequest {
     #[wire(7)]
     pub gpu_milli: i64,
     #[wire(8)]
-    pub gpu_models: Vec<String>,
+    pub gpu_models: Vec<CompactString>,
     #[wire(9)]
-    pub queue: String,
+    pub queue: CompactString,
     #[wire(10)]
-    pub priority_class: String,
+    pub priority_class: CompactString,
     #[wire(11, with = wire::Pairs<ExtendedRequest>)]
-    pub extended: Vec<(String, i64)>,
+    pub extended: Vec<(CompactString, i64)>,
     #[wire(12)]
-    pub rules: Option<PlacementRequest>,
+    pub rules: Option<Box<PlacementRequest>>,
     #[wire(13)]
     pub gang: Option<GangRequest>,
     #[wire(14)]
@@ -63,9 +64,9 @@ pub struct SubmitRequest {
     #[wire(17)]
     pub run_time_ms: i64,
     #[wire(18)]
-    pub team: String,
+    pub team: CompactString,
     #[wire(19)]
-    pub namespace: String,
+    pub namespace: CompactString,
     #[wire(20)]
     pub cpu_milli_limit: i64,
     #[wire(21)]
@@ -73,7 +74,7 @@ pub struct SubmitRequest {
     #[wire(22)]
     pub best_effort: bool,
     #[wire(23, with = wire::Pairs<Label>)]
-    pub labels: Vec<(String, String)>,
+    pub labels: Vec<(CompactString, CompactString)>,
 }
 
 const DEFAULT_JOB_SET: &str = "default";
@@ -119,7 +120,7 @@ impl Admission {
         let queue = self.check_queue(tenant, &request.queue)?;
         let (priority_class, priority) =
             self.check_class(tenant, &request.priority_class, request.priority)?;
-        let placement = request.rules.as_ref().map(PlacementRequest::check);
+        let placement = request.rules.as_deref().map(PlacementRequest::check);
         let gang = request.gang.as_ref().map(GangRequest::check).transpose()?;
         let restart = Restart {
             retries: small_amount(request.retries, AllocationSpec::RETRIES_MAX, "retries")?,

@@ -1,6 +1,7 @@
 //! Where it may run: terms that can be, in their one form.
 
 use crate::domain::check::{bounded, by_name, in_order, names, optional, token};
+use compact_str::CompactString;
 use vocab::{GroupTerm, NumaPolicy, Operator, PlacementRules, Refusal, Requirement, Rule, Spread};
 use vocab::{Token, Toleration};
 use wire::Open;
@@ -14,7 +15,7 @@ pub struct PlacementRequest {
     #[wire(2)]
     pub tolerations: Vec<TolerationRequest>,
     #[wire(3)]
-    pub group: String,
+    pub group: CompactString,
     #[wire(4)]
     pub affinity: Vec<TermRequest>,
     #[wire(5)]
@@ -29,36 +30,36 @@ pub struct PlacementRequest {
 #[wire(name = "Requirement")]
 pub struct RequirementRequest {
     #[wire(1)]
-    pub label: String,
+    pub label: CompactString,
     #[wire(2)]
     pub operator: Open<Operator>,
     #[wire(3)]
-    pub values: Vec<String>,
+    pub values: Vec<CompactString>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
 #[wire(name = "Toleration")]
 pub struct TolerationRequest {
     #[wire(1)]
-    pub key: String,
+    pub key: CompactString,
     #[wire(2)]
-    pub value: String,
+    pub value: CompactString,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
 #[wire(name = "GroupTerm")]
 pub struct TermRequest {
     #[wire(1)]
-    pub group: String,
+    pub group: CompactString,
     #[wire(2)]
-    pub topology_key: String,
+    pub topology_key: CompactString,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
 #[wire(name = "Spread")]
 pub struct SpreadRequest {
     #[wire(1)]
-    pub topology_key: String,
+    pub topology_key: CompactString,
     #[wire(2)]
     pub max_skew: u32,
 }

@@ -12,7 +12,7 @@ fn a_gang_is_at_most_as_large_as_it_says() {
             name: name.into(),
             size,
             min,
-            uniform_label: String::new(),
+            uniform_label: "".into(),
         })
     };
     for (name, size, min, expected) in [
@@ -59,14 +59,14 @@ impl Chain {
                 name: gang.0.into(),
                 size: gang.1,
                 min: 1,
-                uniform_label: String::new(),
+                uniform_label: "".into(),
             }),
             depends_on: after(&on),
             ..submit()
         };
         let operation = format!("{name}-{}", self.t.next);
         let no = self.t.next;
-        let verb = Verb::Submit(Box::new(request));
+        let verb = Verb::Submit(request);
         self.t.check(&operation, 1, verb, expected);
         self.numbers.insert(name, no);
     }
@@ -197,7 +197,7 @@ fn of_random_gangs_those_are_let_in_that_can_start() {
             }
             let request = SubmitRequest {
                 gang: gang.map(|name| GangRequest {
-                    name: format!("g{name}"),
+                    name: format!("g{name}").into(),
                     size: size as i64,
                     ..GangRequest::default()
                 }),
@@ -205,7 +205,7 @@ fn of_random_gangs_those_are_let_in_that_can_start() {
                 ..submit()
             };
             let no = t.next;
-            let verb = Verb::Submit(Box::new(request));
+            let verb = Verb::Submit(request);
             let told = t.ask("a", &step.to_string(), 1, Ok(verb));
             let mut with_it = model.clone();
             with_it.add(no, gang, size, on);

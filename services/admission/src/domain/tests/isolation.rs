@@ -148,7 +148,7 @@ fn run(rows: &Rows, without: Option<usize>) -> Vec<Vec<String>> {
                         slot,
                     })
                 };
-                let submit = |request| Ok(Verb::Submit(Box::new(request)));
+                let submit = |request| Ok(Verb::Submit(request));
                 let verb = match verb {
                     Wish::Submit => Ok(plain()),
                     Wish::After(foreign, which) => submit(SubmitRequest {

@@ -265,7 +265,7 @@ fn priority_class(class: &str) -> ChangeRequest {
 }
 
 fn plain() -> Verb {
-    Verb::Submit(Box::new(submit()))
+    Verb::Submit(submit())
 }
 
 fn cancel(id: &str) -> Verb {

@@ -37,7 +37,7 @@ fn spread(domain: &str, max_skew: u32) -> SpreadRequest {
 fn broken(change: impl FnOnce(&mut PlacementRequest), expected: &str) {
     let mut rules = PlacementRequest::default();
     change(&mut rules);
-    Table::new().broken(|r| r.rules = Some(rules), expected);
+    Table::new().broken(|r| r.rules = Some(rules.into()), expected);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn every_broken_term_is_named() {
 #[test]
 fn equal_rules_are_written_equally() {
     let t = Table::new();
-    let found = |rules| t.spec(|r| r.rules = Some(rules)).unwrap().rules;
+    let found = |rules: PlacementRequest| t.spec(|r| r.rules = Some(rules.into())).unwrap().rules;
     assert_eq!(found(PlacementRequest::default()), None);
     let one = found(PlacementRequest {
         selector: vec![

@@ -1,6 +1,7 @@
 //! Quantities and names of a submit.
 
 use super::*;
+use compact_str::CompactString;
 
 #[test]
 fn every_broken_quantity_and_name_is_named() {
@@ -42,7 +43,7 @@ fn every_broken_quantity_and_name_is_named() {
         t.broken(|r| r.name = name.into(), "name_invalid name");
         t.broken(|r| r.job_set = name.into(), "name_invalid job_set");
     }
-    t.broken(|r| r.name = "x".repeat(300), "name_invalid name");
+    t.broken(|r| r.name = "x".repeat(300).into(), "name_invalid name");
     let max = t.spec(|r| {
         r.cpu_milli = AllocationSpec::CPU_MILLI_MAX as i64;
         r.memory_bytes = AllocationSpec::MEMORY_BYTES_MAX as i64;
@@ -57,7 +58,7 @@ fn every_broken_quantity_and_name_is_named() {
 #[test]
 fn extended_resources_stand_in_order_and_once() {
     let t = Table::new();
-    let extended = |pairs: &[(&str, i64)]| -> Vec<(String, i64)> {
+    let extended = |pairs: &[(&str, i64)]| -> Vec<(CompactString, i64)> {
         pairs.iter().map(|&(name, n)| (name.into(), n)).collect()
     };
     let spec = t.spec(|r| r.extended = extended(&[("b", 1), ("a", 1 << 40)]));
@@ -80,7 +81,7 @@ fn extended_resources_stand_in_order_and_once() {
 #[test]
 fn labels_stand_in_order_and_once() {
     let t = Table::new();
-    let labels = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+    let labels = |pairs: &[(&str, &str)]| -> Vec<(CompactString, CompactString)> {
         let pairs = pairs.iter();
         pairs
             .map(|&(name, value)| (name.into(), value.into()))

@@ -316,7 +316,10 @@ fn the_feed_alone_says_where_every_allocation_stands() {
             let mut items = Vec::new();
             feed.project_event(&at, &event, &mut items).unwrap();
             for item in items.iter().filter(|item| item.in_feed) {
-                told.take(&tenant_event(item, CELL));
+                let mut bytes = Vec::new();
+                wire::Row::behind(&mut bytes, |out| tenant_event(item, CELL, out));
+                let event = prost::Message::decode(bytes.as_slice());
+                told.take(&event.expect("an event"));
             }
             let known = &model[&no];
             let id = AllocationNo(no).id(CELL).to_string();
