@@ -56,8 +56,8 @@ pub const TABLES: &[&Table] = &[
 pub const VIEWS: &str = include_str!("store/views.sql");
 
 impl SchedulerTables {
-    /// What was requested and is over within one batch has one row, among those that are over; only what lives longer has
-    /// one among the live, and one in the queue while it waits.
+    /// What was requested and is over within one batch has one row, among those that are over; only what lives longer
+    /// has one among the live, and one in the queue while it waits.
     async fn write_allocations(
         &self,
         tx: &mut PgConnection,
