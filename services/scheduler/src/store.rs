@@ -80,7 +80,7 @@ impl SchedulerTables {
 }
 
 /// One for each allocation, by number: of those of one the last.
-fn last_of_each<'a>(mut written: Vec<&'a Written>) -> Vec<&'a Written> {
+fn last_of_each(mut written: Vec<&Written>) -> Vec<&Written> {
     written.sort_by_key(|one| one.row.allocation);
     written.dedup_by(|later, kept| {
         let same = later.row.allocation == kept.row.allocation;
