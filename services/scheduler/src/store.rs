@@ -56,8 +56,8 @@ pub const TABLES: &[&Table] = &[
 pub const VIEWS: &str = include_str!("store/views.sql");
 
 impl SchedulerTables {
-    /// What was requested and is over within one batch has one row, among those that are over; only what lives longer has
-    /// one among the live, and one in the queue while it waits.
+    /// What was requested and is over within one batch has one row, among those that are over; only what lives longer
+    /// has one among the live, and one in the queue while it waits.
     async fn write_allocations(
         &self,
         tx: &mut PgConnection,
@@ -80,7 +80,7 @@ impl SchedulerTables {
 }
 
 /// One for each allocation, by number: of those of one the last.
-fn last_of_each<'a>(mut written: Vec<&'a Written>) -> Vec<&'a Written> {
+fn last_of_each(mut written: Vec<&Written>) -> Vec<&Written> {
     written.sort_by_key(|one| one.row.allocation);
     written.dedup_by(|later, kept| {
         let same = later.row.allocation == kept.row.allocation;

@@ -31,11 +31,7 @@ fn create(table: &Table) -> String {
         .checks
         .iter()
         .map(|check| format!("CONSTRAINT {} CHECK ({})", check.name, check.holds));
-    let parts: Vec<String> = columns
-        .chain(key)
-        .chain(of_columns)
-        .chain(checks)
-        .collect();
+    let parts: Vec<String> = columns.chain(key).chain(of_columns).chain(checks).collect();
     let with = table.with.map(|with| format!(" WITH ({with})"));
     let mut sql = format!(
         "CREATE TABLE {name} (\n    {}\n){};\n",

@@ -1,6 +1,6 @@
-//! The tables `answered_submits_1` and `answered_submits_2`, which are two parts of one. Nearly every operation is a submit
-//! that is answered, so its row is narrow: its width and its indexes are what it costs. Rows are never deleted: what is
-//! forgotten is no longer shown, and a part is emptied as a whole when all of it is forgotten.
+//! The tables `answered_submits_1` and `answered_submits_2`, which are two parts of one. Nearly every operation is a
+//! submit that is answered, so its row is narrow: its width and its indexes are what it costs. Rows are never deleted:
+//! what is forgotten is no longer shown, and a part is emptied as a whole when all of it is forgotten.
 
 use crate::project::AnsweredRow;
 use chassis::warm::{WarmError, bigint, insert_into, update};
@@ -12,8 +12,8 @@ use vocab::{CellNo, EventNo, Millis, Token};
 /// forgotten and emptied. The view operations shows what is not forgotten.
 #[derive(Table)]
 #[table(name = "answered_submits_1", keyless, fixed)]
-// Without texts to compare, and twice as cheap as one that would keep an id from standing twice, which what is forgotten and
-// still there may do.
+// Compares no texts, which halves the row's costs. It cannot be unique: an id may be used again while the row that it stood
+// for is forgotten and still there.
 #[table(index(by_operation_id, using "hash", on "operation_id"))]
 pub struct Answered<'a> {
     /// Number of the event that recorded the operation, and of the allocation.
@@ -180,7 +180,7 @@ async fn empty(tx: &mut PgConnection, part: &Table) -> Result<bool, WarmError> {
 mod tests {
     use super::*;
 
-    /// Batches of `rows`, up to a number, and `forgotten`, through a number; then where the rows of each went, and where a
+    /// Batches of `rows`, up to a number, and `forgotten`, through a number; then where the rows of each went, and which
     /// part was emptied.
     fn check(batches: &str, expected: &str) {
         let mut window = Window::fresh(CellNo(1));
