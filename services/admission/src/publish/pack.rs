@@ -73,30 +73,40 @@ impl<K: Clone + Eq + Hash> Packer<K> {
 mod tests {
     use super::*;
     use prost::Message;
-    use schemas::v1::{Outcome, Outcomes};
 
-    const OUTCOMES: u32 = 4;
+    const LIST: u32 = 4;
+
+    #[derive(Clone, PartialEq, Message)]
+    struct List {
+        #[prost(message, repeated, tag = "4")]
+        messages: Vec<Named>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Named {
+        #[prost(string, tag = "1")]
+        id: String,
+    }
 
     fn push<K: Clone + Eq + Hash>(packer: &mut Packer<K>, to: K, id: &str) {
         packer.push(to, |out| out.text(1, id.as_bytes()));
     }
 
-    fn outcomes<K>(pack: &Pack<K>) -> Vec<Outcome> {
-        let read = Outcomes::decode(pack.payload.as_slice());
-        read.unwrap().outcomes
+    fn read<K>(pack: &Pack<K>) -> Vec<Named> {
+        List::decode(pack.payload.as_slice()).unwrap().messages
     }
 
     /// `to:id` in the order of arrival; then the packs.
     fn check(messages: &str, expected: &str) {
-        let mut packer = Packer::new(OUTCOMES);
+        let mut packer = Packer::new(LIST);
         for message in messages.split(' ') {
             let (to, id) = message.split_once(':').unwrap();
             push(&mut packer, to, id);
         }
         let packs = packer.packs();
         let text = packs.iter().map(|pack| {
-            let outcomes = outcomes(pack);
-            let ids: Vec<_> = outcomes.iter().map(|one| &*one.operation_id).collect();
+            let messages = read(pack);
+            let ids: Vec<_> = messages.iter().map(|one| &*one.id).collect();
             format!("{}:{}", pack.to, ids.join("+"))
         });
         assert_eq!(text.collect::<Vec<_>>().join(" "), expected, "{messages}");
@@ -111,13 +121,13 @@ mod tests {
     #[test]
     fn a_pack_is_bounded_in_count_and_bytes() {
         let sizes = |count: usize, id: &str| -> Vec<usize> {
-            let mut packer = Packer::new(OUTCOMES);
+            let mut packer = Packer::new(LIST);
             for _ in 0..count {
                 push(&mut packer, (), id);
             }
             let packs = packer.packs();
             for pack in &packs {
-                assert_eq!(outcomes(pack).len(), pack.count);
+                assert_eq!(read(pack).len(), pack.count);
             }
             packs.iter().map(|pack| pack.count).collect()
         };
