@@ -2,7 +2,7 @@
 
 use ledger::Scratch;
 use serde::{Deserialize, Serialize};
-use std::{collections::HashMap, hash::Hash};
+use std::{collections::HashMap, hash::Hash, ops::Deref};
 use vocab::{AllocationSpec, ModelChoice, QuotaResource, ResourceKind, Token};
 
 /// A resource type. Those with a name carry the name's number in the lower bits, so that all GPU models lie side by side.
@@ -33,7 +33,55 @@ impl Choice {
 }
 
 /// What is asked for of each resource type, in the order of the types. Each named type is in use by it.
-pub(super) type Parts = Box<[(ResourceId, u64)]>;
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<(ResourceId, u64)>", into = "Vec<(ResourceId, u64)>")]
+pub(super) enum Parts {
+    /// The first so many. Most ask for no more, which takes no memory of its own.
+    Few(u8, [(ResourceId, u64); Parts::FEW]),
+    More(Box<[(ResourceId, u64)]>),
+}
+
+impl Parts {
+    const FEW: usize = 4;
+}
+
+impl From<&[(ResourceId, u64)]> for Parts {
+    fn from(parts: &[(ResourceId, u64)]) -> Self {
+        let mut few = [(ResourceId::FIRST, 0); Self::FEW];
+        match few.get_mut(..parts.len()) {
+            Some(first) => {
+                first.copy_from_slice(parts);
+                // At most FEW.
+                Self::Few(parts.len() as u8, few)
+            }
+            None => Self::More(parts.into()),
+        }
+    }
+}
+
+impl From<Vec<(ResourceId, u64)>> for Parts {
+    fn from(parts: Vec<(ResourceId, u64)>) -> Self {
+        Self::from(&parts[..])
+    }
+}
+
+impl From<Parts> for Vec<(ResourceId, u64)> {
+    fn from(parts: Parts) -> Self {
+        parts.to_vec()
+    }
+}
+
+impl Deref for Parts {
+    type Target = [(ResourceId, u64)];
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            // Made of no more than it has room for.
+            Self::Few(len, parts) => &parts[..usize::from(*len)],
+            Self::More(parts) => parts,
+        }
+    }
+}
 
 impl ResourceId {
     /// None comes before it.

@@ -6,15 +6,13 @@ use super::{
     gang::GangNo,
     interner::Interner,
     job_sets::{JobSetNo, JobSets},
+    numbered::Numbered,
     queues::{Key, QueueNo, Use},
     settings::{PriorityNo, Settings},
 };
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    fmt,
-};
+use std::{collections::BTreeSet, fmt};
 use vocab::{AllocationNo, Millis, PendingGroupNo, RunState, Token};
 
 /// An allocation that has not ended.
@@ -67,8 +65,59 @@ pub struct Binding {
     pub placed: Millis,
     pub started: Option<Millis>,
     /// What its node has said and nobody has decided yet.
-    pub reports: VecDeque<(RunState, Millis)>,
+    pub reports: Reports,
     pub stop: Option<Stop>,
+}
+
+/// What a node has said of a run, in order. Most often it is one thing, which takes no memory of its own.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<(RunState, Millis)>", into = "Vec<(RunState, Millis)>")]
+pub struct Reports {
+    first: Option<(RunState, Millis)>,
+    /// None if there is no first.
+    more: Vec<(RunState, Millis)>,
+}
+
+impl Reports {
+    pub fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &(RunState, Millis)> {
+        self.first.iter().chain(&self.more)
+    }
+
+    pub fn first(&self) -> Option<(RunState, Millis)> {
+        self.first
+    }
+
+    fn push(&mut self, report: (RunState, Millis)) {
+        match self.first {
+            None => self.first = Some(report),
+            Some(_) => self.more.push(report),
+        }
+    }
+
+    fn pop_first(&mut self) {
+        self.first = match self.more.is_empty() {
+            true => None,
+            false => Some(self.more.remove(0)),
+        };
+    }
+}
+
+impl From<Vec<(RunState, Millis)>> for Reports {
+    fn from(reports: Vec<(RunState, Millis)>) -> Self {
+        let mut all = Self::default();
+        reports.into_iter().for_each(|report| all.push(report));
+        all
+    }
+}
+
+impl From<Reports> for Vec<(RunState, Millis)> {
+    fn from(reports: Reports) -> Self {
+        reports.iter().copied().collect()
+    }
 }
 
 /// Why it is being stopped.
@@ -119,7 +168,7 @@ impl Live {
 /// All of them, by number.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocations {
-    live: BTreeMap<AllocationNo, Live>,
+    live: Numbered<AllocationNo, Live>,
     /// What they ask for.
     classes: Interner<Class>,
     job_sets: JobSets,
@@ -132,7 +181,7 @@ pub struct Allocations {
 }
 
 impl Allocations {
-    pub fn all(&self) -> &BTreeMap<AllocationNo, Live> {
+    pub fn all(&self) -> &Numbered<AllocationNo, Live> {
         &self.live
     }
 
@@ -238,7 +287,7 @@ impl Allocations {
         if let Some(Phase::Held(binding)) = self.live.get_mut(&no).map(|live| &mut live.phase)
             && binding.node == node
         {
-            binding.reports.push_back(report);
+            binding.reports.push(report);
             self.reported.insert(no);
         }
     }
@@ -258,7 +307,7 @@ impl Allocations {
         if binding.started.replace(at).is_some() {
             return Err(IllegalEvent::new("started already", event));
         }
-        binding.reports.pop_front();
+        binding.reports.pop_first();
         if binding.reports.is_empty() {
             self.reported.remove(&no);
         }

@@ -174,7 +174,7 @@ impl Scheduler {
         let Some(spot) = spot else {
             return false;
         };
-        if node.take(capacity, class, &spot).is_err() {
+        if node.take(capacity, class, spot.parts()).is_err() {
             return false;
         }
         let held: Vec<_> = node.holds.iter().copied().collect();

@@ -5,7 +5,7 @@ use super::{
     scoring::{ModelNo, Request},
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Deref};
 use vocab::{
     AllocationSpec, GpuRequest, NumaPolicy, PlacementRules, ResourceKind, Token,
     sabotage::{self, Bug},
@@ -148,7 +148,7 @@ pub struct SchedulingKeyNo(pub u32);
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SchedulingKey {
     /// By class number.
-    pub members: Vec<(ClassNo, u32)>,
+    pub members: Members,
     /// So many have to find a place.
     pub min: u32,
     /// On nodes with one value of this label.
@@ -160,11 +160,52 @@ pub struct SchedulingKey {
     pub run_time_bits: u8,
 }
 
+/// Classes, and how many are of each. Most often all are of one, which takes no memory of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "Vec<(ClassNo, u32)>", into = "Vec<(ClassNo, u32)>")]
+pub enum Members {
+    Alike((ClassNo, u32)),
+    /// None, or several.
+    Several(Vec<(ClassNo, u32)>),
+}
+
+impl From<Vec<(ClassNo, u32)>> for Members {
+    fn from(members: Vec<(ClassNo, u32)>) -> Self {
+        match members[..] {
+            [alike] => Self::Alike(alike),
+            _ => Self::Several(members),
+        }
+    }
+}
+
+impl From<Members> for Vec<(ClassNo, u32)> {
+    fn from(members: Members) -> Self {
+        members.to_vec()
+    }
+}
+
+impl FromIterator<(ClassNo, u32)> for Members {
+    fn from_iter<I: IntoIterator<Item = (ClassNo, u32)>>(members: I) -> Self {
+        members.into_iter().collect::<Vec<_>>().into()
+    }
+}
+
+impl Deref for Members {
+    type Target = [(ClassNo, u32)];
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Alike(alike) => std::slice::from_ref(alike),
+            Self::Several(members) => members,
+        }
+    }
+}
+
 impl SchedulingKey {
     pub fn single(class: ClassNo, run_time_ms: u64) -> Self {
         Self {
             run_time_bits: run_time_bits(run_time_ms),
-            members: vec![(class, 1)],
+            members: Members::Alike((class, 1)),
             min: 1,
             uniform_label: None,
             uniform_value: None,

@@ -47,7 +47,7 @@ pub(super) fn decide_reports(state: &mut Scheduler, draft: &mut Draft) {
             // `reported` holds only what is on a node: it is filled there, and emptied when the run is over.
             return;
         };
-        let Some((report, at)) = binding.reports.front().copied() else {
+        let Some((report, at)) = binding.reports.first() else {
             return;
         };
         let at = binding.moment(at, draft.now);

@@ -5,12 +5,13 @@ use super::{
     allocation::{Live, Phase},
     class::{Amounts, Class, ClassNo},
     fair::Share,
-    fleet::{Fleet, KindNo, Moves, NodeNo, Others, keeps_off},
+    fleet::{Moves, NodeNo, Others, keeps_off},
+    queues::QueueNo,
     waiting::AGAIN_MS,
     work,
 };
 use ledger::Draft;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use vocab::fact::{AllocationWaiting, PendingGroupExplained};
 use vocab::{AllocationNo, Filter, Millis, PendingGroupNo, ResourceKind, WaitingReason};
 
@@ -21,9 +22,6 @@ pub(super) struct Findings {
     /// The least that is missing on one node, by the part of what is asked for.
     pub shortfall: Option<Amounts>,
 }
-
-/// Ready and open nodes by kind.
-type Kinds = [(KindNo, u32, u32)];
 
 impl Scheduler {
     /// Of a class, and the first who asks for it.
@@ -92,21 +90,20 @@ impl Scheduler {
         }
     }
 
-    /// What is to be said of a pending group, unless it was said already.
+    /// What is to be said of a pending group, unless it was said already; but for what its queue, which comes with it, is due.
     fn explanation(
-        &self,
+        &mut self,
         pending_group: PendingGroupNo,
-        (due, kinds): (&[Share], &Kinds),
         known: &mut BTreeMap<ClassNo, Findings>,
         now: Millis,
-    ) -> Option<PendingGroupExplained> {
+    ) -> Option<(QueueNo, PendingGroupExplained)> {
         let pending_group = self.waiting.queues().pending_group(pending_group)?;
         let block = self.waiting.block_of(pending_group)?;
         let head = pending_group.head()?.allocation;
         let class = self.allocations.get(&head)?.class;
         // A gang is explained by its first member; whether the reason is room alone is said of the gang.
         let for_room = matches!(block, WaitingReason::NoRoomNow | WaitingReason::GangNoRoom);
-        let reason = match lack(self.allocations.class(class), kinds, &self.fleet) {
+        let reason = match self.fleet.lack(class, self.allocations.class(class)) {
             WaitingReason::NoRoomNow => match block {
                 // A gang is told that it does not fit, whatever that would take.
                 WaitingReason::NoRoomNow if self.waiting.is_rate_limited(pending_group.no) => {
@@ -139,7 +136,7 @@ impl Scheduler {
         let shortfall = shortfall
             .into_iter()
             .flat_map(|amounts| ResourceKind::ALL.into_iter().zip(amounts));
-        Some(PendingGroupExplained {
+        let explained = PendingGroupExplained {
             pending_group: pending_group.no,
             queue: self.waiting.queues().get(queue).name.clone(),
             reason,
@@ -147,8 +144,9 @@ impl Scheduler {
             counts,
             shortfall: shortfall.filter(|(_, amount)| *amount > 0).collect(),
             share_ppm: share.ppm(),
-            fair_share_ppm: due.get(queue.0 as usize).map_or(0, |share| share.ppm()),
-        })
+            fair_share_ppm: 0,
+        };
+        Some((queue, explained))
     }
 
     /// Where an allocation that was never told stands; none when that is not known yet.
@@ -179,25 +177,6 @@ impl Scheduler {
     }
 }
 
-/// In one word, why there is no room for a class. Only the kinds of nodes matter for that, not what is on them.
-fn lack(class: &Class, kinds: &Kinds, fleet: &Fleet) -> WaitingReason {
-    if kinds.iter().all(|(_, ready, _)| *ready == 0) {
-        return WaitingReason::NoNodeReady;
-    }
-    let open = kinds.iter().filter(|(_, _, open)| *open > 0);
-    let filters = open.map(|(kind, _, _)| keeps_off(fleet.kind(*kind), class));
-    let filters: BTreeSet<_> = filters.collect();
-    if filters.contains(&None) {
-        WaitingReason::NoRoomNow
-    } else if filters.contains(&Some(Filter::Capacity)) {
-        WaitingReason::LargerThanAnyNode
-    } else if filters.contains(&Some(Filter::GpuModel)) {
-        WaitingReason::NoNodeOfModel
-    } else {
-        WaitingReason::NoNodeMatches
-    }
-}
-
 /// What of the request is not free on the node.
 fn missing(class: &Class, node: &super::fleet::Node) -> Amounts {
     let free = [
@@ -221,7 +200,11 @@ fn part(missing: &Amounts, asked: &Amounts) -> u128 {
 
 /// Explains the pending groups that were blocked since the last time, and then tells each allocation that is new where it stands.
 /// `due`, if that is known already, is what each queue is due. Whether something is left for the next frame.
-pub(super) fn decide(state: &mut Scheduler, due: Option<Vec<Share>>, draft: &mut Draft) -> bool {
+pub(super) fn decide(
+    state: &mut Scheduler,
+    mut due: Option<Vec<Share>>,
+    draft: &mut Draft,
+) -> bool {
     let composition = Some(state.fleet.composition());
     if state.pace.explained_with != composition {
         // Other nodes may be another reason.
@@ -233,22 +216,21 @@ pub(super) fn decide(state: &mut Scheduler, due: Option<Vec<Share>>, draft: &mut
         return state.waiting.first_unexplained().is_some() || !state.waiting.fresh().is_empty();
     }
     let look = state.fleet.nodes().len() / work::COUNTED_FOR_ONE;
-    if state.waiting.first_unexplained().is_some() {
-        let kinds = state.fleet.by_kind();
-        let due = due.unwrap_or_else(|| state.fair_shares());
-        let mut known = BTreeMap::new();
-        while let Some(pending_group) = state.waiting.first_unexplained() {
-            if draft.full() {
-                return true;
-            }
-            draft.spend(1);
-            state.waiting.is_explained(pending_group);
-            let looked = known.len();
-            let event = state.explanation(pending_group, (&due, &kinds), &mut known, draft.now);
-            draft.spend((known.len() - looked) * look);
-            if let Some(event) = event {
-                draft.emit(state, event);
-            }
+    let mut known = BTreeMap::new();
+    while let Some(pending_group) = state.waiting.first_unexplained() {
+        if draft.full() {
+            return true;
+        }
+        draft.spend(1);
+        state.waiting.is_explained(pending_group);
+        let looked = known.len();
+        let explained = state.explanation(pending_group, &mut known, draft.now);
+        draft.spend((known.len() - looked) * look);
+        if let Some((queue, mut explained)) = explained {
+            let due = due.get_or_insert_with(|| state.fair_shares());
+            let share = due.get(queue.0 as usize);
+            explained.fair_share_ppm = share.map_or(0, |share| share.ppm());
+            draft.emit(state, explained);
         }
     }
     // From where the last frame was full, so that nobody waits for those of whom nothing is known yet.

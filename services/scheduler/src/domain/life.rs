@@ -2,13 +2,11 @@
 
 use super::{
     Scheduler,
-    allocation::{Binding, Live, Phase, Stop},
+    allocation::{Binding, Live, Phase, Reports, Stop},
     class::SchedulingKey,
-    fleet::Spot,
     preempt::Epoch,
 };
 use ledger::IllegalEvent;
-use std::collections::VecDeque;
 use vocab::fact::{
     AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
     AllocationRequested, AllocationRequeued, AllocationStarted, AllocationStopping,
@@ -163,11 +161,8 @@ impl Scheduler {
             return Err(illegal("no such ready node"));
         }
         let class = self.allocations.class(class);
-        let spot = Spot {
-            gpus: fact.gpus.clone(),
-            zones: fact.zones,
-        };
-        let taken = self.fleet.take(node, no, class, &spot).map_err(illegal)?;
+        let spot = (&fact.gpus[..], fact.zones);
+        let taken = self.fleet.take(node, no, class, spot).map_err(illegal)?;
         self.leave_waiting(no);
         if !nominated {
             self.waiting.binding(queue, &used, now, &self.settings);
@@ -182,7 +177,7 @@ impl Scheduler {
             taken,
             placed: now,
             started: None,
-            reports: VecDeque::new(),
+            reports: Reports::default(),
             stop: None,
         };
         if let Some(live) = self.allocations.get_mut(&no) {

@@ -11,11 +11,13 @@ mod explain;
 pub mod fair;
 mod fleet;
 mod gang;
+mod hash;
 mod interner;
 pub mod interval;
 mod job_sets;
 mod levels;
 mod life;
+mod numbered;
 mod operator;
 pub mod order;
 mod pace;
@@ -54,6 +56,7 @@ use ledger::{Decider, Draft, IllegalEvent, Scratch};
 use levels::Levels;
 pub(crate) use named_resources::Named;
 use named_resources::{Holds, Input as ResourceInput};
+use numbered::Numbered;
 use pace::Pace;
 use preempt::{Board, Epoch, Rate};
 use reclaim::Reclaims;
@@ -90,7 +93,7 @@ impl Scheduler {
         self.fleet.nodes()
     }
 
-    pub fn live(&self) -> &BTreeMap<AllocationNo, Live> {
+    pub fn live(&self) -> &Numbered<AllocationNo, Live> {
         self.allocations.all()
     }
 
@@ -310,6 +313,7 @@ impl Scheduler {
         }
         self.close_hopeless(aside, draft);
         let mut levels = Levels::default();
+        let mut members = Vec::new();
         let mut first = true;
         loop {
             if draft.full() && !first {
@@ -346,13 +350,10 @@ impl Scheduler {
                 continue;
             }
             let classes = self.waiting.scheduling_key(scheduling_key).members.len();
-            let members = self.waiting.unit(head, classes, &self.allocations);
-            match self.find_places(&members, scheduling_key, aside) {
-                Ok(places) => {
-                    for place in places {
-                        let event = self.placed_event(place, aside);
-                        draft.emit(self, event);
-                    }
+            self.waiting
+                .unit(head, classes, &self.allocations, &mut members);
+            match self.place(&members, scheduling_key, aside, draft) {
+                Ok(()) => {
                     self.tell_the_rest(&members, draft);
                     if self.fleet.any_regrouped() {
                         let regrouped = self.fleet.take_regrouped();
@@ -370,7 +371,7 @@ impl Scheduler {
             let left = self
                 .allocations
                 .get(allocation)
-                .is_some_and(|live| live.phase == Phase::InGang);
+                .is_some_and(|live| matches!(live.phase, Phase::InGang));
             if left {
                 let waiting = AllocationWaiting {
                     allocation: *allocation,

@@ -6,11 +6,15 @@ use super::{
     aside::Aside,
     class::{Class, ClassNo, SchedulingKeyNo},
     fair::Share,
-    fleet::{Moves, NodeNo, Others, Spot, Taken, Value, Wanted, keeps_off},
+    fleet::{Best, Moves, NodeNo, Others, Spot, Taken, Value, Wanted, keeps_off},
     gang::GangNo,
+    queues::QueueNo,
+    scoring::DEVICE_MILLI,
+    settings::PriorityNo,
     waiting::Short,
 };
-use std::{cmp::Reverse, collections::BTreeSet};
+use ledger::Draft;
+use std::{cmp::Reverse, collections::BTreeSet, ops::ControlFlow};
 use vocab::fact::AllocationPlaced;
 use vocab::{AllocationNo, Candidate, PlacementPolicy, Token, WaitingReason};
 
@@ -46,7 +50,7 @@ struct Search<'a> {
 /// Places that a search takes on trial, all in all. Small gangs are searched through, in large ones the order has to do.
 const STEPS_MAX: u32 = 512;
 /// Nodes that a member is tried on: so many of the best, and so many of those with most room.
-const CHOICES: usize = 8;
+const CHOICES: usize = Best::MOST;
 
 /// How many nodes a placement names beside the one that was chosen.
 const RUNNERS_UP: usize = 2;
@@ -56,13 +60,18 @@ type Uniform<'a> = Option<(&'a Token, &'a Token)>;
 
 impl Scheduler {
     pub(super) fn placement_policy(&self, live: &Live) -> PlacementPolicy {
-        let class = self
-            .settings
-            .class(live.priority_class)
-            .and_then(|class| class.placement);
-        let queue = || self.waiting.placement(live);
+        self.placement_policy_of(live.queue, live.priority_class)
+    }
+
+    pub(super) fn placement_policy_of(
+        &self,
+        queue: QueueNo,
+        priority_class: Option<PriorityNo>,
+    ) -> PlacementPolicy {
+        let class = self.settings.class(priority_class);
         class
-            .or_else(queue)
+            .and_then(|class| class.placement)
+            .or_else(|| self.waiting.queues().get(queue).settings.placement)
             .unwrap_or(self.settings.policy().placement)
     }
 
@@ -71,16 +80,17 @@ impl Scheduler {
         (live.class, self.placement_policy(live))
     }
 
-    /// The best nodes for one allocation as things stand, the best first, `most` of them.
+    /// The best nodes for one allocation as things stand, `most` of them.
     fn best_nodes(
         &mut self,
         no: AllocationNo,
         uniform: Uniform<'_>,
         aside: &Aside,
         most: usize,
-    ) -> Vec<(NodeNo, Value)> {
+    ) -> Best {
+        let mut best = Best::new(most);
         let Some(live) = self.allocations.get(&no) else {
-            return Vec::new();
+            return best;
         };
         let (class_no, policy) = self.wanted(live);
         let class = self.allocations.class(class_no);
@@ -103,40 +113,25 @@ impl Scheduler {
                     .is_none_or(|others| others.keep_off(node).is_none())
                 && minding.let_it_come_to(node)
         };
-        let best_but = |not: &dyn Fn(NodeNo) -> bool| {
-            let mut best = fleet.best(&wanted, |node| !not(node) && may(node));
+        let look = |not: Option<NodeNo>, best: &mut Best| {
+            let may = |node| Some(node) != not && may(node);
+            fleet.best(&wanted, best, may);
             for node in fleet.aside().iter().copied() {
                 let there = fleet.node(node);
-                if there.open() && there.nominees.is_empty() && !not(node) && may(node) {
+                if there.open() && there.nominees.is_empty() && may(node) {
                     let value = fleet.value(node, &wanted);
-                    let better = best.is_none_or(|(_, best)| best < value);
-                    if value.fits() && better && aside.lets(self, no, live, node) {
-                        best = Some((node, value));
+                    if value > best.least() && aside.lets(self, no, live, node) {
+                        best.offer(node, value);
                     }
                 }
             }
-            best
         };
-        let mut found: Vec<(NodeNo, Value)> = Vec::new();
-        while found.len() < most {
-            let taken = |node| found.iter().any(|(known, _)| *known == node);
-            let next = match live.avoid {
-                None => best_but(&taken),
-                // A node that a run failed on is better than none.
-                Some(avoid) => best_but(&|node| node == avoid || taken(node)).or_else(|| {
-                    if found.is_empty() {
-                        best_but(&taken)
-                    } else {
-                        None
-                    }
-                }),
-            };
-            match next {
-                Some(next) => found.push(next),
-                None => break,
-            }
+        look(live.avoid, &mut best);
+        if best.nodes().is_empty() && live.avoid.is_some() {
+            // A node that a run failed on is better than none.
+            look(None, &mut best);
         }
-        found
+        best
     }
 
     fn find_place(
@@ -145,7 +140,8 @@ impl Scheduler {
         uniform: Uniform<'_>,
         aside: &Aside,
     ) -> Option<Place> {
-        let (node, _) = *self.best_nodes(no, uniform, aside, 1).first()?;
+        let best = self.best_nodes(no, uniform, aside, 1);
+        let (node, _) = *best.nodes().first()?;
         self.place_on(no, node)
     }
 
@@ -164,20 +160,176 @@ impl Scheduler {
         })
     }
 
-    /// Places for the members of one unit: all of a single, at least the minimum of a gang. The state is as before.
-    pub(super) fn find_places(
+    /// Places the members of one unit: all of a single, at least the minimum of a gang.
+    pub(super) fn place(
+        &mut self,
+        members: &[AllocationNo],
+        scheduling_key: SchedulingKeyNo,
+        aside: &Aside,
+        draft: &mut Draft,
+    ) -> Result<(), Short> {
+        if self.is_single(members, scheduling_key) {
+            return match self.place_on_best(members[0], aside, draft) {
+                true => Ok(()),
+                false => Err(Short::of(WaitingReason::NoRoomNow)),
+            };
+        }
+        let first = members.first().and_then(|no| self.allocations.get(no));
+        let policy = first.map(|live| self.placement_policy(live));
+        let room = policy.and_then(|it| self.room_for_alike(scheduling_key, it, members.len()));
+        if let Some(room) = room {
+            for no in &members[..room?] {
+                self.place_on_best(*no, aside, draft);
+            }
+            return Ok(());
+        }
+        for place in self.find_places(members, scheduling_key, aside)? {
+            let event = self.placed_event(place, aside);
+            draft.emit(self, event);
+        }
+        Ok(())
+    }
+
+    fn place_on_best(&mut self, no: AllocationNo, aside: &Aside, draft: &mut Draft) -> bool {
+        let best = self.best_nodes(no, None, aside, 1 + RUNNERS_UP);
+        let first = best.nodes().first();
+        let Some(place) = first.and_then(|(node, _)| self.place_on(no, *node)) else {
+            return false;
+        };
+        let event = self.placed_with(place, &best);
+        draft.emit(self, event);
+        true
+    }
+
+    /// Whether `place` would find places for them.
+    pub(super) fn has_room(
+        &mut self,
+        members: &[AllocationNo],
+        scheduling_key: SchedulingKeyNo,
+        aside: &Aside,
+    ) -> Result<(), Short> {
+        if self.is_single(members, scheduling_key) {
+            return match self.find_place(members[0], None, aside) {
+                Some(_) => Ok(()),
+                None => Err(Short::of(WaitingReason::NoRoomNow)),
+            };
+        }
+        self.find_places(members, scheduling_key, aside).map(|_| ())
+    }
+
+    /// The same for whoever stands in a pending group, where what is free on each node tells. None: it has to be tried.
+    pub(super) fn has_room_by_numbers(
+        &mut self,
+        scheduling_key_no: SchedulingKeyNo,
+        policy: PlacementPolicy,
+    ) -> Option<Result<(), Short>> {
+        let scheduling_key = self.waiting.scheduling_key(scheduling_key_no);
+        let ([(class_no, 1)], None) = (&scheduling_key.members[..], &scheduling_key.uniform_label)
+        else {
+            let min = scheduling_key.min.max(1) as usize;
+            let room = self.room_for_alike(scheduling_key_no, policy, min);
+            return room.map(|room| room.map(|_| ()));
+        };
+        let class = self.allocations.class(*class_no);
+        if class.looks_at_others() || !self.all_nodes_are_alike_for_all() {
+            return None;
+        }
+        let wanted = Wanted {
+            no: *class_no,
+            class,
+            policy,
+        };
+        self.fleet.rank(&wanted);
+        let mut best = Best::new(1);
+        self.fleet.best(&wanted, &mut best, |_| true);
+        match best.nodes() {
+            [] => Some(Err(Short::of(WaitingReason::NoRoomNow))),
+            // Zones may have no spot though there is room.
+            [(node, _), ..] if self.fleet.capacity(*node).topology.is_some() => None,
+            _ => Some(Ok(())),
+        }
+    }
+
+    /// Nothing is set aside, and no nominee minds who comes where.
+    fn all_nodes_are_alike_for_all(&self) -> bool {
+        self.fleet.aside().is_empty() && !self.fleet.any_minding()
+    }
+
+    fn is_single(&self, members: &[AllocationNo], scheduling_key: SchedulingKeyNo) -> bool {
+        let scheduling_key = self.waiting.scheduling_key(scheduling_key);
+        members.len() == 1 && scheduling_key.uniform_label.is_none()
+    }
+
+    /// How many members of a gang find places, up to `most`, where what is free on each node tells: they all ask for the
+    /// same, wherever others are. None: it has to be tried.
+    fn room_for_alike(
+        &mut self,
+        scheduling_key: SchedulingKeyNo,
+        policy: PlacementPolicy,
+        most: usize,
+    ) -> Option<Result<usize, Short>> {
+        let scheduling_key = self.waiting.scheduling_key(scheduling_key);
+        let ([(class_no, _)], None) = (&scheduling_key.members[..], &scheduling_key.uniform_label)
+        else {
+            return None;
+        };
+        let (class_no, min) = (*class_no, scheduling_key.min.max(1));
+        let class = self.allocations.class(class_no);
+        // Several shares of one request need as many devices, and who asks for nothing needs no room.
+        let gpus = class.gpu.as_ref().map(|gpu| (gpu.count, gpu.milli));
+        let counted = matches!(gpus, None | Some((1, 1..) | (2.., DEVICE_MILLI)))
+            && class.cpu_milli > 0
+            && class.memory_bytes > 0;
+        if !counted
+            || class.looks_at_others()
+            || !class.extended.is_empty()
+            || !self.all_nodes_are_alike_for_all()
+        {
+            return None;
+        }
+        let wanted = Wanted {
+            no: class_no,
+            class,
+            policy,
+        };
+        self.fleet.rank(&wanted);
+        let fleet = &self.fleet;
+        let room_on = |node: NodeNo| fleet.node(node).room_for(fleet.capacity(node), class);
+        let mut room = 0;
+        let mut zones = false;
+        fleet.fitting(&wanted, |node| {
+            zones |= fleet.capacity(node).topology.is_some();
+            room += room_on(node) as usize;
+            match zones || room >= most {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        if zones {
+            return None;
+        }
+        if room >= min as usize {
+            return Some(Ok(room.min(most)));
+        }
+        let mut short = Short {
+            min,
+            ..Short::of(WaitingReason::GangNoRoom)
+        };
+        fleet.fitting(&wanted, |node| {
+            short.room.insert(node, room_on(node));
+            ControlFlow::Continue(())
+        });
+        Some(Err(short))
+    }
+
+    /// Places for the members of one unit that are found by trying. The state is as before.
+    fn find_places(
         &mut self,
         members: &[AllocationNo],
         scheduling_key: SchedulingKeyNo,
         aside: &Aside,
     ) -> Result<Vec<Place>, Short> {
         let scheduling_key = self.waiting.scheduling_key(scheduling_key);
-        if let ([single], None) = (members, &scheduling_key.uniform_label) {
-            let place = self.find_place(*single, None, aside);
-            return place
-                .map(|place| vec![place])
-                .ok_or_else(|| Short::of(WaitingReason::NoRoomNow));
-        }
         let scheduling_key = scheduling_key.clone();
         let min = scheduling_key.min;
         let Some(label) = &scheduling_key.uniform_label else {
@@ -321,7 +473,7 @@ impl Scheduler {
     /// Where to try a member: on its best nodes, and on those with most room for more of its kind.
     fn choices(&mut self, no: AllocationNo, search: &Search<'_>) -> Vec<NodeNo> {
         let best = self.best_nodes(no, search.uniform, search.aside, CHOICES);
-        let mut choices: Vec<_> = best.into_iter().map(|(node, _)| node).collect();
+        let mut choices: Vec<_> = best.nodes().iter().map(|(node, _)| *node).collect();
         let Some(class) = self.allocations.get(&no).map(|live| live.class) else {
             return choices;
         };
@@ -379,7 +531,7 @@ impl Scheduler {
         let class = self.allocations.class(class_no);
         let took = self
             .fleet
-            .take(place.node, place.allocation, class, &place.spot);
+            .take(place.node, place.allocation, class, place.spot.parts());
         match took {
             Ok(took) => {
                 trial.taken.push((class_no, took));
@@ -404,13 +556,19 @@ impl Scheduler {
     /// The placement as a fact, with the best few nodes as they stand just before it.
     pub(super) fn placed_event(&mut self, place: Place, aside: &Aside) -> AllocationPlaced {
         let best = self.best_nodes(place.allocation, None, aside, 1 + RUNNERS_UP);
+        self.placed_with(place, &best)
+    }
+
+    /// The same, where these are known.
+    fn placed_with(&self, place: Place, best: &Best) -> AllocationPlaced {
         let named = |(node, value): (NodeNo, Value)| Candidate {
             node: self.fleet.node(node).name.clone(),
             score: value.score(),
         };
         // The node of a gang's member, or of a nominee, need not be the best of all.
-        let chosen = best.iter().find(|(node, _)| *node == place.node).copied();
-        let others = best.into_iter().filter(|(node, _)| *node != place.node);
+        let best = best.nodes().iter().copied();
+        let chosen = best.clone().find(|(node, _)| *node == place.node);
+        let others = best.filter(|(node, _)| *node != place.node);
         let candidates = chosen
             .into_iter()
             .chain(others)

@@ -10,7 +10,7 @@
 //! it if they are enough; it joins them when it has quota again. A gang that needs it waits: what its members hold can be
 //! taken back from each of them in the same way.
 
-use super::{Scheduler, allocation::Phase, class::SchedulingKey, gang::GangNo, preempt::Epoch};
+use super::{Scheduler, allocation::Phase, gang::GangNo, preempt::Epoch};
 use ledger::{Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -94,7 +94,7 @@ impl Scheduler {
         let (class, queue) = (live.class, live.queue);
         match live.gang {
             Some(gang) => self.waiting.gangs_mut().has_quota(gang, no),
-            None => self.arrives(&SchedulingKey::single(class, 0), queue),
+            None => self.arrives(class, queue),
         }
         let Some(live) = self.allocations.get_mut(&no) else {
             return;

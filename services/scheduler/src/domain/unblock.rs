@@ -3,7 +3,7 @@
 use super::{
     Scheduler,
     aside::Aside,
-    class::{Amounts, SchedulingKey, SchedulingKeyNo, add},
+    class::{Amounts, ClassNo, SchedulingKey, add},
     fair::Share,
     fleet::Regrouped,
     queues::QueueNo,
@@ -12,7 +12,7 @@ use super::{
 };
 use ledger::Draft;
 use vocab::{
-    Millis, PendingGroupNo,
+    Millis,
     sabotage::{self, Bug},
 };
 
@@ -23,9 +23,19 @@ impl Scheduler {
     }
 
     /// It may be placed from now on. What no node and no limit will ever let in says nothing about what room is worth.
-    pub(super) fn arrives(&mut self, scheduling_key: &SchedulingKey, queue: QueueNo) {
+    pub(super) fn arrives(&mut self, class_no: ClassNo, queue: QueueNo) {
+        let class = self.allocations.class(class_no);
+        if self.waiting.queues().ever(queue, &class.amounts())
+            && self.fleet.could_hold(class_no, class)
+        {
+            self.fleet.arrived(&class.ask);
+        }
+    }
+
+    /// The same of a gang.
+    pub(super) fn gang_arrives(&mut self, scheduling_key: &SchedulingKey, queue: QueueNo) {
         let mut asks = Amounts::default();
-        for (class, count) in &scheduling_key.members {
+        for (class, count) in scheduling_key.members.iter() {
             let amounts = self.allocations.class(*class).amounts();
             add(
                 &mut asks,
@@ -38,7 +48,7 @@ impl Scheduler {
         {
             return;
         }
-        for (class, count) in &scheduling_key.members {
+        for (class, count) in scheduling_key.members.iter() {
             for _ in 0..*count {
                 self.fleet.arrived(&self.allocations.class(*class).ask);
             }
@@ -49,30 +59,26 @@ impl Scheduler {
     /// what was found out earlier.
     pub(super) fn close_hopeless(&mut self, aside: &Aside, draft: &mut Draft) {
         self.waiting.block_all_limited(draft.now);
-        for (pending_group, scheduling_key) in self.waiting.scheduling_keys_to_try() {
-            self.close_if_hopeless(pending_group, scheduling_key, aside, draft);
-        }
-    }
-
-    fn close_if_hopeless(
-        &mut self,
-        pending_group: PendingGroupNo,
-        scheduling_key: SchedulingKeyNo,
-        aside: &Aside,
-        draft: &mut Draft,
-    ) {
-        let pending_group_of = self.waiting.queues().pending_group(pending_group);
-        let Some(head) = pending_group_of.and_then(|pending_group| pending_group.head()) else {
-            return;
-        };
-        let classes = self.waiting.scheduling_key(scheduling_key).members.len();
-        let members = self
-            .waiting
-            .unit(head.allocation, classes, &self.allocations);
-        draft.spend(work::TRY);
-        if let Err(short) = self.find_places(&members, scheduling_key, aside) {
-            self.waiting
-                .block(pending_group, scheduling_key, short, draft.now);
+        let mut members = Vec::new();
+        for (no, scheduling_key) in self.waiting.scheduling_keys_to_try() {
+            let pending_group = self.waiting.queues().pending_group(no);
+            let Some((key, head)) = pending_group
+                .and_then(|pending_group| Some((&pending_group.key, pending_group.head()?)))
+            else {
+                continue;
+            };
+            let policy = self.placement_policy_of(key.queue, key.priority_class);
+            draft.spend(work::TRY);
+            let room = self.has_room_by_numbers(scheduling_key, policy);
+            let room = room.unwrap_or_else(|| {
+                let classes = self.waiting.scheduling_key(scheduling_key).members.len();
+                self.waiting
+                    .unit(head.allocation, classes, &self.allocations, &mut members);
+                self.has_room(&members, scheduling_key, aside)
+            });
+            if let Err(short) = room {
+                self.waiting.block(no, scheduling_key, short, draft.now);
+            }
         }
     }
 

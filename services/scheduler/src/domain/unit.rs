@@ -76,7 +76,7 @@ impl Scheduler {
         let (queue, priority_class) = (live.queue, live.priority_class);
         let key = self.waiting.key(first, live, asks, &self.settings);
         if first_time {
-            self.arrives(&scheduling_key, queue);
+            self.gang_arrives(&scheduling_key, queue);
         }
         let unit = self
             .waiting

@@ -39,6 +39,9 @@ impl Share {
 
     /// The share for each unit of weight. A weight of 0 counts as 1 thousandth.
     pub fn cost(self, weight_milli: u32) -> Cost {
+        if weight_milli == WEIGHT_MILLI_ONE {
+            return Cost(self.0);
+        }
         let weight = u128::from(weight_milli.max(1));
         // `share * 1000 / weight` without the product.
         let (whole, rest) = (self.0 / weight, self.0 % weight);

@@ -8,7 +8,7 @@ mod ranking;
 pub use changes::Wanted;
 pub use filter::{Moves, Others, keeps_off, meets, most_on};
 pub use node::{Node, NodeNo, Spot, Taken};
-pub use ranking::Value;
+pub use ranking::{Best, Value};
 
 use self::changes::{Changes, Scored};
 use super::{
@@ -18,9 +18,13 @@ use super::{
 };
 use ledger::Scratch;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::ControlFlow,
+};
 use vocab::{
-    AllocationNo, AllocationSpec, NodeCapacity, PlacementPolicy, ResourceKind, Token,
+    AllocationNo, AllocationSpec, Filter, GpuShare, NodeCapacity, PlacementPolicy, ResourceKind,
+    Token, WaitingReason,
     sabotage::{self, Bug},
 };
 
@@ -60,6 +64,36 @@ pub struct Fleet {
     /// Grows when nodes, or whether they may be used, change.
     #[serde(skip)]
     composition: Scratch<u64>,
+    #[serde(skip)]
+    prospects: Scratch<Prospects>,
+}
+
+/// What follows for each class from the kinds of nodes that there are, whatever is on them.
+#[derive(Debug, Default)]
+struct Prospects {
+    /// The composition that it was found with.
+    composition: u64,
+    of: Vec<Prospect>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Prospect {
+    could_hold: Option<bool>,
+    lack: Option<WaitingReason>,
+}
+
+impl Prospects {
+    fn of(&mut self, class: ClassNo, composition: u64) -> &mut Prospect {
+        if self.composition != composition {
+            self.composition = composition;
+            self.of.clear();
+        }
+        let at = class.0 as usize;
+        if self.of.len() <= at {
+            self.of.resize(at + 1, Prospect::default());
+        }
+        &mut self.of[at]
+    }
 }
 
 /// How many of a group are on a node.
@@ -293,7 +327,7 @@ impl Fleet {
         no: NodeNo,
         allocation: AllocationNo,
         class: &Class,
-        spot: &Spot,
+        spot: (&[GpuShare], u8),
     ) -> Result<Taken, &'static str> {
         let node = &mut self.nodes[no.0 as usize];
         let taken = node.take(self.kinds.get(node.kind.0), class, spot)?;
@@ -384,6 +418,41 @@ impl Fleet {
         kinds
             .map(|(kind, nodes)| (KindNo(kind), nodes, nodes))
             .collect()
+    }
+
+    /// Whether a node that is known could hold one of the class if it were empty and open.
+    pub fn could_hold(&mut self, no: ClassNo, class: &Class) -> bool {
+        let mut kinds = self.kinds.users();
+        let holds = |(kind, _)| most_on(self.kinds.get(kind), class) > 0;
+        let prospect = self.prospects.0.of(no, *self.composition);
+        *prospect.could_hold.get_or_insert_with(|| kinds.any(holds))
+    }
+
+    /// In one word, why there is no room for the class.
+    pub fn lack(&mut self, no: ClassNo, class: &Class) -> WaitingReason {
+        let composition = *self.composition;
+        if let Some(lack) = self.prospects.of(no, composition).lack {
+            return lack;
+        }
+        let kinds = self.by_kind();
+        let lack = if kinds.iter().all(|(_, ready, _)| *ready == 0) {
+            WaitingReason::NoNodeReady
+        } else {
+            let open = kinds.iter().filter(|(_, _, open)| *open > 0);
+            let filters = open.map(|(kind, _, _)| keeps_off(self.kind(*kind), class));
+            let filters: BTreeSet<_> = filters.collect();
+            if filters.contains(&None) {
+                WaitingReason::NoRoomNow
+            } else if filters.contains(&Some(Filter::Capacity)) {
+                WaitingReason::LargerThanAnyNode
+            } else if filters.contains(&Some(Filter::GpuModel)) {
+                WaitingReason::NoNodeOfModel
+            } else {
+                WaitingReason::NoNodeMatches
+            }
+        };
+        self.prospects.of(no, composition).lack = Some(lack);
+        lack
     }
 
     /// All values of a label on nodes that may be used, sorted.
@@ -505,6 +574,9 @@ impl Fleet {
     /// Nobody asks for the class any more; its number may soon mean another.
     pub fn forget(&mut self, class: ClassNo) {
         self.changes.forget(class);
+        if let Some(prospect) = self.prospects.of.get_mut(class.0 as usize) {
+            *prospect = Prospect::default();
+        }
     }
 
     /// How good the node is for what is wanted now, closed or not.
@@ -542,14 +614,19 @@ impl Fleet {
         self.changes.0 = changes;
     }
 
-    /// The best node for what is wanted, by the ranking as it was last brought up to date. Nodes that are closed or set
+    /// Adds the best nodes for what is wanted, by the ranking as it was last brought up to date. Nodes that are closed or set
     /// aside have no value in it.
-    pub fn best(
-        &self,
-        wanted: &Wanted<'_>,
-        allowed: impl FnMut(NodeNo) -> bool,
-    ) -> Option<(NodeNo, Value)> {
-        self.changes.ranking(wanted)?.best(allowed)
+    pub fn best(&self, wanted: &Wanted<'_>, best: &mut Best, allowed: impl FnMut(NodeNo) -> bool) {
+        if let Some(ranking) = self.changes.ranking(wanted) {
+            ranking.best(best, allowed);
+        }
+    }
+
+    /// All nodes that there is room on, by the same ranking, until `each` has seen enough.
+    pub fn fitting(&self, wanted: &Wanted<'_>, each: impl FnMut(NodeNo) -> ControlFlow<()>) {
+        if let Some(ranking) = self.changes.ranking(wanted) {
+            ranking.fitting(each);
+        }
     }
 }
 

@@ -61,6 +61,11 @@ pub struct Spot {
 }
 
 impl Spot {
+    /// The devices and the zones.
+    pub fn parts(&self) -> (&[GpuShare], u8) {
+        (&self.gpus, self.zones)
+    }
+
     /// The spot that something was taken of.
     pub fn of(taken: &Taken) -> Self {
         Self {
@@ -188,7 +193,7 @@ impl Node {
         &mut self,
         capacity: &NodeCapacity,
         class: &Class,
-        spot: &Spot,
+        (gpus, zones_taken): (&[GpuShare], u8),
     ) -> Result<Taken, &'static str> {
         let mut extended = self.extended.clone();
         for (name, amount) in &class.extended {
@@ -201,7 +206,7 @@ impl Node {
         let parts = match capacity.topology.as_deref() {
             None => Vec::new(),
             Some(topology) => {
-                let parts = topology::parts(topology, &zones, &zone_ask(class), spot.zones);
+                let parts = topology::parts(topology, &zones, &zone_ask(class), zones_taken);
                 let parts = parts.ok_or("zone taken")?;
                 for part in &parts {
                     // The parts are of these zones and no larger than what is free of them.
@@ -212,12 +217,11 @@ impl Node {
                 parts
             }
         };
-        self.room
-            .take(class.cpu_milli, class.memory_bytes, &spot.gpus)?;
+        self.room.take(class.cpu_milli, class.memory_bytes, gpus)?;
         self.extended = extended;
         self.zones = zones;
         Ok(Taken {
-            gpus: spot.gpus.clone(),
+            gpus: gpus.to_vec(),
             parts,
         })
     }

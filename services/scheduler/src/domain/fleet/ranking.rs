@@ -5,6 +5,7 @@
 //! blocks: next to nothing of it grows with the cluster.
 
 use super::NodeNo;
+use std::ops::{ControlFlow, Range};
 
 const FANOUT: usize = 64;
 
@@ -26,6 +27,52 @@ impl Value {
 
     pub fn score(self) -> u32 {
         ((self.0 >> 32) as u32).saturating_sub(1)
+    }
+}
+
+/// The best few nodes so far, the best first.
+#[derive(Debug, Clone, Copy)]
+pub struct Best {
+    nodes: [(NodeNo, Value); Self::MOST],
+    found: usize,
+    most: usize,
+}
+
+impl Best {
+    pub const MOST: usize = 8;
+
+    /// None yet; `most` at the most, of which there are 1 to `MOST`.
+    pub fn new(most: usize) -> Self {
+        Self {
+            nodes: [(NodeNo(0), Value::NONE); Self::MOST],
+            found: 0,
+            most: most.clamp(1, Self::MOST),
+        }
+    }
+
+    pub fn nodes(&self) -> &[(NodeNo, Value)] {
+        &self.nodes[..self.found]
+    }
+
+    /// What is no better than this is none of them.
+    pub fn least(&self) -> Value {
+        match self.found == self.most {
+            true => self.nodes[self.most - 1].1,
+            false => Value::NONE,
+        }
+    }
+
+    pub fn offer(&mut self, node: NodeNo, value: Value) {
+        if value <= self.least() {
+            return;
+        }
+        let mut at = self.found.min(self.most - 1);
+        while at > 0 && self.nodes[at - 1].1 < value {
+            self.nodes[at] = self.nodes[at - 1];
+            at -= 1;
+        }
+        self.nodes[at] = (node, value);
+        self.found = (self.found + 1).min(self.most);
     }
 }
 
@@ -53,74 +100,108 @@ impl Ranking {
 
     pub fn set(&mut self, node: NodeNo, value: Value) {
         let mut at = node.0 as usize;
-        if self.levels[0][at] == value {
-            return;
-        }
-        self.levels[0][at] = value;
+        let mut before = std::mem::replace(&mut self.levels[0][at], value);
+        let mut now = value;
         for level in 1..self.levels.len() {
             let block = at / FANOUT;
-            let (below, above) = self.levels.split_at_mut(level);
-            let members = &below[level - 1][block * FANOUT..];
-            let best = max(&members[..members.len().min(FANOUT)]);
-            if above[0][block] == best {
+            let best = self.levels[level][block];
+            // Only where the best has become less is another one looked for.
+            let after = if now >= best {
+                now
+            } else if before < best {
+                return;
+            } else {
+                let below = &self.levels[level - 1][block * FANOUT..];
+                max(&below[..below.len().min(FANOUT)])
+            };
+            if after == best {
                 return;
             }
-            above[0][block] = best;
-            at = block;
+            self.levels[level][block] = after;
+            (before, now, at) = (best, after, block);
         }
     }
 
-    /// The best node that `allowed` lets pass. Nodes that cannot be better than the best so far are not looked at.
-    pub fn best(&self, mut allowed: impl FnMut(NodeNo) -> bool) -> Option<(NodeNo, Value)> {
-        let mut best = None;
+    /// Adds those of the best nodes that `allowed` lets pass. Nodes that cannot be among the best are not looked at.
+    pub fn best(&self, best: &mut Best, mut allowed: impl FnMut(NodeNo) -> bool) {
         if let Some(top) = self.levels.len().checked_sub(1) {
             for block in 0..self.levels[top].len() {
-                self.descend(top, block, &mut best, &mut allowed);
+                self.descend(top, block, best, &mut allowed);
             }
         }
-        best
     }
 
     fn descend(
         &self,
         level: usize,
         at: usize,
-        best: &mut Option<(NodeNo, Value)>,
+        best: &mut Best,
         allowed: &mut impl FnMut(NodeNo) -> bool,
     ) {
         let value = self.levels[level][at];
-        if value <= best.map_or(Value::NONE, |(_, value)| value) {
+        if value <= best.least() {
             return;
         }
         if level == 0 {
             // Nodes are counted by a u32.
             let node = NodeNo(at as u32);
             if allowed(node) {
-                *best = Some((node, value));
+                best.offer(node, value);
             }
             return;
         }
         let members = at * FANOUT..((at + 1) * FANOUT).min(self.levels[level - 1].len());
-        // The block's best first: unless it is not allowed, the others are then passed over at once.
-        let first = members
-            .clone()
-            .find(|member| self.levels[level - 1][*member] == value);
+        // The block's best first: unless it is not allowed, most others are then passed over at once.
+        let first = self.levels[level - 1][members.clone()]
+            .iter()
+            .position(|member| *member == value)
+            .map(|first| members.start + first);
         if let Some(first) = first {
             self.descend(level - 1, first, best, allowed);
         }
-        if best.is_some_and(|(_, best)| best >= value) {
+        if best.least() >= value {
             return;
         }
         for member in members {
-            if Some(member) != first {
+            if Some(member) != first && self.levels[level - 1][member] > best.least() {
                 self.descend(level - 1, member, best, allowed);
             }
         }
     }
+
+    /// All nodes on which the class fits, until `each` has seen enough.
+    pub fn fitting(&self, mut each: impl FnMut(NodeNo) -> ControlFlow<()>) {
+        if let Some(top) = self.levels.len().checked_sub(1) {
+            // Whether it was stopped makes no difference here.
+            let _ = self.fitting_in(top, 0..self.levels[top].len(), &mut each);
+        }
+    }
+
+    fn fitting_in(
+        &self,
+        level: usize,
+        members: Range<usize>,
+        each: &mut impl FnMut(NodeNo) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        for at in members {
+            if !self.levels[level][at].fits() {
+                continue;
+            }
+            match level.checked_sub(1) {
+                // Nodes are counted by a u32.
+                None => each(NodeNo(at as u32))?,
+                Some(below) => {
+                    let end = ((at + 1) * FANOUT).min(self.levels[below].len());
+                    self.fitting_in(below, at * FANOUT..end, each)?;
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 fn max(values: &[Value]) -> Value {
-    values.iter().copied().max().unwrap_or_default()
+    Value(values.iter().fold(0, |max, value| max.max(value.0)))
 }
 
 #[cfg(test)]
@@ -128,20 +209,28 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn naive(values: &[Value], allowed: impl Fn(usize) -> bool) -> Option<(NodeNo, Value)> {
+    fn naive(
+        values: &[Value],
+        most: usize,
+        allowed: impl Fn(usize) -> bool,
+    ) -> Vec<(NodeNo, Value)> {
         let fitting = values.iter().enumerate().filter(|(_, value)| value.fits());
-        let (at, value) = fitting
-            .filter(|(at, _)| allowed(*at))
-            .max_by_key(|(_, v)| **v)?;
-        Some((NodeNo(at as u32), *value))
+        let allowed = fitting.filter(|(at, _)| allowed(*at));
+        let mut all: Vec<_> = allowed
+            .map(|(at, value)| (NodeNo(at as u32), *value))
+            .collect();
+        all.sort_by_key(|(_, value)| std::cmp::Reverse(*value));
+        all.truncate(most);
+        all
     }
 
     proptest! {
         #[test]
-        fn the_best_is_the_best_after_any_changes(
+        fn the_best_are_the_best_after_any_changes(
             scores in prop::collection::vec(prop::option::of(0u32..5), 1..9000),
             changes in prop::collection::vec((any::<prop::sample::Index>(), prop::option::of(0u32..6)), 0..50),
             modulus in 1usize..7,
+            most in 1usize..=Best::MOST,
         ) {
             let value = |at: usize, score: Option<u32>| {
                 score.map_or(Value::NONE, |score| Value::new(score, (at * 7919 % 104729) as u32))
@@ -154,7 +243,17 @@ mod tests {
                 ranking.set(NodeNo(at as u32), values[at]);
             }
             let allowed = |at: usize| at % modulus != 1;
-            prop_assert_eq!(ranking.best(|node| allowed(node.0 as usize)), naive(&values, allowed));
+            let mut best = Best::new(most);
+            ranking.best(&mut best, |node| allowed(node.0 as usize));
+            prop_assert_eq!(best.nodes(), naive(&values, most, allowed));
+
+            let mut fitting = Vec::new();
+            ranking.fitting(|node| {
+                fitting.push(values[node.0 as usize]);
+                ControlFlow::Continue(())
+            });
+            let all: Vec<_> = values.iter().copied().filter(|value| value.fits()).collect();
+            prop_assert_eq!(fitting, all);
         }
     }
 }

@@ -267,9 +267,11 @@ fn try_pending_group(
         pending_group.key.queue,
     );
     let scheduling_key = state.waiting.scheduling_key(scheduling_key_no);
-    let mut members = state
+    let mut members = Vec::new();
+    let classes = scheduling_key.members.len();
+    state
         .waiting
-        .unit(head, scheduling_key.members.len(), &state.allocations);
+        .unit(head, classes, &state.allocations, &mut members);
     let (claimant, weakest, strongest) = state.claimant(pending_group, &members, shares, now)?;
     if sweep.has_failed(scheduling_key_no, &strongest) {
         return None;

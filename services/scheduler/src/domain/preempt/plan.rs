@@ -239,7 +239,7 @@ impl<'a> Planner<'a> {
             let binding = live.binding()?;
             let held_class = state.allocations.class(live.class);
             let spot = Spot::of(&binding.taken);
-            let stays = with.take(capacity, held_class, &spot).is_ok()
+            let stays = with.take(capacity, held_class, spot.parts()).is_ok()
                 && with.check(capacity, class).is_ok();
             if stays {
                 node = with;
@@ -326,7 +326,7 @@ impl Scheduler {
         node.check(capacity, class).ok()?;
         let policy = self.placement_policy(live);
         let spot = self.fleet.spot(node, capacity, class, policy)?;
-        node.take(capacity, class, &spot).ok()?;
+        node.take(capacity, class, spot.parts()).ok()?;
         Some(())
     }
 

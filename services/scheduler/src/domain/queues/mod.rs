@@ -9,6 +9,7 @@ use super::{
     class::{Amounts, SchedulingKeyNo, add, subtract},
     fair::{self, Kept, Remembered, Share},
     interner::Interner,
+    numbered::Numbered,
 };
 use ledger::Scratch;
 use serde::{Deserialize, Serialize};
@@ -30,7 +31,7 @@ struct Past {
 pub struct Queues {
     names: Interner<Token>,
     queues: Vec<Queue>,
-    pending_groups: BTreeMap<PendingGroupNo, PendingGroup>,
+    pending_groups: Numbered<PendingGroupNo, PendingGroup>,
     by_key: BTreeMap<LineKey, PendingGroupNo>,
     next_pending_group: u64,
     #[serde(skip)]
@@ -133,6 +134,16 @@ impl Queues {
         std::iter::successors(Some(queue), |queue| self.get(*queue).parent)
     }
 
+    /// Changes the queue and those above it.
+    fn each_up(&mut self, queue: QueueNo, mut change: impl FnMut(&mut Queue)) {
+        let mut at = Some(queue);
+        while let Some(no) = at {
+            let queue = &mut self.queues[no.0 as usize];
+            change(queue);
+            at = queue.parent;
+        }
+    }
+
     /// New settings; what it and those below hold moves along with it to another parent.
     pub fn set(&mut self, name: &Token, settings: &QueueSettings) {
         let no = self.enter(name);
@@ -142,19 +153,11 @@ impl Queues {
         let parent = parent.filter(|parent| !self.up(*parent).any(|above| above == no));
         let old = self.get(no).parent;
         if old != parent {
-            for above in old
-                .map(|old| self.up(old).collect::<Vec<_>>())
-                .into_iter()
-                .flatten()
-            {
-                self.queues[above.0 as usize].sums.each(&sums, subtract);
+            if let Some(old) = old {
+                self.each_up(old, |queue| queue.sums.each(&sums, subtract));
             }
-            for above in parent
-                .map(|new| self.up(new).collect::<Vec<_>>())
-                .into_iter()
-                .flatten()
-            {
-                self.queues[above.0 as usize].sums.each(&sums, add);
+            if let Some(parent) = parent {
+                self.each_up(parent, |queue| queue.sums.each(&sums, add));
             }
             if let Some(old) = old {
                 self.queues[old.0 as usize].children.remove(&no);
@@ -251,9 +254,7 @@ impl Queues {
                     .head_changed(pending_group, before, pending_group.head());
             }
         }
-        for above in self.up(queue).collect::<Vec<_>>() {
-            add(&mut self.queues[above.0 as usize].sums.waiting, &asks);
-        }
+        self.each_up(queue, |queue| add(&mut queue.sums.waiting, &asks));
         (no, new)
     }
 
@@ -270,9 +271,7 @@ impl Queues {
                 .head_changed(pending_group, before, pending_group.head());
         }
         let empty = pending_group.waiting.is_empty();
-        for above in self.up(queue).collect::<Vec<_>>() {
-            subtract(&mut self.queues[above.0 as usize].sums.waiting, &asks);
-        }
+        self.each_up(queue, |queue| subtract(&mut queue.sums.waiting, &asks));
         if !empty {
             return None;
         }
@@ -388,18 +387,12 @@ impl Queues {
     /// Not held any more, and still on a node until `gone`.
     pub fn goes(&mut self, queue: QueueNo, used: &Use, now: Millis, half_life_ms: u64) {
         self.change(queue, used, now, half_life_ms, subtract);
-        for above in self.up(queue).collect::<Vec<_>>() {
-            let sums = &mut self.queues[above.0 as usize].sums;
-            add(&mut sums.leaving, &used.amounts);
-        }
+        self.each_up(queue, |queue| add(&mut queue.sums.leaving, &used.amounts));
     }
 
     pub fn gone(&mut self, queue: QueueNo, amounts: &Amounts) {
         self.released.0 = true;
-        for above in self.up(queue).collect::<Vec<_>>() {
-            let sums = &mut self.queues[above.0 as usize].sums;
-            subtract(&mut sums.leaving, amounts);
-        }
+        self.each_up(queue, |queue| subtract(&mut queue.sums.leaving, amounts));
     }
 
     fn change(
@@ -411,16 +404,13 @@ impl Queues {
         change: fn(&mut Amounts, &Amounts),
     ) {
         change(&mut self.queues[queue.0 as usize].own, &used.amounts);
-        let mut above = Some(queue);
-        while let Some(no) = above {
-            let queue = &mut self.queues[no.0 as usize];
+        self.each_up(queue, |queue| {
             queue.remember(now, half_life_ms);
             change(&mut queue.sums.held, &used.amounts);
             if used.firm {
                 change(&mut queue.sums.firm, &used.amounts);
             }
-            above = queue.parent;
-        }
+        });
         self.turns.look_again(queue);
     }
 
@@ -430,9 +420,7 @@ impl Queues {
             queue.sums.firm = Amounts::default();
         }
         for (queue, amounts) in firm {
-            for above in self.up(queue).collect::<Vec<_>>() {
-                add(&mut self.queues[above.0 as usize].sums.firm, &amounts);
-            }
+            self.each_up(queue, |queue| add(&mut queue.sums.firm, &amounts));
         }
     }
 

@@ -37,6 +37,8 @@ struct Turn {
     heads: Vec<(Key, PendingGroupNo, Head)>,
     /// Their scheduling keys by themselves, because these are looked through often.
     scheduling_keys: Vec<SchedulingKeyNo>,
+    /// So many of them, from the first on, are closed, unless one was opened.
+    closed: usize,
     /// What is in this queue itself, and the queues below it.
     below: BTreeSet<Stand>,
     own: Option<Stand>,
@@ -45,6 +47,8 @@ struct Turn {
     /// Among its siblings.
     stands: Option<Stand>,
     tie: u64,
+    /// There is no queue below it: nothing but what is in it itself can be first.
+    leaf: bool,
     /// There is no queue above it or below it.
     alone: bool,
     /// Nothing in it may be tried, though it still stands where its first did. Only of queues that are alone: what is
@@ -66,6 +70,7 @@ impl Turn {
                 .insert(at, (key, pending_group.no, Head::of(pending_group)));
             self.scheduling_keys
                 .insert(at, pending_group.key.scheduling_key);
+            self.closed = self.closed.min(at);
         }
     }
 
@@ -73,6 +78,7 @@ impl Turn {
         if let Ok(at) = self.find(key, pending_group) {
             self.heads.remove(at);
             self.scheduling_keys.remove(at);
+            self.closed -= usize::from(at < self.closed);
         }
     }
 
@@ -175,13 +181,15 @@ impl Turns {
     }
 
     /// The first head in the queue itself that may be tried.
-    fn first(&self, queue: QueueNo) -> Option<(PendingGroupNo, Head)> {
-        let turn = &self.of[queue.0 as usize];
-        let mut scheduling_keys = turn.scheduling_keys.iter();
-        let at =
-            scheduling_keys.position(|scheduling_key| !is_closed(&self.closed, scheduling_key))?;
+    fn first(&mut self, queue: QueueNo) -> Option<(PendingGroupNo, Head)> {
+        let turn = &mut self.of[queue.0 as usize];
+        let rest = &turn.scheduling_keys[turn.closed..];
+        let more = rest
+            .iter()
+            .position(|scheduling_key| !is_closed(&self.closed, scheduling_key));
+        turn.closed += more.unwrap_or(rest.len());
         turn.heads
-            .get(at)
+            .get(turn.closed)
             .map(|(_, pending_group, head)| (*pending_group, *head))
     }
 
@@ -202,6 +210,7 @@ impl Turns {
                 .iter()
                 .map(|queue| Turn {
                     tie: rank(queue.name.as_str()),
+                    leaf: queue.children.is_empty(),
                     alone: queue.parent.is_none() && queue.children.is_empty(),
                     ..Turn::default()
                 })
@@ -225,6 +234,7 @@ impl Turns {
         if std::mem::take(&mut self.opened) {
             for (no, _) in queues.all() {
                 let before = self.of[no.0 as usize].first;
+                self.of[no.0 as usize].closed = 0;
                 let first = self.first(no);
                 if first != before && (first.is_some() || !self.of[no.0 as usize].asleep) {
                     self.stale.insert(no);
@@ -258,18 +268,16 @@ impl Turns {
         self.wake(no);
         let first = self.first(no);
         self.of[at].first = first;
-        let own = first.map(|(_, head)| Stand {
-            // Alone, it need not be compared.
-            cost: match queue.children.is_empty() {
-                true => Cost::default(),
-                false => self.cost(&queue.own, &head.asks, WEIGHT_MILLI_OWN),
-            },
-            tie: 0,
-            who: Who::Own(no),
-        });
-        let turn = &mut self.of[at];
-        replace(&mut turn.below, turn.own, own);
-        turn.own = own;
+        if !self.of[at].leaf {
+            let own = first.map(|(_, head)| Stand {
+                cost: self.cost(&queue.own, &head.asks, WEIGHT_MILLI_OWN),
+                tie: 0,
+                who: Who::Own(no),
+            });
+            let turn = &mut self.of[at];
+            replace(&mut turn.below, turn.own, own);
+            turn.own = own;
+        }
         let next = self.next_of(Who::Queue(no));
         let stands = next.map(|(_, head)| Stand {
             cost: self.cost(
@@ -292,6 +300,7 @@ impl Turns {
         loop {
             match who {
                 Who::Own(queue) => return self.of[queue.0 as usize].first,
+                Who::Queue(queue) if self.of[queue.0 as usize].leaf => who = Who::Own(queue),
                 Who::Queue(queue) => who = self.of[queue.0 as usize].below.first()?.who,
             }
         }

@@ -701,10 +701,10 @@ impl Run {
                 .waiting
                 .scheduling_key(pending_group.key.scheduling_key)
                 .clone();
-            let members =
-                state
-                    .waiting
-                    .unit(head, scheduling_key.members.len(), &state.allocations);
+            let (mut members, classes) = (Vec::new(), scheduling_key.members.len());
+            state
+                .waiting
+                .unit(head, classes, &state.allocations, &mut members);
             let mut trial = state.clone();
             assert!(
                 !places_for(&mut trial, &members, scheduling_key.min as usize, 0),

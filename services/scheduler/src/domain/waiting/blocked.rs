@@ -451,7 +451,7 @@ pub fn could_ever_fit(
     let open = kinds.iter().filter(|(_, _, open)| *open > 0);
     let fits = |of_value: &dyn Fn(KindNo) -> bool| {
         let mut members = 0u64;
-        for (class, count) in &scheduling_key.members {
+        for (class, count) in scheduling_key.members.iter() {
             let class = allocations.class(*class);
             let places = open.clone().filter(|(kind, _, _)| of_value(*kind));
             let places = places.map(|(kind, _, open)| {

@@ -18,8 +18,8 @@ use ledger::Scratch;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use vocab::{
-    AllocationNo, Millis, PendingGroupNo, PlacementPolicy, QueueOrder, QueueSettings, Token,
-    WaitingReason, fact::PendingGroupExplained,
+    AllocationNo, Millis, PendingGroupNo, QueueOrder, QueueSettings, Token, WaitingReason,
+    fact::PendingGroupExplained,
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,10 +65,6 @@ impl Waiting {
 
     pub fn weigh(&mut self, tenant: &Token, weight_milli: u32) {
         self.queues.weigh(tenant, weight_milli);
-    }
-
-    pub fn placement(&self, live: &Live) -> Option<PlacementPolicy> {
-        self.queues.get(live.queue).settings.placement
     }
 
     /// The pending group whose head is next.
@@ -218,26 +214,28 @@ impl Waiting {
         self.queues.pending_group(pending_group?)
     }
 
-    /// The members of what stands in a pending group as `first`, in the order of their classes, of which there are so many.
+    /// Puts the members of what stands in a pending group as `first` into `members`, in the order of their classes, of which
+    /// there are so many.
     pub fn unit(
         &self,
         first: AllocationNo,
         classes: usize,
         allocations: &Allocations,
-    ) -> Vec<AllocationNo> {
+        members: &mut Vec<AllocationNo>,
+    ) {
+        members.clear();
         let live = allocations.get(&first);
         let gang = live
-            .filter(|live| live.phase == Phase::InGang)
+            .filter(|live| matches!(live.phase, Phase::InGang))
             .and_then(|live| live.gang);
         match gang.and_then(|gang| self.gangs.get(gang)) {
             Some(gang) => {
-                let mut members: Vec<_> = gang.ready().iter().copied().collect();
+                members.extend(gang.ready());
                 if classes > 1 {
                     members.sort_by_key(|no| (allocations.get(no).map(|live| live.class), *no));
                 }
-                members
             }
-            None => vec![first],
+            None => members.push(first),
         }
     }
 
