@@ -92,11 +92,7 @@ mod tests {
         packer.push(to, |out| out.text(1, id.as_bytes()));
     }
 
-<<<<<<< HEAD
-    fn messages<K>(pack: &Pack<K>) -> Vec<Named> {
-=======
     fn read<K>(pack: &Pack<K>) -> Vec<Named> {
->>>>>>> w-door
         List::decode(pack.payload.as_slice()).unwrap().messages
     }
 
@@ -109,11 +105,7 @@ mod tests {
         }
         let packs = packer.packs();
         let text = packs.iter().map(|pack| {
-<<<<<<< HEAD
-            let messages = messages(pack);
-=======
             let messages = read(pack);
->>>>>>> w-door
             let ids: Vec<_> = messages.iter().map(|one| &*one.id).collect();
             format!("{}:{}", pack.to, ids.join("+"))
         });
@@ -135,11 +127,7 @@ mod tests {
             }
             let packs = packer.packs();
             for pack in &packs {
-<<<<<<< HEAD
-                assert_eq!(messages(pack).len(), pack.count);
-=======
                 assert_eq!(read(pack).len(), pack.count);
->>>>>>> w-door
             }
             packs.iter().map(|pack| pack.count).collect()
         };
