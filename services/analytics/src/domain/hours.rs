@@ -147,9 +147,7 @@ pub struct Booked {
 
 /// What the nodes' books say was allocated, as they say it: transfer by transfer.
 pub fn booked(changes: &[Change]) -> BTreeMap<(Hour, ResourceKey), Booked> {
-    // With how many of them had some of it: what comes to nothing in the end was there all the same.
-    let mut sums: BTreeMap<(Hour, Option<&Token>), (Each<i128>, Each<i128>, Each<u64>)> =
-        BTreeMap::new();
+    let mut sums: BTreeMap<(Hour, Option<&Token>), BookedSums> = BTreeMap::new();
     for change in changes {
         let Fact::Transfer(transfer) = &change.fact else {
             continue;
@@ -164,15 +162,15 @@ pub fn booked(changes: &[Change]) -> BTreeMap<(Hour, ResourceKey), Booked> {
         let amounts = &transfer.moved.amounts;
         let moved = Each::of(amounts, |amount| sign * amount);
         let model = transfer.moved.gpu_model.as_ref();
-        let (risen, quantity, some) = sums.entry((hour, model)).or_default();
-        *risen += moved;
-        *quantity += moved * rest;
-        *some += Each::of(amounts, |amount| u64::from(amount != 0));
+        let sums = sums.entry((hour, model)).or_default();
+        sums.risen += moved;
+        sums.quantity += moved * rest;
+        sums.some += Each::of(amounts, |amount| u64::from(amount != 0));
     }
     let mut hours: BTreeMap<(Hour, ResourceKey), Booked> = BTreeMap::new();
-    for ((hour, model), (risen, quantity, some)) in sums {
-        let risen = risen.by_resource(model).zip(some.0);
-        for (((resource, risen), some), quantity) in risen.zip(quantity.0) {
+    for ((hour, model), sums) in sums {
+        let risen = sums.risen.by_resource(model).zip(sums.some.0);
+        for (((resource, risen), some), quantity) in risen.zip(sums.quantity.0) {
             if some > 0 {
                 let booked = hours.entry((hour, resource)).or_default();
                 booked.risen += risen;
@@ -181,6 +179,14 @@ pub fn booked(changes: &[Change]) -> BTreeMap<(Hour, ResourceKey), Booked> {
         }
     }
     hours
+}
+
+#[derive(Default)]
+struct BookedSums {
+    risen: Each<i128>,
+    quantity: Each<i128>,
+    /// How many had some of it: what comes to nothing in the end was there all the same.
+    some: Each<u64>,
 }
 
 #[cfg(test)]
