@@ -509,7 +509,9 @@ fn check_rows(batch: &[Change]) -> Result<(), TestCaseError> {
                     .filter(comes)
                     .last();
                 let of_event = |c: &&Change| (c.lsn, c.index) == (change.lsn, change.index);
-                let released = batch.iter().filter(of_event).filter_map(transfer).last();
+                let released = (batch.iter().filter(of_event))
+                    .filter_map(transfer)
+                    .next_back();
                 let could = life.iter().all(|step| transfers.contains(&step))
                     && placed == Some(&life[0])
                     && released == Some(&life[3]);
