@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 use vocab::fact::{AllocationEnded, AllocationPlaced};
-use vocab::{AllocationNo, Event, GpuShare, NodeCapacity, Token};
+use vocab::{AllocationNo, Event, GpuShares, NodeCapacity, Token};
 
 const FIRST: usize = 300;
 const SECOND: usize = 60;
@@ -74,7 +74,7 @@ async fn submit(tenant: &Client, count: usize) {
 /// Folds placements and ends by itself: each once, and never more on a device than it has.
 fn check_placements(events: &[(vocab::At, Event)]) -> BTreeSet<AllocationNo> {
     let mut taken: BTreeMap<(Token, u16), u64> = BTreeMap::new();
-    let mut placed: BTreeMap<AllocationNo, (Token, Vec<GpuShare>)> = BTreeMap::new();
+    let mut placed: BTreeMap<AllocationNo, (Token, GpuShares)> = BTreeMap::new();
     let mut ended = BTreeSet::new();
     for (at, event) in events {
         match event {

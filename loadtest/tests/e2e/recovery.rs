@@ -74,7 +74,9 @@ impl Live {
         );
         let report = (
             Inbox::Report,
-            Arc::new(move |message: &_| node_heartbeat::report(message, cell)) as ledger::Decode<_>,
+            Arc::new(move |message: &_, commands: &mut _| {
+                node_heartbeat::report(message, cell, commands);
+            }) as ledger::Decode<_>,
         );
         let nodes = NodeConfig {
             lease_ms: 3_600_000,

@@ -74,7 +74,7 @@ fn round(cell: &mut Cell, no: usize, table: &mut Table) {
     for message in tasks::submits(no) {
         table.add(
             "admission/inbox",
-            cell::count(|| drop(admission::commands(&message))),
+            cell::count(|| admission::commands(&message, &mut Vec::new())),
         );
         cell.arrives(message);
     }

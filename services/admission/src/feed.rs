@@ -12,17 +12,18 @@ use crate::operation::{Decided, Of, OperationFact, OutcomeKind, Step, Taken, Wai
 use ledger::{IllegalEvent, Projection};
 use operations::{Open, Operations, Repeated};
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 use vocab::fact::{AllocationEnded, LeaseExpired, OperationRepeated};
 use vocab::inputs;
 use vocab::{
-    AllocationNo, AllocationSpec, At, EncodedSpecs, EventNo, Lsn, Millis, Refusal, Shared, Token,
+    AllocationNo, AllocationSpec, At, EncodedSpecs, EventNo, Lsn, Millis, Numbered, Refusal,
+    Shared, Token,
 };
 
 /// State of the fold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feed {
-    live: BTreeMap<AllocationNo, Told>,
+    live: Numbered<AllocationNo, Told>,
     operations: Operations,
     #[serde(skip)]
     alike: Alike,
@@ -151,11 +152,11 @@ impl Feed {
             | OutcomeKind::Reclaimed => None,
         };
         let kept = !matches!(&kind, OutcomeKind::Refused(refusal) if !is_kept(refusal.rule));
-        let outcome = Arc::new(Outcome {
+        let outcome = Outcome {
             operation_id: open.operation_id.take(),
             lsn: at.lsn,
             kind,
-        });
+        };
         if kept {
             self.operations.keep(no, &open, outcome.clone());
         }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use vocab::fact::{OperationsForgotten, SettingFact};
 use vocab::inputs;
 use vocab::{
-    AllocationNo, AllocationSpec, At, CancelVerdict, EndCause, EventNo, GpuShare, LeaseNo, Millis,
+    AllocationNo, AllocationSpec, At, CancelVerdict, EndCause, EventNo, GpuShares, LeaseNo, Millis,
     Operation, PriorityTarget, Refusal, ResourceAnswer, ResourceAsk, Rule, Slot, Token,
     WaitingReason,
 };
@@ -139,7 +139,7 @@ pub enum OutcomeKind {
 /// Where an allocation stood when its request was answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SubmitState {
-    Placed { node: Token, gpus: Vec<GpuShare> },
+    Placed { node: Token, gpus: GpuShares },
     Waiting(Waiting),
     Ended { cause: EndCause, at: Millis },
 }

@@ -334,10 +334,10 @@ mod tests {
                     allocation,
                     node: token("n"),
                     incarnation: 1,
-                    gpus: Vec::new(),
+                    gpus: Default::default(),
                     zones: 0,
                     policy: PlacementPolicy::Default,
-                    candidates: Vec::new(),
+                    candidates: Default::default(),
                 }),
             ),
             "waiting" => (

@@ -7,6 +7,7 @@
 use crate::bus::InboxMessage;
 use schemas::subjects::OPERATOR;
 use serde::{Deserialize, Serialize};
+use slab::Slab;
 use std::collections::{BTreeMap, VecDeque};
 use vocab::{
     Lsn, Token,
@@ -100,9 +101,14 @@ impl Default for InboxLimits {
     }
 }
 
-#[derive(Debug)]
+/// Small, since a line may be long.
+#[derive(Debug, Clone, Copy)]
 enum Waiting {
-    Here(Box<InboxMessage>),
+    Here {
+        seq: u64,
+        /// In the backlog's messages.
+        at: usize,
+    },
     /// There was no room for it: it is fetched from the inbox when its turn comes.
     There(u64),
 }
@@ -110,7 +116,7 @@ enum Waiting {
 impl Waiting {
     fn seq(&self) -> u64 {
         match self {
-            Self::Here(message) => message.seq,
+            Self::Here { seq, .. } => *seq,
             Self::There(seq) => *seq,
         }
     }
@@ -160,6 +166,8 @@ pub(crate) struct Backlog {
     lines: BTreeMap<Token, Line>,
     /// The same senders but the operator, in the order of their turns.
     turns: VecDeque<Token>,
+    /// What is here of all lines.
+    messages: Slab<InboxMessage>,
     bytes: usize,
     limits: InboxLimits,
     /// Events of the frame in the making, by whose messages they are.
@@ -187,6 +195,7 @@ impl Backlog {
             read: through,
             lines: BTreeMap::new(),
             turns: VecDeque::new(),
+            messages: Slab::new(),
             bytes: 0,
             limits,
             drafted: BTreeMap::new(),
@@ -222,7 +231,9 @@ impl Backlog {
         line.waiting.push_back(if line.bytes + size <= room {
             line.bytes += size;
             self.bytes += size;
-            Waiting::Here(Box::new(message))
+            let seq = message.seq;
+            let at = self.messages.insert(message);
+            Waiting::Here { seq, at }
         } else {
             Waiting::There(message.seq)
         });
@@ -288,7 +299,7 @@ impl Backlog {
     pub fn take(&mut self) -> Option<Taken> {
         // Settings come before what is decided by them, and an operator gets through whoever else is there.
         if let Some(line) = self.lines.get_mut(OPERATOR)
-            && let Some(taken) = pop(line, &mut self.bytes)
+            && let Some(taken) = pop(line, &mut self.messages, &mut self.bytes)
         {
             return Some(taken);
         }
@@ -304,12 +315,12 @@ impl Backlog {
                     self.lines.remove(&gone);
                     continue;
                 }
-                Some(Waiting::Here(_)) if may => {
+                Some(Waiting::Here { .. }) if may => {
                     if line.credit <= 0 {
                         line.credit += QUANTUM;
                     }
                     if line.credit > 0 {
-                        return pop(line, &mut self.bytes);
+                        return pop(line, &mut self.messages, &mut self.bytes);
                     }
                     passed = 0;
                 }
@@ -336,8 +347,9 @@ impl Backlog {
         let size = taken.message.payload.len();
         line.bytes += size;
         self.bytes += size;
-        line.waiting
-            .push_front(Waiting::Here(Box::new(taken.message)));
+        let seq = taken.message.seq;
+        let at = self.messages.insert(taken.message);
+        line.waiting.push_front(Waiting::Here { seq, at });
     }
 
     /// It was handled; so many operations were in it, and so many events came of them.
@@ -381,7 +393,7 @@ impl Backlog {
         for (sender, line) in operator.chain(others) {
             let of = line.waiting.iter().take(FETCH_OF_SENDER);
             let of = of.map_while(|waiting| match waiting {
-                Waiting::Here(_) => None,
+                Waiting::Here { .. } => None,
                 Waiting::There(seq) => Some((sender.clone(), *seq)),
             });
             absent.extend(of);
@@ -405,7 +417,8 @@ impl Backlog {
             Some(message) => {
                 line.bytes += message.payload.len();
                 self.bytes += message.payload.len();
-                line.waiting[at] = Waiting::Here(Box::new(message));
+                let here = self.messages.insert(message);
+                line.waiting[at] = Waiting::Here { seq, at: here };
             }
             None => {
                 line.waiting.remove(at);
@@ -461,23 +474,19 @@ fn is_operator(sender: &Token) -> bool {
 }
 
 /// The first one, if it is here.
-fn pop(line: &mut Line, bytes: &mut usize) -> Option<Taken> {
-    match line.waiting.pop_front()? {
-        Waiting::Here(message) => {
+fn pop(line: &mut Line, messages: &mut Slab<InboxMessage>, bytes: &mut usize) -> Option<Taken> {
+    match *line.waiting.front()? {
+        Waiting::Here { at, .. } => {
+            line.waiting.pop_front();
+            let message = messages.remove(at);
             let size = message.payload.len();
             line.bytes -= size;
             *bytes -= size;
             // A message is at most a MiB.
             let cost = (size / BYTES_PER_COST) as i64;
-            Some(Taken {
-                message: *message,
-                cost,
-            })
+            Some(Taken { message, cost })
         }
-        there => {
-            line.waiting.push_front(there);
-            None
-        }
+        Waiting::There(_) => None,
     }
 }
 

@@ -71,9 +71,9 @@ pub trait Observer: Send + Sync {
 pub struct NoObserver;
 impl Observer for NoObserver {}
 
-/// Makes commands of a message at the inbox, which are handled in one frame. Total: what cannot be read becomes a command
-/// that says so.
-pub type Decode<C> = Arc<dyn Fn(&InboxMessage) -> Vec<C> + Send + Sync>;
+/// Makes commands of a message at the inbox and puts them behind those that are there; they are handled in one frame. Total:
+/// what cannot be read becomes a command that says so.
+pub type Decode<C> = Arc<dyn Fn(&InboxMessage, &mut Vec<C>) + Send + Sync>;
 
 pub struct LeaderOptions<D: Decider> {
     pub config: D::Config,
@@ -130,6 +130,8 @@ pub struct Leader<D: Decider, B: Bus, T: Time> {
     trim_due: Option<BoxFuture<'static, ()>>,
     /// Until what was read is to be confirmed.
     word_due: Option<BoxFuture<'static, ()>>,
+    /// Of the message that is handled: the list is kept for the next one.
+    commands: Vec<D::Command>,
 }
 
 struct Term<D: Decider, B: Bus> {
@@ -195,6 +197,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             chore: None,
             trim_due: None,
             word_due: None,
+            commands: Vec::new(),
         }
     }
 
@@ -589,10 +592,12 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         }
         if let Some((_, decode)) = &self.options.inbox {
             // What has been handled is in the state and must get into a frame first.
+            let commands = &mut self.commands;
             while !draft.full()
                 && let Some(taken) = term.backlog.take()
             {
-                let commands = decode(&taken.message);
+                commands.clear();
+                decode(&taken.message, commands);
                 let behind = commands.iter().any(|command| state.is_behind(command));
                 // Inputs cannot be folded into a draft that has begun.
                 if !std::mem::take(&mut caught_up) && behind {
@@ -603,7 +608,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 let operations = commands.len();
                 let before = draft.events.len();
                 draft.spend_on(operations);
-                for command in commands {
+                for command in commands.drain(..) {
                     state.handle(command, &config, &mut draft);
                 }
                 let events = match D::READERS {

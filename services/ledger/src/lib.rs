@@ -4,7 +4,6 @@
 //! read model is a [`Projection`] (pure) driven by a [`Projector`] into a [`Sink`]. Both stand on the thin [`Bus`],
 //! which JetStream and a seeded in-memory double implement.
 
-pub mod as_message;
 pub mod bus;
 pub mod cell;
 mod chore;
@@ -42,6 +41,6 @@ pub use repair::{CopyFound, Findings, Found, Lost, NoWay, Survey, Way, survey};
 pub use replica::{Replica, ReplicaError, Sealed};
 pub use safety::{UnsafeLedger, check_ledger_settings};
 pub use scratch::Scratch;
-pub use snapshot::{Snapshot, Upgrade, state_digest};
+pub use snapshot::{Snapshot, Upgrade, decode_state, state_digest};
 pub use unread::Unread;
 pub use verify::{Verified, VerifyError, verify};

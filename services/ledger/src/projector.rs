@@ -10,7 +10,11 @@ use crate::{
 };
 use futures::{FutureExt, future::BoxFuture};
 use serde::{Serialize, de::DeserializeOwned};
-use std::future::{self, Future};
+use std::{
+    future::{self, Future},
+    pin::pin,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 use tokio::{select, sync::watch};
 use tracing::{info, warn};
 use vocab::fact::Inputs;
@@ -206,7 +210,8 @@ pub struct Projector<P: Projection, B: Bus, S, T> {
     bus: B,
     time: T,
     sink: S,
-    observer: Box<dyn ProjectorObserver>,
+    /// Told of what is read and of what goes out, which happens at the same time.
+    observer: Mutex<Box<dyn ProjectorObserver>>,
     fold: Fold<P>,
     pace: Pace,
     /// Where the next batch's changes go, so that room for them is made once.
@@ -290,7 +295,7 @@ where
             bus,
             time,
             sink,
-            observer,
+            observer: Mutex::new(observer),
             fold: Fold::new(),
             pace: Pace::new(SNAPSHOT_EVERY),
             spare: Vec::new(),
@@ -326,8 +331,8 @@ where
                     }
                     return Err(ProjectorError::Bus(error));
                 }
-                Err(Stop::Bus(error)) => self.observer.retrying(&error.to_string()),
-                Err(Stop::Moved) => self.observer.retrying("position moved"),
+                Err(Stop::Bus(error)) => self.observer().retrying(&error.to_string()),
+                Err(Stop::Moved) => self.observer().retrying("position moved"),
                 Err(Stop::Begun) => {
                     self.left_at = None;
                     continue;
@@ -347,13 +352,13 @@ where
             testify(&self.bus, &snapshot_name::<P>(), ledger, read, &error).await;
             return Err(Stop::Bus(error));
         }
-        self.observer.borne_out();
+        self.observer().borne_out();
         self.load_fold(ledger, resume.through).await?;
         let records = follow(&self.bus, self.fold.next(), &read).await;
         let mut records = records.map_err(Stop::Bus)?;
         self.fold_to(&mut records, resume.through).await?;
         info!(projection = P::NAME, lsn = resume.through.0, "resumed");
-        self.observer.applied(resume.through, 0);
+        self.observer().applied(resume.through, 0);
         // Whoever finds that another one has written since leaves it to that one.
         let others = |left: Lsn| resume.through > left || resume.begun.is_some();
         let stands_back = self.left_at.is_some_and(others);
@@ -369,15 +374,17 @@ where
             (held, begun) = self.stand_by(&mut records, ledger, &mut after).await?;
             info!(projection = P::NAME, lsn = after.0, "takes over");
             if let Some(batch) = held {
-                self.apply(&batch).await?;
+                apply(&mut self.sink, &batch, &self.time, &self.observer).await?;
                 after = batch.to;
-                self.observer.applied(after, batch.changes.len());
+                self.observer().applied(after, batch.changes.len());
             }
         }
+        let mut going = None;
         let mut breather = None;
+        let mut snapshot = None;
         let mut check = self.pause(CHECK_MS);
         loop {
-            if begun.is_none() && (&mut check).now_or_never().is_some() {
+            if going.is_none() && begun.is_none() && (&mut check).now_or_never().is_some() {
                 beside(&mut chore, self.check(ledger, after)).await?;
                 check = self.pause(CHECK_MS);
             }
@@ -386,23 +393,27 @@ where
                 after,
                 begun: begun.take(),
             };
-            let gather = self.gather(&mut records, bounds, &mut breather, &mut check);
-            let Some(batch) = beside(&mut chore, gather).await? else {
+            let waits = (&mut breather, &mut check);
+            let gather = self.gather(&mut records, bounds, going.as_ref(), waits);
+            let gathered = beside(&mut chore, gather).await?;
+            if let Some(gone) = going.take() {
+                self.keep_room(gone.changes);
+                chore = chore.or_else(|| snapshot.take());
+            }
+            let Some(batch) = gathered else {
                 continue;
             };
             if batch.changes.is_empty() {
                 // Nothing to write: what was read up to here is applied all the same.
-                self.observer.applied(batch.to, 0);
+                self.observer().applied(batch.to, 0);
                 self.spare = batch.changes;
                 continue;
             }
-            beside(&mut chore, self.apply(&batch)).await?;
             after = batch.to;
-            self.left_at = Some(after);
-            self.observer.applied(after, batch.changes.len());
-            breather = self.breather(batch.changes.len());
-            self.keep_room(batch.changes);
-            self.save_fold(ledger, &mut chore);
+            if chore.is_none() {
+                snapshot = self.snapshot(ledger);
+            }
+            going = Some(batch);
         }
     }
 
@@ -422,9 +433,13 @@ where
     fn fold_one(&mut self, record: &Record, out: &mut Vec<P::Change>) -> Result<(), Stop> {
         self.pace.read(record.frame.len());
         let frame = self.fold.take(record, out)?;
-        self.observer.received(&frame);
+        self.observer().received(&frame);
         self.fold.state.end_batch(out);
         Ok(())
+    }
+
+    fn observer(&self) -> MutexGuard<'_, Box<dyn ProjectorObserver>> {
+        told(&self.observer)
     }
 
     fn is_its_turn(&self) -> bool {
@@ -456,7 +471,7 @@ where
                     let mut changes = Vec::new();
                     self.fold_one(&record, &mut changes)?;
                     if changes.is_empty() {
-                        self.observer.applied(record.lsn, 0);
+                        self.observer().applied(record.lsn, 0);
                     } else {
                         let (after, to, digest) = (*after, record.lsn, self.fold.chain.digest());
                         held = Some(Batch { ledger, after, to, digest, changes });
@@ -483,7 +498,7 @@ where
                 None => self.fold.chain.last(),
                 Some(batch) => Lsn(batch.to.0 - 1),
             };
-            self.observer.applied(in_sink, 0);
+            self.observer().applied(in_sink, 0);
             if self.is_its_turn() || silent == LOOKS {
                 return match (&held, found.begun) {
                     // It is longer than what is held, and has to be made from its beginning.
@@ -507,12 +522,7 @@ where
     }
 
     fn pause(&self, ms: u64) -> BoxFuture<'static, ()> {
-        let time = self.time.clone();
-        async move { time.pause(ms).await }.boxed()
-    }
-
-    fn breather(&self, changes: usize) -> Option<BoxFuture<'static, ()>> {
-        (!P::BATCHING.is_prompt()).then(|| self.pause(P::BATCHING.pause(changes)))
+        pause(&self.time, ms)
     }
 
     /// Whether the sink still stands where this projector has left it.
@@ -520,11 +530,11 @@ where
         match self.sink.resume(ledger).await {
             // All that was folded is there, or had nothing to be written.
             Ok(found) if found.through == through && found.begun.is_none() => {
-                self.observer.applied(self.fold.chain.last(), 0)
+                self.observer().applied(self.fold.chain.last(), 0)
             }
             Ok(_) | Err(SinkError::Moved) => return Err(Stop::Moved),
             Err(SinkError::Refused(why)) => return Err(Stop::Fatal(ProjectorError::Sink(why))),
-            Err(error @ SinkError::Unavailable(_)) => self.observer.retrying(&error.to_string()),
+            Err(error @ SinkError::Unavailable(_)) => self.observer().retrying(&error.to_string()),
         }
         Ok(())
     }
@@ -537,7 +547,7 @@ where
                     return Err(Stop::Fatal(ProjectorError::Sink(why)));
                 }
                 Err(error @ (SinkError::Moved | SinkError::Unavailable(_))) => {
-                    self.observer.retrying(&error.to_string());
+                    self.observer().retrying(&error.to_string());
                 }
             }
             self.time.pause(RETRY_MS).await;
@@ -569,10 +579,11 @@ where
         Ok(())
     }
 
-    /// Taken here, sent while the next batch is made.
-    fn save_fold(&mut self, ledger: LedgerId, chore: &mut Chore) {
-        if !self.pace.is_due() || chore.is_some() {
-            return;
+    /// A snapshot that is due, taken here behind a batch, and to be sent once the sink has that batch: one that is ahead of
+    /// the sink is of no use.
+    fn snapshot(&mut self, ledger: LedgerId) -> Chore {
+        if !self.pace.is_due() {
+            return None;
         }
         let (chain, room) = (self.fold.chain.clone(), self.pace.room());
         let snapshot = Snapshot::with_room(P::STATE_VERSION, chain, &self.fold.state, room);
@@ -581,92 +592,158 @@ where
         let of = (ledger, witness(&name, &snapshot.chain));
         self.pace.taken(bytes.len());
         let bus = self.bus.clone();
-        *chore = Some(Box::pin(async move {
+        Some(Box::pin(async move {
             if let Err(error) = bus.save_snapshot(&name, of, bytes).await {
                 warn!(%error, projection = P::NAME, "snapshot not saved");
             }
-        }));
+        }))
     }
 
-    /// None when it is time to look at the sink and there is nothing else to do.
+    /// Makes a batch while the one before goes out, so that neither waits for the other: a store writes, this folds. None when
+    /// that has gone out, or it is time to look at the sink, and there is nothing to make one of.
     async fn gather(
         &mut self,
         records: &mut B::Records,
         bounds: Bounds,
-        breather: &mut Option<BoxFuture<'static, ()>>,
-        check: &mut BoxFuture<'static, ()>,
+        going: Option<&Batch<P::Change>>,
+        (breather, check): (
+            &mut Option<BoxFuture<'static, ()>>,
+            &mut BoxFuture<'static, ()>,
+        ),
     ) -> Result<Option<Batch<P::Change>>, Stop> {
-        let first = match bounds.begun {
-            Some(_) => records.recv().await,
-            None => select! {
+        let Self {
+            sink,
+            time,
+            observer,
+            fold,
+            pace,
+            spare,
+            left_at,
+            ..
+        } = self;
+        // Gives the pause behind the batch.
+        let mut out = pin!(async {
+            let Some(batch) = going else {
+                return Ok(None);
+            };
+            apply(sink, batch, time, observer).await?;
+            *left_at = Some(batch.to);
+            let changes = batch.changes.len();
+            told(observer).applied(batch.to, changes);
+            let pauses = !P::BATCHING.is_prompt();
+            Ok::<_, Stop>(pauses.then(|| pause(time, P::BATCHING.pause(changes))))
+        });
+        let mut goes = going.is_some();
+        let gathered = async {
+            let first = select! {
                 biased;
+                gone = &mut out, if goes => {
+                    goes = false;
+                    *breather = gone?;
+                    return Ok(None);
+                }
                 record = records.recv() => record,
-                () = &mut *check => {
+                () = &mut *check, if !goes && bounds.begun.is_none() => {
                     *check = future::ready(()).boxed();
                     return Ok(None);
                 }
-            },
-        };
-        let mut changes = std::mem::take(&mut self.spare);
-        let (fold, pace, observer) = (&mut self.fold, &mut self.pace, &mut self.observer);
-        let mut take = |record: Result<Record, BusError>, changes: &mut Vec<P::Change>| {
-            let record = record.map_err(Stop::Bus)?;
-            pace.read(record.frame.len());
-            let frame = fold.take(&record, changes)?;
-            observer.received(&frame);
-            Ok::<_, Stop>((frame.lsn, frame.count as usize))
-        };
-        let (mut lsn, mut events) = take(first, &mut changes)?;
-        if let Some(to) = bounds.begun {
-            // Exactly the bounds of the batch that was begun.
-            while lsn < to {
-                lsn = take(records.recv().await, &mut changes)?.0;
+            };
+            let mut changes = std::mem::take(spare);
+            let mut take = |record: Result<Record, BusError>, changes: &mut Vec<P::Change>| {
+                let record = record.map_err(Stop::Bus)?;
+                pace.read(record.frame.len());
+                let frame = fold.take(&record, changes)?;
+                told(observer).received(&frame);
+                Ok::<_, Stop>((frame.lsn, frame.count as usize))
+            };
+            let (mut lsn, mut events) = take(first, &mut changes)?;
+            if let Some(to) = bounds.begun {
+                // Exactly the bounds of the batch that was begun.
+                while lsn < to {
+                    lsn = take(records.recv().await, &mut changes)?.0;
+                }
+            } else {
+                let mut taken = 1;
+                while events < P::BATCHING.events_max && taken < P::BATCHING.frames_max {
+                    let record = select! {
+                        biased;
+                        gone = &mut out, if goes => {
+                            goes = false;
+                            *breather = gone?;
+                            continue;
+                        }
+                        record = records.recv() => record,
+                        () = over(breather), if !goes => {
+                            *breather = None;
+                            break;
+                        }
+                    };
+                    events += take(record, &mut changes)?.1;
+                    taken += 1;
+                }
             }
-        } else {
-            let mut taken = 1;
-            while events < P::BATCHING.events_max && taken < P::BATCHING.frames_max {
-                let record = match records.try_recv() {
-                    Some(record) => record,
-                    None => match breather {
-                        None => break,
-                        Some(running) => select! {
-                            biased;
-                            record = records.recv() => record,
-                            () = running => {
-                                *breather = None;
-                                continue;
-                            }
-                        },
-                    },
-                };
-                events += take(record, &mut changes)?.1;
-                taken += 1;
+            Ok::<_, Stop>(Some(changes))
+        };
+        let gathered = gathered.await;
+        if goes {
+            // Nothing is left half written, whatever was read meanwhile.
+            let gone = out.await;
+            if gathered.is_ok() {
+                *breather = gone?;
             }
         }
-        self.fold.state.end_batch(&mut changes);
+        let Some(mut changes) = gathered? else {
+            return Ok(None);
+        };
+        fold.state.end_batch(&mut changes);
         Ok(Some(Batch {
             ledger: bounds.ledger,
             after: bounds.after,
-            to: self.fold.chain.last(),
-            digest: self.fold.chain.digest(),
+            to: fold.chain.last(),
+            digest: fold.chain.digest(),
             changes,
         }))
     }
+}
 
-    async fn apply(&mut self, batch: &Batch<P::Change>) -> Result<(), Stop> {
-        loop {
-            match self.sink.apply(batch).await {
-                Ok(()) => return Ok(()),
-                Err(SinkError::Moved) => return Err(Stop::Moved),
-                Err(SinkError::Refused(why)) => {
-                    return Err(Stop::Fatal(ProjectorError::Sink(why)));
-                }
-                Err(error @ SinkError::Unavailable(_)) => {
-                    self.observer.retrying(&error.to_string());
-                }
+/// Until the sink has it.
+async fn apply<S: Sink, T: Time>(
+    sink: &mut S,
+    batch: &Batch<S::Change>,
+    time: &T,
+    observer: &Mutex<Box<dyn ProjectorObserver>>,
+) -> Result<(), Stop> {
+    loop {
+        match sink.apply(batch).await {
+            Ok(()) => return Ok(()),
+            Err(SinkError::Moved) => return Err(Stop::Moved),
+            Err(SinkError::Refused(why)) => {
+                return Err(Stop::Fatal(ProjectorError::Sink(why)));
             }
-            self.time.pause(RETRY_MS).await;
+            Err(error @ SinkError::Unavailable(_)) => {
+                told(observer).retrying(&error.to_string());
+            }
         }
+        time.pause(RETRY_MS).await;
+    }
+}
+
+fn told(
+    observer: &Mutex<Box<dyn ProjectorObserver>>,
+) -> MutexGuard<'_, Box<dyn ProjectorObserver>> {
+    // Whoever panicked while it was told has not left it in the middle of anything that is decided by.
+    observer.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn pause<T: Time>(time: &T, ms: u64) -> BoxFuture<'static, ()> {
+    let time = time.clone();
+    async move { time.pause(ms).await }.boxed()
+}
+
+/// At once, where there is none.
+async fn over(breather: &mut Option<BoxFuture<'static, ()>>) {
+    if let Some(running) = breather {
+        running.await;
     }
 }
 

@@ -52,7 +52,7 @@ impl Snapshot {
 
     pub fn state<S: DeserializeOwned>(&self, version: u32) -> Option<S> {
         (self.version == version)
-            .then(|| postcard::from_bytes(&self.state).ok())
+            .then(|| decode_state(&self.state))
             .flatten()
     }
 
@@ -175,6 +175,11 @@ pub(crate) async fn testify<B: Bus>(
     if let Err(error) = said.await {
         warn!(%error, name, "not told to the others");
     }
+}
+
+/// A state as a snapshot has it, for a step from one version to the next; none when it is not of this shape.
+pub fn decode_state<S: DeserializeOwned>(bytes: &[u8]) -> Option<S> {
+    postcard::from_bytes(bytes).ok()
 }
 
 /// SHA-256 over the serialised state. Two states with one digest are the same state.

@@ -52,7 +52,10 @@ impl Service for NodeHeartbeatService {
         let cell = ctx.cell_no();
         let mark = Mark::default();
         let deciding = Deciding {
-            inbox: Some((Inbox::Report, Arc::new(move |m| wire::report(m, cell)))),
+            inbox: Some((
+                Inbox::Report,
+                Arc::new(move |m, out| wire::report(m, cell, out)),
+            )),
             local: Some(local),
             effects: Some(effects_in),
             ..Deciding::on_ledger(ctx.settings, vec![mark.clone()])

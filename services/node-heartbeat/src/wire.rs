@@ -15,14 +15,12 @@ pub const RUNS_MAX: usize = 1000;
 pub const CHANGES_MAX: usize = 256;
 
 /// Total: what cannot be read moves the inbox on and nothing else.
-pub fn report(message: &InboxMessage, cell: CellNo) -> Vec<Command> {
+pub fn report(message: &InboxMessage, cell: CellNo, out: &mut Vec<Command>) {
     let node = &message.sender;
-    let unreadable = || Command::Unreadable { node: node.clone() };
     // By an id of the bus's own one node's report would be taken for a repetition of another's. Nobody is to use one.
-    if message.reserved_header {
-        return vec![unreadable()];
+    if message.reserved_header || read(node, &message.payload, cell, out).is_none() {
+        out.push(Command::Unreadable { node: node.clone() });
     }
-    read(node, &message.payload, cell).unwrap_or_else(|| vec![unreadable()])
 }
 
 /// The contract's `NodeReport` with its ids where they lie: a report has as many as it has runs.
@@ -62,25 +60,23 @@ struct RawRun {
     revision: u64,
 }
 
-fn read(node: &Token, payload: &Bytes, cell: CellNo) -> Option<Vec<Command>> {
+/// None, and nothing put out: it cannot be read.
+fn read(node: &Token, payload: &Bytes, cell: CellNo, out: &mut Vec<Command>) -> Option<()> {
     let message = RawReport::decode(payload.clone()).ok()?;
     let boot = message.boot;
     let run = |run: &RawRun| read_run(node, boot, run, cell);
     match message.said? {
-        RawSaid::Register(register) => Some(vec![Command::Register {
+        RawSaid::Register(register) => out.push(Command::Register {
             node: node.clone(),
             boot,
             capacity: Box::new(NodeCapacity::decode(&register.capacity?.encode_to_vec()).ok()?),
-        }]),
-        RawSaid::Run(one) => Some(vec![run(&one)?]),
-        RawSaid::Runs(many) if many.runs.len() > RUNS_MAX => None,
-        RawSaid::Runs(many) => {
-            let mut commands = Vec::with_capacity(many.runs.len());
-            // One that cannot be read says nothing about the others.
-            commands.extend(many.runs.iter().filter_map(run));
-            Some(commands)
-        }
+        }),
+        RawSaid::Run(one) => out.push(run(&one)?),
+        RawSaid::Runs(many) if many.runs.len() > RUNS_MAX => return None,
+        // One that cannot be read says nothing about the others.
+        RawSaid::Runs(many) => out.extend(many.runs.iter().filter_map(run)),
     }
+    Some(())
 }
 
 fn read_run(node: &Token, boot: u64, run: &RawRun, cell: CellNo) -> Option<Command> {
@@ -210,7 +206,7 @@ fn joining(answer: join_reply::Answer) -> Vec<u8> {
 mod tests {
     use super::*;
     use schemas::v1::node_report;
-    use vocab::{AllocationNo, AllocationSpec, EncodedSpecs, GpuShare};
+    use vocab::{AllocationNo, AllocationSpec, EncodedSpecs, GpuShare, GpuShares};
 
     fn token(text: &str) -> Token {
         Token::new(text).expect("a literal token")
@@ -237,13 +233,13 @@ mod tests {
             reserved_header,
             payload: said.encode_to_vec().into(),
         };
-        let heard = report(&message(false), CellNo(1));
-        assert!(matches!(heard[..], [Command::Register { .. }]), "{heard:?}");
-        let node = token("n1");
-        assert_eq!(
-            report(&message(true), CellNo(1)),
-            [Command::Unreadable { node }]
+        let commands = heard(&message(false));
+        assert!(
+            matches!(commands[..], [Command::Register { .. }]),
+            "{commands:?}"
         );
+        let node = token("n1");
+        assert_eq!(heard(&message(true)), [Command::Unreadable { node }]);
     }
 
     #[test]
@@ -280,7 +276,13 @@ mod tests {
             at: Millis(5),
             revision: 2,
         };
-        assert_eq!(report(&message, CellNo(1)), [read]);
+        assert_eq!(heard(&message), [read]);
+    }
+
+    fn heard(message: &InboxMessage) -> Vec<Command> {
+        let mut commands = Vec::new();
+        report(message, CellNo(1), &mut commands);
+        commands
     }
 
     fn spec() -> AllocationSpec {
@@ -293,10 +295,10 @@ mod tests {
             allocation: AllocationNo(7),
             tenant: token("t"),
             spec: EncodedSpecs::default().of(&spec()),
-            gpus: vec![GpuShare {
+            gpus: GpuShares::from_iter([GpuShare {
                 device: 3,
                 milli: 500,
-            }],
+            }]),
             placed: Millis(5),
             stop: revision == 2,
             stop_by: (revision == 2).then_some(Millis(9)),

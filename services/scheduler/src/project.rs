@@ -19,15 +19,20 @@ use vocab::fact::{
 use vocab::inputs;
 
 use crate::domain::Named;
+use bytes::Bytes;
+use entry::Teller;
 use ledger::{Batching, IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
-use vocab::{AllocationNo, At, Event, LifeFact, Token};
+use vocab::{AllocationNo, At, Event, LifeFact, NamedSpecs, Numbered, Token};
 
 /// One row to be written. Of what it replaces the last one counts; entries only add up.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant)]
 pub enum Change {
-    Allocation(Box<Written>),
+    /// Most are of this kind, so it lies here and not elsewhere.
+    Allocation(Written),
     Preemption(Box<PreemptionRow>),
     Entry(Box<Entry>),
     Setting(Box<SettingRow>),
@@ -44,8 +49,8 @@ pub struct Written {
     pub first: bool,
     /// The batch before left it in the queue.
     pub waited: bool,
-    /// What was said of it in the batch that is said of every allocation once, as [`Entries`]: it stands in the row.
-    pub told: Vec<u8>,
+    /// What was said of it in the batch that is said of every allocation once, each as [`Entries`]: it stands in the row.
+    pub told: Told,
 }
 
 /// An allocation that has not ended, and what the batch has to write of it.
@@ -62,34 +67,41 @@ struct Live {
 struct Changed {
     first: bool,
     waited: bool,
-    told: Vec<u8>,
+    told: Told,
 }
+
+/// Most batches say of an allocation that it was placed, that it has ended, or both.
+type Told = SmallVec<[Bytes; 2]>;
 
 impl Live {
     fn written(row: AllocationRow, changed: Changed) -> Change {
-        Change::Allocation(Box::new(Written {
+        Change::Allocation(Written {
             row,
             first: changed.first,
             waited: changed.waited,
             told: changed.told,
-        }))
+        })
     }
 }
 
 /// Folds the ledger into rows; holds the allocations that have not ended, the reservations, and the named resources.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct WarmProjection {
-    live: BTreeMap<AllocationNo, Live>,
+    live: Numbered<AllocationNo, Live>,
     reservations: BTreeMap<Token, ReservationRow>,
     named: Named,
     /// Those that the batch has changed, each once; some have ended since.
     #[serde(skip)]
     changed: Vec<AllocationNo>,
+    #[serde(skip)]
+    specs: NamedSpecs,
+    #[serde(skip)]
+    teller: Teller,
 }
 
 impl WarmProjection {
     fn requested(&mut self, at: &At, fact: &AllocationRequested) {
-        let row = AllocationRow::requested(at, &fact.operation.tenant, &fact.spec);
+        let row = AllocationRow::requested(at, &fact.operation.tenant, self.specs.of(&fact.spec));
         let changed = Some(Changed {
             first: true,
             ..Changed::default()
@@ -125,7 +137,7 @@ impl WarmProjection {
         out.extend(preempted.map(|row| Change::Preemption(Box::new(row))));
         if let Some(said) = Said::of(fact) {
             if is_told_once(said, attempts) {
-                Entries::add(at, fact, &mut changed.told);
+                changed.told.push(self.teller.tell(at, fact));
             } else {
                 let entry = Entry::new(Position::of(at), at.now, fact.clone());
                 out.extend(entry.map(|entry| Change::Entry(Box::new(entry))));

@@ -112,7 +112,7 @@ impl WarmState for SchedulerTables {
         let mut named = named::Rows::default();
         for change in changes {
             match change {
-                Change::Allocation(written) => allocations.push(&**written),
+                Change::Allocation(written) => allocations.push(written),
                 Change::Preemption(row) => {
                     preemptions.insert(row.preemption.position, &**row);
                 }

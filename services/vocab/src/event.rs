@@ -2,6 +2,7 @@
 
 use crate::{AllocationNo, EventNo, Lsn, Millis, Token};
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 /// The deciding services: each owns one subject of the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -87,6 +88,9 @@ pub struct GpuShare {
     pub milli: u16,
 }
 
+/// Devices that an allocation gets. Four need no more room than a list that is elsewhere.
+pub type GpuShares = SmallVec<[GpuShare; 4]>;
+
 /// Counts the pending groups of the queues: allocations of one queue that ask for the same, under the same rules, wait in one pending group
 /// for the same reasons.
 #[derive(
@@ -103,6 +107,9 @@ pub struct Candidate {
     #[wire(2)]
     pub score: u32,
 }
+
+/// The best few nodes, in a row. An event has room for them: a request is larger.
+pub type Candidates = SmallVec<[Candidate; 3]>;
 
 /// What kept a node from taking an allocation; the first that did, in this order. Stable numbers, the same as the
 /// contract's.

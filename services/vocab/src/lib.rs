@@ -11,6 +11,8 @@ mod ids;
 mod kind;
 mod level;
 mod life;
+mod named_spec;
+mod numbered;
 mod refusal;
 mod resource;
 mod rules;
@@ -28,8 +30,8 @@ pub use account::{
 pub use capacity::{Label, NodeApproval, NodeCapacity};
 pub use encoded_spec::{EncodedSpec, EncodedSpecs};
 pub use event::{
-    At, CancelVerdict, Candidate, EndCause, Filter, GpuShare, ModelGrant, Operation,
-    PendingGroupNo, PreemptionCause, PriorityTarget, QuotaFlags, RunState, TraceContext,
+    At, CancelVerdict, Candidate, Candidates, EndCause, Filter, GpuShare, GpuShares, ModelGrant,
+    Operation, PendingGroupNo, PreemptionCause, PriorityTarget, QuotaFlags, RunState, TraceContext,
     WaitingReason, Writer,
 };
 pub use fact::{AdminChange, Event, EventKind};
@@ -37,6 +39,8 @@ pub use ids::{AllocationId, AllocationNo, CellNo, EventNo, Lsn};
 pub use kind::Kinds;
 pub use level::Level;
 pub use life::{LifeFact, Stage, Stop};
+pub use named_spec::{NamedSpec, NamedSpecs};
+pub use numbered::{Number, Numbered};
 pub use refusal::{Refusal, Rule};
 pub use resource::{LeaseNo, LeaseState, ResourceAnswer, ResourceAsk, Slot};
 pub use rules::{

@@ -234,10 +234,10 @@ mod tests {
                 allocation,
                 node,
                 incarnation: 1,
-                gpus: Vec::new(),
+                gpus: Default::default(),
                 zones: 0,
                 policy: PlacementPolicy::Default,
-                candidates: Vec::new(),
+                candidates: Default::default(),
             }
             .into(),
             "started" => AllocationStarted { allocation, at }.into(),

@@ -1,11 +1,12 @@
 //! What many have, once in memory.
 
+use foldhash::fast::RandomState;
 use std::{collections::HashSet, hash::Hash, sync::Arc};
 
 /// Values that somebody has. What nobody has any more is let go when others come.
 #[derive(Debug)]
 pub struct Shared<T: ?Sized> {
-    known: HashSet<Arc<T>>,
+    known: HashSet<Arc<T>, RandomState>,
     /// How many there may be before it is looked which of them nobody has.
     room: usize,
 }
@@ -25,7 +26,7 @@ impl<T: ?Sized> Clone for Shared<T> {
 impl<T: ?Sized> Default for Shared<T> {
     fn default() -> Self {
         Self {
-            known: HashSet::new(),
+            known: HashSet::default(),
             room: FEW,
         }
     }

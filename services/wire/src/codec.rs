@@ -6,6 +6,7 @@ use crate::{
     Value, WireError,
 };
 use prost::encoding::WireType;
+use smallvec::SmallVec;
 use std::marker::PhantomData;
 
 /// How a field of the type `T` is written and read. `#[wire(n)]` is `Plain`, `optional` is `Explicit`, `default` is
@@ -98,35 +99,61 @@ impl<T: Value> Codec<Option<T>> for Plain {
     }
 }
 
-/// Numbers are packed; those that are not are read, too.
+/// Numbers are packed.
+fn write_list<T: Value, O: Out>(values: &[T], number: u32, out: &mut O) {
+    match T::KIND.wire_type() {
+        WireType::Varint => out.packed(number, values),
+        _ => out.each(values, |out, value| value.write(number, out)),
+    }
+}
+
+/// Numbers that are not packed are read, too.
+fn read_list<T: Value>(input: Input, mut push: impl FnMut(T)) -> Result<()> {
+    let wire = T::KIND.wire_type();
+    if wire == WireType::LengthDelimited || input.wire() == wire {
+        push(T::read(input)?.ok_or(Fault::Invalid)?);
+        return Ok(());
+    }
+    let depth = input.depth;
+    let buf = &mut input.bytes()?;
+    while !buf.is_empty() {
+        let source = Source::Field { wire, buf };
+        push(T::read(Input { source, depth })?.ok_or(Fault::Invalid)?);
+    }
+    Ok(())
+}
+
 impl<T: Value> Codec<Vec<T>> for Plain {
     const SHAPE: Shape = shape::<T>(Label::Repeated);
 
     fn write_field<O: Out>(values: &Vec<T>, number: u32, out: &mut O) {
-        match T::KIND.wire_type() {
-            WireType::Varint => out.packed(number, values),
-            _ => out.each(values, |out, value| value.write(number, out)),
-        }
+        write_list(values, number, out);
     }
 
     fn merge_field(slot: &mut Option<Vec<T>>, input: Input) -> Result<()> {
         let values = slot.get_or_insert_default();
-        let wire = T::KIND.wire_type();
-        if wire == WireType::LengthDelimited || input.wire() == wire {
-            values.push(T::read(input)?.ok_or(Fault::Invalid)?);
-            return Ok(());
-        }
-        let depth = input.depth;
-        let buf = &mut input.bytes()?;
-        while !buf.is_empty() {
-            let source = Source::Field { wire, buf };
-            values.push(T::read(Input { source, depth })?.ok_or(Fault::Invalid)?);
-        }
-        Ok(())
+        read_list(input, |value| values.push(value))
     }
 
     fn absent() -> Option<Vec<T>> {
         Some(Vec::new())
+    }
+}
+
+impl<T: Value, const N: usize> Codec<SmallVec<[T; N]>> for Plain {
+    const SHAPE: Shape = shape::<T>(Label::Repeated);
+
+    fn write_field<O: Out>(values: &SmallVec<[T; N]>, number: u32, out: &mut O) {
+        write_list(values, number, out);
+    }
+
+    fn merge_field(slot: &mut Option<SmallVec<[T; N]>>, input: Input) -> Result<()> {
+        let values = slot.get_or_insert_default();
+        read_list(input, |value| values.push(value))
+    }
+
+    fn absent() -> Option<SmallVec<[T; N]>> {
+        Some(SmallVec::new())
     }
 }
 

@@ -5,13 +5,13 @@ use scheduler::domain::scoring::{
     self, Free, Policy, Popularity, Request, WHOLE, devices, fragmentation, rank, score,
 };
 use std::{collections::HashMap, time::Duration};
-use vocab::GpuShare;
+use vocab::GpuShares;
 
 /// A place on a node.
 #[derive(Debug)]
 pub struct Place {
     node: usize,
-    gpus: Vec<GpuShare>,
+    gpus: GpuShares,
 }
 
 pub struct Cluster {

@@ -175,8 +175,8 @@ impl Process {
                         config: shared.nodes,
                         inbox: Some((
                             Inbox::Report,
-                            noted(shared, id, move |message| {
-                                node_heartbeat::report(message, cell)
+                            noted(shared, id, move |message, commands| {
+                                node_heartbeat::report(message, cell, commands);
                             }),
                         )),
                         local: Some(local),
@@ -265,14 +265,14 @@ fn drained<T>(channel: Option<&mut mpsc::UnboundedReceiver<T>>) -> Vec<T> {
 fn noted<C>(
     shared: &Shared,
     id: u64,
-    decode: impl Fn(&InboxMessage) -> Vec<C> + Send + Sync + 'static,
+    decode: impl Fn(&InboxMessage, &mut Vec<C>) + Send + Sync + 'static,
 ) -> Decode<C> {
     let orders = shared.orders.clone();
-    Arc::new(move |message| {
+    Arc::new(move |message, commands| {
         let mut orders = orders.lock().unwrap_or_else(PoisonError::into_inner);
         orders.entry(id).or_default().push(message.seq);
         drop(orders);
-        decode(message)
+        decode(message, commands);
     })
 }
 

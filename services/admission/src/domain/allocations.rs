@@ -7,11 +7,11 @@ use super::{
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
-use vocab::{AllocationNo, AllocationSpec, EventNo, Millis, Token};
+use vocab::{AllocationNo, AllocationSpec, EventNo, Millis, Numbered, Token};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Allocations {
-    known: BTreeMap<AllocationNo, Owned>,
+    known: Numbered<AllocationNo, Owned>,
     /// How many are live, by tenant, without those that have none.
     live_of: BTreeMap<Token, u64>,
     ended: Ends,
@@ -130,6 +130,14 @@ impl Allocations {
     pub fn occupy(&self, room: &mut Room) {
         for owned in self.known.values() {
             room.take(Of::Allocations, &owned.tenant, owned.bytes.into());
+        }
+    }
+
+    /// Up to version 8 a live one was said to take more room.
+    pub fn live_takes_less(&mut self, room: &mut Room) {
+        for owned in self.known.values_mut().filter(|owned| !owned.ended) {
+            let bytes = u64::from(owned.bytes).saturating_sub(room::LIVE_BEFORE - room::LIVE);
+            owned.occupy(bytes, room);
         }
     }
 

@@ -82,7 +82,13 @@ impl Decider for Admission {
     type By = vocab::fact::Admission;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 8;
+    const STATE_VERSION: u32 = 9;
+
+    fn upgrade(version: u32, state: &[u8]) -> Option<Self> {
+        let mut state: Self = (version == 8).then(|| ledger::decode_state(state))??;
+        state.allocations.live_takes_less(&mut state.room);
+        Some(state)
+    }
 
     const READERS: &'static [Writer] = &[Writer::Quota, Writer::Scheduler];
 

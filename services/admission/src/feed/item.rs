@@ -2,10 +2,9 @@
 
 use crate::operation::{OutcomeKind, Waiting};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 use vocab::{
-    AllocationNo, EncodedSpec, EndCause, GpuShare, LeaseNo, Lsn, Millis, PreemptionCause, QosClass,
-    Refusal, Token,
+    AllocationNo, EncodedSpec, EndCause, GpuShares, LeaseNo, Lsn, Millis, PreemptionCause,
+    QosClass, Refusal, Token,
 };
 
 /// Place in a tenant's feed, strictly growing.
@@ -33,7 +32,7 @@ pub struct FeedItem {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FeedKind {
-    Outcome(Arc<Outcome>),
+    Outcome(Outcome),
     /// Accepted, with everything that it asks for.
     Requested {
         spec: EncodedSpec,
@@ -44,7 +43,7 @@ pub enum FeedKind {
     Denied(Refusal),
     Placed {
         node: Token,
-        gpus: Vec<GpuShare>,
+        gpus: GpuShares,
     },
     Waiting(Waiting),
     Started {

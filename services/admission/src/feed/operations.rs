@@ -2,18 +2,17 @@
 
 use super::Outcome;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, sync::Arc};
-use vocab::{EventNo, Operation, Token};
+use std::collections::BTreeMap;
+use vocab::{EventNo, Numbered, Operation, Token};
 
-/// Operations by the number of the event that took them up. Numbers grow, so a node of these trees is hardly more than half
-/// full; what is kept for long therefore stands beside it.
+/// Operations by the number of the event that took them up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Operations {
-    open: BTreeMap<EventNo, Open>,
+    open: Numbered<EventNo, Open>,
     /// Outcomes whose window is counted by the clock.
-    timed: BTreeMap<EventNo, Arc<Outcome>>,
+    timed: Numbered<EventNo, Outcome>,
     /// Outcomes whose window is counted in their tenant's slots.
-    slotted: BTreeMap<Token, BTreeMap<EventNo, Arc<Outcome>>>,
+    slotted: BTreeMap<Token, Numbered<EventNo, Outcome>>,
 }
 
 /// An operation without an outcome.
@@ -31,7 +30,7 @@ pub(super) struct Open {
 pub(super) enum Repeated<'a> {
     /// Nothing yet: the asker is told together with the others.
     Open,
-    Decided(&'a Arc<Outcome>),
+    Decided(&'a Outcome),
     Forgotten,
 }
 
@@ -57,7 +56,7 @@ impl Operations {
         self.open.remove(&no)
     }
 
-    pub fn keep(&mut self, no: EventNo, open: &Open, outcome: Arc<Outcome>) {
+    pub fn keep(&mut self, no: EventNo, open: &Open, outcome: Outcome) {
         let outcomes = if open.by_slots {
             self.slotted.entry(open.tenant.clone()).or_default()
         } else {
@@ -81,22 +80,13 @@ impl Operations {
     /// The window of these is over.
     pub fn forget(&mut self, through: EventNo, slots_of: Option<&Token>) {
         let Some(tenant) = slots_of else {
-            return forget(&mut self.timed, through);
+            return self.timed.remove_through(through);
         };
         if let Some(outcomes) = self.slotted.get_mut(tenant) {
-            forget(outcomes, through);
+            outcomes.remove_through(through);
             if outcomes.is_empty() {
                 self.slotted.remove(tenant);
             }
         }
-    }
-}
-
-fn forget(outcomes: &mut BTreeMap<EventNo, Arc<Outcome>>, through: EventNo) {
-    while let Some(first) = outcomes.first_entry() {
-        if *first.key() > through {
-            return;
-        }
-        first.remove();
     }
 }

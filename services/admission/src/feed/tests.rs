@@ -84,10 +84,10 @@ fn event(step: &str, now: Millis) -> Event {
             allocation,
             node: token("n"),
             incarnation: 1,
-            gpus: Vec::new(),
+            gpus: Default::default(),
             zones: 0,
             policy: PlacementPolicy::Default,
-            candidates: Vec::new(),
+            candidates: Default::default(),
         }),
         "started" => Event::AllocationStarted(AllocationStarted {
             allocation,

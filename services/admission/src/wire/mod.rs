@@ -45,27 +45,25 @@ struct Request {
 }
 
 /// Total: what cannot be read becomes a command that is refused by name.
-pub fn commands(message: &InboxMessage) -> Vec<Command> {
+pub fn commands(message: &InboxMessage, out: &mut Vec<Command>) {
     let payload = &message.payload;
     if message.reserved_header {
-        return vec![refused(
-            message,
-            Refusal::new(Rule::HeaderReserved, "Nats-"),
-        )];
+        let refusal = Refusal::new(Rule::HeaderReserved, "Nats-");
+        return out.push(refused(message, refusal));
     }
     if payload.len() > REQUEST_BYTES_MAX {
         let (limit, actual) = (REQUEST_BYTES_MAX as u64, payload.len() as u64);
         let refusal = Refusal::over(Rule::PayloadTooLarge, "payload", limit, actual);
-        return vec![refused(message, refusal)];
+        return out.push(refused(message, refusal));
     }
     let mut scratch = Vec::new();
     match batch(payload) {
-        None => vec![command(message, payload, &mut scratch)],
+        None => out.push(command(message, payload, &mut scratch)),
         Some(Ok(requests)) => {
             let command = |one: &Bytes| command(message, one, &mut scratch);
-            requests.iter().map(command).collect()
+            out.extend(requests.iter().map(command));
         }
-        Some(Err(refusal)) => vec![refused(message, refusal)],
+        Some(Err(refusal)) => out.push(refused(message, refusal)),
     }
 }
 

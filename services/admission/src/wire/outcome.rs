@@ -3,7 +3,7 @@
 use crate::feed::{FeedItem, FeedKind, Outcome};
 use crate::operation::{OutcomeKind, SubmitState, Waiting};
 use uuid::Uuid;
-use vocab::{AllocationNo, CellNo, EndCause, GpuShare, LeaseNo, Millis, Refusal, Token};
+use vocab::{AllocationNo, CellNo, EndCause, GpuShares, LeaseNo, Millis, Refusal, Token};
 use wire::{Out as _, Plain, Row, Value as _};
 
 /// The fencing token that a lease is granted with.
@@ -146,7 +146,7 @@ fn uuid(id: Uuid, number: u32, out: &mut Row) {
     out.text(number, id.hyphenated().encode_lower(&mut text).as_bytes());
 }
 
-fn placed(node: &Token, gpus: &Vec<GpuShare>, out: &mut Row) {
+fn placed(node: &Token, gpus: &GpuShares, out: &mut Row) {
     field(gpus, 2, out);
     field(node, 1, out);
 }

@@ -8,8 +8,8 @@ use prost::Message as _;
 use schemas::v1::{self, request};
 use schemas::v1::{outcome::Result as Reply, submitted::State as Stands, tenant_event::Kind};
 use vocab::{
-    AllocationNo, AllocationSpec, CellNo, EncodedSpecs, EndCause, EventNo, GpuShare, LeaseNo, Lsn,
-    Millis, PreemptionCause, WaitingReason,
+    AllocationNo, AllocationSpec, CellNo, EncodedSpecs, EndCause, EventNo, GpuShare, GpuShares,
+    LeaseNo, Lsn, Millis, PreemptionCause, WaitingReason,
 };
 use wire::Open;
 
@@ -32,15 +32,21 @@ fn encoded(verb: request::Verb) -> Vec<u8> {
     request.encode_to_vec()
 }
 
+fn command(payload: Vec<u8>) -> Command {
+    let mut read = Vec::new();
+    commands(&inbox(payload), &mut read);
+    read.remove(0)
+}
+
 fn read(verb: request::Verb) -> Verb {
-    commands(&inbox(encoded(verb))).remove(0).verb.unwrap()
+    command(encoded(verb)).verb.unwrap()
 }
 
 /// What becomes of a request whose verb has number `field` and these bytes.
 fn refused(field: u32, verb: &[u8]) -> Rule {
     let mut payload = vec![0x0a, 2, b'o', b'p'];
     prost::encoding::bytes::encode(field, &verb.to_vec(), &mut payload);
-    commands(&inbox(payload)).remove(0).verb.unwrap_err().rule
+    command(payload).verb.unwrap_err().rule
 }
 
 #[test]
@@ -184,7 +190,7 @@ fn what_is_not_known_is_refused_as_a_whole() {
 #[test]
 fn what_is_missing_is_refused_by_name() {
     let check = |payload: &[u8], id: Option<&str>, expected: (Rule, &str)| {
-        let command = commands(&inbox(payload.to_vec())).remove(0);
+        let command = command(payload.to_vec());
         let refusal = command.verb.expect_err("it is refused");
         assert_eq!((refusal.rule, refusal.subject.as_str()), expected);
         let found = command.operation.operation_id;
@@ -219,7 +225,7 @@ fn the_same_request_in_another_slot_has_the_same_digest() {
             resource: resource.into(),
             slot,
         });
-        let command = commands(&inbox(encoded(verb))).remove(0);
+        let command = command(encoded(verb));
         let Ok(Verb::Resource(mut asked)) = command.verb else {
             panic!("another verb");
         };
@@ -295,7 +301,7 @@ fn what_is_told_is_written_as_the_contract_has_it() {
         device: 0,
         milli: 500,
     };
-    let (node, gpus) = (token("node"), vec![share]);
+    let (node, gpus) = (token("node"), GpuShares::from_iter([share]));
     let placed = v1::Placed {
         node: "node".into(),
         gpus: vec![v1::GpuShare {
@@ -390,7 +396,7 @@ fn what_is_told_is_written_as_the_contract_has_it() {
             lsn: 299,
             result: Some(reply),
         };
-        check(FeedKind::Outcome(outcome.into()), 0, Kind::Outcome(told));
+        check(FeedKind::Outcome(outcome), 0, Kind::Outcome(told));
     };
     let submitted = |state: SubmitState, stands: Stands| {
         let allocation = AllocationNo(5);

@@ -7,12 +7,12 @@ use super::{
 };
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, fmt, sync::Arc};
-use vocab::{AllocationNo, AllocationSpec, EndCause, Millis, ResourceKind, Token};
+use std::{fmt, sync::Arc};
+use vocab::{AllocationNo, AllocationSpec, EndCause, Millis, Numbered, ResourceKind, Token};
 
 /// What has been requested and has not ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Allocations(BTreeMap<AllocationNo, Live>);
+pub struct Allocations(Numbered<AllocationNo, Live>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Live {

@@ -187,10 +187,10 @@ impl World {
             allocation,
             node: node.clone(),
             incarnation: seen.incarnation,
-            gpus: vec![],
+            gpus: Default::default(),
             zones: 0,
             policy: PlacementPolicy::Default,
-            candidates: vec![],
+            candidates: Default::default(),
         });
         self.write(self.scheduler_now, 0, &placed);
         self.truths.push(Truth {

@@ -110,10 +110,10 @@ fn event(words: &[&str]) -> Event {
                 allocation: allocation(),
                 node,
                 incarnation,
-                gpus: vec![],
+                gpus: Default::default(),
                 zones: 0,
                 policy: PlacementPolicy::Default,
-                candidates: vec![],
+                candidates: Default::default(),
             })
         }
         "start" => Event::AllocationStarted(AllocationStarted {

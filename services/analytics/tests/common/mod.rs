@@ -181,10 +181,10 @@ impl Journal {
             allocation,
             node: token(node),
             incarnation: 1,
-            gpus: vec![],
+            gpus: Default::default(),
             zones: 0,
             policy: PlacementPolicy::Default,
-            candidates: vec![],
+            candidates: Default::default(),
         });
         self.write(at, 0, placed);
         let at = Millis(at);

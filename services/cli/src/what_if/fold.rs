@@ -69,6 +69,7 @@ impl Folded {
         let mut admission = self.admission.state().clone();
         let mut draft = self.admission.draft(self.now, vocab::Level::KNOWN);
         let sender = Token::new(&request.sender)?;
+        let mut commands = Vec::new();
         for _ in 0..request.count {
             let message = v1::Request {
                 operation_id: Operation::fresh_id(),
@@ -83,7 +84,8 @@ impl Folded {
                 reserved_header: false,
                 payload: message.encode_to_vec().into(),
             };
-            for command in admission::commands(&message) {
+            admission::commands(&message, &mut commands);
+            for command in commands.drain(..) {
                 admission.handle(command, &config, &mut draft);
             }
         }

@@ -12,12 +12,13 @@ use vocab::fact::{
 };
 use vocab::{
     Account, AdminChange, AdvanceReservation, AllocationNo, AllocationSpec, Budget, BudgetOf,
-    Candidate, Dependency, EndCause, Event, EventNo, Filter, Gang, GpuShare, GroupTerm, LeaseNo,
-    Limits, Millis, NodeApproval, NodeCapacity, NumaPolicy, OnExceed, Operator, PendingGroupNo,
-    Period, PlacementPolicy, PlacementRules, PreemptionCause, PriorityClass, PriorityTarget,
-    QueueOrder, QueueSettings, QuotaFlags, QuotaResource, ReclaimFrom, Refusal, Requirement,
-    ResourceAnswer, ResourceAsk, ResourceKind, Restart, Rule, RunLimits, SchedulingPolicy, Spread,
-    Taint, TenantSettings, Toleration, Topology, Validity, WaitingReason, Zone,
+    Candidate, Candidates, Dependency, EndCause, Event, EventNo, Filter, Gang, GpuShare, GpuShares,
+    GroupTerm, LeaseNo, Limits, Millis, NodeApproval, NodeCapacity, NumaPolicy, OnExceed, Operator,
+    PendingGroupNo, Period, PlacementPolicy, PlacementRules, PreemptionCause, PriorityClass,
+    PriorityTarget, QueueOrder, QueueSettings, QuotaFlags, QuotaResource, ReclaimFrom, Refusal,
+    Requirement, ResourceAnswer, ResourceAsk, ResourceKind, Restart, Rule, RunLimits,
+    SchedulingPolicy, Spread, Taint, TenantSettings, Toleration, Topology, Validity, WaitingReason,
+    Zone,
 };
 
 fn requirement(label: &str, operator: Operator, values: &[&str]) -> Requirement {
@@ -260,13 +261,13 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                 allocation,
                 node: node.clone(),
                 incarnation: 4,
-                gpus: vec![GpuShare {
+                gpus: GpuShares::from_iter([GpuShare {
                     device: 1,
                     milli: 1000,
-                }],
+                }]),
                 zones: 0b1000_0001,
                 policy: PlacementPolicy::GpuPacking,
-                candidates: vec![
+                candidates: Candidates::from_iter([
                     Candidate {
                         node: node.clone(),
                         score: 900,
@@ -275,7 +276,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                         node: token("node-2"),
                         score: 0,
                     },
-                ],
+                ]),
             }),
         ),
         (

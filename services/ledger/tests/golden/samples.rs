@@ -8,8 +8,9 @@ use vocab::fact::{
 };
 use vocab::{
     Account, AdminChange, AllocationNo, AllocationSpec, CancelVerdict, EndCause, Event, EventNo,
-    GpuRequest, GpuShare, Limits, Millis, NodeCapacity, Operation, PlacementPolicy, QuotaResource,
-    Refusal, ResourceKey, Rule, RunState, Token, TraceContext, Validity, WaitingReason,
+    GpuRequest, GpuShare, GpuShares, Limits, Millis, NodeCapacity, Operation, PlacementPolicy,
+    QuotaResource, Refusal, ResourceKey, Rule, RunState, Token, TraceContext, Validity,
+    WaitingReason,
 };
 
 pub fn token(text: &str) -> Token {
@@ -157,7 +158,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                 allocation,
                 node: node.clone(),
                 incarnation: 4,
-                gpus: vec![
+                gpus: GpuShares::from_iter([
                     GpuShare {
                         device: 0,
                         milli: 460,
@@ -166,10 +167,10 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                         device: 3,
                         milli: 1000,
                     },
-                ],
+                ]),
                 zones: 0,
                 policy: PlacementPolicy::Default,
-                candidates: Vec::new(),
+                candidates: Default::default(),
             }),
         ),
         (

@@ -19,17 +19,17 @@ use ledger::{Decider, Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::{
-    AllocationNo, At, EncodedSpec, EncodedSpecs, GpuShare, Millis, NodeCapacity, Refusal, RunState,
-    Token, Writer,
+    AllocationNo, At, EncodedSpec, EncodedSpecs, GpuShares, Millis, NodeCapacity, Numbered,
+    Refusal, RunState, Token, Writer,
 };
 
 /// Everything that node-heartbeat knows; all but the leases folded from the ledger.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Nodes {
     nodes: BTreeMap<Token, Node>,
-    runs: BTreeMap<AllocationNo, Run>,
+    runs: Numbered<AllocationNo, Run>,
     /// What runs nowhere, or went with its node: what its next assignment will have to say.
-    requested: BTreeMap<AllocationNo, Requested>,
+    requested: Numbered<AllocationNo, Requested>,
     /// Who may join, and who has.
     approved: BTreeMap<Token, Approved>,
     held: Held,
@@ -86,7 +86,7 @@ pub struct Assignment {
     pub tenant: Token,
     /// As the agent gets it: nothing is decided by it here.
     pub spec: EncodedSpec,
-    pub gpus: Vec<GpuShare>,
+    pub gpus: GpuShares,
     pub placed: Millis,
     pub stop: bool,
     /// Until when it may take to stop; none when nobody waits for its place.

@@ -2,7 +2,7 @@
 
 use super::{Assignment, Effect, Node, Nodes, Requested, Run};
 use ledger::{Draft, IllegalEvent};
-use std::{collections::btree_map::Entry, fmt};
+use std::fmt;
 use vocab::fact::{AllocationPlaced, RunReported};
 use vocab::{AllocationNo, AllocationSpec, At, EncodedSpec, EncodedSpecs, Millis, RunState, Token};
 
@@ -102,28 +102,30 @@ impl Nodes {
         if let Some(run) = self.runs.get(&allocation) {
             return run.over || run.node != *node;
         }
-        let newer = |last: Option<&AllocationNo>| last.is_none_or(|last| *last < allocation);
-        let unheard = newer(self.requested.last_key_value().map(|(no, _)| no))
-            && newer(self.runs.last_key_value().map(|(no, _)| no));
+        let newer = |last: Option<AllocationNo>| last.is_none_or(|last| last < allocation);
+        let unheard = newer(self.requested.last_key()) && newer(self.runs.last_key());
         self.requested.contains_key(&allocation) || unheard
     }
 
     /// A placement on a node that was lost or forgotten meanwhile is void; the scheduler learns of the loss and decides again.
     pub(super) fn assign(&mut self, at: &At, fact: &AllocationPlaced) -> Result<(), IllegalEvent> {
         let (allocation, node, incarnation) = (fact.allocation, &fact.node, fact.incarnation);
-        let Entry::Occupied(requested) = self.requested.entry(allocation) else {
+        if !self.requested.contains_key(&allocation) {
             return Err(IllegalEvent::new("not requested, or placed already", fact));
-        };
+        }
         let known = self.nodes.get_mut(node);
         let there = |known: &&mut Node| known.ready && known.incarnation == incarnation;
         let Some(known) = known.filter(there) else {
             return Ok(());
         };
-        let Requested {
+        let Some(Requested {
             tenant,
             spec,
             again,
-        } = requested.remove();
+        }) = self.requested.remove(&allocation)
+        else {
+            return Ok(());
+        };
         known.revision += 1;
         known.runs.insert(allocation);
         let assignment = Assignment {

@@ -107,10 +107,10 @@ impl Table {
             allocation: AllocationNo(no),
             node: token(node),
             incarnation,
-            gpus: Vec::new(),
+            gpus: Default::default(),
             zones: 0,
             policy: PlacementPolicy::Default,
-            candidates: Vec::new(),
+            candidates: Default::default(),
         });
         self.observe(0, placed);
     }

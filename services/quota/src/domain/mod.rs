@@ -56,13 +56,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
 };
-use vocab::{AllocationNo, At, Millis, WaitingReason};
+use vocab::{AllocationNo, At, Millis, Numbered, WaitingReason};
 
 /// Everything that quota knows, folded from the ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quota {
     books: Books,
-    claims: BTreeMap<AllocationNo, Claim>,
+    claims: Numbered<AllocationNo, Claim>,
     /// To be decided.
     asked: BTreeSet<AllocationNo>,
     /// To be released.

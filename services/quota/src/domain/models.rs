@@ -10,7 +10,7 @@ use super::{
     account::AccountId,
     claim::{Claim, Order, Point},
     demand::{Shortage, Why},
-    resource::{Choice, ResourceId},
+    resource::{Choice, Models, Names, ResourceId},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -374,7 +374,7 @@ impl Quota {
         }
     }
 
-    fn recount(&mut self, allocation: AllocationNo, counts_on: Vec<ResourceId>, now: Millis) {
+    fn recount(&mut self, allocation: AllocationNo, counts_on: Models, now: Millis) {
         let Some(claim) = self.claims.get_mut(&allocation) else {
             return;
         };
@@ -402,9 +402,9 @@ fn no_more_than(most: u64, amount: u64) -> Result<QuotaFlags, (u64, u64)> {
 }
 
 /// What a claim counts on that may run on any model of its choice.
-fn unbound(names: &mut super::resource::Names, choice: ResourceId) -> Vec<ResourceId> {
-    let models = names.models(choice).map(<[_]>::to_vec);
-    let models = models.unwrap_or_else(|| vec![ResourceId::ANY_MODEL]);
+fn unbound(names: &mut Names, choice: ResourceId) -> Models {
+    let models = names.models(choice).map(Models::from);
+    let models = models.unwrap_or_else(|| Models::from_iter([ResourceId::ANY_MODEL]));
     models.iter().for_each(|model| names.retain(*model));
     models
 }

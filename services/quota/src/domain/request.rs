@@ -7,7 +7,7 @@ use super::{
     resource::ResourceId,
 };
 use ledger::IllegalEvent;
-use std::{collections::btree_map, fmt};
+use std::fmt;
 use vocab::{
     Account, AllocationNo, AllocationSpec, At, Millis, NodeCapacity, TenantSettings, Token,
 };
@@ -21,9 +21,9 @@ impl Quota {
         spec: &AllocationSpec,
         event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
-        let btree_map::Entry::Vacant(slot) = self.claims.entry(allocation) else {
+        if self.claims.contains_key(&allocation) {
             return Err(IllegalEvent::new("asked before", event));
-        };
+        }
         let mut account = spec.account(tenant);
         if account.team.is_none() {
             // A namespace is a team's.
@@ -34,7 +34,7 @@ impl Quota {
         let path = self.books.usage_tree.path(leaf);
         let gang = spec.gang.as_ref();
         let (parts, choice) = self.books.names.parts(spec);
-        slot.insert(Claim {
+        let claim = Claim {
             path,
             parts,
             choice,
@@ -43,7 +43,8 @@ impl Quota {
             again: false,
             model: None,
             stage: Stage::Asked,
-        });
+        };
+        self.claims.insert(allocation, claim);
         self.asked.insert(allocation);
         self.depend(allocation, &spec.depends_on);
         Ok(())

@@ -2,7 +2,8 @@
 
 use ledger::Scratch;
 use serde::{Deserialize, Serialize};
-use std::{collections::HashMap, hash::Hash, ops::Deref};
+use smallvec::SmallVec;
+use std::{collections::HashMap, hash::Hash};
 use vocab::{AllocationSpec, ModelChoice, QuotaResource, ResourceKind, Token};
 
 /// A resource type. Those with a name carry the name's number in the lower bits, so that all GPU models lie side by side.
@@ -16,7 +17,7 @@ pub(super) struct Choice {
     pub id: ResourceId,
     pub amount: u64,
     /// What it counts on while it holds quota. Each is in use by it.
-    pub counts_on: Vec<ResourceId>,
+    pub counts_on: Models,
     /// Some of those that it may choose from had limits when it was granted.
     pub by_model: bool,
 }
@@ -26,62 +27,15 @@ impl Choice {
         Box::new(Self {
             id,
             amount,
-            counts_on: Vec::new(),
+            counts_on: Models::new(),
             by_model: false,
         })
     }
 }
 
-/// What is asked for of each resource type, in the order of the types. Each named type is in use by it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Vec<(ResourceId, u64)>", into = "Vec<(ResourceId, u64)>")]
-pub(super) enum Parts {
-    /// The first so many. Most ask for no more, which takes no memory of its own.
-    Few(u8, [(ResourceId, u64); Parts::FEW]),
-    More(Box<[(ResourceId, u64)]>),
-}
-
-impl Parts {
-    const FEW: usize = 4;
-}
-
-impl From<&[(ResourceId, u64)]> for Parts {
-    fn from(parts: &[(ResourceId, u64)]) -> Self {
-        let mut few = [(ResourceId::FIRST, 0); Self::FEW];
-        match few.get_mut(..parts.len()) {
-            Some(first) => {
-                first.copy_from_slice(parts);
-                // At most FEW.
-                Self::Few(parts.len() as u8, few)
-            }
-            None => Self::More(parts.into()),
-        }
-    }
-}
-
-impl From<Vec<(ResourceId, u64)>> for Parts {
-    fn from(parts: Vec<(ResourceId, u64)>) -> Self {
-        Self::from(&parts[..])
-    }
-}
-
-impl From<Parts> for Vec<(ResourceId, u64)> {
-    fn from(parts: Parts) -> Self {
-        parts.to_vec()
-    }
-}
-
-impl Deref for Parts {
-    type Target = [(ResourceId, u64)];
-
-    fn deref(&self) -> &Self::Target {
-        match self {
-            // Made of no more than it has room for.
-            Self::Few(len, parts) => &parts[..usize::from(*len)],
-            Self::More(parts) => parts,
-        }
-    }
-}
+/// What is asked for of each resource type, in the order of the types. Each named type is in use by it. Most ask for no more
+/// than four, which takes no memory of its own.
+pub(super) type Parts = SmallVec<[(ResourceId, u64); 4]>;
 
 impl ResourceId {
     /// None comes before it.
@@ -208,8 +162,8 @@ impl<T: Clone + Eq + Hash> Numbered<T> {
     }
 }
 
-/// Several models, by their names. Each is in use by it.
-type Models = Box<[ResourceId]>;
+/// Several models. Each is in use by who has it.
+pub(super) type Models = SmallVec<[ResourceId; 4]>;
 
 /// Names of GPU models and extended resources, for as long as somebody uses them: tenants make them up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,14 +6,13 @@ use super::{
     gang::GangNo,
     interner::Interner,
     job_sets::{JobSetNo, JobSets},
-    numbered::Numbered,
     queues::{Key, QueueNo, Use},
     settings::{PriorityNo, Settings},
 };
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, fmt};
-use vocab::{AllocationNo, Millis, PendingGroupNo, RunState, Token};
+use vocab::{AllocationNo, Millis, Numbered, PendingGroupNo, RunState, Token};
 
 /// An allocation that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Small numbers for values that many share.
 
-use super::hash::Quick;
+use foldhash::fast::RandomState;
 use ledger::Scratch;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{collections::HashMap, hash::Hash};
@@ -12,7 +12,7 @@ pub struct Interner<T: Eq + Hash> {
     slots: Vec<Option<(T, u32)>>,
     free: Vec<u32>,
     #[serde(skip)]
-    index: Scratch<HashMap<T, u32, Quick>>,
+    index: Scratch<HashMap<T, u32, RandomState>>,
 }
 
 impl<T: Eq + Hash> Default for Interner<T> {
@@ -34,7 +34,7 @@ impl<T: Eq + Hash> PartialEq for Interner<T> {
 impl<T: Eq + Hash> Eq for Interner<T> {}
 
 impl<T: Clone + Eq + Hash> Interner<T> {
-    fn index(&mut self) -> &mut HashMap<T, u32, Quick> {
+    fn index(&mut self) -> &mut HashMap<T, u32, RandomState> {
         if self.index.is_empty() {
             for (slot, number) in self.slots.iter().zip(0..) {
                 if let Some((value, _)) = slot {

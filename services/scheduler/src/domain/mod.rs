@@ -11,13 +11,11 @@ mod explain;
 pub mod fair;
 mod fleet;
 mod gang;
-mod hash;
 mod interner;
 pub mod interval;
 mod job_sets;
 mod levels;
 mod life;
-mod numbered;
 mod operator;
 pub mod order;
 mod pace;
@@ -56,7 +54,6 @@ use ledger::{Decider, Draft, IllegalEvent, Scratch};
 use levels::Levels;
 pub(crate) use named_resources::Named;
 use named_resources::{Holds, Input as ResourceInput};
-use numbered::Numbered;
 use pace::Pace;
 use preempt::{Board, Epoch, Rate};
 use reclaim::Reclaims;
@@ -64,7 +61,9 @@ use reserve::Reservations;
 use serde::{Deserialize, Serialize};
 use settings::Settings;
 use std::{collections::BTreeMap, convert::Infallible};
-use vocab::{AllocationNo, At, EventNo, LeaseNo, Millis, Refusal, Slot, Token, WaitingReason};
+use vocab::{
+    AllocationNo, At, EventNo, LeaseNo, Millis, Numbered, Refusal, Slot, Token, WaitingReason,
+};
 use waiting::Waiting;
 
 /// Everything that the scheduler knows, folded from the ledger.

@@ -6,18 +6,16 @@ use super::{
 };
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
-use std::{mem, sync::Arc};
+use std::mem;
 use vocab::fact::{AllocationEnded, AllocationReprioritised, AllocationRequeued};
-use vocab::{AllocationNo, AllocationSpec, At, EndCause, LifeFact, Lsn, Millis, Token};
+use vocab::{AllocationNo, At, EndCause, LifeFact, Lsn, Millis, NamedSpec, Token};
 
 /// An allocation as it stands after the event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllocationRow {
     pub allocation: AllocationNo,
     pub tenant: Token,
-    /// Shared by the changes of one batch.
-    #[serde(with = "ledger::as_message")]
-    pub spec: Arc<AllocationSpec>,
+    pub spec: NamedSpec,
     pub requested_at: Millis,
     pub state: AllocationState,
     /// In a state of this name since then.
@@ -31,11 +29,11 @@ pub struct AllocationRow {
 }
 
 impl AllocationRow {
-    pub(super) fn requested(at: &At, tenant: &Token, spec: &AllocationSpec) -> Self {
+    pub(super) fn requested(at: &At, tenant: &Token, spec: NamedSpec) -> Self {
         Self {
             allocation: AllocationNo(at.no.0),
             tenant: tenant.clone(),
-            spec: Arc::new(spec.clone()),
+            spec,
             requested_at: at.now,
             state: AllocationState::Requested { refusal: None },
             since: at.now,
@@ -47,7 +45,7 @@ impl AllocationRow {
 
     /// The queue that it is in: where it names none, the tenant's own.
     pub fn queue(&self) -> &Token {
-        self.spec.queue.as_ref().unwrap_or(&self.tenant)
+        self.spec.common().queue.as_ref().unwrap_or(&self.tenant)
     }
 
     /// Applies a fact about it. What comes back is the row of a preemption that has begun, or is over.
@@ -64,7 +62,7 @@ impl AllocationRow {
                 Some(Over::new(*cause, *at, true))
             }
             LifeFact::AllocationReprioritised(AllocationReprioritised { priority, .. }) => {
-                Arc::make_mut(&mut self.spec).priority = *priority;
+                self.spec.common_mut().priority = *priority;
                 None
             }
             LifeFact::AllocationEnded(AllocationEnded { cause, at, .. }) => {
@@ -95,7 +93,7 @@ impl AllocationRow {
             node: place.node.clone(),
             preemption: preemption.clone(),
             over,
-            amounts: vocab::ResourceKind::ALL.map(|kind| self.spec.amount(kind)),
+            amounts: vocab::ResourceKind::ALL.map(|kind| self.spec.common().amount(kind)),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The history: what was decided about an allocation or a pending group, and why. An entry is the fact itself, as on the ledger.
 
 use super::state::Preemption;
+use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 use vocab::fact::Inputs;
 use vocab::{AllocationNo, At, EndCause, Event, EventNo, Lsn, Millis, Token, inputs};
@@ -149,26 +150,40 @@ pub struct Entries {
     entries: Vec<Entry>,
 }
 
-impl Entries {
-    const USUAL_BYTES: usize = 128;
+/// Makes [`Entries`] of one each, and has the bytes of many in one piece of memory.
+#[derive(Debug, Default)]
+pub(super) struct Teller {
+    scratch: Vec<u8>,
+    room: BytesMut,
+}
 
-    /// Puts an [`Entry`] of this fact behind those, without making one.
-    pub(super) fn add(at: &At, fact: &Event, bytes: &mut Vec<u8>) {
-        // Most are shorter; what grows with each field is moved several times.
-        bytes.reserve(Self::USUAL_BYTES);
+impl Teller {
+    const PIECE_BYTES: usize = 64 << 10;
+
+    /// What an [`Entry`] of this fact is as one of [`Entries`], without making it.
+    pub fn tell(&mut self, at: &At, fact: &Event) -> Bytes {
+        let Self { scratch, room } = self;
         let head = Head {
             position: Position::of(at),
             at: at.now,
         };
-        wire::Row::behind(bytes, |out| {
+        scratch.clear();
+        wire::Row::behind(scratch, |out| {
             out.message(1, |out| {
                 // The last field first.
                 out.message(3, |out| fact.write_body(out));
                 head.write_body(out);
             });
         });
+        if room.capacity() < scratch.len() {
+            *room = BytesMut::with_capacity(Self::PIECE_BYTES.max(scratch.len()));
+        }
+        room.extend_from_slice(scratch);
+        room.split().freeze()
     }
+}
 
+impl Entries {
     pub fn read(bytes: &[u8]) -> Result<Vec<Entry>, WireError> {
         let entries = Self::decode(bytes)?.entries;
         let explain = entries.into_iter();

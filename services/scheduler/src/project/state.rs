@@ -4,7 +4,7 @@ use super::entry::Position;
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
 use vocab::{
-    AllocationNo, At, EndCause, GpuShare, LifeFact, Millis, PendingGroupNo, PreemptionCause,
+    AllocationNo, At, EndCause, GpuShares, LifeFact, Millis, PendingGroupNo, PreemptionCause,
     Refusal, Stage, Token, WaitingReason,
 };
 
@@ -50,7 +50,7 @@ pub enum AllocationState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     pub node: Token,
-    pub gpus: Vec<GpuShare>,
+    pub gpus: GpuShares,
     pub placed_at: Millis,
     pub started_at: Option<Millis>,
 }

@@ -161,10 +161,10 @@ fn event(step: &str) -> Event {
             allocation,
             node: token("n"),
             incarnation: 1,
-            gpus: Vec::new(),
+            gpus: Default::default(),
             zones: 0,
             policy: PlacementPolicy::Default,
-            candidates: Vec::new(),
+            candidates: Default::default(),
         }),
         "started" => Event::AllocationStarted(AllocationStarted {
             allocation,
@@ -222,8 +222,8 @@ fn state(row: &AllocationRow) -> String {
     if let Some(refusal) = row.state.refusal() {
         write!(text, " {}", refusal.rule.name()).unwrap();
     }
-    if row.spec.priority != 0 {
-        write!(text, " at {}", row.spec.priority).unwrap();
+    if row.spec.common().priority != 0 {
+        write!(text, " at {}", row.spec.common().priority).unwrap();
     }
     if let AllocationState::Queued {
         reason,
@@ -338,7 +338,7 @@ fn check_batches(batches: &str, expected: &str) {
                 for (flag, word) in [(written.first, " first"), (written.waited, " waited")] {
                     text += if flag { word } else { "" };
                 }
-                let told = Entries::read(&written.told).unwrap();
+                let told = Entries::read(&written.told.concat()).unwrap();
                 words.extend(
                     [text]
                         .into_iter()
@@ -378,10 +378,11 @@ fn a_fact_is_told_as_the_entry_that_it_makes() {
         no: EventNo(7),
         now: Millis(1_700_000_000_000),
     };
+    let mut teller = Teller::default();
     for step in ["placed", "ended", "denied"] {
         let fact = event(step);
-        let (mut told, mut expected) = (vec![9], vec![9]);
-        Entries::add(&at, &fact, &mut told);
+        let mut expected = Vec::new();
+        let told = teller.tell(&at, &fact);
         let entry = Entry::new(Position::of(&at), at.now, fact).unwrap();
         wire::Message::append_field(&entry, 1, &mut expected);
         assert_eq!(told, expected, "{step}");
@@ -412,7 +413,7 @@ fn check_last(steps: &str, expected: &str) {
     let found = changes[before..].iter().map(|change| match change {
         Change::Allocation(written) => {
             let mut text = written.row.state.stage().name().to_owned();
-            for entry in &Entries::read(&written.told).unwrap() {
+            for entry in &Entries::read(&written.told.concat()).unwrap() {
                 write!(text, ", told {}", said(entry, lsn)).unwrap();
             }
             text

@@ -1,6 +1,6 @@
 //! The tables `live_allocations` and `ended_allocations`, and an allocation as either has it.
 
-use super::ended;
+use super::ended::{self, Facts};
 use crate::project::{AllocationState, Written};
 use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
 use sqlx::{PgConnection, PgPool};
@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use table::{Read, Table};
 use uuid::Uuid;
 use vocab::{
-    AllocationId, CellNo, EndCause, GpuShare, Lsn, Millis, PendingGroupNo, QosClass, Refusal, Rule,
-    Stage, Token, WaitingReason,
+    AllocationId, CellNo, EndCause, GpuShare, GpuShares, Lsn, Millis, PendingGroupNo, QosClass,
+    Refusal, Rule, Stage, Token, WaitingReason,
 };
 
 /// Every allocation that is not over, as the ledger has it. One that is over is in `ended_allocations`; most are over before
@@ -162,15 +162,15 @@ pub struct Record<'a> {
     /// of them cost more than the allocation's own. Field 1 for each, of a message with `position`, `at_ms` and `fact`, as
     /// a row of `explanations` has them.
     #[table(default = "''", appended)]
-    facts: &'a [u8],
+    facts: Facts<'a>,
 }
 
 impl<'a> Record<'a> {
     pub fn of(cell: CellNo, Written { row, told, .. }: &'a Written) -> Self {
-        let (spec, state) = (&row.spec, &row.state);
+        let (spec, state) = (row.spec.common(), &row.state);
         let gpu = spec.gpu.as_ref();
         let place = state.place();
-        let gpus = place.map_or(&[][..], |place| &place.gpus);
+        let gpus = place.map_or(&[][..], |place| &place.gpus[..]);
         let (mut reason, mut pending_group, mut nominated) = (None, None, None);
         match state {
             AllocationState::Queued {
@@ -190,7 +190,7 @@ impl<'a> Record<'a> {
             allocation_id: row.allocation.id(cell).0,
             tenant: &row.tenant,
             job_set: &spec.job_set,
-            name: spec.name.as_ref(),
+            name: row.spec.name(),
             priority: spec.priority,
             cpu_milli: spec.cpu_milli,
             memory_bytes: spec.memory_bytes,
@@ -229,7 +229,7 @@ impl<'a> Record<'a> {
             quota_subject: refusal.map(|refusal| refusal.subject.as_str()),
             quota_limit: refusal.map(|refusal| amount(refusal.limit)),
             quota_actual: refusal.map(|refusal| amount(refusal.actual)),
-            facts: told,
+            facts: Facts(&[], told),
         }
     }
 }
@@ -284,7 +284,7 @@ pub struct Allocation {
     /// Is being cleared for it.
     pub nominated_node: Option<String>,
     pub node: Option<String>,
-    pub gpus: Vec<GpuShare>,
+    pub gpus: GpuShares,
     /// It is stopping for the sake of another.
     pub preempted: bool,
     /// How often it was queued again, and what ended the run before the last time.
@@ -407,7 +407,7 @@ pub async fn changed_behind(pool: &PgPool, lsn: Lsn) -> Result<Vec<String>, Warm
 }
 
 /// Two columns, a device and its share at the same place of both.
-fn shares(devices: &[i32], millis: &[i32]) -> Result<Vec<GpuShare>, OutOfRange> {
+fn shares(devices: &[i32], millis: &[i32]) -> Result<GpuShares, OutOfRange> {
     let pairs = devices.iter().zip(millis);
     let shares = pairs.map(|(device, milli)| {
         Ok(GpuShare {
@@ -427,7 +427,7 @@ mod tests {
         let share = |device, milli| GpuShare { device, milli };
         assert_eq!(
             shares(&[0, 15], &[1000, 1]),
-            Ok(vec![share(0, 1000), share(15, 1)])
+            Ok(GpuShares::from_iter([share(0, 1000), share(15, 1)]))
         );
         assert!(shares(&[-1], &[1]).is_err());
     }

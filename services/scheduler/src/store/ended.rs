@@ -3,14 +3,15 @@
 
 use super::Allocation;
 use crate::project::{AllocationState, Written};
+use bytes::Bytes;
 use chassis::warm::{Moment, OutOfRange, WarmError, insert, unsigned};
 use sqlx::PgConnection;
 use std::collections::HashMap;
 use table::{PgType, Read, RowError, Table, Value, types};
 use uuid::Uuid;
 use vocab::{
-    AllocationId, AllocationSpec, CellNo, EndCause, GpuShare, Lsn, Millis, Refusal, Rule, Stage,
-    Token,
+    AllocationId, AllocationSpec, CellNo, EndCause, GpuShares, Lsn, Millis, NamedSpec, Refusal,
+    Rule, Stage, Token,
 };
 use wire::Message;
 
@@ -59,36 +60,36 @@ pub struct Record<'a> {
     /// Ledger position of the end.
     lsn: Lsn,
     /// What it asked for, with its last priority: the message `AllocationSpec` of the contract.
-    spec: AsMessage<'a, AllocationSpec>,
+    spec: AsMessage<'a>,
     /// What else is known of it: field 1 for each device of its last place, 2 how often it was queued again, 3 what ended
     /// the run before the last time, 4 the refusal by quota.
     rest: Vec<u8>,
     /// What is said of every allocation, once: its first placement, its end or its denial. Field 1 for each, of a message
     /// with `position`, `at_ms` and `fact`, as a row of `explanations` has them.
-    facts: Both<'a>,
+    facts: Facts<'a>,
 }
 
-/// A message, encoded where it is written to.
-struct AsMessage<'a, M>(&'a M);
+/// A specification, encoded where it is written to.
+struct AsMessage<'a>(&'a NamedSpec);
 
-impl<M: Message> Value for AsMessage<'_, M> {
+impl Value for AsMessage<'_> {
     const TYPE: PgType = types::BYTEA;
 
     fn write(&self, _column: &'static str, out: &mut Vec<u8>) -> Result<table::Written, RowError> {
-        wire::Row::behind(out, |out| self.0.write_body(out));
+        wire::Row::behind(out, |out| self.0.whole().write_body(out));
         Ok(table::Written::Value)
     }
 }
 
-/// One behind the other.
-struct Both<'a>(&'a [u8], &'a [u8]);
+/// What was said before a batch, and behind it what is told in it.
+pub(super) struct Facts<'a>(pub &'a [u8], pub &'a [Bytes]);
 
-impl Value for Both<'_> {
+impl Value for Facts<'_> {
     const TYPE: PgType = types::BYTEA;
 
     fn write(&self, _column: &'static str, out: &mut Vec<u8>) -> Result<table::Written, RowError> {
         out.extend_from_slice(self.0);
-        out.extend_from_slice(self.1);
+        self.1.iter().for_each(|told| out.extend_from_slice(told));
         Ok(table::Written::Value)
     }
 }
@@ -96,7 +97,7 @@ impl Value for Both<'_> {
 #[derive(Debug, Default, PartialEq, Eq, wire::Wire)]
 struct Rest {
     #[wire(1)]
-    gpus: Vec<GpuShare>,
+    gpus: GpuShares,
     #[wire(2)]
     attempts: u32,
     #[wire(3)]
@@ -116,10 +117,10 @@ impl<'a> Record<'a> {
             | AllocationState::Nominated { .. }
             | AllocationState::Held { .. } => return None,
         };
-        let (spec, place) = (&row.spec, row.state.place());
+        let (spec, place) = (row.spec.common(), row.state.place());
         let refusal = row.state.refusal();
         let rest = Rest {
-            gpus: place.map_or_else(Vec::new, |place| place.gpus.clone()),
+            gpus: place.map_or_else(GpuShares::new, |place| place.gpus.clone()),
             attempts: row.attempts,
             last_end_cause: row.last_cause,
             refusal: refusal.cloned(),
@@ -128,7 +129,7 @@ impl<'a> Record<'a> {
             allocation_id: row.allocation.id(cell).0,
             tenant: &row.tenant,
             job_set: &spec.job_set,
-            name: spec.name.as_ref(),
+            name: row.spec.name(),
             queue: row.queue(),
             state: row.state.stage(),
             end_cause,
@@ -143,9 +144,9 @@ impl<'a> Record<'a> {
             ended_at,
             since: row.since,
             lsn: row.lsn,
-            spec: AsMessage(&**spec),
+            spec: AsMessage(&row.spec),
             rest: rest.encode_to_vec(),
-            facts: Both(said, told),
+            facts: Facts(said, told),
         })
     }
 }

@@ -115,7 +115,7 @@ impl<'a> Record<'a> {
         Some(Self {
             allocation_id: row.allocation.id(cell).0,
             tenant: &row.tenant,
-            priority: row.spec.priority,
+            priority: row.spec.common().priority,
             arrival: row.allocation,
             waiting_reason,
             since,
@@ -127,8 +127,8 @@ impl<'a> Record<'a> {
                 Standing::Queued | Standing::Nominated => None,
             },
             requested_at: row.requested_at,
-            run_time_ms: row.spec.run_time_ms,
-            size: size(&row.spec),
+            run_time_ms: row.spec.common().run_time_ms,
+            size: size(row.spec.common()),
         })
     }
 }

@@ -144,10 +144,10 @@ fn placed(allocation: AllocationNo) -> AllocationPlaced {
         allocation,
         node: token("n1"),
         incarnation: 1,
-        gpus: Vec::new(),
+        gpus: Default::default(),
         zones: 3,
         policy: PlacementPolicy::Fgd,
-        candidates: vec![candidate("n1", 900), candidate("n2", u32::MAX)],
+        candidates: vec![candidate("n1", 900), candidate("n2", u32::MAX)].into(),
     }
 }
 

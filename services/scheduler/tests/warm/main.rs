@@ -15,7 +15,6 @@ use scheduler::{
     store,
 };
 use sqlx::{Executor, PgPool};
-use std::sync::Arc;
 use vocab::{
     AllocationNo, AllocationSpec, CellNo, EndCause, Gang, GpuRequest, GpuShare, Lsn, Millis,
     PendingGroupNo, PreemptionCause, QosClass, Refusal, Rule, Token, WaitingReason,
@@ -102,7 +101,7 @@ fn place(started_at: Option<i64>) -> Place {
     };
     Place {
         node: token("node-1"),
-        gpus: vec![share(0), share(7)],
+        gpus: vec![share(0), share(7)].into(),
         placed_at: Millis(1_700_000_000_001),
         started_at: started_at.map(Millis),
     }
@@ -150,14 +149,14 @@ async fn ready(name: &str) -> Scratch {
 
 /// None was written before: it is in no table.
 fn written(row: AllocationRow, before: Option<&store::Allocation>) -> Change {
-    let told = Vec::new();
+    let told = Default::default();
     let waited = before.is_some_and(|it| it.state == "queued" || it.state == "nominated");
-    Change::Allocation(Box::new(Written {
+    Change::Allocation(Written {
         row,
         first: before.is_none(),
         waited,
         told,
-    }))
+    })
 }
 
 /// Applies behind whatever was applied before; rows that are not there are new.
@@ -247,7 +246,8 @@ async fn every_state_is_read_as_it_was_written() {
             found.node.as_deref(),
             place.map(|place| place.node.as_str())
         );
-        assert_eq!(found.gpus, place.map_or(&[][..], |place| &place.gpus));
+        let gpus = place.map_or(&[][..], |place| &place.gpus[..]);
+        assert_eq!(found.gpus[..], *gpus);
         assert_eq!(found.placed_at, place.map(|place| place.placed_at));
         assert_eq!(found.started_at, place.and_then(|place| place.started_at));
         assert_eq!(found.preempted, state.preemption().is_some());
@@ -296,7 +296,7 @@ async fn the_queue_has_what_waits_in_the_order_in_which_it_is_tried() {
     let pool = scratch.pool();
     let mut other = row(5, 9, queued(None, 1));
     other.tenant = token("other");
-    Arc::make_mut(&mut other.spec).queue = Some(token("t"));
+    other.spec.common_mut().queue = Some(token("t"));
     apply(
         &pool,
         vec![
@@ -340,7 +340,7 @@ async fn who_is_nominated_comes_first_and_who_pauses_last() {
     let scratch = ready("alloc_standing").await;
     let pool = scratch.pool();
     let mut elsewhere = row(5, 0, queued(None, 1));
-    Arc::make_mut(&mut elsewhere.spec).queue = Some(token("shared"));
+    elsewhere.spec.common_mut().queue = Some(token("shared"));
     let reason = Some(WaitingReason::NoRoomNow);
     let rows = vec![
         row(1, 9, paused(1_700_000_000_005)),

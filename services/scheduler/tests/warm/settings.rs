@@ -103,7 +103,7 @@ async fn the_queue_follows_its_order_and_aging() {
     let one = |no: u64, priority, requested_s: i64, run_time_ms, gpus: Option<u16>| {
         let mut row = row(no, priority, queued(None, 1));
         row.requested_at = Millis(NOW.0 + requested_s * 1000);
-        let spec = Arc::make_mut(&mut row.spec);
+        let spec = row.spec.common_mut();
         spec.run_time_ms = run_time_ms;
         if let Some(gpu) = &mut spec.gpu {
             gpu.count = gpus.unwrap_or(1);

@@ -2,7 +2,7 @@
 
 use crate::spec::ResourceAmount;
 use crate::{
-    AllocationNo, CancelVerdict, Candidate, EndCause, EventNo, Filter, GpuShare, LeaseNo, Millis,
+    AllocationNo, CancelVerdict, Candidates, EndCause, EventNo, Filter, GpuShares, LeaseNo, Millis,
     PendingGroupNo, PlacementPolicy, PreemptionCause, Refusal, ResourceAnswer, ResourceKind, Slot,
     Token, WaitingReason,
 };
@@ -22,7 +22,7 @@ pub struct AllocationPlaced {
     #[wire(3)]
     pub incarnation: u64,
     #[wire(4)]
-    pub gpus: Vec<GpuShare>,
+    pub gpus: GpuShares,
     /// The NUMA zones that it takes from, as bits; 0 when the node has no topology.
     #[wire(5)]
     pub zones: u8,
@@ -30,7 +30,7 @@ pub struct AllocationPlaced {
     pub policy: PlacementPolicy,
     /// The best few nodes, the chosen one first.
     #[wire(7)]
-    pub candidates: Vec<Candidate>,
+    pub candidates: Candidates,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]

@@ -146,7 +146,7 @@ fn who_fills_what_all_share_keeps_nobody_from_its_own() {
     t.check("y", 1, cancel(&id(4)), "cancel 4");
     t.check("x", 1, plain(), full);
     // As many as it takes to be within what the others leave.
-    for no in 4..120 {
+    for no in 4..180 {
         t.ended(no);
     }
     t.check("x", 1, plain(), "requested");

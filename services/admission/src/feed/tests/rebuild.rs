@@ -12,7 +12,7 @@ use vocab::fact::{
     AllocationRequested, AllocationRequeued, AllocationStarted, AllocationStopping,
     AllocationWaiting, QuotaDenied, QuotaReserved, QuotaWaiting,
 };
-use vocab::{CellNo, Event, Gang, GpuRequest, GpuShare, RunLimits};
+use vocab::{CellNo, Event, Gang, GpuRequest, GpuShare, GpuShares, RunLimits};
 use wire::Message;
 
 const CELL: CellNo = CellNo(3);
@@ -184,10 +184,10 @@ fn waits(allocation: AllocationNo, model: &mut Model, now: Millis, random: &mut 
             })
         }
         _ => {
-            let gpus = vec![GpuShare {
+            let gpus = GpuShares::from_iter([GpuShare {
                 device: random.below(8) as u16,
                 milli: 1000,
-            }];
+            }]);
             model.placed = Some(v1::Placed {
                 node: "n".into(),
                 gpus: gpus.iter().map(|share| share.to_prost()).collect(),
@@ -201,7 +201,7 @@ fn waits(allocation: AllocationNo, model: &mut Model, now: Millis, random: &mut 
                 gpus,
                 zones: 0,
                 policy: PlacementPolicy::Default,
-                candidates: Vec::new(),
+                candidates: Default::default(),
             })
         }
     }

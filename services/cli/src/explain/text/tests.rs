@@ -44,7 +44,7 @@ fn allocation(state: &str) -> Allocation {
         pending_group: (state == "queued").then_some(PendingGroupNo(7)),
         nominated_node: (state == "nominated").then(|| "n1".into()),
         node: on_node.then(|| "n1".into()),
-        gpus: Vec::new(),
+        gpus: Default::default(),
         preempted: state == "stopping",
         attempts: 0,
         last_end_cause: None,
@@ -111,13 +111,15 @@ fn preempted() -> Explanation {
         gpus: vec![GpuShare {
             device: 2,
             milli: 500,
-        }],
+        }]
+        .into(),
         zones: 0,
         policy: PlacementPolicy::Fgd,
         candidates: vec![Candidate {
             node: token("n1"),
             score: 900,
-        }],
+        }]
+        .into(),
     };
     let gone = AllocationPreempted {
         allocation: NO,

@@ -124,10 +124,10 @@ fn only_what_waits_is_placed_or_queued_again() {
             allocation: AllocationNo(no),
             node: token("n"),
             incarnation: 1,
-            gpus: Vec::new(),
+            gpus: Default::default(),
             zones: 0,
             policy: PlacementPolicy::Default,
-            candidates: Vec::new(),
+            candidates: Default::default(),
         })
     };
     let requeued = |no| {

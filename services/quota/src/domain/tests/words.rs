@@ -79,10 +79,10 @@ pub fn event(step: &str, now: Millis) -> (u64, Event) {
             allocation,
             node: token(node),
             incarnation: 1,
-            gpus: Vec::new(),
+            gpus: Default::default(),
             zones: 0,
             policy: PlacementPolicy::default(),
-            candidates: Vec::new(),
+            candidates: Default::default(),
         }),
         ["start", _] => Event::AllocationStarted(AllocationStarted {
             allocation,

@@ -213,10 +213,10 @@ fn life(verb: &str, (no, now): (u64, Millis), words: &[&str]) -> Event {
             allocation,
             node: token(words[1]),
             incarnation: 1,
-            gpus: Vec::new(),
+            gpus: Default::default(),
             zones: 0,
             policy: PlacementPolicy::default(),
-            candidates: Vec::new(),
+            candidates: Default::default(),
         }),
         other => panic!("{other}"),
     }

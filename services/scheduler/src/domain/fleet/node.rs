@@ -10,7 +10,7 @@ use ledger::Scratch;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use vocab::{
-    AllocationNo, Filter, GpuShare, NodeCapacity, NumaPolicy, Token,
+    AllocationNo, Filter, GpuShare, GpuShares, NodeCapacity, NumaPolicy, Token,
     sabotage::{self, Bug},
 };
 
@@ -47,7 +47,7 @@ pub struct Node {
 /// What an allocation took of its node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
-    pub gpus: Vec<GpuShare>,
+    pub gpus: GpuShares,
     /// Of the node's zones; empty without a topology.
     pub parts: Vec<ZonePart>,
 }
@@ -55,7 +55,7 @@ pub struct Taken {
 /// Where on a node an allocation goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spot {
-    pub gpus: Vec<GpuShare>,
+    pub gpus: GpuShares,
     /// Bit n: zone n; 0 without a topology.
     pub zones: u8,
 }
@@ -177,7 +177,7 @@ impl Node {
         &self,
         capacity: &NodeCapacity,
         class: &Class,
-        devices: impl FnOnce(&Free) -> Option<Vec<GpuShare>>,
+        devices: impl FnOnce(&Free) -> Option<GpuShares>,
     ) -> Option<Spot> {
         if capacity.topology.is_some() {
             return self.spot_in_zones(capacity, class);
@@ -221,7 +221,7 @@ impl Node {
         self.extended = extended;
         self.zones = zones;
         Ok(Taken {
-            gpus: gpus.to_vec(),
+            gpus: gpus.into(),
             parts,
         })
     }

@@ -9,13 +9,12 @@ use super::{
     class::{Amounts, SchedulingKeyNo, add, subtract},
     fair::{self, Kept, Remembered, Share},
     interner::Interner,
-    numbered::Numbered,
 };
 use ledger::Scratch;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use turns::Turns;
-use vocab::{Millis, PendingGroupNo, QueueSettings, ResourceKind, Token, WaitingReason};
+use vocab::{Millis, Numbered, PendingGroupNo, QueueSettings, ResourceKind, Token, WaitingReason};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct QueueNo(pub u32);

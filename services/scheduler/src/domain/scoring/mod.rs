@@ -25,7 +25,7 @@ pub use free::{DEVICE_MILLI, Free, GpuKind, ModelNo, ModelSet};
 pub use popularity::Popularity;
 pub use request::{Request, fits};
 
-use vocab::{GpuShare, PlacementPolicy};
+use vocab::{GpuShare, GpuShares, PlacementPolicy};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
@@ -113,7 +113,7 @@ pub fn devices(
     popularity: &Popularity,
     free: &Free,
     request: &Request,
-) -> Option<Vec<GpuShare>> {
+) -> Option<GpuShares> {
     if !fits(free, request) {
         return None;
     }
@@ -129,16 +129,16 @@ pub fn devices(
             return Some(tightest(free, request));
         }
     };
-    Some(vec![GpuShare {
+    Some(GpuShares::from_iter([GpuShare {
         device,
         milli: request.gpu_milli(),
-    }])
+    }]))
 }
 
 /// The fitting devices with the least free, the first of equal ones. Only for a room that it fits in.
-fn tightest(free: &Free, request: &Request) -> Vec<GpuShare> {
+fn tightest(free: &Free, request: &Request) -> GpuShares {
     if request.gpus() == 0 {
-        return Vec::new();
+        return GpuShares::new();
     }
     let mut fitting: Vec<_> = free.fitting(request.gpu_milli()).collect();
     fitting.sort_unstable_by_key(|(device, free)| (*free, *device));

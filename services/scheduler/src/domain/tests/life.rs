@@ -199,10 +199,10 @@ fn an_event_that_does_not_fit_is_refused_and_changes_nothing() {
             allocation: AllocationNo(allocation),
             node: token(node),
             incarnation: 1,
-            gpus,
+            gpus: gpus.into(),
             zones: 0,
             policy: vocab::PlacementPolicy::Default,
-            candidates: Vec::new(),
+            candidates: Default::default(),
         })
     };
     let ended = Event::AllocationEnded(AllocationEnded {

@@ -144,7 +144,7 @@ struct Model {
     open: BTreeMap<u64, AllocationSpec>,
     nodes: BTreeMap<Token, (u64, NodeCapacity)>,
     /// Node, incarnation, devices.
-    held: BTreeMap<u64, (Token, u64, Vec<vocab::GpuShare>)>,
+    held: BTreeMap<u64, (Token, u64, vocab::GpuShares)>,
     /// What quota has taken back and waits for.
     reclaimed: BTreeSet<u64>,
     /// What it has got back, and not granted again.

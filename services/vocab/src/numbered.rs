@@ -1,9 +1,9 @@
 //! A map from numbers that grow, as those of requests do: its entries lie in pages by number, so that one is found in a
 //! few steps, however many there are. To everybody else it is a map in the order of its keys.
 
+use crate::{AllocationNo, EventNo, PendingGroupNo};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap};
 use std::{collections::BTreeMap, fmt, marker::PhantomData, ops::Index};
-use vocab::{AllocationNo, PendingGroupNo};
 
 /// A key of such a map.
 pub trait Number: Copy {
@@ -11,6 +11,12 @@ pub trait Number: Copy {
 }
 
 impl Number for AllocationNo {
+    fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl Number for EventNo {
     fn number(self) -> u64 {
         self.0
     }
@@ -25,7 +31,7 @@ impl Number for PendingGroupNo {
 /// Numbers of a page, and pages of a chapter.
 const PAGE: u64 = 64;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Numbered<K, V> {
     /// By the number of their first entry, over what a chapter holds. None is empty.
     chapters: BTreeMap<u64, Box<Chapter<K, V>>>,
@@ -34,28 +40,97 @@ pub struct Numbered<K, V> {
 
 type Chapter<K, V> = [Page<K, V>; PAGE as usize];
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 struct Page<K, V> {
     /// Bit n: the page's nth number is there.
     there: u64,
-    /// In the order of their numbers.
-    entries: Vec<(K, V)>,
+    /// Bit n: it has a slot, though it may have gone. So nothing is moved when it goes.
+    slots: u64,
+    /// The slots, in the order of their numbers.
+    entries: Vec<Option<(K, V)>>,
 }
+
+impl<K: PartialEq, V: PartialEq> PartialEq for Numbered<K, V> {
+    fn eq(&self, other: &Self) -> bool {
+        self.len == other.len && self.iter().eq(other.iter())
+    }
+}
+
+impl<K: Eq, V: Eq> Eq for Numbered<K, V> {}
 
 impl<K, V> Page<K, V> {
     fn new() -> Self {
         Self {
             there: 0,
+            slots: 0,
             entries: Vec::new(),
         }
     }
 
-    /// Where the number is or would be, and whether it is there.
-    fn find(&self, number: u64) -> (usize, bool) {
+    /// Where the number's slot is or would be.
+    fn slot(&self, number: u64) -> usize {
         let bit = 1 << (number % PAGE);
         // At most 63.
-        let before = (self.there & (bit - 1)).count_ones() as usize;
-        (before, self.there & bit != 0)
+        (self.slots & (bit - 1)).count_ones() as usize
+    }
+
+    fn has(&self, number: u64) -> bool {
+        self.there & 1 << (number % PAGE) != 0
+    }
+
+    fn get(&self, number: u64) -> Option<&(K, V)> {
+        match self.has(number) {
+            true => self.entries[self.slot(number)].as_ref(),
+            false => None,
+        }
+    }
+
+    fn get_mut(&mut self, number: u64) -> Option<&mut (K, V)> {
+        match self.has(number) {
+            true => {
+                let at = self.slot(number);
+                self.entries[at].as_mut()
+            }
+            false => None,
+        }
+    }
+
+    fn insert(&mut self, number: u64, key: K, value: V) -> Option<V> {
+        let (at, bit) = (self.slot(number), 1 << (number % PAGE));
+        self.there |= bit;
+        let entry = Some((key, value));
+        if self.slots & bit != 0 {
+            let before = std::mem::replace(&mut self.entries[at], entry);
+            return before.map(|(_, value)| value);
+        }
+        self.slots |= bit;
+        if self.entries.len() == self.entries.capacity() {
+            // In three steps to a full page: most pages become full, and numbers of others lie between those of some.
+            let more = match self.entries.len() {
+                0..8 => 8,
+                8..24 => 16,
+                _ => PAGE as usize - self.entries.len(),
+            };
+            self.entries.reserve_exact(more);
+        }
+        self.entries.insert(at, entry);
+        None
+    }
+
+    fn remove(&mut self, number: u64) -> Option<V> {
+        if !self.has(number) {
+            return None;
+        }
+        let at = self.slot(number);
+        let (_, value) = self.entries[at].take()?;
+        self.there &= !(1 << (number % PAGE));
+        // The few that stay for long do not keep the room of those that were beside them.
+        if self.there.count_ones() as usize * 4 <= self.entries.capacity() {
+            self.entries.retain(Option::is_some);
+            self.entries.shrink_to_fit();
+            self.slots = self.there;
+        }
+        Some(value)
     }
 }
 
@@ -85,9 +160,8 @@ impl<K, V> Numbered<K, V> {
 
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         let pages = self.chapters.values().flat_map(|chapter| chapter.iter());
-        pages
-            .flat_map(|page| &page.entries)
-            .map(|(key, value)| (key, value))
+        let entries = pages.flat_map(|page| page.entries.iter().flatten());
+        entries.map(|(key, value)| (key, value))
     }
 
     pub fn keys(&self) -> impl Iterator<Item = &K> {
@@ -101,33 +175,34 @@ impl<K, V> Numbered<K, V> {
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         let chapters = self.chapters.values_mut();
         let pages = chapters.flat_map(|chapter| chapter.iter_mut());
-        pages
-            .flat_map(|page| &mut page.entries)
-            .map(|(_, value)| value)
+        let entries = pages.flat_map(|page| page.entries.iter_mut().flatten());
+        entries.map(|(_, value)| value)
     }
 }
 
 impl<K: Number, V> Numbered<K, V> {
     pub fn get(&self, key: &K) -> Option<&V> {
         let (chapter, page) = split(key.number());
-        let page = &self.chapters.get(&chapter)?[page];
-        match page.find(key.number()) {
-            (at, true) => Some(&page.entries[at].1),
-            (_, false) => None,
-        }
+        let (_, value) = self.chapters.get(&chapter)?[page].get(key.number())?;
+        Some(value)
     }
 
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         let (chapter, page) = split(key.number());
-        let page = &mut self.chapters.get_mut(&chapter)?[page];
-        match page.find(key.number()) {
-            (at, true) => Some(&mut page.entries[at].1),
-            (_, false) => None,
-        }
+        let (_, value) = self.chapters.get_mut(&chapter)?[page].get_mut(key.number())?;
+        Some(value)
     }
 
     pub fn contains_key(&self, key: &K) -> bool {
         self.get(key).is_some()
+    }
+
+    /// The largest.
+    pub fn last_key(&self) -> Option<K> {
+        let (_, chapter) = self.chapters.last_key_value()?;
+        let page = chapter.iter().rfind(|page| page.there != 0)?;
+        let last = page.entries.iter().flatten().next_back()?;
+        Some(last.0)
     }
 
     /// What was there before.
@@ -135,35 +210,32 @@ impl<K: Number, V> Numbered<K, V> {
         let (chapter, page) = split(key.number());
         let new = || Box::new(std::array::from_fn(|_| Page::new()));
         let page = &mut self.chapters.entry(chapter).or_insert_with(new)[page];
-        match page.find(key.number()) {
-            (at, true) => Some(std::mem::replace(&mut page.entries[at].1, value)),
-            (at, false) => {
-                page.there |= 1 << (key.number() % PAGE);
-                page.entries.insert(at, (key, value));
-                self.len += 1;
-                None
-            }
-        }
+        let before = page.insert(key.number(), key, value);
+        self.len += usize::from(before.is_none());
+        before
     }
 
     pub fn remove(&mut self, key: &K) -> Option<V> {
-        let (chapter, at) = split(key.number());
+        let (chapter, page) = split(key.number());
         let pages = self.chapters.get_mut(&chapter)?;
-        let page = &mut pages[at];
-        let (at, true) = page.find(key.number()) else {
-            return None;
-        };
-        page.there &= !(1 << (key.number() % PAGE));
-        let (_, value) = page.entries.remove(at);
+        let value = pages[page].remove(key.number())?;
         self.len -= 1;
-        // The few that stay for long do not keep the room of those that were beside them.
-        if page.entries.len() * 4 <= page.entries.capacity() {
-            page.entries.shrink_to_fit();
-        }
-        if page.there == 0 && pages.iter().all(|page| page.there == 0) {
+        if pages[page].there == 0 && pages.iter().all(|page| page.there == 0) {
             self.chapters.remove(&chapter);
         }
         Some(value)
+    }
+
+    /// Removes all up to and with this number.
+    pub fn remove_through(&mut self, last: K) {
+        let is_over = |key: &K| key.number() <= last.number();
+        loop {
+            let first = self.keys().next().copied();
+            let Some(key) = first.filter(is_over) else {
+                return;
+            };
+            self.remove(&key);
+        }
     }
 }
 
@@ -225,6 +297,7 @@ mod tests {
                 (any::<bool>(), prop_oneof![0u64..200, 4000u64..4200, any::<u64>()], any::<u8>()),
                 0..400,
             ),
+            last in prop_oneof![0u64..200, 4000u64..4200],
         ) {
             let mut numbered = Numbered::default();
             let mut map = BTreeMap::new();
@@ -239,6 +312,8 @@ mod tests {
                 }
                 prop_assert_eq!(numbered.get(&key), map.get(&key));
                 prop_assert_eq!(numbered.len(), map.len());
+                prop_assert_eq!(numbered.last_key(), map.last_key_value().map(|(key, _)| *key));
+                prop_assert!(numbered.values_mut().eq(map.values_mut()));
                 prop_assert!(numbered.iter().eq(map.iter()));
             }
             prop_assert!(numbered.chapters.len() <= map.len());
@@ -248,7 +323,13 @@ mod tests {
                 other
             };
             prop_assert_eq!(&numbered, &other);
-            prop_assert_eq!(ledger::state_digest(&numbered), ledger::state_digest(&map));
+            let bytes = postcard::to_stdvec(&numbered).unwrap();
+            prop_assert_eq!(&bytes, &postcard::to_stdvec(&map).unwrap());
+            prop_assert_eq!(&postcard::from_bytes::<Numbered<_, _>>(&bytes).unwrap(), &numbered);
+            let last = AllocationNo(last);
+            numbered.remove_through(last);
+            map.retain(|key, _| *key > last);
+            prop_assert!(numbered.iter().eq(map.iter()) && numbered.len() == map.len());
         }
     }
 }
