@@ -60,7 +60,8 @@ pub struct FleetOptions {
     pub clock: Clock,
     /// Real time between two heartbeats of a node.
     pub heartbeat: Duration,
-    /// Real time from one report of a node to its next, at least; what comes up meanwhile goes in one message.
+    /// Real time from one report of a node to its next, at least; what comes up meanwhile goes in one message, which goes out
+    /// when it is full.
     pub report_pause: Duration,
     pub lifetime: Lifetime,
 }
@@ -468,7 +469,8 @@ impl Brain {
     /// If there is anything to report, and it is the node's turn.
     fn report(&mut self, node: usize) {
         let member = &mut self.members[node];
-        if member.unreported.is_empty() || !self.turns.take(node, self.since.elapsed()) {
+        let full = member.unreported.len() >= RUNS_MAX;
+        if member.unreported.is_empty() || !self.turns.take(node, self.since.elapsed(), full) {
             return;
         }
         let count = member.unreported.len().min(RUNS_MAX);
