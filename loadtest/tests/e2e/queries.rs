@@ -5,8 +5,8 @@ use crate::{
     suite::{Outcome, Suite, eventually, id, small},
 };
 use client::{
-    Acquire, AllocationStanding, Client, CreateResource, Operation, OperationState, Position,
-    QueryError, ResourceState, Submit, TenantEvent,
+    Acquire, AllocationStanding, AllocationsQuery, Client, CreateResource, Operation,
+    OperationState, Position, QueryError, ResourceState, Submit, TenantEvent,
 };
 use schemas::v1::{outcome::Result as Decided, request::Verb, tenant_event::Kind};
 use vocab::Rule;
@@ -132,6 +132,128 @@ async fn resources_and_leases_are_seen_by_their_tenant_alone() -> Outcome {
     assert_eq!(refused(found), Some(Rule::LeaseIdInvalid));
     let found = tenant.operation("a b", 0).await;
     assert_eq!(refused(found), Some(Rule::OperationIdInvalid));
+    suite.assert_healthy(&tenant).await;
+    suite.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenant_lists_its_own_allocations_page_by_page() -> Outcome {
+    let suite = Suite::start().await;
+    let tenant = suite.tenant("tenant-a").await;
+    let other = suite.tenant("tenant-b").await;
+    let mut agent: Agent = suite.node("n1").await;
+    let (mut ids, mut at_lsn) = (Vec::new(), 0);
+    for no in 0..7 {
+        let submit = Submit {
+            job_set: ["x", "y"][no % 2].to_owned(),
+            team: "ml".to_owned(),
+            ..small(&format!("task-{no}"))
+        };
+        let operation = Operation::new(format!("op-{no}"), Verb::Submit(submit));
+        let outcome = tenant.call(&operation).await?;
+        let Some(Decided::Submitted(submitted)) = outcome.result else {
+            panic!("{outcome:?}");
+        };
+        ids.push(submitted.allocation_id);
+        at_lsn = outcome.lsn;
+    }
+    ids.reverse();
+    let page = |after: String| AllocationsQuery {
+        limit: 3,
+        after,
+        at_lsn,
+        ..AllocationsQuery::default()
+    };
+    let (mut found, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = tenant.allocations(&page(after)).await?;
+        assert!(
+            page.allocations.len() <= 3 && page.lsn >= at_lsn,
+            "{page:?}"
+        );
+        found.extend(page.allocations);
+        after = page.next;
+        if after.is_empty() {
+            break;
+        }
+    }
+    let listed: Vec<_> = found.iter().map(|one| &one.allocation_id).collect();
+    assert_eq!(listed, ids.iter().collect::<Vec<_>>());
+    for one in &found {
+        assert_eq!(one.state(), AllocationStanding::Placed, "{one:?}");
+        let of = (one.node.as_str(), one.team.as_str(), one.queue.as_str());
+        assert_eq!(of, ("n1", "ml", "tenant-a"));
+        assert_eq!((one.cpu_milli, one.memory_bytes), (100, 1 << 30));
+        assert!(
+            one.requested_ms > 0 && one.placed_ms >= one.requested_ms,
+            "{one:?}"
+        );
+    }
+    // What is over is listed only where that is asked for.
+    agent.run(&ids[0], 1).await;
+    let over = AllocationsQuery {
+        states: vec![AllocationStanding::Ended.into()],
+        job_set: "x".to_owned(),
+        team: "ml".to_owned(),
+        ..AllocationsQuery::default()
+    };
+    eventually("the end in the list", || async {
+        let page = tenant.allocations(&over).await.ok()?;
+        let found = page.allocations.first()?;
+        (page.allocations.len() == 1 && found.allocation_id == ids[0]).then_some(())
+    })
+    .await;
+    let live = tenant.allocations(&page(String::new())).await?;
+    assert_eq!(live.allocations[0].allocation_id, ids[1]);
+    let y = AllocationsQuery {
+        job_set: "y".to_owned(),
+        name_prefix: "task-".to_owned(),
+        ..AllocationsQuery::default()
+    };
+    assert_eq!(tenant.allocations(&y).await?.allocations.len(), 3);
+    // Nobody sees what is another's, whatever it names.
+    let tries = [
+        AllocationsQuery::default(),
+        over.clone(),
+        y.clone(),
+        page(ids[0].clone()),
+        AllocationsQuery {
+            node: "n1".to_owned(),
+            queue: "tenant-a".to_owned(),
+            ..AllocationsQuery::default()
+        },
+    ];
+    for query in &tries {
+        let page = other.allocations(query).await?;
+        assert!(
+            page.allocations.is_empty() && page.next.is_empty(),
+            "{query:?}: {page:?}"
+        );
+    }
+    let broken = |change: fn(&mut AllocationsQuery)| {
+        let mut query = AllocationsQuery::default();
+        change(&mut query);
+        query
+    };
+    for (query, rule) in [
+        (
+            broken(|it| it.after = "x".to_owned()),
+            Rule::AllocationIdInvalid,
+        ),
+        (broken(|it| it.queue = "a.b".to_owned()), Rule::NameInvalid),
+        (broken(|it| it.limit = 1001), Rule::QuantityTooLarge),
+        (broken(|it| it.states = vec![0]), Rule::SettingInvalid),
+        (broken(|it| it.states = vec![99]), Rule::SettingInvalid),
+        (broken(|it| it.since_ms = i64::MIN), Rule::IntervalInvalid),
+        (broken(|it| it.at_lsn = u64::MAX), Rule::NotApplied),
+    ] {
+        assert_eq!(
+            refused(tenant.allocations(&query).await),
+            Some(rule),
+            "{query:?}"
+        );
+    }
     suite.assert_healthy(&tenant).await;
     suite.close().await;
     Ok(())

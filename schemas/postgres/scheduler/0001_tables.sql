@@ -115,6 +115,7 @@ COMMENT ON COLUMN live_allocations.team IS 'The account below the tenant that it
 COMMENT ON COLUMN live_allocations.cpu_milli_limit IS '0: no more than it asks for.';
 COMMENT ON COLUMN live_allocations.quota_rule IS 'Which rule keeps it waiting for quota: about what, the limit, and what use would come to.';
 COMMENT ON COLUMN live_allocations.facts IS 'What is said of every allocation, once: its first placement, its end or its denial. A row of `explanations` for each of them cost more than the allocation''s own. Field 1 for each, of a message with `position`, `at_ms` and `fact`, as a row of `explanations` has them.';
+CREATE INDEX live_allocations_of_tenant ON live_allocations (tenant, allocation_id);
 CREATE INDEX live_allocations_waiting_for_quota ON live_allocations (tenant, requested_at) WHERE quota_rule IS NOT NULL;
 
 CREATE TABLE ended_allocations (
@@ -159,6 +160,7 @@ COMMENT ON COLUMN ended_allocations.spec IS 'What it asked for, with its last pr
 COMMENT ON COLUMN ended_allocations.rest IS 'What else is known of it: field 1 for each device of its last place, 2 how often it was queued again, 3 what ended the run before the last time, 4 the refusal by quota.';
 COMMENT ON COLUMN ended_allocations.facts IS 'What is said of every allocation, once: its first placement, its end or its denial. Field 1 for each, of a message with `position`, `at_ms` and `fact`, as a row of `explanations` has them.';
 CREATE INDEX ended_allocations_by_job_set ON ended_allocations (job_set);
+CREATE INDEX ended_allocations_of_tenant ON ended_allocations (tenant, allocation_id);
 
 CREATE TABLE scheduling_queue (
     allocation_id uuid NOT NULL,

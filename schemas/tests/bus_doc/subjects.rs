@@ -104,7 +104,7 @@ fn of_tenants() -> Vec<Subject> {
 
 fn of_queries() -> Vec<Subject> {
     // As the bus' permissions have it: `services/identity/src/domain/party.rs`.
-    let of_scheduler = ["allocation", "lease", "resource"];
+    let of_scheduler = ["allocation", "allocations", "lease", "resource"];
     let one = |marker, verb: &str, payload| Subject {
         marker,
         function: "query",
@@ -126,6 +126,11 @@ fn of_queries() -> Vec<Subject> {
             "query_allocation",
             "allocation",
             &["AllocationQuery", "AllocationReply"],
+        ),
+        one(
+            "query_allocations",
+            "allocations",
+            &["AllocationsQuery", "AllocationsPage"],
         ),
         one("query_lease", "lease", &["LeaseQuery", "LeaseReply"]),
         one(

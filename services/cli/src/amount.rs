@@ -44,6 +44,52 @@ pub fn moment_ms(text: &str) -> Result<i64, String> {
     i64::try_from(moment.unix_timestamp_nanos() / 1_000_000).map_err(|_| wrong())
 }
 
+/// A moment, or so long before now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Past {
+    At(i64),
+    Ago(i64),
+}
+
+impl Past {
+    /// Unix milliseconds.
+    pub fn ms(self, now_ms: i64) -> i64 {
+        match self {
+            Self::At(ms) => ms,
+            Self::Ago(ms) => now_ms.saturating_sub(ms),
+        }
+    }
+}
+
+/// `2026-01-31T08:00:00Z`, or `2h` for two hours ago.
+pub fn past(text: &str) -> Result<Past, String> {
+    if let Ok(ms) = duration_ms(text) {
+        return Ok(Past::Ago(ms));
+    }
+    let moment = moment_ms(text).map(Past::At);
+    moment.map_err(|_| format!("{text}: write 2026-01-31T08:00:00Z, or 2h for two hours ago"))
+}
+
+/// How long something is there, in its two largest units.
+pub fn age(ms: i64) -> String {
+    let seconds = ms.max(0) / 1000;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m{}s", seconds % 60),
+        (0, _, _) => format!("{hours}h{}m", minutes % 60),
+        _ => format!("{days}d{}h", hours % 24),
+    }
+}
+
+/// Unix milliseconds; 0: never.
+pub fn moment_or_dash(ms: i64) -> String {
+    match ms {
+        0 => "-".to_owned(),
+        ms => moment(Millis(ms)),
+    }
+}
+
 /// `16GiB`, `512MiB`, or bytes.
 pub fn bytes(text: &str) -> Result<i64, String> {
     let wrong = || format!("{text}: write memory as 16GiB, 512MiB, or bytes");
@@ -201,6 +247,23 @@ mod tests {
         assert_eq!(money(1_234_567), "1.234567");
         assert_eq!(human(ResourceKind::Gpu, 460), "0.460 GPUs");
         assert_eq!(moment(Millis(0)), "1970-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn the_past_is_a_moment_or_so_long_ago() {
+        let ms = |text: &str| past(text).map(|past| past.ms(10_000_000));
+        assert_eq!(ms("2h"), Ok(2_800_000));
+        assert_eq!(ms("1970-01-01T00:00:01Z"), Ok(1000));
+        assert!(past("yesterday").is_err());
+        for (ms, expected) in [
+            (-5, "0s"),
+            (59_999, "59s"),
+            (61_000, "1m1s"),
+            (3_660_000, "1h1m"),
+            (90_000_000, "1d1h"),
+        ] {
+            assert_eq!(age(ms), expected);
+        }
     }
 
     #[test]

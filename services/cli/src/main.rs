@@ -6,6 +6,7 @@ mod cancel;
 mod cell;
 mod explain;
 mod ledger_copy;
+mod list;
 mod look;
 mod operate;
 mod queues;
@@ -94,6 +95,8 @@ enum Command {
     Reserve(operate::Reserve),
     /// Take a reservation back.
     Unreserve(operate::Unreserve),
+    /// List a tenant's allocations, the newest request first.
+    List(Box<list::List>),
     /// Show an allocation.
     Get(look::Get),
     /// Say why an allocation stands where it stands, now or at an earlier position.
@@ -174,6 +177,7 @@ async fn run(args: Args) -> Result<(), Failure> {
         Command::Uncordon(uncordon) => uncordon.run(&stack()?).await,
         Command::Reserve(reserve) => reserve.run(&stack()?).await,
         Command::Unreserve(unreserve) => unreserve.run(&stack()?).await,
+        Command::List(list) => list.run(&stack()?).await,
         Command::Get(get) => get.run(&stack()?).await,
         Command::Explain(explain) => explain.run(&stack()?).await,
         Command::Queue(queue) => queue.run(&stack()?).await,
@@ -205,6 +209,8 @@ mod tests {
             "queue-set q --parent p --weight 500m --limit cpu=4 --tenant a --tenant b --order sjf",
             "priority-class batch -5 --preemptible --grace 30s --placement best-fit",
             "policy --fair-share-preemption false --half-life 7d --backfill --protected 500m",
+            "list --tenant t --state waiting --state started --since 2h -o json",
+            "list --tenant t --all --queue q --name-prefix a- --until 2026-01-31T08:00:00Z --limit 5",
             "cordon n",
             "uncordon n --expected-version 1",
             "reserve r --queue q --until 2026-01-31T08:00:00Z --nodes 3 --node-label zone=z1",

@@ -7,9 +7,9 @@
 use crate::Client;
 use prost::Message;
 use schemas::v1::{
-    AllocationQuery, AllocationReply, AllocationView, LeaseQuery, LeaseReply, LeaseView,
-    OperationQuery, OperationReply, OperationView, QueryRefused, Refusal, ResourceQuery,
-    ResourceReply, ResourceView,
+    AllocationQuery, AllocationReply, AllocationView, AllocationsPage, AllocationsQuery,
+    LeaseQuery, LeaseReply, LeaseView, OperationQuery, OperationReply, OperationView, QueryRefused,
+    Refusal, ResourceQuery, ResourceReply, ResourceView,
 };
 use vocab::Rule;
 
@@ -59,6 +59,14 @@ impl Client {
         };
         let reply: AllocationReply = self.ask("allocation", &query).await?;
         reply.view.ok_or(QueryError::Empty)
+    }
+
+    /// A page of one's own allocations, the newest request first. The next one has the `next` of this one as `after`.
+    pub async fn allocations(
+        &self,
+        query: &AllocationsQuery,
+    ) -> Result<AllocationsPage, QueryError> {
+        self.ask("allocations", query).await
     }
 
     /// Where a lease of named resources stands. The slot is needed where the cell counts slots by requests, and only

@@ -14,7 +14,7 @@ use chassis::{
 use domain::Scheduler;
 use futures::future::BoxFuture;
 use ledger::jetstream::Readers;
-use query::{AllocationQueries, LeaseQueries, ResourceQueries};
+use query::{AllocationQueries, AllocationsQueries, LeaseQueries, ResourceQueries};
 
 /// The service, for the chassis.
 pub struct SchedulerService;
@@ -50,6 +50,7 @@ impl Service for SchedulerService {
         let mark = Mark::default();
         let queries = Queries::new(ctx.subjects())
             .on(AllocationQueries { pool: pool.clone() }, &mark)
+            .on(AllocationsQueries { pool: pool.clone() }, &mark)
             .on(
                 ResourceQueries {
                     pool: pool.clone(),

@@ -3,5 +3,5 @@
 mod allocation;
 mod named;
 
-pub use allocation::AllocationQueries;
+pub use allocation::{AllocationQueries, AllocationsQueries};
 pub use named::{LeaseQueries, ResourceQueries};

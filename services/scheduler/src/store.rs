@@ -4,6 +4,7 @@ mod allocations;
 mod ended;
 mod explain;
 mod history;
+mod list;
 mod named;
 mod preemptions;
 mod queue;
@@ -12,8 +13,9 @@ mod reservations;
 mod settings;
 
 pub use allocations::{Allocation, allocation, changed_behind};
-pub use explain::{Explanation, explain, waits_for};
+pub use explain::{Explanation, explain, wait_for, waits_for};
 pub use history::RETENTION_MS;
+pub use list::{Page, Wanted, list};
 pub use named::{Looked, NamedLease, NamedResource, Space, named_lease, named_resource};
 pub use preemptions::{PreemptionEvent, preemptions};
 pub use queue::{PlaceInQueue, Queued, Standing, queue};

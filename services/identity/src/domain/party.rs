@@ -31,7 +31,10 @@ pub const SERVICES: [&str; 5] = [
 /// What tenants may ask, by the service that answers. Admission refuses the verbs that nobody has, so it hears them all.
 const QUERIES: [(&str, &[&str]); 2] = [
     ("admission", &["*"]),
-    ("scheduler", &["allocation", "lease", "resource"]),
+    (
+        "scheduler",
+        &["allocation", "allocations", "lease", "resource"],
+    ),
 ];
 /// A snapshot is saved in two places by turns.
 const SNAPSHOT_PLACES: [&str; 2] = ["", ".2"];

@@ -1,6 +1,9 @@
 //! The tables `live_allocations` and `ended_allocations`, and an allocation as either has it.
 
-use super::ended::{self, Facts};
+use super::{
+    ended::{self, Facts},
+    list::Wanted,
+};
 use crate::project::{AllocationState, Written};
 use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
 use sqlx::{PgConnection, PgPool};
@@ -64,6 +67,8 @@ use vocab::{
 ))]
 #[table(check(refused_by_quota_only, "quota_rule IS NULL OR state = 'requested'"))]
 // Few are live, so a query for a queue's or a job set's looks at all of them: every index is written with each placement.
+// What a tenant has, the newest first, a page at a time.
+#[table(index(of_tenant, on "tenant, allocation_id"))]
 // What waits for quota, for the operator's eye.
 #[table(index(
     waiting_for_quota,
@@ -319,13 +324,111 @@ pub async fn find(
     }
 }
 
+/// A row of `live_allocations`.
+struct Live {
+    allocation_id: Uuid,
+    tenant: String,
+    job_set: String,
+    name: Option<String>,
+    queue: String,
+    priority: i32,
+    priority_class: Option<String>,
+    gang: Option<String>,
+    cpu_milli: i64,
+    memory_bytes: i64,
+    gpu_count: i32,
+    gpu_milli: i32,
+    gpu_models: Vec<String>,
+    run_time_ms: i64,
+    state: String,
+    waiting_reason: Option<String>,
+    pending_group: Option<i64>,
+    nominated_node: Option<String>,
+    node: Option<String>,
+    gpu_devices: Vec<i32>,
+    gpu_shares: Vec<i32>,
+    preempted: bool,
+    attempts: i32,
+    last_end_cause: Option<String>,
+    team: Option<String>,
+    namespace: Option<String>,
+    qos: String,
+    cpu_milli_limit: i64,
+    memory_bytes_limit: i64,
+    quota_rule: Option<String>,
+    quota_subject: Option<String>,
+    quota_limit: Option<i64>,
+    quota_actual: Option<i64>,
+    requested_at: Moment,
+    placed_at: Option<Moment>,
+    started_at: Option<Moment>,
+    lsn: i64,
+}
+
+impl TryFrom<Live> for Allocation {
+    type Error = OutOfRange;
+
+    fn try_from(row: Live) -> Result<Self, OutOfRange> {
+        let pending_group = row
+            .pending_group
+            .map(|pending_group| unsigned("pending_group", pending_group));
+        let quota = match (row.quota_rule, row.quota_subject) {
+            (Some(rule), Some(subject)) => Some(Refusal {
+                rule: Rule::read(rule, "quota_rule")?,
+                subject,
+                limit: unsigned("quota_limit", row.quota_limit.unwrap_or(0))?,
+                actual: unsigned("quota_actual", row.quota_actual.unwrap_or(0))?,
+            }),
+            _ => None,
+        };
+        Ok(Self {
+            id: AllocationId(row.allocation_id),
+            tenant: row.tenant,
+            job_set: row.job_set,
+            name: row.name,
+            queue: row.queue,
+            priority: row.priority,
+            priority_class: row.priority_class,
+            gang: row.gang,
+            cpu_milli: unsigned("cpu_milli", row.cpu_milli)?,
+            memory_bytes: unsigned("memory_bytes", row.memory_bytes)?,
+            gpu_count: row.gpu_count,
+            gpu_milli: row.gpu_milli,
+            gpu_models: row.gpu_models,
+            team: row.team,
+            namespace: row.namespace,
+            qos: QosClass::read(row.qos, "qos")?,
+            cpu_milli_limit: unsigned("cpu_milli_limit", row.cpu_milli_limit)?,
+            memory_bytes_limit: unsigned("memory_bytes_limit", row.memory_bytes_limit)?,
+            quota,
+            run_time_ms: unsigned("run_time_ms", row.run_time_ms)?,
+            state: row.state,
+            waiting_reason: Option::read(row.waiting_reason, "waiting_reason")?,
+            pending_group: pending_group.transpose()?.map(PendingGroupNo),
+            nominated_node: row.nominated_node,
+            node: row.node,
+            gpus: shares(&row.gpu_devices, &row.gpu_shares)?,
+            preempted: row.preempted,
+            attempts: row.attempts,
+            last_end_cause: Option::read(row.last_end_cause, "last_end_cause")?,
+            end_cause: None,
+            requested_at: row.requested_at.into(),
+            placed_at: row.placed_at.map(Millis::from),
+            started_at: row.started_at.map(Millis::from),
+            ended_at: None,
+            lsn: Lsn(unsigned("lsn", row.lsn)?),
+        })
+    }
+}
+
 async fn live(
     db: &mut PgConnection,
     tenant: &Token,
     id: AllocationId,
 ) -> Result<Option<Allocation>, WarmError> {
-    let record = sqlx::query!(
-        r#"SELECT tenant, job_set, name, queue, priority, priority_class, gang, cpu_milli, memory_bytes, gpu_count,
+    let row = sqlx::query_as!(
+        Live,
+        r#"SELECT allocation_id, tenant, job_set, name, queue, priority, priority_class, gang, cpu_milli, memory_bytes, gpu_count,
                   gpu_milli, gpu_models, run_time_ms, state, waiting_reason, pending_group, nominated_node, node, gpu_devices,
                   gpu_shares, preempted, attempts, last_end_cause, team, namespace, qos, cpu_milli_limit,
                   memory_bytes_limit, quota_rule, quota_subject, quota_limit, quota_actual,
@@ -337,58 +440,51 @@ async fn live(
     )
     .fetch_optional(db)
     .await?;
-    let Some(record) = record else {
-        return Ok(None);
-    };
-    let pending_group = record
-        .pending_group
-        .map(|pending_group| unsigned("pending_group", pending_group));
-    let quota = match (record.quota_rule, record.quota_subject) {
-        (Some(rule), Some(subject)) => Some(Refusal {
-            rule: Rule::read(rule, "quota_rule")?,
-            subject,
-            limit: unsigned("quota_limit", record.quota_limit.unwrap_or(0))?,
-            actual: unsigned("quota_actual", record.quota_actual.unwrap_or(0))?,
-        }),
-        _ => None,
-    };
-    Ok(Some(Allocation {
-        id,
-        tenant: record.tenant,
-        job_set: record.job_set,
-        name: record.name,
-        queue: record.queue,
-        priority: record.priority,
-        priority_class: record.priority_class,
-        gang: record.gang,
-        cpu_milli: unsigned("cpu_milli", record.cpu_milli)?,
-        memory_bytes: unsigned("memory_bytes", record.memory_bytes)?,
-        gpu_count: record.gpu_count,
-        gpu_milli: record.gpu_milli,
-        gpu_models: record.gpu_models,
-        team: record.team,
-        namespace: record.namespace,
-        qos: QosClass::read(record.qos, "qos")?,
-        cpu_milli_limit: unsigned("cpu_milli_limit", record.cpu_milli_limit)?,
-        memory_bytes_limit: unsigned("memory_bytes_limit", record.memory_bytes_limit)?,
-        quota,
-        run_time_ms: unsigned("run_time_ms", record.run_time_ms)?,
-        state: record.state,
-        waiting_reason: Option::read(record.waiting_reason, "waiting_reason")?,
-        pending_group: pending_group.transpose()?.map(PendingGroupNo),
-        nominated_node: record.nominated_node,
-        node: record.node,
-        gpus: shares(&record.gpu_devices, &record.gpu_shares)?,
-        preempted: record.preempted,
-        attempts: record.attempts,
-        last_end_cause: Option::read(record.last_end_cause, "last_end_cause")?,
-        end_cause: None,
-        requested_at: record.requested_at.into(),
-        placed_at: record.placed_at.map(Millis::from),
-        started_at: record.started_at.map(Millis::from),
-        ended_at: None,
-        lsn: Lsn(unsigned("lsn", record.lsn)?),
-    }))
+    Ok(row.map(Allocation::try_from).transpose()?)
+}
+
+/// Of those of `tenant` that were requested before `before` and after `floor`, the newest that are asked for.
+pub(super) async fn newest(
+    db: &mut PgConnection,
+    tenant: &Token,
+    wanted: &Wanted,
+    (before, floor): (Uuid, Uuid),
+) -> Result<Vec<Allocation>, WarmError> {
+    let rows = sqlx::query_as!(
+        Live,
+        r#"SELECT allocation_id, tenant, job_set, name, queue, priority, priority_class, gang, cpu_milli, memory_bytes, gpu_count,
+                  gpu_milli, gpu_models, run_time_ms, state, waiting_reason, pending_group, nominated_node, node, gpu_devices,
+                  gpu_shares, preempted, attempts, last_end_cause, team, namespace, qos, cpu_milli_limit,
+                  memory_bytes_limit, quota_rule, quota_subject, quota_limit, quota_actual,
+                  requested_at AS "requested_at: Moment", placed_at AS "placed_at: Moment",
+                  started_at AS "started_at: Moment", lsn
+           FROM live_allocations
+           WHERE tenant = $1 AND allocation_id < $2 AND allocation_id > $3 AND state = ANY ($4)
+             AND ($5::text IS NULL OR queue = $5) AND ($6::text IS NULL OR job_set = $6)
+             AND ($7::text IS NULL OR team = $7) AND ($8::text IS NULL OR namespace = $8)
+             AND ($9::text IS NULL OR node = $9) AND ($10::text IS NULL OR gang = $10)
+             AND ($11::text IS NULL OR starts_with(name, $11))
+             AND ($12::timestamptz IS NULL OR requested_at >= $12) AND ($13::timestamptz IS NULL OR requested_at < $13)
+           ORDER BY allocation_id DESC LIMIT $14"#,
+        tenant.as_str(),
+        before,
+        floor,
+        &wanted.states(),
+        wanted.queue.as_deref(),
+        wanted.job_set.as_deref(),
+        wanted.team.as_deref(),
+        wanted.namespace.as_deref(),
+        wanted.node.as_deref(),
+        wanted.gang.as_deref(),
+        wanted.name_prefix.as_deref(),
+        wanted.since as Option<Moment>,
+        wanted.until as Option<Moment>,
+        i64::from(wanted.limit) + 1,
+    )
+    .fetch_all(db)
+    .await?;
+    let rows = rows.into_iter().map(Allocation::try_from);
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// The allocations that have changed behind a position, as `<id> of <tenant> <name>`: for who looks for what a ledger has lost.

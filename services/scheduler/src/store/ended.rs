@@ -1,7 +1,7 @@
 //! The table `ended_allocations`: a row for each life. It is written once for nearly every request there ever was, so it is
 //! narrow: its width is most of what a row costs. What is looked for by SQL is a column, and the rest two messages.
 
-use super::Allocation;
+use super::{Allocation, list::Wanted};
 use crate::project::{AllocationState, Written};
 use bytes::Bytes;
 use chassis::warm::{Moment, OutOfRange, WarmError, insert, unsigned};
@@ -29,6 +29,8 @@ use wire::Message;
 // By this alone: equal names lie beside each other and are compared once, and a third of the row's costs was to keep them in
 // the order of tenants and times, too.
 #[table(index(by_job_set, on "job_set"))]
+// What a tenant has, the newest first, a page at a time.
+#[table(index(of_tenant, on "tenant, allocation_id"))]
 pub struct Record<'a> {
     allocation_id: Uuid,
     tenant: &'a Token,
@@ -165,14 +167,89 @@ pub async fn write(
     insert(tx, rows).await
 }
 
+/// A row of `ended_allocations`, as far as it is told.
+struct Ended {
+    allocation_id: Uuid,
+    tenant: String,
+    queue: String,
+    state: String,
+    end_cause: Option<String>,
+    node: Option<String>,
+    requested_at: Moment,
+    placed_at: Option<Moment>,
+    started_at: Option<Moment>,
+    ended_at: Moment,
+    lsn: i64,
+    spec: Vec<u8>,
+    rest: Vec<u8>,
+}
+
+impl TryFrom<Ended> for Allocation {
+    type Error = OutOfRange;
+
+    fn try_from(row: Ended) -> Result<Self, OutOfRange> {
+        let spec = AllocationSpec::decode(&row.spec);
+        let spec = spec.map_err(|error| OutOfRange::new("spec", error))?;
+        let rest = Rest::decode(&row.rest).map_err(|error| OutOfRange::new("rest", error))?;
+        let qos = spec.qos();
+        let text = |token: Option<Token>| token.map(|token| token.to_string());
+        let (gpu_count, gpu_milli, gpu_models) = match &spec.gpu {
+            Some(gpu) => (
+                gpu.count,
+                gpu.milli,
+                gpu.models.iter().map(Token::to_string).collect(),
+            ),
+            None => (0, 0, Vec::new()),
+        };
+        Ok(Self {
+            id: AllocationId(row.allocation_id),
+            tenant: row.tenant,
+            job_set: spec.job_set.to_string(),
+            name: text(spec.name),
+            queue: row.queue,
+            priority: spec.priority,
+            priority_class: text(spec.priority_class),
+            gang: text(spec.gang.map(|gang| gang.name)),
+            cpu_milli: spec.cpu_milli,
+            memory_bytes: spec.memory_bytes,
+            gpu_count: gpu_count.into(),
+            gpu_milli: gpu_milli.into(),
+            gpu_models,
+            team: text(spec.team),
+            namespace: text(spec.namespace),
+            qos,
+            cpu_milli_limit: spec.limits.cpu_milli,
+            memory_bytes_limit: spec.limits.memory_bytes,
+            run_time_ms: spec.run_time_ms,
+            state: row.state,
+            quota: rest.refusal,
+            waiting_reason: None,
+            pending_group: None,
+            nominated_node: None,
+            node: row.node,
+            gpus: rest.gpus,
+            preempted: false,
+            attempts: rest.attempts.try_into().unwrap_or(i32::MAX),
+            last_end_cause: rest.last_end_cause,
+            end_cause: Option::read(row.end_cause, "end_cause")?,
+            requested_at: row.requested_at.into(),
+            placed_at: row.placed_at.map(Millis::from),
+            started_at: row.started_at.map(Millis::from),
+            ended_at: Some(row.ended_at.into()),
+            lsn: Lsn(unsigned("lsn", row.lsn)?),
+        })
+    }
+}
+
 /// One of the tenant's own; another tenant's is not found.
 pub async fn allocation(
     db: &mut PgConnection,
     tenant: &Token,
     id: AllocationId,
 ) -> Result<Option<Allocation>, WarmError> {
-    let record = sqlx::query!(
-        r#"SELECT tenant, queue, state, end_cause, node, requested_at AS "requested_at: Moment",
+    let row = sqlx::query_as!(
+        Ended,
+        r#"SELECT allocation_id, tenant, queue, state, end_cause, node, requested_at AS "requested_at: Moment",
                   placed_at AS "placed_at: Moment", started_at AS "started_at: Moment", ended_at AS "ended_at: Moment",
                   lsn, spec, rest
            FROM ended_allocations WHERE allocation_id = $1 AND tenant = $2"#,
@@ -181,57 +258,55 @@ pub async fn allocation(
     )
     .fetch_optional(db)
     .await?;
-    let Some(record) = record else {
-        return Ok(None);
-    };
-    let spec = AllocationSpec::decode(&record.spec);
-    let spec = spec.map_err(|error| OutOfRange::new("spec", error))?;
-    let rest = Rest::decode(&record.rest).map_err(|error| OutOfRange::new("rest", error))?;
-    let qos = spec.qos();
-    let text = |token: Option<Token>| token.map(|token| token.to_string());
-    let (gpu_count, gpu_milli, gpu_models) = match &spec.gpu {
-        Some(gpu) => (
-            gpu.count,
-            gpu.milli,
-            gpu.models.iter().map(Token::to_string).collect(),
-        ),
-        None => (0, 0, Vec::new()),
-    };
-    Ok(Some(Allocation {
-        id,
-        tenant: record.tenant,
-        job_set: spec.job_set.to_string(),
-        name: text(spec.name),
-        queue: record.queue,
-        priority: spec.priority,
-        priority_class: text(spec.priority_class),
-        gang: text(spec.gang.map(|gang| gang.name)),
-        cpu_milli: spec.cpu_milli,
-        memory_bytes: spec.memory_bytes,
-        gpu_count: gpu_count.into(),
-        gpu_milli: gpu_milli.into(),
-        gpu_models,
-        team: text(spec.team),
-        namespace: text(spec.namespace),
-        qos,
-        cpu_milli_limit: spec.limits.cpu_milli,
-        memory_bytes_limit: spec.limits.memory_bytes,
-        run_time_ms: spec.run_time_ms,
-        state: record.state,
-        quota: rest.refusal,
-        waiting_reason: None,
-        pending_group: None,
-        nominated_node: None,
-        node: record.node,
-        gpus: rest.gpus,
-        preempted: false,
-        attempts: rest.attempts.try_into().unwrap_or(i32::MAX),
-        last_end_cause: rest.last_end_cause,
-        end_cause: Option::read(record.end_cause, "end_cause")?,
-        requested_at: record.requested_at.into(),
-        placed_at: record.placed_at.map(Millis::from),
-        started_at: record.started_at.map(Millis::from),
-        ended_at: Some(record.ended_at.into()),
-        lsn: Lsn(unsigned("lsn", record.lsn)?),
-    }))
+    Ok(row.map(Allocation::try_from).transpose()?)
+}
+
+/// Of those of `tenant` that were requested before `before` and after `floor`, the newest that are asked for. Team, namespace
+/// and gang stand in the message alone, so by these it is looked here, at no more rows than lie between the two.
+pub(super) async fn newest(
+    db: &mut PgConnection,
+    tenant: &Token,
+    wanted: &Wanted,
+    (before, floor): (Uuid, Uuid),
+) -> Result<Vec<Allocation>, WarmError> {
+    let limit = i64::from(wanted.limit) + 1;
+    let rows = sqlx::query_as!(
+        Ended,
+        r#"SELECT allocation_id, tenant, queue, state, end_cause, node, requested_at AS "requested_at: Moment",
+                  placed_at AS "placed_at: Moment", started_at AS "started_at: Moment", ended_at AS "ended_at: Moment",
+                  lsn, spec, rest
+           FROM ended_allocations
+           WHERE tenant = $1 AND allocation_id < $2 AND allocation_id > $3 AND state = ANY ($11)
+             AND ($4::text IS NULL OR queue = $4) AND ($5::text IS NULL OR job_set = $5)
+             AND ($6::text IS NULL OR node = $6) AND ($7::text IS NULL OR starts_with(name, $7))
+             AND ($8::timestamptz IS NULL OR requested_at >= $8) AND ($9::timestamptz IS NULL OR requested_at < $9)
+           ORDER BY allocation_id DESC LIMIT $10"#,
+        tenant.as_str(),
+        before,
+        floor,
+        wanted.queue.as_deref(),
+        wanted.job_set.as_deref(),
+        wanted.node.as_deref(),
+        wanted.name_prefix.as_deref(),
+        wanted.since as Option<Moment>,
+        wanted.until as Option<Moment>,
+        match wanted.by_message() {
+            true => i64::MAX,
+            false => limit,
+        },
+        &wanted.states(),
+    )
+    .fetch_all(db)
+    .await?;
+    let mut found = Vec::new();
+    for row in rows {
+        let row = Allocation::try_from(row)?;
+        if wanted.fits(&row) {
+            found.push(row);
+        }
+        if found.len() as i64 == limit {
+            break;
+        }
+    }
+    Ok(found)
 }

@@ -7,11 +7,12 @@ use super::{
     queue::{PlaceInQueue, place},
 };
 use crate::project::{Entry, Said};
-use chassis::warm::{WarmError, WarmState, unsigned};
+use chassis::warm::{WarmError, WarmState, bigint, unsigned};
 use sqlx::{PgConnection, PgPool};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use table::Read;
 use uuid::Uuid;
-use vocab::{AllocationId, CellNo, Lsn, Token, WaitingReason};
+use vocab::{AllocationId, CellNo, Lsn, PendingGroupNo, Token, WaitingReason};
 
 /// Entries of one allocation that are read, at the most.
 const HISTORY_MAX: i64 = 200;
@@ -96,6 +97,35 @@ pub async fn waits_for(
         _ => None,
     });
     Ok(of_pending_group.or(allocation.waiting_reason))
+}
+
+/// The same of many, in their order.
+pub async fn wait_for(
+    pool: &PgPool,
+    allocations: &[Allocation],
+) -> Result<Vec<Option<WaitingReason>>, WarmError> {
+    let groups = allocations.iter().filter_map(|one| one.pending_group);
+    let groups: BTreeSet<PendingGroupNo> = groups.collect();
+    let numbers = groups.into_iter().map(|it| bigint("pending_group", it.0));
+    let numbers = numbers.collect::<Result<Vec<i64>, _>>()?;
+    let said = sqlx::query!(
+        r#"SELECT wanted AS "wanted!", said.reason
+           FROM unnest($1::bigint[]) AS wanted
+           JOIN LATERAL (SELECT reason FROM explanations AS e WHERE e.kind = 'pending_group_explained' AND e.pending_group = wanted
+                         ORDER BY lsn DESC, event_index DESC LIMIT 1) AS said ON true"#,
+        &numbers,
+    );
+    let mut of_group = BTreeMap::new();
+    for row in said.fetch_all(pool).await? {
+        let group = PendingGroupNo(unsigned("pending_group", row.wanted)?);
+        of_group.insert(group, Option::read(row.reason, "reason")?);
+    }
+    let reason = |one: &Allocation| match (&one.nominated_node, one.pending_group) {
+        (Some(_), _) => Some(WaitingReason::Nominated),
+        (None, Some(group)) => (of_group.get(&group).copied().flatten()).or(one.waiting_reason),
+        (None, None) => one.waiting_reason,
+    };
+    Ok(allocations.iter().map(reason).collect())
 }
 
 /// Takes the names of other tenants' allocations out.

@@ -1,6 +1,7 @@
 //! The scheduler's tables against a real Postgres.
 
 mod explain;
+mod list;
 mod named;
 mod settings;
 mod states;
