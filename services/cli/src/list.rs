@@ -57,7 +57,9 @@ pub struct List {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum State {
+    /// Accepted; it may wait for quota.
     Requested,
+    /// For a node.
     Waiting,
     Placed,
     Started,

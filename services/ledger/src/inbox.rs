@@ -71,6 +71,8 @@ const QUANTUM: i64 = 64;
 const BYTES_PER_COST: usize = 1024;
 /// Messages of one sender that are fetched for one frame: who waits for them waits for all.
 const FETCH_OF_SENDER: usize = 16;
+/// Slots of messages that are kept while there are none.
+const SLOTS_KEPT: usize = 4096;
 /// Senders whose handled messages are taken from the inbox by themselves at one time: each is a request to the server.
 const TRIM_SENDERS: usize = 16;
 
@@ -479,6 +481,10 @@ fn pop(line: &mut Line, messages: &mut Slab<InboxMessage>, bytes: &mut usize) ->
         Waiting::Here { at, .. } => {
             line.waiting.pop_front();
             let message = messages.remove(at);
+            // What a burst took is given back.
+            if messages.is_empty() && messages.capacity() > SLOTS_KEPT {
+                messages.shrink_to_fit();
+            }
             let size = message.payload.len();
             line.bytes -= size;
             *bytes -= size;

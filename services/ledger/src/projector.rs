@@ -266,6 +266,8 @@ struct Bounds {
     ledger: LedgerId,
     after: Lsn,
     begun: Option<Lsn>,
+    /// False: nothing is read before the batch on its way is out, so that the sink is looked at, however much there is to read.
+    reads: bool,
 }
 
 enum Stop {
@@ -376,6 +378,7 @@ where
             if let Some(batch) = held {
                 apply(&mut self.sink, &batch, &self.time, &self.observer).await?;
                 after = batch.to;
+                self.left_at = Some(after);
                 self.observer().applied(after, batch.changes.len());
             }
         }
@@ -383,15 +386,19 @@ where
         let mut breather = None;
         let mut snapshot = None;
         let mut check = self.pause(CHECK_MS);
+        let mut check_due = false;
         loop {
-            if going.is_none() && begun.is_none() && (&mut check).now_or_never().is_some() {
+            check_due = check_due || (&mut check).now_or_never().is_some();
+            if check_due && going.is_none() && begun.is_none() {
                 beside(&mut chore, self.check(ledger, after)).await?;
                 check = self.pause(CHECK_MS);
+                check_due = false;
             }
             let bounds = Bounds {
                 ledger,
                 after,
                 begun: begun.take(),
+                reads: going.is_none() || !check_due,
             };
             let waits = (&mut breather, &mut check);
             let gather = self.gather(&mut records, bounds, going.as_ref(), waits);
@@ -642,7 +649,7 @@ where
                     *breather = gone?;
                     return Ok(None);
                 }
-                record = records.recv() => record,
+                record = records.recv(), if bounds.reads => record,
                 () = &mut *check, if !goes && bounds.begun.is_none() => {
                     *check = future::ready(()).boxed();
                     return Ok(None);

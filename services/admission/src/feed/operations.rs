@@ -11,8 +11,9 @@ pub(super) struct Operations {
     open: Numbered<EventNo, Open>,
     /// Outcomes whose window is counted by the clock.
     timed: Numbered<EventNo, Outcome>,
-    /// Outcomes whose window is counted in their tenant's slots.
-    slotted: BTreeMap<Token, Numbered<EventNo, Outcome>>,
+    /// Outcomes whose window is counted in their tenant's slots. The numbers of one tenant's lie far apart, which is nothing for
+    /// pages.
+    slotted: BTreeMap<Token, BTreeMap<EventNo, Box<Outcome>>>,
 }
 
 /// An operation without an outcome.
@@ -57,12 +58,12 @@ impl Operations {
     }
 
     pub fn keep(&mut self, no: EventNo, open: &Open, outcome: Outcome) {
-        let outcomes = if open.by_slots {
-            self.slotted.entry(open.tenant.clone()).or_default()
+        if open.by_slots {
+            let outcomes = self.slotted.entry(open.tenant.clone()).or_default();
+            outcomes.insert(no, Box::new(outcome));
         } else {
-            &mut self.timed
-        };
-        outcomes.insert(no, outcome);
+            self.timed.insert(no, outcome);
+        }
     }
 
     pub fn repeat(&mut self, tenant: &Token, original: EventNo, reply_to: &Token) -> Repeated<'_> {
@@ -70,7 +71,7 @@ impl Operations {
             open.reply_to.push(reply_to.clone());
             return Repeated::Open;
         }
-        let slotted = || self.slotted.get(tenant)?.get(&original);
+        let slotted = || Some(&**self.slotted.get(tenant)?.get(&original)?);
         match self.timed.get(&original).or_else(slotted) {
             Some(outcome) => Repeated::Decided(outcome),
             None => Repeated::Forgotten,
@@ -83,7 +84,12 @@ impl Operations {
             return self.timed.remove_through(through);
         };
         if let Some(outcomes) = self.slotted.get_mut(tenant) {
-            outcomes.remove_through(through);
+            while outcomes
+                .first_entry()
+                .filter(|first| *first.key() <= through)
+                .map(|first| first.remove())
+                .is_some()
+            {}
             if outcomes.is_empty() {
                 self.slotted.remove(tenant);
             }

@@ -101,6 +101,9 @@ fn wanted(query: AllocationsQuery) -> Result<Wanted, Trouble> {
             Ok(state) => states.extend(names(state)),
         }
     }
+    // However often one is named.
+    states.sort_unstable();
+    states.dedup();
     if query.states.is_empty() {
         let live = LIVE.iter().flat_map(|state| names(*state));
         states.extend(live);

@@ -4,7 +4,7 @@ use super::{Allocation, allocations, ended};
 use chassis::warm::{Moment, WarmError};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
-use vocab::{AllocationId, Token};
+use vocab::{AllocationId, Millis, Token};
 
 /// Rows of each table that are looked at for one page: whatever is asked for, a page costs no more than that.
 const LOOKED_AT: i64 = 2000;
@@ -79,13 +79,14 @@ pub async fn list(
     let db = &mut *pool.acquire().await?;
     let before = before.map_or(Uuid::max(), |id| id.0);
     // No further than to where both tables were looked through.
-    let mut floor = Uuid::nil();
+    let mut behind: Option<Behind> = None;
     if wanted.live() {
-        floor = floor.max(behind_live(db, tenant, before).await?);
+        behind = behind.max(behind_live(db, tenant, before).await?);
     }
     if wanted.over() {
-        floor = floor.max(behind_ended(db, tenant, before).await?);
+        behind = behind.max(behind_ended(db, tenant, before).await?);
     }
+    let floor = behind.as_ref().map_or(Uuid::nil(), |behind| behind.id);
     // In this order: one that is over meanwhile is in both, and is told as over.
     let mut found = match wanted.live() {
         true => allocations::newest(db, tenant, wanted, (before, floor)).await?,
@@ -100,8 +101,14 @@ pub async fn list(
     let limit = wanted.limit as usize;
     let next = match found.len() > limit {
         true => found.get(limit - 1).map(|last| last.id),
-        // The one at the floor is yet to be looked at.
-        false => (!floor.is_nil()).then(|| AllocationId(Uuid::from_u128(floor.as_u128() + 1))),
+        // The one at the floor is yet to be looked at, and what was requested before it, unless that was too early.
+        false => behind
+            .filter(|behind| {
+                wanted
+                    .since
+                    .is_none_or(|since| behind.requested_at >= since.into())
+            })
+            .map(|behind| AllocationId(Uuid::from_u128(behind.id.as_u128() + 1))),
     };
     found.truncate(limit);
     Ok(Page {
@@ -110,33 +117,47 @@ pub async fn list(
     })
 }
 
-/// The first one behind those that are looked at; nil: they are all.
+/// The first one behind those that are looked at; none: they are all. Ids grow with the time of the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Behind {
+    id: Uuid,
+    requested_at: Millis,
+}
+
 async fn behind_live(
     db: &mut PgConnection,
     tenant: &Token,
     before: Uuid,
-) -> Result<Uuid, WarmError> {
-    let behind = sqlx::query_scalar!(
-        "SELECT allocation_id FROM live_allocations WHERE tenant = $1 AND allocation_id < $2
-         ORDER BY allocation_id DESC OFFSET $3 LIMIT 1",
+) -> Result<Option<Behind>, WarmError> {
+    let behind = sqlx::query!(
+        r#"SELECT allocation_id, requested_at AS "requested_at: Moment" FROM live_allocations
+           WHERE tenant = $1 AND allocation_id < $2 ORDER BY allocation_id DESC OFFSET $3 LIMIT 1"#,
         tenant.as_str(),
         before,
         LOOKED_AT,
     );
-    Ok(behind.fetch_optional(db).await?.unwrap_or_default())
+    let behind = behind.fetch_optional(db).await?;
+    Ok(behind.map(|row| Behind {
+        id: row.allocation_id,
+        requested_at: row.requested_at.into(),
+    }))
 }
 
 async fn behind_ended(
     db: &mut PgConnection,
     tenant: &Token,
     before: Uuid,
-) -> Result<Uuid, WarmError> {
-    let behind = sqlx::query_scalar!(
-        "SELECT allocation_id FROM ended_allocations WHERE tenant = $1 AND allocation_id < $2
-         ORDER BY allocation_id DESC OFFSET $3 LIMIT 1",
+) -> Result<Option<Behind>, WarmError> {
+    let behind = sqlx::query!(
+        r#"SELECT allocation_id, requested_at AS "requested_at: Moment" FROM ended_allocations
+           WHERE tenant = $1 AND allocation_id < $2 ORDER BY allocation_id DESC OFFSET $3 LIMIT 1"#,
         tenant.as_str(),
         before,
         LOOKED_AT,
     );
-    Ok(behind.fetch_optional(db).await?.unwrap_or_default())
+    let behind = behind.fetch_optional(db).await?;
+    Ok(behind.map(|row| Behind {
+        id: row.allocation_id,
+        requested_at: row.requested_at.into(),
+    }))
 }

@@ -149,5 +149,24 @@ async fn pages_have_all_that_is_asked_for_in_order_and_nothing_else() {
         found_some += usize::from(!expected.is_empty());
     }
     assert!(found_some > QUERIES / 3, "{found_some}");
+    // What was requested too early is not gone through.
+    let lately = Wanted {
+        states: STATES.to_vec(),
+        since: Some(
+            Millis(1_700_000_000_000 + ROWS as i64 - 10)
+                .try_into()
+                .unwrap(),
+        ),
+        limit: 50,
+        ..Wanted::default()
+    };
+    let page = store::list(&pool, &token("t"), &lately, None)
+        .await
+        .unwrap();
+    assert!(
+        !page.allocations.is_empty() && page.next.is_none(),
+        "{:?}",
+        page.next
+    );
     scratch.close().await;
 }
