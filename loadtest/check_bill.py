@@ -4,8 +4,9 @@ Computes a run's bill a second time and compares it with the first, to the last 
 
 Shares no code with the suite and needs only Python's standard library. From the workload it takes what every pod asked
 for and how long it lived; from intervals.csv when and where the tenants' feeds say it ran; from rates.csv the prices.
-Each run is cut at the full hours. A line of the bill is one tenant's use of one resource in one hour: quantity (unit-ms)
-x micro_per_unit_hour / (units per billed unit x 3,600,000), rounded half up; months are sums of lines.
+Each run is cut at the full hours, and wherever a rate begins. A line of the bill is the use of one resource by one job set of a
+tenant in one hour, at one price: quantity (unit-ms) x micro_per_unit_hour / (units per billed unit x 3,600,000), rounded half
+up; months are sums of lines.
 `--without-trace`: the runs are of no recorded workload, and what they asked for is taken from intervals.csv.
 
 Exit code 0 when all agree, 1 when something differs, 2 when the files cannot be used.
@@ -84,26 +85,27 @@ def check_interval(run, pod, models):
         yield f"{run['pod']}: {run['gpu_model']} is none of {', '.join(allowed)}"
 
 
-def hours(started_ms, ended_ms):
-    """The full hours that a run touches, and how much of each."""
+def pieces(started_ms, ended_ms, cuts):
+    """A run, cut at the full hours and at some moments: where each piece begins, and how long it is."""
     at = started_ms
     while at < ended_ms:
-        hour = at // HOUR_MS
-        until = min(ended_ms, (hour + 1) * HOUR_MS)
-        yield hour, until - at
+        until = min([ended_ms, (at // HOUR_MS + 1) * HOUR_MS] + [cut for cut in cuts if cut > at])
+        yield at, until - at
         at = until
 
 
-def usage(intervals):
-    """Unit-milliseconds by tenant, hour and resource."""
+def usage(intervals, table):
+    """Unit-milliseconds by tenant, hour, resource, job set and price."""
     quantity = defaultdict(int)
     for run in intervals:
         gpu = f"gpu:{run['gpu_model']}" if run["gpu_model"] else "gpu"
         amounts = {"cpu": int(run["cpu_milli"]), "memory": int(run["memory_bytes"]), gpu: int(run["gpu_milli"])}
-        for hour, ms in hours(int(run["started_ms"]), int(run["ended_ms"])):
-            for resource, amount in amounts.items():
+        for resource, amount in amounts.items():
+            cuts = [since for name in (resource, resource.split(":")[0]) for since, _ in table.get(name, [])]
+            for at, ms in pieces(int(run["started_ms"]), int(run["ended_ms"]), cuts):
                 if amount:
-                    quantity[run["tenant"], hour, resource] += amount * ms
+                    line = run["tenant"], at // HOUR_MS, resource, run["job_set"], price(table, resource, at)
+                    quantity[line] += amount * ms
     return quantity
 
 
@@ -115,10 +117,10 @@ def rate_table(rate_rows):
     return {resource: sorted(prices) for resource, prices in table.items()}
 
 
-def price(table, resource, hour):
-    """The newest price of the resource at the hour's beginning; a GPU model without one costs what a GPU costs."""
+def price(table, resource, at):
+    """The newest price of the resource at a moment; a GPU model without one costs what a GPU costs."""
     for name in dict.fromkeys((resource, resource.split(":")[0])):
-        effective = [micro for since, micro in table.get(name, []) if since <= hour * HOUR_MS]
+        effective = [micro for since, micro in table.get(name, []) if since <= at]
         if effective:
             return effective[-1]
     raise Unusable(f"{resource} has no rate")
@@ -135,11 +137,11 @@ def month_of(hour):
     return (UNIX_EPOCH + timedelta(hours=hour)).strftime("%Y-%m")
 
 
-def charges(quantities, table):
+def charges(quantities):
     """Micro-units by tenant and month."""
     total = defaultdict(lambda: defaultdict(int))
-    for (tenant, hour, resource), quantity in quantities.items():
-        total[tenant][month_of(hour)] += line_micro(quantity, resource, price(table, resource, hour))
+    for (tenant, hour, resource, _, micro), quantity in quantities.items():
+        total[tenant][month_of(hour)] += line_micro(quantity, resource, micro)
     return {tenant: dict(months) for tenant, months in total.items()}
 
 
@@ -161,7 +163,7 @@ def decimals_agree(report):
 
 
 def check_hours(report, quantities, intervals):
-    billed = len({(tenant, hour) for tenant, hour, _ in quantities})
+    billed = len({(tenant, hour) for tenant, hour, *_ in quantities})
     if report["hours_billed"] != billed:
         yield f"hours_billed is {report['hours_billed']}, the intervals touch {billed}"
     length = sum(int(run["ended_ms"]) - int(run["started_ms"]) for run in intervals) / HOUR_MS
@@ -192,8 +194,8 @@ def check(workload, report_path, intervals_path, rates_path):
     finished = sum(1 for run in intervals if run["cause"] == "finished")
     if finished != report["finished"]:
         differences.append(f"{finished} intervals are finished, the report says {report['finished']}")
-    quantities = usage(intervals)
-    own = charges(quantities, rate_table(rows(rates_path)))
+    quantities = usage(intervals, rate_table(rows(rates_path)))
+    own = charges(quantities)
     differences += compare(own, report["charges_micro"])
     differences += decimals_agree(report)
     differences += check_hours(report, quantities, intervals)

@@ -6,11 +6,17 @@ CREATE TABLE IF NOT EXISTS ledger_ranges (
     to_lsn UInt64 COMMENT 'The last position of the range.',
     state LowCardinality(String) COMMENT 'begun or applied.',
     allocation_intervals UInt64 COMMENT 'Rows of the range in that table.',
+    running_allocations Int64 COMMENT 'The sum of sign of the range''s rows in that table.',
+    unplaced_allocations UInt64 COMMENT 'Rows of the range in that table.',
+    preemptions UInt64 COMMENT 'Rows of the range in that table.',
     node_transfers UInt64 COMMENT 'Rows of the range in that table.',
     node_capacities UInt64 COMMENT 'Rows of the range in that table.',
     rates UInt64 COMMENT 'Rows of the range in that table.',
-    usage_ms UInt64 COMMENT 'Milliseconds of the range''s rows in usage_hourly. Rows of one key become one there, so that rows cannot be counted.',
-    allocated Array(Tuple(String, DateTime('UTC'), Int128, Int128)) COMMENT 'What the transfers of the range say was allocated, of all nodes: resource, hour, how much more at the end of the hour than at its beginning, and that times the rest of the hour. Made of the transfers, and not of the runs.',
+    closed_periods UInt64 COMMENT 'Rows of the range in that table.',
+    usage_ms Int64 COMMENT 'Milliseconds of the range''s rows in usage_hourly. Rows of one key become one there, so that rows cannot be counted.',
+    capacity_transfers UInt64 COMMENT 'Transfers of the range''s rows in capacity_hourly, where rows of one key become one, too.',
+    clock DateTime64(3, 'UTC') COMMENT 'The latest moment that the ledger has said up to the end of the range; 1970 in a range without an event that counts.',
+    accrued_to DateTime64(3, 'UTC') COMMENT 'A full hour: what runs is in usage_hourly up to here.',
     digest String COMMENT 'Of what stands at the end of the range, SHA-256 as hexadecimal digits; empty if nobody knows.',
     recorded_at DateTime64(3, 'UTC') DEFAULT now64(3) COMMENT 'By the server''s clock.'
 )
@@ -22,27 +28,109 @@ COMMENT 'Which range of the ledger is in the other tables. A range is recorded a
 CREATE TABLE IF NOT EXISTS allocation_intervals (
     lsn UInt64 COMMENT 'Where in the ledger the end of the run is.',
     event_index UInt32 COMMENT 'Of the event among those of its frame.',
-    allocation UUID,
-    tenant String,
-    job_set String,
+    allocation UUID COMMENT 'The allocation, as tenants know it.',
+    operation_id String COMMENT 'Of the request; empty when it had none.',
+    tenant String COMMENT 'Who pays.',
+    team String COMMENT 'Of the tenant; empty when the request had none.',
+    namespace String COMMENT 'Of the team; empty when the request had none.',
+    queue String COMMENT 'Where it waited; the tenant''s own queue has its name.',
+    job_set String COMMENT 'What it is a part of.',
+    priority_class String COMMENT 'Empty when the request had none.',
+    gang String COMMENT 'Empty when it was in none.',
     name String COMMENT 'Empty when the request had none.',
-    node String,
+    labels Map(String, String) COMMENT 'The tenant''s own words about it, by name.',
+    attempt UInt32 COMMENT 'Counts the tries of the allocation, from 1.',
+    node String COMMENT 'Where it ran.',
     incarnation UInt64 COMMENT 'Counts the lives of the node.',
+    cluster String COMMENT 'The node''s label cluster; empty when it has none.',
+    zone String COMMENT 'The node''s label zone; empty when it has none.',
+    pool String COMMENT 'The node''s label pool; empty when it has none.',
     gpu_model String COMMENT 'Of the node; empty when it has none.',
     cpu_milli UInt64 COMMENT 'Thousandths of a core.',
-    memory_bytes UInt64,
+    memory_bytes UInt64 COMMENT 'Bytes.',
     gpu_milli UInt64 COMMENT 'Thousandths of a GPU.',
+    queued_at DateTime64(3, 'UTC') COMMENT 'When it was requested, or queued again after the try before.',
+    wait_reason String COMMENT 'The last that was said of why it waited; empty when it was placed at once.',
     placed_at DateTime64(3, 'UTC') COMMENT 'The first moment that it was reserved.',
     started_at DateTime64(3, 'UTC') COMMENT 'The first moment that was used.',
     ended_at DateTime64(3, 'UTC') COMMENT 'The first moment that was not used any more.',
     released_at DateTime64(3, 'UTC') COMMENT 'The first moment that was not reserved any more.',
     whole Bool COMMENT 'The run''s transfers, from idle to reserved, to allocated, and back, are in this row and not in node_transfers.',
-    cause String COMMENT 'Why the run ended.'
+    cause String COMMENT 'Why the run ended: finished, failed, cancelled, node_lost, rejected_by_node, preempted or dependency_failed.'
 )
 ENGINE = MergeTree
 ORDER BY (tenant, started_at, lsn, event_index)
 SETTINGS non_replicated_deduplication_window = 10000, max_suspicious_broken_parts = 1000000
 COMMENT 'Every run that is over: who used what, where, from when to when. The facts of the bill.';
+
+CREATE TABLE IF NOT EXISTS running_allocations (
+    allocation UUID COMMENT 'The allocation, as tenants know it.',
+    operation_id String COMMENT 'Of the request; empty when it had none.',
+    tenant LowCardinality(String) COMMENT 'Who pays.',
+    team String COMMENT 'Of the tenant; empty when the request had none.',
+    namespace String COMMENT 'Of the team; empty when the request had none.',
+    queue String COMMENT 'Where it waited; the tenant''s own queue has its name.',
+    job_set String COMMENT 'What it is a part of.',
+    priority_class String COMMENT 'Empty when the request had none.',
+    node String COMMENT 'Where it runs.',
+    cluster String COMMENT 'The node''s label cluster; empty when it has none.',
+    pool String COMMENT 'The node''s label pool; empty when it has none.',
+    gpu_model String COMMENT 'Of the node; empty when it has none.',
+    cpu_milli UInt64 COMMENT 'Thousandths of a core.',
+    memory_bytes UInt64 COMMENT 'Bytes.',
+    gpu_milli UInt64 COMMENT 'Thousandths of a GPU.',
+    started_at DateTime64(3, 'UTC') COMMENT 'The first moment that was used.',
+    sign Int8 COMMENT '1: it runs; -1: it does not any more.'
+)
+ENGINE = CollapsingMergeTree(sign)
+ORDER BY (tenant, allocation, started_at)
+SETTINGS non_replicated_deduplication_window = 10000, max_suspicious_broken_parts = 1000000
+COMMENT 'Runs that are under way: a row with the sign 1 at the end of the batch in which it began, and the same with -1 when it is over; the server merges the two away. Runs of less than a batch are not here.';
+
+CREATE TABLE IF NOT EXISTS unplaced_allocations (
+    lsn UInt64 COMMENT 'Where in the ledger its end is.',
+    event_index UInt32 COMMENT 'Of the event among those of its frame.',
+    allocation UUID COMMENT 'The allocation, as tenants know it.',
+    operation_id String COMMENT 'Of the request; empty when it had none.',
+    tenant LowCardinality(String) COMMENT 'Whose it was.',
+    team String COMMENT 'Of the tenant; empty when the request had none.',
+    namespace String COMMENT 'Of the team; empty when the request had none.',
+    queue String COMMENT 'Where it waited; the tenant''s own queue has its name.',
+    job_set String COMMENT 'What it was a part of.',
+    priority_class String COMMENT 'Empty when the request had none.',
+    cpu_milli UInt64 COMMENT 'Thousandths of a core.',
+    memory_bytes UInt64 COMMENT 'Bytes.',
+    gpu_milli UInt64 COMMENT 'Thousandths of a GPU.',
+    attempt UInt32 COMMENT 'Counts the tries of the allocation, from 1.',
+    queued_at DateTime64(3, 'UTC') COMMENT 'When it was requested, or queued again after the try before.',
+    ended_at DateTime64(3, 'UTC') COMMENT 'When it ended.',
+    wait_reason String COMMENT 'The last that was said of why it waited; empty when nothing was.',
+    cause String COMMENT 'Why it ended.'
+)
+ENGINE = MergeTree
+ORDER BY (tenant, queued_at, lsn, event_index)
+SETTINGS non_replicated_deduplication_window = 10000, max_suspicious_broken_parts = 1000000
+COMMENT 'Allocations that waited for a place and ended without one.';
+
+CREATE TABLE IF NOT EXISTS preemptions (
+    lsn UInt64 COMMENT 'Where in the ledger the decision is.',
+    event_index UInt32 COMMENT 'Of the event among those of its frame.',
+    at DateTime64(3, 'UTC') COMMENT 'When it was decided.',
+    allocation UUID COMMENT 'Who had to go.',
+    tenant LowCardinality(String) COMMENT 'Whose it was.',
+    queue String COMMENT 'Its queue.',
+    job_set String COMMENT 'What it was a part of.',
+    priority_class String COMMENT 'Empty when the request had none.',
+    node String COMMENT 'Where it ran; empty when it was on no node any more.',
+    cause String COMMENT 'priority, fair_share, gang, reservation or quota.',
+    by_allocation UUID COMMENT 'Whom it made room for; all zeros for a reservation.',
+    by_tenant String COMMENT 'Whose that is; empty when that is not known any more.',
+    by_priority_class String COMMENT 'Empty when it has none.'
+)
+ENGINE = MergeTree
+ORDER BY (at, lsn, event_index)
+SETTINGS non_replicated_deduplication_window = 10000, max_suspicious_broken_parts = 1000000
+COMMENT 'Allocations that had to make room.';
 
 CREATE TABLE IF NOT EXISTS node_transfers (
     lsn UInt64 COMMENT 'Where in the ledger the event is.',
@@ -51,7 +139,7 @@ CREATE TABLE IF NOT EXISTS node_transfers (
     incarnation UInt64 COMMENT 'Counts the lives of the node.',
     gpu_model String COMMENT 'Of the node; empty when it has none.',
     allocation UUID COMMENT 'Whose run it is about; all zeros when it is about none.',
-    from_account String COMMENT 'outside, allocated, reserved, idle or unavailable.',
+    from_account String COMMENT 'outside, allocated, reserved, idle, cordoned or unavailable.',
     to_account String COMMENT 'Of the same names.',
     at DateTime64(3, 'UTC') COMMENT 'From when on.',
     cpu_milli Int64 COMMENT 'Thousandths of a core; less than 0 is the other way.',
@@ -77,30 +165,79 @@ CREATE TABLE IF NOT EXISTS node_capacities (
 ENGINE = MergeTree
 ORDER BY (node, incarnation, lsn, event_index, part)
 SETTINGS non_replicated_deduplication_window = 10000, max_suspicious_broken_parts = 1000000
-COMMENT 'What the nodes have in all, from a moment on: at every moment, allocated, reserved, idle and unavailable of the node add up to it.';
+COMMENT 'What the nodes have in all, from a moment on: at every moment, allocated, reserved, idle, cordoned and unavailable of the node add up to it.';
 
 CREATE TABLE IF NOT EXISTS rates (
     lsn UInt64 COMMENT 'Where in the ledger the event is.',
     event_index UInt32 COMMENT 'Of the event among those of its frame.',
     resource LowCardinality(String) COMMENT 'cpu, memory, gpu or gpu:<model>.',
-    effective_from DateTime64(3, 'UTC') COMMENT 'From when on it is the price.',
-    version UInt64 COMMENT 'Of several for one moment, the highest counts.',
+    effective_from DateTime64(3, 'UTC') COMMENT 'From when on it was to be the price.',
+    applied_from DateTime64(3, 'UTC') COMMENT 'From when on it is the price: what was known before the rate keeps its price, which may be some milliseconds more.',
+    version UInt64 COMMENT 'Counts the rates of the resource.',
     micro_per_unit_hour UInt64 COMMENT 'Millionths of the currency per core, GiB or GPU and hour.'
 )
 ENGINE = MergeTree
-ORDER BY (resource, effective_from, version)
+ORDER BY (resource, applied_from, version)
 SETTINGS non_replicated_deduplication_window = 10000, max_suspicious_broken_parts = 1000000
 COMMENT 'Prices.';
 
+CREATE TABLE IF NOT EXISTS closed_periods (
+    lsn UInt64 COMMENT 'Where in the ledger it was closed: its bill is made of what stands before.',
+    event_index UInt32 COMMENT 'Of the event among those of its frame.',
+    period Date COMMENT 'The month, as its first day. The first one that was closed closed all before it.',
+    closed_at DateTime64(3, 'UTC') COMMENT 'When it was closed.',
+    version UInt64 COMMENT 'Counts the months that were closed.'
+)
+ENGINE = MergeTree
+ORDER BY period
+SETTINGS non_replicated_deduplication_window = 10000, max_suspicious_broken_parts = 1000000
+COMMENT 'Months whose bill is final.';
+
 CREATE TABLE IF NOT EXISTS usage_hourly (
-    tenant LowCardinality(String),
-    job_set String,
+    billing_period Date COMMENT 'The month in whose bill it stands, as its first day: that of the hour, or, if that was closed before this was known, the first one that was open.',
+    tenant LowCardinality(String) COMMENT 'Who pays.',
+    team LowCardinality(String) COMMENT 'Of the tenant; empty when the request had none.',
+    namespace LowCardinality(String) COMMENT 'Of the team; empty when the request had none.',
+    queue LowCardinality(String) COMMENT 'Where it waited; the tenant''s own queue has its name.',
+    job_set String COMMENT 'What it is a part of.',
+    priority_class LowCardinality(String) COMMENT 'Empty when the request had none.',
+    cluster LowCardinality(String) COMMENT 'The node''s label cluster; empty when it has none.',
+    pool LowCardinality(String) COMMENT 'The node''s label pool; empty when it has none.',
     hour DateTime('UTC') COMMENT 'Its beginning.',
     resource LowCardinality(String) COMMENT 'cpu, memory, gpu or gpu:<model>.',
-    quantity UInt128 COMMENT 'Millicore-, byte- or milli-GPU-milliseconds.',
-    ms UInt64 COMMENT 'Milliseconds of allocations that had some of it.'
+    since DateTime64(3, 'UTC') COMMENT 'When the newest of all rates began that were in force; 1970: none had begun. The view prices has the price by it.',
+    quantity SimpleAggregateFunction(sum, Int128) COMMENT 'Millicore-, byte- or milli-GPU-milliseconds.',
+    ms SimpleAggregateFunction(sum, Int64) COMMENT 'Milliseconds of allocations that had some of it.',
+    first_lsn SimpleAggregateFunction(min, UInt64) COMMENT 'Where in the ledger the first event is that is in it.',
+    last_lsn SimpleAggregateFunction(max, UInt64) COMMENT 'Where in the ledger the last event is that is in it.'
 )
-ENGINE = SummingMergeTree((quantity, ms))
-ORDER BY (tenant, hour, resource, job_set)
+ENGINE = AggregatingMergeTree
+ORDER BY (tenant, hour, resource, team, namespace, queue, job_set, priority_class, cluster, pool, since, billing_period)
 SETTINGS non_replicated_deduplication_window = 10000, max_suspicious_broken_parts = 1000000
-COMMENT 'Use by the hour, exact to the millisecond, summed from each batch''s intervals. Sum over it: every batch has a row of its own until the server merges them.';
+COMMENT 'Use by the hour, exact to the millisecond, of what is over and, up to the last full hour, of what runs. Sum over it: every batch has a row of its own until the server merges them. A negative row takes back what was accrued beyond a run''s end.';
+
+CREATE TABLE IF NOT EXISTS capacity_hourly (
+    cluster LowCardinality(String) COMMENT 'The nodes'' label cluster; empty when they have none.',
+    pool LowCardinality(String) COMMENT 'The nodes'' label pool; empty when they have none.',
+    resource LowCardinality(String) COMMENT 'cpu, memory, gpu or gpu:<model>.',
+    account LowCardinality(String) COMMENT 'allocated, reserved, idle, cordoned or unavailable.',
+    hour DateTime('UTC') COMMENT 'Its beginning.',
+    since DateTime64(3, 'UTC') COMMENT 'When the newest of all rates began that were in force; 1970: none had begun.',
+    risen SimpleAggregateFunction(sum, Int128) COMMENT 'How much more is in the account at the end of the hour, or at the next rate, than at its beginning.',
+    moment SimpleAggregateFunction(sum, Int128) COMMENT 'The same, each change times its milliseconds since the beginning of the hour.',
+    transfers SimpleAggregateFunction(sum, UInt64) COMMENT 'Transfers that are in it.'
+)
+ENGINE = AggregatingMergeTree
+ORDER BY (cluster, pool, resource, account, hour, since)
+SETTINGS non_replicated_deduplication_window = 10000, max_suspicious_broken_parts = 1000000
+COMMENT 'How the nodes'' books changed by the hour, summed from each batch''s transfers. Sum over it; the view cluster_slices makes integrals of it.';
+
+CREATE TABLE IF NOT EXISTS cells (
+    cell UInt64 COMMENT 'The number of the cell.',
+    at DateTime64(3, 'UTC') COMMENT 'By the cell''s clock: nothing had happened up to then that is not in the tables.',
+    currency String COMMENT 'What amounts are millionths of, as ISO 4217 has it.'
+)
+ENGINE = ReplacingMergeTree(at)
+ORDER BY cell
+SETTINGS non_replicated_deduplication_window = 10000, max_suspicious_broken_parts = 1000000
+COMMENT 'What the service says of itself, and the ledger does not. Its newest row counts.';

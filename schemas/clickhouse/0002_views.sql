@@ -1,61 +1,163 @@
 -- What is made of the tables in 0001_tables.sql: views, one statement each.
 
--- The bill. Each line is one tenant's use of one resource in one hour, rounded half up to one micro-unit of the
--- currency; everything else is a sum of lines. The rate of an hour is the newest one that was effective when it began:
--- for the exact resource, else for 'gpu'.
-CREATE VIEW IF NOT EXISTS chargeback_hourly AS
+-- Which rate is in force from the beginning of a stretch of time on in which all rates are the same: for each resource that
+-- has a rate of its own, and each moment at which any rate begins. Of several for one moment, the newest counts.
+CREATE VIEW IF NOT EXISTS prices AS
+SELECT
+    toString(r.resource) AS resource,
+    moments.since AS since,
+    argMax(r.micro_per_unit_hour, (r.applied_from, r.lsn, r.event_index)) AS micro_per_unit_hour
+FROM (
+    SELECT DISTINCT applied_from AS since FROM rates
+    UNION DISTINCT
+    SELECT toDateTime64(0, 3, 'UTC') AS since
+) AS moments
+CROSS JOIN rates AS r
+WHERE r.applied_from <= moments.since
+GROUP BY resource, since;
+
+-- The moment up to which everything is known: what the ledger said last, or, while nothing happens, what the service said.
+CREATE VIEW IF NOT EXISTS known_through AS
+SELECT
+    greatest(max(clock), assumeNotNull((SELECT max(at) FROM cells))) AS at,
+    max(accrued_to) AS accrued_to,
+    max(to_lsn) AS lsn
+FROM ledger_ranges
+WHERE state = 'applied';
+
+-- What allocations that run have used since the last full hour that is in usage_hourly, up to now, in its columns.
+CREATE VIEW IF NOT EXISTS running_usage AS
 WITH
-    prices AS (
+    assumeNotNull((SELECT at FROM known_through)) AS now_at,
+    assumeNotNull((SELECT accrued_to FROM known_through)) AS accrued,
+    (SELECT arraySort(groupUniqArray(applied_from)) FROM rates) AS begins,
+    runs AS (
         SELECT
-            resource AS priced,
-            effective_from,
-            argMax(micro_per_unit_hour, (version, lsn, event_index)) AS micro,
-            toUInt8(1) AS found
-        FROM rates
-        GROUP BY resource, effective_from
+            *,
+            greatest(started_at, accrued) AS from_at,
+            -- Cut at the full hours, and where rates begin.
+            arraySort(arrayDistinct(arrayConcat(
+                [from_at],
+                arrayFilter(cut -> cut > from_at AND cut < now_at, begins),
+                arrayFilter(
+                    cut -> cut > from_at AND cut < now_at,
+                    arrayMap(
+                        n -> toDateTime64(toStartOfHour(from_at), 3, 'UTC') + toIntervalHour(n),
+                        range(toUInt64(greatest(0, dateDiff('hour', from_at, now_at))) + 1)
+                    )
+                )
+            ))) AS cuts
+        FROM running_allocations
+        WHERE from_at < now_at
     ),
-    used AS (
+    pieces AS (
         SELECT
-            tenant,
-            hour,
-            resource,
-            toDateTime64(hour, 3, 'UTC') AS began,
-            if(startsWith(resource, 'gpu'), 'gpu', toString(resource)) AS kind,
-            sum(quantity) AS quantity,
-            sum(ms) AS ms
-        FROM usage_hourly
-        GROUP BY tenant, hour, resource
-    ),
-    exact AS (
-        SELECT u.*, p.micro AS exact_micro, p.found AS exact_found
-        FROM used AS u
-        ASOF LEFT JOIN prices AS p ON u.resource = p.priced AND u.began >= p.effective_from
-    ),
-    rated AS (
-        SELECT
-            e.*,
-            if(exact_found = 1, exact_micro, g.micro) AS micro_per_unit_hour,
-            if(exact_found = 1 OR g.found = 1, 1, 0) AS has_rate,
-            -- Unit-milliseconds in a billed unit and hour.
-            toUInt256(if(kind = 'memory', 1073741824, 1000)) * 3600000 AS per_unit_hour
-        FROM exact AS e
-        ASOF LEFT JOIN prices AS g ON e.kind = g.priced AND e.began >= g.effective_from
+            *,
+            piece.1 AS begins_at,
+            dateDiff('millisecond', piece.1, piece.2) AS piece_ms
+        FROM runs
+        ARRAY JOIN arrayZip(cuts, arrayPushBack(arrayPopFront(cuts), now_at)) AS piece
     )
 SELECT
+    toStartOfMonth(toDate(begins_at)) AS billing_period,
+    toString(tenant) AS tenant,
+    team,
+    namespace,
+    queue,
+    job_set,
+    priority_class,
+    cluster,
+    pool,
+    toStartOfHour(toDateTime(begins_at, 'UTC')) AS hour,
+    if(amount.1 = 'gpu' AND gpu_model != '', concat('gpu:', gpu_model), amount.1) AS resource,
+    arrayLast(cut -> cut <= begins_at, arrayPushFront(begins, toDateTime64(0, 3, 'UTC'))) AS since,
+    sum(toInt128(amount.2) * piece_ms * sign) AS quantity,
+    sum(piece_ms * sign) AS ms
+FROM pieces
+ARRAY JOIN [('cpu', cpu_milli), ('memory', memory_bytes), ('gpu', gpu_milli)] AS amount
+WHERE amount.2 != 0
+GROUP BY billing_period, tenant, team, namespace, queue, job_set, priority_class, cluster, pool, hour, resource, since
+HAVING ms != 0;
+
+-- The bill, line by line, up to now: what is over and what runs. A line is what one tenant, team, namespace, queue, job set and
+-- priority class used of one resource of one pool in one hour, at one price; its amount is rounded half up, away from zero, to
+-- one micro-unit of the currency. Everything else is a sum of lines. A line of an hour whose month was closed before it was known
+-- stands in the first month that was open, as a correction.
+CREATE VIEW IF NOT EXISTS chargeback_hourly AS
+WITH
+    used AS (
+        SELECT
+            billing_period, toString(tenant) AS tenant, team, namespace, queue, job_set, priority_class, cluster, pool, hour,
+            toString(resource) AS resource, since, quantity, ms, first_lsn, last_lsn
+        FROM usage_hourly
+        UNION ALL
+        SELECT
+            billing_period, tenant, team, namespace, queue, job_set, priority_class, cluster, pool, hour, resource, since,
+            quantity, ms,
+            assumeNotNull((SELECT lsn FROM known_through)) AS first_lsn,
+            first_lsn AS last_lsn
+        FROM running_usage
+    ),
+    priced AS (
+        SELECT
+            u.*,
+            if(own_found = 1, own_micro, kind_micro) AS micro_per_unit_hour,
+            toUInt8(own_found = 1 OR kind_found = 1) AS has_rate
+        FROM used AS u
+        LEFT JOIN (
+            SELECT resource AS own_resource, since AS own_since, micro_per_unit_hour AS own_micro, 1 AS own_found FROM prices
+        ) AS own ON u.resource = own_resource AND u.since = own_since
+        LEFT JOIN (
+            SELECT resource AS kind_resource, since AS kind_since, micro_per_unit_hour AS kind_micro, 1 AS kind_found
+            FROM prices
+            WHERE resource = 'gpu'
+        ) AS kind ON if(startsWith(u.resource, 'gpu:'), 'gpu', '') = kind_resource AND u.since = kind_since
+    ),
+    lines AS (
+        SELECT
+            billing_period, tenant, team, namespace, queue, job_set, priority_class, cluster, pool, hour, resource,
+            micro_per_unit_hour, has_rate,
+            sum(quantity) AS quantity,
+            sum(ms) AS ms,
+            min(first_lsn) AS first_lsn,
+            max(last_lsn) AS last_lsn
+        FROM priced
+        GROUP BY
+            billing_period, tenant, team, namespace, queue, job_set, priority_class, cluster, pool, hour, resource,
+            micro_per_unit_hour, has_rate
+    )
+SELECT
+    billing_period,
     tenant,
+    team,
+    namespace,
+    queue,
+    job_set,
+    priority_class,
+    cluster,
+    pool,
     hour,
     resource,
-    quantity,
-    ms,
     micro_per_unit_hour,
     has_rate,
-    toUInt128(intDiv(toUInt256(quantity) * micro_per_unit_hour * 2 + per_unit_hour, per_unit_hour * 2)) AS amount_micro
-FROM rated;
+    quantity,
+    -- Core-hours, GiB-hours or GPU-hours, for people; the bill is made of whole numbers.
+    toFloat64(quantity) / toFloat64(per_unit_hour) AS unit_hours,
+    ms,
+    -- Unit-milliseconds in a billed unit and hour.
+    toInt256(if(resource = 'memory', 1073741824, 1000)) * 3600000 AS per_unit_hour,
+    toInt128(sign(quantity) * intDiv(abs(toInt256(quantity)) * micro_per_unit_hour * 2 + per_unit_hour, per_unit_hour * 2))
+        AS amount_micro,
+    toUInt8(toStartOfMonth(toDate(hour)) != billing_period) AS is_correction,
+    first_lsn,
+    last_lsn
+FROM lines
+WHERE quantity != 0 OR ms != 0;
 
 CREATE VIEW IF NOT EXISTS chargeback_monthly AS
 SELECT
     tenant,
-    toStartOfMonth(hour) AS month,
+    billing_period AS month,
     resource,
     sum(amount_micro) AS amount_micro
 FROM chargeback_hourly
@@ -63,9 +165,212 @@ GROUP BY tenant, month, resource;
 
 -- Use that nobody is charged for because no rate was effective.
 CREATE VIEW IF NOT EXISTS unrated_usage AS
-SELECT tenant, hour, resource, quantity, ms
+SELECT tenant, hour, resource, sum(quantity) AS quantity, sum(ms) AS ms
 FROM chargeback_hourly
-WHERE has_rate = 0;
+WHERE has_rate = 0
+GROUP BY tenant, hour, resource;
+
+-- What the nodes of a cluster and pool had, by the stretch of an hour in which all rates are the same, up to now: unit-
+-- milliseconds by account, made of their books and of nothing that the bill is made of.
+CREATE VIEW IF NOT EXISTS cluster_slices AS
+WITH
+    assumeNotNull((SELECT at FROM known_through)) AS now_at,
+    (SELECT arraySort(groupUniqArray(applied_from)) FROM rates) AS begins,
+    assumeNotNull((SELECT min(hour) FROM capacity_hourly)) AS first_hour,
+    changes AS (
+        SELECT
+            cluster, pool, resource, account,
+            greatest(toDateTime64(hour, 3, 'UTC'), since) AS begins_at,
+            sum(risen) AS risen,
+            sum(moment) AS moment
+        FROM capacity_hourly
+        GROUP BY cluster, pool, resource, account, begins_at
+    ),
+    hours AS (
+        SELECT
+            arrayJoin(arrayMap(
+                n -> toDateTime64(first_hour, 3, 'UTC') + toIntervalHour(n),
+                range(toUInt64(greatest(0, dateDiff('hour', first_hour, now_at))) + 1)
+            )) AS hour
+    ),
+    slices AS (
+        SELECT
+            hour,
+            least(hour + toIntervalHour(1), now_at) AS hour_ends,
+            arrayConcat([hour], arrayFilter(cut -> cut > hour AND cut < hour_ends, begins)) AS cuts,
+            slice.1 AS begins_at,
+            slice.2 AS ends_at
+        FROM hours
+        ARRAY JOIN arrayZip(cuts, arrayPushBack(arrayPopFront(cuts), hour_ends)) AS slice
+        WHERE hour < now_at
+    ),
+    every_slice AS (
+        SELECT k.cluster, k.pool, k.resource, k.account, s.hour, s.begins_at, s.ends_at
+        FROM (SELECT DISTINCT cluster, pool, resource, account FROM changes) AS k
+        CROSS JOIN slices AS s
+    ),
+    integrals AS (
+        SELECT
+            e.cluster, e.pool, e.resource, e.account, e.hour, e.begins_at, e.ends_at,
+            (sum(c.risen) OVER w - c.risen) * dateDiff('millisecond', e.begins_at, e.ends_at)
+                + c.risen * dateDiff('millisecond', e.hour, e.ends_at) - c.moment AS quantity
+        FROM every_slice AS e
+        LEFT JOIN changes AS c
+            ON e.cluster = c.cluster AND e.pool = c.pool AND e.resource = c.resource AND e.account = c.account
+            AND e.begins_at = c.begins_at
+        WINDOW w AS (
+            PARTITION BY e.cluster, e.pool, e.resource, e.account ORDER BY e.begins_at
+            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+        )
+    )
+SELECT
+    toString(cluster) AS cluster,
+    toString(pool) AS pool,
+    toString(resource) AS resource,
+    toDateTime(hour, 'UTC') AS hour,
+    begins_at,
+    ends_at,
+    sum(toInt256(i.quantity)) AS capacity,
+    sumIf(toInt256(i.quantity), account = 'allocated') AS allocated,
+    sumIf(toInt256(i.quantity), account = 'reserved') AS reserved,
+    sumIf(toInt256(i.quantity), account = 'idle') AS idle,
+    sumIf(toInt256(i.quantity), account = 'cordoned') AS cordoned,
+    sumIf(toInt256(i.quantity), account = 'unavailable') AS unavailable
+FROM integrals AS i
+GROUP BY cluster, pool, resource, hour, begins_at, ends_at
+HAVING capacity != 0 OR allocated != 0 OR reserved != 0 OR idle != 0 OR cordoned != 0 OR unavailable != 0;
+
+-- What the nodes of a cluster and pool had, by the hour, and what each part of it costs at the rates in force, exactly: millionths
+-- of the currency times unit-milliseconds. Divide by per_unit_hour.
+CREATE VIEW IF NOT EXISTS cluster_hourly AS
+WITH
+    priced AS (
+        SELECT
+            s.*,
+            if(own_found = 1, own_micro, kind_micro) AS micro_per_unit_hour
+        FROM (
+            SELECT
+                *,
+                arrayLast(
+                    cut -> cut <= begins_at,
+                    arrayPushFront(
+                        (SELECT arraySort(groupUniqArray(applied_from)) FROM rates), toDateTime64(0, 3, 'UTC')
+                    )
+                ) AS since
+            FROM cluster_slices
+        ) AS s
+        LEFT JOIN (
+            SELECT resource AS own_resource, since AS own_since, micro_per_unit_hour AS own_micro, 1 AS own_found FROM prices
+        ) AS own ON s.resource = own_resource AND s.since = own_since
+        LEFT JOIN (
+            SELECT resource AS kind_resource, since AS kind_since, micro_per_unit_hour AS kind_micro, 1 AS kind_found
+            FROM prices
+            WHERE resource = 'gpu'
+        ) AS kind ON if(startsWith(s.resource, 'gpu:'), 'gpu', '') = kind_resource AND s.since = kind_since
+    )
+SELECT
+    cluster,
+    pool,
+    hour,
+    resource,
+    micro_per_unit_hour,
+    toInt256(if(resource = 'memory', 1073741824, 1000)) * 3600000 AS per_unit_hour,
+    sum(p.capacity) AS capacity,
+    sum(p.allocated) AS allocated,
+    sum(p.reserved) AS reserved,
+    sum(p.idle) AS idle,
+    sum(p.cordoned) AS cordoned,
+    sum(p.unavailable) AS unavailable
+FROM priced AS p
+GROUP BY cluster, pool, hour, resource, micro_per_unit_hour;
+
+-- What the capacity of an hour costs and no tenant is charged for, by the state that it was in. Amounts are rounded half up; with
+-- the lines of the hour they come to the whole capacity's amount, because what is idle takes the rounding of all of them.
+CREATE VIEW IF NOT EXISTS platform_cost_hourly AS
+WITH
+    charged AS (
+        SELECT cluster, pool, hour, resource, micro_per_unit_hour, sum(amount_micro) AS amount_micro
+        FROM chargeback_hourly
+        GROUP BY cluster, pool, hour, resource, micro_per_unit_hour
+    ),
+    amounts AS (
+        SELECT
+            c.cluster AS cluster, c.pool AS pool, c.hour AS hour, c.resource AS resource,
+            c.micro_per_unit_hour AS micro_per_unit_hour,
+            arrayMap(
+                quantity -> toInt128(intDiv(quantity * micro_per_unit_hour * 2 + per_unit_hour, per_unit_hour * 2)),
+                [capacity, reserved, cordoned, unavailable]
+            ) AS micro,
+            c.reserved AS reserved, c.cordoned AS cordoned, c.unavailable AS unavailable, c.idle AS idle,
+            b.amount_micro AS charged_micro
+        FROM cluster_hourly AS c
+        LEFT JOIN charged AS b
+            ON c.cluster = b.cluster AND c.pool = b.pool AND c.hour = b.hour AND c.resource = b.resource
+            AND c.micro_per_unit_hour = b.micro_per_unit_hour
+    )
+SELECT
+    toStartOfMonth(toDate(hour)) AS billing_period,
+    hour,
+    cluster,
+    pool,
+    resource,
+    part.1 AS state,
+    micro_per_unit_hour,
+    part.2 AS quantity,
+    part.3 AS amount_micro
+FROM amounts
+ARRAY JOIN [
+    ('reserved', reserved, micro[2]),
+    ('cordoned', cordoned, micro[3]),
+    ('unavailable', unavailable, micro[4]),
+    ('idle', idle, micro[1] - micro[2] - micro[3] - micro[4] - charged_micro)
+] AS part
+WHERE part.2 != 0 OR part.3 != 0;
+
+-- Each month's capacity in money against what became of it. `variance` is exact, before any rounding: the cost of the capacity
+-- less that of what was used, reserved, idle, cordoned and unavailable, in millionths of the currency times unit-milliseconds;
+-- nothing but 0 is right. `rounding_micro` is what the rounded lines come to more than their exact sum.
+CREATE VIEW IF NOT EXISTS reconciliation AS
+WITH
+    had AS (
+        SELECT
+            toStartOfMonth(toDate(hour)) AS month, cluster, pool, resource, any(per_unit_hour) AS per_unit_hour,
+            sum(h.capacity * micro_per_unit_hour) AS capacity,
+            sum((h.reserved + h.idle + h.cordoned + h.unavailable) * micro_per_unit_hour) AS platform,
+            sum(h.reserved * micro_per_unit_hour) AS reserved,
+            sum(h.idle * micro_per_unit_hour) AS idle,
+            sum(h.cordoned * micro_per_unit_hour) AS cordoned,
+            sum(h.unavailable * micro_per_unit_hour) AS unavailable
+        FROM cluster_hourly AS h
+        GROUP BY month, cluster, pool, resource
+    ),
+    charged AS (
+        SELECT
+            toStartOfMonth(toDate(hour)) AS month, cluster, pool, resource,
+            sum(toInt256(quantity) * micro_per_unit_hour) AS exact,
+            sum(amount_micro) AS charged_micro,
+            min(first_lsn) AS first_lsn,
+            max(last_lsn) AS last_lsn
+        FROM chargeback_hourly
+        GROUP BY month, cluster, pool, resource
+    )
+SELECT
+    h.month AS month,
+    h.cluster AS cluster,
+    h.pool AS pool,
+    h.resource AS resource,
+    toInt128(intDiv(h.capacity * 2 + per_unit_hour, per_unit_hour * 2)) AS capacity_micro,
+    c.charged_micro AS charged_micro,
+    toInt128(intDiv(h.reserved * 2 + per_unit_hour, per_unit_hour * 2)) AS reserved_micro,
+    toInt128(intDiv(h.idle * 2 + per_unit_hour, per_unit_hour * 2)) AS idle_micro,
+    toInt128(intDiv(h.cordoned * 2 + per_unit_hour, per_unit_hour * 2)) AS cordoned_micro,
+    toInt128(intDiv(h.unavailable * 2 + per_unit_hour, per_unit_hour * 2)) AS unavailable_micro,
+    toFloat64(c.charged_micro) - toFloat64(c.exact) / toFloat64(per_unit_hour) AS rounding_micro,
+    h.capacity - h.platform - c.exact AS variance,
+    c.first_lsn AS first_lsn,
+    c.last_lsn AS last_lsn
+FROM had AS h
+LEFT JOIN charged AS c ON h.month = c.month AND h.cluster = c.cluster AND h.pool = c.pool AND h.resource = c.resource;
 
 -- Every entry of the nodes' books, two for a transfer: from a moment on, an account has so much more, or less. A run that
 -- is whole in its row is taken apart here.
@@ -135,6 +440,7 @@ WITH
             sumIf(entry.2, account = 'allocated') AS d_allocated,
             sumIf(entry.2, account = 'reserved') AS d_reserved,
             sumIf(entry.2, account = 'idle') AS d_idle,
+            sumIf(entry.2, account = 'cordoned') AS d_cordoned,
             sumIf(entry.2, account = 'unavailable') AS d_unavailable
         FROM steps
         ARRAY JOIN [('cpu', cpu_milli), ('memory', memory_bytes), ('gpu', gpu_milli)] AS entry
@@ -150,24 +456,30 @@ SELECT
     sum(d_allocated) OVER before AS allocated,
     sum(d_reserved) OVER before AS reserved,
     sum(d_idle) OVER before AS idle,
+    sum(d_cordoned) OVER before AS cordoned,
     sum(d_unavailable) OVER before AS unavailable
 FROM moments
 WINDOW
     before AS (PARTITION BY node, incarnation, resource ORDER BY at ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW),
     following AS (PARTITION BY node, incarnation, resource ORDER BY at ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING);
 
--- What the tables hold and the applied ranges do not say, or the other way: rows by table, milliseconds of usage_hourly,
--- positions of the ledger that no range has. The service reads it when it starts and when the server was away, so it counts
--- rows and adds up no more than the ranges and the hours.
+-- What the tables hold and the applied ranges do not say, or the other way: rows by table, sums of tables in which rows of one key
+-- become one, positions of the ledger that no range has. The service reads it when it starts and when the server was away, so it
+-- counts rows and adds up no more than the ranges and the hours.
 CREATE VIEW IF NOT EXISTS range_differences AS
 SELECT difference.1 AS resource, abs(difference.2) AS error
 FROM (
     SELECT arrayJoin([
         ('allocation_intervals', toInt128((SELECT count() FROM allocation_intervals)) - sum(allocation_intervals)),
+        ('running_allocations', toInt128((SELECT sum(sign) FROM running_allocations)) - sum(running_allocations)),
+        ('unplaced_allocations', toInt128((SELECT count() FROM unplaced_allocations)) - sum(unplaced_allocations)),
+        ('preemptions', toInt128((SELECT count() FROM preemptions)) - sum(preemptions)),
         ('node_transfers', toInt128((SELECT count() FROM node_transfers)) - sum(node_transfers)),
         ('node_capacities', toInt128((SELECT count() FROM node_capacities)) - sum(node_capacities)),
         ('rates', toInt128((SELECT count() FROM rates)) - sum(rates)),
+        ('closed_periods', toInt128((SELECT count() FROM closed_periods)) - sum(closed_periods)),
         ('usage_hourly', toInt128((SELECT sum(ms) FROM usage_hourly)) - sum(usage_ms)),
+        ('capacity_hourly', toInt128((SELECT sum(transfers) FROM capacity_hourly)) - sum(capacity_transfers)),
         ('ledger_ranges', toInt128(max(to_lsn)) - sum(to_lsn - after_lsn))
     ]) AS difference
     FROM ledger_ranges
@@ -176,41 +488,35 @@ FROM (
 
 -- What does not add up, in unit-milliseconds by kind and resource; nothing but zeros is right. It is exact when the
 -- projection is at rest; while a batch is being sent, tables may be one batch apart.
---   unbalanced      a node's four states, by its transfers and whole runs, do not make the capacity that it was said to have
+--   unbalanced      a node's states, by its transfers and whole runs, do not make the capacity that it was said to have
 --   overdrawn       a state of a node is below zero: more was given out than there was
 --   runs            a run that is not whole in its row: its transfers differ from its interval; and of all runs together,
---                   what the fold has summed up from their transfers differs from the intervals
+--                   over or not, what was summed up from their transfers differs from the intervals and from what runs
 --   hours           the same sum, hour by hour, differs from the hourly use
---   tenants         a tenant's intervals differ from its hourly use
+--   tenants         what a tenant's job set used by its intervals, and by what runs, differs from its hourly use
+--   clusters        an account of all nodes by their timelines differs from what was summed up by the hour
 --   rows            the tables differ from what the applied ranges say; see range_differences
 CREATE VIEW IF NOT EXISTS conservation AS
 WITH
-    -- One more millisecond, so that what is wrong at the very last moment also counts.
-    (
-        SELECT greatest(
-            (SELECT max(at) FROM node_transfers),
-            (SELECT max(at) FROM node_capacities),
-            (SELECT max(released_at) FROM allocation_intervals)
-        ) + toIntervalMillisecond(1)
-    ) AS until,
+    assumeNotNull((SELECT at FROM known_through)) AS until,
     segments AS (
         SELECT
             resource,
-            toInt256(dateDiff('millisecond', started_at, coalesce(ended_at, until))) AS ms,
-            capacity, allocated, reserved, idle, unavailable
+            toInt256(dateDiff('millisecond', started_at, coalesce(ended_at, greatest(until, started_at)))) AS ms,
+            -- What is wrong at the very last moment also counts.
+            greatest(ms, ended_at IS NULL) AS check_ms,
+            capacity, allocated, reserved, idle, cordoned, unavailable
         FROM node_segments
     ),
-    -- An allocation that was queued again has several runs, one after the other. Only its last one may be under way, and
-    -- is, when something is allocated to it: then its start is not to be compared with anything yet. No such run is whole.
-    under_way AS (
-        SELECT allocation AS of, max((lsn, event_index)) AS start
-        FROM node_transfers
-        WHERE from_account = 'allocated' OR to_account = 'allocated'
-        GROUP BY allocation
-        HAVING sumIf(toInt128(cpu_milli), to_account = 'allocated') > sumIf(toInt128(cpu_milli), from_account = 'allocated')
-            OR sumIf(toInt128(memory_bytes), to_account = 'allocated')
-                > sumIf(toInt128(memory_bytes), from_account = 'allocated')
-            OR sumIf(toInt128(gpu_milli), to_account = 'allocated') > sumIf(toInt128(gpu_milli), from_account = 'allocated')
+    running AS (
+        SELECT
+            allocation, tenant, job_set,
+            if(entry.1 = 'gpu' AND gpu_model != '', concat('gpu:', gpu_model), entry.1) AS key,
+            toInt256(entry.2) * sign AS amount,
+            toUnixTimestamp64Milli(started_at) AS started,
+            node
+        FROM running_allocations
+        ARRAY JOIN [('cpu', cpu_milli), ('memory', memory_bytes), ('gpu', gpu_milli)] AS entry
     ),
     transferred AS (
         SELECT
@@ -218,8 +524,7 @@ WITH
             node,
             if(entry.1 = 'gpu' AND gpu_model != '', concat('gpu:', gpu_model), entry.1) AS key,
             toInt256(entry.2) * if(to_account = 'allocated', 1, -1) AS amount,
-            toUnixTimestamp64Milli(at) AS ms,
-            (allocation, (lsn, event_index)) IN (SELECT of, start FROM under_way) AS is_under_way
+            toUnixTimestamp64Milli(at) AS ms
         FROM node_transfers
         ARRAY JOIN [('cpu', cpu_milli), ('memory', memory_bytes), ('gpu', gpu_milli)] AS entry
         WHERE from_account = 'allocated' OR to_account = 'allocated'
@@ -236,99 +541,82 @@ WITH
         FROM allocation_intervals
         ARRAY JOIN [('cpu', cpu_milli), ('memory', memory_bytes), ('gpu', gpu_milli)] AS entry
     ),
+    -- Of what runs, the start is in the transfers and the end is not.
     run_differences AS (
         SELECT key, sum(quantity) AS difference
         FROM (
             SELECT allocation, node, key, quantity FROM billed WHERE NOT whole
             UNION ALL
-            SELECT allocation, node, key, amount * ms AS quantity FROM transferred WHERE NOT is_under_way
+            SELECT allocation, node, key, amount * ms AS quantity FROM transferred
+            UNION ALL
+            SELECT allocation, node, key, -amount * started AS quantity FROM running
         )
         GROUP BY allocation, node, key
     ),
-    -- What the ranges say of all transfers, without the starts of what is under way.
-    booked AS (
-        SELECT key, hour_no, sum(risen) AS risen, sum(quantity) AS quantity
-        FROM (
-            SELECT
-                booked.1 AS key,
-                intDiv(toInt64(toUnixTimestamp(booked.2)), 3600) AS hour_no,
-                toInt256(booked.3) AS risen,
-                toInt256(booked.4) AS quantity
-            FROM ledger_ranges
-            ARRAY JOIN allocated AS booked
-            WHERE state = 'applied'
-            UNION ALL
-            SELECT
-                key,
-                intDiv(ms, 3600000) AS hour_no,
-                -amount AS risen,
-                -amount * ((hour_no + 1) * 3600000 - ms) AS quantity
-            FROM transferred
-            WHERE is_under_way
-        )
-        GROUP BY key, hour_no
-    ),
-    every_hour AS (
-        SELECT key, hour_no, sum(risen) AS risen, sum(quantity) AS quantity
-        FROM (
-            SELECT key, hour_no, risen, quantity FROM booked
-            UNION ALL
-            SELECT
-                key,
-                arrayJoin(range(min(hour_no), max(hour_no) + 1)) AS hour_no,
-                toInt256(0) AS risen,
-                toInt256(0) AS quantity
-            FROM booked
-            GROUP BY key
-        )
-        GROUP BY key, hour_no
-    ),
-    -- The integral over an hour is what was allocated before it, times its length, and what has changed in it.
     integrals AS (
-        SELECT key, hour_no, (sum(risen) OVER w - risen) * 3600000 + quantity AS quantity
-        FROM every_hour
-        WINDOW w AS (PARTITION BY key ORDER BY hour_no ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+        SELECT toString(resource) AS key, hour, sum(allocated) AS quantity FROM cluster_slices GROUP BY key, hour
+    ),
+    used AS (
+        SELECT toString(tenant) AS tenant, job_set, toString(resource) AS key, hour, toInt256(quantity) AS quantity
+        FROM usage_hourly
+        UNION ALL
+        SELECT tenant, job_set, resource AS key, hour, toInt256(quantity) AS quantity FROM running_usage
+    ),
+    ran AS (
+        SELECT tenant, job_set, key, quantity FROM billed
+        UNION ALL
+        SELECT tenant, job_set, key, amount * greatest(0, toUnixTimestamp64Milli(until) - started) AS quantity FROM running
     ),
     total_differences AS (
         SELECT key, sum(quantity) AS difference
-        FROM (
-            SELECT key, quantity FROM integrals
-            UNION ALL
-            SELECT key, -quantity AS quantity FROM billed
-        )
+        FROM (SELECT key, quantity FROM integrals UNION ALL SELECT key, -quantity AS quantity FROM ran)
         GROUP BY key
     ),
     hour_differences AS (
-        SELECT key, hour_no, sum(quantity) AS difference
-        FROM (
-            SELECT key, hour_no, quantity FROM integrals
-            UNION ALL
-            SELECT
-                toString(resource) AS key,
-                intDiv(toInt64(toUnixTimestamp(hour)), 3600) AS hour_no,
-                -toInt256(quantity) AS quantity
-            FROM usage_hourly
-        )
-        GROUP BY key, hour_no
+        SELECT key, hour, sum(quantity) AS difference
+        FROM (SELECT key, hour, quantity FROM integrals UNION ALL SELECT key, hour, -quantity AS quantity FROM used)
+        GROUP BY key, hour
     ),
     tenant_differences AS (
         SELECT key, sum(quantity) AS difference
         FROM (
-            SELECT tenant, job_set, key, quantity FROM billed
+            SELECT tenant, job_set, key, quantity FROM ran
             UNION ALL
-            SELECT tenant, job_set, toString(resource) AS key, -toInt256(quantity) AS quantity FROM usage_hourly
+            SELECT tenant, job_set, key, -quantity AS quantity FROM used
         )
         GROUP BY tenant, job_set, key
+    ),
+    cluster_differences AS (
+        SELECT key, account.1 AS name, sum(account.2) AS difference
+        FROM (
+            SELECT
+                resource AS key,
+                [
+                    ('allocated', allocated * ms), ('reserved', reserved * ms), ('idle', idle * ms),
+                    ('cordoned', cordoned * ms), ('unavailable', unavailable * ms)
+                ] AS accounts
+            FROM segments
+            UNION ALL
+            SELECT
+                if(startsWith(resource, 'gpu'), 'gpu', resource) AS key,
+                [
+                    ('allocated', -allocated), ('reserved', -reserved), ('idle', -idle), ('cordoned', -cordoned),
+                    ('unavailable', -unavailable)
+                ] AS accounts
+            FROM cluster_slices
+        )
+        ARRAY JOIN accounts AS account
+        GROUP BY key, name
     )
 SELECT kind, resource, toUInt256(error) AS error
 FROM (
     SELECT 'unbalanced' AS kind, resource,
-        sum(abs(capacity - allocated - reserved - idle - unavailable) * ms) AS error
+        sum(abs(capacity - allocated - reserved - idle - cordoned - unavailable) * check_ms) AS error
     FROM segments GROUP BY resource
     UNION ALL
     SELECT 'overdrawn' AS kind, resource,
-        sum((greatest(-allocated, 0) + greatest(-reserved, 0) + greatest(-idle, 0) + greatest(-unavailable, 0)) * ms)
-            AS error
+        sum((greatest(-allocated, 0) + greatest(-reserved, 0) + greatest(-idle, 0) + greatest(-cordoned, 0)
+            + greatest(-unavailable, 0)) * check_ms) AS error
     FROM segments GROUP BY resource
     UNION ALL
     SELECT 'runs' AS kind, key AS resource, sum(abs(difference)) AS error
@@ -338,6 +626,8 @@ FROM (
     SELECT 'hours' AS kind, key AS resource, sum(abs(difference)) AS error FROM hour_differences GROUP BY resource
     UNION ALL
     SELECT 'tenants' AS kind, key AS resource, sum(abs(difference)) AS error FROM tenant_differences GROUP BY resource
+    UNION ALL
+    SELECT 'clusters' AS kind, key AS resource, sum(abs(difference)) AS error FROM cluster_differences GROUP BY resource
     UNION ALL
     SELECT 'rows' AS kind, resource, error FROM range_differences
 );

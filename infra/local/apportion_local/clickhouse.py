@@ -16,7 +16,7 @@ DATABASE = "apportion"
 MEMORY_BYTES_MAX = 1_500_000_000
 
 # What an owner of tables needs: no engine that reaches files or other machines, and none of the sources.
-ENGINE_GRANTS = ["TABLE ENGINE ON MergeTree", "TABLE ENGINE ON SummingMergeTree"]
+ENGINE_GRANTS = [f"TABLE ENGINE ON {kind}MergeTree" for kind in ("", "Aggregating", "Collapsing", "Replacing")]
 # How full the disk is, and what of its tables was found broken.
 STATE_GRANTS = ["SELECT(free_space, total_space) ON system.disks",
                 "SELECT(database, table, name, reason) ON system.detached_parts"]

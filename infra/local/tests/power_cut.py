@@ -14,7 +14,8 @@ PAGE = 4096
 # Of a kernel that ends processes.
 END_S = 30
 RANGES = "ledger_ranges"
-TABLES = (RANGES, "allocation_intervals", "node_transfers", "node_capacities", "rates", "usage_hourly")
+TABLES = (RANGES, "allocation_intervals", "running_allocations", "node_transfers", "node_capacities", "rates", "usage_hourly",
+          "capacity_hourly")
 
 
 class Synced:

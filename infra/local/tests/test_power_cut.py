@@ -291,14 +291,13 @@ class PowerCut(unittest.TestCase):
             elif kind == "allocation_started":
                 begun[said.allocation] = said.at_ms
             elif kind in ("allocation_ended", "allocation_requeued") and said.allocation in begun:
-                runs.append({"tenant": TENANT, "started_ms": begun.pop(said.allocation), "ended_ms": said.at_ms,
+                runs.append({"tenant": TENANT, "job_set": "", "started_ms": begun.pop(said.allocation), "ended_ms": said.at_ms,
                              "gpu_model": "", "cpu_milli": CPU_MILLI, "memory_bytes": MEMORY_BYTES, "gpu_milli": 0})
         for operation in self.client.requests:
             self.assertEqual(asked[operation], 1, operation)
-        quantities = check_bill.usage(runs)
         prices = {resource: [(0, micro)] for resource, micro in UP_RATES.items()}
-        expected = {key: (quantity, check_bill.line_micro(quantity, key[2], check_bill.price(prices, key[2], key[1])))
-                    for key, quantity in quantities.items() if quantity}
+        expected = {(tenant, hour, resource): (quantity, check_bill.line_micro(quantity, resource, micro))
+                    for (tenant, hour, resource, _, micro), quantity in check_bill.usage(runs, prices).items() if quantity}
         billed = self.clickhouse("SELECT tenant, intDiv(toUnixTimestamp(hour), 3600), resource, quantity, amount_micro "
                                  "FROM chargeback_hourly WHERE quantity != 0")
         self.assertEqual({(tenant, int(hour), resource): (int(quantity), int(amount))

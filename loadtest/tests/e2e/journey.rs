@@ -52,16 +52,16 @@ fn kind(event: &TenantEvent) -> &'static str {
 fn charge(
     amounts: [(&'static str, u64); 3],
     (from, to): (i64, i64),
-) -> BTreeMap<(i64, String), (u128, u128)> {
+) -> BTreeMap<(i64, String), (i128, i128)> {
     let mut lines = BTreeMap::new();
     let mut hour = from - from.rem_euclid(HOUR_MS);
     while hour < to {
-        let ms = (to.min(hour + HOUR_MS) - from.max(hour)) as u128;
+        let ms = (to.min(hour + HOUR_MS) - from.max(hour)) as i128;
         for ((resource, amount), (_, rate)) in amounts.into_iter().zip(RATES) {
-            let per_unit: u128 = if resource == "memory" { 1 << 30 } else { 1000 };
-            let per_hour = per_unit * HOUR_MS as u128;
-            let quantity = u128::from(amount) * ms;
-            let micro = (quantity * rate as u128 + per_hour / 2) / per_hour;
+            let per_unit: i128 = if resource == "memory" { 1 << 30 } else { 1000 };
+            let per_hour = per_unit * i128::from(HOUR_MS);
+            let quantity = i128::from(amount) * ms;
+            let micro = (quantity * rate as i128 + per_hour / 2) / per_hour;
             let resource = match resource {
                 "gpu" => format!("gpu:{MODEL}"),
                 other => other.to_owned(),
@@ -278,7 +278,7 @@ async fn in_clickhouse(suite: &Suite, allocation: &str, run: (i64, i64)) -> Outc
         .collect();
     assert_eq!(found, expected);
     assert!(expected.values().all(|(_, micro)| *micro > 0));
-    let bill: u128 = store
+    let bill: i128 = store
         .monthly_bill()
         .await?
         .iter()

@@ -100,6 +100,7 @@ pub enum Verb {
     SetReservation,
     SetBudget,
     SetNode,
+    ClosePeriod,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -412,6 +413,7 @@ impl Verb {
             SettingFact::ReservationSet(_) => Self::SetReservation,
             SettingFact::BudgetSet(_) => Self::SetBudget,
             SettingFact::NodeSet(_) => Self::SetNode,
+            SettingFact::PeriodClosed(_) => Self::ClosePeriod,
         }
     }
 
@@ -437,6 +439,7 @@ impl Verb {
             Self::SetReservation => "set_reservation",
             Self::SetBudget => "set_budget",
             Self::SetNode => "set_node",
+            Self::ClosePeriod => "close_period",
         }
     }
 }

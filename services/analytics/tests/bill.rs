@@ -4,7 +4,7 @@ mod common;
 
 use analytics::store::Conservation;
 use common::{Database, Journal, Outcome, token};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use vocab::{HOUR_MS, Millis};
 
 /// 2026-11-01 00:00 UTC.
@@ -46,21 +46,24 @@ fn runs(count: u64) -> Vec<Run> {
         .collect()
 }
 
-const RATES: [(&str, u64, i64, u64); 6] = [
+const RATES: [(&str, u64, i64, u64); 8] = [
     ("cpu", 31_007, 0, 1),
-    ("cpu", 40_001, NOVEMBER, 1),
+    ("cpu", 40_001, NOVEMBER, 2),
     // A correction of the same moment: the higher version counts.
-    ("cpu", 39_989, NOVEMBER, 2),
+    ("cpu", 39_989, NOVEMBER, 3),
+    // Within an hour.
+    ("cpu", 35_003, NOVEMBER + 5 * HOUR_MS + 1_234_567, 4),
     ("memory", 4_099, NOVEMBER - HOUR_MS, 1),
     ("gpu", 2_500_003, 0, 1),
-    ("gpu:V100", 3_100_019, NOVEMBER + HOUR_MS, 1),
+    ("gpu", 2_600_009, NOVEMBER + 1, 2),
+    ("gpu:V100", 3_100_019, NOVEMBER + HOUR_MS + 3, 1),
 ];
 
-fn rate(resource: &str, hour: i64) -> Option<u64> {
+fn rate(resource: &str, at: i64) -> Option<u64> {
     let newest = |key: &str| {
         RATES
             .iter()
-            .filter(|(of, _, from, _)| *of == key && *from <= hour)
+            .filter(|(of, _, from, _)| *of == key && *from <= at)
             .max_by_key(|(_, _, from, version)| (*from, *version))
             .map(|(_, micro, ..)| *micro)
     };
@@ -68,14 +71,20 @@ fn rate(resource: &str, hour: i64) -> Option<u64> {
     newest(resource).or_else(|| newest(kind))
 }
 
-type Lines = BTreeMap<(String, i64, String), u128>;
+/// By tenant, hour, resource and price.
+type Lines = BTreeMap<(String, i64, String, Option<u64>), i128>;
 
 fn expected_lines(runs: &[Run]) -> Lines {
     let mut lines = Lines::new();
     for run in runs {
-        let mut hour = run.from - run.from.rem_euclid(HOUR_MS);
-        while hour < run.to {
-            let ms = (run.to.min(hour + HOUR_MS) - run.from.max(hour)) as u128;
+        // Every moment at which anything may change for anybody.
+        let hours = (run.from / HOUR_MS + 1..=run.to / HOUR_MS).map(|hour| hour * HOUR_MS);
+        let rates = RATES.iter().map(|(_, _, from, _)| *from);
+        let mut moments: Vec<i64> = hours.chain(rates).chain([run.from, run.to]).collect();
+        moments.retain(|at| (run.from..=run.to).contains(at));
+        moments.sort_unstable();
+        for pair in moments.windows(2) {
+            let (at, ms) = (pair[0], pair[1] - pair[0]);
             let (cpu, memory, gpu) = run.amounts;
             let used = [
                 ("cpu", cpu),
@@ -83,23 +92,23 @@ fn expected_lines(runs: &[Run]) -> Lines {
                 ("gpu:V100", u64::from(gpu)),
             ];
             for (resource, amount) in used {
-                if amount > 0 {
-                    let key = (format!("t{}", run.tenant), hour, resource.to_owned());
-                    *lines.entry(key).or_default() += u128::from(amount) * ms;
+                if amount > 0 && ms > 0 {
+                    let (tenant, hour) = (format!("t{}", run.tenant), at / HOUR_MS * HOUR_MS);
+                    let key = (tenant, hour, resource.to_owned(), rate(resource, at));
+                    *lines.entry(key).or_default() += i128::from(amount) * i128::from(ms);
                 }
             }
-            hour += HOUR_MS;
         }
     }
     lines
 }
 
 /// Half up, by adding the half before the division.
-fn amount(resource: &str, hour: i64, quantity: u128) -> u128 {
-    let unit: u128 = if resource == "memory" { 1 << 30 } else { 1000 };
-    let per_hour = unit * HOUR_MS as u128;
-    let micro = rate(resource, hour).unwrap_or(0);
-    (quantity * u128::from(micro) + per_hour / 2) / per_hour
+fn amount(resource: &str, micro: u64, quantity: i128) -> i128 {
+    let unit: i128 = if resource == "memory" { 1 << 30 } else { 1000 };
+    let per_hour = unit * i128::from(HOUR_MS);
+    let rounded = (quantity.abs() * i128::from(micro) + per_hour / 2) / per_hour;
+    rounded * quantity.signum()
 }
 
 /// Applied whenever so many runs have started or ended.
@@ -110,7 +119,7 @@ async fn filled(
     let (database, store) = Database::store().await?;
     let mut journal = Journal::default();
     for no in 0..runs.len() {
-        journal.node(0, &format!("n{no}"), Some("V100"));
+        journal.node(NOVEMBER - 3 * HOUR_MS, &format!("n{no}"), Some("V100"));
     }
     for (resource, micro, from, version) in RATES {
         journal.rate(resource, micro, from, version);
@@ -144,14 +153,14 @@ async fn the_bill_equals_an_independent_sum() -> Outcome {
     let runs = runs(300);
     let (database, store) = filled(&runs, 97).await?;
     let lines = expected_lines(&runs);
-    let mut months: BTreeMap<(String, String, String), u128> = BTreeMap::new();
+    let mut months: BTreeMap<(String, String, String), i128> = BTreeMap::new();
     let mut found = Lines::new();
     for tenant in ["t0", "t1", "t2"] {
         let all = (Millis(0), Millis(i64::MAX));
         for line in store.tenant_usage(&token(tenant), all).await? {
             let (hour, resource) = (line.hour_ms, line.resource);
-            assert_eq!(line.has_rate, rate(&resource, hour).is_some());
-            assert_eq!(line.amount_micro, amount(&resource, hour, line.quantity));
+            let micro = line.micro_per_unit_hour;
+            assert_eq!(line.amount_micro, amount(&resource, micro, line.quantity));
             let month = if hour < NOVEMBER {
                 "2026-10"
             } else {
@@ -159,11 +168,17 @@ async fn the_bill_equals_an_independent_sum() -> Outcome {
             };
             let key = (tenant.to_owned(), month.to_owned(), resource.clone());
             *months.entry(key).or_default() += line.amount_micro;
-            found.insert((tenant.to_owned(), hour, resource), line.quantity);
+            let key = (
+                tenant.to_owned(),
+                hour,
+                resource,
+                line.has_rate.then_some(micro),
+            );
+            found.insert(key, line.quantity);
         }
     }
     assert_eq!(found, lines);
-    let bill: BTreeMap<(String, String, String), u128> = store
+    let bill: BTreeMap<(String, String, String), i128> = store
         .monthly_bill()
         .await?
         .into_iter()
@@ -171,14 +186,12 @@ async fn the_bill_equals_an_independent_sum() -> Outcome {
         .collect();
     assert_eq!(bill, months);
     assert!(bill.values().all(|micro| *micro > 0));
-    let unrated = lines
-        .keys()
-        .filter(|(_, hour, of)| rate(of, *hour).is_none());
+    let unrated = lines.keys().filter(|(.., price)| price.is_none());
     assert_eq!(
         database.count("unrated_usage").await?,
         unrated.count() as u64
     );
-    let hours: std::collections::BTreeSet<_> = lines.keys().map(|(t, hour, _)| (t, hour)).collect();
+    let hours: BTreeSet<_> = lines.keys().map(|(t, hour, ..)| (t, hour)).collect();
     assert_eq!(store.hours_billed().await?, hours.len() as u64);
     let conservation = store.conservation().await?;
     assert_eq!(
@@ -200,7 +213,7 @@ fn kinds(conservation: &Conservation) -> Vec<&str> {
 #[tokio::test]
 async fn damage_is_found() -> Outcome {
     // What is done to the tables, and the kinds of error that must be among those found.
-    let table: [(&str, &[&str]); 19] = [
+    let table: [(&str, &[&str]); 21] = [
         (
             "DELETE FROM allocation_intervals WHERE lsn = (SELECT max(lsn) FROM allocation_intervals WHERE whole)",
             &["rows", "runs", "tenants"],
@@ -241,25 +254,21 @@ async fn damage_is_found() -> Outcome {
         ),
         // The totals stay, the hours do not.
         (
-            "INSERT INTO usage_hourly SELECT tenant, job_set, hour + toIntervalHour(n), resource,
-                 if(n = 0, -quantity, quantity), if(n = 0, -ms, ms)
-             FROM (SELECT tenant, job_set, hour, resource, sum(quantity) AS quantity, sum(ms) AS ms
-                   FROM usage_hourly GROUP BY tenant, job_set, hour, resource LIMIT 1)
-             ARRAY JOIN [0, 1] AS n",
+            "INSERT INTO usage_hourly SELECT * REPLACE (
+                 hour + toIntervalHour(n) AS hour, if(n = 0, -quantity, quantity) AS quantity, if(n = 0, -ms, ms) AS ms)
+             FROM (SELECT * FROM usage_hourly WHERE ms > 0 LIMIT 1) ARRAY JOIN [0, 1] AS n",
             &["hours"],
         ),
         // The other tenant pays.
         (
-            "INSERT INTO usage_hourly SELECT if(n = 0, tenant, 'other'), job_set, hour, resource,
-                 if(n = 0, -quantity, quantity), if(n = 0, -ms, ms)
-             FROM (SELECT tenant, job_set, hour, resource, sum(quantity) AS quantity, sum(ms) AS ms
-                   FROM usage_hourly GROUP BY tenant, job_set, hour, resource LIMIT 1)
-             ARRAY JOIN [0, 1] AS n",
+            "INSERT INTO usage_hourly SELECT * REPLACE (
+                 if(n = 0, tenant, 'other') AS tenant, if(n = 0, -quantity, quantity) AS quantity, if(n = 0, -ms, ms) AS ms)
+             FROM (SELECT * FROM usage_hourly WHERE ms > 0 LIMIT 1) ARRAY JOIN [0, 1] AS n",
             &["tenants"],
         ),
         (
             "DELETE FROM node_transfers WHERE node = 'n0' AND from_account = 'outside'",
-            &["overdrawn", "rows", "unbalanced"],
+            &["clusters", "overdrawn", "rows", "unbalanced"],
         ),
         (
             "DELETE FROM node_transfers WHERE lsn = (SELECT min(lsn) FROM node_transfers WHERE to_account = 'allocated')",
@@ -282,12 +291,21 @@ async fn damage_is_found() -> Outcome {
         ),
         (
             "DELETE FROM ledger_ranges WHERE to_lsn = (SELECT max(to_lsn) FROM ledger_ranges)",
-            &["hours", "rows", "runs"],
+            &["rows"],
         ),
         (
-            "ALTER TABLE ledger_ranges UPDATE allocated = [] WHERE to_lsn = (SELECT max(to_lsn) FROM ledger_ranges)
-             SETTINGS mutations_sync = 1",
-            &["hours", "runs"],
+            "INSERT INTO capacity_hourly SELECT * REPLACE (-risen AS risen, -moment AS moment, -transfers AS transfers)
+             FROM capacity_hourly WHERE account = 'allocated' LIMIT 1",
+            &["clusters", "hours", "rows", "runs"],
+        ),
+        (
+            "INSERT INTO capacity_hourly SELECT * REPLACE (-risen AS risen, -moment AS moment, 0 AS transfers)
+             FROM capacity_hourly WHERE account = 'idle' LIMIT 1",
+            &["clusters"],
+        ),
+        (
+            "INSERT INTO running_allocations SELECT * REPLACE (-sign AS sign) FROM running_allocations WHERE sign = 1 LIMIT 1",
+            &["hours", "rows", "runs", "tenants"],
         ),
     ];
     let runs = runs(12);
@@ -311,7 +329,7 @@ async fn damage_is_found() -> Outcome {
 async fn what_still_runs_is_booked_and_not_billed() -> Outcome {
     let (database, store) = Database::store().await?;
     let mut journal = Journal::default();
-    journal.node(0, "n1", Some("V100"));
+    journal.node(NOVEMBER - 5, "n1", Some("V100"));
     journal.start(1, "t1", "n1", (1000, 1 << 30, 500), NOVEMBER);
     journal.start(2, "t1", "n1", (1000, 1 << 30, 500), NOVEMBER + 5);
     journal.end(2, NOVEMBER + 7);
@@ -330,7 +348,7 @@ async fn what_still_runs_is_booked_and_not_billed() -> Outcome {
     assert_eq!(
         segments,
         [
-            (0, Some(at(0)), 0, 64_000, 64_000),
+            (at(-5), Some(at(0)), 0, 64_000, 64_000),
             (at(0), Some(at(5)), 1000, 63_000, 64_000),
             (at(5), Some(at(7)), 2000, 62_000, 64_000),
             (at(7), None, 1000, 63_000, 64_000),
@@ -343,8 +361,8 @@ async fn what_still_runs_is_booked_and_not_billed() -> Outcome {
 async fn every_run_of_an_allocation_is_billed_and_the_last_may_be_under_way() -> Outcome {
     let (database, store) = Database::store().await?;
     let mut journal = Journal::default();
-    journal.node(0, "n1", Some("V100"));
-    journal.node(0, "n2", Some("V100"));
+    journal.node(NOVEMBER - 5, "n1", Some("V100"));
+    journal.node(NOVEMBER - 5, "n2", Some("V100"));
     journal.start(1, "t1", "n1", (1000, 1 << 30, 500), NOVEMBER);
     // Twice on the same node, across an hour, then on another.
     let starts = [("n1", NOVEMBER + 7), ("n2", NOVEMBER + HOUR_MS + 20)];
@@ -362,19 +380,19 @@ async fn every_run_of_an_allocation_is_billed_and_the_last_may_be_under_way() ->
     let lines = store
         .tenant_usage(&token("t1"), (Millis(0), Millis(i64::MAX)))
         .await?;
-    let cpu: Vec<u128> = lines
+    let cpu: Vec<i128> = lines
         .iter()
         .filter(|line| line.resource == "cpu")
         .map(|line| line.quantity / 1000)
         .collect();
-    assert_eq!(cpu, [5 + HOUR_MS as u128 - 7, 18 + 5]);
+    assert_eq!(cpu, [5 + i128::from(HOUR_MS) - 7, 18 + 5]);
     assert_eq!(kinds(&store.conservation().await?), Vec::<&str>::new());
     // A former run's bill is missed though the allocation runs on.
     database
         .execute("DELETE FROM allocation_intervals WHERE lsn = (SELECT min(lsn) FROM allocation_intervals)")
         .await?;
     let found = kinds(&store.conservation().await?).join(" ");
-    assert_eq!(found, "rows runs tenants");
+    assert_eq!(found, "clusters rows runs tenants");
     database.drop().await
 }
 
@@ -382,7 +400,7 @@ async fn every_run_of_an_allocation_is_billed_and_the_last_may_be_under_way() ->
 async fn a_year_of_hours_in_one_run_and_the_largest_amounts() -> Outcome {
     let (database, store) = Database::store().await?;
     let mut journal = Journal::default();
-    journal.node(0, "n1", Some("V100"));
+    journal.node(NOVEMBER - 5, "n1", Some("V100"));
     journal.rate("memory", u64::MAX, 0, 1);
     let year = 365 * 24 * HOUR_MS;
     for allocation in 1..=60 {
@@ -394,22 +412,22 @@ async fn a_year_of_hours_in_one_run_and_the_largest_amounts() -> Outcome {
         journal.end(allocation, NOVEMBER + year + allocation as i64);
     }
     store.apply(&journal.batch()).await?;
-    let memory: u128 = database
+    let memory: i128 = database
         .client
         .query("SELECT sum(quantity) FROM usage_hourly WHERE resource = 'memory'")
         .fetch_one()
         .await?;
-    assert_eq!(memory, 60 * (1u128 << 50) * year as u128);
+    assert_eq!(memory, 60 * (1i128 << 50) * i128::from(year));
     let conservation = store.conservation().await?;
     // The node never had that much memory, and the check says so; everything else adds up.
     assert_eq!(kinds(&conservation), ["overdrawn"]);
     let bill = store.monthly_bill().await?;
-    let micro: u128 = bill
+    let micro: i128 = bill
         .iter()
         .filter(|line| line.resource == "memory")
         .map(|line| line.amount_micro)
         .sum();
-    let exact = 60 * (1u128 << 20) * (year / HOUR_MS) as u128 * u128::from(u64::MAX);
+    let exact = 60 * (1i128 << 20) * i128::from(year / HOUR_MS) * i128::from(u64::MAX);
     assert!(micro.abs_diff(exact) <= 366 * 24, "{micro} {exact}");
     database.drop().await
 }

@@ -34,12 +34,12 @@ async fn check(database: &Database, store: &Store, to: Lsn) -> Outcome {
     assert_eq!(resume, through);
     assert_eq!(database.count("allocation_intervals").await?, 5);
     assert_eq!(database.count("rates").await?, 1);
-    let ms: u64 = database
+    let ms: i64 = database
         .client
         .query("SELECT sum(ms) FROM usage_hourly WHERE resource = 'cpu'")
         .fetch_one()
         .await?;
-    assert_eq!(ms, (1 + 2 + 3 + 4 + 5) * HOUR_MS as u64);
+    assert_eq!(ms, (1 + 2 + 3 + 4 + 5) * HOUR_MS);
     let conservation = store.conservation().await?;
     assert_eq!(
         conservation.conservation_error_ms(),
@@ -122,7 +122,9 @@ async fn merged_parts_and_a_restarted_table_keep_their_tokens() -> Outcome {
         database
             .execute(&format!("OPTIMIZE TABLE {table} FINAL"))
             .await?;
-        database.execute(&format!("DETACH TABLE {table}")).await?;
+        database
+            .execute(&format!("DETACH TABLE {table} SYNC"))
+            .await?;
         database.execute(&format!("ATTACH TABLE {table}")).await?;
     }
     let rows = Rows::of(CELL, &batch.changes);
@@ -193,7 +195,7 @@ async fn equal_use_in_two_batches_counts_twice() -> Outcome {
         journal.end(allocation, 30);
         store.apply(&journal.batch()).await?;
     }
-    let ms: u64 = database
+    let ms: i64 = database
         .client
         .query("SELECT sum(ms) FROM usage_hourly WHERE resource = 'cpu'")
         .fetch_one()
@@ -289,7 +291,9 @@ async fn lose(database: &Database, table: &str, rows: &str) -> Outcome {
         .fetch_all()
         .await?;
     assert!(!paths.is_empty(), "{table}: {rows}");
-    database.execute(&format!("DETACH TABLE {table}")).await?;
+    database
+        .execute(&format!("DETACH TABLE {table} SYNC"))
+        .await?;
     for path in paths {
         std::fs::remove_dir_all(path)?;
     }

@@ -120,12 +120,12 @@ async fn killed_again_and_again_every_run_is_billed_once() -> Outcome {
     }
     assert!(lives > 10, "{lives} lives");
     assert_eq!(database.count("allocation_intervals").await?, runs);
-    let ms: u64 = database
+    let ms: i64 = database
         .client
         .query("SELECT sum(ms) FROM usage_hourly WHERE resource = 'gpu:V100'")
         .fetch_one()
         .await?;
-    assert_eq!(ms, runs * (HOUR_MS as u64 + 1));
+    assert_eq!(ms, runs as i64 * (HOUR_MS + 1));
     let conservation = store.conservation().await?;
     assert_eq!(conservation.through, pen.end);
     assert_eq!(
@@ -146,6 +146,9 @@ async fn content(database: &Database) -> Result<String, Box<dyn Error>> {
         "* FROM node_segments",
         "* FROM node_capacities",
         "* FROM rates",
+        "* FROM running_usage",
+        "* FROM cluster_hourly",
+        "* FROM reconciliation",
         "* FROM chargeback_hourly",
         "max(to_lsn) FROM ledger_ranges WHERE state = 'applied'",
         "* FROM conservation WHERE error != 0",
@@ -190,6 +193,7 @@ async fn a_lost_part_of_any_table_is_noticed_and_made_again() -> Outcome {
         "node_capacities",
         "rates",
         "usage_hourly",
+        "capacity_hourly",
     ] {
         let newest: String = database
             .client

@@ -63,8 +63,8 @@ async fn what_is_missing_is_named_and_made() -> Outcome {
     missing("DROP TABLE rates", "rates: table missing").await?;
     missing(
         "DROP VIEW unrated_usage",
-        "unrated_usage: view missing, expected SELECT tenant, hour, resource, quantity, ms FROM chargeback_hourly WHERE \
-         has_rate = 0",
+        "unrated_usage: view missing, expected SELECT tenant, hour, resource, sum(quantity) AS quantity, sum(ms) AS ms \
+         FROM chargeback_hourly WHERE has_rate = 0 GROUP BY tenant, hour, resource",
     )
     .await?;
     missing(
@@ -157,14 +157,14 @@ async fn what_is_otherwise_is_named() -> Outcome {
 /// The same columns and comments, and another engine, partition, key and order.
 #[tokio::test]
 async fn another_engine_or_key_is_named() -> Outcome {
-    let other = "CREATE TABLE rates AS before ENGINE = SummingMergeTree(micro_per_unit_hour) PARTITION BY version PRIMARY KEY resource
+    let other = "CREATE TABLE rates AS before ENGINE = ReplacingMergeTree(micro_per_unit_hour) PARTITION BY version PRIMARY KEY resource
                  ORDER BY (resource, version) SETTINGS non_replicated_deduplication_window = 10000,
                  max_suspicious_broken_parts = 1000000 COMMENT 'Prices.'";
     stays(
         &["RENAME TABLE rates TO before", other, "DROP TABLE before"],
         &[
-            "rates: engine different, expected MergeTree, found SummingMergeTree(micro_per_unit_hour)",
-            "rates: order_by different, expected resource, effective_from, version, found resource, version",
+            "rates: engine different, expected MergeTree, found ReplacingMergeTree(micro_per_unit_hour)",
+            "rates: order_by different, expected resource, applied_from, version, found resource, version",
             "rates: partition_by extra, found version",
             "rates: primary_key extra, found resource",
         ],
@@ -177,8 +177,8 @@ async fn another_text_of_a_view_is_named() -> Outcome {
     stays(
         &["CREATE OR REPLACE VIEW unrated_usage AS SELECT tenant FROM chargeback_hourly"],
         &[
-            "unrated_usage: view different, expected SELECT tenant, hour, resource, quantity, ms FROM chargeback_hourly \
-             WHERE has_rate = 0, found SELECT tenant FROM chargeback_hourly",
+            "unrated_usage: view different, expected SELECT tenant, hour, resource, sum(quantity) AS quantity, sum(ms) AS ms \
+             FROM chargeback_hourly WHERE has_rate = 0 GROUP BY tenant, hour, resource, found SELECT tenant FROM chargeback_hourly",
         ],
     )
     .await
@@ -233,7 +233,8 @@ async fn rows_stay_unless_they_lack_what_only_the_ledger_knows() -> Outcome {
     database.drop().await
 }
 
-/// Its books were a table of entries, and a view wrote the hours.
+/// It had no running allocations, and its hours were by job set; the one before had a table of entries, and a view that wrote
+/// the hours.
 #[tokio::test]
 async fn the_tables_of_the_version_before_are_made_anew() -> Outcome {
     let (database, store) = Database::store().await?;
@@ -249,7 +250,12 @@ async fn the_tables_of_the_version_before_are_made_anew() -> Outcome {
         "INSERT INTO node_entries VALUES (1, 'idle')",
         "ALTER TABLE allocation_intervals DROP COLUMN whole, DROP COLUMN placed_at, DROP COLUMN released_at",
         "ALTER TABLE ledger_ranges RENAME COLUMN node_transfers TO node_entries, DROP COLUMN node_capacities,
-             DROP COLUMN usage_ms, DROP COLUMN allocated",
+             DROP COLUMN usage_ms, DROP COLUMN clock",
+        "DROP TABLE running_allocations",
+        "DROP TABLE usage_hourly",
+        "CREATE TABLE usage_hourly (tenant LowCardinality(String), job_set String, hour DateTime('UTC'),
+             resource LowCardinality(String), quantity UInt128, ms UInt64)
+             ENGINE = MergeTree ORDER BY (tenant, hour, resource, job_set)",
         "ALTER TABLE rates MODIFY SETTING fsync_after_insert = 1",
         "CREATE MATERIALIZED VIEW usage_hourly_from_intervals TO usage_hourly AS
              SELECT tenant, job_set, toDateTime(started_at, 'UTC') AS hour, 'cpu' AS resource,

@@ -103,8 +103,9 @@ pub fn bytes(text: &str) -> Result<i64, String> {
 }
 
 /// Micro-units as a decimal amount, without rounding.
-pub fn money(micro: u128) -> String {
-    format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000)
+pub fn money(micro: i128) -> String {
+    let (sign, micro) = (if micro < 0 { "-" } else { "" }, micro.unsigned_abs());
+    format!("{sign}{}.{:06}", micro / 1_000_000, micro % 1_000_000)
 }
 
 /// A moment in UTC.
@@ -215,7 +216,7 @@ pub fn unit(resource: &QuotaResource) -> Option<&'static str> {
 /// An amount of a budget.
 pub fn spent(of: &BudgetOf, amount: u128) -> String {
     match of {
-        BudgetOf::Money => money(amount),
+        BudgetOf::Money => money(i128::try_from(amount).unwrap_or(i128::MAX)),
         BudgetOf::Use(kind) => {
             let unit = match kind {
                 ResourceKind::Cpu => "core-hours",

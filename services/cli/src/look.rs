@@ -120,7 +120,7 @@ pub async fn nodes(stack: &Stack) -> Result<(), Failure> {
 }
 
 pub async fn bill(stack: &Stack) -> Result<(), Failure> {
-    let mut totals: BTreeMap<(String, String), u128> = BTreeMap::new();
+    let mut totals: BTreeMap<(String, String), i128> = BTreeMap::new();
     for line in stack::usage(stack)?.monthly_bill().await? {
         println!(
             "{} {:<16} {:<16} {:>20}",

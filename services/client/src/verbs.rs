@@ -2,9 +2,9 @@
 
 use crate::{Client, Failed, NoOutcome, Operation};
 use schemas::v1::{
-    Acquire, AcquireBundle, Applied, Cancel, CancelJobSet, Cancelled, Confirm, Confirmed,
-    CreateResource, JobSetCancelled, LeaseGranted, Outcome, PrioritySet, Reclaim, Reclaimed,
-    Release, Released, ResourceCreated, Revoke, Revoked, SetBudget, SetCordon, SetNode,
+    Acquire, AcquireBundle, Applied, Cancel, CancelJobSet, Cancelled, ClosePeriod, Confirm,
+    Confirmed, CreateResource, JobSetCancelled, LeaseGranted, Outcome, PrioritySet, Reclaim,
+    Reclaimed, Release, Released, ResourceCreated, Revoke, Revoked, SetBudget, SetCordon, SetNode,
     SetPriority, SetPriorityClass, SetQueue, SetQuota, SetRate, SetReservation, SetScheduling,
     SetTenant, Submit, Submitted, outcome::Result as Decided, request::Verb, set_priority::Target,
 };
@@ -52,8 +52,10 @@ verbs! {
     set_quota, SetQuota -> Applied;
     /// Operators only: bounds what an account uses up in every period, or takes that back.
     set_budget, SetBudget -> Applied;
-    /// Operators only: says what a resource costs from an hour on.
+    /// Operators only: says what a resource costs from a moment on.
     set_rate, SetRate -> Applied;
+    /// Operators only: makes the bill of a month final.
+    close_period, ClosePeriod -> Applied;
     /// Operators only: sets all of one queue.
     set_queue, SetQueue -> Applied;
     /// Operators only: sets all of one priority class.

@@ -55,10 +55,12 @@ macro_rules! values {
 
 values! {
     bool: "Bool";
+    i8: "Int8";
     u32: "UInt32";
     u64: "UInt64";
     u128: "UInt128";
     i64: "Int64";
+    i128: "Int128";
     String: "String";
     CompactString: "String";
     &'static str: "String";
@@ -67,11 +69,42 @@ values! {
     Lsn: "UInt64";
     Millis: "DateTime64(3, 'UTC')";
     Seconds: "DateTime('UTC')";
+    Day: "Date";
+    Texts: "Map(String, String)";
+    Sum<i128>: "SimpleAggregateFunction(sum, Int128)";
+    Sum<i64>: "SimpleAggregateFunction(sum, Int64)";
+    Sum<u64>: "SimpleAggregateFunction(sum, UInt64)";
+    Least<Lsn>: "SimpleAggregateFunction(min, UInt64)";
+    Greatest<Lsn>: "SimpleAggregateFunction(max, UInt64)";
 }
 
 /// A moment in whole Unix seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Seconds(pub u32);
+
+/// Days since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Day(pub u16);
+
+/// Texts by their names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Texts(pub Vec<(Token, Token)>);
+
+/// Rows of one key become one, with the sum of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct Sum<N>(pub N);
+
+/// Rows of one key become one, with the least of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct Least<N>(pub N);
+
+/// Rows of one key become one, with the greatest of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct Greatest<N>(pub N);
 
 impl<V: Value> Value for Option<V> {
     const TYPE: &'static str = V::TYPE;
@@ -110,12 +143,16 @@ pub fn ddl(tables: &[&Table]) -> String {
 
 fn create(table: &Table) -> String {
     let columns: Vec<String> = table.columns.iter().map(column).collect();
+    // The server keeps the parentheses around a single column.
+    let order_by = match table.order_by {
+        [single] => (*single).to_owned(),
+        several => format!("({})", several.join(", ")),
+    };
     let mut sql = format!(
-        "CREATE TABLE IF NOT EXISTS {} (\n    {}\n)\nENGINE = {}\nORDER BY ({})",
+        "CREATE TABLE IF NOT EXISTS {} (\n    {}\n)\nENGINE = {}\nORDER BY {order_by}",
         table.name,
         columns.join(",\n    "),
         table.engine,
-        table.order_by.join(", "),
     );
     for (word, text) in [
         ("SETTINGS", table.settings.to_owned()),

@@ -401,7 +401,7 @@ impl Period {
     /// The period that `now` is in: its beginning, and the beginning of the next.
     pub fn around(self, now: Millis) -> (Millis, Millis) {
         const HOUR: i64 = crate::HOUR_MS;
-        const DAY: i64 = 24 * HOUR;
+        const DAY: i64 = crate::DAY_MS;
         let stretch = |length: i64, offset: i64| {
             let from = (now.0 - offset).div_euclid(length) * length + offset;
             (Millis(from), Millis(from + length))
@@ -412,41 +412,11 @@ impl Period {
             // The first of January 1970 was a Thursday.
             Self::Week => stretch(7 * DAY, 4 * DAY),
             Self::Month => {
-                let (year, month) = year_and_month(now.0.div_euclid(DAY));
-                let (next_year, next) = if month == 12 {
-                    (year + 1, 1)
-                } else {
-                    (year, month + 1)
-                };
-                let first = |year, month| Millis(days_before(year, month) * DAY);
-                (first(year, month), first(next_year, next))
+                let month = crate::Month::of(now);
+                (month.begin(), month.end())
             }
         }
     }
-}
-
-/// Days from 1970-01-01 to the first of a month, in the proleptic Gregorian calendar. The year is counted from March, so
-/// that the leap day is its last (H. Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-fn days_before(year: i64, month: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5;
-    let day_of_era = of_era * 365 + of_era / 4 - of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
-
-fn year_and_month(days: i64) -> (i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * of_era + of_era / 4 - of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = of_era + era * 400 + i64::from(month <= 2);
-    (year, month)
 }
 
 /// What an account may use up in every period.

@@ -44,6 +44,12 @@ pub trait Inputs<'a>: Copy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written<By>(Event, PhantomData<By>);
 
+impl<By> Written<By> {
+    pub fn kind(&self) -> EventKind {
+        self.0.kind()
+    }
+}
+
 impl<F: Fact> From<F> for Written<F::By> {
     fn from(fact: F) -> Self {
         Self(fact.into(), PhantomData)
@@ -241,6 +247,7 @@ facts! {
         PriorityRequested = 16,
         ResourceAsked = 17,
         NodeSet in Applied = 18,
+        PeriodClosed in Applied = 19 since 4,
     }
     Quota: QuotaFact {
         QuotaReserved = 20 of allocation,
@@ -327,7 +334,7 @@ mod tests {
             "run_reported",
             Writer::NodeHeartbeat,
         );
-        assert_eq!(EventKind::from_number(19), None);
+        assert_eq!(EventKind::from_number(39), None);
     }
 
     #[test]

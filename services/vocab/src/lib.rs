@@ -55,5 +55,5 @@ pub use spec::{
     AllocationSpec, Dependency, Gang, GpuRequest, QosClass, ResourceKey, ResourceKind, Restart,
     RunLimits,
 };
-pub use time::{HOUR_MS, Millis};
+pub use time::{DAY_MS, HOUR_MS, Millis, Month};
 pub use token::{BadToken, Token};

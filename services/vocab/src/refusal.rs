@@ -86,6 +86,7 @@ rules! {
     NotSupported = 18, "not_supported", false;
     /// `limit` is the current version, `actual` the expected one.
     VersionConflict = 19, "version_conflict", false;
+    /// Rates were of full hours once.
     RateNotOnTheHour = 20, "rate_not_on_the_hour", false;
     ResourceUnknown = 21, "resource_unknown", false;
     PriorityOutOfRange = 22, "priority_out_of_range", false;
@@ -169,6 +170,12 @@ rules! {
     JoinTokenExpired = 68, "join_token_expired", false;
     /// Who spoke for the node before can do so until the moment `limit`; `actual` is now.
     NodeNameHeld = 69, "node_name_held", true;
+    /// The month cannot be closed yet; `limit` is the moment from which on it can be, `actual` now.
+    PeriodNotOver = 70, "period_not_over", true;
+    /// The bill of this time is final. `limit` is the last month that is closed.
+    PeriodClosed = 71, "period_closed", false;
+    /// Months are closed one after the other; `limit` is the one whose turn it is.
+    PeriodOutOfTurn = 72, "period_out_of_turn", false;
 }
 
 impl fmt::Display for Refusal {

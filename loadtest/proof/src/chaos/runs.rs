@@ -123,6 +123,7 @@ fn interval(
     Some(Interval {
         tenant: tenant.to_string(),
         pod: event.name.clone(),
+        job_set: event.job_set.clone(),
         node: placed.node,
         gpu_model: model.map_or("", Token::as_str).to_owned(),
         cpu_milli: ask.cpu_milli,

@@ -280,7 +280,7 @@ impl Checker {
             })
             .collect::<Result<Vec<_>, _>>()?;
         for (at, kind) in &kinds {
-            let newer = matches!(kind, Kind::NodeSuspected(_));
+            let newer = matches!(kind, Kind::NodeSuspected(_) | Kind::PeriodClosed(_));
             let allowed = !newer || at.lsn > self.first_level_through;
             at.rule(allowed, Invariant::Level, || format!("{kind:?}"))?;
         }

@@ -22,7 +22,7 @@ pub struct Standing {
 }
 
 /// Micro-units of the currency by tenant and month (`2024-05`).
-pub type Charges = BTreeMap<String, BTreeMap<String, u128>>;
+pub type Charges = BTreeMap<String, BTreeMap<String, i128>>;
 
 /// The reader's view of ClickHouse.
 pub struct Bill {

@@ -133,9 +133,10 @@ pub fn table(rows: &[Vec<String>]) -> Vec<String> {
 }
 
 /// Micro-units as an amount with two digits, thousands apart.
-pub fn money(micro: u128) -> String {
-    let cents = (micro + 5_000) / 10_000;
-    format!("{}.{:02}", thousands(cents / 100), cents % 100)
+pub fn money(micro: i128) -> String {
+    let cents = (micro.unsigned_abs() + 5_000) / 10_000;
+    let sign = if micro < 0 && cents > 0 { "-" } else { "" };
+    format!("{sign}{}.{:02}", thousands(cents / 100), cents % 100)
 }
 
 pub fn thousands(value: u128) -> String {
@@ -229,6 +230,8 @@ mod tests {
     fn numbers_are_set_for_people() {
         assert_eq!(money(1_234_567_895_000), "1,234,567.90");
         assert_eq!(money(4_999), "0.00");
+        assert_eq!(money(-1_234_567_895_000), "-1,234,567.90");
+        assert_eq!(money(-4_999), "0.00");
         assert_eq!(thousands(1_000), "1,000");
         let rows = [
             vec!["a".to_owned(), "1".to_owned()],

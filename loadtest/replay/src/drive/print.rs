@@ -183,14 +183,14 @@ fn waiting(report: &Report, lines: &mut Vec<String>) {
 
 fn bill(report: &Report, lines: &mut Vec<String>) {
     section("Monthly bill per tenant", lines);
-    let mut sums: BTreeMap<&str, u128> = BTreeMap::new();
+    let mut sums: BTreeMap<&str, i128> = BTreeMap::new();
     for (month, micro) in report.charges_micro.values().flatten() {
         *sums.entry(month).or_default() += micro;
     }
     let months: Vec<&str> = sums.keys().copied().collect();
-    let line = |name: &str, amounts: &dyn Fn(&str) -> u128| {
+    let line = |name: &str, amounts: &dyn Fn(&str) -> i128| {
         let all = months.iter().map(|month| amounts(month));
-        let sum: u128 = all.clone().sum();
+        let sum: i128 = all.clone().sum();
         let cells = all.chain([sum]).map(draw::money);
         std::iter::once(name.to_owned())
             .chain(cells)

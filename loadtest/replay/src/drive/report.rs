@@ -206,8 +206,9 @@ impl Report {
 }
 
 /// Micro-units as a decimal number, exactly.
-pub fn decimal(micro: u128) -> String {
-    format!("{}.{:06}", micro / MICRO, micro % MICRO)
+pub fn decimal(micro: i128) -> String {
+    let (sign, micro) = (if micro < 0 { "-" } else { "" }, micro.unsigned_abs());
+    format!("{sign}{}.{:06}", micro / MICRO, micro % MICRO)
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -240,6 +241,7 @@ pub fn write(
     let header = [
         "tenant",
         "pod",
+        "job_set",
         "node",
         "gpu_model",
         "cpu_milli",
@@ -257,6 +259,7 @@ pub fn write(
             [
                 interval.tenant.clone(),
                 interval.pod.clone(),
+                interval.job_set.clone(),
                 interval.node.clone(),
                 interval.gpu_model.clone(),
                 interval.cpu_milli.to_string(),

@@ -54,6 +54,7 @@ impl Story {
 pub struct Interval {
     pub tenant: String,
     pub pod: String,
+    pub job_set: String,
     pub node: String,
     pub gpu_model: String,
     pub cpu_milli: u64,
@@ -237,6 +238,7 @@ impl Witness {
             intervals.push(Interval {
                 tenant: story.tenant.clone(),
                 pod: story.name.clone(),
+                job_set: pod.job_set().to_owned(),
                 node: placed.node.clone(),
                 gpu_model: models
                     .get(placed.node.as_str())

@@ -47,8 +47,8 @@ use settings::Sets;
 use settings::Settings;
 use std::{collections::BTreeMap, fmt};
 use vocab::{
-    AllocationNo, AllocationSpec, At, EndCause, EventNo, Millis, Operation, Refusal, Rule, Slot,
-    Token, Writer,
+    AllocationNo, AllocationSpec, At, EndCause, EventNo, Millis, Month, Operation, Refusal, Rule,
+    Slot, Token, Writer,
 };
 
 /// Everything that admission knows, folded from the ledger.
@@ -63,6 +63,8 @@ pub struct Admission {
     buckets: BTreeMap<Token, Bucket>,
     /// The latest slots of the tenants' requests, where requests say them.
     slots: BTreeMap<Token, Slot>,
+    /// The last month whose bill is final. It stands last, as states of version 9 and below end without it.
+    closed_through: Option<Month>,
     #[serde(skip)]
     turned: Vec<Turned>,
 }
@@ -82,11 +84,16 @@ impl Decider for Admission {
     type By = vocab::fact::Admission;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 9;
+    const STATE_VERSION: u32 = 10;
 
     fn upgrade(version: u32, state: &[u8]) -> Option<Self> {
-        let mut state: Self = (version == 8).then(|| ledger::decode_state(state))??;
-        state.allocations.live_takes_less(&mut state.room);
+        const NO_MONTH_IS_CLOSED: u8 = 0;
+        let known = (8..=9).contains(&version);
+        let whole = known.then(|| [state, &[NO_MONTH_IS_CLOSED]].concat())?;
+        let mut state: Self = ledger::decode_state(&whole)?;
+        if version == 8 {
+            state.allocations.live_takes_less(&mut state.room);
+        }
         Some(state)
     }
 
@@ -130,6 +137,10 @@ impl Decider for Admission {
             Fact::CordonSet(set) => self.set(set, at),
             Fact::ReservationSet(set) => self.set(set, at),
             Fact::NodeSet(set) => self.set(set, at),
+            Fact::PeriodClosed(set) => {
+                self.closed_through = Some(set.change.month);
+                self.set(set, at)
+            }
             Fact::AllocationRequested(fact) => {
                 self.taken_up(&fact.operation, at);
                 let no = AllocationNo(at.no.0);
@@ -206,6 +217,10 @@ impl Decider for Admission {
             .and_then(|()| match conflict {
                 Some(conflict) => Err(conflict),
                 None => self.accept(&operation, verb, slot, config, draft.now),
+            })
+            .and_then(|event| match draft.allows(event.kind()) {
+                true => Ok(event),
+                false => Err(Refusal::new(Rule::NotSupported, "feature level")),
             });
         match accepted {
             Ok(event) => {

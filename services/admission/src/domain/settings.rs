@@ -4,8 +4,8 @@ use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 use vocab::fact::{
-    Applied, BudgetSet, CordonSet, NodeSet, PriorityClassSet, QueueSet, QuotaSet, RateSet,
-    ReservationSet, SchedulingSet, TenantSet,
+    Applied, BudgetSet, CordonSet, NodeSet, PeriodClosed, PriorityClassSet, QueueSet, QuotaSet,
+    RateSet, ReservationSet, SchedulingSet, TenantSet,
 };
 use vocab::{Account, AdminChange, BudgetOf, QuotaResource, ResourceKey, TenantSettings, Token};
 
@@ -39,6 +39,7 @@ pub(super) enum Setting {
     Cordon(Token),
     Reservation(Token),
     Node(Token),
+    Period,
 }
 
 /// A change of a setting.
@@ -76,6 +77,7 @@ sets! {
     Cordon => CordonSet: |it| Setting::Cordon(it.node.clone()),
     Reservation => ReservationSet: |it| Setting::Reservation(it.reservation.clone()),
     Node => NodeSet: |it| Setting::Node(it.node.clone()),
+    Period => PeriodClosed: |_it| Setting::Period,
 }
 
 impl Settings {

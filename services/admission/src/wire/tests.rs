@@ -183,7 +183,7 @@ fn what_is_not_known_is_refused_as_a_whole() {
             "{verb} {bytes:?}"
         );
     }
-    assert_eq!(refused(40, &[]), Rule::UnknownVerb);
+    assert_eq!(refused(60, &[]), Rule::UnknownVerb);
     assert_eq!(refused(10, &[0xff]), Rule::MalformedMessage);
 }
 

@@ -2,17 +2,28 @@
 
 use super::{
     Outbox,
-    change::{Account, Amounts, Fact, Interval, Moved, Owner},
-    node::{Nodes, transfer},
+    change::{
+        Account, Amounts, Fact, Interval, Moved, Owner, Payer, Preemption, Running, Unplaced, Wait,
+    },
+    meter::transfer,
+    node::Nodes,
 };
-use ledger::IllegalEvent;
+use ledger::{IllegalEvent, Scratch};
 use serde::{Deserialize, Serialize};
-use std::{fmt, sync::Arc};
-use vocab::{AllocationNo, AllocationSpec, EndCause, Millis, Numbered, ResourceKind, Token};
+use std::{collections::BTreeSet, fmt, sync::Arc};
+use vocab::fact::{AllocationPreempted, AllocationRequested};
+use vocab::{AllocationNo, EndCause, Millis, Numbered, ResourceKind, Shared, Token, WaitingReason};
 
 /// What has been requested and has not ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Allocations(Numbered<AllocationNo, Live>);
+pub struct Allocations {
+    live: Numbered<AllocationNo, Live>,
+    #[serde(skip)]
+    payers: Scratch<Shared<Payer>>,
+    /// Those of which the run began in the batch in the making, and is not over.
+    #[serde(skip)]
+    begun: Scratch<BTreeSet<AllocationNo>>,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Live {
@@ -20,6 +31,7 @@ struct Live {
     cpu_milli: u64,
     memory_bytes: u64,
     gpu_milli: u64,
+    wait: Wait,
     stage: Stage,
 }
 
@@ -41,31 +53,62 @@ impl Live {
             gpu_milli: self.gpu_milli.into(),
         }
     }
+
+    /// What runs, and since when.
+    fn running(&self) -> Option<(&Arc<Moved>, Millis)> {
+        match &self.stage {
+            Stage::OnNode {
+                moved,
+                started_at: Some(started_at),
+                ..
+            } => Some((moved, *started_at)),
+            _ => None,
+        }
+    }
 }
 
 impl Allocations {
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.live.len()
     }
 
-    pub fn requested(&mut self, allocation: AllocationNo, tenant: &Token, spec: &AllocationSpec) {
+    pub fn requested(
+        &mut self,
+        allocation: AllocationNo,
+        AllocationRequested { operation, spec }: &AllocationRequested,
+        now: Millis,
+    ) {
+        let payer = Payer::of(&operation.tenant, spec);
         let live = Live {
             of: Owner {
-                tenant: tenant.clone(),
-                job_set: spec.job_set.clone(),
+                payer: self.payers.of(&payer, |payer| Arc::new(payer.clone())),
                 name: spec.name.clone(),
+                operation_id: operation.operation_id.clone(),
+                gang: spec.gang.as_ref().map(|gang| gang.name.clone()),
+                labels: spec.labels.as_slice().into(),
             },
             cpu_milli: spec.amount(ResourceKind::Cpu),
             memory_bytes: spec.amount(ResourceKind::Memory),
             gpu_milli: spec.amount(ResourceKind::Gpu),
+            wait: Wait {
+                attempt: 1,
+                since: now,
+                reason: None,
+            },
             stage: Stage::Requested,
         };
-        self.0.insert(allocation, live);
+        self.live.insert(allocation, live);
     }
 
     /// It will never run. The scheduler may have ended it before quota denied it, so it need not be there.
     pub fn denied(&mut self, allocation: AllocationNo) {
-        self.0.remove(&allocation);
+        self.live.remove(&allocation);
+    }
+
+    pub fn waits(&mut self, allocation: AllocationNo, reason: WaitingReason) {
+        if let Some(live) = self.live.get_mut(&allocation) {
+            live.wait.reason = Some(reason);
+        }
     }
 
     pub fn placed(
@@ -78,7 +121,7 @@ impl Allocations {
         event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let live = self
-            .0
+            .live
             .get_mut(&allocation)
             .filter(|live| live.stage == Stage::Requested)
             .ok_or_else(|| IllegalEvent::new("not waiting for a place", event))?;
@@ -87,7 +130,7 @@ impl Allocations {
             node: node.clone(),
             incarnation,
             amounts: live.amounts(),
-            gpu_model: None,
+            site: Arc::default(),
         };
         live.stage = Stage::OnNode {
             moved: nodes.placed(moved, now, outbox, event)?,
@@ -107,8 +150,9 @@ impl Allocations {
         outbox: &mut Outbox<'_>,
         event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
-        let live = self.0.get_mut(&allocation);
+        let live = self.live.get_mut(&allocation);
         let Some(Live {
+            of,
             stage:
                 Stage::OnNode {
                     moved,
@@ -122,9 +166,35 @@ impl Allocations {
         };
         let at = at.between(*placed_at, now);
         *started_at = Some(at);
+        self.begun.insert(allocation);
         let way = (Account::Reserved, Account::Allocated);
         transfer(outbox, moved, way, at);
+        // Hours that are over have been accrued without it.
+        let accrued_to = outbox.accrued_to();
+        if at < accrued_to {
+            outbox.used(&of.payer, moved, at, accrued_to);
+        }
         Ok(())
+    }
+
+    pub fn preempted(&mut self, fact: &AllocationPreempted, now: Millis, outbox: &mut Outbox<'_>) {
+        let Some(live) = self.live.get(&fact.allocation) else {
+            return;
+        };
+        let by = fact.by.and_then(|by| self.live.get(&by));
+        let node = match &live.stage {
+            Stage::OnNode { moved, .. } => Some(moved.node.clone()),
+            Stage::Requested => None,
+        };
+        outbox.push(Fact::Preemption(Box::new(Preemption {
+            allocation: fact.allocation,
+            of: live.of.clone(),
+            node,
+            cause: fact.cause,
+            by: fact.by,
+            by_payer: by.map(|by| by.of.payer.clone()),
+            at: now,
+        })));
     }
 
     /// The run is over, the allocation is not: it waits for another place.
@@ -138,13 +208,18 @@ impl Allocations {
         event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let live = self
-            .0
+            .live
             .get_mut(&allocation)
             .filter(|live| live.stage != Stage::Requested)
             .ok_or_else(|| IllegalEvent::new("not on a node", event))?;
-        let stage = std::mem::replace(&mut live.stage, Stage::Requested);
-        let of = || live.of.clone();
-        leave(stage, of, nodes, (allocation, end), now, outbox);
+        let before = live.clone();
+        live.stage = Stage::Requested;
+        live.wait = Wait {
+            attempt: before.wait.attempt.saturating_add(1),
+            since: now,
+            reason: None,
+        };
+        self.leave(before, nodes, (allocation, end), now, outbox);
         Ok(())
     }
 
@@ -157,45 +232,96 @@ impl Allocations {
         now: Millis,
         outbox: &mut Outbox<'_>,
     ) {
-        if let Some(Live { of, stage, .. }) = self.0.remove(&allocation) {
-            leave(stage, || of, nodes, (allocation, end), now, outbox);
+        if let Some(live) = self.live.remove(&allocation) {
+            self.leave(live, nodes, (allocation, end), now, outbox);
         }
     }
-}
 
-/// What ran is billed up to `at`, moved between its start and now; what is left until now is held, not used.
-fn leave(
-    stage: Stage,
-    of: impl FnOnce() -> Owner,
-    nodes: &mut Nodes,
-    (allocation, (cause, at)): (AllocationNo, (EndCause, Millis)),
-    now: Millis,
-    outbox: &mut Outbox<'_>,
-) {
-    let Stage::OnNode {
-        moved,
-        placed_at,
-        started_at,
-    } = stage
-    else {
-        return;
-    };
-    if let Some(started_at) = started_at {
-        let ended_at = at.between(started_at, now);
-        let way = (Account::Allocated, Account::Reserved);
-        transfer(outbox, &moved, way, ended_at);
-        if started_at < ended_at {
-            outbox.push(Fact::Interval(Box::new(Interval {
+    /// What ran is billed up to `at`, moved between its start and now; what is left until now is held, not used.
+    fn leave(
+        &mut self,
+        live: Live,
+        nodes: &mut Nodes,
+        (allocation, (cause, at)): (AllocationNo, (EndCause, Millis)),
+        now: Millis,
+        outbox: &mut Outbox<'_>,
+    ) {
+        let amounts = live.amounts();
+        let Live {
+            of, wait, stage, ..
+        } = live;
+        let Stage::OnNode {
+            moved,
+            placed_at,
+            started_at,
+        } = stage
+        else {
+            return outbox.push(Fact::Unplaced(Box::new(Unplaced {
                 allocation,
-                of: of(),
-                moved: moved.clone(),
-                placed_at,
-                started_at,
-                ended_at,
-                released_at: now,
+                of,
+                amounts,
+                wait,
+                ended_at: now,
                 cause,
             })));
+        };
+        if let Some(started_at) = started_at {
+            let ended_at = at.between(started_at, now);
+            let way = (Account::Allocated, Account::Reserved);
+            transfer(outbox, &moved, way, ended_at);
+            // Less than nothing, if hours were accrued beyond its end.
+            let accrued_to = outbox.accrued_to().max(started_at);
+            outbox.used(&of.payer, &moved, accrued_to, ended_at);
+            if !self.begun.remove(&allocation) {
+                outbox.push(Fact::Running(Box::new(Running {
+                    allocation,
+                    of: of.clone(),
+                    moved: moved.clone(),
+                    started_at,
+                    under_way: false,
+                })));
+            }
+            if started_at < ended_at {
+                outbox.push(Fact::Interval(Box::new(Interval {
+                    allocation,
+                    of,
+                    moved: moved.clone(),
+                    wait,
+                    placed_at,
+                    started_at,
+                    ended_at,
+                    released_at: now,
+                    cause,
+                })));
+            }
+        }
+        nodes.released(&moved, now, outbox);
+    }
+
+    /// Hours are over: what runs is billed for them.
+    pub fn accrue(&self, (from, to): (Millis, Millis), outbox: &mut Outbox<'_>) {
+        for live in self.live.values() {
+            if let Some((moved, started_at)) = live.running() {
+                outbox.used(&live.of.payer, moved, from.max(started_at), to);
+            }
         }
     }
-    nodes.released(&moved, now, outbox);
+
+    /// What began in the batch and still runs.
+    pub fn finish(&mut self, facts: &mut Vec<Fact>) {
+        for allocation in std::mem::take(&mut *self.begun) {
+            let Some(live) = self.live.get(&allocation) else {
+                continue;
+            };
+            if let Some((moved, started_at)) = live.running() {
+                facts.push(Fact::Running(Box::new(Running {
+                    allocation,
+                    of: live.of.clone(),
+                    moved: moved.clone(),
+                    started_at,
+                    under_way: true,
+                })));
+            }
+        }
+    }
 }

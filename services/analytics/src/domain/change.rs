@@ -1,13 +1,14 @@
-//! What the fold gives out: facts for the bill, transfers and capacities of the nodes' books, rates.
+//! What the fold gives out: facts for the bill, transfers and capacities of the nodes' books, rates, and sums of a batch.
 
+use super::meter::{Booked, Line, Shelf, Used};
 use serde::{Deserialize, Serialize};
 use std::{
     ops::{AddAssign, Sub, SubAssign},
     sync::Arc,
 };
 use vocab::{
-    AllocationNo, AllocationSpec, EndCause, Lsn, Millis, NodeCapacity, ResourceKey, ResourceKind,
-    Token,
+    AllocationNo, AllocationSpec, EndCause, Lsn, Millis, Month, NodeCapacity, PreemptionCause,
+    ResourceKey, ResourceKind, Token, WaitingReason,
 };
 
 /// Something that becomes a row, with the event that it became known by. `(lsn, index, part)` is unique. There are five of a
@@ -24,9 +25,16 @@ pub struct Change {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact {
     Interval(Box<Interval>),
+    Running(Box<Running>),
+    Unplaced(Box<Unplaced>),
+    Preemption(Box<Preemption>),
     Transfer(Transfer),
     Capacity(Box<Capacity>),
     Rate(Box<Rate>),
+    Closed(Closed),
+    Used(Box<(Line, Used)>),
+    Booked(Box<(Shelf, Account, Booked)>),
+    Clock(Clock),
 }
 
 /// A run that is over: what a tenant used of a node, and from when to when. The bill's raw fact.
@@ -35,6 +43,7 @@ pub struct Interval {
     pub allocation: AllocationNo,
     pub of: Owner,
     pub moved: Arc<Moved>,
+    pub wait: Wait,
     /// From here on it was reserved, until it started.
     pub placed_at: Millis,
     pub started_at: Millis,
@@ -45,12 +54,121 @@ pub struct Interval {
     pub cause: EndCause,
 }
 
+/// A run that is under way at the end of a batch, or was at the end of one before and is not any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Running {
+    pub allocation: AllocationNo,
+    pub of: Owner,
+    pub moved: Arc<Moved>,
+    pub started_at: Millis,
+    pub under_way: bool,
+}
+
+/// It waited for a place and ended without one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unplaced {
+    pub allocation: AllocationNo,
+    pub of: Owner,
+    pub amounts: Amounts,
+    pub wait: Wait,
+    pub ended_at: Millis,
+    pub cause: EndCause,
+}
+
+/// It had to make room.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Preemption {
+    pub allocation: AllocationNo,
+    pub of: Owner,
+    pub node: Option<Token>,
+    pub cause: PreemptionCause,
+    /// None: for a reservation.
+    pub by: Option<AllocationNo>,
+    /// Whose that is, if it has not ended.
+    pub by_payer: Option<Arc<Payer>>,
+    pub at: Millis,
+}
+
+/// The bill of the month, and of those before it, is final.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Closed {
+    pub month: Month,
+    pub version: u64,
+    pub at: Millis,
+}
+
+/// How far time is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Clock {
+    pub clock: Millis,
+    pub accrued_to: Millis,
+}
+
 /// Whose an allocation is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
-    pub tenant: Token,
-    pub job_set: Token,
+    pub payer: Arc<Payer>,
     pub name: Option<Token>,
+    /// The request's.
+    pub operation_id: Option<Token>,
+    pub gang: Option<Token>,
+    pub labels: Box<[(Token, Token)]>,
+}
+
+/// Who pays, and for what: what use is summed up by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Payer {
+    pub tenant: Token,
+    pub team: Option<Token>,
+    pub namespace: Option<Token>,
+    pub queue: Token,
+    pub job_set: Token,
+    pub priority_class: Option<Token>,
+}
+
+impl Payer {
+    pub fn of(tenant: &Token, spec: &AllocationSpec) -> Self {
+        Self {
+            tenant: tenant.clone(),
+            team: spec.team.clone(),
+            namespace: spec.namespace.clone(),
+            // A tenant's own queue has its name.
+            queue: spec.queue.as_ref().unwrap_or(tenant).clone(),
+            job_set: spec.job_set.clone(),
+            priority_class: spec.priority_class.clone(),
+        }
+    }
+}
+
+/// Of what kind a node is, for the bill: its labels of these names, and the model of its GPUs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Site {
+    pub cluster: Option<Token>,
+    pub zone: Option<Token>,
+    pub pool: Option<Token>,
+    pub gpu_model: Option<Token>,
+}
+
+impl Site {
+    pub fn of(capacity: &NodeCapacity) -> Self {
+        Self {
+            cluster: capacity.label("cluster").cloned(),
+            zone: capacity.label("zone").cloned(),
+            pool: capacity.label("pool").cloned(),
+            gpu_model: capacity.gpu_model.clone(),
+        }
+    }
+}
+
+/// How an allocation comes to a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// Counts its tries, from 1.
+    pub attempt: u32,
+    /// When it was requested, or queued again.
+    pub since: Millis,
+    /// The last that was said of why it waits.
+    pub reason: Option<WaitingReason>,
 }
 
 /// What is moved between the accounts of an incarnation of a node. All transfers of a run, and its interval, share one.
@@ -62,7 +180,7 @@ pub struct Moved {
     pub node: Token,
     pub incarnation: u64,
     pub amounts: Amounts,
-    pub gpu_model: Option<Token>,
+    pub site: Arc<Site>,
 }
 
 /// An allocation that is there, as such.
@@ -88,6 +206,8 @@ pub enum Account {
     Allocated,
     Reserved,
     Idle,
+    /// Free, and kept off new allocations by an operator.
+    Cordoned,
     Unavailable,
 }
 
@@ -98,6 +218,7 @@ impl Account {
             Self::Allocated => "allocated",
             Self::Reserved => "reserved",
             Self::Idle => "idle",
+            Self::Cordoned => "cordoned",
             Self::Unavailable => "unavailable",
         }
     }
@@ -129,6 +250,8 @@ pub struct Rate {
     pub resource: ResourceKey,
     pub micro_per_unit_hour: u64,
     pub effective_from: Millis,
+    /// When it begins in the bill: what was folded before it was known keeps its price.
+    pub applied_from: Millis,
     pub version: u64,
 }
 

@@ -7,44 +7,59 @@
 //! totals stay at or above zero unless the scheduler really gave out too much.
 
 mod allocation;
+mod calendar;
 mod change;
-mod hours;
+mod meter;
 mod node;
 mod runs;
 
+pub use calendar::Hour;
 pub use change::{
-    Account, Amounts, Capacity, Change, Fact, Interval, Moved, Owner, Rate, Transfer,
+    Account, Amounts, Capacity, Change, Clock, Closed, Fact, Interval, Moved, Owner, Payer,
+    Preemption, Rate, Running, Site, Transfer, Unplaced, Wait,
 };
-pub use hours::{Booked, Hour, Line, Used, booked, used};
+pub use meter::{Booked, Each, KEPT, Line, Shelf, Used, key};
 pub use runs::in_one_row;
 use vocab::fact::{
-    AllocationEnded, AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStarted,
-    Applied, NodeLost, NodeReady, NodeRegistered, QuotaDenied,
+    AllocationEnded, AllocationPlaced, AllocationRequeued, AllocationStarted, AllocationWaiting,
+    Applied, NodeLost, NodeReady, NodeRegistered, QuotaDenied, QuotaWaiting,
 };
 use vocab::inputs;
 
 use allocation::Allocations;
-use ledger::{Batching, IllegalEvent, Projection};
+use calendar::Calendar;
+use ledger::{Batching, IllegalEvent, Projection, Scratch};
+use meter::Meter;
 use node::Nodes;
 use serde::{Deserialize, Serialize};
-use vocab::{AllocationNo, At, Event, Millis};
+use std::sync::Arc;
+use vocab::{AllocationNo, At, Event, Millis, WaitingReason};
 
 /// What analytics must remember to make rows: what is live, the nodes, and what waits for the scheduler's clock.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     allocations: Allocations,
     nodes: Nodes,
+    calendar: Calendar,
     /// The scheduler's clock at its last event.
     scheduler_now: Option<Millis>,
     /// Facts of nodes since then, with node-heartbeat's clock.
     waiting: Vec<(Millis, Event)>,
+    /// Sums of the batch in the making.
+    #[serde(skip)]
+    meter: Scratch<Meter>,
+    /// The last event of the batch in the making.
+    #[serde(skip)]
+    last: Scratch<Option<At>>,
 }
 
-/// Takes the changes of one event and numbers them.
+/// Takes the changes of one event and numbers them, and sums up.
 pub struct Outbox<'o> {
     at: At,
     part: u32,
     changes: &'o mut Vec<Change>,
+    meter: &'o mut Meter,
+    calendar: &'o Calendar,
 }
 
 impl Outbox<'_> {
@@ -57,6 +72,21 @@ impl Outbox<'_> {
         });
         self.part += 1;
     }
+
+    /// What runs is billed up to here.
+    fn accrued_to(&self) -> Millis {
+        self.calendar.accrued_to()
+    }
+
+    /// It was used; what ends before it begins was said too much.
+    fn used(&mut self, payer: &Arc<Payer>, moved: &Moved, from: Millis, to: Millis) {
+        let at = self.at.lsn;
+        self.meter.used(at, self.calendar, payer, moved, (from, to));
+    }
+
+    fn transferred(&mut self, moved: &Moved, way: (Account, Account), at: Millis) {
+        self.meter.transferred(self.calendar, moved, way, at);
+    }
 }
 
 impl Usage {
@@ -64,33 +94,37 @@ impl Usage {
     pub fn live(&self) -> usize {
         self.allocations.len()
     }
+}
 
-    /// Puts the nodes' facts that have waited onto the timeline.
-    fn advance(&mut self, now: Millis, outbox: &mut Outbox<'_>) -> Result<(), IllegalEvent> {
-        let before = self.scheduler_now.unwrap_or(Millis(i64::MIN));
-        for (said, event) in std::mem::take(&mut self.waiting) {
-            let at = said.between(before, now);
-            match &event {
-                Event::NodeRegistered(NodeRegistered {
-                    node,
-                    incarnation,
-                    capacity,
-                    ..
-                }) => self
-                    .nodes
-                    .registered(node, *incarnation, capacity, at, outbox, &event)?,
-                Event::NodeReady(NodeReady { node, incarnation }) => {
-                    self.nodes.ready(node, *incarnation, at, outbox, &event)?;
-                }
-                Event::NodeLost(NodeLost {
-                    node, incarnation, ..
-                }) => self.nodes.lost(node, *incarnation, at, outbox, &event)?,
-                other => return Err(IllegalEvent::new("not a fact of a node", other)),
+/// Puts the nodes' facts that have waited onto the timeline, between the scheduler's clock before and after.
+fn catch_up(
+    nodes: &mut Nodes,
+    waiting: Vec<(Millis, Event)>,
+    (before, now): (Millis, Millis),
+    outbox: &mut Outbox<'_>,
+) -> Result<(), IllegalEvent> {
+    for (said, event) in waiting {
+        let at = said.between(before, now);
+        match &event {
+            Event::NodeRegistered(NodeRegistered {
+                node,
+                incarnation,
+                capacity,
+                ..
+            }) => nodes.registered(node, *incarnation, capacity, at, outbox, &event)?,
+            Event::NodeReady(NodeReady { node, incarnation }) => {
+                nodes.ready(node, *incarnation, at, outbox, &event)?;
             }
+            Event::NodeLost(NodeLost {
+                node, incarnation, ..
+            }) => nodes.lost(node, *incarnation, at, outbox, &event)?,
+            Event::CordonSet(Applied { change, .. }) => {
+                nodes.cordon(&change.node, change.cordoned, at, outbox);
+            }
+            other => return Err(IllegalEvent::new("not a fact of a node", other)),
         }
-        self.scheduler_now = Some(now);
-        Ok(())
     }
+    Ok(())
 }
 
 inputs! {
@@ -118,66 +152,62 @@ inputs! {
         ..Said,
         AllocationRequested,
         QuotaDenied,
+        QuotaWaiting,
         RateSet,
+        PeriodClosed,
+        CordonSet,
         NodeRegistered,
         NodeReady,
         NodeLost,
     }
 }
 
-impl Usage {
-    /// Until the scheduler's clock has come there.
-    fn waits(&mut self, at: &At, fact: &(impl Clone + Into<Event>)) {
-        self.waiting.push((at.now, fact.clone().into()));
-    }
-
-    fn scheduled(
-        &mut self,
-        fact: Said<'_>,
-        now: Millis,
-        outbox: &mut Outbox<'_>,
-    ) -> Result<(), IllegalEvent> {
-        let Self {
-            allocations, nodes, ..
-        } = self;
-        match fact {
-            Said::AllocationPlaced(AllocationPlaced {
-                allocation,
-                node,
-                incarnation,
-                ..
-            }) => {
-                let place = (node, *incarnation);
-                allocations.placed(nodes, *allocation, place, now, outbox, &fact)?;
-            }
-            Said::AllocationStarted(AllocationStarted { allocation, at }) => {
-                allocations.started(*allocation, *at, now, outbox, &fact)?;
-            }
-            Said::AllocationEnded(AllocationEnded {
-                allocation,
-                cause,
-                at,
-            }) => allocations.ended(nodes, *allocation, (*cause, *at), now, outbox),
-            Said::AllocationRequeued(AllocationRequeued {
-                allocation,
-                cause,
-                at,
-                ..
-            }) => allocations.requeued(nodes, *allocation, (*cause, *at), now, outbox, &fact)?,
-            // Nothing is held or used by these.
-            Said::AllocationWaiting(_)
-            | Said::AllocationStopping(_)
-            | Said::CancelDecided(_)
-            | Said::PendingGroupExplained(_)
-            | Said::AllocationPreempted(_)
-            | Said::AllocationNominated(_)
-            | Said::ReservationDecided(_)
-            | Said::JobSetCancelDecided(_)
-            | Said::AllocationReprioritised(_)
-            | Said::PriorityDecided(_) => {}
+fn scheduled(
+    allocations: &mut Allocations,
+    nodes: &mut Nodes,
+    fact: Said<'_>,
+    now: Millis,
+    outbox: &mut Outbox<'_>,
+) -> Result<(), IllegalEvent> {
+    match fact {
+        Said::AllocationPlaced(AllocationPlaced {
+            allocation,
+            node,
+            incarnation,
+            ..
+        }) => {
+            let place = (node, *incarnation);
+            allocations.placed(nodes, *allocation, place, now, outbox, &fact)?;
         }
-        Ok(())
+        Said::AllocationStarted(AllocationStarted { allocation, at }) => {
+            allocations.started(*allocation, *at, now, outbox, &fact)?;
+        }
+        Said::AllocationEnded(AllocationEnded {
+            allocation,
+            cause,
+            at,
+        }) => allocations.ended(nodes, *allocation, (*cause, *at), now, outbox),
+        Said::AllocationRequeued(AllocationRequeued {
+            allocation,
+            cause,
+            at,
+            ..
+        }) => allocations.requeued(nodes, *allocation, (*cause, *at), now, outbox, &fact)?,
+        Said::AllocationWaiting(AllocationWaiting {
+            allocation, reason, ..
+        }) => allocations.waits(*allocation, *reason),
+        Said::AllocationPreempted(fact) => allocations.preempted(fact, now, outbox),
+        // Nothing is held or used by these.
+        Said::AllocationStopping(_)
+        | Said::CancelDecided(_)
+        | Said::PendingGroupExplained(_)
+        | Said::AllocationNominated(_)
+        | Said::ReservationDecided(_)
+        | Said::JobSetCancelDecided(_)
+        | Said::AllocationReprioritised(_)
+        | Said::PriorityDecided(_) => {}
     }
+    Ok(())
 }
 
 impl Projection for Usage {
@@ -185,7 +215,7 @@ impl Projection for Usage {
     type Input<'a> = Input<'a>;
 
     const NAME: &'static str = "analytics";
-    const STATE_VERSION: u32 = 2;
+    const STATE_VERSION: u32 = 3;
     /// An insert costs ClickHouse the same for a hundred rows as for ten thousand, and a bill may be late.
     const BATCHING: Batching = Batching {
         events_max: 200_000,
@@ -200,21 +230,45 @@ impl Projection for Usage {
         input: Input<'_>,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
+        let over = self.calendar.advance(at.now);
+        // A rate begins, or a month is closed, behind what has been accrued.
+        let rate_begins = match input {
+            Input::RateSet(set) => self.calendar.rate_begins(set.change.effective_from),
+            _ => Millis(0),
+        };
+        let Self {
+            allocations,
+            nodes,
+            calendar,
+            scheduler_now,
+            waiting,
+            meter,
+            last,
+        } = self;
+        **last = Some(*at);
         let outbox = &mut Outbox {
             at: *at,
             part: 0,
             changes: out,
+            meter,
+            calendar,
         };
+        if let Some(over) = over {
+            allocations.accrue((over.start, over.end), outbox);
+        }
+        let mut wait = |event: Event| waiting.push((at.now, event));
         match input {
             Input::Said(fact) => {
-                self.advance(at.now, outbox)?;
-                self.scheduled(fact, at.now, outbox)?;
+                let before = scheduler_now.replace(at.now).unwrap_or(Millis(i64::MIN));
+                catch_up(nodes, std::mem::take(waiting), (before, at.now), outbox)?;
+                scheduled(allocations, nodes, fact, at.now, outbox)?;
             }
-            Input::AllocationRequested(AllocationRequested { operation, spec }) => {
-                (self.allocations).requested(AllocationNo(at.no.0), &operation.tenant, spec);
+            Input::AllocationRequested(fact) => {
+                allocations.requested(AllocationNo(at.no.0), fact, at.now);
             }
-            Input::QuotaDenied(QuotaDenied { allocation, .. }) => {
-                self.allocations.denied(*allocation);
+            Input::QuotaDenied(QuotaDenied { allocation, .. }) => allocations.denied(*allocation),
+            Input::QuotaWaiting(QuotaWaiting { allocation, .. }) => {
+                allocations.waits(*allocation, WaitingReason::Quota);
             }
             Input::RateSet(Applied {
                 change, version, ..
@@ -222,13 +276,46 @@ impl Projection for Usage {
                 resource: change.resource.clone(),
                 micro_per_unit_hour: change.micro_per_unit_hour,
                 effective_from: change.effective_from,
+                applied_from: rate_begins,
                 version: *version,
             }))),
-            Input::NodeRegistered(fact) => self.waits(at, fact),
-            Input::NodeReady(fact) => self.waits(at, fact),
-            Input::NodeLost(fact) => self.waits(at, fact),
+            Input::PeriodClosed(Applied {
+                change, version, ..
+            }) => {
+                outbox.push(Fact::Closed(Closed {
+                    month: change.month,
+                    version: *version,
+                    at: at.now,
+                }));
+                self.calendar.close(change.month);
+            }
+            Input::CordonSet(fact) => wait(fact.clone().into()),
+            Input::NodeRegistered(fact) => wait(fact.clone().into()),
+            Input::NodeReady(fact) => wait(fact.clone().into()),
+            Input::NodeLost(fact) => wait(fact.clone().into()),
         }
         Ok(())
+    }
+
+    fn end_batch(&mut self, out: &mut Vec<Change>) {
+        let Some(at) = self.last.take() else {
+            return;
+        };
+        let mut facts = Vec::new();
+        self.allocations.finish(&mut facts);
+        self.meter.finish(&mut facts);
+        facts.push(Fact::Clock(Clock {
+            clock: self.calendar.clock(),
+            accrued_to: self.calendar.accrued_to(),
+        }));
+        // Behind those of the event itself, of which there are a few.
+        let parts = u32::MAX / 2..;
+        out.extend(facts.into_iter().zip(parts).map(|(fact, part)| Change {
+            lsn: at.lsn,
+            index: at.index,
+            part,
+            fact,
+        }));
     }
 }
 

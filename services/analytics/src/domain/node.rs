@@ -2,22 +2,32 @@
 
 use super::{
     Outbox,
-    change::{Account, Amounts, Capacity, Fact, Moved, Transfer},
+    change::{Account, Amounts, Capacity, Fact, Moved, Site},
+    meter::transfer,
 };
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 use vocab::{Millis, NodeCapacity, Token};
 
 /// All nodes, by incarnation. An older incarnation stays until the scheduler has let go of its last allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Nodes(BTreeMap<Token, BTreeMap<u64, Machine>>);
+pub struct Nodes {
+    machines: BTreeMap<Token, BTreeMap<u64, Machine>>,
+    /// Names that an operator has cordoned, also before there is such a node.
+    cordoned: BTreeSet<Token>,
+}
 
 /// One incarnation of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Machine {
-    gpu_model: Option<Token>,
+    site: Arc<Site>,
     standing: Standing,
+    cordoned: bool,
     /// What is not outside.
     capacity: Amounts,
     /// What allocations have of it, reserved or allocated.
@@ -32,18 +42,17 @@ enum Standing {
     Replaced,
 }
 
-impl Standing {
+impl Machine {
     /// Where what is not held is. A replaced incarnation has no such thing.
-    fn free(self) -> Account {
-        match self {
-            Self::Ready => Account::Idle,
-            Self::Lost => Account::Unavailable,
-            Self::Replaced => Account::Outside,
+    fn account(&self) -> Account {
+        match self.standing {
+            Standing::Ready if self.cordoned => Account::Cordoned,
+            Standing::Ready => Account::Idle,
+            Standing::Lost => Account::Unavailable,
+            Standing::Replaced => Account::Outside,
         }
     }
-}
 
-impl Machine {
     fn free(&self) -> Amounts {
         self.capacity - self.held
     }
@@ -65,7 +74,7 @@ impl Book<'_, '_> {
             node: self.node.clone(),
             incarnation: self.incarnation,
             amounts,
-            gpu_model: machine.gpu_model.clone(),
+            site: machine.site.clone(),
         };
         transfer(self.outbox, &Arc::new(moved), (from, to), self.at);
     }
@@ -80,24 +89,6 @@ impl Book<'_, '_> {
     }
 }
 
-/// Nothing is no transfer.
-pub fn transfer(
-    outbox: &mut Outbox<'_>,
-    moved: &Arc<Moved>,
-    (from, to): (Account, Account),
-    at: Millis,
-) {
-    if !moved.amounts.is_zero() {
-        let moved = moved.clone();
-        outbox.push(Fact::Transfer(Transfer {
-            moved,
-            from,
-            to,
-            at,
-        }));
-    }
-}
-
 impl Nodes {
     /// A new incarnation, ready and empty. The one before is replaced.
     pub fn registered(
@@ -109,7 +100,8 @@ impl Nodes {
         outbox: &mut Outbox<'_>,
         event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
-        let machines = self.0.entry(node.clone()).or_default();
+        let cordoned = self.cordoned.contains(node);
+        let machines = self.machines.entry(node.clone()).or_default();
         if machines
             .last_key_value()
             .is_some_and(|(newest, _)| *newest >= incarnation)
@@ -127,15 +119,16 @@ impl Nodes {
                 incarnation: *older,
                 at,
             };
-            book.transfer(machine, machine.standing.free(), Account::Outside, free);
+            book.transfer(machine, machine.account(), Account::Outside, free);
             machine.standing = Standing::Replaced;
             machine.capacity -= free;
             book.capacity(machine.capacity);
         }
         machines.retain(|_, machine| !machine.held.is_zero());
         let machine = Machine {
-            gpu_model: capacity.gpu_model.clone(),
+            site: Arc::new(Site::of(capacity)),
             standing: Standing::Ready,
+            cordoned,
             capacity: Amounts::of_node(capacity),
             held: Amounts::default(),
         };
@@ -145,7 +138,12 @@ impl Nodes {
             incarnation,
             at,
         };
-        book.transfer(&machine, Account::Outside, Account::Idle, machine.capacity);
+        book.transfer(
+            &machine,
+            Account::Outside,
+            machine.account(),
+            machine.capacity,
+        );
         book.capacity(machine.capacity);
         machines.insert(incarnation, machine);
         Ok(())
@@ -170,7 +168,7 @@ impl Nodes {
         outbox: &mut Outbox<'_>,
         event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
-        let machines = self.0.get(node);
+        let machines = self.machines.get(node);
         let machine = machines.and_then(|machines| machines.get(&incarnation));
         // It was suspected, which changes nothing about what it has.
         if machine.is_some_and(|machine| machine.standing == Standing::Ready) {
@@ -190,21 +188,46 @@ impl Nodes {
         event: &impl fmt::Debug,
     ) -> Result<(), IllegalEvent> {
         let machine = self
-            .0
+            .machines
             .get_mut(node)
             .and_then(|machines| machines.get_mut(&incarnation))
             .filter(|machine| ![Standing::Replaced, next].contains(&machine.standing))
             .ok_or_else(|| IllegalEvent::new("not the other way in this incarnation", event))?;
-        let free = machine.free();
+        let before = machine.account();
+        machine.standing = next;
         let mut book = Book {
             outbox,
             node,
             incarnation,
             at,
         };
-        book.transfer(machine, machine.standing.free(), next.free(), free);
-        machine.standing = next;
+        book.transfer(machine, before, machine.account(), machine.free());
         Ok(())
+    }
+
+    /// What is free of it is kept off new allocations, or not any more.
+    pub fn cordon(&mut self, node: &Token, cordoned: bool, at: Millis, outbox: &mut Outbox<'_>) {
+        match cordoned {
+            true => self.cordoned.insert(node.clone()),
+            false => self.cordoned.remove(node),
+        };
+        let machines = self.machines.get_mut(node);
+        let newest = machines.and_then(|machines| machines.iter_mut().next_back());
+        let Some((incarnation, machine)) = newest.filter(|(_, it)| it.cordoned != cordoned) else {
+            return;
+        };
+        let before = machine.account();
+        machine.cordoned = cordoned;
+        let after = machine.account();
+        if before != after {
+            let mut book = Book {
+                outbox,
+                node,
+                incarnation: *incarnation,
+                at,
+            };
+            book.transfer(machine, before, after, machine.free());
+        }
     }
 
     /// Reserves what the scheduler has placed. It may not have known that the incarnation is lost or replaced; what it
@@ -217,7 +240,7 @@ impl Nodes {
         event: &impl fmt::Debug,
     ) -> Result<Arc<Moved>, IllegalEvent> {
         let machines = self
-            .0
+            .machines
             .get_mut(&moved.node)
             .ok_or_else(|| IllegalEvent::new("no such node", event))?;
         if !machines.contains_key(&moved.incarnation) {
@@ -226,8 +249,9 @@ impl Nodes {
                 .filter(|(newest, _)| **newest > moved.incarnation)
                 .ok_or_else(|| IllegalEvent::new("no such incarnation", event))?;
             let machine = Machine {
-                gpu_model: newest.gpu_model.clone(),
+                site: newest.site.clone(),
                 standing: Standing::Replaced,
+                cordoned: false,
                 capacity: Amounts::default(),
                 held: Amounts::default(),
             };
@@ -236,9 +260,9 @@ impl Nodes {
         let machine = machines
             .get_mut(&moved.incarnation)
             .ok_or_else(|| IllegalEvent::new("no such incarnation", event))?;
-        moved.gpu_model.clone_from(&machine.gpu_model);
+        moved.site = machine.site.clone();
         let moved = Arc::new(moved);
-        let way = (machine.standing.free(), Account::Reserved);
+        let way = (machine.account(), Account::Reserved);
         transfer(outbox, &moved, way, at);
         machine.held += moved.amounts;
         if machine.standing == Standing::Replaced {
@@ -250,13 +274,13 @@ impl Nodes {
 
     /// Gives back what was reserved.
     pub fn released(&mut self, moved: &Arc<Moved>, at: Millis, outbox: &mut Outbox<'_>) {
-        let Some(machines) = self.0.get_mut(&moved.node) else {
+        let Some(machines) = self.machines.get_mut(&moved.node) else {
             return;
         };
         let Some(machine) = machines.get_mut(&moved.incarnation) else {
             return;
         };
-        let way = (Account::Reserved, machine.standing.free());
+        let way = (Account::Reserved, machine.account());
         transfer(outbox, moved, way, at);
         machine.held -= moved.amounts;
         if machine.standing == Standing::Replaced {

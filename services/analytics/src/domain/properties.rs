@@ -1,19 +1,16 @@
 //! Conservation under any interleaving, against a reference that knows what really happened and adds it up the slow way.
 
-use super::{
-    Account, Amounts, Booked, Change, Fact, Hour, Interval, Transfer, Usage, booked, in_one_row,
-    used,
-};
+use super::{Account, Amounts, Change, Fact, Interval, KEPT, Transfer, Usage, in_one_row};
 use ledger::{Projection, Snapshot, state_digest};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStarted,
-    NodeLost, NodeReady, NodeRegistered,
+    CordonSet, NodeLost, NodeReady, NodeRegistered, PeriodClosed, RateSet,
 };
 use vocab::{
-    AllocationNo, AllocationSpec, At, EndCause, Event, EventNo, HOUR_MS, Lsn, Millis, NodeCapacity,
-    Operation, PlacementPolicy, ResourceKind, Token,
+    AdminChange, AllocationNo, AllocationSpec, At, EndCause, Event, EventNo, HOUR_MS, Lsn, Millis,
+    Month, NodeCapacity, Operation, PlacementPolicy, ResourceKey, ResourceKind, Token,
 };
 
 const CAPACITY: [u64; 3] = [10, 7, 0];
@@ -47,6 +44,15 @@ struct Seen {
 struct World {
     usage: Usage,
     changes: Vec<Change>,
+    /// Events of a batch, and where batches end.
+    length: u64,
+    ends: Vec<usize>,
+    /// The latest moment that any event has said.
+    clock: i64,
+    /// When rates begin that are in the bill.
+    cuts: BTreeSet<i64>,
+    /// The last month that is closed, and what the bill of it and of all before it was then.
+    closed: Option<(Month, Hours)>,
     lsn: u64,
     scheduler_now: i64,
     nodes_now: i64,
@@ -69,9 +75,60 @@ impl World {
             no: EventNo(no),
             now: Millis(now),
         };
+        self.clock = self.clock.max(now);
         self.usage
             .project_event(&at, event, &mut self.changes)
             .expect("the world is legal");
+        if self.lsn.is_multiple_of(self.length) {
+            self.end_batch();
+        }
+    }
+
+    fn end_batch(&mut self) {
+        self.usage.end_batch(&mut self.changes);
+        self.ends.push(self.changes.len());
+    }
+
+    fn operator(&mut self, change: AdminChange) {
+        let operation = Operation {
+            tenant: token("_operator"),
+            operation_id: None,
+            digest: [0; 16],
+            reply_to: None,
+            trace: None,
+        };
+        let event: Event = change.applied(operation, 1).into();
+        self.write(self.nodes_now, 0, &event);
+    }
+
+    fn rate(&mut self, from: i64) {
+        let effective_from = Millis(self.nodes_now + from);
+        // A rate begins when it is to, but not before it is known.
+        let at = effective_from.0.max(self.clock.max(self.nodes_now));
+        self.cuts.insert(at);
+        self.operator(AdminChange::Rate(RateSet {
+            resource: ResourceKey {
+                kind: ResourceKind::Cpu,
+                model: None,
+            },
+            micro_per_unit_hour: 1,
+            effective_from,
+        }));
+    }
+
+    fn close(&mut self) {
+        let month = match &self.closed {
+            Some((month, _)) => month.next(),
+            None => Month::FIRST,
+        };
+        if self.nodes_now < month.end().0 + HOUR_MS {
+            return;
+        }
+        self.clock = self.clock.max(self.nodes_now);
+        let mut bill = expected_hours(self);
+        bill.retain(|(hour, ..), _| Millis(hour * HOUR_MS) < month.end());
+        self.closed = Some((month, bill));
+        self.operator(AdminChange::Period(PeriodClosed { month }));
     }
 
     fn node_fact(&mut self, node: &Token, kind: u64) {
@@ -276,6 +333,12 @@ impl World {
             3 => self.observe(choice as usize % 3),
             4 | 5 => self.place(&node, choice / 2 % 6, choice / 12 % 4),
             9 => self.place_next(&node),
+            10 => self.rate(advance % 1000),
+            11 => self.close(),
+            12 => self.operator(AdminChange::Cordon(CordonSet {
+                node,
+                cordoned: choice / 2 % 2 == 0,
+            })),
             _ => self.start_or_end(choice / 2),
         }
     }
@@ -287,13 +350,6 @@ struct Moment {
     /// What the node was last said to have.
     capacity: Option<Amounts>,
 }
-
-const STATES: [Account; 4] = [
-    Account::Allocated,
-    Account::Reserved,
-    Account::Idle,
-    Account::Unavailable,
-];
 
 type Timeline = BTreeMap<(Token, u64), BTreeMap<i64, Moment>>;
 
@@ -314,7 +370,7 @@ fn timeline(changes: &[Change]) -> Timeline {
                 let moments = timeline.entry(machine).or_default();
                 moments.entry(said.at.0).or_default().capacity = Some(said.amounts);
             }
-            Fact::Interval(_) | Fact::Rate(_) => {}
+            _ => {}
         }
     }
     timeline
@@ -353,10 +409,10 @@ fn check_books(world: &World) -> Result<(), TestCaseError> {
             }
             let total = |account: Account| totals.get(&account).copied().unwrap_or_default();
             for kind in ResourceKind::ALL {
-                let sum: i128 = STATES.map(|account| total(account).get(kind)).iter().sum();
+                let sum: i128 = KEPT.map(|account| total(account).get(kind)).iter().sum();
                 prop_assert_eq!(sum, capacity.get(kind));
                 prop_assert_eq!(-total(Account::Outside).get(kind), capacity.get(kind));
-                for account in STATES {
+                for account in KEPT {
                     let rest = total(account).get(kind);
                     prop_assert!(rest >= 0, "{:?} {:?} {} at {}", machine, account, rest, at);
                 }
@@ -371,23 +427,57 @@ fn check_books(world: &World) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-type Hours = BTreeMap<(i64, ResourceKind), i128>;
+/// Unit-milliseconds by hour, by when the newest rate began, and by resource.
+type Hours = BTreeMap<(i64, i64, ResourceKind), i128>;
 
-fn add(hours: &mut Hours, hour: i64, amounts: (u64, u64), ms: i64) {
+/// Adds what was used from `from` to `to`, piece by piece.
+fn add(hours: &mut Hours, cuts: &BTreeSet<i64>, amounts: (u64, u64), (from, to): (i64, i64)) {
     let (cpu, memory) = amounts;
-    for (kind, amount) in [(ResourceKind::Cpu, cpu), (ResourceKind::Memory, memory)] {
-        *hours.entry((hour, kind)).or_default() += i128::from(amount) * i128::from(ms);
+    let full = (from / HOUR_MS + 1..=to / HOUR_MS).map(|hour| hour * HOUR_MS);
+    let mut moments: BTreeSet<i64> = full.chain(cuts.iter().copied()).collect();
+    moments.extend([from, to]);
+    let within: Vec<i64> = moments
+        .into_iter()
+        .filter(|at| (from..=to).contains(at))
+        .collect();
+    for piece in within.windows(2) {
+        let begun = cuts.iter().filter(|cut| **cut <= piece[0]).max();
+        for (kind, amount) in [(ResourceKind::Cpu, cpu), (ResourceKind::Memory, memory)] {
+            let key = (piece[0] / HOUR_MS, begun.copied().unwrap_or(0), kind);
+            *hours.entry(key).or_default() += i128::from(amount) * i128::from(piece[1] - piece[0]);
+        }
     }
 }
 
-/// What the world says was used, by the hour.
+/// What the world says was used: by what is over, and by what runs up to the last full hour.
 fn expected_hours(world: &World) -> Hours {
+    let accrued_to = world.clock / HOUR_MS * HOUR_MS;
     let mut hours = Hours::new();
     for truth in &world.truths {
-        if let (Some(from), Some(to)) = (truth.started, truth.ended) {
-            for hour in from / HOUR_MS..=to / HOUR_MS {
-                let part = to.min((hour + 1) * HOUR_MS) - from.max(hour * HOUR_MS);
-                add(&mut hours, hour, (truth.cpu, truth.memory), part);
+        let over = truth.released.map_or(Some(accrued_to), |_| truth.ended);
+        if let (Some(from), Some(to)) = (truth.started, over)
+            && from < to
+        {
+            let amounts = (truth.cpu, truth.memory);
+            add(&mut hours, &world.cuts, amounts, (from, to));
+        }
+    }
+    hours.retain(|_, quantity| *quantity != 0);
+    hours
+}
+
+/// What the bill says, of some months.
+fn billed(world: &World, of: impl Fn(Month) -> bool) -> Hours {
+    let mut hours = Hours::new();
+    for change in &world.changes {
+        let Fact::Used(used) = &change.fact else {
+            continue;
+        };
+        let (line, used) = used.as_ref();
+        if of(line.period) {
+            for (kind, quantity) in ResourceKind::ALL.into_iter().zip(used.quantity.0) {
+                let key = (line.hour.0, line.since.0, kind);
+                *hours.entry(key).or_default() += quantity;
             }
         }
     }
@@ -395,52 +485,16 @@ fn expected_hours(world: &World) -> Hours {
     hours
 }
 
-/// What the sums of the transfers come to, without the starts of what still runs.
-fn integrals(world: &World, batches: &[&[Change]]) -> Hours {
-    let mut hours: BTreeMap<(i64, ResourceKind), Booked> = BTreeMap::new();
-    for ((Hour(hour), key), booked) in batches.iter().flat_map(|batch| booked(batch)) {
-        let sum = hours.entry((hour, key.kind)).or_default();
-        sum.risen += booked.risen;
-        sum.quantity += booked.quantity;
-    }
-    for truth in world.truths.iter().filter(|t| t.released.is_none()) {
-        let Some(started) = truth.started else {
-            continue;
-        };
-        let (hour, mut under_way) = (started / HOUR_MS, Hours::new());
-        add(&mut under_way, hour, (truth.cpu, truth.memory), 1);
-        for (key, amount) in under_way {
-            let sum = hours.entry(key).or_default();
-            sum.risen -= amount;
-            sum.quantity -= amount * i128::from((hour + 1) * HOUR_MS - started);
-        }
-    }
-    let mut integrals = Hours::new();
-    for kind in ResourceKind::ALL {
-        let of_kind: Vec<i64> = hours.keys().filter(|k| k.1 == kind).map(|k| k.0).collect();
-        let (Some(first), Some(last)) = (of_kind.first(), of_kind.last()) else {
-            continue;
-        };
-        let mut before = 0;
-        for hour in *first..=*last {
-            let Booked { risen, quantity } = hours.get(&(hour, kind)).copied().unwrap_or_default();
-            integrals.insert((hour, kind), before * i128::from(HOUR_MS) + quantity);
-            before += risen;
-        }
-    }
-    integrals.retain(|_, quantity| *quantity != 0);
-    integrals
-}
-
-/// The runs, their sums by the hour and the sums of the transfers are the same, whatever the batches.
-fn check_bill(world: &World, batches: &[&[Change]]) -> Result<(), TestCaseError> {
+/// The runs, and their sums by the hour, are what happened, whatever the batches; and the bill of a closed month is what it
+/// was when it was closed.
+fn check_bill(world: &World) -> Result<(), TestCaseError> {
     let over = |truth: &&Truth| truth.ended.is_some() && truth.started < truth.ended;
     let runs = |truth: &Truth| {
         let moments = (truth.started, truth.ended, truth.released);
         (truth.allocation.0, truth.placed, moments)
     };
     let mut expected: Vec<_> = world.truths.iter().filter(over).map(runs).collect();
-    let billed = world
+    let intervals = world
         .changes
         .iter()
         .filter_map(|change| match &change.fact {
@@ -455,21 +509,93 @@ fn check_bill(world: &World, batches: &[&[Change]]) -> Result<(), TestCaseError>
             )),
             _ => None,
         });
-    let mut billed: Vec<_> = billed.collect();
+    let mut intervals: Vec<_> = intervals.collect();
     expected.sort_unstable();
-    billed.sort_unstable();
-    prop_assert_eq!(billed, expected);
-    let mut by_hour = Hours::new();
-    for (line, used) in batches.iter().flat_map(|batch| used(batch)) {
-        let quantity = by_hour
-            .entry((line.hour.0, line.resource.kind))
-            .or_default();
-        *quantity += i128::try_from(used.quantity).expect("small");
+    intervals.sort_unstable();
+    prop_assert_eq!(intervals, expected);
+    prop_assert_eq!(billed(world, |_| true), expected_hours(world));
+    if let Some((closed, bill)) = &world.closed {
+        prop_assert_eq!(&billed(world, |month| month <= *closed), bill);
     }
-    let expected = expected_hours(world);
-    prop_assert_eq!(&by_hour, &expected);
-    prop_assert_eq!(&integrals(world, batches), &expected);
+    // At the end of a batch, what is said to run does.
+    let mut running: BTreeMap<u64, i64> = BTreeMap::new();
+    for change in &world.changes {
+        if let Fact::Running(run) = &change.fact {
+            *running.entry(run.allocation.0).or_default() += if run.under_way { 1 } else { -1 };
+        }
+    }
+    running.retain(|_, runs| *runs != 0);
+    let runs = |truth: &&Truth| truth.started.is_some() && truth.released.is_none();
+    let expected = world.truths.iter().filter(runs);
+    let expected: BTreeMap<u64, i64> = expected.map(|t| (t.allocation.0, 1)).collect();
+    prop_assert_eq!(running, expected);
     Ok(())
+}
+
+/// By account, hour and resource.
+type Integrals = BTreeMap<(Account, i64, ResourceKind), i128>;
+
+/// What the sums of the transfers come to, stretch by stretch.
+fn integrals(world: &World) -> Integrals {
+    let mut sums: BTreeMap<(Account, i64), ([i128; 3], [i128; 3])> = BTreeMap::new();
+    for change in &world.changes {
+        if let Fact::Booked(booked) = &change.fact {
+            let (shelf, account, booked) = booked.as_ref();
+            let begin = shelf.since.0.max(shelf.hour.0 * HOUR_MS);
+            let (risen, moment) = sums.entry((*account, begin)).or_default();
+            for kind in 0..3 {
+                risen[kind] += booked.risen.0[kind];
+                moment[kind] += booked.moment.0[kind];
+            }
+        }
+    }
+    let mut integrals = Integrals::new();
+    let first = sums.keys().map(|(_, at)| at / HOUR_MS).min().unwrap_or(0);
+    let hours = (first..=world.clock / HOUR_MS + 1).map(|hour| hour * HOUR_MS);
+    let begins: BTreeSet<i64> = hours.chain(world.cuts.iter().copied()).collect();
+    let begins: Vec<i64> = begins
+        .into_iter()
+        .filter(|at| *at >= first * HOUR_MS)
+        .collect();
+    for account in KEPT {
+        let mut before = [0; 3];
+        for slice in begins.windows(2) {
+            let (begin, end) = (slice[0], slice[1].min(world.clock));
+            if begin >= end {
+                continue;
+            }
+            let hour = begin / HOUR_MS;
+            let none = ([0; 3], [0; 3]);
+            let (risen, moment) = sums.get(&(account, begin)).unwrap_or(&none);
+            for (kind, resource) in ResourceKind::ALL.into_iter().enumerate() {
+                let quantity = before[kind] * i128::from(end - begin)
+                    + risen[kind] * i128::from(end - hour * HOUR_MS)
+                    - moment[kind];
+                *integrals.entry((account, hour, resource)).or_default() += quantity;
+                before[kind] += risen[kind];
+            }
+        }
+    }
+    integrals.retain(|_, quantity| *quantity != 0);
+    integrals
+}
+
+/// The same, transfer by transfer, each from its moment on.
+fn expected_integrals(world: &World) -> Integrals {
+    let mut integrals = Integrals::new();
+    for transfer in world.changes.iter().filter_map(transfer) {
+        for hour in transfer.at.0 / HOUR_MS..=world.clock / HOUR_MS {
+            let begin = transfer.at.0.max(hour * HOUR_MS);
+            let ms = (world.clock.min((hour + 1) * HOUR_MS) - begin).max(0);
+            for kind in ResourceKind::ALL {
+                let quantity = transfer.moved.amounts.get(kind) * i128::from(ms);
+                *integrals.entry((transfer.from, hour, kind)).or_default() -= quantity;
+                *integrals.entry((transfer.to, hour, kind)).or_default() += quantity;
+            }
+        }
+    }
+    integrals.retain(|(account, ..), quantity| *quantity != 0 && *account != Account::Outside);
+    integrals
 }
 
 /// What a run that is whole in its row stands for.
@@ -551,18 +677,28 @@ proptest! {
 
     #[test]
     fn everything_adds_up(
-        steps in prop::collection::vec((0u8..10, any::<u64>(), 0i64..2 * HOUR_MS), 20..400),
-        length in 1usize..200,
+        steps in prop::collection::vec((0u8..13, any::<u64>(), 0i64..2 * HOUR_MS), 20..400),
+        length in 1u64..200,
     ) {
-        let mut world = World::default();
+        // Some hours before the end of a month.
+        let begin = Month::FIRST.end().0 - 20 * HOUR_MS;
+        let mut world = World {
+            length,
+            scheduler_now: begin,
+            nodes_now: begin,
+            ..World::default()
+        };
         for step in steps {
             world.step(step);
         }
+        world.end_batch();
         check_books(&world)?;
-        let batches: Vec<&[Change]> = world.changes.chunks(length).collect();
-        check_bill(&world, &batches)?;
-        for batch in batches {
-            check_rows(batch)?;
+        check_bill(&world)?;
+        prop_assert_eq!(integrals(&world), expected_integrals(&world));
+        let mut from = 0;
+        for to in &world.ends {
+            check_rows(&world.changes[from..*to])?;
+            from = *to;
         }
         // The state goes through a snapshot unchanged.
         let snapshot = Snapshot::of(1, Default::default(), &world.usage);

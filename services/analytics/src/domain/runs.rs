@@ -35,7 +35,7 @@ fn allocation(fact: &Fact) -> Option<AllocationNo> {
     match fact {
         Fact::Transfer(transfer) => transfer.moved.allocation,
         Fact::Interval(run) => Some(run.allocation),
-        Fact::Capacity(_) | Fact::Rate(_) => None,
+        _ => None,
     }
 }
 

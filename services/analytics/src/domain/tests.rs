@@ -3,12 +3,14 @@
 use super::{Amounts, Change, Fact, Usage};
 use ledger::Projection;
 use vocab::fact::{
-    AllocationEnded, AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStarted,
-    NodeLost, NodeReady, NodeRegistered, QuotaDenied, RateSet,
+    AllocationEnded, AllocationPlaced, AllocationPreempted, AllocationRequested,
+    AllocationRequeued, AllocationStarted, AllocationWaiting, CordonSet, NodeLost, NodeReady,
+    NodeRegistered, PeriodClosed, QuotaDenied, RateSet,
 };
 use vocab::{
-    AdminChange, AllocationNo, AllocationSpec, At, EndCause, Event, EventNo, GpuRequest, Lsn,
-    Millis, NodeCapacity, Operation, PlacementPolicy, Refusal, ResourceKey, Rule, Token, Writer,
+    AdminChange, AllocationNo, AllocationSpec, At, EndCause, Event, EventNo, GpuRequest, HOUR_MS,
+    Lsn, Millis, Month, NodeCapacity, Operation, PlacementPolicy, PreemptionCause, Refusal,
+    ResourceKey, Rule, Token, WaitingReason, Writer,
 };
 
 fn token(text: &str) -> Token {
@@ -71,6 +73,28 @@ fn event(words: &[&str]) -> Event {
         })
         .applied(operation("_operator"), 7)
         .into(),
+        "close" => AdminChange::Period(PeriodClosed {
+            month: Month(number(words[1]) as u32),
+        })
+        .applied(operation("_operator"), 3)
+        .into(),
+        "cordon" => AdminChange::Cordon(CordonSet {
+            node: token(words[1]),
+            cordoned: words[2] == "on",
+        })
+        .applied(operation("_operator"), 1)
+        .into(),
+        "wait" => Event::AllocationWaiting(AllocationWaiting {
+            allocation: allocation(),
+            reason: WaitingReason::NoRoomNow,
+            pending_group: None,
+        }),
+        "preempt" => Event::AllocationPreempted(AllocationPreempted {
+            allocation: allocation(),
+            cause: PreemptionCause::Priority,
+            by: words.get(2).map(|by| AllocationNo(number(by))),
+            grace_until: Millis(0),
+        }),
         "deny" => Event::QuotaDenied(QuotaDenied {
             allocation: allocation(),
             refusal: Refusal::new(Rule::QuotaExceeded, "gpu"),
@@ -149,10 +173,10 @@ fn line(change: &Change) -> String {
         Fact::Interval(i) => format!(
             "bill {} {} {}.{} {} {} {} [{},{}) {} {}",
             i.allocation.0,
-            i.of.tenant,
+            i.of.payer.tenant,
             i.moved.node,
             i.moved.incarnation,
-            i.moved.gpu_model.as_ref().map_or("-", Token::as_str),
+            i.moved.site.gpu_model.as_ref().map_or("-", Token::as_str),
             slashed(&i.moved.amounts),
             i.placed_at.0,
             i.started_at.0,
@@ -179,17 +203,66 @@ fn line(change: &Change) -> String {
             )
         }
         Fact::Rate(r) => format!(
-            "rate {} {} {} v{}",
-            r.resource, r.micro_per_unit_hour, r.effective_from.0, r.version
+            "rate {} {} {}>{} v{}",
+            r.resource, r.micro_per_unit_hour, r.effective_from.0, r.applied_from.0, r.version
         ),
+        Fact::Unplaced(u) => format!(
+            "unplaced {} {} {} [{},{}) {} {}",
+            u.allocation.0,
+            u.of.payer.tenant,
+            slashed(&u.amounts),
+            u.wait.since.0,
+            u.ended_at.0,
+            u.wait.reason.map_or("-", |reason| reason.name()),
+            u.cause.name()
+        ),
+        Fact::Preemption(p) => format!(
+            "preempted {} on {} by {} of {} for {}",
+            p.allocation.0,
+            p.node.as_ref().map_or("-", Token::as_str),
+            p.by.map_or(0, |by| by.0),
+            p.by_payer
+                .as_ref()
+                .map_or("-", |payer| payer.tenant.as_str()),
+            p.cause.name()
+        ),
+        Fact::Running(r) => format!(
+            "{} {} since {}",
+            if r.under_way { "runs" } else { "ran" },
+            r.allocation.0,
+            r.started_at.0
+        ),
+        Fact::Closed(c) => format!("closed {} v{}", c.month, c.version),
+        Fact::Used(used) => {
+            let (line, used) = used.as_ref();
+            let sums = |sums: [i128; 3]| sums.map(|n| n.to_string()).join("/");
+            format!(
+                "used {} {} since {} in {} {} {}ms lsn {}-{}",
+                line.payer.tenant,
+                line.hour.0,
+                line.since.0,
+                line.period,
+                sums(used.quantity.0),
+                used.ms.0[0],
+                used.first.0,
+                used.last.0
+            )
+        }
+        // The property tests add them up.
+        Fact::Booked(_) => "booked".to_owned(),
+        Fact::Clock(c) => format!("clock {} accrued {}", c.clock.0, c.accrued_to.0),
     }
 }
 
-/// Each line is `clock verb words…`. Gives the rows, or what was illegal.
+/// Each line is `clock verb words…`; a `.` ends a batch. Gives the rows, or what was illegal.
 fn fold(events: &[&str]) -> Result<Vec<String>, String> {
     let mut usage = Usage::default();
     let mut changes = Vec::new();
     for (index, text) in events.iter().enumerate() {
+        if *text == "." {
+            usage.end_batch(&mut changes);
+            continue;
+        }
         let words: Vec<&str> = text.split_whitespace().collect();
         let event = event(&words[1..]);
         let no = match (event.writer(), words[1]) {
@@ -406,14 +479,214 @@ fn a_replaced_incarnation_keeps_only_what_is_held_of_it() {
 fn a_rate_is_a_row() {
     check(
         &["5 rate gpu:V100 2500000 3600000"],
-        &["rate gpu:V100 2500000 3600000 v7"],
+        &["rate gpu:V100 2500000 3600000>3600000 v7"],
     );
+    // What was folded before it was known keeps its price.
+    check(&["9 rate cpu 1 8"], &["rate cpu 1 8>9 v7"]);
+    check(&["9 rate cpu 1 0"], &["rate cpu 1 0>0 v7"]);
 }
 
 #[test]
 fn a_denied_allocation_may_be_ended_in_either_order() {
     check(&[ASK, "2 deny 5", "3 end 5 3"], &[]);
-    check(&[ASK, "2 end 5 2", "3 deny 5"], &[]);
+    let unplaced = "unplaced 5 t1 3000/8/500 [1,2) - finished";
+    check(&[ASK, "2 end 5 2", "3 deny 5"], &[unplaced]);
+}
+
+#[test]
+fn what_waited_and_never_ran_is_a_row() {
+    check(
+        &[ASK, "2 wait 5", "9 end 5 9"],
+        &["unplaced 5 t1 3000/8/500 [1,9) no_room_now finished"],
+    );
+}
+
+/// The lines of the bill, and what runs, of some events; hours are written as `h`.
+fn billed(events: &[String]) -> Vec<String> {
+    let events: Vec<&str> = events.iter().map(String::as_str).collect();
+    let rows = fold(&events).expect("legal");
+    let about = |row: &String| {
+        ["used", "ran", "runs"]
+            .iter()
+            .any(|verb| row.starts_with(verb))
+    };
+    rows.into_iter().filter(about).collect()
+}
+
+#[test]
+fn what_runs_is_billed_when_an_hour_is_over() {
+    let h = HOUR_MS;
+    let found = billed(&[
+        NODE.to_owned(),
+        "1 request 5 t1 1000/8/0".to_owned(),
+        "10 place 5 n1.1".to_owned(),
+        "20 start 5 15".to_owned(),
+        ".".to_owned(),
+        format!("{} wait 7", h - 1),
+        format!("{} wait 7", h + 5),
+        ".".to_owned(),
+        format!("{} end 5 {}", h + 9, h + 7),
+        ".".to_owned(),
+    ]);
+    let ms = h - 15;
+    assert_eq!(
+        found,
+        [
+            "runs 5 since 15".to_owned(),
+            format!(
+                "used t1 0 since 0 in 1970-01 {}/{}/0 {ms}ms lsn 7-7",
+                1000 * ms,
+                8 * ms
+            ),
+            "ran 5 since 15".to_owned(),
+            "used t1 1 since 0 in 1970-01 7000/56/0 7ms lsn 9-9".to_owned(),
+        ]
+    );
+}
+
+#[test]
+fn what_was_accrued_beyond_the_end_is_taken_back() {
+    let h = HOUR_MS;
+    let start = [
+        NODE.to_owned(),
+        "1 request 5 t1 1000/8/0".to_owned(),
+        "10 place 5 n1.1".to_owned(),
+        format!("{} start 5 {}", h - 9, h - 10),
+        ".".to_owned(),
+    ];
+    let end = [
+        format!("{} wait 7", h + 1),
+        ".".to_owned(),
+        format!("{} end 5 {}", h + 5, h - 4),
+        ".".to_owned(),
+    ];
+    assert_eq!(
+        billed(&[&start[..], &end].concat())[1..],
+        [
+            "used t1 0 since 0 in 1970-01 10000/80/0 10ms lsn 6-6",
+            format!("ran 5 since {}", h - 10).as_str(),
+            "used t1 0 since 0 in 1970-01 -4000/-32/0 -4ms lsn 8-8",
+        ]
+    );
+    // A start that becomes known when its hour is over.
+    let late = [
+        NODE.to_owned(),
+        "1 request 5 t1 1000/8/0".to_owned(),
+        "10 place 5 n1.1".to_owned(),
+        format!("{} start 5 {}", h + 1, h - 3),
+        ".".to_owned(),
+    ];
+    let started = format!("runs 5 since {}", h - 3);
+    let accrued = "used t1 0 since 0 in 1970-01 3000/24/0 3ms lsn 4-4";
+    assert_eq!(billed(&late), [started.as_str(), accrued]);
+}
+
+#[test]
+fn use_is_cut_where_a_rate_begins() {
+    let found = billed(&[
+        NODE.to_owned(),
+        "1 request 5 t1 1000/8/0".to_owned(),
+        "10 place 5 n1.1".to_owned(),
+        "20 start 5 15".to_owned(),
+        "21 rate gpu 7 25".to_owned(),
+        "30 end 5 30".to_owned(),
+        ".".to_owned(),
+    ]);
+    assert_eq!(
+        found,
+        [
+            "used t1 0 since 0 in 1970-01 10000/80/0 10ms lsn 6-6",
+            "used t1 0 since 25 in 1970-01 5000/40/0 5ms lsn 6-6",
+        ]
+    );
+}
+
+#[test]
+fn what_becomes_known_after_its_month_was_closed_is_a_correction() {
+    let february = Month(1970_02).begin().0;
+    let found = billed(&[
+        NODE.to_owned(),
+        "1 request 5 t1 1000/8/0".to_owned(),
+        "10 place 5 n1.1".to_owned(),
+        format!("{} start 5 {}", february - 5, february - 10),
+        ".".to_owned(),
+        // The hours before are accrued first.
+        format!("{} close 197001", february + HOUR_MS),
+        ".".to_owned(),
+        format!("{} end 5 {}", february + HOUR_MS + 1, february - 4),
+        ".".to_owned(),
+    ]);
+    let (january, hour) = (february / HOUR_MS - 1, HOUR_MS);
+    assert_eq!(
+        found,
+        [
+            format!("runs 5 since {}", february - 10),
+            format!("used t1 {january} since 0 in 1970-01 10000/80/0 10ms lsn 6-6"),
+            format!(
+                "used t1 {} since 0 in 1970-02 {}/{}/0 {hour}ms lsn 6-6",
+                january + 1,
+                1000 * hour,
+                8 * hour
+            ),
+            format!("ran 5 since {}", february - 10),
+            format!("used t1 {january} since 0 in 1970-02 -4000/-32/0 -4ms lsn 8-8"),
+            format!(
+                "used t1 {} since 0 in 1970-02 -{}/-{}/0 -{hour}ms lsn 8-8",
+                january + 1,
+                1000 * hour,
+                8 * hour
+            ),
+        ]
+    );
+}
+
+#[test]
+fn what_is_free_of_a_cordoned_node_is_cordoned() {
+    let rows = fold(&[
+        NODE,
+        ASK,
+        "5 cordon n1 on",
+        "5 cordon n2 on",
+        "10 place 5 n1.1",
+        "20 end 5 20",
+        "25 cordon n1 off",
+        "26 cordon n1 off",
+        "27 register n2.1 1000/1/0",
+        "40 wait 7",
+    ])
+    .expect("legal");
+    assert_eq!(
+        rows[2..],
+        [
+            "n1.1 @5 idle>cordoned 8000/64/2000",
+            "n1.1 @10 cordoned>reserved 3000/8/500",
+            "n1.1 @20 reserved>cordoned 3000/8/500",
+            "n1.1 @25 cordoned>idle 8000/64/2000",
+            "n2.1 @27 outside>cordoned 1000/1/0",
+            "n2.1 @27 has 1000/1/0",
+        ]
+    );
+}
+
+#[test]
+fn a_preemption_names_both_sides() {
+    let rows = fold(&[
+        NODE,
+        ASK,
+        "10 place 5 n1.1",
+        "11 request 6 t2 8000/8/0",
+        "12 preempt 5 6",
+        "13 preempt 6",
+        "14 preempt 9 5",
+    ])
+    .expect("legal");
+    assert_eq!(
+        rows[3..],
+        [
+            "preempted 5 on n1 by 6 of t2 for priority",
+            "preempted 6 on - by 0 of - for priority",
+        ]
+    );
 }
 
 #[test]

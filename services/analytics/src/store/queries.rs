@@ -14,7 +14,7 @@ pub struct BillLine {
     pub month: String,
     pub resource: String,
     /// Millionths of the currency.
-    pub amount_micro: u128,
+    pub amount_micro: i128,
 }
 
 /// What a tenant used of a resource in an hour, and what it costs.
@@ -23,12 +23,12 @@ pub struct UsageLine {
     /// Unix milliseconds of its beginning.
     pub hour_ms: i64,
     pub resource: String,
-    /// Millicore-, byte- or milli-GPU-milliseconds.
-    pub quantity: u128,
+    /// Millicore-, byte- or milli-GPU-milliseconds; less than 0 in a correction.
+    pub quantity: i128,
     pub micro_per_unit_hour: u64,
     /// False: no rate was effective, so it costs nothing yet.
     pub has_rate: bool,
-    pub amount_micro: u128,
+    pub amount_micro: i128,
 }
 
 /// One way in which the books could fail to add up, and by how much they do.
@@ -89,8 +89,7 @@ impl Store {
     /// Every tenant's bill, by month and resource.
     pub async fn monthly_bill(&self) -> Result<Vec<BillLine>, StoreError> {
         let query = self.query(
-            "SELECT toString(tenant) AS tenant, formatDateTime(month, '%Y-%m') AS month,
-                 toString(resource) AS resource, amount_micro
+            "SELECT tenant, formatDateTime(month, '%Y-%m') AS month, resource, amount_micro
              FROM chargeback_monthly
              ORDER BY tenant, month, resource",
         );
@@ -105,11 +104,12 @@ impl Store {
     ) -> Result<Vec<UsageLine>, StoreError> {
         let query = self
             .query(
-                "SELECT toInt64(toUnixTimestamp(hour)) * 1000 AS hour_ms, toString(resource) AS resource, quantity,
-                     micro_per_unit_hour, has_rate = 1 AS has_rate, amount_micro
+                "SELECT toInt64(toUnixTimestamp(hour)) * 1000 AS hour_ms, resource, sum(quantity) AS quantity,
+                     micro_per_unit_hour, has_rate = 1 AS has_rate, sum(amount_micro) AS amount_micro
                  FROM chargeback_hourly
                  WHERE tenant = ? AND hour_ms >= ? AND hour_ms < ?
-                 ORDER BY hour_ms, resource",
+                 GROUP BY hour_ms, resource, micro_per_unit_hour, has_rate
+                 ORDER BY hour_ms, resource, micro_per_unit_hour",
             )
             .bind(tenant.as_str())
             .bind(from.0)
@@ -119,7 +119,7 @@ impl Store {
 
     /// Hours in which anything was billed, over all tenants.
     pub async fn hours_billed(&self) -> Result<u64, StoreError> {
-        let query = self.query("SELECT uniqExact(tenant, hour) FROM usage_hourly");
+        let query = self.query("SELECT uniqExact(tenant, hour) FROM chargeback_hourly");
         self.fetch_one(query).await
     }
 

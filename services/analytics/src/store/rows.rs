@@ -1,8 +1,8 @@
 //! The rows of the tables, as ClickHouse wants them.
 
 use crate::domain::{
-    Amounts, Booked, Capacity, Change, Fact, Hour, Interval, Line, Rate, Transfer, Used, booked,
-    in_one_row, used,
+    Account, Amounts, Booked, Capacity, Change, Clock, Closed, Fact, Hour, Interval, Line, Owner,
+    Payer, Preemption, Rate, Running, Shelf, Transfer, Unplaced, Used, in_one_row, key,
 };
 use clickhouse::Row;
 use compact_str::CompactString;
@@ -11,10 +11,10 @@ use serde::Serialize;
 use std::marker::PhantomData;
 use table::{
     Table,
-    clickhouse::{Row as _, Seconds, Value},
+    clickhouse::{Day, Greatest, Least, Row as _, Seconds, Sum, Texts},
 };
 use uuid::Uuid;
-use vocab::{CellNo, HOUR_MS, Lsn, Millis, ResourceKey, Token};
+use vocab::{AllocationNo, CellNo, DAY_MS, HOUR_MS, Lsn, Millis, Month, ResourceKind, Token};
 
 /// Without partitions: a block that falls into several lands in several steps, and then a kill could leave half of it. A
 /// token is known as long as it is among the last so many blocks. Nothing is synced: what a power cut takes is noticed and
@@ -27,10 +27,16 @@ const SETTINGS: &str =
 pub const TABLES: &[&table::clickhouse::Table] = &[
     RangeRow::TABLE,
     IntervalRow::TABLE,
+    RunningRow::TABLE,
+    UnplacedRow::TABLE,
+    PreemptionRow::TABLE,
     TransferRow::TABLE,
     CapacityRow::TABLE,
     RateRow::TABLE,
+    PeriodRow::TABLE,
     UsageRow::TABLE,
+    BookedRow::TABLE,
+    CellRow::TABLE,
 ];
 
 /// Which range of the ledger is in the other tables. A range is recorded as begun before its rows are sent, so that a
@@ -50,32 +56,34 @@ pub struct RangeRow {
     pub state: &'static str,
     /// Rows of the range in that table.
     pub allocation_intervals: u64,
+    /// The sum of sign of the range's rows in that table.
+    pub running_allocations: i64,
+    /// Rows of the range in that table.
+    pub unplaced_allocations: u64,
+    /// Rows of the range in that table.
+    pub preemptions: u64,
     /// Rows of the range in that table.
     pub node_transfers: u64,
     /// Rows of the range in that table.
     pub node_capacities: u64,
     /// Rows of the range in that table.
     pub rates: u64,
+    /// Rows of the range in that table.
+    pub closed_periods: u64,
     /// Milliseconds of the range's rows in usage_hourly. Rows of one key become one there, so that rows cannot be counted.
-    pub usage_ms: u64,
-    /// What the transfers of the range say was allocated, of all nodes: resource, hour, how much more at the end of the hour
-    /// than at its beginning, and that times the rest of the hour. Made of the transfers, and not of the runs.
-    pub allocated: Allocated,
+    pub usage_ms: i64,
+    /// Transfers of the range's rows in capacity_hourly, where rows of one key become one, too.
+    pub capacity_transfers: u64,
+    /// The latest moment that the ledger has said up to the end of the range; 1970 in a range without an event that counts.
+    pub clock: Millis,
+    /// A full hour: what runs is in usage_hourly up to here.
+    pub accrued_to: Millis,
     /// Of what stands at the end of the range, SHA-256 as hexadecimal digits; empty if nobody knows.
     pub digest: String,
     /// By the server's clock.
     #[serde(skip_serializing)]
     #[table(default = "now64(3)")]
     pub recorded_at: PhantomData<Millis>,
-}
-
-/// [`Booked`], by resource and hour.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct Allocated(Vec<(String, u32, i128, i128)>);
-
-impl Value for Allocated {
-    const TYPE: &'static str = "Array(Tuple(String, DateTime('UTC'), Int128, Int128))";
 }
 
 /// Every run that is over: who used what, where, from when to when. The facts of the bill.
@@ -87,22 +95,53 @@ pub struct IntervalRow {
     pub lsn: Lsn,
     /// Of the event among those of its frame.
     pub event_index: u32,
+    /// The allocation, as tenants know it.
     #[serde(with = "clickhouse::serde::uuid")]
     pub allocation: Uuid,
+    /// Of the request; empty when it had none.
+    pub operation_id: CompactString,
+    /// Who pays.
     pub tenant: Token,
+    /// Of the tenant; empty when the request had none.
+    pub team: CompactString,
+    /// Of the team; empty when the request had none.
+    pub namespace: CompactString,
+    /// Where it waited; the tenant's own queue has its name.
+    pub queue: Token,
+    /// What it is a part of.
     pub job_set: Token,
     /// Empty when the request had none.
+    pub priority_class: CompactString,
+    /// Empty when it was in none.
+    pub gang: CompactString,
+    /// Empty when the request had none.
     pub name: CompactString,
+    /// The tenant's own words about it, by name.
+    pub labels: Texts,
+    /// Counts the tries of the allocation, from 1.
+    pub attempt: u32,
+    /// Where it ran.
     pub node: Token,
     /// Counts the lives of the node.
     pub incarnation: u64,
+    /// The node's label cluster; empty when it has none.
+    pub cluster: CompactString,
+    /// The node's label zone; empty when it has none.
+    pub zone: CompactString,
+    /// The node's label pool; empty when it has none.
+    pub pool: CompactString,
     /// Of the node; empty when it has none.
     pub gpu_model: CompactString,
     /// Thousandths of a core.
     pub cpu_milli: u64,
+    /// Bytes.
     pub memory_bytes: u64,
     /// Thousandths of a GPU.
     pub gpu_milli: u64,
+    /// When it was requested, or queued again after the try before.
+    pub queued_at: Millis,
+    /// The last that was said of why it waited; empty when it was placed at once.
+    pub wait_reason: &'static str,
     /// The first moment that it was reserved.
     pub placed_at: Millis,
     /// The first moment that was used.
@@ -113,8 +152,137 @@ pub struct IntervalRow {
     pub released_at: Millis,
     /// The run's transfers, from idle to reserved, to allocated, and back, are in this row and not in node_transfers.
     pub whole: bool,
-    /// Why the run ended.
+    /// Why the run ended: finished, failed, cancelled, node_lost, rejected_by_node, preempted or dependency_failed.
     pub cause: &'static str,
+}
+
+/// Runs that are under way: a row with the sign 1 at the end of the batch in which it began, and the same with -1 when it is
+/// over; the server merges the two away. Runs of less than a batch are not here.
+#[derive(Debug, Clone, PartialEq, Eq, Table, Row, Serialize)]
+#[table(name = "running_allocations")]
+#[table(clickhouse(
+    engine = "CollapsingMergeTree(sign)",
+    order_by(tenant, allocation, started_at),
+    settings = SETTINGS
+))]
+pub struct RunningRow {
+    /// The allocation, as tenants know it.
+    #[serde(with = "clickhouse::serde::uuid")]
+    pub allocation: Uuid,
+    /// Of the request; empty when it had none.
+    pub operation_id: CompactString,
+    /// Who pays.
+    #[table(low_cardinality)]
+    pub tenant: Token,
+    /// Of the tenant; empty when the request had none.
+    pub team: CompactString,
+    /// Of the team; empty when the request had none.
+    pub namespace: CompactString,
+    /// Where it waited; the tenant's own queue has its name.
+    pub queue: Token,
+    /// What it is a part of.
+    pub job_set: Token,
+    /// Empty when the request had none.
+    pub priority_class: CompactString,
+    /// Where it runs.
+    pub node: Token,
+    /// The node's label cluster; empty when it has none.
+    pub cluster: CompactString,
+    /// The node's label pool; empty when it has none.
+    pub pool: CompactString,
+    /// Of the node; empty when it has none.
+    pub gpu_model: CompactString,
+    /// Thousandths of a core.
+    pub cpu_milli: u64,
+    /// Bytes.
+    pub memory_bytes: u64,
+    /// Thousandths of a GPU.
+    pub gpu_milli: u64,
+    /// The first moment that was used.
+    pub started_at: Millis,
+    /// 1: it runs; -1: it does not any more.
+    pub sign: i8,
+}
+
+/// Allocations that waited for a place and ended without one.
+#[derive(Debug, Clone, PartialEq, Eq, Table, Row, Serialize)]
+#[table(name = "unplaced_allocations")]
+#[table(clickhouse(order_by(tenant, queued_at, lsn, event_index), settings = SETTINGS))]
+pub struct UnplacedRow {
+    /// Where in the ledger its end is.
+    pub lsn: Lsn,
+    /// Of the event among those of its frame.
+    pub event_index: u32,
+    /// The allocation, as tenants know it.
+    #[serde(with = "clickhouse::serde::uuid")]
+    pub allocation: Uuid,
+    /// Of the request; empty when it had none.
+    pub operation_id: CompactString,
+    /// Whose it was.
+    #[table(low_cardinality)]
+    pub tenant: Token,
+    /// Of the tenant; empty when the request had none.
+    pub team: CompactString,
+    /// Of the team; empty when the request had none.
+    pub namespace: CompactString,
+    /// Where it waited; the tenant's own queue has its name.
+    pub queue: Token,
+    /// What it was a part of.
+    pub job_set: Token,
+    /// Empty when the request had none.
+    pub priority_class: CompactString,
+    /// Thousandths of a core.
+    pub cpu_milli: u64,
+    /// Bytes.
+    pub memory_bytes: u64,
+    /// Thousandths of a GPU.
+    pub gpu_milli: u64,
+    /// Counts the tries of the allocation, from 1.
+    pub attempt: u32,
+    /// When it was requested, or queued again after the try before.
+    pub queued_at: Millis,
+    /// When it ended.
+    pub ended_at: Millis,
+    /// The last that was said of why it waited; empty when nothing was.
+    pub wait_reason: &'static str,
+    /// Why it ended.
+    pub cause: &'static str,
+}
+
+/// Allocations that had to make room.
+#[derive(Debug, Clone, PartialEq, Eq, Table, Row, Serialize)]
+#[table(name = "preemptions")]
+#[table(clickhouse(order_by(at, lsn, event_index), settings = SETTINGS))]
+pub struct PreemptionRow {
+    /// Where in the ledger the decision is.
+    pub lsn: Lsn,
+    /// Of the event among those of its frame.
+    pub event_index: u32,
+    /// When it was decided.
+    pub at: Millis,
+    /// Who had to go.
+    #[serde(with = "clickhouse::serde::uuid")]
+    pub allocation: Uuid,
+    /// Whose it was.
+    #[table(low_cardinality)]
+    pub tenant: Token,
+    /// Its queue.
+    pub queue: Token,
+    /// What it was a part of.
+    pub job_set: Token,
+    /// Empty when the request had none.
+    pub priority_class: CompactString,
+    /// Where it ran; empty when it was on no node any more.
+    pub node: CompactString,
+    /// priority, fair_share, gang, reservation or quota.
+    pub cause: &'static str,
+    /// Whom it made room for; all zeros for a reservation.
+    #[serde(with = "clickhouse::serde::uuid")]
+    pub by_allocation: Uuid,
+    /// Whose that is; empty when that is not known any more.
+    pub by_tenant: CompactString,
+    /// Empty when it has none.
+    pub by_priority_class: CompactString,
 }
 
 /// The books of the nodes, without the runs that are whole in allocation_intervals: from a moment on, so much is no longer
@@ -135,7 +303,7 @@ pub struct TransferRow {
     /// Whose run it is about; all zeros when it is about none.
     #[serde(with = "clickhouse::serde::uuid")]
     pub allocation: Uuid,
-    /// outside, allocated, reserved, idle or unavailable.
+    /// outside, allocated, reserved, idle, cordoned or unavailable.
     pub from_account: &'static str,
     /// Of the same names.
     pub to_account: &'static str,
@@ -149,8 +317,8 @@ pub struct TransferRow {
     pub gpu_milli: i64,
 }
 
-/// What the nodes have in all, from a moment on: at every moment, allocated, reserved, idle and unavailable of the node add
-/// up to it.
+/// What the nodes have in all, from a moment on: at every moment, allocated, reserved, idle, cordoned and unavailable of the
+/// node add up to it.
 #[derive(Debug, Clone, PartialEq, Eq, Table, Row, Serialize)]
 #[table(name = "node_capacities")]
 #[table(clickhouse(
@@ -180,7 +348,7 @@ pub struct CapacityRow {
 /// Prices.
 #[derive(Debug, Clone, PartialEq, Eq, Table, Row, Serialize)]
 #[table(name = "rates")]
-#[table(clickhouse(order_by(resource, effective_from, version), settings = SETTINGS))]
+#[table(clickhouse(order_by(resource, applied_from, version), settings = SETTINGS))]
 pub struct RateRow {
     /// Where in the ledger the event is.
     pub lsn: Lsn,
@@ -189,47 +357,160 @@ pub struct RateRow {
     /// cpu, memory, gpu or gpu:<model>.
     #[table(low_cardinality)]
     pub resource: String,
-    /// From when on it is the price.
+    /// From when on it was to be the price.
     pub effective_from: Millis,
-    /// Of several for one moment, the highest counts.
+    /// From when on it is the price: what was known before the rate keeps its price, which may be some milliseconds more.
+    pub applied_from: Millis,
+    /// Counts the rates of the resource.
     pub version: u64,
     /// Millionths of the currency per core, GiB or GPU and hour.
     pub micro_per_unit_hour: u64,
 }
 
-/// Use by the hour, exact to the millisecond, summed from each batch's intervals. Sum over it: every batch has a row of its
-/// own until the server merges them.
+/// Months whose bill is final.
+#[derive(Debug, Clone, PartialEq, Eq, Table, Row, Serialize)]
+#[table(name = "closed_periods")]
+#[table(clickhouse(order_by(period), settings = SETTINGS))]
+pub struct PeriodRow {
+    /// Where in the ledger it was closed: its bill is made of what stands before.
+    pub lsn: Lsn,
+    /// Of the event among those of its frame.
+    pub event_index: u32,
+    /// The month, as its first day. The first one that was closed closed all before it.
+    pub period: Day,
+    /// When it was closed.
+    pub closed_at: Millis,
+    /// Counts the months that were closed.
+    pub version: u64,
+}
+
+/// Use by the hour, exact to the millisecond, of what is over and, up to the last full hour, of what runs. Sum over it: every
+/// batch has a row of its own until the server merges them. A negative row takes back what was accrued beyond a run's end.
 #[derive(Debug, Clone, PartialEq, Eq, Table, Row, Serialize)]
 #[table(name = "usage_hourly")]
 #[table(clickhouse(
-    engine = "SummingMergeTree((quantity, ms))",
-    order_by(tenant, hour, resource, job_set),
+    engine = "AggregatingMergeTree",
+    order_by(
+        tenant,
+        hour,
+        resource,
+        team,
+        namespace,
+        queue,
+        job_set,
+        priority_class,
+        cluster,
+        pool,
+        since,
+        billing_period
+    ),
     settings = SETTINGS
 ))]
 pub struct UsageRow {
+    /// The month in whose bill it stands, as its first day: that of the hour, or, if that was closed before this was known,
+    /// the first one that was open.
+    pub billing_period: Day,
+    /// Who pays.
     #[table(low_cardinality)]
     pub tenant: Token,
+    /// Of the tenant; empty when the request had none.
+    #[table(low_cardinality)]
+    pub team: CompactString,
+    /// Of the team; empty when the request had none.
+    #[table(low_cardinality)]
+    pub namespace: CompactString,
+    /// Where it waited; the tenant's own queue has its name.
+    #[table(low_cardinality)]
+    pub queue: Token,
+    /// What it is a part of.
     pub job_set: Token,
+    /// Empty when the request had none.
+    #[table(low_cardinality)]
+    pub priority_class: CompactString,
+    /// The node's label cluster; empty when it has none.
+    #[table(low_cardinality)]
+    pub cluster: CompactString,
+    /// The node's label pool; empty when it has none.
+    #[table(low_cardinality)]
+    pub pool: CompactString,
     /// Its beginning.
     pub hour: Seconds,
     /// cpu, memory, gpu or gpu:<model>.
     #[table(low_cardinality)]
     pub resource: String,
+    /// When the newest of all rates began that were in force; 1970: none had begun. The view prices has the price by it.
+    pub since: Millis,
     /// Millicore-, byte- or milli-GPU-milliseconds.
-    pub quantity: u128,
+    pub quantity: Sum<i128>,
     /// Milliseconds of allocations that had some of it.
-    pub ms: u64,
+    pub ms: Sum<i64>,
+    /// Where in the ledger the first event is that is in it.
+    pub first_lsn: Least<Lsn>,
+    /// Where in the ledger the last event is that is in it.
+    pub last_lsn: Greatest<Lsn>,
+}
+
+/// How the nodes' books changed by the hour, summed from each batch's transfers. Sum over it; the view cluster_slices makes
+/// integrals of it.
+#[derive(Debug, Clone, PartialEq, Eq, Table, Row, Serialize)]
+#[table(name = "capacity_hourly")]
+#[table(clickhouse(
+    engine = "AggregatingMergeTree",
+    order_by(cluster, pool, resource, account, hour, since),
+    settings = SETTINGS
+))]
+pub struct BookedRow {
+    /// The nodes' label cluster; empty when they have none.
+    #[table(low_cardinality)]
+    pub cluster: CompactString,
+    /// The nodes' label pool; empty when they have none.
+    #[table(low_cardinality)]
+    pub pool: CompactString,
+    /// cpu, memory, gpu or gpu:<model>.
+    #[table(low_cardinality)]
+    pub resource: String,
+    /// allocated, reserved, idle, cordoned or unavailable.
+    #[table(low_cardinality)]
+    pub account: &'static str,
+    /// Its beginning.
+    pub hour: Seconds,
+    /// When the newest of all rates began that were in force; 1970: none had begun.
+    pub since: Millis,
+    /// How much more is in the account at the end of the hour, or at the next rate, than at its beginning.
+    pub risen: Sum<i128>,
+    /// The same, each change times its milliseconds since the beginning of the hour.
+    pub moment: Sum<i128>,
+    /// Transfers that are in it.
+    pub transfers: Sum<u64>,
+}
+
+/// What the service says of itself, and the ledger does not. Its newest row counts.
+#[derive(Debug, Clone, PartialEq, Eq, Table, Row, Serialize)]
+#[table(name = "cells")]
+#[table(clickhouse(engine = "ReplacingMergeTree(at)", order_by(cell), settings = SETTINGS))]
+pub struct CellRow {
+    /// The number of the cell.
+    pub cell: u64,
+    /// By the cell's clock: nothing had happened up to then that is not in the tables.
+    pub at: Millis,
+    /// What amounts are millionths of, as ISO 4217 has it.
+    pub currency: String,
 }
 
 /// The rows of one batch, by table.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Rows {
     pub intervals: Vec<IntervalRow>,
+    pub running: Vec<RunningRow>,
+    pub unplaced: Vec<UnplacedRow>,
+    pub preemptions: Vec<PreemptionRow>,
     pub transfers: Vec<TransferRow>,
     pub capacities: Vec<CapacityRow>,
     pub rates: Vec<RateRow>,
+    pub periods: Vec<PeriodRow>,
     pub usage: Vec<UsageRow>,
-    allocated: Allocated,
+    pub booked: Vec<BookedRow>,
+    clock: Option<Clock>,
 }
 
 fn text(token: Option<&Token>) -> CompactString {
@@ -244,61 +525,84 @@ impl Rows {
         let mut rows = Self {
             // Room that grows is copied, and new to the system each time.
             intervals: Vec::with_capacity(changes.iter().filter(is_interval).count()),
-            transfers: Vec::new(),
-            capacities: Vec::new(),
-            rates: Vec::new(),
-            usage: used(changes).into_iter().map(usage_row).collect(),
-            allocated: Allocated(booked(changes).into_iter().map(allocated).collect()),
+            ..Self::default()
         };
         for (change, whole) in changes.iter().zip(whole) {
             match &change.fact {
                 Fact::Interval(run) => {
                     (rows.intervals).push(interval_row(cell, change, run, whole));
                 }
+                Fact::Running(run) => rows.running.push(running_row(cell, run)),
+                Fact::Unplaced(ended) => rows.unplaced.push(unplaced_row(cell, change, ended)),
+                Fact::Preemption(it) => rows.preemptions.push(preemption_row(cell, change, it)),
                 Fact::Transfer(_) if whole => {}
                 Fact::Transfer(transfer) => {
                     rows.transfers.push(transfer_row(cell, change, transfer));
                 }
                 Fact::Capacity(capacity) => rows.capacities.push(capacity_row(change, capacity)),
                 Fact::Rate(rate) => rows.rates.push(rate_row(change, rate)),
+                Fact::Closed(closed) => rows.periods.push(period_row(change, closed)),
+                Fact::Used(used) => rows.usage.extend(usage_rows(used)),
+                Fact::Booked(booked) => rows.booked.extend(booked_rows(booked)),
+                Fact::Clock(clock) => rows.clock = Some(*clock),
             }
         }
         rows
     }
 
     pub fn range(&self, batch: &Batch<Change>, state: &'static str) -> RangeRow {
+        let (clock, accrued_to) = self
+            .clock
+            .map_or_else(Default::default, |it| (it.clock, it.accrued_to));
         RangeRow {
             ledger: batch.ledger.0,
             after_lsn: batch.after,
             to_lsn: batch.to,
             state,
             allocation_intervals: self.intervals.len() as u64,
+            running_allocations: self.running.iter().map(|row| i64::from(row.sign)).sum(),
+            unplaced_allocations: self.unplaced.len() as u64,
+            preemptions: self.preemptions.len() as u64,
             node_transfers: self.transfers.len() as u64,
             node_capacities: self.capacities.len() as u64,
             rates: self.rates.len() as u64,
-            usage_ms: self.usage.iter().map(|row| row.ms).sum(),
-            allocated: self.allocated.clone(),
+            closed_periods: self.periods.len() as u64,
+            usage_ms: self.usage.iter().map(|row| row.ms.0).sum(),
+            capacity_transfers: self.booked.iter().map(|row| row.transfers.0).sum(),
+            clock,
+            accrued_to,
             digest: batch.digest.map_or_else(String::new, |d| d.to_string()),
             recorded_at: PhantomData,
         }
     }
 
     /// How many there are, by table.
-    pub fn counts(&self) -> [(&'static str, usize); 5] {
+    pub fn counts(&self) -> [(&'static str, usize); 10] {
         [
             (IntervalRow::TABLE.name, self.intervals.len()),
+            (RunningRow::TABLE.name, self.running.len()),
+            (UnplacedRow::TABLE.name, self.unplaced.len()),
+            (PreemptionRow::TABLE.name, self.preemptions.len()),
             (TransferRow::TABLE.name, self.transfers.len()),
             (CapacityRow::TABLE.name, self.capacities.len()),
             (RateRow::TABLE.name, self.rates.len()),
+            (PeriodRow::TABLE.name, self.periods.len()),
             (UsageRow::TABLE.name, self.usage.len()),
+            (BookedRow::TABLE.name, self.booked.len()),
         ]
     }
 }
 
 /// What no column holds is cut to the nearest that it holds: an hour before 1970 or after 2106.
-fn seconds(hour: Hour) -> u32 {
+fn seconds(hour: Hour) -> Seconds {
     let seconds = hour.0.saturating_mul(HOUR_MS / 1000);
-    u32::try_from(seconds.max(0)).unwrap_or(u32::MAX)
+    Seconds(u32::try_from(seconds.max(0)).unwrap_or(u32::MAX))
+}
+
+/// Its first one; the column ends in 2149.
+fn day(month: Month) -> Day {
+    let days = month.begin().0.div_euclid(DAY_MS);
+    Day(u16::try_from(days.max(0)).unwrap_or(u16::MAX))
 }
 
 /// What a node has and an allocation asks for is at most 2^50, so more than 2^63 would be held of a node by 8,192 of the
@@ -310,47 +614,189 @@ fn cut(amounts: &Amounts) -> [i64; 3] {
     })
 }
 
-fn usage_row((line, used): (Line<'_>, Used)) -> UsageRow {
-    UsageRow {
-        tenant: line.tenant.clone(),
-        job_set: line.job_set.clone(),
-        hour: Seconds(seconds(line.hour)),
-        resource: line.resource.to_string(),
-        quantity: used.quantity,
-        ms: used.ms,
-    }
+/// What an allocation asks for is not below 0.
+fn asked(amounts: &Amounts) -> [u64; 3] {
+    cut(amounts).map(i64::unsigned_abs)
 }
 
-fn allocated(
-    ((hour, resource), booked): ((Hour, ResourceKey), Booked),
-) -> (String, u32, i128, i128) {
-    let Booked { risen, quantity } = booked;
-    (resource.to_string(), seconds(hour), risen, quantity)
+fn usage_rows((line, used): &(Line, Used)) -> impl Iterator<Item = UsageRow> {
+    let Line {
+        payer,
+        hour,
+        since,
+        period,
+        site,
+    } = line;
+    let each = ResourceKind::ALL.into_iter().zip(used.quantity.0);
+    let each = each.zip(used.ms.0);
+    let some = each.filter(|((_, quantity), ms)| *quantity != 0 || *ms != 0);
+    some.map(|((kind, quantity), ms)| UsageRow {
+        billing_period: day(*period),
+        tenant: payer.tenant.clone(),
+        team: text(payer.team.as_ref()),
+        namespace: text(payer.namespace.as_ref()),
+        queue: payer.queue.clone(),
+        job_set: payer.job_set.clone(),
+        priority_class: text(payer.priority_class.as_ref()),
+        cluster: text(site.cluster.as_ref()),
+        pool: text(site.pool.as_ref()),
+        hour: seconds(*hour),
+        resource: key(kind, site.gpu_model.as_ref()).to_string(),
+        since: *since,
+        quantity: Sum(quantity),
+        ms: Sum(ms),
+        first_lsn: Least(used.first),
+        last_lsn: Greatest(used.last),
+    })
+}
+
+fn booked_rows(
+    (shelf, account, booked): &(Shelf, Account, Booked),
+) -> impl Iterator<Item = BookedRow> {
+    let Shelf { site, hour, since } = shelf;
+    let each = ResourceKind::ALL.into_iter().zip(booked.risen.0);
+    let each = each.zip(booked.moment.0);
+    let some = each.filter(|((_, risen), moment)| *risen != 0 || *moment != 0);
+    some.map(|((kind, risen), moment)| BookedRow {
+        cluster: text(site.cluster.as_ref()),
+        pool: text(site.pool.as_ref()),
+        resource: key(kind, site.gpu_model.as_ref()).to_string(),
+        account: account.name(),
+        hour: seconds(*hour),
+        since: *since,
+        risen: Sum(risen),
+        moment: Sum(moment),
+        transfers: Sum(booked.transfers),
+    })
 }
 
 fn interval_row(cell: CellNo, change: &Change, interval: &Interval, whole: bool) -> IntervalRow {
-    let Interval { of, moved, .. } = interval;
-    // What an allocation asks for is not below 0.
-    let [cpu_milli, memory_bytes, gpu_milli] = cut(&moved.amounts).map(i64::unsigned_abs);
+    let Interval {
+        of, moved, wait, ..
+    } = interval;
+    let [cpu_milli, memory_bytes, gpu_milli] = asked(&moved.amounts);
+    let Owner {
+        payer,
+        name,
+        operation_id,
+        gang,
+        labels,
+    } = of;
     IntervalRow {
         lsn: change.lsn,
         event_index: change.index,
         allocation: interval.allocation.id(cell).0,
-        tenant: of.tenant.clone(),
-        job_set: of.job_set.clone(),
-        name: text(of.name.as_ref()),
+        operation_id: text(operation_id.as_ref()),
+        tenant: payer.tenant.clone(),
+        team: text(payer.team.as_ref()),
+        namespace: text(payer.namespace.as_ref()),
+        queue: payer.queue.clone(),
+        job_set: payer.job_set.clone(),
+        priority_class: text(payer.priority_class.as_ref()),
+        gang: text(gang.as_ref()),
+        name: text(name.as_ref()),
+        labels: Texts(labels.to_vec()),
+        attempt: wait.attempt,
         node: moved.node.clone(),
         incarnation: moved.incarnation,
-        gpu_model: text(moved.gpu_model.as_ref()),
+        cluster: text(moved.site.cluster.as_ref()),
+        zone: text(moved.site.zone.as_ref()),
+        pool: text(moved.site.pool.as_ref()),
+        gpu_model: text(moved.site.gpu_model.as_ref()),
         cpu_milli,
         memory_bytes,
         gpu_milli,
+        // The clocks of admission and the scheduler may differ.
+        queued_at: wait.since.min(interval.placed_at),
+        wait_reason: wait.reason.map_or("", |reason| reason.name()),
         placed_at: interval.placed_at,
         started_at: interval.started_at,
         ended_at: interval.ended_at,
         released_at: interval.released_at,
         whole,
         cause: interval.cause.name(),
+    }
+}
+
+fn running_row(cell: CellNo, run: &Running) -> RunningRow {
+    let Running {
+        of: Owner {
+            payer,
+            operation_id,
+            ..
+        },
+        moved,
+        ..
+    } = run;
+    let [cpu_milli, memory_bytes, gpu_milli] = asked(&moved.amounts);
+    RunningRow {
+        allocation: run.allocation.id(cell).0,
+        operation_id: text(operation_id.as_ref()),
+        tenant: payer.tenant.clone(),
+        team: text(payer.team.as_ref()),
+        namespace: text(payer.namespace.as_ref()),
+        queue: payer.queue.clone(),
+        job_set: payer.job_set.clone(),
+        priority_class: text(payer.priority_class.as_ref()),
+        node: moved.node.clone(),
+        cluster: text(moved.site.cluster.as_ref()),
+        pool: text(moved.site.pool.as_ref()),
+        gpu_model: text(moved.site.gpu_model.as_ref()),
+        cpu_milli,
+        memory_bytes,
+        gpu_milli,
+        started_at: run.started_at,
+        sign: if run.under_way { 1 } else { -1 },
+    }
+}
+
+fn unplaced_row(cell: CellNo, change: &Change, ended: &Unplaced) -> UnplacedRow {
+    let Owner {
+        payer,
+        operation_id,
+        ..
+    } = &ended.of;
+    let [cpu_milli, memory_bytes, gpu_milli] = asked(&ended.amounts);
+    UnplacedRow {
+        lsn: change.lsn,
+        event_index: change.index,
+        allocation: ended.allocation.id(cell).0,
+        operation_id: text(operation_id.as_ref()),
+        tenant: payer.tenant.clone(),
+        team: text(payer.team.as_ref()),
+        namespace: text(payer.namespace.as_ref()),
+        queue: payer.queue.clone(),
+        job_set: payer.job_set.clone(),
+        priority_class: text(payer.priority_class.as_ref()),
+        cpu_milli,
+        memory_bytes,
+        gpu_milli,
+        attempt: ended.wait.attempt,
+        queued_at: ended.wait.since.min(ended.ended_at),
+        ended_at: ended.ended_at,
+        wait_reason: ended.wait.reason.map_or("", |reason| reason.name()),
+        cause: ended.cause.name(),
+    }
+}
+
+fn preemption_row(cell: CellNo, change: &Change, preemption: &Preemption) -> PreemptionRow {
+    let payer: &Payer = &preemption.of.payer;
+    let by = preemption.by_payer.as_ref();
+    let id = |no: AllocationNo| no.id(cell).0;
+    PreemptionRow {
+        lsn: change.lsn,
+        event_index: change.index,
+        at: preemption.at,
+        allocation: id(preemption.allocation),
+        tenant: payer.tenant.clone(),
+        queue: payer.queue.clone(),
+        job_set: payer.job_set.clone(),
+        priority_class: text(payer.priority_class.as_ref()),
+        node: text(preemption.node.as_ref()),
+        cause: preemption.cause.name(),
+        by_allocation: preemption.by.map_or(Uuid::nil(), id),
+        by_tenant: text(by.map(|by| &by.tenant)),
+        by_priority_class: text(by.and_then(|by| by.priority_class.as_ref())),
     }
 }
 
@@ -362,7 +808,7 @@ fn transfer_row(cell: CellNo, change: &Change, transfer: &Transfer) -> TransferR
         event_index: change.index,
         node: moved.node.clone(),
         incarnation: moved.incarnation,
-        gpu_model: text(moved.gpu_model.as_ref()),
+        gpu_model: text(moved.site.gpu_model.as_ref()),
         allocation: (moved.allocation).map_or(Uuid::nil(), |allocation| allocation.id(cell).0),
         from_account: transfer.from.name(),
         to_account: transfer.to.name(),
@@ -394,7 +840,18 @@ fn rate_row(change: &Change, rate: &Rate) -> RateRow {
         event_index: change.index,
         resource: rate.resource.to_string(),
         effective_from: rate.effective_from,
+        applied_from: rate.applied_from,
         version: rate.version,
         micro_per_unit_hour: rate.micro_per_unit_hour,
+    }
+}
+
+fn period_row(change: &Change, closed: &Closed) -> PeriodRow {
+    PeriodRow {
+        lsn: change.lsn,
+        event_index: change.index,
+        period: day(closed.month),
+        closed_at: closed.at,
+        version: closed.version,
     }
 }

@@ -199,9 +199,14 @@ impl Store {
     ) -> Result<(), StoreError> {
         let token = token(batch, begun);
         self.send_table(&token, &rows.rates).await?;
+        self.send_table(&token, &rows.periods).await?;
         self.send_table(&token, &rows.capacities).await?;
         self.send_table(&token, &rows.transfers).await?;
         self.send_table(&token, &rows.intervals).await?;
+        self.send_table(&token, &rows.running).await?;
+        self.send_table(&token, &rows.unplaced).await?;
+        self.send_table(&token, &rows.preemptions).await?;
+        self.send_table(&token, &rows.booked).await?;
         self.send_table(&token, &rows.usage).await
     }
 

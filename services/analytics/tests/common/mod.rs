@@ -217,6 +217,7 @@ impl Journal {
     /// Everything since the last batch.
     pub fn batch(&mut self) -> Batch<Change> {
         let after = std::mem::replace(&mut self.after, self.lsn);
+        self.usage.end_batch(&mut self.changes);
         Batch {
             ledger: LEDGER,
             after: Lsn(after),

@@ -3,8 +3,9 @@
 use super::{Admission, Written};
 use crate::{
     Account, AdvanceReservation, AllocationNo, AllocationSpec, Budget, BudgetOf, EventNo, Limits,
-    Millis, NodeApproval, Operation, PriorityClass, PriorityTarget, QueueSettings, QuotaResource,
-    Refusal, ResourceAsk, ResourceKey, SchedulingPolicy, Slot, TenantSettings, Token, Validity,
+    Millis, Month, NodeApproval, Operation, PriorityClass, PriorityTarget, QueueSettings,
+    QuotaResource, Refusal, ResourceAsk, ResourceKey, SchedulingPolicy, Slot, TenantSettings,
+    Token, Validity,
 };
 use serde::{Deserialize, Serialize};
 use wire::raw::{each_field, finish};
@@ -127,6 +128,15 @@ pub struct NodeSet {
     pub approval: Option<Box<NodeApproval>>,
 }
 
+/// The bill of the month, and of all before it, is final: what becomes known later of their hours is a correction in the bill
+/// of the first month that is not closed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+#[wire(name = "PeriodClosed.Change")]
+pub struct PeriodClosed {
+    #[wire(1)]
+    pub month: Month,
+}
+
 /// A change of a setting, as the content of its fact.
 pub trait Setting: Message + Value {
     const DESCRIPTOR: MessageDescriptor;
@@ -198,6 +208,7 @@ settings! {
     Cordon: CordonSet,
     Reservation: ReservationSet,
     Node: NodeSet,
+    Period: PeriodClosed,
 }
 
 const fn field<T: Value>(number: u32, name: &'static str) -> FieldDescriptor {

@@ -173,6 +173,7 @@ fn operation_of(kind: &Kind) -> Option<&v1::Operation> {
         Kind::SchedulingSet(e) => e.operation.as_ref(),
         Kind::CordonSet(e) => e.operation.as_ref(),
         Kind::NodeSet(e) => e.operation.as_ref(),
+        Kind::PeriodClosed(e) => e.operation.as_ref(),
         Kind::ReservationSet(e) => e.operation.as_ref(),
         Kind::AllocationRequested(e) => e.operation.as_ref(),
         Kind::CancelRequested(e) => e.operation.as_ref(),

@@ -74,6 +74,9 @@ impl Outcomes {
                 self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version))
             }
             Kind::NodeSet(e) => self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version)),
+            Kind::PeriodClosed(e) => {
+                self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version))
+            }
             Kind::ReservationSet(e) => {
                 self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version))
             }

@@ -187,6 +187,7 @@ fn asked(verb: &Verb) -> Option<(Key, Option<u64>)> {
         Verb::SetScheduling(it) => (("scheduling", String::new()), it.expected_version),
         Verb::SetCordon(it) => (("cordon", it.node.clone()), it.expected_version),
         Verb::SetNode(it) => (("node", it.node.clone()), it.expected_version),
+        Verb::ClosePeriod(it) => (("period", String::new()), it.expected_version),
         Verb::SetReservation(it) => (("reservation", it.reservation.clone()), it.expected_version),
         _ => return None,
     })

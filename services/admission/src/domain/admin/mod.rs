@@ -1,6 +1,7 @@
 //! The operators' changes, each with a version that the change may name.
 
 mod node;
+mod period;
 mod priority_class;
 mod queue;
 mod quota;
@@ -20,7 +21,7 @@ pub use tenant::TenantRequest;
 use vocab::fact::{CordonSet, NodeSet, ReservationSet, SchedulingSet};
 
 use super::{Admission, check::token};
-use vocab::{AdminChange, Millis, PlacementPolicy, Refusal, Rule};
+use vocab::{AdminChange, Millis, Month, PlacementPolicy, Refusal, Rule};
 use wire::Open;
 
 /// A change as it was written. Each has the version that it is a change of; none: whichever it is.
@@ -79,6 +80,13 @@ pub enum ChangeRequest {
         #[wire(3, optional)]
         expected_version: Option<u64>,
     },
+    #[wire(40)]
+    ClosePeriod {
+        #[wire(1)]
+        month: Month,
+        #[wire(2, optional)]
+        expected_version: Option<u64>,
+    },
 }
 
 impl ChangeRequest {
@@ -100,6 +108,9 @@ impl ChangeRequest {
                 expected_version, ..
             }
             | Self::SetNode {
+                expected_version, ..
+            }
+            | Self::ClosePeriod {
                 expected_version, ..
             } => *expected_version,
         }
@@ -157,6 +168,7 @@ impl Admission {
                     approval: approved.transpose()?.map(Box::new),
                 })
             }
+            ChangeRequest::ClosePeriod { month, .. } => self.check_period(*month, now)?,
         };
         let current = self.settings.version(&change.setting());
         match request.expected_version() {

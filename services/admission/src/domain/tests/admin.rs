@@ -47,27 +47,70 @@ fn a_rate_does_not_change_what_was_billed() {
     t.config.operations_max = 100;
     t.config.operation_window_ms = i64::MAX;
     t.now = 5 * vocab::HOUR_MS;
-    let rate = |resource: &str, hour: i64, extra: i64| {
+    let now = t.now;
+    let rate = |resource: &str, effective_from_ms: i64| {
         admin(ChangeRequest::SetRate {
             resource: resource.into(),
             micro_per_unit_hour: 7,
-            effective_from_ms: hour * vocab::HOUR_MS + extra,
+            effective_from_ms,
             expected_version: None,
         })
     };
-    t.admin("r1", rate("gpu:T4", 0, 0), "applied 1");
+    let past = "rate_for_a_past_hour effective_from_ms";
+    t.admin("r1", rate("gpu:T4", 0), "applied 1");
+    t.admin("r2", rate("gpu:T4", 0), past);
+    t.admin("r3", rate("gpu:T4", now), past);
+    t.admin("r4", rate("gpu:T4", now + 1), "applied 2");
+    t.admin("r5", rate("disk", now + 1), "resource_unknown resource");
+    // The first one may reach back to the beginning, and not to the middle.
+    t.admin("r6", rate("cpu", 1), past);
+    let invalid = "setting_invalid effective_from_ms";
+    t.admin("r7", rate("cpu", -1), invalid);
+    t.admin("r8", rate("cpu", vocab::Month::LAST.end().0), invalid);
     t.admin(
-        "r2",
-        rate("gpu:T4", 5, 0),
-        "rate_for_a_past_hour effective_from_ms",
+        "r9",
+        rate("cpu", vocab::Month::LAST.end().0 - 1),
+        "applied 1",
     );
-    t.admin(
-        "r3",
-        rate("gpu:T4", 6, 1),
-        "rate_not_on_the_hour effective_from_ms",
-    );
-    t.admin("r4", rate("gpu:T4", 6, 0), "applied 2");
-    t.admin("r5", rate("disk", 6, 0), "resource_unknown resource");
+    t.admin("r10", rate("gpu", 0), "applied 1");
+    t.now = vocab::Month(2026_02).begin().0;
+    t.admin("p1", close(2025_12), "applied 1");
+    t.admin("r11", rate("memory", 0), "period_closed effective_from_ms");
+    t.admin("r12", rate("memory", t.now + 1), "applied 1");
+}
+
+fn close(month: u32) -> Verb {
+    admin(ChangeRequest::ClosePeriod {
+        month: vocab::Month(month),
+        expected_version: None,
+    })
+}
+
+#[test]
+fn months_are_closed_one_after_the_other() {
+    let mut t = Table::new().roomy();
+    t.now = vocab::Month(2026_03).begin().0 + vocab::HOUR_MS - 1;
+    t.admin("p1", close(2026_02), "period_not_over month");
+    t.admin("p2", close(2026_13), "setting_invalid month");
+    t.admin("p3", close(0), "setting_invalid month");
+    // The first one closes all before it.
+    t.admin("p4", close(2025_11), "applied 1");
+    for (id, month) in [("p5", 2025_11), ("p6", 2025_01)] {
+        t.admin(id, close(month), "period_closed month");
+    }
+    t.admin("p7", close(2026_01), "period_out_of_turn month");
+    t.admin("p8", close(2025_12), "applied 2");
+    t.admin("p9", close(2026_01), "applied 3");
+    t.now += 1;
+    t.admin("p10", close(2026_02), "applied 4");
+}
+
+#[test]
+fn no_month_is_closed_below_the_level_of_its_fact() {
+    let mut t = Table::new().roomy();
+    t.now = vocab::Month(2026_03).begin().0;
+    t.level = vocab::Level(3);
+    t.admin("p1", close(2026_01), "not_supported feature level");
 }
 
 #[test]

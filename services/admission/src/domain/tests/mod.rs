@@ -29,6 +29,7 @@ struct Table {
     /// Events of other writers; one count will do for all.
     others: u64,
     now: i64,
+    level: vocab::Level,
 }
 
 fn token(text: &str) -> Token {
@@ -112,13 +113,14 @@ impl Table {
             next: 1,
             others: 0,
             now: 0,
+            level: vocab::Level::KNOWN,
         };
         table.admin("tenant", set_tenant("a"), "applied 1");
         table
     }
 
     fn draft(&self) -> Draft {
-        Draft::new(Millis(self.now), EventNo(self.next))
+        Draft::new(Millis(self.now), EventNo(self.next)).at_level(self.level)
     }
 
     fn ask(&mut self, tenant: &str, id: &str, digest: u8, verb: Result<Verb, Refusal>) -> String {

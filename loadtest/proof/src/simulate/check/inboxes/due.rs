@@ -133,7 +133,8 @@ impl Checker {
             | Verb::SetPriorityClass(_)
             | Verb::SetScheduling(_)
             | Verb::SetCordon(_)
-            | Verb::SetReservation(_) => self.version_obstacle(verb),
+            | Verb::SetReservation(_)
+            | Verb::ClosePeriod(_) => self.version_obstacle(verb),
             Verb::SetNode(asked) => {
                 let until = asked.approved.as_ref().map(|it| it.token_until_ms);
                 let over = until.is_some_and(|until| until <= of.at.now);

@@ -67,6 +67,10 @@ pub fn same(verb: &Verb, kind: &Kind) -> Option<(bool, u64)> {
                 e.version,
             )
         }
+        (Verb::ClosePeriod(asked), Kind::PeriodClosed(e)) => {
+            let change = e.change.unwrap_or_default();
+            (change.month == asked.month, e.version)
+        }
         _ => return None,
     })
 }
