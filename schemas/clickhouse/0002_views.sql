@@ -87,8 +87,8 @@ CREATE VIEW IF NOT EXISTS chargeback_hourly AS
 WITH
     used AS (
         SELECT
-            billing_period, toString(tenant) AS tenant, team, namespace, queue, job_set, priority_class, cluster, pool, hour,
-            toString(resource) AS resource, since, quantity, ms, first_lsn, last_lsn
+            billing_period, tenant, team, namespace, queue, job_set, priority_class, cluster, pool, hour, resource, since,
+            quantity, ms, first_lsn, last_lsn
         FROM usage_hourly
         UNION ALL
         SELECT
@@ -371,6 +371,151 @@ SELECT
     c.last_lsn AS last_lsn
 FROM had AS h
 LEFT JOIN charged AS c ON h.month = c.month AND h.cluster = c.cluster AND h.pool = c.pool AND h.resource = c.resource;
+
+-- The bill as rows of the FinOps Open Cost and Usage Specification (FOCUS) 1.2: one row for each line of chargeback_hourly, and
+-- one for each line of platform_cost_hourly, which no tenant was charged for.
+--
+-- BilledCost is the line's amount, to the micro-unit, and 0 for what nobody was charged for; EffectiveCost is the amount of
+-- both. ListCost and ContractedCost are price x quantity and not rounded, because FOCUS wants the exact product; they differ
+-- from the amount by half a micro-unit at the most. A correction may differ from the product, so that all its costs are the
+-- amount. The quantity has 12 decimals, cut off. An amount or quantity that has no room in 38 digits is an error.
+--
+-- Columns of FOCUS first, by name, then the suite's own, with x_.
+CREATE VIEW IF NOT EXISTS focus_charges AS
+WITH
+    lines AS (
+        SELECT
+            billing_period,
+            toString(tenant) AS tenant,
+            team,
+            namespace,
+            queue,
+            job_set,
+            priority_class,
+            cluster,
+            pool,
+            hour,
+            toString(resource) AS resource,
+            'allocated' AS state,
+            micro_per_unit_hour,
+            has_rate = 1 AS has_rate,
+            quantity,
+            toNullable(ms) AS ms,
+            amount_micro,
+            is_correction = 1 AS corrects,
+            toNullable(first_lsn) AS first_lsn,
+            toNullable(last_lsn) AS last_lsn
+        FROM chargeback_hourly
+        UNION ALL
+        SELECT
+            billing_period,
+            '' AS tenant,
+            '' AS team,
+            '' AS namespace,
+            '' AS queue,
+            '' AS job_set,
+            '' AS priority_class,
+            cluster,
+            pool,
+            hour,
+            toString(resource) AS resource,
+            toString(state) AS state,
+            micro_per_unit_hour,
+            micro_per_unit_hour != 0 AS has_rate,
+            quantity,
+            CAST(NULL, 'Nullable(Int64)') AS ms,
+            amount_micro,
+            false AS corrects,
+            CAST(NULL, 'Nullable(UInt64)') AS first_lsn,
+            CAST(NULL, 'Nullable(UInt64)') AS last_lsn
+        FROM platform_cost_hourly
+    ),
+    named AS (
+        SELECT
+            *,
+            state = 'allocated' AS charged,
+            if(startsWith(resource, 'gpu:'), substring(resource, 5), '') AS gpu_model,
+            multiIf(resource = 'cpu', 'CPU', resource = 'memory', 'Memory', gpu_model = '', 'GPU', 'GPU ' || gpu_model) AS meter,
+            multiIf(resource = 'cpu', 'Core-Hours', resource = 'memory', 'GiB-Hours', 'GPU-Hours') AS unit,
+            -- Unit-milliseconds in a billed unit and hour, as in chargeback_hourly.
+            if(resource = 'memory', 1073741824, 1000) * toDecimal256(3600000, 0) AS per_unit_hour,
+            toDecimal128(divideDecimal(toDecimal256(quantity, 0), per_unit_hour, 12), 12) AS units,
+            toDecimal128(micro_per_unit_hour, 6) / 1000000 AS price,
+            toDecimal128(amount_micro, 6) / 1000000 AS amount,
+            if(corrects, toDecimal128(amount, 18), toDecimal128(toDecimal256(units, 12) * toDecimal256(price, 6), 18)) AS product,
+            multiIf(charged AND job_set != '', 'job-set/' || tenant || '/' || job_set,
+                    NOT charged AND pool != '', 'pool/' || cluster || '/' || pool, NULL) AS resource_id
+        FROM lines
+    )
+SELECT
+    if(charged, amount, toDecimal128(0, 6)) AS BilledCost,
+    'apportion' AS BillingAccountId,
+    'Apportion' AS BillingAccountName,
+    (SELECT argMax(currency, at) FROM cells) AS BillingCurrency,
+    toDateTime(addMonths(billing_period, 1), 'UTC') AS BillingPeriodEnd,
+    toDateTime(billing_period, 'UTC') AS BillingPeriodStart,
+    'Usage' AS ChargeCategory,
+    if(corrects, 'Correction', NULL) AS ChargeClass,
+    concat(
+        if(corrects, 'Correction of ' || formatDateTime(hour, '%Y-%m', 'UTC') || ': ', ''),
+        meter, ' ', state,
+        if(has_rate, '', ', no rate in force')
+    ) AS ChargeDescription,
+    'Usage-Based' AS ChargeFrequency,
+    hour + INTERVAL 1 HOUR AS ChargePeriodEnd,
+    hour AS ChargePeriodStart,
+    CAST(NULL, 'Nullable(String)') AS CommitmentDiscountStatus,
+    units AS ConsumedQuantity,
+    unit AS ConsumedUnit,
+    product AS ContractedCost,
+    price AS ContractedUnitPrice,
+    amount AS EffectiveCost,
+    CAST(NULL, 'Nullable(String)') AS InvoiceId,
+    'Apportion' AS InvoiceIssuerName,
+    product AS ListCost,
+    price AS ListUnitPrice,
+    if(has_rate, 'Standard', 'Other') AS PricingCategory,
+    BillingCurrency AS PricingCurrency,
+    price AS PricingCurrencyContractedUnitPrice,
+    amount AS PricingCurrencyEffectiveCost,
+    price AS PricingCurrencyListUnitPrice,
+    units AS PricingQuantity,
+    unit AS PricingUnit,
+    'Apportion' AS ProviderName,
+    'Apportion' AS PublisherName,
+    resource_id AS ResourceId,
+    multiIf(resource_id IS NULL, NULL, charged, job_set, pool) AS ResourceName,
+    multiIf(resource_id IS NULL, NULL, charged, 'Job Set', 'Pool') AS ResourceType,
+    'Compute' AS ServiceCategory,
+    if(charged, 'Allocations', 'Unallocated Capacity') AS ServiceName,
+    'Other (Compute)' AS ServiceSubcategory,
+    resource AS SkuId,
+    meter AS SkuMeter,
+    multiIf(
+        resource = 'cpu', '{"CoreCount":1}',
+        resource = 'memory', '{"MemorySize":1}',
+        gpu_model = '', '{"GpuCount":1}',
+        '{"GpuCount":1,"x_GpuModel":' || toJSONString(gpu_model) || '}'
+    ) AS SkuPriceDetails,
+    resource || '@' || if(has_rate, toString(micro_per_unit_hour), 'unrated') AS SkuPriceId,
+    nullIf(tenant, '') AS SubAccountId,
+    nullIf(tenant, '') AS SubAccountName,
+    toDecimal128(amount_micro, 0) AS x_AmountMicro,
+    state AS x_CapacityState,
+    nullIf(cluster, '') AS x_Cluster,
+    first_lsn AS x_FirstLsn,
+    nullIf(job_set, '') AS x_JobSet,
+    last_lsn AS x_LastLsn,
+    ms AS x_Milliseconds,
+    nullIf(namespace, '') AS x_Namespace,
+    nullIf(pool, '') AS x_Pool,
+    nullIf(priority_class, '') AS x_PriorityClass,
+    nullIf(queue, '') AS x_Queue,
+    has_rate AS x_Rated,
+    nullIf(team, '') AS x_Team,
+    nullIf(tenant, '') AS x_Tenant,
+    toDecimal128(divideDecimal(toDecimal256(quantity, 0), toDecimal256(1000, 0), 3), 3) AS x_UnitSeconds
+FROM named;
 
 -- Every entry of the nodes' books, two for a transfer: from a moment on, an account has so much more, or less. A run that
 -- is whole in its row is taken apart here.

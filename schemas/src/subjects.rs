@@ -16,13 +16,16 @@ pub const HEADER_LEDGER: &str = "Apportion-Ledger";
 /// Of a feed message: the digest of the ledger's record at the end of its batch.
 pub const HEADER_DIGEST: &str = "Apportion-Digest";
 /// What tenants may ask, each verb of one service.
-pub const QUERY_VERBS: [&str; 6] = [
+pub const QUERY_VERBS: [&str; 9] = [
     "feed",
     "operation",
     "allocation",
     "allocations",
     "lease",
     "resource",
+    "usage",
+    "bill",
+    "budget",
 ];
 /// The name that stands for the operators where a tenant's name is expected. No tenant may begin with `_`.
 pub const OPERATOR: &str = "_operator";

@@ -296,7 +296,7 @@ class Stack:
             for resource, limit in UP_QUOTA.items():
                 self._operator("quota", "set", tenant, resource, limit)
         for resource, micro in UP_RATES.items():
-            self._operator("rate", resource, str(micro))
+            self._operator("rates", "set", resource, f"{micro // 10**6}.{micro % 10**6:06}")
         self.kept.done("tenants")
         say(f"  {'fleet':<11} simulated nodes; tenants have quotas, resources have rates")
 

@@ -3,6 +3,7 @@
 
 mod agent;
 mod batches;
+mod bill;
 mod boot;
 mod borders;
 mod cell;

@@ -6,7 +6,7 @@ use schemas::v1::{Refusal, Rule};
 use vocab::HOUR_MS;
 
 /// The rule, and what it was about.
-fn refused<T: std::fmt::Debug>(outcome: Result<T, Failed>) -> Refusal {
+pub fn refused<T: std::fmt::Debug>(outcome: Result<T, Failed>) -> Refusal {
     match outcome {
         Err(Failed::Refused(refused)) => refused.refusal.expect("a refusal names its rule"),
         other => panic!("no refusal: {other:?}"),
@@ -222,16 +222,12 @@ async fn rates(operator: &Client) -> Outcome {
     let (last, next) = (hour, hour + 2 * HOUR_MS);
     let table = [
         (
-            rate("gpu", 5, next + 1),
-            (Rule::RateNotOnTheHour, "effective_from_ms", 0, 0),
-        ),
-        (
             rate("gpu", 5, -HOUR_MS),
-            (Rule::RateNotOnTheHour, "effective_from_ms", 0, 0),
+            (Rule::SettingInvalid, "effective_from_ms", 0, 0),
         ),
         (
             rate("gpu", 5, i64::MAX),
-            (Rule::RateNotOnTheHour, "effective_from_ms", 0, 0),
+            (Rule::SettingInvalid, "effective_from_ms", 0, 0),
         ),
         // What has been billed stays as it is.
         (
@@ -272,7 +268,8 @@ async fn rates(operator: &Client) -> Outcome {
         let refusal = refused(set(change.clone()).await);
         assert_eq!(said(&refusal), expected, "{change:?}");
     }
-    assert_eq!(set(rate("gpu", 5, next)).await?.version, 2);
+    // To the millisecond.
+    assert_eq!(set(rate("gpu", 5, next + 1)).await?.version, 2);
     // A model's own first rate may reach back: nothing was billed by one.
     assert_eq!(set(rate("gpu:A100", 7, 0)).await?.version, 1);
     let late = rate("gpu:A100", 8, last);

@@ -104,17 +104,17 @@ fn of_tenants() -> Vec<Subject> {
 
 fn of_queries() -> Vec<Subject> {
     // As the bus' permissions have it: `services/identity/src/domain/party.rs`.
-    let of_scheduler = ["allocation", "allocations", "lease", "resource"];
     let one = |marker, verb: &str, payload| Subject {
         marker,
         function: "query",
         subject: cell().query("<tenant>", verb),
         party: Party::Tenant,
         publishes: "the tenant",
-        hears: if of_scheduler.contains(&verb) {
-            "scheduler"
-        } else {
-            "admission"
+        hears: match verb {
+            "allocation" | "allocations" | "lease" | "resource" => "scheduler",
+            "budget" => "quota",
+            "bill" | "usage" => "analytics",
+            _ => "admission",
         },
         transport: "core NATS, request and reply".to_owned(),
         payload,
@@ -132,6 +132,9 @@ fn of_queries() -> Vec<Subject> {
             "allocations",
             &["AllocationsQuery", "AllocationsPage"],
         ),
+        one("query_usage", "usage", &["UsageQuery", "UsagePage"]),
+        one("query_bill", "bill", &["BillQuery", "BillReply"]),
+        one("query_budget", "budget", &["BudgetQuery", "BudgetReply"]),
         one("query_lease", "lease", &["LeaseQuery", "LeaseReply"]),
         one(
             "query_resource",

@@ -1,12 +1,18 @@
 //! What was used, and what does it cost? The fold is in [`domain`], ClickHouse in [`store`]; here is only the wiring.
 
+mod calm;
 mod disk;
 pub mod domain;
 pub mod metrics;
 mod observe;
+mod query;
 pub mod store;
 
-use chassis::{Behind, BootError, Config, Context, Failure, Needs, Service, Shutdown};
+use calm::Calm;
+use chassis::{
+    Behind, BootError, Config, Context, Failure, Needs, Service, Shutdown,
+    query::{Mark, Queries},
+};
 use disk::Disk;
 use domain::Usage;
 use futures::future::BoxFuture;
@@ -21,10 +27,47 @@ use store::{ClickHouseSink, Store};
 /// The service, for the chassis.
 pub struct AnalyticsService;
 
-/// There is nothing to set yet.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Settings {}
+pub struct Settings {
+    /// What the rates' amounts are millionths of. It is said beside them, and nothing is converted.
+    pub currency: Currency,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            currency: Currency("USD".to_owned()),
+        }
+    }
+}
+
+/// A code of ISO 4217: three capital letters.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Currency(String);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("currency is `{0}`, must be three capital letters, as ISO 4217 has them")]
+pub struct BadCurrency(String);
+
+impl TryFrom<String> for Currency {
+    type Error = BadCurrency;
+
+    fn try_from(text: String) -> Result<Self, BadCurrency> {
+        let letters = text.bytes().all(|byte| byte.is_ascii_uppercase());
+        match letters && text.len() == 3 {
+            true => Ok(Self(text)),
+            false => Err(BadCurrency(text)),
+        }
+    }
+}
+
+impl Currency {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
 
 /// The whole process. It stands here, and not in `main.rs`, so that the service is compiled once for all who run it.
 pub fn main() -> std::process::ExitCode {
@@ -55,6 +98,10 @@ impl Service for AnalyticsService {
         let store = Store::new(server, &config.database, ctx.cell_no());
         let component = ctx.health.component("clickhouse_disk");
         let disk = Disk::new(store.clone(), component, &ctx.metrics);
+        let mark = Mark::default();
+        let queries = Queries::new(ctx.subjects())
+            .on(query::UsageQueries::new(&store, &ctx), &mark)
+            .on(query::BillQueries::new(&store, &ctx), &mark);
         let resumed = ResumedThrough::default();
         let told = resumed.clone();
         let sink = ClickHouseSink::new(store.clone(), rows, move |through| {
@@ -69,12 +116,16 @@ impl Service for AnalyticsService {
             ctx.journey.clone(),
             ctx.clock.clone(),
             resumed,
+            mark,
         );
+        let calm = Calm::new(store.clone(), bus.clone(), &ctx);
         let projector: Projector<Usage, _, _, _> =
             Projector::new(bus, ctx.clock.clone(), sink, Box::new(shell));
         tokio::select! {
             outcome = ctx.aside(Usage::NAME, projector.run()) => outcome,
             never = disk.watch() => match never {},
+            never = calm.say() => match never {},
+            outcome = queries.serve(&ctx) => outcome,
         }
     }
 }
@@ -84,5 +135,15 @@ mod tests {
     #[test]
     fn the_sample_configuration_is_accepted() {
         chassis::check_sample::<super::Settings>(include_str!("../config.example.toml"));
+    }
+
+    #[test]
+    fn a_currency_is_three_capital_letters() {
+        let sample = include_str!("../config.example.toml");
+        for bad in ["usd", "EURO", "", "U$D"] {
+            let unfit = sample.replace("\"USD\"", &format!("\"{bad}\""));
+            let refusal = chassis::Config::<super::Settings>::from_toml(&unfit).unwrap_err();
+            assert!(refusal.to_string().contains("ISO 4217"), "{refusal}");
+        }
     }
 }

@@ -1,7 +1,9 @@
 //! The projection as instruments, health and sampled journeys see it.
 
 use crate::metrics::Instruments;
-use chassis::{Clock, ComponentHandle, Follower, Journey, SpanKind, Stamp, TraceParent};
+use chassis::{
+    Clock, ComponentHandle, Follower, Journey, SpanKind, Stamp, TraceParent, query::Mark,
+};
 use ledger::{Frame, ProjectorObserver};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -54,6 +56,7 @@ pub struct Shell {
     journey: Journey,
     clock: Clock,
     resumed: ResumedThrough,
+    mark: Mark,
     followed: BTreeMap<AllocationNo, Followed>,
     billing: VecDeque<Billing>,
     newest: Millis,
@@ -67,6 +70,7 @@ impl Shell {
         journey: Journey,
         clock: Clock,
         resumed: ResumedThrough,
+        mark: Mark,
     ) -> Self {
         Self {
             instruments,
@@ -75,6 +79,7 @@ impl Shell {
             journey,
             clock,
             resumed,
+            mark,
             followed: BTreeMap::new(),
             billing: VecDeque::new(),
             newest: Millis::default(),
@@ -154,6 +159,7 @@ impl ProjectorObserver for Shell {
         self.instruments.changes.inc_by(changes as u64);
         self.instruments.position.set(gauge(to.0));
         self.follower.read(to);
+        self.mark.set(to);
         let lag_ms = self.clock.now_ms().saturating_sub(self.newest.0);
         self.instruments.lag_ms.set(lag_ms);
         self.health.ready();

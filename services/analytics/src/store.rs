@@ -1,13 +1,17 @@
 //! All SQL of the service that is not in `schemas/clickhouse`.
 
+mod invoice;
 mod queries;
 mod rows;
 mod schema;
 mod sink;
+mod tenant;
 
+pub use invoice::{Export, Part, RateLine, Reconciled};
 pub use queries::{BillLine, Conservation, Imbalance, UsageLine};
 pub use rows::{Rows, TABLES};
 pub use sink::{Begun, ClickHouseSink};
+pub use tenant::{Dimension, InvoiceLine, UseLine, Wanted};
 
 use chassis::warm::Drifted;
 use clickhouse::{Client, Row, RowOwned, RowRead, RowWrite, query::Query};

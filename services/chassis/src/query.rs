@@ -78,6 +78,18 @@ impl<E: Into<Failure>> From<E> for Trouble {
     }
 }
 
+/// How many a page may have: what was asked for, or, where nothing was, what is usual.
+pub fn page_limit(asked: u32, usual: u32, max: u32) -> Result<u32, Trouble> {
+    match asked {
+        0 => Ok(usual),
+        asked if asked > max => {
+            let refusal = Refusal::over(Rule::QuantityTooLarge, "limit", max.into(), asked.into());
+            Err(Trouble::Refused(refusal))
+        }
+        asked => Ok(asked),
+    }
+}
+
 /// A verb of a service.
 pub trait Verb: Send + Sync + 'static {
     /// The last token of the subject.

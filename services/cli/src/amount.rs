@@ -158,7 +158,7 @@ pub fn of_budget(of: &BudgetOf, text: &str) -> Result<i64, String> {
 }
 
 /// A decimal amount in millionths, without rounding.
-fn micro(text: &str) -> Option<i64> {
+pub fn micro(text: &str) -> Option<i64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if !digits(whole) || !digits(part) || part.len() > 6 {

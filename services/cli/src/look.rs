@@ -5,7 +5,7 @@ use chassis::stack::Stack;
 use clap::Args;
 use ledger::{Bus, Copy, LedgerId, Witness, jetstream::JetStreamBus};
 use schemas::v1;
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 use vocab::{AllocationId, Millis, Token};
 
 /// How often and how far apart the read model is looked at before something counts as not there.
@@ -116,28 +116,6 @@ pub async fn nodes(stack: &Stack) -> Result<(), Failure> {
         );
     }
     println!("{} nodes, {ready} ready", nodes.len());
-    Ok(())
-}
-
-pub async fn bill(stack: &Stack) -> Result<(), Failure> {
-    let mut totals: BTreeMap<(String, String), i128> = BTreeMap::new();
-    for line in stack::usage(stack)?.monthly_bill().await? {
-        println!(
-            "{} {:<16} {:<16} {:>20}",
-            line.month,
-            line.tenant,
-            line.resource,
-            amount::money(line.amount_micro)
-        );
-        *totals.entry((line.month, line.tenant)).or_default() += line.amount_micro;
-    }
-    for ((month, tenant), micro) in totals {
-        println!(
-            "{month} {tenant:<16} {:<16} {:>20}",
-            "total",
-            amount::money(micro)
-        );
-    }
     Ok(())
 }
 

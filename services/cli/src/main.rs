@@ -1,6 +1,7 @@
 //! `apportion`: the suite from the command line.
 
 mod amount;
+mod bill;
 mod bus;
 mod cancel;
 mod cell;
@@ -79,8 +80,11 @@ enum Command {
         #[command(subcommand)]
         command: quotas::QuotaCommand,
     },
-    /// Say what a resource costs.
-    Rate(operate::Rate),
+    /// Say what resources cost, or show it.
+    Rates {
+        #[command(subcommand)]
+        command: bill::RatesCommand,
+    },
     /// Set a queue: whom it is for, its part and its limits.
     QueueSet(operate::QueueSet),
     /// Set what a priority is worth against others.
@@ -114,8 +118,17 @@ enum Command {
         #[command(subcommand)]
         command: operate::NodeCommand,
     },
-    /// Show what each tenant owes, by month.
-    Bill,
+    /// Show what tenants owe for a month.
+    Bill(bill::Bill),
+    /// Show what was used, and what it costs.
+    Usage(Box<bill::Usage>),
+    /// Show a tenant's budgets, and when they will be exhausted.
+    Budgets(bill::Budgets),
+    /// Close, show, export, explain and reconcile the bill of a month.
+    Invoice {
+        #[command(subcommand)]
+        command: bill::InvoiceCommand,
+    },
     /// Check that no moment of any machine is lost or billed twice.
     Conservation,
     /// Read the whole ledger, check its chain, and ask all who have read it before.
@@ -169,7 +182,7 @@ async fn run(args: Args) -> Result<(), Failure> {
         Command::Watch(watch) => watch.run(&stack()?).await,
         Command::Tenant(tenant) => tenant.run(&stack()?).await,
         Command::Quota { command } => command.run(&stack()?).await,
-        Command::Rate(rate) => rate.run(&stack()?).await,
+        Command::Rates { command } => command.run(&stack()?).await,
         Command::QueueSet(queue) => queue.run(&stack()?).await,
         Command::PriorityClass(class) => class.run(&stack()?).await,
         Command::Policy(policy) => policy.run(&stack()?).await,
@@ -185,7 +198,10 @@ async fn run(args: Args) -> Result<(), Failure> {
         Command::Preemptions(preemptions) => preemptions.run(&stack()?).await,
         Command::Node { command } => command.run(&stack()?).await,
         Command::Nodes => look::nodes(&stack()?).await,
-        Command::Bill => look::bill(&stack()?).await,
+        Command::Bill(bill) => bill.run(&stack()?).await,
+        Command::Usage(usage) => usage.run(&stack()?).await,
+        Command::Budgets(budgets) => budgets.run(&stack()?).await,
+        Command::Invoice { command } => command.run(&stack()?).await,
         Command::Conservation => look::conservation(&stack()?).await,
         Command::Verify(verify) => verify.run(&stack()?).await,
         Command::Ledger {
@@ -226,6 +242,17 @@ mod tests {
             "quota set a cpu 3 --expected-version 2",
             "quota set a/b/c memory 1TiB --soft 512GiB --burst 2TiB --burst-for 10m --borrow 0 --lend 1GiB",
             "quota set a gpu --none --from 2026-01-31T08:00:00Z --until 2026-02-01T08:00:00Z",
+            "rates set gpu:A100 3.5 --from 2026-12-01T00:00:00.001Z --expected-version 1",
+            "rates list",
+            "bill --tenant t --month 2026-11",
+            "usage --by team --by job-set --month 2026-11 --resource gpu:A100",
+            "usage --tenant t --by day --since 7d -o json",
+            "budgets --tenant t",
+            "invoice close 2026-11",
+            "invoice show 2026-11 --tenant t",
+            "invoice export 2026-11 --format focus-parquet --to f --open",
+            "invoice explain --tenant t 2026-11-03T10:00:00Z --resource cpu",
+            "invoice reconcile 2026-11",
             "quota budget a/b money 250.50 --per month",
             "quota get a/b --json",
             "quota tree",

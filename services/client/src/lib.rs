@@ -70,14 +70,15 @@ pub use pending::Pending;
 pub use query::QueryError;
 pub use schemas::v1::{
     Acquire, AcquireBundle, AllocationState as AllocationStanding, AllocationView, AllocationsPage,
-    AllocationsQuery, Applied, Cancel, CancelJobSet, Cancelled, ClosePeriod, Confirm, Confirmed,
-    CreateResource, DependencyRequest, ExtendedRequest, FeedPage, GangRequest, GroupTerm,
-    JobSetCancelled, LeaseGranted, LeaseState, LeaseView, LimitRequest, NodeApprovalRequest,
-    NodeCapacity, NumaPolicy, OperationState, OperationView, Operator, Outcome, PlacementPolicy,
-    PlacementRules, PrioritySet, QueueOrder, Reclaim, Reclaimed, Refused, Release, Released,
-    Requirement, ReservationRequest, ResourceCreated, ResourceState, ResourceView, Revoke, Revoked,
-    SetBudget, SetCordon, SetNode, SetPriorityClass, SetQueue, SetQuota, SetRate, SetReservation,
-    SetScheduling, SetTenant, Spread, Submit, Submitted, TenantEvent, Toleration,
+    AllocationsQuery, Applied, BillLine, BillReply, BudgetView, Cancel, CancelJobSet, Cancelled,
+    ClosePeriod, Confirm, Confirmed, CreateResource, DependencyRequest, ExtendedRequest, FeedPage,
+    GangRequest, GroupTerm, JobSetCancelled, LeaseGranted, LeaseState, LeaseView, LimitRequest,
+    NodeApprovalRequest, NodeCapacity, NumaPolicy, OperationState, OperationView, Operator,
+    Outcome, PlacementPolicy, PlacementRules, PrioritySet, QueueOrder, Reclaim, Reclaimed, Refused,
+    Release, Released, Requirement, ReservationRequest, ResourceCreated, ResourceState,
+    ResourceView, Revoke, Revoked, SetBudget, SetCordon, SetNode, SetPriorityClass, SetQueue,
+    SetQuota, SetRate, SetReservation, SetScheduling, SetTenant, Spread, Submit, Submitted,
+    TenantEvent, Toleration, UsageBy, UsageLine, UsagePage, UsageQuery,
 };
 pub use states::{AllocationState, Allocations, Stands};
 pub use verbs::Of;

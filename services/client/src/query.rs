@@ -7,9 +7,10 @@
 use crate::Client;
 use prost::Message;
 use schemas::v1::{
-    AllocationQuery, AllocationReply, AllocationView, AllocationsPage, AllocationsQuery,
-    LeaseQuery, LeaseReply, LeaseView, OperationQuery, OperationReply, OperationView, QueryRefused,
-    Refusal, ResourceQuery, ResourceReply, ResourceView,
+    AllocationQuery, AllocationReply, AllocationView, AllocationsPage, AllocationsQuery, BillQuery,
+    BillReply, BudgetQuery, BudgetReply, BudgetView, LeaseQuery, LeaseReply, LeaseView,
+    OperationQuery, OperationReply, OperationView, QueryRefused, Refusal, ResourceQuery,
+    ResourceReply, ResourceView, UsagePage, UsageQuery,
 };
 use vocab::Rule;
 
@@ -67,6 +68,22 @@ impl Client {
         query: &AllocationsQuery,
     ) -> Result<AllocationsPage, QueryError> {
         self.ask("allocations", query).await
+    }
+
+    /// A page of what was used and what it costs. The next one has the `next` of this one as `skip`.
+    pub async fn usage(&self, query: &UsageQuery) -> Result<UsagePage, QueryError> {
+        self.ask("usage", query).await
+    }
+
+    /// One's own bill of a month, as 202611; 0: of this month, up to now.
+    pub async fn bill(&self, month: u32, at_lsn: u64) -> Result<BillReply, QueryError> {
+        self.ask("bill", &BillQuery { month, at_lsn }).await
+    }
+
+    /// One's own budgets, those of the teams and namespaces, too.
+    pub async fn budgets(&self, at_lsn: u64) -> Result<Vec<BudgetView>, QueryError> {
+        let reply: BudgetReply = self.ask("budget", &BudgetQuery { at_lsn }).await?;
+        Ok(reply.budgets)
     }
 
     /// Where a lease of named resources stands. The slot is needed where the cell counts slots by requests, and only

@@ -2,11 +2,15 @@
 
 pub mod domain;
 pub mod project;
+mod query;
 pub mod store;
 
 pub use domain::Config;
 
-use chassis::{BootError, Context, Deciding, Failure, Needs, Service, Shutdown, query::Mark};
+use chassis::{
+    BootError, Context, Deciding, Failure, Needs, Service, Shutdown,
+    query::{Mark, Queries},
+};
 use domain::Quota;
 use futures::future::BoxFuture;
 use ledger::jetstream::Readers;
@@ -37,14 +41,18 @@ impl Service for QuotaService {
 
     async fn run(ctx: Context<Config>) -> Result<(), Failure> {
         let bus = ctx.ledger().await?;
-        let sink = store::sink(ctx.postgres()?).on_drift(ctx.on_drift());
+        let pool = ctx.postgres()?;
         let mark = Mark::default();
+        let budgets = query::BudgetQueries { pool: pool.clone() };
+        let queries = Queries::new(ctx.subjects()).on(budgets, &mark);
+        let sink = store::sink(pool).on_drift(ctx.on_drift());
         tokio::try_join!(
             ctx.decide::<Quota>(
                 &bus,
                 Deciding::on_ledger(ctx.settings.clone(), vec![mark.clone()])
             ),
             ctx.project::<project::WarmProjection, _>(&bus, sink, &mark),
+            queries.serve(&ctx),
         )?;
         Ok(())
     }

@@ -9,7 +9,7 @@ mod tenants;
 mod waiting;
 
 pub use accounts::{AccountRow, CohortRow, account, accounts, cohorts};
-pub use budgets::budgets;
+pub use budgets::{all_budgets, budgets};
 pub use history::{RETENTION_MS, history};
 pub use planned::{PlannedRow, planned};
 pub use tenants::{tenant, tenants};

@@ -5,7 +5,7 @@ use async_nats::jetstream::{
     consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull},
     stream::{LastRawMessageErrorKind, Stream},
 };
-use chassis::query::{Asked, Trouble, Verb};
+use chassis::query::{Asked, Trouble, Verb, page_limit};
 use futures::StreamExt;
 use ledger::jetstream::JetStreamBus;
 use prost::Message;
@@ -15,7 +15,7 @@ use std::{
     sync::{Mutex, PoisonError},
     time::Duration,
 };
-use vocab::{Lsn, Refusal, Rule, Token};
+use vocab::{Lsn, Rule, Token};
 
 const PAGE_MAX: u32 = 1000;
 /// A page's encoded size, at the most; a single event may go beyond.
@@ -95,15 +95,7 @@ impl Verb for FeedQueries {
 }
 
 fn limit(query: &FeedQuery) -> Result<usize, Trouble> {
-    match query.limit {
-        0 => Ok(PAGE_MAX as usize),
-        limit if limit > PAGE_MAX => {
-            let (limit, actual) = (PAGE_MAX.into(), limit.into());
-            let refusal = Refusal::over(Rule::QuantityTooLarge, "limit", limit, actual);
-            Err(Trouble::Refused(refusal))
-        }
-        limit => Ok(limit as usize),
-    }
+    page_limit(query.limit, PAGE_MAX, PAGE_MAX).map(|limit| limit as usize)
 }
 
 fn job_set(query: &FeedQuery) -> Result<&str, Trouble> {

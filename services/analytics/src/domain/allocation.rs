@@ -8,9 +8,10 @@ use super::{
     meter::transfer,
     node::Nodes,
 };
+use foldhash::fast::RandomState;
 use ledger::{IllegalEvent, Scratch};
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{collections::HashSet, fmt, sync::Arc};
 use vocab::fact::{AllocationPreempted, AllocationRequested};
 use vocab::{AllocationNo, EndCause, Millis, Numbered, ResourceKind, Shared, Token, WaitingReason};
 
@@ -22,7 +23,7 @@ pub struct Allocations {
     payers: Scratch<Shared<Payer>>,
     /// Those of which the run began in the batch in the making, and is not over.
     #[serde(skip)]
-    begun: Scratch<BTreeSet<AllocationNo>>,
+    begun: Scratch<HashSet<AllocationNo, RandomState>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -309,7 +310,8 @@ impl Allocations {
 
     /// What began in the batch and still runs.
     pub fn finish(&mut self, facts: &mut Vec<Fact>) {
-        for allocation in std::mem::take(&mut *self.begun) {
+        let begun = facts.len();
+        for allocation in self.begun.drain() {
             let Some(live) = self.live.get(&allocation) else {
                 continue;
             };
@@ -323,5 +325,9 @@ impl Allocations {
                 })));
             }
         }
+        facts[begun..].sort_unstable_by_key(|fact| match fact {
+            Fact::Running(run) => run.allocation,
+            _ => AllocationNo(0),
+        });
     }
 }

@@ -32,8 +32,7 @@ pub enum Fact {
     Capacity(Box<Capacity>),
     Rate(Box<Rate>),
     Closed(Closed),
-    Used(Box<(Line, Used)>),
-    Booked(Box<(Shelf, Account, Booked)>),
+    Sums(Box<Sums>),
     Clock(Clock),
 }
 
@@ -95,6 +94,13 @@ pub struct Closed {
     pub month: Month,
     pub version: u64,
     pub at: Millis,
+}
+
+/// What a batch comes to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sums {
+    pub used: Vec<(Line, Used)>,
+    pub booked: Vec<(Shelf, Account, Booked)>,
 }
 
 /// How far time is known.

@@ -4,7 +4,7 @@
 use super::{
     Outbox,
     calendar::{Calendar, Hour, Slice},
-    change::{Account, Amounts, Fact, Moved, Payer, Site},
+    change::{Account, Amounts, Fact, Moved, Payer, Site, Sums},
 };
 use foldhash::fast::RandomState;
 use std::{
@@ -170,20 +170,17 @@ impl Meter {
     }
 
     /// Gives the sums out, and begins anew.
-    pub fn finish(&mut self, outbox: &mut Vec<Fact>) {
-        let mut lines: Vec<_> = self.lines.drain().collect();
-        lines.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        outbox.extend(lines.into_iter().map(|line| Fact::Used(Box::new(line))));
-        let mut shelves: Vec<_> = self.shelves.drain().collect();
-        shelves.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        for (shelf, accounts) in shelves {
-            for (account, booked) in KEPT.into_iter().zip(accounts) {
-                if booked.transfers > 0 {
-                    let shelf = shelf.clone();
-                    outbox.push(Fact::Booked(Box::new((shelf, account, booked))));
-                }
-            }
-        }
+    pub fn finish(&mut self) -> Sums {
+        let mut used: Vec<_> = self.lines.drain().collect();
+        used.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let shelves = self.shelves.drain().flat_map(|(shelf, accounts)| {
+            let accounts = KEPT.into_iter().zip(accounts);
+            let some = accounts.filter(|(_, booked)| booked.transfers > 0);
+            some.map(move |(account, booked)| (shelf.clone(), account, booked))
+        });
+        let mut booked: Vec<_> = shelves.collect();
+        booked.sort_unstable_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+        Sums { used, booked }
     }
 }
 

@@ -16,7 +16,7 @@ mod runs;
 pub use calendar::Hour;
 pub use change::{
     Account, Amounts, Capacity, Change, Clock, Closed, Fact, Interval, Moved, Owner, Payer,
-    Preemption, Rate, Running, Site, Transfer, Unplaced, Wait,
+    Preemption, Rate, Running, Site, Sums, Transfer, Unplaced, Wait,
 };
 pub use meter::{Booked, Each, KEPT, Line, Shelf, Used, key};
 pub use runs::in_one_row;
@@ -303,7 +303,7 @@ impl Projection for Usage {
         };
         let mut facts = Vec::new();
         self.allocations.finish(&mut facts);
-        self.meter.finish(&mut facts);
+        facts.push(Fact::Sums(Box::new(self.meter.finish())));
         facts.push(Fact::Clock(Clock {
             clock: self.calendar.clock(),
             accrued_to: self.calendar.accrued_to(),

@@ -1,6 +1,6 @@
 //! Conservation under any interleaving, against a reference that knows what really happened and adds it up the slow way.
 
-use super::{Account, Amounts, Change, Fact, Interval, KEPT, Transfer, Usage, in_one_row};
+use super::{Account, Amounts, Change, Fact, Interval, KEPT, Sums, Transfer, Usage, in_one_row};
 use ledger::{Projection, Snapshot, state_digest};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -466,14 +466,20 @@ fn expected_hours(world: &World) -> Hours {
     hours
 }
 
+fn sums(world: &World) -> impl Iterator<Item = &Sums> {
+    world
+        .changes
+        .iter()
+        .filter_map(|change| match &change.fact {
+            Fact::Sums(sums) => Some(sums.as_ref()),
+            _ => None,
+        })
+}
+
 /// What the bill says, of some months.
 fn billed(world: &World, of: impl Fn(Month) -> bool) -> Hours {
     let mut hours = Hours::new();
-    for change in &world.changes {
-        let Fact::Used(used) = &change.fact else {
-            continue;
-        };
-        let (line, used) = used.as_ref();
+    for (line, used) in sums(world).flat_map(|sums| &sums.used) {
         if of(line.period) {
             for (kind, quantity) in ResourceKind::ALL.into_iter().zip(used.quantity.0) {
                 let key = (line.hour.0, line.since.0, kind);
@@ -537,20 +543,21 @@ type Integrals = BTreeMap<(Account, i64, ResourceKind), i128>;
 
 /// What the sums of the transfers come to, stretch by stretch.
 fn integrals(world: &World) -> Integrals {
-    let mut sums: BTreeMap<(Account, i64), ([i128; 3], [i128; 3])> = BTreeMap::new();
-    for change in &world.changes {
-        if let Fact::Booked(booked) = &change.fact {
-            let (shelf, account, booked) = booked.as_ref();
-            let begin = shelf.since.0.max(shelf.hour.0 * HOUR_MS);
-            let (risen, moment) = sums.entry((*account, begin)).or_default();
-            for kind in 0..3 {
-                risen[kind] += booked.risen.0[kind];
-                moment[kind] += booked.moment.0[kind];
-            }
+    let mut changes: BTreeMap<(Account, i64), ([i128; 3], [i128; 3])> = BTreeMap::new();
+    for (shelf, account, booked) in sums(world).flat_map(|sums| &sums.booked) {
+        let begin = shelf.since.0.max(shelf.hour.0 * HOUR_MS);
+        let (risen, moment) = changes.entry((*account, begin)).or_default();
+        for kind in 0..3 {
+            risen[kind] += booked.risen.0[kind];
+            moment[kind] += booked.moment.0[kind];
         }
     }
     let mut integrals = Integrals::new();
-    let first = sums.keys().map(|(_, at)| at / HOUR_MS).min().unwrap_or(0);
+    let first = changes
+        .keys()
+        .map(|(_, at)| at / HOUR_MS)
+        .min()
+        .unwrap_or(0);
     let hours = (first..=world.clock / HOUR_MS + 1).map(|hour| hour * HOUR_MS);
     let begins: BTreeSet<i64> = hours.chain(world.cuts.iter().copied()).collect();
     let begins: Vec<i64> = begins
@@ -566,7 +573,7 @@ fn integrals(world: &World) -> Integrals {
             }
             let hour = begin / HOUR_MS;
             let none = ([0; 3], [0; 3]);
-            let (risen, moment) = sums.get(&(account, begin)).unwrap_or(&none);
+            let (risen, moment) = changes.get(&(account, begin)).unwrap_or(&none);
             for (kind, resource) in ResourceKind::ALL.into_iter().enumerate() {
                 let quantity = before[kind] * i128::from(end - begin)
                     + risen[kind] * i128::from(end - hour * HOUR_MS)

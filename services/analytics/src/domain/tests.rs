@@ -1,6 +1,6 @@
 //! Events in, rows out, as tables.
 
-use super::{Amounts, Change, Fact, Usage};
+use super::{Amounts, Change, Fact, Line, Usage, Used};
 use ledger::Projection;
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationPreempted, AllocationRequested,
@@ -233,25 +233,25 @@ fn line(change: &Change) -> String {
             r.started_at.0
         ),
         Fact::Closed(c) => format!("closed {} v{}", c.month, c.version),
-        Fact::Used(used) => {
-            let (line, used) = used.as_ref();
-            let sums = |sums: [i128; 3]| sums.map(|n| n.to_string()).join("/");
-            format!(
-                "used {} {} since {} in {} {} {}ms lsn {}-{}",
-                line.payer.tenant,
-                line.hour.0,
-                line.since.0,
-                line.period,
-                sums(used.quantity.0),
-                used.ms.0[0],
-                used.first.0,
-                used.last.0
-            )
-        }
-        // The property tests add them up.
-        Fact::Booked(_) => "booked".to_owned(),
+        Fact::Sums(sums) => sums.used.iter().map(used).collect::<Vec<_>>().join(", "),
         Fact::Clock(c) => format!("clock {} accrued {}", c.clock.0, c.accrued_to.0),
     }
+}
+
+/// What the books come to, the property tests add up.
+fn used((line, used): &(Line, Used)) -> String {
+    let sums = |sums: [i128; 3]| sums.map(|n| n.to_string()).join("/");
+    format!(
+        "used {} {} since {} in {} {} {}ms lsn {}-{}",
+        line.payer.tenant,
+        line.hour.0,
+        line.since.0,
+        line.period,
+        sums(used.quantity.0),
+        used.ms.0[0],
+        used.first.0,
+        used.last.0
+    )
 }
 
 /// Each line is `clock verb words…`; a `.` ends a batch. Gives the rows, or what was illegal.

@@ -542,8 +542,10 @@ impl Rows {
                 Fact::Capacity(capacity) => rows.capacities.push(capacity_row(change, capacity)),
                 Fact::Rate(rate) => rows.rates.push(rate_row(change, rate)),
                 Fact::Closed(closed) => rows.periods.push(period_row(change, closed)),
-                Fact::Used(used) => rows.usage.extend(usage_rows(used)),
-                Fact::Booked(booked) => rows.booked.extend(booked_rows(booked)),
+                Fact::Sums(sums) => {
+                    rows.usage.extend(sums.used.iter().flat_map(usage_rows));
+                    rows.booked.extend(sums.booked.iter().flat_map(booked_rows));
+                }
                 Fact::Clock(clock) => rows.clock = Some(*clock),
             }
         }

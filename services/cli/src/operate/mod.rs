@@ -4,14 +4,12 @@ mod nodes;
 mod policy;
 mod queue;
 mod quota;
-mod rate;
 mod tenant;
 
 pub use nodes::{Cordon, NodeCommand, Reserve, Uncordon, Unreserve};
 pub use policy::{Policy, PriorityClass};
 pub use queue::QueueSet;
 pub use quota::{QuotaBudget, QuotaSet};
-pub use rate::Rate;
 pub use tenant::Tenant;
 
 use clap::Args;
@@ -22,10 +20,10 @@ use vocab::PlacementPolicy;
 pub struct Expected {
     /// Refuse if the version is another one.
     #[arg(long)]
-    expected_version: Option<u64>,
+    pub expected_version: Option<u64>,
 }
 
-fn told(title: &str, applied: v1::Applied) {
+pub fn told(title: &str, applied: v1::Applied) {
     println!("{title}: version {}", applied.version);
 }
 

@@ -29,12 +29,14 @@ pub const SERVICES: [&str; 5] = [
     "analytics",
 ];
 /// What tenants may ask, by the service that answers. Admission refuses the verbs that nobody has, so it hears them all.
-const QUERIES: [(&str, &[&str]); 2] = [
+const QUERIES: [(&str, &[&str]); 4] = [
     ("admission", &["*"]),
     (
         "scheduler",
         &["allocation", "allocations", "lease", "resource"],
     ),
+    ("quota", &["budget"]),
+    ("analytics", &["bill", "usage"]),
 ];
 /// A snapshot is saved in two places by turns.
 const SNAPSHOT_PLACES: [&str; 2] = ["", ".2"];

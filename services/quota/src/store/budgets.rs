@@ -126,6 +126,29 @@ async fn delete(tx: &mut PgConnection, gone: &[&BudgetKey]) -> Result<(), WarmEr
     Ok(())
 }
 
+/// All budgets of a tenant and of what is below it.
+pub async fn all_budgets(
+    pool: &PgPool,
+    tenant: &Token,
+) -> Result<Vec<(Account, BudgetOf, BudgetState)>, WarmError> {
+    let query =
+        table::select(Spending::TABLE) + " WHERE tenant = $1 ORDER BY team, namespace, budget_of";
+    let rows: Vec<Spending> = sqlx::query_as(&query)
+        .bind(tenant.as_str())
+        .fetch_all(pool)
+        .await?;
+    let of = |row: Spending| {
+        let account = Account {
+            tenant: row.tenant.clone(),
+            team: row.team.0.clone(),
+            namespace: row.namespace.0.clone(),
+        };
+        let (of, state) = row.state();
+        (account, of, state)
+    };
+    Ok(rows.into_iter().map(of).collect())
+}
+
 /// An account's own budgets, by what they are of.
 pub async fn budgets(
     pool: &PgPool,

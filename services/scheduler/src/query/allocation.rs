@@ -2,7 +2,7 @@
 
 use crate::store::{self, Allocation, Wanted};
 use chassis::{
-    query::{Asked, Trouble, Verb},
+    query::{Asked, Trouble, Verb, page_limit},
     warm::Moment,
 };
 use schemas::v1::{
@@ -83,15 +83,7 @@ impl Verb for AllocationsQueries {
 }
 
 fn wanted(query: AllocationsQuery) -> Result<Wanted, Trouble> {
-    let limit = match query.limit {
-        0 => PAGE,
-        limit if limit > PAGE_MAX => {
-            let (limit, actual) = (PAGE_MAX.into(), limit.into());
-            let refusal = Refusal::over(Rule::QuantityTooLarge, "limit", limit, actual);
-            return Err(Trouble::Refused(refusal));
-        }
-        limit => limit,
-    };
+    let limit = page_limit(query.limit, PAGE, PAGE_MAX)?;
     let mut states = Vec::new();
     for state in &query.states {
         match AllocationState::try_from(*state) {

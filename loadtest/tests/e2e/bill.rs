@@ -1,0 +1,220 @@
+//! What a tenant is told of its use, its bill and its budgets, and the months that are closed.
+
+use crate::{
+    agent::Agent,
+    suite::{Outcome, Suite, eventually, id, small},
+};
+use client::{Client, ClosePeriod, QueryError, SetBudget, SetRate, Submit, UsageBy, UsageQuery};
+use schemas::v1::{Period, Refusal, RunPhase};
+use std::collections::BTreeMap;
+use vocab::{Millis, Month, Rule};
+
+fn refused<T>(asked: Result<T, QueryError>) -> Option<Rule> {
+    asked.err().and_then(|error| error.rule())
+}
+
+async fn submit(tenant: &Client, team: &str, job_set: &str) -> String {
+    let submit = Submit {
+        team: team.to_owned(),
+        job_set: job_set.to_owned(),
+        ..small(job_set)
+    };
+    let submitted = tenant.submit(submit, id()).await.expect("it fits");
+    submitted.allocation_id
+}
+
+fn by(by: &[UsageBy]) -> UsageQuery {
+    UsageQuery {
+        by: by.iter().map(|by| (*by).into()).collect(),
+        ..UsageQuery::default()
+    }
+}
+
+#[tokio::test]
+async fn a_tenant_reads_its_use_and_its_bill_and_nobody_elses() -> Outcome {
+    let suite = Suite::start().await;
+    let (tenant, other) = (
+        suite.tenant("tenant-a").await,
+        suite.tenant("tenant-b").await,
+    );
+    let mut agent: Agent = suite.node("n1").await;
+    assert_eq!(tenant.bill(0, 0).await?.lines, []);
+    for (team, job_set) in [("ml", "train"), ("ml", "eval"), ("", "misc")] {
+        let allocation = submit(&tenant, team, job_set).await;
+        agent.run(&allocation, 20).await;
+    }
+    // It runs on, and time is known by what happens to others.
+    let runs = submit(&tenant, "web", "serve").await;
+    agent.assignment(&runs, false).await;
+    let began = chassis::Clock::real().now_ms();
+    agent.report(&runs, RunPhase::Started, began).await;
+    let per_team = by(&[UsageBy::Team, UsageBy::JobSet]);
+    eventually("the use of what runs", || async {
+        submit(&other, "", "noise").await;
+        let page = tenant.usage(&per_team).await.ok()?;
+        let used = |team: &str| {
+            let of_team = page.lines.iter().filter(|line| line.team == team);
+            of_team.filter(|line| line.quantity != "0").count()
+        };
+        (used("web") == 2 && used("ml") == 4 && used("") == 2).then_some(())
+    })
+    .await;
+    let over = chassis::Clock::real().now_ms();
+    agent.report(&runs, RunPhase::FinishedOk, over).await;
+    let bill = eventually("the end in the bill", || async {
+        let bill = tenant.bill(0, 0).await.ok()?;
+        let through = suite.store().runs_behind(vocab::Lsn(0)).await.ok()?;
+        (through == 4).then_some(bill)
+    })
+    .await;
+    assert!(!bill.closed && bill.currency == "USD" && bill.total_micro > 0);
+    let sum: i64 = bill.lines.iter().map(|line| line.amount_micro).sum();
+    assert_eq!(sum, bill.total_micro);
+    let mut of_store = 0;
+    for line in suite.store().monthly_bill().await? {
+        if line.tenant == "tenant-a" {
+            of_store += i64::try_from(line.amount_micro)?;
+        }
+    }
+    assert_eq!(tenant.bill(0, 0).await?.total_micro, of_store);
+    // Pages are parts of the same.
+    let mut query = by(&[UsageBy::Hour, UsageBy::Team, UsageBy::JobSet]);
+    let all = tenant.usage(&query).await?;
+    query.limit = 3;
+    let mut paged = Vec::new();
+    loop {
+        let page = tenant.usage(&query).await?;
+        paged.extend(page.lines);
+        query.skip = page.next;
+        if page.next == 0 {
+            break;
+        }
+    }
+    assert_eq!(paged, all.lines);
+    let mut totals: BTreeMap<String, i64> = BTreeMap::new();
+    for line in &all.lines {
+        *totals.entry(line.resource.clone()).or_default() += line.amount_micro;
+    }
+    for line in tenant.usage(&UsageQuery::default()).await?.lines {
+        assert_eq!(totals[&line.resource], line.amount_micro, "{line:?}");
+    }
+    let ml = UsageQuery {
+        team: "ml".to_owned(),
+        resource: "cpu".to_owned(),
+        ..by(&[UsageBy::JobSet])
+    };
+    let lines = tenant.usage(&ml).await?.lines;
+    let names: Vec<&str> = lines.iter().map(|line| line.job_set.as_str()).collect();
+    assert_eq!(names, ["eval", "train"]);
+    // Nobody sees what is another's.
+    assert_eq!(other.usage(&ml).await?.lines, []);
+    assert_eq!(other.bill(0, 0).await?.total_micro, 0);
+    let broken = |change: fn(&mut UsageQuery)| {
+        let mut query = UsageQuery::default();
+        change(&mut query);
+        query
+    };
+    for (query, rule) in [
+        (broken(|it| it.by = vec![0]), Rule::SettingInvalid),
+        (broken(|it| it.by = vec![3, 3]), Rule::SettingInvalid),
+        (broken(|it| it.by = vec![99]), Rule::SettingInvalid),
+        (broken(|it| it.team = "a b".to_owned()), Rule::NameInvalid),
+        (
+            broken(|it| it.resource = "disk".to_owned()),
+            Rule::ResourceUnknown,
+        ),
+        (broken(|it| it.limit = 1001), Rule::QuantityTooLarge),
+        (broken(|it| it.until_ms = 1), Rule::IntervalInvalid),
+        (broken(|it| it.from_ms = -1), Rule::IntervalInvalid),
+        (broken(|it| it.at_lsn = u64::MAX), Rule::NotApplied),
+    ] {
+        assert_eq!(refused(tenant.usage(&query).await), Some(rule), "{query:?}");
+    }
+    let invalid = Some(Rule::SettingInvalid);
+    assert_eq!(refused(tenant.bill(202_613, 0).await), invalid);
+    suite.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenant_reads_its_budgets() -> Outcome {
+    let suite = Suite::start().await;
+    let tenant = suite.tenant("tenant-a").await;
+    let operator = suite.operator().await;
+    assert_eq!(tenant.budgets(0).await?, []);
+    for (team, of, amount) in [("", "money", 5_000_000), ("ml", "cpu", 9000)] {
+        let change = SetBudget {
+            tenant: "tenant-a".to_owned(),
+            team: team.to_owned(),
+            of: of.to_owned(),
+            amount: Some(amount),
+            period: Period::Month.into(),
+            ..SetBudget::default()
+        };
+        operator.set_budget(change, id()).await?;
+    }
+    let budgets = eventually("both budgets", || async {
+        let budgets = tenant.budgets(0).await.ok()?;
+        (budgets.len() == 2).then_some(budgets)
+    })
+    .await;
+    let found: Vec<_> = budgets
+        .iter()
+        .map(|it| {
+            (
+                it.team.as_str(),
+                it.of.as_str(),
+                it.amount,
+                it.spent.as_str(),
+            )
+        })
+        .collect();
+    let expected = [("", "money", 5_000_000, "0"), ("ml", "cpu", 9000, "0")];
+    assert_eq!(found, expected);
+    assert!(budgets.iter().all(|it| it.begins_ms < it.ends_ms));
+    assert_eq!(suite.tenant("tenant-b").await.budgets(0).await?, []);
+    suite.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_month_is_closed_once_and_stays_so() -> Outcome {
+    let suite = Suite::start().await;
+    let operator = suite.operator().await;
+    let now = Month::of(Millis(chassis::Clock::real().now_ms()));
+    let last = Month::of(Millis(now.begin().0 - 1));
+    let before = Month::of(Millis(last.begin().0 - 1));
+    let close = |month: Month| {
+        let change = ClosePeriod {
+            month: month.0,
+            expected_version: None,
+        };
+        operator.close_period(change, id())
+    };
+    let rule = |refusal: Refusal| Rule::from_number(refusal.rule);
+    let not_over = crate::operators::refused(close(now).await);
+    assert_eq!(rule(not_over), Some(Rule::PeriodNotOver));
+    assert_eq!(close(before).await?.version, 1);
+    let again = crate::operators::refused(close(before).await);
+    assert_eq!(
+        (again.limit, rule(again)),
+        (before.0.into(), Some(Rule::PeriodClosed))
+    );
+    // A rate from the beginning of time on would change it.
+    let reaches_back = SetRate {
+        resource: "gpu:NEW".to_owned(),
+        micro_per_unit_hour: 1,
+        ..SetRate::default()
+    };
+    let refused = crate::operators::refused(operator.set_rate(reaches_back, id()).await);
+    assert_eq!(rule(refused), Some(Rule::PeriodClosed));
+    let tenant = suite.tenant("tenant-a").await;
+    eventually("the month to be closed in the bill", || async {
+        let bill = tenant.bill(before.0, 0).await.ok()?;
+        bill.closed.then_some(())
+    })
+    .await;
+    assert!(!tenant.bill(last.0, 0).await?.closed);
+    suite.close().await;
+    Ok(())
+}

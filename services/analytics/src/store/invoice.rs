@@ -1,0 +1,244 @@
+//! What finance reads: rates, months, reconciliation, what a line is made of, and exports.
+
+use super::{Store, StoreError, within};
+use clickhouse::{Row, query::BytesCursor};
+use serde::{Deserialize, Serialize};
+use vocab::{Millis, Month, Token};
+
+/// A rate, as it is in the bill.
+#[derive(Debug, Clone, PartialEq, Eq, Row, Serialize, Deserialize)]
+pub struct RateLine {
+    pub resource: String,
+    pub version: u64,
+    pub effective_from_ms: i64,
+    pub applied_from_ms: i64,
+    pub micro_per_unit_hour: u64,
+}
+
+/// A month's capacity of a pool in money, and what became of it, in millionths of the currency.
+#[derive(Debug, Clone, PartialEq, Row, Serialize, Deserialize)]
+pub struct Reconciled {
+    pub cluster: String,
+    pub pool: String,
+    pub resource: String,
+    pub capacity_micro: i128,
+    pub charged_micro: i128,
+    pub reserved_micro: i128,
+    pub idle_micro: i128,
+    pub cordoned_micro: i128,
+    pub unavailable_micro: i128,
+    /// What the rounded lines come to more than their exact sum.
+    pub rounding_micro: f64,
+    /// Exact, before any rounding; decimal digits. Only 0 is right.
+    pub variance: String,
+    pub first_lsn: u64,
+    pub last_lsn: u64,
+}
+
+/// A run, or the part of one that runs, in an hour.
+#[derive(Debug, Clone, PartialEq, Eq, Row, Serialize, Deserialize)]
+pub struct Part {
+    #[serde(with = "clickhouse::serde::uuid")]
+    pub allocation: uuid::Uuid,
+    pub operation_id: String,
+    pub name: String,
+    pub team: String,
+    pub job_set: String,
+    pub resource: String,
+    /// In the resource's unit.
+    pub amount: u64,
+    /// Of the hour.
+    pub ms: i64,
+    pub started_ms: i64,
+    /// 0: it runs.
+    pub ended_ms: i64,
+    pub cause: String,
+    /// Where in the ledger its end is; 0: it runs.
+    pub lsn: u64,
+}
+
+/// What is exported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Export {
+    /// The lines of the bill, as CSV.
+    Lines,
+    /// FOCUS 1.2: rows of texts, each a JSON array, the names first.
+    FocusRows,
+    /// FOCUS 1.2 as Parquet.
+    FocusParquet,
+}
+
+/// Columns of the view `focus_charges` that are moments; CSV has them in ISO 8601.
+const FOCUS_MOMENTS: [&str; 4] = [
+    "BillingPeriodEnd",
+    "BillingPeriodStart",
+    "ChargePeriodEnd",
+    "ChargePeriodStart",
+];
+
+/// Those that are decimals, with their digits behind the point; CSV has all of them.
+const FOCUS_DECIMALS: [(&str, u8); 13] = [
+    ("BilledCost", 6),
+    ("ConsumedQuantity", 12),
+    ("ContractedCost", 18),
+    ("ContractedUnitPrice", 6),
+    ("EffectiveCost", 6),
+    ("ListCost", 18),
+    ("ListUnitPrice", 6),
+    ("PricingCurrencyContractedUnitPrice", 6),
+    ("PricingCurrencyEffectiveCost", 6),
+    ("PricingCurrencyListUnitPrice", 6),
+    ("PricingQuantity", 12),
+    ("x_AmountMicro", 0),
+    ("x_UnitSeconds", 3),
+];
+
+/// Total but for rows that are equal in all columns.
+const FOCUS_ORDER: &str = "x_Tenant NULLS LAST, ChargePeriodStart, SkuId, x_CapacityState, x_Cluster, x_Pool, x_Team,
+     x_Namespace, x_Queue, x_JobSet, x_PriorityClass, ChargeClass NULLS FIRST, SkuPriceId, x_FirstLsn, x_LastLsn,
+     x_AmountMicro, x_UnitSeconds, x_Milliseconds";
+
+impl Export {
+    fn select(self) -> String {
+        match self {
+            Self::Lines => "SELECT * EXCEPT unit_hours FROM chargeback_hourly
+                 WHERE billing_period = toDate(?) AND tenant = ? ORDER BY ALL"
+                .to_owned(),
+            Self::FocusRows => {
+                let moments = FOCUS_MOMENTS.map(|name| {
+                    format!("formatDateTime({name}, '%Y-%m-%dT%H:%i:%SZ', 'UTC') AS {name}")
+                });
+                let decimals = FOCUS_DECIMALS
+                    .map(|(name, digits)| format!("toDecimalString({name}, {digits}) AS {name}"));
+                let texts: Vec<String> = moments.into_iter().chain(decimals).collect();
+                let texts = texts.join(", ");
+                format!(
+                    "SELECT * REPLACE ({texts}) FROM (
+                         SELECT * FROM focus_charges
+                         WHERE BillingPeriodStart = toDateTime(toDate(?), 'UTC') AND ifNull(x_Tenant, '') = ?
+                         ORDER BY {FOCUS_ORDER})"
+                )
+            }
+            Self::FocusParquet => format!(
+                "SELECT * FROM focus_charges WHERE BillingPeriodStart = toDateTime(toDate(?), 'UTC')
+                 ORDER BY {FOCUS_ORDER}"
+            ),
+        }
+    }
+
+    fn format(self) -> &'static str {
+        match self {
+            Self::Lines => "CSVWithNames",
+            Self::FocusRows => "JSONCompactStringsEachRowWithNames",
+            Self::FocusParquet => "Parquet",
+        }
+    }
+}
+
+impl Store {
+    /// All rates that were ever set, by resource and from when on they count.
+    pub async fn rates(&self) -> Result<Vec<RateLine>, StoreError> {
+        let query = self.query(
+            "SELECT toString(r.resource) AS resource, r.version AS version,
+                 toUnixTimestamp64Milli(r.effective_from) AS effective_from_ms,
+                 toUnixTimestamp64Milli(r.applied_from) AS applied_from_ms,
+                 r.micro_per_unit_hour AS micro_per_unit_hour
+             FROM rates AS r ORDER BY resource, applied_from_ms, version",
+        );
+        self.fetch_all(query).await
+    }
+
+    /// The last month whose bill is final, and when it was closed.
+    pub async fn closed_through(&self) -> Result<Option<(Month, Millis)>, StoreError> {
+        let query = self.query(
+            "SELECT toYYYYMM(max(period)), toUnixTimestamp64Milli(argMax(closed_at, period)), count()
+             FROM closed_periods",
+        );
+        let (month, at, closed): (u32, i64, u64) = self.fetch_one(query).await?;
+        Ok((closed > 0).then_some((Month(month), Millis(at))))
+    }
+
+    pub async fn reconciliation(&self, month: Month) -> Result<Vec<Reconciled>, StoreError> {
+        let query = self.query(
+            "SELECT r.cluster AS cluster, r.pool AS pool, r.resource AS resource, capacity_micro, charged_micro,
+                 reserved_micro, idle_micro, cordoned_micro, unavailable_micro, rounding_micro,
+                 toString(r.variance) AS variance, first_lsn, last_lsn
+             FROM reconciliation AS r WHERE r.month = toDate(?) ORDER BY cluster, pool, resource",
+        );
+        self.fetch_all(query.bind(format!("{month}-01"))).await
+    }
+
+    /// What a tenant's use of an hour is made of, run by run.
+    pub async fn parts(
+        &self,
+        tenant: &Token,
+        hour: Millis,
+        resource: Option<&str>,
+    ) -> Result<Vec<Part>, StoreError> {
+        let query = self
+            .query(
+                "WITH
+                     fromUnixTimestamp64Milli(toInt64(?), 'UTC') AS begins, begins + toIntervalHour(1) AS ends,
+                     assumeNotNull((SELECT at FROM known_through)) AS now_at,
+                     runs AS (
+                         SELECT allocation, operation_id, name, team, job_set, gpu_model, cpu_milli, memory_bytes,
+                             gpu_milli, started_at, ended_at, toUnixTimestamp64Milli(ended_at) AS over_ms, cause, lsn
+                         FROM allocation_intervals
+                         WHERE tenant = ? AND started_at < ends AND ended_at > begins
+                         UNION ALL
+                         SELECT allocation, operation_id, '' AS name, team, job_set, gpu_model, cpu_milli, memory_bytes,
+                             gpu_milli, started_at, greatest(now_at, started_at) AS ended_at, toInt64(0) AS over_ms,
+                             '' AS cause, toUInt64(0) AS lsn
+                         FROM running_allocations FINAL
+                         WHERE tenant = ? AND started_at < ends AND now_at > begins
+                     )
+                 SELECT allocation, operation_id, name, team, job_set,
+                     if(used.1 = 'gpu' AND gpu_model != '', concat('gpu:', gpu_model), used.1) AS resource,
+                     used.2 AS amount,
+                     dateDiff('millisecond', greatest(started_at, begins), least(ended_at, ends)) AS ms,
+                     toUnixTimestamp64Milli(started_at) AS started_ms, over_ms AS ended_ms, toString(cause) AS cause, lsn
+                 FROM runs
+                 ARRAY JOIN [('cpu', cpu_milli), ('memory', memory_bytes), ('gpu', gpu_milli)] AS used
+                 WHERE used.2 != 0 AND (? = '' OR resource = ?)
+                 ORDER BY resource, started_ms, allocation",
+            )
+            .bind(hour.0)
+            .bind(tenant.as_str())
+            .bind(tenant.as_str())
+            .bind(resource.unwrap_or_default())
+            .bind(resource.unwrap_or_default());
+        self.fetch_all(query).await
+    }
+
+    /// Tenants that a month's bill names, in their order.
+    pub async fn billed_tenants(&self, month: Month) -> Result<Vec<String>, StoreError> {
+        let query = self.query(
+            "SELECT DISTINCT toString(c.tenant) AS tenant FROM chargeback_hourly AS c
+             WHERE c.billing_period = toDate(?) ORDER BY tenant",
+        );
+        self.fetch_all(query.bind(format!("{month}-01"))).await
+    }
+
+    /// A month's rows of one tenant, or, with an empty name, of none; Parquet has all of them. The same month that is closed
+    /// gives the same bytes.
+    pub fn export(
+        &self,
+        what: Export,
+        month: Month,
+        tenant: &str,
+    ) -> Result<BytesCursor, StoreError> {
+        let select = what.select();
+        let query = self.query(&select).bind(format!("{month}-01"));
+        let query = match what {
+            Export::Lines | Export::FocusRows => query.bind(tenant),
+            Export::FocusParquet => query,
+        };
+        Ok(query.fetch_bytes(what.format())?)
+    }
+
+    /// The next piece of an export.
+    pub async fn next_bytes(cursor: &mut BytesCursor) -> Result<Option<Vec<u8>>, StoreError> {
+        let next = within(cursor.next()).await?;
+        Ok(next.map(|bytes| bytes.to_vec()))
+    }
+}

@@ -1,0 +1,341 @@
+//! The months that are billed: closed, shown, exported, explained and reconciled.
+
+use super::{hours, month, named, show, table};
+use crate::{
+    Failure, amount,
+    operate::{Expected, told},
+    stack,
+};
+use analytics::store::{Export, Part, Store};
+use chassis::stack::Stack;
+use clap::{Args, Subcommand, ValueEnum};
+use client::Operation;
+use schemas::v1;
+use std::{
+    fs::File,
+    io::{BufWriter, Write},
+    path::PathBuf,
+};
+use vocab::{HOUR_MS, Millis, Month, Token};
+
+#[derive(Subcommand)]
+pub enum InvoiceCommand {
+    /// Make the bill of a month final; the first month that is closed closes all before it.
+    Close(Close),
+    /// Show the bill of a month, line by line.
+    Show(Show),
+    /// Write the bill of a month to a file. A closed month gives the same bytes again, whenever and however often the tables
+    /// were built.
+    Export(Exporting),
+    /// Say of which runs a tenant's use of an hour is made, and where in the ledger they are.
+    Explain(Explain),
+    /// Show that what the capacity costs is what was charged and what was not.
+    Reconcile(Reconcile),
+}
+
+#[derive(Args)]
+pub struct Close {
+    /// 2026-11; it must have been over for an hour.
+    #[arg(value_parser = month)]
+    month: Month,
+    #[command(flatten)]
+    expected: Expected,
+}
+
+#[derive(Args)]
+pub struct Show {
+    /// 2026-11.
+    #[arg(value_parser = month)]
+    month: Month,
+    /// Only of this tenant.
+    #[arg(long)]
+    tenant: Option<String>,
+}
+
+#[derive(Args)]
+pub struct Exporting {
+    /// 2026-11.
+    #[arg(value_parser = month)]
+    month: Month,
+    #[arg(long, value_enum, default_value_t = Format::Csv)]
+    format: Format,
+    /// Where to; without it, to the standard output.
+    #[arg(long)]
+    to: Option<PathBuf>,
+    /// Also a month that is not closed: its lines may still change.
+    #[arg(long)]
+    open: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// The lines of the bill.
+    Csv,
+    /// FOCUS 1.2, with the capacity that nobody was charged for.
+    FocusCsv,
+    /// The same as Parquet.
+    FocusParquet,
+}
+
+#[derive(Args)]
+pub struct Explain {
+    #[arg(long)]
+    tenant: String,
+    /// The beginning of a full hour: 2026-11-03T10:00:00Z.
+    #[arg(value_parser = amount::moment_ms)]
+    hour: i64,
+    /// cpu, memory, gpu or gpu:<model>.
+    #[arg(long)]
+    resource: Option<String>,
+}
+
+#[derive(Args)]
+pub struct Reconcile {
+    /// 2026-11.
+    #[arg(value_parser = month)]
+    month: Month,
+}
+
+impl InvoiceCommand {
+    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        match self {
+            Self::Close(close) => close.run(stack).await,
+            Self::Show(show) => show.run(stack).await,
+            Self::Export(export) => export.run(stack).await,
+            Self::Explain(explain) => explain.run(stack).await,
+            Self::Reconcile(reconcile) => reconcile.run(stack).await,
+        }
+    }
+}
+
+impl Close {
+    async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        let change = v1::ClosePeriod {
+            month: self.month.0,
+            expected_version: self.expected.expected_version,
+        };
+        let operator = stack::operator(stack).await?;
+        let applied = operator.close_period(change, Operation::fresh_id()).await?;
+        told(&format!("close {}", self.month), applied);
+        Ok(())
+    }
+}
+
+impl Show {
+    async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        let store = stack::usage(stack)?;
+        let tenant = self.tenant.as_deref().map(Token::new).transpose()?;
+        let lines = store.bill(tenant.as_ref(), self.month).await?;
+        let closed = store.is_closed(self.month).await?;
+        show::print(&lines, self.month, closed, &store.currency().await?);
+        Ok(())
+    }
+}
+
+impl Exporting {
+    async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        let store = stack::usage(stack)?;
+        if !self.open && !store.is_closed(self.month).await? {
+            let month = self.month;
+            return Err(format!(
+                "{month} is not closed, and its lines may change; --open writes it as it is"
+            )
+            .into());
+        }
+        let mut to: Box<dyn Write> = match &self.to {
+            Some(path) => Box::new(BufWriter::new(File::create(path)?)),
+            None => Box::new(std::io::stdout().lock()),
+        };
+        match self.format {
+            Format::Csv => lines(&store, self.month, &mut to).await?,
+            Format::FocusCsv => focus(&store, self.month, &mut to).await?,
+            Format::FocusParquet => {
+                let mut bytes = store.export(Export::FocusParquet, self.month, "")?;
+                while let Some(piece) = Store::next_bytes(&mut bytes).await? {
+                    to.write_all(&piece)?;
+                }
+            }
+        }
+        to.flush()?;
+        Ok(())
+    }
+}
+
+/// Tenant by tenant, so that no question asks for more than a reader may have. The names stand above the first.
+async fn lines(store: &Store, month: Month, to: &mut dyn Write) -> Result<(), Failure> {
+    for (no, tenant) in store.billed_tenants(month).await?.iter().enumerate() {
+        let mut bytes = store.export(Export::Lines, month, tenant)?;
+        let mut head = no > 0;
+        while let Some(piece) = Store::next_bytes(&mut bytes).await? {
+            let mut piece = piece.as_slice();
+            if head {
+                let Some(end) = piece.iter().position(|byte| *byte == b'\n') else {
+                    continue;
+                };
+                (head, piece) = (false, &piece[end + 1..]);
+            }
+            to.write_all(piece)?;
+        }
+    }
+    Ok(())
+}
+
+/// How ClickHouse writes what is not there.
+const NULL: &str = "ᴺᵁᴸᴸ";
+
+/// Numbers are not quoted in it, as programs that read FOCUS expect, and what is not there is empty.
+async fn focus(store: &Store, month: Month, to: &mut dyn Write) -> Result<(), Failure> {
+    let mut csv = csv::Writer::from_writer(to);
+    let mut tenants = store.billed_tenants(month).await?;
+    // What no tenant was charged for comes last.
+    tenants.push(String::new());
+    let mut names: Option<Vec<String>> = None;
+    for tenant in &tenants {
+        let mut bytes = store.export(Export::FocusRows, month, tenant)?;
+        let (mut rest, mut head) = (Vec::new(), true);
+        while let Some(piece) = Store::next_bytes(&mut bytes).await? {
+            rest.extend_from_slice(&piece);
+            let Some(end) = rest.iter().rposition(|byte| *byte == b'\n') else {
+                continue;
+            };
+            let whole: Vec<u8> = rest.drain(..=end).collect();
+            for row in whole
+                .split(|byte| *byte == b'\n')
+                .filter(|row| !row.is_empty())
+            {
+                let row: Vec<String> = serde_json::from_slice(row)?;
+                if std::mem::take(&mut head) {
+                    if names.is_none() {
+                        csv.write_record(&row)?;
+                        names = Some(row);
+                    }
+                    continue;
+                }
+                let plain = |text: &String| if text == NULL { "" } else { text }.to_owned();
+                csv.write_record(row.iter().map(plain))?;
+            }
+        }
+    }
+    csv.flush()?;
+    Ok(())
+}
+
+impl Explain {
+    async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        if self.hour.rem_euclid(HOUR_MS) != 0 {
+            return Err("write the beginning of a full hour, as 2026-11-03T10:00:00Z".into());
+        }
+        let tenant = Token::new(&self.tenant)?;
+        let store = stack::usage(stack)?;
+        let parts = store
+            .parts(&tenant, Millis(self.hour), self.resource.as_deref())
+            .await?;
+        if parts.is_empty() {
+            println!("nothing was used");
+            return Ok(());
+        }
+        let head = [
+            "resource",
+            "allocation",
+            "operation",
+            "name",
+            "team",
+            "job set",
+            "from",
+            "to",
+            "ended",
+            "lsn",
+            "used in the hour",
+        ];
+        println!("{}", table(&head, parts.iter().map(row).collect(), 9));
+        for of_one in parts.chunk_by(|a, b| a.resource == b.resource) {
+            let resource = &of_one[0].resource;
+            let sum = of_one
+                .iter()
+                .map(|part| i128::from(part.amount) * i128::from(part.ms))
+                .sum();
+            println!(
+                "{resource}: {} runs, {}",
+                of_one.len(),
+                hours(resource, sum)
+            );
+        }
+        Ok(())
+    }
+}
+
+fn row(part: &Part) -> Vec<String> {
+    let runs = part.ended_ms == 0;
+    vec![
+        part.resource.clone(),
+        part.allocation.to_string(),
+        named(&part.operation_id),
+        named(&part.name),
+        named(&part.team),
+        part.job_set.clone(),
+        amount::moment(Millis(part.started_ms)),
+        amount::moment_or_dash(part.ended_ms),
+        if runs {
+            "it runs".to_owned()
+        } else {
+            part.cause.clone()
+        },
+        if runs {
+            "-".to_owned()
+        } else {
+            part.lsn.to_string()
+        },
+        hours(
+            &part.resource,
+            i128::from(part.amount) * i128::from(part.ms),
+        ),
+    ]
+}
+
+impl Reconcile {
+    async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        let store = stack::usage(stack)?;
+        let found = store.reconciliation(self.month).await?;
+        let currency = store.currency().await?;
+        if found.is_empty() {
+            println!("no capacity in {}", self.month);
+            return Ok(());
+        }
+        let head = [
+            "cluster",
+            "pool",
+            "resource",
+            "ledger",
+            "capacity",
+            "charged",
+            "reserved",
+            "idle",
+            "cordoned",
+            "unavailable",
+            "rounding",
+            "variance",
+        ];
+        let rows = found.iter().map(|one| {
+            vec![
+                named(&one.cluster),
+                named(&one.pool),
+                one.resource.clone(),
+                format!("{}..{}", one.first_lsn, one.last_lsn),
+                amount::money(one.capacity_micro),
+                amount::money(one.charged_micro),
+                amount::money(one.reserved_micro),
+                amount::money(one.idle_micro),
+                amount::money(one.cordoned_micro),
+                amount::money(one.unavailable_micro),
+                format!("{:.1} micro", one.rounding_micro),
+                one.variance.clone(),
+            ]
+        });
+        println!("{}", table(&head, rows.collect(), 4));
+        println!("amounts in {currency}; the variance is exact, before any rounding");
+        match found.iter().all(|one| one.variance == "0") {
+            true => Ok(()),
+            false => Err("capacity and charges do not add up".into()),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What was used, what it costs, and the months that are billed.
+
+mod budgets;
+mod invoice;
+mod rates;
+mod show;
+mod usage;
+
+pub use budgets::Budgets;
+pub use invoice::InvoiceCommand;
+pub use rates::RatesCommand;
+pub use show::Bill;
+pub use usage::Usage;
+
+use crate::amount;
+use comfy_table::{CellAlignment, Table, presets};
+use vocab::{HOUR_MS, Month, ResourceKey, ResourceKind};
+
+/// `2026-11`.
+fn month(text: &str) -> Result<Month, String> {
+    Month::parse(text).ok_or_else(|| format!("{text}: write a month as 2026-11"))
+}
+
+/// A table whose columns from `numbers` on are right-aligned.
+fn table(head: &[&str], rows: Vec<Vec<String>>, numbers: usize) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header(head);
+    for row in rows {
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut().skip(numbers) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.trim_fmt()
+}
+
+fn named(text: &str) -> String {
+    match text {
+        "" => "-".to_owned(),
+        text => text.to_owned(),
+    }
+}
+
+fn kind(resource: &str) -> Option<ResourceKind> {
+    ResourceKey::parse(resource).map(|key| key.kind)
+}
+
+/// `12.345678 GPU-hours`; rounded down to a millionth, for people.
+fn hours(resource: &str, quantity: i128) -> String {
+    let Some(kind) = kind(resource) else {
+        return quantity.to_string();
+    };
+    let unit = match kind {
+        ResourceKind::Cpu => "core-hours",
+        ResourceKind::Memory => "GiB-hours",
+        ResourceKind::Gpu => "GPU-hours",
+    };
+    let per_hour = i128::from(kind.per_billed_unit()) * i128::from(HOUR_MS);
+    let (whole, rest) = (quantity.abs() / per_hour, quantity.abs() % per_hour);
+    // A rest is below 2^53, so a million times that is far below 2^127.
+    let micro = whole * 1_000_000 + rest * 1_000_000 / per_hour;
+    let sign = if quantity < 0 { -1 } else { 1 };
+    format!("{} {unit}", amount::money(sign * micro))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hours_are_those_of_the_billed_unit() {
+        let check = |resource: &str, quantity: i128, expected: &str| {
+            assert_eq!(hours(resource, quantity), expected);
+        };
+        check("cpu", 1000 * 3_600_000, "1.000000 core-hours");
+        check("gpu:A100", 500 * 3_600_000 + 3600, "0.500001 GPU-hours");
+        check("memory", -(1 << 29) * 3_600_000, "-0.500000 GiB-hours");
+        check("memory", 1 << 20, "0.000000 GiB-hours");
+    }
+
+    #[test]
+    fn a_month_is_written_as_one() {
+        assert_eq!(month("2026-11"), Ok(Month(202_611)));
+        assert!(month("2026-13").is_err() && month("202611").is_err());
+    }
+}

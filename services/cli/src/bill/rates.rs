@@ -1,0 +1,92 @@
+//! What resources cost.
+
+use super::table;
+use crate::{
+    Failure, amount,
+    operate::{Expected, told},
+    stack,
+};
+use chassis::stack::Stack;
+use clap::{Args, Subcommand};
+use client::Operation;
+use schemas::v1;
+use vocab::Millis;
+
+#[derive(Subcommand)]
+pub enum RatesCommand {
+    /// Say what a resource costs from a moment on.
+    Set(Set),
+    /// Show all rates, and since when they count.
+    List,
+}
+
+#[derive(Args)]
+pub struct Set {
+    /// cpu, memory, gpu or gpu:<model>.
+    resource: String,
+    /// In the currency, per core-hour, GiB-hour or GPU-hour, to the millionth: 3.5.
+    #[arg(value_parser = price)]
+    price: i64,
+    /// From this moment on, to the millisecond: 2026-12-01T00:00:00Z. Without it from the beginning of time, which only the
+    /// first rate of a resource can be, and only while no month is closed.
+    #[arg(long, value_parser = amount::moment_ms, default_value = "1970-01-01T00:00:00Z")]
+    from: i64,
+    #[command(flatten)]
+    expected: Expected,
+}
+
+fn price(text: &str) -> Result<i64, String> {
+    amount::micro(text).ok_or_else(|| {
+        format!("{text}: write a price as 3.5, with six digits behind the point at most")
+    })
+}
+
+impl RatesCommand {
+    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        match self {
+            Self::Set(set) => set.run(stack).await,
+            Self::List => list(stack).await,
+        }
+    }
+}
+
+impl Set {
+    async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        let title = format!("rate of {}", self.resource);
+        let change = v1::SetRate {
+            resource: self.resource,
+            micro_per_unit_hour: self.price,
+            effective_from_ms: self.from,
+            expected_version: self.expected.expected_version,
+        };
+        let operator = stack::operator(stack).await?;
+        told(
+            &title,
+            operator.set_rate(change, Operation::fresh_id()).await?,
+        );
+        Ok(())
+    }
+}
+
+async fn list(stack: &Stack) -> Result<(), Failure> {
+    let rates = stack::usage(stack)?.rates().await?;
+    if rates.is_empty() {
+        println!("no rates: what is used costs nothing");
+        return Ok(());
+    }
+    let from = |ms: i64| match ms {
+        0 => "the beginning".to_owned(),
+        ms => amount::moment(Millis(ms)),
+    };
+    let rows = rates.into_iter().map(|rate| {
+        vec![
+            rate.resource,
+            rate.version.to_string(),
+            from(rate.applied_from_ms),
+            amount::money(rate.micro_per_unit_hour.into()),
+        ]
+    });
+    let head = ["resource", "version", "from", "price per unit and hour"];
+    println!("{}", table(&head, rows.collect(), 3));
+    Ok(())
+}

@@ -1,0 +1,284 @@
+//! What was used, and what it costs, by whatever it is told apart by.
+
+use super::{hours, month, named, table};
+use crate::{Failure, amount, stack};
+use analytics::store::{Dimension, UseLine, Wanted};
+use chassis::stack::Stack;
+use clap::{Args, ValueEnum};
+use client::{UsageBy, UsageQuery};
+use serde_json::json;
+use vocab::{Millis, Month};
+
+#[derive(Args)]
+pub struct Usage {
+    /// As this tenant may ask itself, by the bus; without it, of all tenants, as finance reads it.
+    #[arg(long)]
+    tenant: Option<String>,
+    /// What lines are told apart by, beside the resource; may be repeated.
+    #[arg(long = "by", value_enum)]
+    by: Vec<By>,
+    /// The hours of this month, 2026-11; without it and without --since, of this month.
+    #[arg(long, value_parser = month, conflicts_with_all = ["since", "until"])]
+    month: Option<Month>,
+    /// Hours that begin then or later: 2026-01-31T08:00:00Z, or so long ago as in 2h.
+    #[arg(long, value_parser = amount::past)]
+    since: Option<amount::Past>,
+    /// Hours that begin before, in the same form.
+    #[arg(long, value_parser = amount::past)]
+    until: Option<amount::Past>,
+    #[arg(long)]
+    team: Option<String>,
+    #[arg(long)]
+    namespace: Option<String>,
+    #[arg(long)]
+    queue: Option<String>,
+    #[arg(long)]
+    job_set: Option<String>,
+    #[arg(long)]
+    priority_class: Option<String>,
+    /// cpu, memory, gpu or gpu:<model>.
+    #[arg(long)]
+    resource: Option<String>,
+    #[arg(long, short, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum By {
+    Hour,
+    Day,
+    Team,
+    Namespace,
+    Queue,
+    JobSet,
+    PriorityClass,
+    Cluster,
+    Pool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Table,
+    Json,
+}
+
+/// Lines of one question.
+const PAGE_MAX: u32 = 1000;
+
+impl By {
+    fn both(self) -> (UsageBy, Dimension) {
+        match self {
+            Self::Hour => (UsageBy::Hour, Dimension::Hour),
+            Self::Day => (UsageBy::Day, Dimension::Day),
+            Self::Team => (UsageBy::Team, Dimension::Team),
+            Self::Namespace => (UsageBy::Namespace, Dimension::Namespace),
+            Self::Queue => (UsageBy::Queue, Dimension::Queue),
+            Self::JobSet => (UsageBy::JobSet, Dimension::JobSet),
+            Self::PriorityClass => (UsageBy::PriorityClass, Dimension::PriorityClass),
+            Self::Cluster => (UsageBy::Cluster, Dimension::Cluster),
+            Self::Pool => (UsageBy::Pool, Dimension::Pool),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Team => "team",
+            Self::Namespace => "namespace",
+            Self::Queue => "queue",
+            Self::JobSet => "job set",
+            Self::PriorityClass => "priority class",
+            Self::Cluster => "cluster",
+            Self::Pool => "pool",
+        }
+    }
+
+    fn of(self, line: &UseLine) -> String {
+        match self {
+            Self::Hour | Self::Day => amount::moment(Millis(line.begins_ms)),
+            Self::Team => named(&line.team),
+            Self::Namespace => named(&line.namespace),
+            Self::Queue => named(&line.queue),
+            Self::JobSet => named(&line.job_set),
+            Self::PriorityClass => named(&line.priority_class),
+            Self::Cluster => named(&line.cluster),
+            Self::Pool => named(&line.pool),
+        }
+    }
+}
+
+/// Lines, and the moment up to which what runs is in them.
+struct Found {
+    lines: Vec<UseLine>,
+    through: Millis,
+    currency: String,
+}
+
+impl Usage {
+    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        let now = Millis(stack.clock().now_ms());
+        let (output, by) = (self.output, self.by.clone());
+        let of_all = self.tenant.is_none();
+        let wanted = self.wanted(now);
+        let found = match &self.tenant {
+            Some(tenant) => own(stack, tenant, &self.by, &wanted).await?,
+            None => all(stack, wanted).await?,
+        };
+        match output {
+            Output::Json => println!("{:#}", as_json(&found)),
+            Output::Table => print(&found, &by, of_all),
+        }
+        Ok(())
+    }
+
+    fn wanted(&self, now: Millis) -> Wanted {
+        let past =
+            |past: Option<amount::Past>, or: Millis| past.map_or(or, |past| Millis(past.ms(now.0)));
+        let (from, until) = match self.month {
+            Some(month) => (month.begin(), month.end()),
+            None => (
+                past(self.since, Month::of(now).begin()),
+                past(self.until, Month::LAST.end()),
+            ),
+        };
+        Wanted {
+            from,
+            until,
+            by: self.by.iter().map(|by| by.both().1).collect(),
+            team: self.team.clone(),
+            namespace: self.namespace.clone(),
+            queue: self.queue.clone(),
+            job_set: self.job_set.clone(),
+            priority_class: self.priority_class.clone(),
+            resource: self.resource.clone(),
+            limit: PAGE_MAX,
+            skip: 0,
+        }
+    }
+}
+
+/// By the bus.
+async fn own(stack: &Stack, tenant: &str, by: &[By], wanted: &Wanted) -> Result<Found, Failure> {
+    let client = stack::tenant(stack, tenant).await?;
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let mut query = UsageQuery {
+        from_ms: wanted.from.0,
+        until_ms: wanted.until.0,
+        by: by.iter().map(|by| by.both().0.into()).collect(),
+        team: text(&wanted.team),
+        namespace: text(&wanted.namespace),
+        queue: text(&wanted.queue),
+        job_set: text(&wanted.job_set),
+        priority_class: text(&wanted.priority_class),
+        resource: text(&wanted.resource),
+        limit: PAGE_MAX,
+        skip: 0,
+        at_lsn: 0,
+    };
+    let mut lines = Vec::new();
+    loop {
+        let page = client.usage(&query).await?;
+        lines.extend(page.lines.into_iter().map(|line| UseLine {
+            begins_ms: line.begins_ms,
+            tenant: String::new(),
+            team: line.team,
+            namespace: line.namespace,
+            queue: line.queue,
+            job_set: line.job_set,
+            priority_class: line.priority_class,
+            cluster: line.cluster,
+            pool: line.pool,
+            resource: line.resource,
+            quantity: line.quantity.parse().unwrap_or_default(),
+            amount_micro: line.amount_micro.into(),
+        }));
+        query.skip = page.next;
+        if page.next == 0 {
+            let (through, currency) = (Millis(page.through_ms), page.currency);
+            return Ok(Found {
+                lines,
+                through,
+                currency,
+            });
+        }
+    }
+}
+
+/// As finance reads it.
+async fn all(stack: &Stack, mut wanted: Wanted) -> Result<Found, Failure> {
+    let store = stack::usage(stack)?;
+    let mut lines = Vec::new();
+    loop {
+        let mut page = store.usage(None, &wanted).await?;
+        let more = page.len() > wanted.limit as usize;
+        page.truncate(wanted.limit as usize);
+        lines.append(&mut page);
+        if !more {
+            break;
+        }
+        wanted.skip += wanted.limit;
+    }
+    Ok(Found {
+        lines,
+        through: store.known_through().await?,
+        currency: store.currency().await?,
+    })
+}
+
+fn print(found: &Found, by: &[By], of_all: bool) {
+    let tenant = of_all.then_some("tenant");
+    let mut head: Vec<&str> = tenant
+        .into_iter()
+        .chain(by.iter().map(|by| by.name()))
+        .collect();
+    let numbers = head.len() + 1;
+    head.extend(["resource", "used", "amount"]);
+    let row = |line: &UseLine| {
+        let tenant = of_all.then(|| line.tenant.clone());
+        let mut row: Vec<String> = tenant
+            .into_iter()
+            .chain(by.iter().map(|by| by.of(line)))
+            .collect();
+        row.push(line.resource.clone());
+        row.push(hours(&line.resource, line.quantity));
+        row.push(format!(
+            "{} {}",
+            amount::money(line.amount_micro),
+            found.currency
+        ));
+        row
+    };
+    if found.lines.is_empty() {
+        println!("nothing was used");
+    } else {
+        let rows = found.lines.iter().map(row).collect();
+        println!("{}", table(&head, rows, numbers));
+    }
+    println!("up to {}", amount::moment(found.through));
+}
+
+/// Quantities are texts: they may be above what a number of JSON holds exactly.
+fn as_json(found: &Found) -> serde_json::Value {
+    let lines = found.lines.iter().map(|line| {
+        json!({
+            "begins_ms": line.begins_ms,
+            "tenant": line.tenant,
+            "team": line.team,
+            "namespace": line.namespace,
+            "queue": line.queue,
+            "job_set": line.job_set,
+            "priority_class": line.priority_class,
+            "cluster": line.cluster,
+            "pool": line.pool,
+            "resource": line.resource,
+            "quantity": line.quantity.to_string(),
+            "amount_micro": line.amount_micro.to_string(),
+        })
+    });
+    json!({
+        "lines": lines.collect::<Vec<_>>(),
+        "through_ms": found.through.0,
+        "currency": found.currency,
+    })
+}
