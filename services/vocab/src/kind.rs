@@ -45,6 +45,6 @@ mod tests {
         assert!(more.has(EventKind::NodeLost) && more.has(EventKind::TenantSet));
         assert!(EventKind::ALL.iter().all(|kind| Kinds::ALL.has(*kind)));
         assert_eq!(EventKind::from_number(73), Some(EventKind::RunReported));
-        assert_eq!(EventKind::from_number(19), None);
+        assert_eq!(EventKind::from_number(39), None);
     }
 }

@@ -110,8 +110,8 @@ fn each_bad_value_is_named() {
         .concat()
     };
     refused::<Event>(&[], "Event.kind", Missing);
-    // 19 is no kind.
-    refused::<Event>(&[vec![0x98, 1, 1]], "Event.kind", Missing);
+    // 39 is no kind.
+    refused::<Event>(&[vec![0xb8, 2, 1]], "Event.kind", Missing);
     refused::<Event>(&[event(4, &[])], "AllocationRequested.operation", Missing);
     let long = |number: u16, body: Vec<u8>| {
         let key = number << 3 | 2;

@@ -3,7 +3,8 @@
 use super::{
     Outbox,
     change::{
-        Account, Amounts, Fact, Interval, Moved, Owner, Payer, Preemption, Running, Unplaced, Wait,
+        Account, Amounts, Fact, Interval, Moved, Owner, Payer, Preemption, Running, Site, Unplaced,
+        Wait,
     },
     meter::transfer,
     node::Nodes,
@@ -126,15 +127,16 @@ impl Allocations {
             .get_mut(&allocation)
             .filter(|live| live.stage == Stage::Requested)
             .ok_or_else(|| IllegalEvent::new("not waiting for a place", event))?;
-        let moved = Moved {
-            allocation: Some(allocation),
+        let (of, amounts) = (Some(allocation), live.amounts());
+        let moved = |site: &Arc<Site>| Moved {
+            allocation: of,
             node: node.clone(),
             incarnation,
-            amounts: live.amounts(),
-            site: Arc::default(),
+            amounts,
+            site: site.clone(),
         };
         live.stage = Stage::OnNode {
-            moved: nodes.placed(moved, now, outbox, event)?,
+            moved: nodes.placed((node, incarnation), moved, now, outbox, event)?,
             placed_at: now,
             started_at: None,
         };

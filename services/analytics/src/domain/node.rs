@@ -234,19 +234,20 @@ impl Nodes {
     /// decided holds until it ends it. Gives what is held, with the GPU model that the allocation got.
     pub fn placed(
         &mut self,
-        mut moved: Moved,
+        (node, incarnation): (&Token, u64),
+        moved: impl FnOnce(&Arc<Site>) -> Moved,
         at: Millis,
         outbox: &mut Outbox<'_>,
         event: &impl fmt::Debug,
     ) -> Result<Arc<Moved>, IllegalEvent> {
         let machines = self
             .machines
-            .get_mut(&moved.node)
+            .get_mut(node)
             .ok_or_else(|| IllegalEvent::new("no such node", event))?;
-        if !machines.contains_key(&moved.incarnation) {
+        if !machines.contains_key(&incarnation) {
             let newest = machines.last_key_value();
             let (_, newest) = newest
-                .filter(|(newest, _)| **newest > moved.incarnation)
+                .filter(|(newest, _)| **newest > incarnation)
                 .ok_or_else(|| IllegalEvent::new("no such incarnation", event))?;
             let machine = Machine {
                 site: newest.site.clone(),
@@ -255,13 +256,12 @@ impl Nodes {
                 capacity: Amounts::default(),
                 held: Amounts::default(),
             };
-            machines.insert(moved.incarnation, machine);
+            machines.insert(incarnation, machine);
         }
         let machine = machines
-            .get_mut(&moved.incarnation)
+            .get_mut(&incarnation)
             .ok_or_else(|| IllegalEvent::new("no such incarnation", event))?;
-        moved.site = machine.site.clone();
-        let moved = Arc::new(moved);
+        let moved = Arc::new(moved(&machine.site));
         let way = (machine.account(), Account::Reserved);
         transfer(outbox, &moved, way, at);
         machine.held += moved.amounts;

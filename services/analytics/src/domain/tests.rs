@@ -505,12 +505,13 @@ fn what_waited_and_never_ran_is_a_row() {
 fn billed(events: &[String]) -> Vec<String> {
     let events: Vec<&str> = events.iter().map(String::as_str).collect();
     let rows = fold(&events).expect("legal");
-    let about = |row: &String| {
+    let about = |row: &&str| {
         ["used", "ran", "runs"]
             .iter()
             .any(|verb| row.starts_with(verb))
     };
-    rows.into_iter().filter(about).collect()
+    let rows = rows.iter().flat_map(|row| row.split(", "));
+    rows.filter(about).map(str::to_owned).collect()
 }
 
 #[test]
