@@ -54,9 +54,9 @@ impl Millis {
 pub struct Month(pub u32);
 
 impl Month {
-    pub const FIRST: Self = Self(1970_01);
+    pub const FIRST: Self = Self(197_001);
     /// So far a moment of a table reaches.
-    pub const LAST: Self = Self(2199_12);
+    pub const LAST: Self = Self(219_912);
 
     /// The month that a moment is in; what lies before the first or behind the last one is taken as in it.
     pub fn of(at: Millis) -> Self {

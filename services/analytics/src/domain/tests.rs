@@ -604,7 +604,7 @@ fn use_is_cut_where_a_rate_begins() {
 
 #[test]
 fn what_becomes_known_after_its_month_was_closed_is_a_correction() {
-    let february = Month(1970_02).begin().0;
+    let february = Month(197_002).begin().0;
     let found = billed(&[
         NODE.to_owned(),
         "1 request 5 t1 1000/8/0".to_owned(),

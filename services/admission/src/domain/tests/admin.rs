@@ -73,8 +73,8 @@ fn a_rate_does_not_change_what_was_billed() {
         "applied 1",
     );
     t.admin("r10", rate("gpu", 0), "applied 1");
-    t.now = vocab::Month(2026_02).begin().0;
-    t.admin("p1", close(2025_12), "applied 1");
+    t.now = vocab::Month(202_602).begin().0;
+    t.admin("p1", close(202_512), "applied 1");
     t.admin("r11", rate("memory", 0), "period_closed effective_from_ms");
     t.admin("r12", rate("memory", t.now + 1), "applied 1");
 }
@@ -89,28 +89,28 @@ fn close(month: u32) -> Verb {
 #[test]
 fn months_are_closed_one_after_the_other() {
     let mut t = Table::new().roomy();
-    t.now = vocab::Month(2026_03).begin().0 + vocab::HOUR_MS - 1;
-    t.admin("p1", close(2026_02), "period_not_over month");
-    t.admin("p2", close(2026_13), "setting_invalid month");
+    t.now = vocab::Month(202_603).begin().0 + vocab::HOUR_MS - 1;
+    t.admin("p1", close(202_602), "period_not_over month");
+    t.admin("p2", close(202_613), "setting_invalid month");
     t.admin("p3", close(0), "setting_invalid month");
     // The first one closes all before it.
-    t.admin("p4", close(2025_11), "applied 1");
-    for (id, month) in [("p5", 2025_11), ("p6", 2025_01)] {
+    t.admin("p4", close(202_511), "applied 1");
+    for (id, month) in [("p5", 202_511), ("p6", 202_501)] {
         t.admin(id, close(month), "period_closed month");
     }
-    t.admin("p7", close(2026_01), "period_out_of_turn month");
-    t.admin("p8", close(2025_12), "applied 2");
-    t.admin("p9", close(2026_01), "applied 3");
+    t.admin("p7", close(202_601), "period_out_of_turn month");
+    t.admin("p8", close(202_512), "applied 2");
+    t.admin("p9", close(202_601), "applied 3");
     t.now += 1;
-    t.admin("p10", close(2026_02), "applied 4");
+    t.admin("p10", close(202_602), "applied 4");
 }
 
 #[test]
 fn no_month_is_closed_below_the_level_of_its_fact() {
     let mut t = Table::new().roomy();
-    t.now = vocab::Month(2026_03).begin().0;
+    t.now = vocab::Month(202_603).begin().0;
     t.level = vocab::Level(3);
-    t.admin("p1", close(2026_01), "not_supported feature level");
+    t.admin("p1", close(202_601), "not_supported feature level");
 }
 
 #[test]
