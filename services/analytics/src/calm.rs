@@ -1,4 +1,5 @@
-//! Says in the tables that nothing happens, while nothing does: what runs is billed up to a moment that is known.
+//! Says in the tables what the currency is, and, while nothing happens, that nothing does: what runs is billed up to a moment
+//! that is known.
 
 use crate::{Currency, Settings, store::Store};
 use chassis::{Clock, Context};
@@ -6,8 +7,9 @@ use ledger::{Bus, jetstream::JetStreamBus};
 use std::{convert::Infallible, time::Duration};
 use vocab::{Lsn, Millis};
 
-/// Real time between two rows.
+/// Real time between two rows, and before the first.
 const SAY_EVERY: Duration = Duration::from_secs(30);
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 pub struct Calm {
     store: Store,
@@ -28,23 +30,29 @@ impl Calm {
 
     pub async fn say(self) -> Infallible {
         loop {
-            if let Err(error) = self.look().await {
+            let said = self.look().await.unwrap_or_else(|error| {
                 // The projection says whether the stores answer.
                 tracing::debug!(%error, "nobody knows whether anything happens");
-            }
-            tokio::time::sleep(SAY_EVERY).await;
+                false
+            });
+            tokio::time::sleep(if said { SAY_EVERY } else { LOOK_AGAIN }).await;
         }
     }
 
-    /// The moment is taken before the ledger's end is asked for: whatever is written later has happened later.
-    async fn look(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    /// The moment is taken before the ledger's end is asked for: whatever is written later has happened later. False: the
+    /// tables have no position yet, and what has none is emptied.
+    async fn look(&self) -> Result<bool, Box<dyn std::error::Error + Send + Sync>> {
         let now = Millis(self.clock.now_ms());
         let end = self.bus.end().await?;
         let through = self.store.through().await?;
-        // Tables without a position are emptied.
-        if through >= end && through > Lsn(0) {
-            self.store.says(now, self.currency.as_str()).await?;
+        if through == Lsn(0) {
+            return Ok(false);
         }
-        Ok(())
+        let at = match through >= end {
+            true => now,
+            false => self.store.known_through().await?,
+        };
+        self.store.says(at, self.currency.as_str()).await?;
+        Ok(true)
     }
 }
