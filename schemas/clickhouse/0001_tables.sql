@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS ledger_ranges (
     to_lsn UInt64 COMMENT 'The last position of the range.',
     state LowCardinality(String) COMMENT 'begun or applied.',
     allocation_intervals UInt64 COMMENT 'Rows of the range in that table.',
-    running_allocations Int64 COMMENT 'The sum of sign of the range''s rows in that table.',
+    running_allocations Int128 COMMENT 'Of the range''s rows in that table, where two of one run go away together: the sum of sign times the run''s checksum.',
     unplaced_allocations UInt64 COMMENT 'Rows of the range in that table.',
     preemptions UInt64 COMMENT 'Rows of the range in that table.',
     node_transfers UInt64 COMMENT 'Rows of the range in that table.',
@@ -80,6 +80,7 @@ CREATE TABLE IF NOT EXISTS running_allocations (
     memory_bytes UInt64 COMMENT 'Bytes.',
     gpu_milli UInt64 COMMENT 'Thousandths of a GPU.',
     started_at DateTime64(3, 'UTC') COMMENT 'The first moment that was used.',
+    checksum UInt64 COMMENT 'Differs from run to run, so that a loss of rows shows though their signs come to nothing.',
     sign Int8 COMMENT '1: it runs; -1: it does not any more.'
 )
 ENGINE = CollapsingMergeTree(sign)

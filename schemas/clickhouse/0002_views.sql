@@ -616,7 +616,7 @@ SELECT difference.1 AS resource, abs(difference.2) AS error
 FROM (
     SELECT arrayJoin([
         ('allocation_intervals', toInt128((SELECT count() FROM allocation_intervals)) - sum(allocation_intervals)),
-        ('running_allocations', toInt128((SELECT sum(sign) FROM running_allocations)) - sum(running_allocations)),
+        ('running_allocations', toInt128((SELECT sum(toInt128(checksum) * sign) FROM running_allocations)) - sum(running_allocations)),
         ('unplaced_allocations', toInt128((SELECT count() FROM unplaced_allocations)) - sum(unplaced_allocations)),
         ('preemptions', toInt128((SELECT count() FROM preemptions)) - sum(preemptions)),
         ('node_transfers', toInt128((SELECT count() FROM node_transfers)) - sum(node_transfers)),

@@ -248,7 +248,8 @@ class PowerCut(unittest.TestCase):
         self.done("verify")
         self.assertEqual(self.clickhouse("SELECT * FROM range_differences WHERE error != 0"), [])
         self.done("conservation")
-        self.assert_ledger_and_bill(asyncio.run(self.events()))
+        self.assert_ledger_has_every_request(asyncio.run(self.events()))
+        self.until("the bill is not what the ledger's runs come to", self.is_bill_of_ledger)
 
     def until_settled(self):
         """Nobody has read what the ledger lacks, the ledger is at rest, and the bill has all of it."""
@@ -280,28 +281,49 @@ class PowerCut(unittest.TestCase):
         await bus.close()
         return found
 
-    def assert_ledger_and_bill(self, events):
-        """What was acknowledged is on the ledger once; the bill is what the ledger's runs come to."""
-        asked, runs, begun = Counter(), [], {}
-        for writer, number, event in events:
-            kind = event.WhichOneof("kind")
-            said = getattr(event, kind)
-            if kind in ("allocation_requested", "cancel_requested", "operation_refused"):
-                asked[said.operation.operation_id] += 1
-            elif kind == "allocation_started":
-                begun[said.allocation] = said.at_ms
-            elif kind in ("allocation_ended", "allocation_requeued") and said.allocation in begun:
-                runs.append({"tenant": TENANT, "job_set": "", "started_ms": begun.pop(said.allocation), "ended_ms": said.at_ms,
-                             "gpu_model": "", "cpu_milli": CPU_MILLI, "memory_bytes": MEMORY_BYTES, "gpu_milli": 0})
+    def assert_ledger_has_every_request(self, events):
+        """What was acknowledged is on the ledger once."""
+        kinds = ("allocation_requested", "cancel_requested", "operation_refused")
+        said = [(event.WhichOneof("kind"), event) for _, _, event in events]
+        asked = Counter(getattr(event, kind).operation.operation_id for kind, event in said if kind in kinds)
         for operation in self.client.requests:
             self.assertEqual(asked[operation], 1, operation)
+
+    def is_bill_of_ledger(self):
+        """The bill is what the ledger's runs come to; not while a run ends between two looks at them."""
+        runs, begun = [], {}
+
+        def add(started, ended):
+            runs.append({"tenant": TENANT, "job_set": "", "started_ms": started, "ended_ms": ended, "gpu_model": "",
+                         "cpu_milli": CPU_MILLI, "memory_bytes": MEMORY_BYTES, "gpu_milli": 0})
+
+        for _, _, event in asyncio.run(self.events()):
+            kind = event.WhichOneof("kind")
+            said = getattr(event, kind)
+            if kind == "allocation_started":
+                begun[said.allocation] = said.at_ms
+            elif kind in ("allocation_ended", "allocation_requeued") and said.allocation in begun:
+                add(begun.pop(said.allocation), said.at_ms)
+        billed, until = self.billed()
+        for started in begun.values():
+            add(started, until)
         prices = {resource: [(0, micro)] for resource, micro in UP_RATES.items()}
-        expected = {(tenant, hour, resource): (quantity, check_bill.line_micro(quantity, resource, micro))
-                    for (tenant, hour, resource, _, micro), quantity in check_bill.usage(runs, prices).items() if quantity}
-        billed = self.clickhouse("SELECT tenant, intDiv(toUnixTimestamp(hour), 3600), resource, quantity, amount_micro "
-                                 "FROM chargeback_hourly WHERE quantity != 0")
-        self.assertEqual({(tenant, int(hour), resource): (int(quantity), int(amount))
-                          for tenant, hour, resource, quantity, amount in billed}, expected)
+        return billed == {(tenant, hour, resource): (quantity, check_bill.line_micro(quantity, resource, micro))
+                          for (tenant, hour, resource, _, micro), quantity in check_bill.usage(runs, prices).items() if quantity}
+
+    def billed(self):
+        """The lines of the bill, and the moment up to which what runs is in them."""
+        while True:
+            until = self.known_through()
+            rows = self.clickhouse("SELECT tenant, intDiv(toUnixTimestamp(hour), 3600), resource, quantity, amount_micro "
+                                   "FROM chargeback_hourly WHERE quantity != 0")
+            if self.known_through() == until:
+                return {(tenant, int(hour), resource): (int(quantity), int(amount))
+                        for tenant, hour, resource, quantity, amount in rows}, until
+
+    def known_through(self):
+        ((at,),) = self.clickhouse("SELECT toUnixTimestamp64Milli(at) FROM known_through")
+        return int(at)
 
     def tables(self):
         return self.psql("SELECT schemaname || '.' || tablename FROM pg_tables "

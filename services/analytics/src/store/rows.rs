@@ -56,8 +56,8 @@ pub struct RangeRow {
     pub state: &'static str,
     /// Rows of the range in that table.
     pub allocation_intervals: u64,
-    /// The sum of sign of the range's rows in that table.
-    pub running_allocations: i64,
+    /// Of the range's rows in that table, where two of one run go away together: the sum of sign times the run's checksum.
+    pub running_allocations: i128,
     /// Rows of the range in that table.
     pub unplaced_allocations: u64,
     /// Rows of the range in that table.
@@ -200,6 +200,8 @@ pub struct RunningRow {
     pub gpu_milli: u64,
     /// The first moment that was used.
     pub started_at: Millis,
+    /// Differs from run to run, so that a loss of rows shows though their signs come to nothing.
+    pub checksum: u64,
     /// 1: it runs; -1: it does not any more.
     pub sign: i8,
 }
@@ -562,7 +564,7 @@ impl Rows {
             to_lsn: batch.to,
             state,
             allocation_intervals: self.intervals.len() as u64,
-            running_allocations: self.running.iter().map(|row| i64::from(row.sign)).sum(),
+            running_allocations: self.running.iter().map(RunningRow::checked).sum(),
             unplaced_allocations: self.unplaced.len() as u64,
             preemptions: self.preemptions.len() as u64,
             node_transfers: self.transfers.len() as u64,
@@ -748,8 +750,21 @@ fn running_row(cell: CellNo, run: &Running) -> RunningRow {
         memory_bytes,
         gpu_milli,
         started_at: run.started_at,
+        checksum: checksum(run),
         sign: if run.under_way { 1 } else { -1 },
     }
+}
+
+impl RunningRow {
+    fn checked(&self) -> i128 {
+        i128::from(self.checksum) * i128::from(self.sign)
+    }
+}
+
+/// A product with an odd number is another one for each number; a run is told from another of its allocation by its start.
+fn checksum(run: &Running) -> u64 {
+    let number = run.allocation.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    number.wrapping_add(run.started_at.0.unsigned_abs())
 }
 
 fn unplaced_row(cell: CellNo, change: &Change, ended: &Unplaced) -> UnplacedRow {
