@@ -148,16 +148,6 @@ impl Store {
         self.fetch_all(query).await
     }
 
-    /// The last month whose bill is final, and when it was closed.
-    pub async fn closed_through(&self) -> Result<Option<(Month, Millis)>, StoreError> {
-        let query = self.query(
-            "SELECT toYYYYMM(max(period)), toUnixTimestamp64Milli(argMax(closed_at, period)), count()
-             FROM closed_periods",
-        );
-        let (month, at, closed): (u32, i64, u64) = self.fetch_one(query).await?;
-        Ok((closed > 0).then_some((Month(month), Millis(at))))
-    }
-
     pub async fn reconciliation(&self, month: Month) -> Result<Vec<Reconciled>, StoreError> {
         let query = self.query(
             "SELECT r.cluster AS cluster, r.pool AS pool, r.resource AS resource, capacity_micro, charged_micro,

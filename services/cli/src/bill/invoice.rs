@@ -189,7 +189,7 @@ async fn focus(store: &Store, month: Month, to: &mut dyn Write) -> Result<(), Fa
     let mut tenants = store.billed_tenants(month).await?;
     // What no tenant was charged for comes last.
     tenants.push(String::new());
-    let mut names: Option<Vec<String>> = None;
+    let mut named = false;
     for tenant in &tenants {
         let mut bytes = store.export(Export::FocusRows, month, tenant)?;
         let (mut rest, mut head) = (Vec::new(), true);
@@ -205,9 +205,8 @@ async fn focus(store: &Store, month: Month, to: &mut dyn Write) -> Result<(), Fa
             {
                 let row: Vec<String> = serde_json::from_slice(row)?;
                 if std::mem::take(&mut head) {
-                    if names.is_none() {
+                    if !std::mem::replace(&mut named, true) {
                         csv.write_record(&row)?;
-                        names = Some(row);
                     }
                     continue;
                 }
